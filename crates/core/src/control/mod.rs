@@ -1,0 +1,28 @@
+//! The control vocabulary: the kernel's names, ranges, errors and order of application for napi-get, napi-set,
+//! queue-get and the settings of a device. Source: `net/core/netdev-genl.c`, `net/core/netdev-genl-gen.c`,
+//! `include/uapi/linux/netdev.h`, `net/core/net-sysfs.c` (Linux 7.3).
+//!
+//! A request comes as a user gave it, is checked as a whole (so that one bad attribute changes nothing), and is then
+//! applied change by change. Changes hold for completions to come; a timer that is armed is not armed anew.
+
+mod device;
+mod errno;
+mod napi_set;
+mod query;
+
+pub use device::{
+    DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force,
+    parse_number,
+};
+pub use errno::Errno;
+pub use napi_set::{CheckedNapiSet, NapiChange, NapiSet, NapiSetError, ThreadedSetting};
+pub use query::{
+    CheckedQueueGet, DeviceQueues, NapiGet, NapiInfo, QueryError, QueueGet, QueueInfo, QueueKind,
+    check_dump_filter, sort_dump,
+};
+
+/// Largest `defer-hard-irqs`. Source: `Documentation/netlink/specs/netdev.yaml` (s32-max).
+pub const DEFER_HARD_IRQS_MAX: u32 = i32::MAX as u32;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! The NAPI rules as pure functions: what to do next, and nothing else.
+//!
+//! Linux delivers packets through a small machine: one state word per NAPI instance, a completion rule that decides
+//! between unmasking and deferring, a softirq run with a budget and a time limit, a busy loop, and the rules by which
+//! epoll suspends and resumes interrupts. This crate holds that machine as values. A function is given the state and
+//! what happened, and returns the new state and what to do; it reads no clock, does no I/O and starts no thread.
+//!
+//! | module | rule | kernel counterpart (Linux 7.3) |
+//! |---|---|---|
+//! | [`state`] | the state word and its transitions | `include/linux/netdevice.h NAPI_STATE_*`, `net/core/dev.c` |
+//! | [`completion`] | release, defer or refuse | `net/core/dev.c napi_complete_done` |
+//! | [`poll`] | after one poll in softirq or kthread | `net/core/dev.c __napi_poll` |
+//! | [`softirq`] | one receive run and the softirq core's loop | `net/core/dev.c net_rx_action`, `kernel/softirq.c handle_softirqs` |
+//! | [`busy`] | the busy loop and its stop | `net/core/dev.c __napi_busy_loop`, `busy_poll_stop` |
+//! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
+//! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
+//! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
+//! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
+//! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
+//! | [`rss`] | which queue a flow goes to | the published RSS hash |
+//! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
+//! | [`time`] | integer time | |
+//!
+//! # Who may touch what
+//!
+//! The state word may be changed by anybody, each time by one transition of [`state::State`] applied with one
+//! compare-and-swap loop (`busy_acquire`: one single attempt). Everything else that belongs to an instance (the
+//! deferral counter, the held frames, the poll-list link) belongs to the **owner**: whoever set `SCHED`. The order at a
+//! release is always the same: decide ([`completion::complete`]), flush, unlink, release the word
+//! ([`state::State::complete_release`]), and only then arm the timer or unmask
+//! ([`completion::Release::finish`]). A timer that is armed before the release could fire, find the instance owned and
+//! be lost.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod busy;
+pub mod completion;
+pub mod config;
+pub mod control;
+pub mod event;
+pub mod ids;
+pub mod moderation;
+pub mod poll;
+pub mod rss;
+pub mod sockopt;
+pub mod softirq;
+pub mod state;
+pub mod time;

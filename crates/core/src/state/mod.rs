@@ -1,0 +1,208 @@
+//! The state word of one NAPI instance, and every transition on it.
+//!
+//! A transition is a pure function from a word to a word. The executor applies it with one compare-and-swap loop, so
+//! that all bits of one transition change at once. Bit numbers and meanings are those of
+//! `include/linux/netdevice.h NAPI_STATE_*` (Linux 7.3).
+//!
+//! ```text
+//!  disabled (SCHED NPSVC) --enable--> idle (SCHED clear)
+//!  idle --schedule_prep / timer_acquire--> owned: on a CPU's poll list, or SCHED_THREADED
+//!  idle --busy_acquire--> owned by a busy poller (SCHED IN_BUSY_POLL)
+//!  owned --complete_release--> idle | still owned (MISSED was set)
+//!  busy owner --busy_stop_begin--> owned --busy_stop_release--> idle (timer armed next)
+//!                                        \-one more poll------> complete_release
+//!  kthread owner --thread_turn--> IN_BUSY_POLL as wanted
+//!  any --disable_begin--> DISABLE --disable_claim, once idle--> disabled + DISABLE --disable_end--> disabled
+//!
+//!  FORBIDDEN (assert): release without SCHED, SCHED_THREADED without SCHED, disable of a disabled instance (the
+//!  kernel waits for ever), busy stop by somebody who is not busy polling.
+//! ```
+
+use core::fmt;
+
+mod transitions;
+
+pub use transitions::{
+    DISABLE_PAUSE_MAX, DISABLE_PAUSE_MIN, NotDisabled, STOP_THREAD_PAUSE, StopThread,
+};
+
+/// The word. `Debug` prints the names of the bits that are set.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct State(u32);
+
+/// How an instance is scheduled, as the kernel numbers it: softirq, kthread, or a kthread that polls for ever.
+/// Source: `include/uapi/linux/netdev.h enum netdev_napi_threaded`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
+#[repr(u8)]
+pub enum Threaded {
+    /// 0: polled in softirq context.
+    #[default]
+    Disabled = 0,
+    /// 1: polled by its own thread, which sleeps between schedules.
+    Enabled = 1,
+    /// 2: polled by its own thread, which after the first schedule polls without end.
+    BusyPoll = 2,
+}
+
+impl State {
+    /// Bit 0: the instance is owned; only the owner may poll.
+    pub const SCHED: Self = Self(1 << 0);
+    /// Bit 1: an event came while the instance was owned; it is polled once more.
+    pub const MISSED: Self = Self(1 << 1);
+    /// Bit 2: a disable waits for the owner.
+    pub const DISABLE: Self = Self(1 << 2);
+    /// Bit 3: completion is refused; together with `SCHED` and without an owner: disabled.
+    pub const NPSVC: Self = Self(1 << 3);
+    /// Bit 4: the instance is in its device's list.
+    pub const LISTED: Self = Self(1 << 4);
+    /// Bit 5: never given an id, so never busy polled (transmit-only instances).
+    pub const NO_BUSY_POLL: Self = Self(1 << 5);
+    /// Bit 6: a busy poller owns the instance; completion neither releases nor unmasks.
+    pub const IN_BUSY_POLL: Self = Self(1 << 6);
+    /// Bit 7: a prefer-busy-poll user failed to become owner and waits for it.
+    pub const PREFER_BUSY_POLL: Self = Self(1 << 7);
+    /// Bit 8: schedule to the thread, not to softirq.
+    pub const THREADED: Self = Self(1 << 8);
+    /// Bit 9: the thread is the owner.
+    pub const SCHED_THREADED: Self = Self(1 << 9);
+    /// Bit 10: an interrupt-affinity notifier is attached.
+    pub const HAS_NOTIFIER: Self = Self(1 << 10);
+    /// Bit 11: the thread polls without end once it owns the instance.
+    pub const THREADED_BUSY_POLL: Self = Self(1 << 11);
+
+    /// No bit.
+    pub const EMPTY: Self = Self(0);
+    /// An instance that was added and not yet enabled. Source: `net/core/dev.c netif_napi_add_weight_locked`.
+    pub const ADDED: Self = Self(Self::LISTED.0 | Self::SCHED.0 | Self::NPSVC.0);
+
+    const MODE: Self = Self(Self::THREADED.0 | Self::THREADED_BUSY_POLL.0);
+
+    const NAMES: [(Self, &'static str); 12] = [
+        (Self::SCHED, "SCHED"),
+        (Self::MISSED, "MISSED"),
+        (Self::DISABLE, "DISABLE"),
+        (Self::NPSVC, "NPSVC"),
+        (Self::LISTED, "LISTED"),
+        (Self::NO_BUSY_POLL, "NO_BUSY_POLL"),
+        (Self::IN_BUSY_POLL, "IN_BUSY_POLL"),
+        (Self::PREFER_BUSY_POLL, "PREFER_BUSY_POLL"),
+        (Self::THREADED, "THREADED"),
+        (Self::SCHED_THREADED, "SCHED_THREADED"),
+        (Self::HAS_NOTIFIER, "HAS_NOTIFIER"),
+        (Self::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
+    ];
+
+    /// The word with these bits.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// True if all bits of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True if any bit of `other` is set.
+    #[inline]
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The word with the bits of `other` added.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The word with the bits of `other` removed.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// True if the instance is fully disabled: added and not enabled, or a disable has ended.
+    #[inline]
+    #[must_use]
+    pub const fn is_disabled(self) -> bool {
+        self.contains(Self(Self::SCHED.0 | Self::NPSVC.0)) && !self.intersects(Self::DISABLE)
+    }
+
+    /// The mode that these bits report. Source: `net/core/dev.h napi_get_threaded`.
+    #[inline]
+    #[must_use]
+    pub const fn threaded(self) -> Threaded {
+        if self.intersects(Self::THREADED_BUSY_POLL) {
+            Threaded::BusyPoll
+        } else if self.intersects(Self::THREADED) {
+            Threaded::Enabled
+        } else {
+            Threaded::Disabled
+        }
+    }
+
+    /// Checks what can be seen in the word alone; `Err` names the rule that is broken. To be used in tests and asserts
+    /// of executors.
+    ///
+    /// # Errors
+    /// The broken rule.
+    pub const fn is_legal(self) -> Result<(), &'static str> {
+        if self.intersects(Self::IN_BUSY_POLL) && !self.intersects(Self::SCHED) {
+            return Err("IN_BUSY_POLL without SCHED: a busy poller that does not own the instance");
+        }
+        if self.intersects(Self::SCHED_THREADED) && !self.intersects(Self::SCHED) {
+            return Err("SCHED_THREADED without SCHED: a thread that does not own the instance");
+        }
+        if self.intersects(Self::NPSVC) && !self.intersects(Self::SCHED) {
+            return Err("NPSVC without SCHED: half enabled");
+        }
+        if self.intersects(Self::THREADED_BUSY_POLL) && !self.intersects(Self::THREADED) {
+            return Err(
+                "THREADED_BUSY_POLL without THREADED: a busy thread that is never scheduled",
+            );
+        }
+        if self.intersects(Self::NPSVC)
+            && self.intersects(Self(
+                Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0,
+            ))
+        {
+            return Err("a disabled instance with an owner, or with somebody waiting for it");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = *self;
+        let mut separator = "";
+        f.write_str("State(")?;
+        for (bit, name) in Self::NAMES {
+            if self.intersects(bit) {
+                write!(f, "{separator}{name}")?;
+                separator = "|";
+                rest = rest.without(bit);
+            }
+        }
+        if rest.0 != 0 {
+            write!(f, "{separator}{:#x}", rest.0)?;
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests;

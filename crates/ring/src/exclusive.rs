@@ -1,0 +1,149 @@
+//! Data with one owner at a time, where a second owner is a mistake and not something to wait for.
+
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+
+use crate::sync::{AtomicU32, MutPtr, Ordering, Point, UnsafeCell, order};
+
+/// A value that is entered by at most one thread at a time. Nobody ever waits.
+///
+/// Ownership is decided elsewhere (an instance's SCHED bit, a baton); this type turns a hole in that decision into a
+/// panic or a refusal instead of a data race.
+pub struct Exclusive<T> {
+    occupied: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `occupied` lets one thread at a time reach the value, so sharing the cell only ever moves the value
+// between threads.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+// SAFETY: an `Exclusive` owns its value, and moving it moves the value.
+unsafe impl<T: Send> Send for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    /// Wraps a value that nobody has entered.
+    pub fn new(value: T) -> Self {
+        Self {
+            occupied: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Enters, or returns `None` if somebody is inside.
+    pub fn try_enter(&self) -> Option<Entered<'_, T>> {
+        // Acquire: pairs with the Release store in `Entered::drop`: what the last owner wrote is seen here.
+        self.occupied
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(Entered {
+            cell: self,
+            inside: ManuallyDrop::new(self.value.get_mut()),
+        })
+    }
+
+    /// Enters.
+    ///
+    /// # Panics
+    ///
+    /// If somebody is inside: two owners is our own mistake.
+    pub fn enter(&self) -> Entered<'_, T> {
+        match self.try_enter() {
+            Some(entered) => entered,
+            None => panic!("entered twice: what has one owner at a time has two"),
+        }
+    }
+
+    /// The value, through the only reference to the cell.
+    pub fn get_mut(&mut self) -> &mut T {
+        assert_eq!(
+            self.occupied.load(Ordering::Relaxed),
+            0,
+            "a guard was forgotten while inside"
+        );
+        let inside = self.value.get_mut();
+        // SAFETY: `&mut self` is the only reference, and no guard is inside (asserted above).
+        let value: *mut T = unsafe { MutPtr::deref(&inside) };
+        // SAFETY: as above; the reference borrows from `&mut self`.
+        unsafe { &mut *value }
+    }
+
+    /// Unwraps the value.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+/// The inside of an [`Exclusive`]; dropping it leaves.
+pub struct Entered<'a, T> {
+    cell: &'a Exclusive<T>,
+    inside: ManuallyDrop<MutPtr<T>>,
+}
+
+impl<T> Deref for Entered<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `occupied` is ours until this guard is dropped, and `&self` keeps `deref_mut` away.
+        unsafe { MutPtr::deref(&self.inside) }
+    }
+}
+
+impl<T> DerefMut for Entered<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: `occupied` is ours until this guard is dropped, and `&mut self` makes this reference the only one.
+        unsafe { MutPtr::deref(&self.inside) }
+    }
+}
+
+impl<T> Drop for Entered<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: dropped here, once, and not used after.
+        unsafe { ManuallyDrop::drop(&mut self.inside) };
+        // Release: pairs with the Acquire in `try_enter`.
+        self.cell
+            .occupied
+            .store(0, order(Point::ExclusiveLeave, Ordering::Release));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_owner_at_a_time() {
+        let cell = Exclusive::new(1);
+        let mut inside = cell.enter();
+        *inside += 1;
+        assert!(cell.try_enter().is_none());
+        drop(inside);
+        assert_eq!(*cell.enter(), 2);
+        assert_eq!(cell.into_inner(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "entered twice")]
+    fn a_second_owner_panics() {
+        let cell = Exclusive::new(());
+        let _first = cell.enter();
+        let _second = cell.enter();
+    }
+
+    #[test]
+    fn a_panic_inside_leaves() {
+        let cell = Exclusive::new(0);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _inside = cell.enter();
+            panic!("on purpose");
+        }));
+        assert!(result.is_err());
+        assert!(cell.try_enter().is_some());
+    }
+
+    #[test]
+    fn get_mut_needs_no_claim() {
+        let mut cell = Exclusive::new(1);
+        *cell.get_mut() = 7;
+        assert_eq!(*cell.enter(), 7);
+    }
+}

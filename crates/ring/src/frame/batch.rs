@@ -1,0 +1,87 @@
+//! Giving back many frames at once.
+
+use super::{ArenaId, Frame, FrameTable};
+use crate::list::Chain;
+
+/// Homes that a batch keeps apart; a frame of one more home sends the oldest chain on its way.
+const HOMES_MAX: usize = 4;
+
+struct HomeChain {
+    arena: ArenaId,
+    home: u16,
+    chain: Chain,
+}
+
+/// Frames on their way home: one compare-and-swap per home, not per frame. Dropping the batch gives them back.
+pub struct FrameBatch<'a> {
+    table: &'a FrameTable,
+    chains: [Option<HomeChain>; HOMES_MAX],
+    evict: usize,
+}
+
+impl<'a> FrameBatch<'a> {
+    pub(super) fn new(table: &'a FrameTable) -> Self {
+        Self {
+            table,
+            chains: [const { None }; HOMES_MAX],
+            evict: 0,
+        }
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another table.
+    pub fn push(&mut self, frame: Frame) {
+        let arena = self.table.arena_for(&frame);
+        let (id, index) = (frame.arena(), frame.index());
+        let home = arena.home_of(index);
+        for slot in &mut self.chains {
+            match slot {
+                Some(there) if there.arena == id && there.home == home => {
+                    return there.chain.push(&arena.links, index);
+                }
+                Some(_) => {}
+                None => {
+                    *slot = Some(HomeChain {
+                        arena: id,
+                        home,
+                        chain: Chain::new(&arena.links, index),
+                    });
+                    return;
+                }
+            }
+        }
+        let chain = Chain::new(&arena.links, index);
+        let evicted = self.chains[self.evict].replace(HomeChain {
+            arena: id,
+            home,
+            chain,
+        });
+        self.evict = (self.evict + 1) % HOMES_MAX;
+        send(self.table, evicted);
+    }
+
+    /// Gives everything back now; the batch can be filled again.
+    pub fn flush(&mut self) {
+        for slot in &mut self.chains {
+            send(self.table, slot.take());
+        }
+    }
+}
+
+fn send(table: &FrameTable, chain: Option<HomeChain>) {
+    if let Some(HomeChain { arena, home, chain }) = chain {
+        let arena = table.arena(arena);
+        arena
+            .returned(home)
+            .push_chain(&arena.links, chain.newest, chain.oldest);
+    }
+}
+
+impl Drop for FrameBatch<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

@@ -1,0 +1,118 @@
+//! Lists of frames that any thread pushes to.
+
+use super::table::TableLinks;
+use super::{Frame, FrameTable};
+use crate::list::{Chain, Fifo, List};
+use crate::sync::{AtomicU32, Ordering};
+
+/// A list of frames of any arena of one table: any thread pushes, one takes all.
+///
+/// The table is the one of the first push. Frames in a list that is dropped are lost to their pools.
+#[derive(Default)]
+pub struct FrameList {
+    list: List,
+    table: AtomicU32, // 0 = not used yet
+}
+
+impl FrameList {
+    /// An empty list.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the list is empty, as a hint; behind a fence it is the second look.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Adds a frame. `true` = the list was empty, so nobody has been told yet.
+    ///
+    /// # Panics
+    ///
+    /// If the frame or the list belongs to another table.
+    pub fn push(&self, table: &FrameTable, frame: Frame) -> bool {
+        let raw = table.raw_for(&frame);
+        self.bind(table);
+        self.list.push(&TableLinks(table), raw)
+    }
+
+    /// Adds what was taken from another list, in its order, with one swap. `true` = this list was empty and is not
+    /// now.
+    ///
+    /// # Panics
+    ///
+    /// If one of the lists belongs to another table.
+    pub fn push_fifo(&self, table: &FrameTable, mut frames: FrameFifo) -> bool {
+        let Some(first) = frames.pop(table) else {
+            return false;
+        };
+        self.bind(table);
+        let links = TableLinks(table);
+        let mut chain = Chain::new(&links, table.raw_for(&first));
+        while let Some(frame) = frames.pop(table) {
+            chain.push(&links, table.raw_for(&frame));
+        }
+        self.list.push_chain(&links, chain.newest, chain.oldest)
+    }
+
+    /// Takes all frames, oldest first.
+    ///
+    /// # Panics
+    ///
+    /// If the list belongs to another table.
+    pub fn take(&self, table: &FrameTable) -> FrameFifo {
+        if self.is_empty() {
+            return FrameFifo {
+                fifo: List::new().take_newest_first(),
+                table: table.id(),
+            };
+        }
+        self.bind(table);
+        FrameFifo {
+            fifo: self.list.take(&TableLinks(table)),
+            table: table.id(),
+        }
+    }
+
+    fn bind(&self, table: &FrameTable) {
+        // Relaxed: a number that changes once; the list itself orders the frames.
+        let bound = self.table.load(Ordering::Relaxed);
+        if bound == table.id() {
+            return;
+        }
+        let first =
+            self.table
+                .compare_exchange(0, table.id(), Ordering::Relaxed, Ordering::Relaxed);
+        assert!(
+            first.is_ok() || first == Err(table.id()),
+            "a list of another table"
+        );
+    }
+}
+
+/// Frames taken from a [`FrameList`]. Those that are not popped are lost to their pools.
+#[must_use = "frames that are not popped are lost to their pools"]
+pub struct FrameFifo {
+    fifo: Fifo,
+    table: u32,
+}
+
+impl FrameFifo {
+    /// The next frame.
+    ///
+    /// # Panics
+    ///
+    /// If the frames are of another table.
+    pub fn pop(&mut self, table: &FrameTable) -> Option<Frame> {
+        assert_eq!(self.table, table.id(), "frames of another table");
+        let raw = self.fifo.pop(&TableLinks(table))?;
+        Some(Frame::mint(raw, self.table))
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fifo.is_empty()
+    }
+}

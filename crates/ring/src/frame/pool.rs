@@ -1,0 +1,117 @@
+//! A home of frames, from its owner's side.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use super::table::Arena;
+use super::{ArenaId, Frame, FrameTable};
+
+/// The frames of one home that nobody uses. One owner; frames given back by others are collected when it runs dry.
+pub struct FramePool {
+    table: Arc<FrameTable>,
+    arena: Arc<Arena>,
+    arena_id: ArenaId,
+    home: u16,
+    frames: u32,
+    free: Vec<u32>, // indices; room for all frames of the home, so it never grows
+}
+
+impl FramePool {
+    pub(super) fn new(
+        table: Arc<FrameTable>,
+        arena: Arc<Arena>,
+        arena_id: ArenaId,
+        home: u16,
+        frames: Range<u32>,
+    ) -> Self {
+        // Reversed, so that the lowest frames go out first.
+        Self {
+            table,
+            arena,
+            arena_id,
+            home,
+            frames: frames.len() as u32,
+            free: frames.rev().collect(),
+        }
+    }
+
+    /// Takes a frame: the one freed last, else from those given back, else `None`.
+    pub fn alloc(&mut self) -> Option<Frame> {
+        if self.free.is_empty() {
+            self.collect();
+        }
+        let index = self.free.pop()?;
+        Some(Frame::mint(
+            Frame::raw_of(self.arena_id, index),
+            self.table.id(),
+        ))
+    }
+
+    /// Puts a frame back: straight into this pool if it is its home, else as [`FrameTable::give_back`].
+    pub fn free(&mut self, frame: Frame) {
+        let ours = frame.arena() == self.arena_id && self.arena.home_of(frame.index()) == self.home;
+        if !ours {
+            return self.table.give_back(frame);
+        }
+        self.table.raw_for(&frame); // checks the table
+        assert!(
+            (self.free.len() as u32) < self.frames,
+            "more frames came home than left"
+        );
+        self.free.push(frame.index());
+    }
+
+    /// Frames at home now, those given back included.
+    pub fn available(&mut self) -> usize {
+        self.collect();
+        self.free.len()
+    }
+
+    /// Frames that belong here, wherever they are.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.frames
+    }
+
+    /// The home's number within its arena.
+    #[must_use]
+    pub fn home(&self) -> u16 {
+        self.home
+    }
+
+    /// The arena of this pool's frames.
+    #[must_use]
+    pub fn arena(&self) -> ArenaId {
+        self.arena_id
+    }
+
+    /// The table of this pool's frames.
+    #[must_use]
+    pub fn table(&self) -> &Arc<FrameTable> {
+        &self.table
+    }
+
+    fn collect(&mut self) {
+        let mut returned = self.arena.returned(self.home).take_newest_first();
+        while let Some(index) = returned.pop(&self.arena.links) {
+            assert!(
+                (self.free.len() as u32) < self.frames,
+                "more frames came home than left"
+            );
+            self.free.push(index);
+        }
+    }
+}
+
+impl core::fmt::Debug for FramePool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "FramePool({}:{}, {} of {} free)",
+            self.arena_id.0,
+            self.home,
+            self.free.len(),
+            self.frames
+        )
+    }
+}

@@ -1,0 +1,252 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::mapping::ClaimError;
+use crate::test_rng::Rng;
+use crate::{Mapping, spsc};
+
+fn config(bytes: usize, stride: usize, frames_per_home: u32, homes: u16) -> ArenaConfig {
+    ArenaConfig {
+        mapping: Arc::new(Mapping::anonymous(bytes)),
+        offset: 0,
+        stride,
+        frames_per_home,
+        homes,
+    }
+}
+
+fn table_with(frames_per_home: u32, homes: u16) -> (Arc<FrameTable>, Vec<FramePool>) {
+    let table = Arc::new(FrameTable::new());
+    let bytes = 96 * frames_per_home as usize * usize::from(homes);
+    let (_, pools) = table
+        .add_arena(config(bytes, 96, frames_per_home, homes))
+        .expect("arena");
+    (table, pools)
+}
+
+#[test]
+fn pools_hold_all_frames_of_their_home_once() {
+    let (table, mut pools) = table_with(3, 2);
+    let mut seen = Vec::new();
+    for pool in &mut pools {
+        assert_eq!((pool.available(), pool.total()), (3, 3));
+        while let Some(frame) = pool.alloc() {
+            assert_eq!(frame.arena(), pool.arena());
+            seen.push(table.offset_of(&frame));
+            table.give_back(frame);
+            if seen.len() % 3 == 0 {
+                break;
+            }
+        }
+    }
+    // A pool hands out what it holds before it collects what came back.
+    assert_eq!(seen, [0, 96, 192, 288, 384, 480]);
+    assert!(pools.iter_mut().all(|pool| pool.available() == 3));
+}
+
+#[test]
+fn bytes_and_metadata_stay_with_the_frame() {
+    let (table, mut pools) = table_with(2, 1);
+    let mut frame = pools[0].alloc().expect("frame");
+    let other = pools[0].alloc().expect("frame");
+    assert!(pools[0].alloc().is_none());
+    assert_eq!(table.data_mut(&mut frame).len(), 96);
+    table.data_mut(&mut frame).fill(7);
+    table.set_meta(&mut frame, u64::MAX);
+    assert_eq!(table.data(&frame, 96), [7; 96]);
+    assert_eq!(table.data(&other, 96), [0; 96]);
+    assert_eq!((table.meta(&frame), table.meta(&other)), (u64::MAX, 0));
+    assert_eq!(table.capacity(&frame), 96);
+    pools[0].free(frame);
+    pools[0].free(other);
+    assert_eq!(pools[0].available(), 2);
+}
+
+#[test]
+fn free_of_a_foreign_frame_goes_to_its_home() {
+    let (_table, mut pools) = table_with(2, 2);
+    let [first, second] = &mut pools[..] else {
+        panic!("two pools")
+    };
+    let frame = first.alloc().expect("frame");
+    second.free(frame);
+    assert_eq!((first.available(), second.available()), (2, 2));
+}
+
+#[test]
+fn arenas_that_cannot_be_are_refused() {
+    let table = Arc::new(FrameTable::new());
+    let refused = |config| table.add_arena(config).expect_err("refused");
+    assert_eq!(refused(config(64, 0, 1, 1)), ArenaError::Empty);
+    assert_eq!(refused(config(64, 64, 0, 1)), ArenaError::Empty);
+    assert_eq!(refused(config(64, 64, 1 << 24, 1)), ArenaError::TooLarge);
+    assert_eq!(refused(config(64, 1 << 20, 4096, 1)), ArenaError::TooLarge);
+    assert_eq!(
+        refused(config(64, 64, 2, 1)),
+        ArenaError::Range(ClaimError::OutOfRange)
+    );
+    let twice = config(64, 64, 1, 1);
+    assert!(table.add_arena(twice.clone()).is_ok());
+    assert_eq!(refused(twice), ArenaError::Range(ClaimError::Taken));
+    for _ in 1..255 {
+        assert!(table.add_arena(config(1, 1, 1, 1)).is_ok());
+    }
+    assert_eq!(refused(config(1, 1, 1, 1)), ArenaError::TableFull);
+}
+
+#[test]
+#[should_panic(expected = "another table")]
+fn a_frame_is_useless_with_another_table() {
+    let (_, mut pools) = table_with(1, 1);
+    let (other, _others) = table_with(1, 1);
+    let frame = pools[0].alloc().expect("frame");
+    let _ = other.data(&frame, 1);
+}
+
+#[test]
+#[should_panic(expected = "another table")]
+fn a_list_is_useless_with_another_table() {
+    let (table, mut pools) = table_with(1, 1);
+    let (other, _others) = table_with(1, 1);
+    let list = FrameList::new();
+    list.push(&table, pools[0].alloc().expect("frame"));
+    let _ = list.take(&other);
+}
+
+#[test]
+fn a_list_keeps_order_over_arenas() {
+    let (table, mut pools) = table_with(4, 1);
+    pools.extend(table.add_arena(config(64 * 4, 64, 4, 1)).expect("arena").1);
+    let (list, onward) = (FrameList::new(), FrameList::new());
+    let mut expected = Vec::new();
+    for turn in 0..8 {
+        let frame = pools[turn % 2].alloc().expect("frame");
+        expected.push((frame.arena(), frame.index()));
+        assert_eq!(list.push(&table, frame), turn == 0);
+    }
+    assert!(onward.push_fifo(&table, list.take(&table)));
+    assert!(!onward.push_fifo(&table, list.take(&table)));
+    assert!(list.is_empty() && !onward.is_empty());
+    let mut taken = onward.take(&table);
+    let mut order = Vec::new();
+    while let Some(frame) = taken.pop(&table) {
+        order.push((frame.arena(), frame.index()));
+        table.give_back(frame);
+    }
+    assert!(taken.is_empty());
+    assert_eq!(order, expected);
+    assert!(pools.iter_mut().all(|pool| pool.available() == 4));
+}
+
+#[test]
+fn a_batch_brings_every_frame_home() {
+    let (table, mut pools) = table_with(4, 7); // more homes than a batch keeps apart
+    let mut batch = table.batch();
+    for round in 0..4 {
+        for pool in &mut pools {
+            let mut frame = pool.alloc().expect("frame");
+            table.set_meta(&mut frame, round);
+            batch.push(frame);
+        }
+    }
+    table.give_back_many(batch);
+    assert!(pools.iter_mut().all(|pool| pool.available() == 4));
+}
+
+#[test]
+fn frames_travel_through_a_queue() {
+    let (table, mut pools) = table_with(2, 1);
+    let (mut producer, mut consumer) = spsc::channel::<Frame>(2);
+    let mut frame = pools[0].alloc().expect("frame");
+    table.data_mut(&mut frame)[0] = 9;
+    assert!(producer.push(frame).is_ok());
+    let frame = consumer.pop().expect("frame");
+    assert_eq!(table.data(&frame, 1), [9]);
+    table.give_back(frame);
+    assert_eq!(pools[0].available(), 2);
+}
+
+#[test]
+fn random_owners_never_share_a_frame() {
+    for seed in 0..if cfg!(miri) { 2 } else { 100 } {
+        let mut rng = Rng::new(seed);
+        let (table, mut pools) = table_with(5, 3);
+        let list = FrameList::new();
+        let mut held: Vec<Frame> = Vec::new();
+        for step in 1..200u64 {
+            let pool = rng.below(3) as usize;
+            match rng.below(6) {
+                0..3 => {
+                    if let Some(mut frame) = pools[pool].alloc() {
+                        assert_eq!(table.meta(&frame), 0, "somebody holds this frame");
+                        table.set_meta(&mut frame, step);
+                        held.push(frame);
+                    }
+                }
+                3 if !held.is_empty() => {
+                    let mut frame = held.swap_remove(rng.below(held.len() as u32) as usize);
+                    table.set_meta(&mut frame, 0);
+                    pools[pool].free(frame);
+                }
+                4 if !held.is_empty() => {
+                    list.push(
+                        &table,
+                        held.swap_remove(rng.below(held.len() as u32) as usize),
+                    );
+                }
+                _ => {
+                    let mut batch = table.batch();
+                    let mut taken = list.take(&table);
+                    while let Some(mut frame) = taken.pop(&table) {
+                        table.set_meta(&mut frame, 0);
+                        batch.push(frame);
+                    }
+                }
+            }
+        }
+        let mut batch = table.batch();
+        held.into_iter().for_each(|frame| batch.push(frame));
+        let mut taken = list.take(&table);
+        while let Some(frame) = taken.pop(&table) {
+            batch.push(frame);
+        }
+        drop(batch);
+        assert!(pools.iter_mut().all(|pool| pool.available() == 5));
+    }
+}
+
+#[test]
+fn frames_given_back_by_another_thread_carry_its_writes() {
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let (table, mut pools) = table_with(4, 1);
+    let (mut producer, mut consumer) = spsc::channel::<Frame>(4);
+    std::thread::scope(|scope| {
+        let worker_table = table.clone();
+        scope.spawn(move || {
+            let mut done = 0u64;
+            while done < rounds {
+                let Some(mut frame) = consumer.pop() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                let bytes = worker_table.data_mut(&mut frame);
+                bytes[1] = bytes[0].wrapping_add(1);
+                worker_table.give_back(frame);
+                done += 1;
+            }
+        });
+        for round in 0..rounds {
+            let mut frame = loop {
+                match pools[0].alloc() {
+                    Some(frame) => break frame,
+                    None => std::thread::yield_now(),
+                }
+            };
+            let bytes = table.data_mut(&mut frame);
+            assert!(bytes[1] == 0 || bytes[1] == bytes[0].wrapping_add(1));
+            bytes[0] = round as u8;
+            assert!(producer.push(frame).is_ok());
+        }
+    });
+    assert_eq!(pools[0].available(), 4);
+}

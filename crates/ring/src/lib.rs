@@ -1,0 +1,57 @@
+//! The unsafe island: everything that two threads, or two processes, touch at the same time.
+//!
+//! Nothing here knows what a packet means. Three families of types:
+//!
+//! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
+//!   [`Baton`] (run or leave the work to the runner), [`Doorbell`] (wake a sleeper, at most once);
+//! * **queues**: [`List`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif);
+//! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
+//!   moved, never copied, so giving it to a ring is losing it.
+//!
+//! Every atomic comes from [`sync`], which is std's in a normal build and loom's under `--cfg loom`.
+//! An index or a descriptor that a peer wrote is read once into a local, checked in release builds too, and only
+//! the local is used after that.
+
+mod baton;
+mod doorbell;
+mod exclusive;
+mod frame;
+mod list;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod mapping;
+pub mod memif;
+pub mod spsc;
+mod state;
+pub mod sync;
+
+pub use baton::{Baton, Held};
+pub use doorbell::Doorbell;
+pub use exclusive::{Entered, Exclusive};
+pub use frame::{
+    ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameFifo, FrameList, FramePool,
+    FrameTable,
+};
+pub use list::{Chain, Fifo, Links, List};
+pub use mapping::{ClaimError, Mapping};
+pub use state::StateCell;
+
+#[cfg(test)]
+mod test_rng {
+    /// A small repeatable generator for operation tests (xorshift64*).
+    pub(crate) struct Rng(u64);
+
+    impl Rng {
+        pub(crate) fn new(seed: u64) -> Self {
+            Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        }
+
+        pub(crate) fn below(&mut self, bound: u32) -> u32 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+            (high % u64::from(bound)) as u32
+        }
+    }
+}

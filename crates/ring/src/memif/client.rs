@@ -1,0 +1,279 @@
+//! The client's ends. The client owns the memory, so its frames are the buffers: nothing is copied.
+
+use super::protocol::{Leader, Low, RingMemory, mask, unmask, wants_interrupt};
+use super::{Publish, RingEnd, RingView};
+use crate::{ArenaId, Frame, FrameTable};
+
+/// A ring's leader with the frames that are in the ring. What the peer says about frames is not believed: a slot's
+/// frame is the one that was put there.
+struct Slots {
+    leader: Leader<RingView>,
+    frames: Box<[Option<Frame>]>,
+    arena: ArenaId,
+    index_errors: u64,
+}
+
+impl Slots {
+    fn new(ring: RingView, table: &FrameTable, arena: ArenaId, start: u16) -> Self {
+        assert_eq!(
+            ring.end(),
+            RingEnd::Client,
+            "the client's ends need the client's view"
+        );
+        assert!(
+            table.arena_is_in(arena, ring.mapping()),
+            "the frames are not in the ring's region"
+        );
+        let frames = (0..ring.size()).map(|_| None).collect();
+        Self {
+            leader: Leader::new(ring, start),
+            frames,
+            arena,
+            index_errors: 0,
+        }
+    }
+
+    fn slot(&mut self, index: u16) -> &mut Option<Frame> {
+        let mask = self.frames.len() - 1; // a power of two
+        &mut self.frames[usize::from(index) & mask]
+    }
+
+    fn offer(
+        &mut self,
+        table: &FrameTable,
+        frame: Frame,
+        length: Option<u32>,
+    ) -> Result<(), Frame> {
+        if self.leader.free() == 0 {
+            return Err(frame);
+        }
+        assert_eq!(
+            frame.arena(),
+            self.arena,
+            "only frames of the ring's own region can be offered"
+        );
+        let (offset, capacity) = table.place_of(&frame);
+        let length = length.unwrap_or(capacity);
+        assert!(
+            (1..=capacity).contains(&length),
+            "a packet has 1 byte to one frame"
+        );
+        let index = self.leader.next();
+        let before = self.slot(index).replace(frame);
+        assert!(before.is_none(), "a free slot held a frame");
+        self.leader.offer(offset, length);
+        Ok(())
+    }
+
+    fn refresh(&mut self) -> u32 {
+        match self.leader.refresh() {
+            Ok(answered) => u32::from(answered),
+            Err(_) => {
+                self.index_errors += 1;
+                u32::from(self.leader.answered())
+            }
+        }
+    }
+
+    fn take_back(&mut self) -> Option<(u16, Frame)> {
+        let index = self.leader.take_back()?;
+        let frame = self.slot(index).take();
+        match frame {
+            Some(frame) => Some((index, frame)),
+            None => panic!("an offered slot held no frame"),
+        }
+    }
+}
+
+/// The client's end of a C2S ring: packets go out in the client's own frames.
+pub struct C2sProducer {
+    slots: Slots,
+}
+
+impl C2sProducer {
+    /// The end over a ring that is initialised and empty; `arena` lies in the ring's mapping.
+    ///
+    /// # Panics
+    ///
+    /// If the view is not the client's or the arena lies elsewhere.
+    #[must_use]
+    pub fn new(ring: RingView, table: &FrameTable, arena: ArenaId) -> Self {
+        Self::starting_at(ring, table, arena, 0)
+    }
+
+    pub(super) fn starting_at(
+        ring: RingView,
+        table: &FrameTable,
+        arena: ArenaId,
+        start: u16,
+    ) -> Self {
+        Self {
+            slots: Slots::new(ring, table, arena, start),
+        }
+    }
+
+    /// Packets that can be pushed. Slots of sent packets count after [`reclaim`](Self::reclaim).
+    #[must_use]
+    pub fn free_slots(&self) -> u32 {
+        u32::from(self.slots.leader.free())
+    }
+
+    /// Adds a packet: the first `len` bytes of `frame`. The peer sees it after [`publish`](Self::publish).
+    ///
+    /// # Errors
+    ///
+    /// The frame, if the ring is full.
+    ///
+    /// # Panics
+    ///
+    /// If `len` is 0 or more than a frame, or the frame is not of the ring's arena.
+    pub fn push(&mut self, table: &FrameTable, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.slots.offer(table, frame, Some(len))
+    }
+
+    /// Shows the peer what was pushed, and tells whether it wants an interrupt for it.
+    pub fn publish(&mut self) -> Publish {
+        let published = u32::from(self.slots.leader.publish());
+        let peer_wants_interrupt = published > 0 && wants_interrupt(&self.slots.leader.memory);
+        Publish {
+            published,
+            peer_wants_interrupt,
+        }
+    }
+
+    /// Takes back the frames that the peer has read, and hands each to `home`. Returns how many.
+    pub fn reclaim(&mut self, mut home: impl FnMut(Frame)) -> u32 {
+        let count = self.slots.refresh();
+        while let Some((_, frame)) = self.slots.take_back() {
+            home(frame);
+        }
+        count
+    }
+
+    /// Frames in the ring: pushed and not reclaimed.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        u32::from(self.slots.leader.outstanding())
+    }
+
+    /// Times that the peer's index was impossible.
+    #[must_use]
+    pub fn index_errors(&self) -> u64 {
+        self.slots.index_errors
+    }
+}
+
+/// The client's end of an S2C ring: empty frames go out, packets come back in them.
+pub struct S2cConsumer {
+    slots: Slots,
+    in_chain: bool,
+    bad_descriptors: u64,
+}
+
+impl S2cConsumer {
+    /// The end over a ring that is initialised and empty; `arena` lies in the ring's mapping.
+    ///
+    /// # Panics
+    ///
+    /// If the view is not the client's or the arena lies elsewhere.
+    #[must_use]
+    pub fn new(ring: RingView, table: &FrameTable, arena: ArenaId) -> Self {
+        Self::starting_at(ring, table, arena, 0)
+    }
+
+    pub(super) fn starting_at(
+        ring: RingView,
+        table: &FrameTable,
+        arena: ArenaId,
+        start: u16,
+    ) -> Self {
+        Self {
+            slots: Slots::new(ring, table, arena, start),
+            in_chain: false,
+            bad_descriptors: 0,
+        }
+    }
+
+    /// Frames that can be posted.
+    #[must_use]
+    pub fn free_slots(&self) -> u32 {
+        u32::from(self.slots.leader.free())
+    }
+
+    /// Posts an empty frame. The peer sees it after [`publish_posts`](Self::publish_posts).
+    ///
+    /// # Errors
+    ///
+    /// The frame, if the ring is full.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is not of the ring's arena.
+    pub fn post(&mut self, table: &FrameTable, frame: Frame) -> Result<(), Frame> {
+        self.slots.offer(table, frame, None)
+    }
+
+    /// Shows the peer what was posted; returns how many frames. No interrupt goes with it: a peer without buffers
+    /// drops and counts.
+    pub fn publish_posts(&mut self) -> u32 {
+        u32::from(self.slots.leader.publish())
+    }
+
+    /// Packets that wait, with a look at the peer's index.
+    pub fn pending(&mut self) -> u32 {
+        self.slots.refresh()
+    }
+
+    /// Takes the oldest packet: its frame and its length in bytes.
+    ///
+    /// A packet with an impossible length or in several slots is counted and its frame posted again at once.
+    pub fn take(&mut self, table: &FrameTable) -> Option<(Frame, u32)> {
+        if self.slots.leader.answered() == 0 && self.slots.refresh() == 0 {
+            return None;
+        }
+        while let Some((index, frame)) = self.slots.take_back() {
+            // Hostile: read once. The frame and its size are ours; only length and flags are the peer's word.
+            let low = Low::unpack(self.slots.leader.memory.load_low(index));
+            let (_, capacity) = table.place_of(&frame);
+            let part_of_chain = self.in_chain || low.chained;
+            self.in_chain = low.chained;
+            if !part_of_chain && (1..=capacity).contains(&low.length) {
+                return Some((frame, low.length));
+            }
+            self.bad_descriptors += 1;
+            let posted = self.slots.offer(table, frame, None);
+            assert!(posted.is_ok(), "a slot was taken back, so one is free");
+        }
+        None
+    }
+
+    /// Frames in the ring: posted and not taken.
+    #[must_use]
+    pub fn posted(&self) -> u32 {
+        u32::from(self.slots.leader.outstanding())
+    }
+
+    /// No interrupts from now on; one may be on its way.
+    pub fn mask(&mut self) {
+        mask(&self.slots.leader.memory);
+    }
+
+    /// Interrupts from now on. `true` = packets were there already, for which there may be no interrupt.
+    #[must_use = "true means that packets wait and nobody may be told"]
+    pub fn unmask(&mut self) -> bool {
+        unmask(&self.slots.leader.memory);
+        self.slots.refresh() > 0
+    }
+
+    /// Packets dropped because the peer described them wrongly.
+    #[must_use]
+    pub fn bad_descriptors(&self) -> u64 {
+        self.bad_descriptors
+    }
+
+    /// Times that the peer's index was impossible.
+    #[must_use]
+    pub fn index_errors(&self) -> u64 {
+        self.slots.index_errors
+    }
+}
