@@ -42,11 +42,7 @@ impl BusyParams {
     #[inline]
     #[must_use]
     pub const fn budget_pkts(&self) -> u16 {
-        if self.budget_pkts == 0 {
-            BUSY_POLL_BUDGET
-        } else {
-            self.budget_pkts
-        }
+        if self.budget_pkts == 0 { BUSY_POLL_BUDGET } else { self.budget_pkts }
     }
 }
 
@@ -127,23 +123,14 @@ impl BusyLoop {
     #[inline]
     #[must_use]
     pub const fn new(params: BusyParams, now: Instant) -> Self {
-        Self {
-            params,
-            start: busy_clock(now),
-            leaves_on_resched: false,
-            rx_pkts: 0,
-            phase: Phase::Acquiring,
-        }
+        Self { params, start: busy_clock(now), leaves_on_resched: false, rx_pkts: 0, phase: Phase::Acquiring }
     }
 
     /// A loop that ends when somebody else wants the CPU. Source: `net/core/dev.c napi_busy_loop_rcu`.
     #[inline]
     #[must_use]
     pub const fn new_rcu(params: BusyParams, now: Instant) -> Self {
-        Self {
-            leaves_on_resched: true,
-            ..Self::new(params, now)
-        }
+        Self { leaves_on_resched: true, ..Self::new(params, now) }
     }
 
     /// True while the caller owns the instance.
@@ -152,9 +139,7 @@ impl BusyLoop {
     pub const fn owner(&self) -> bool {
         match self.phase {
             Phase::Polling | Phase::Stopping { .. } | Phase::Checking { owner: true } => true,
-            Phase::Acquiring | Phase::Checking { owner: false } | Phase::Yielding | Phase::Left => {
-                false
-            }
+            Phase::Acquiring | Phase::Checking { owner: false } | Phase::Yielding | Phase::Left => false,
         }
     }
 
@@ -170,9 +155,7 @@ impl BusyLoop {
     pub const fn next(&self) -> BusyStep {
         match self.phase {
             Phase::Acquiring => BusyStep::Acquire,
-            Phase::Polling => BusyStep::Poll {
-                budget_pkts: self.params.budget_pkts(),
-            },
+            Phase::Polling => BusyStep::Poll { budget_pkts: self.params.budget_pkts() },
             Phase::Checking { .. } => BusyStep::CheckEnd,
             Phase::Stopping { .. } => BusyStep::Stop,
             Phase::Yielding => BusyStep::Yield,
@@ -187,11 +170,7 @@ impl BusyLoop {
     #[inline]
     pub fn on_acquire(&mut self, got: bool) {
         assert!(self.phase == Phase::Acquiring, "on_acquire answers Acquire");
-        self.phase = if got {
-            Phase::Polling
-        } else {
-            self.after_iteration(false)
-        };
+        self.phase = if got { Phase::Polling } else { self.after_iteration(false) };
     }
 
     /// The poll returned `work` packets.
@@ -201,10 +180,7 @@ impl BusyLoop {
     #[inline]
     pub fn on_polled(&mut self, work: u32) {
         assert!(self.phase == Phase::Polling, "on_polled answers Poll");
-        assert!(
-            work <= u32::from(self.params.budget_pkts()),
-            "a poll returned more than its budget"
-        );
+        assert!(work <= u32::from(self.params.budget_pkts()), "a poll returned more than its budget");
         self.rx_pkts += u64::from(work);
         self.phase = self.after_iteration(true);
     }
@@ -215,9 +191,7 @@ impl BusyLoop {
     /// If it was not asked for.
     #[inline]
     pub fn on_ended(&mut self, now: Instant, events_ready: bool, need_resched: bool) {
-        let Phase::Checking { owner } = self.phase else {
-            panic!("on_ended answers CheckEnd")
-        };
+        let Phase::Checking { owner } = self.phase else { panic!("on_ended answers CheckEnd") };
         self.phase = if self.ended(now, events_ready) || (need_resched && self.leaves_on_resched) {
             Self::leaving(owner, false)
         } else if need_resched {
@@ -235,14 +209,8 @@ impl BusyLoop {
     /// If it was not asked for.
     #[inline]
     pub fn on_stopped(&mut self) {
-        let Phase::Stopping { then_yield } = self.phase else {
-            panic!("on_stopped answers Stop")
-        };
-        self.phase = if then_yield {
-            Phase::Yielding
-        } else {
-            Phase::Left
-        };
+        let Phase::Stopping { then_yield } = self.phase else { panic!("on_stopped answers Stop") };
+        self.phase = if then_yield { Phase::Yielding } else { Phase::Left };
     }
 
     /// The caller has the CPU again.
@@ -252,11 +220,7 @@ impl BusyLoop {
     #[inline]
     pub fn on_yielded(&mut self, now: Instant, events_ready: bool) {
         assert!(self.phase == Phase::Yielding, "on_yielded answers Yield");
-        self.phase = if self.ended(now, events_ready) {
-            Phase::Left
-        } else {
-            Phase::Acquiring
-        };
+        self.phase = if self.ended(now, events_ready) { Phase::Left } else { Phase::Acquiring };
     }
 
     const fn after_iteration(&self, owner: bool) -> Phase {
@@ -269,9 +233,7 @@ impl BusyLoop {
     const fn ended(&self, now: Instant, events_ready: bool) -> bool {
         match self.params.limit {
             BusyLimit::Once => true,
-            BusyLimit::For(limit) => {
-                events_ready || busy_expired(self.start, limit, busy_clock(now))
-            }
+            BusyLimit::For(limit) => events_ready || busy_expired(self.start, limit, busy_clock(now)),
         }
     }
 
@@ -324,11 +286,7 @@ pub enum AfterStopPoll {
 /// Decides after the last poll of a stop. Source: `net/core/dev.c busy_poll_stop`.
 #[inline]
 pub const fn after_stop_poll(work: u32, budget_pkts: u16) -> AfterStopPoll {
-    if work >= budget_pkts as u32 {
-        AfterStopPoll::HandOver
-    } else {
-        AfterStopPoll::Gone
-    }
+    if work >= budget_pkts as u32 { AfterStopPoll::HandOver } else { AfterStopPoll::Gone }
 }
 
 #[cfg(test)]

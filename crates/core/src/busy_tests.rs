@@ -7,11 +7,7 @@ const START: Instant = Instant::from_ns(1 << 20);
 const UNIT: u64 = 1024;
 
 fn params(limit: BusyLimit) -> BusyParams {
-    BusyParams {
-        prefer: false,
-        budget_pkts: 0,
-        limit,
-    }
+    BusyParams { prefer: false, budget_pkts: 0, limit }
 }
 
 fn after(units: u64) -> Instant {
@@ -19,11 +15,7 @@ fn after(units: u64) -> Instant {
 }
 
 fn tunables(dhi: u32, gft: Span) -> Tunables {
-    Tunables {
-        defer_hard_irqs: dhi,
-        gro_flush_timeout: gft,
-        irq_suspend_timeout: Span::from_secs(1),
-    }
+    Tunables { defer_hard_irqs: dhi, gro_flush_timeout: gft, irq_suspend_timeout: Span::from_secs(1) }
 }
 
 #[test]
@@ -38,11 +30,7 @@ fn expiry_is_strict_and_survives_a_wrap() {
     assert!(busy_expired(5, 0, 5), "0 has expired from the beginning");
     assert!(!busy_expired(5, 200, 204) && !busy_expired(5, 200, 205) && busy_expired(5, 200, 206));
     let start = u64::MAX - 10;
-    assert!(
-        !busy_expired(start, 20, start)
-            && !busy_expired(start, 20, 9)
-            && busy_expired(start, 20, 10)
-    );
+    assert!(!busy_expired(start, 20, start) && !busy_expired(start, 20, 9) && busy_expired(start, 20, 10));
     assert!(!busy_expired(100, u32::MAX, 100 + u64::from(u32::MAX)));
     assert!(busy_expired(100, u32::MAX, 101 + u64::from(u32::MAX)));
 }
@@ -51,13 +39,7 @@ fn expiry_is_strict_and_survives_a_wrap() {
 #[test]
 fn once_polls_once() {
     for budget in [0, 8, 64, u16::MAX] {
-        let mut busy = BusyLoop::new(
-            BusyParams {
-                budget_pkts: budget,
-                ..params(BusyLimit::Once)
-            },
-            START,
-        );
+        let mut busy = BusyLoop::new(BusyParams { budget_pkts: budget, ..params(BusyLimit::Once) }, START);
         assert_eq!(busy.next(), BusyStep::Acquire);
         assert!(!busy.owner());
         busy.on_acquire(true);
@@ -101,11 +83,7 @@ fn polls_until_stop(limit: u32, clock: impl IntoIterator<Item = u64>) -> usize {
 fn the_limit_is_looked_at_after_each_iteration() {
     assert_eq!(polls_until_stop(200, [100, 199, 200, 201, 202]), 4);
     assert_eq!(polls_until_stop(200, [500]), 1, "at least one poll");
-    assert_eq!(
-        polls_until_stop(0, [0]),
-        1,
-        "limit 0: one iteration, even within the first unit"
-    );
+    assert_eq!(polls_until_stop(0, [0]), 1, "limit 0: one iteration, even within the first unit");
 }
 
 #[test]
@@ -220,14 +198,8 @@ fn stop_decision_table() {
     ];
     for (prefer, dhi, gft, left, want, left_after) in rows {
         let mut defers_left = left;
-        assert_eq!(
-            busy_poll_stop(prefer, &tunables(dhi, gft), &mut defers_left),
-            want
-        );
-        assert_eq!(
-            defers_left, left_after,
-            "prefer={prefer} dhi={dhi} gft={gft:?} left={left}"
-        );
+        assert_eq!(busy_poll_stop(prefer, &tunables(dhi, gft), &mut defers_left), want);
+        assert_eq!(defers_left, left_after, "prefer={prefer} dhi={dhi} gft={gft:?} left={left}");
     }
 }
 
@@ -237,24 +209,14 @@ fn one_more_timer_than_deferrals_after_a_prefer_stop() {
     use crate::completion::{Completed, Completion, complete};
     let t = tunables(2, Span::from_ms(3));
     let mut left = 0;
-    let BusyStop::ArmTimer(_) = busy_poll_stop(true, &t, &mut left) else {
-        panic!()
-    };
+    let BusyStop::ArmTimer(_) = busy_poll_stop(true, &t, &mut left) else { panic!() };
     let mut timers = 1;
     loop {
         let state = State::LISTED.timer_acquire().unwrap();
-        let Completion::Release(release) = complete(state, 0, false, &t, &mut left) else {
-            panic!()
-        };
+        let Completion::Release(release) = complete(state, 0, false, &t, &mut left) else { panic!() };
         match release.finish(false) {
-            Completed::Released {
-                arm: Some(_),
-                unmask: false,
-            } => timers += 1,
-            Completed::Released {
-                arm: None,
-                unmask: true,
-            } => break,
+            Completed::Released { arm: Some(_), unmask: false } => timers += 1,
+            Completed::Released { arm: None, unmask: true } => break,
             other => panic!("{other:?}"),
         }
     }
@@ -272,12 +234,12 @@ fn a_full_stop_poll_hands_over() {
 #[test]
 fn answers_out_of_turn_are_our_mistake() {
     extern crate std;
-    let answers: [(&str, fn(&mut BusyLoop)); 5] = [
-        ("acquire", |busy| busy.on_acquire(true)),
-        ("polled", |busy| busy.on_polled(0)),
-        ("ended", |busy| busy.on_ended(START, false, false)),
-        ("stopped", BusyLoop::on_stopped),
-        ("yielded", |busy| busy.on_yielded(START, false)),
+    let answers: [fn(&mut BusyLoop); 5] = [
+        |busy| busy.on_acquire(true),
+        |busy| busy.on_polled(0),
+        |busy| busy.on_ended(START, false, false),
+        BusyLoop::on_stopped,
+        |busy| busy.on_yielded(START, false),
     ];
     let mut acquiring = BusyLoop::new(params(BusyLimit::For(1)), START);
     let mut phases = alloc::vec![acquiring.clone()];
@@ -293,10 +255,9 @@ fn answers_out_of_turn_are_our_mistake() {
         let accepted: Vec<_> = answers
             .iter()
             .enumerate()
-            .filter(|(_, (_, answer))| {
+            .filter(|(_, answer)| {
                 let mut busy = phase.clone();
-                std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| answer(&mut busy)))
-                    .is_ok()
+                std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| answer(&mut busy))).is_ok()
             })
             .map(|(at, _)| at)
             .collect();

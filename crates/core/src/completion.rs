@@ -31,7 +31,7 @@ use crate::state::State;
 use crate::time::Span;
 
 /// The three settings of one instance that govern deferral. All zero: plain interrupts.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Tunables {
     /// How many completions may leave the interrupt masked, counted from the last one with work
     /// (`defer-hard-irqs`).
@@ -43,7 +43,7 @@ pub struct Tunables {
 }
 
 /// Which held frames to complete and deliver.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub enum Flush {
     /// All of them.
     All,
@@ -63,7 +63,7 @@ impl Flush {
 
 /// What [`complete`] decided.
 #[must_use]
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub enum Completion {
     /// A busy poller owns the instance, or it is disabled: do nothing at all, and do not unmask.
     Refused,
@@ -73,7 +73,7 @@ pub enum Completion {
 
 /// A release under way: what to flush before it, and what it will come to.
 #[must_use]
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub struct Release {
     /// Flush this, and deliver, before releasing the word.
     pub flush: Flush,
@@ -83,7 +83,7 @@ pub struct Release {
 
 /// What to do after the word was released.
 #[must_use]
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub enum Completed {
     /// An event came meanwhile: the instance is still owned and must be scheduled again. The interrupt stays masked
     /// and no timer is armed, although a deferral was spent.
@@ -109,13 +109,7 @@ impl Completed {
 /// Decides a completion. `state` is the word as it is now, `work_done` in packets, `held` tells whether frames wait
 /// for being merged, `defers_left` is the owner's counter of deferrals left.
 #[inline]
-pub fn complete(
-    state: State,
-    work_done: u32,
-    held: bool,
-    t: &Tunables,
-    defers_left: &mut u32,
-) -> Completion {
+pub fn complete(state: State, work_done: u32, held: bool, t: &Tunables, defers_left: &mut u32) -> Completion {
     if state.complete_refused() {
         return Completion::Refused;
     }
@@ -132,16 +126,8 @@ pub fn complete(
         timer = t.gro_flush_timeout;
         unmask = timer.is_zero();
     }
-    let flush = if timer.is_zero() {
-        Flush::All
-    } else {
-        Flush::OldOnly
-    };
-    Completion::Release(Release {
-        flush,
-        timer,
-        unmask,
-    })
+    let flush = if timer.is_zero() { Flush::All } else { Flush::OldOnly };
+    Completion::Release(Release { flush, timer, unmask })
 }
 
 impl Release {
@@ -151,15 +137,8 @@ impl Release {
         if missed {
             return Completed::Reschedule;
         }
-        let arm = if self.timer.is_zero() {
-            None
-        } else {
-            Some(self.timer)
-        };
-        Completed::Released {
-            arm,
-            unmask: self.unmask,
-        }
+        let arm = if self.timer.is_zero() { None } else { Some(self.timer) };
+        Completed::Released { arm, unmask: self.unmask }
     }
 }
 

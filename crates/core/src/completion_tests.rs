@@ -6,11 +6,7 @@ const G: Span = Span::from_us(200);
 const OWNED: State = State::LISTED.with(State::SCHED);
 
 fn tunables(dhi: u32, gft: Span) -> Tunables {
-    Tunables {
-        defer_hard_irqs: dhi,
-        gro_flush_timeout: gft,
-        irq_suspend_timeout: Span::from_ms(20),
-    }
+    Tunables { defer_hard_irqs: dhi, gro_flush_timeout: gft, irq_suspend_timeout: Span::from_ms(20) }
 }
 
 struct Row {
@@ -26,30 +22,16 @@ struct Row {
 
 impl Row {
     fn check(&self) {
-        let Self {
-            work,
-            dhi,
-            left,
-            gft,
-            held,
-            ..
-        } = *self;
+        let Self { work, dhi, left, gft, held, .. } = *self;
         let name = format!("work={work} dhi={dhi} left={left} gft={gft:?} held={held}");
         let mut defers_left = left;
         let t = tunables(dhi, gft);
         let Completion::Release(release) = complete(OWNED, work, held, &t, &mut defers_left) else {
             panic!("refused: {name}");
         };
-        let flush = if self.arm.is_some() {
-            Flush::OldOnly
-        } else {
-            Flush::All
-        };
+        let flush = if self.arm.is_some() { Flush::OldOnly } else { Flush::All };
         assert_eq!(release.flush, flush, "{name}");
-        let want = Completed::Released {
-            arm: self.arm,
-            unmask: self.unmask,
-        };
+        let want = Completed::Released { arm: self.arm, unmask: self.unmask };
         assert_eq!(release.finish(false), want, "{name}");
         assert_eq!(want.may_unmask(), self.unmask, "{name}");
         assert_eq!(defers_left, self.left_after, "{name}");
@@ -68,35 +50,11 @@ fn decision_table() {
         for gft in gfts {
             for dhi in [0, 1, 5] {
                 // Row 1: nothing done, no deferral left.
-                Row {
-                    work: 0,
-                    dhi,
-                    left: 0,
-                    gft,
-                    held,
-                    unmask: true,
-                    arm: None,
-                    left_after: 0,
-                }
-                .check();
+                Row { work: 0, dhi, left: 0, gft, held, unmask: true, arm: None, left_after: 0 }.check();
                 for left in [1, 3] {
                     // Rows 7 and 8: nothing done, deferrals left.
-                    let (arm, unmask) = if gft == G {
-                        (Some(G), false)
-                    } else {
-                        (None, true)
-                    };
-                    Row {
-                        work: 0,
-                        dhi,
-                        left,
-                        gft,
-                        held,
-                        unmask,
-                        arm,
-                        left_after: left - 1,
-                    }
-                    .check();
+                    let (arm, unmask) = if gft == G { (Some(G), false) } else { (None, true) };
+                    Row { work: 0, dhi, left, gft, held, unmask, arm, left_after: left - 1 }.check();
                 }
             }
         }
@@ -104,56 +62,16 @@ fn decision_table() {
             for left in [0, 1, 7] {
                 // Row 2.
                 let zero = Span::ZERO;
-                Row {
-                    work,
-                    dhi: 0,
-                    left,
-                    gft: zero,
-                    held,
-                    unmask: true,
-                    arm: None,
-                    left_after: 0,
-                }
-                .check();
+                Row { work, dhi: 0, left, gft: zero, held, unmask: true, arm: None, left_after: 0 }.check();
                 // Rows 3 and 4.
                 let arm = held.then_some(G);
-                Row {
-                    work,
-                    dhi: 0,
-                    left,
-                    gft: G,
-                    held,
-                    unmask: true,
-                    arm,
-                    left_after: 0,
-                }
-                .check();
+                Row { work, dhi: 0, left, gft: G, held, unmask: true, arm, left_after: 0 }.check();
                 for dhi in [1, 2, 9] {
                     let left_after = dhi - 1;
                     // Row 5.
-                    Row {
-                        work,
-                        dhi,
-                        left,
-                        gft: zero,
-                        held,
-                        unmask: true,
-                        arm: None,
-                        left_after,
-                    }
-                    .check();
+                    Row { work, dhi, left, gft: zero, held, unmask: true, arm: None, left_after }.check();
                     // Row 6.
-                    Row {
-                        work,
-                        dhi,
-                        left,
-                        gft: G,
-                        held,
-                        unmask: false,
-                        arm: Some(G),
-                        left_after,
-                    }
-                    .check();
+                    Row { work, dhi, left, gft: G, held, unmask: false, arm: Some(G), left_after }.check();
                 }
             }
         }
@@ -174,21 +92,10 @@ fn refused_touches_nothing() {
 #[test]
 fn only_defer_and_gft_count() {
     let mut left = 0;
-    let t = Tunables {
-        irq_suspend_timeout: Span::from_secs(1),
-        ..tunables(0, Span::ZERO)
-    };
+    let t = Tunables { irq_suspend_timeout: Span::from_secs(1), ..tunables(0, Span::ZERO) };
     let state = OWNED.with(State::PREFER_BUSY_POLL).with(State::MISSED);
-    let Completion::Release(release) = complete(state, 1, false, &t, &mut left) else {
-        panic!()
-    };
-    assert_eq!(
-        release.finish(false),
-        Completed::Released {
-            arm: None,
-            unmask: true
-        }
-    );
+    let Completion::Release(release) = complete(state, 1, false, &t, &mut left) else { panic!() };
+    assert_eq!(release.finish(false), Completed::Released { arm: None, unmask: true });
 }
 
 /// After the last poll with data there are exactly `dhi` empty polls, each after one timer; the last one unmasks.
@@ -199,18 +106,10 @@ fn as_many_empty_polls_as_deferrals() {
         let (mut left, mut timers, mut work) = (0, 0, 1);
         let mut polls_empty = 0;
         loop {
-            let Completion::Release(release) = complete(OWNED, work, false, &t, &mut left) else {
-                panic!()
-            };
+            let Completion::Release(release) = complete(OWNED, work, false, &t, &mut left) else { panic!() };
             match release.finish(false) {
-                Completed::Released {
-                    arm: Some(G),
-                    unmask: false,
-                } => timers += 1,
-                Completed::Released {
-                    arm: None,
-                    unmask: true,
-                } => break,
+                Completed::Released { arm: Some(G), unmask: false } => timers += 1,
+                Completed::Released { arm: None, unmask: true } => break,
                 other => panic!("{other:?}"),
             }
             work = 0;
@@ -224,31 +123,13 @@ fn as_many_empty_polls_as_deferrals() {
 #[test]
 fn settings_changed_in_mid_run() {
     let mut left = 0;
-    let Completion::Release(_) = complete(OWNED, 1, false, &tunables(3, G), &mut left) else {
-        panic!()
-    };
+    let Completion::Release(_) = complete(OWNED, 1, false, &tunables(3, G), &mut left) else { panic!() };
     assert_eq!(left, 2);
-    let Completion::Release(release) = complete(OWNED, 0, false, &tunables(0, G), &mut left) else {
-        panic!()
-    };
-    assert_eq!(
-        release.finish(false),
-        Completed::Released {
-            arm: Some(G),
-            unmask: false
-        }
-    );
+    let Completion::Release(release) = complete(OWNED, 0, false, &tunables(0, G), &mut left) else { panic!() };
+    assert_eq!(release.finish(false), Completed::Released { arm: Some(G), unmask: false });
     let t = tunables(3, Span::ZERO);
-    let Completion::Release(release) = complete(OWNED, 0, false, &t, &mut left) else {
-        panic!()
-    };
-    assert_eq!(
-        release.finish(false),
-        Completed::Released {
-            arm: None,
-            unmask: true
-        }
-    );
+    let Completion::Release(release) = complete(OWNED, 0, false, &t, &mut left) else { panic!() };
+    assert_eq!(release.finish(false), Completed::Released { arm: None, unmask: true });
 }
 
 #[test]

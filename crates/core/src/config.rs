@@ -28,10 +28,7 @@ impl ConfigTable {
     /// As many slots as the larger number of queues allocated.
     #[must_use]
     pub fn new(rx_queues: u16, tx_queues: u16) -> Self {
-        Self {
-            slots: alloc::vec![ConfigSlot::default(); usize::from(rx_queues.max(tx_queues))]
-                .into_boxed_slice(),
-        }
+        Self { slots: alloc::vec![ConfigSlot::default(); usize::from(rx_queues.max(tx_queues))].into_boxed_slice() }
     }
 
     /// The slots.

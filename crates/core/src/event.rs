@@ -114,43 +114,20 @@ pub const fn busy_poll_on(p: &EpollParams, sysctl_busy_poll: u32) -> bool {
 /// for anything that is no socket. The last event wins. Source: `fs/eventpoll.c ep_set_busy_poll_napi_id`.
 #[inline]
 #[must_use]
-pub const fn attach(
-    slot: u32,
-    p: &EpollParams,
-    sysctl_busy_poll: u32,
-    socket_napi_id: u32,
-    first_id: u32,
-) -> u32 {
-    if busy_poll_on(p, sysctl_busy_poll) && napi_id_valid(socket_napi_id, first_id) {
-        socket_napi_id
-    } else {
-        slot
-    }
+pub const fn attach(slot: u32, p: &EpollParams, sysctl_busy_poll: u32, socket_napi_id: u32, first_id: u32) -> u32 {
+    if busy_poll_on(p, sysctl_busy_poll) && napi_id_valid(socket_napi_id, first_id) { socket_napi_id } else { slot }
 }
 
 /// The busy loop to run on the instance in `slot` before sleeping; `None`: none, and nothing is resumed either. Source:
 /// `fs/eventpoll.c ep_busy_loop`.
 #[inline]
 #[must_use]
-pub const fn ep_busy_loop(
-    slot: u32,
-    p: &EpollParams,
-    sysctl_busy_poll: u32,
-    first_id: u32,
-) -> Option<BusyParams> {
+pub const fn ep_busy_loop(slot: u32, p: &EpollParams, sysctl_busy_poll: u32, first_id: u32) -> Option<BusyParams> {
     if !napi_id_valid(slot, first_id) || !busy_poll_on(p, sysctl_busy_poll) {
         return None;
     }
-    let usecs = if p.busy_poll_usecs != 0 {
-        p.busy_poll_usecs
-    } else {
-        sysctl_busy_poll
-    };
-    Some(BusyParams {
-        prefer: p.prefer_busy_poll,
-        budget_pkts: p.busy_poll_budget,
-        limit: BusyLimit::For(usecs),
-    })
+    let usecs = if p.busy_poll_usecs != 0 { p.busy_poll_usecs } else { sysctl_busy_poll };
+    Some(BusyParams { prefer: p.prefer_busy_poll, budget_pkts: p.busy_poll_budget, limit: BusyLimit::For(usecs) })
 }
 
 /// What follows a context's busy loop.
@@ -186,11 +163,7 @@ pub const fn after_busy_loop(slot: u32, p: &EpollParams, events: bool) -> EpollA
 #[inline]
 #[must_use]
 pub const fn suspend_on_events(slot: u32, p: &EpollParams, first_id: u32) -> Option<u32> {
-    if p.prefer_busy_poll && napi_id_valid(slot, first_id) {
-        Some(slot)
-    } else {
-        None
-    }
+    if p.prefer_busy_poll && napi_id_valid(slot, first_id) { Some(slot) } else { None }
 }
 
 /// The instance whose interrupts are to be resumed ([`resume`]) because the last reference to the context goes. Source:
@@ -207,11 +180,7 @@ pub const fn resume_on_close(slot: u32, p: &EpollParams, first_id: u32) -> Optio
 #[inline]
 #[must_use]
 pub const fn suspend(t: &Tunables) -> Option<Span> {
-    if t.irq_suspend_timeout.is_zero() {
-        None
-    } else {
-        Some(t.irq_suspend_timeout)
-    }
+    if t.irq_suspend_timeout.is_zero() { None } else { Some(t.irq_suspend_timeout) }
 }
 
 /// Resumes: true if the instance is to be scheduled ([`crate::state::State::schedule_prep`]). An armed timer stays
@@ -267,16 +236,8 @@ impl EpollWait {
             None => (Deadline::NEVER, false),
             Some(span) => (Deadline::after(now, span), span.is_zero()),
         };
-        let idle = if timed_out {
-            WaitPhase::TimedOut
-        } else {
-            WaitPhase::Busy
-        };
-        Self {
-            phase: if ready { WaitPhase::Transferring } else { idle },
-            timed_out,
-            until,
-        }
+        let idle = if timed_out { WaitPhase::TimedOut } else { WaitPhase::Busy };
+        Self { phase: if ready { WaitPhase::Transferring } else { idle }, timed_out, until }
     }
 
     /// What to do next.
@@ -300,10 +261,7 @@ impl EpollWait {
     /// If it was not asked for.
     #[inline]
     pub fn on_transferred(&mut self, events: usize) {
-        assert!(
-            self.phase == WaitPhase::Transferring,
-            "on_transferred answers Transfer"
-        );
+        assert!(self.phase == WaitPhase::Transferring, "on_transferred answers Transfer");
         self.phase = match (events, self.timed_out) {
             (1.., _) => WaitPhase::Returned,
             (0, true) => WaitPhase::TimedOut,
@@ -318,11 +276,7 @@ impl EpollWait {
     #[inline]
     pub fn on_busy(&mut self, ready: bool) {
         assert!(self.phase == WaitPhase::Busy, "on_busy answers BusyLoop");
-        self.phase = if ready {
-            WaitPhase::Transferring
-        } else {
-            WaitPhase::Sleeping
-        };
+        self.phase = if ready { WaitPhase::Transferring } else { WaitPhase::Sleeping };
     }
 
     /// The sleep is over. `ready`: there are events. `false` says that the deadline has passed; a wake-up before it
@@ -333,16 +287,9 @@ impl EpollWait {
     #[inline]
     pub fn on_woken(&mut self, ready: bool) {
         assert!(self.phase == WaitPhase::Sleeping, "on_woken answers Sleep");
-        assert!(
-            ready || !self.until.is_never(),
-            "a sleep without deadline ends with events"
-        );
+        assert!(ready || !self.until.is_never(), "a sleep without deadline ends with events");
         self.timed_out = !ready;
-        self.phase = if ready {
-            WaitPhase::Transferring
-        } else {
-            WaitPhase::TimedOut
-        };
+        self.phase = if ready { WaitPhase::Transferring } else { WaitPhase::TimedOut };
     }
 }
 

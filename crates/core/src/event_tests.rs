@@ -5,22 +5,12 @@ use super::*;
 const FIRST: u32 = 9;
 const N1: u32 = 20;
 const N2: u32 = 21;
-const OFF: EpollParams = EpollParams {
-    busy_poll_usecs: 0,
-    busy_poll_budget: 0,
-    prefer_busy_poll: false,
-};
-const PREFER: EpollParams = EpollParams {
-    prefer_busy_poll: true,
-    ..OFF
-};
+const OFF: EpollParams = EpollParams { busy_poll_usecs: 0, busy_poll_budget: 0, prefer_busy_poll: false };
+const PREFER: EpollParams = EpollParams { prefer_busy_poll: true, ..OFF };
 const NOW: Instant = Instant::from_ns(5_000_000);
 
 fn usecs(busy_poll_usecs: u32) -> EpollParams {
-    EpollParams {
-        busy_poll_usecs,
-        ..OFF
-    }
+    EpollParams { busy_poll_usecs, ..OFF }
 }
 
 #[test]
@@ -36,18 +26,10 @@ fn parameter_checks_in_order() {
     let rows = [
         // All that can be wrong at once, then one thing less each time.
         (request(too_long, 65, 2, 1), false, invalid("pad")),
-        (
-            request(too_long, 65, 2, 0),
-            false,
-            invalid("busy_poll_usecs"),
-        ),
+        (request(too_long, 65, 2, 0), false, invalid("busy_poll_usecs")),
         (request(0, 65, 2, 0), false, invalid("prefer_busy_poll")),
         (request(0, 65, 1, 1), false, invalid("pad")),
-        (
-            request(0, 65, 1, 0),
-            false,
-            Err(EpollParamsError::NotPermitted),
-        ),
+        (request(0, 65, 1, 0), false, Err(EpollParamsError::NotPermitted)),
         (request(u32::MAX, 0, 0, 0), true, invalid("busy_poll_usecs")),
     ];
     for (request, cap, want) in rows {
@@ -67,10 +49,7 @@ fn parameter_checks_in_order() {
     assert_eq!(EpollParams::default(), OFF);
     assert_eq!(EpollParamsError::NotPermitted.errno(), Errno::EPERM);
     assert_eq!(EpollParamsError::Invalid("pad").errno(), Errno::EINVAL);
-    for error in [
-        EpollParamsError::NotPermitted,
-        EpollParamsError::Invalid("prefer_busy_poll"),
-    ] {
+    for error in [EpollParamsError::NotPermitted, EpollParamsError::Invalid("prefer_busy_poll")] {
         assert!(format!("{error}").starts_with(error.errno().name()));
     }
 }
@@ -79,16 +58,7 @@ fn parameter_checks_in_order() {
 fn on_by_any_of_three() {
     assert!(!busy_poll_on(&OFF, 0));
     assert!(busy_poll_on(&usecs(1), 0) && busy_poll_on(&PREFER, 0) && busy_poll_on(&OFF, 1));
-    assert!(
-        !busy_poll_on(
-            &EpollParams {
-                busy_poll_budget: 64,
-                ..OFF
-            },
-            0
-        ),
-        "a budget alone turns nothing on"
-    );
+    assert!(!busy_poll_on(&EpollParams { busy_poll_budget: 64, ..OFF }, 0), "a budget alone turns nothing on");
 }
 
 /// The last event wins; ids that are none, and contexts that are off, leave the slot alone.
@@ -99,47 +69,23 @@ fn attaching() {
     assert_eq!(attach(N1, &PREFER, 0, 0, FIRST), N1);
     assert_eq!(attach(N1, &PREFER, 0, FIRST - 1, FIRST), N1);
     assert_eq!(attach(N1, &PREFER, 0, FIRST, FIRST), FIRST);
-    assert_eq!(
-        attach(0, &OFF, 0, N1, FIRST),
-        0,
-        "parameters come before the member, or before its next event"
-    );
+    assert_eq!(attach(0, &OFF, 0, N1, FIRST), 0, "parameters come before the member, or before its next event");
     assert_eq!(attach(0, &OFF, 100, N1, FIRST), N1);
 }
 
 #[test]
 fn the_busy_loop_of_a_context() {
-    let limit =
-        |p: &EpollParams, sysctl| ep_busy_loop(N1, p, sysctl, FIRST).map(|params| params.limit);
+    let limit = |p: &EpollParams, sysctl| ep_busy_loop(N1, p, sysctl, FIRST).map(|params| params.limit);
     assert_eq!(limit(&OFF, 0), None);
-    assert_eq!(
-        limit(&PREFER, 0),
-        Some(BusyLimit::For(0)),
-        "prefer alone: one iteration"
-    );
+    assert_eq!(limit(&PREFER, 0), Some(BusyLimit::For(0)), "prefer alone: one iteration");
     assert_eq!(limit(&usecs(100), 7), Some(BusyLimit::For(100)));
     assert_eq!(limit(&OFF, 100), Some(BusyLimit::For(100)));
-    assert_eq!(
-        ep_busy_loop(0, &PREFER, 100, FIRST),
-        None,
-        "empty slot: no loop"
-    );
+    assert_eq!(ep_busy_loop(0, &PREFER, 100, FIRST), None, "empty slot: no loop");
     assert_eq!(ep_busy_loop(FIRST - 1, &PREFER, 100, FIRST), None);
-    let all = EpollParams {
-        busy_poll_usecs: 5,
-        busy_poll_budget: 16,
-        prefer_busy_poll: true,
-    };
-    let want = BusyParams {
-        prefer: true,
-        budget_pkts: 16,
-        limit: BusyLimit::For(5),
-    };
+    let all = EpollParams { busy_poll_usecs: 5, busy_poll_budget: 16, prefer_busy_poll: true };
+    let want = BusyParams { prefer: true, budget_pkts: 16, limit: BusyLimit::For(5) };
     assert_eq!(ep_busy_loop(FIRST, &all, 0, FIRST), Some(want));
-    assert_eq!(
-        ep_busy_loop(N1, &usecs(5), 0, FIRST).unwrap().budget_pkts(),
-        8
-    );
+    assert_eq!(ep_busy_loop(N1, &usecs(5), 0, FIRST).unwrap().budget_pkts(), 8);
     assert!(!ep_busy_loop(N1, &usecs(5), 0, FIRST).unwrap().prefer);
 }
 
@@ -149,19 +95,13 @@ fn the_slot_flips() {
     let slot = attach(0, &PREFER, 0, N1, FIRST);
     let slot = attach(slot, &PREFER, 0, N2, FIRST);
     assert!(ep_busy_loop(slot, &PREFER, 0, FIRST).is_some());
-    assert_eq!(
-        after_busy_loop(slot, &PREFER, false),
-        EpollAfter::Resume { napi_id: N2 }
-    );
+    assert_eq!(after_busy_loop(slot, &PREFER, false), EpollAfter::Resume { napi_id: N2 });
 }
 
 #[test]
 fn after_the_loop() {
     assert_eq!(after_busy_loop(N1, &PREFER, true), EpollAfter::Events);
-    assert_eq!(
-        after_busy_loop(N1, &PREFER, false),
-        EpollAfter::Resume { napi_id: N1 }
-    );
+    assert_eq!(after_busy_loop(N1, &PREFER, false), EpollAfter::Resume { napi_id: N1 });
     assert_eq!(after_busy_loop(N1, &usecs(100), true), EpollAfter::Events);
     assert_eq!(after_busy_loop(N1, &usecs(100), false), EpollAfter::Nothing);
 }
@@ -173,20 +113,13 @@ fn suspension_needs_prefer_and_a_slot() {
         assert_eq!(rule(FIRST, &PREFER, FIRST), Some(FIRST));
         assert_eq!(rule(0, &PREFER, FIRST), None);
         assert_eq!(rule(FIRST - 1, &PREFER, FIRST), None);
-        assert_eq!(
-            rule(N1, &usecs(100), FIRST),
-            None,
-            "prefer was cleared: only the timer ends a suspension"
-        );
+        assert_eq!(rule(N1, &usecs(100), FIRST), None, "prefer was cleared: only the timer ends a suspension");
     }
 }
 
 #[test]
 fn suspend_and_resume_need_the_timeout() {
-    let t = |ist| Tunables {
-        irq_suspend_timeout: ist,
-        ..Tunables::default()
-    };
+    let t = |ist| Tunables { irq_suspend_timeout: ist, ..Tunables::default() };
     assert_eq!(suspend(&t(Span::from_ms(40))), Some(Span::from_ms(40)));
     assert!(resume(&t(Span::from_ms(40))));
     assert_eq!(suspend(&t(Span::ZERO)), None);
@@ -200,11 +133,7 @@ fn a_wait_of_zero_neither_polls_nor_sleeps() {
     let mut wait = EpollWait::new(NOW, Some(Span::ZERO), true);
     assert_eq!(wait.next(), WaitStep::Transfer);
     wait.on_transferred(0);
-    assert_eq!(
-        wait.next(),
-        WaitStep::Return0,
-        "what looked ready was not: no loop either"
-    );
+    assert_eq!(wait.next(), WaitStep::Return0, "what looked ready was not: no loop either");
 }
 
 #[test]
@@ -227,11 +156,7 @@ fn one_busy_loop_before_each_sleep() {
     wait.on_woken(true);
     assert_eq!(wait.next(), WaitStep::Transfer);
     wait.on_transferred(0);
-    assert_eq!(
-        wait.next(),
-        WaitStep::BusyLoop,
-        "woken for nothing: round again, same deadline"
-    );
+    assert_eq!(wait.next(), WaitStep::BusyLoop, "woken for nothing: round again, same deadline");
     wait.on_busy(false);
     assert_eq!(wait.next(), WaitStep::Sleep { until });
     wait.on_woken(false);
@@ -246,12 +171,7 @@ fn events_from_the_busy_loop_are_transferred() {
     wait.on_transferred(0);
     assert_eq!(wait.next(), WaitStep::BusyLoop);
     wait.on_busy(false);
-    assert_eq!(
-        wait.next(),
-        WaitStep::Sleep {
-            until: Deadline::NEVER
-        }
-    );
+    assert_eq!(wait.next(), WaitStep::Sleep { until: Deadline::NEVER });
 }
 
 #[test]

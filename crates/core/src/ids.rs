@@ -24,10 +24,7 @@ impl IdAllocator {
     #[must_use]
     pub const fn new(cpus: u32) -> Self {
         assert!(cpus < u32::MAX, "no id is left beyond that many CPUs");
-        Self {
-            first: cpus + 1,
-            last: cpus,
-        }
+        Self { first: cpus + 1, last: cpus }
     }
 
     /// The smallest id.
@@ -44,11 +41,7 @@ impl IdAllocator {
     #[must_use]
     pub fn allocate(&mut self, mut in_use: impl FnMut(u32) -> bool) -> u32 {
         for _ in self.first..=u32::MAX {
-            self.last = if self.last == u32::MAX {
-                self.first
-            } else {
-                self.last + 1
-            };
+            self.last = if self.last == u32::MAX { self.first } else { self.last + 1 };
             if !in_use(self.last) {
                 return self.last;
             }

@@ -33,7 +33,9 @@ impl CoalesceError {
 
 impl fmt::Display for CoalesceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EINVAL: rx-frames above 1 needs rx-usecs above 0, or fewer frames than that would never be announced")
+        f.write_str(
+            "EINVAL: rx-frames above 1 needs rx-usecs above 0, or fewer frames than that would never be announced",
+        )
     }
 }
 
@@ -46,14 +48,7 @@ impl Coalesce {
     /// # Errors
     /// [`CoalesceError`] if frames could wait for ever.
     pub const fn new(rx_usecs: u32, rx_frames: u32) -> Result<Self, CoalesceError> {
-        if rx_usecs == 0 && rx_frames > 1 {
-            Err(CoalesceError)
-        } else {
-            Ok(Self {
-                rx_usecs,
-                rx_frames,
-            })
-        }
+        if rx_usecs == 0 && rx_frames > 1 { Err(CoalesceError) } else { Ok(Self { rx_usecs, rx_frames }) }
     }
 
     /// Longest holding back, in µs.
@@ -101,10 +96,7 @@ impl Moderation {
     /// A quiet line.
     #[must_use]
     pub const fn new(coalesce: Coalesce) -> Self {
-        Self {
-            coalesce,
-            phase: Phase::Quiet,
-        }
+        Self { coalesce, phase: Phase::Quiet }
     }
 
     /// New settings; they count from the next frames on, a running timer is not changed.
@@ -136,10 +128,7 @@ impl Moderation {
         }
         let (waiting, until) = match self.phase {
             Phase::Fired => return Moderated::Wait,
-            Phase::Counting {
-                frames: before,
-                until,
-            } => (before.saturating_add(frames), Some(until)),
+            Phase::Counting { frames: before, until } => (before.saturating_add(frames), Some(until)),
             Phase::Quiet => (frames, None),
         };
         let enough = self.coalesce.rx_frames != 0 && waiting >= self.coalesce.rx_frames;
@@ -148,17 +137,11 @@ impl Moderation {
             return Moderated::Fire;
         }
         if let Some(until) = until {
-            self.phase = Phase::Counting {
-                frames: waiting,
-                until,
-            };
+            self.phase = Phase::Counting { frames: waiting, until };
             return Moderated::Wait;
         }
         let span = Span::from_us(u64::from(self.coalesce.rx_usecs));
-        self.phase = Phase::Counting {
-            frames: waiting,
-            until: Deadline::after(now, span),
-        };
+        self.phase = Phase::Counting { frames: waiting, until: Deadline::after(now, span) };
         Moderated::StartTimer(span)
     }
 

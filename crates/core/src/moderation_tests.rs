@@ -23,10 +23,7 @@ fn no_moderation_fires_once_until_unmasked() {
 fn time_counts_from_the_first_frame() {
     let mut line = line(10, 0);
     assert!(line.deadline().is_never());
-    assert_eq!(
-        line.on_frames(1, NOW),
-        Moderated::StartTimer(Span::from_us(10))
-    );
+    assert_eq!(line.on_frames(1, NOW), Moderated::StartTimer(Span::from_us(10)));
     let until = NOW + Span::from_us(10);
     assert_eq!(line.deadline().instant(), Some(until));
     let later = NOW + Span::from_us(9);
@@ -37,34 +34,20 @@ fn time_counts_from_the_first_frame() {
     assert!(!line.on_timer(until), "only once");
     assert_eq!(line.on_frames(1, until), Moderated::Wait);
     line.on_unmask();
-    assert_eq!(
-        line.on_frames(1, until),
-        Moderated::StartTimer(Span::from_us(10))
-    );
+    assert_eq!(line.on_frames(1, until), Moderated::StartTimer(Span::from_us(10)));
 }
 
 #[test]
 fn enough_frames_fire_before_the_time() {
     let mut line = line(10, 4);
-    assert_eq!(
-        line.on_frames(1, NOW),
-        Moderated::StartTimer(Span::from_us(10))
-    );
+    assert_eq!(line.on_frames(1, NOW), Moderated::StartTimer(Span::from_us(10)));
     assert_eq!(line.on_frames(2, NOW), Moderated::Wait);
     assert_eq!(line.on_frames(1, NOW), Moderated::Fire);
     assert!(!line.on_timer(NOW + Span::from_us(10)), "announced already");
     line.on_unmask();
-    assert_eq!(
-        line.on_frames(4, NOW),
-        Moderated::Fire,
-        "a batch counts as its frames"
-    );
+    assert_eq!(line.on_frames(4, NOW), Moderated::Fire, "a batch counts as its frames");
     line.on_unmask();
-    assert_eq!(
-        line.on_frames(3, NOW),
-        Moderated::StartTimer(Span::from_us(10)),
-        "counted from zero again"
-    );
+    assert_eq!(line.on_frames(3, NOW), Moderated::StartTimer(Span::from_us(10)), "counted from zero again");
 }
 
 /// A timer that comes late does not hold frames back: the next frames fire by themselves.

@@ -45,9 +45,7 @@ pub const fn after_poll(state: State, work: u32, weight: u32, hz: u32) -> AfterP
     } else if state.intersects(State::PREFER_BUSY_POLL) {
         AfterPoll::HandToBusyPoller
     } else {
-        AfterPoll::Repoll {
-            flush: Flush::for_hz(hz),
-        }
+        AfterPoll::Repoll { flush: Flush::for_hz(hz) }
     }
 }
 

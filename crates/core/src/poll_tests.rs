@@ -11,22 +11,10 @@ fn decision_table() {
         (0, State::EMPTY, 250, AfterPoll::Done),
         (63, both, 250, AfterPoll::Done),
         (64, State::EMPTY, 250, flush_all),
-        (
-            64,
-            State::EMPTY,
-            1000,
-            AfterPoll::Repoll {
-                flush: Flush::OldOnly,
-            },
-        ),
+        (64, State::EMPTY, 1000, AfterPoll::Repoll { flush: Flush::OldOnly }),
         (64, State::MISSED, 250, flush_all),
         (64, State::DISABLE, 250, AfterPoll::CompleteZero),
-        (
-            64,
-            State::PREFER_BUSY_POLL,
-            250,
-            AfterPoll::HandToBusyPoller,
-        ),
+        (64, State::PREFER_BUSY_POLL, 250, AfterPoll::HandToBusyPoller),
         // The first match wins.
         (64, both, 250, AfterPoll::CompleteZero),
         // More than the weight counts as full.
@@ -34,21 +22,14 @@ fn decision_table() {
         (65, State::DISABLE, 250, AfterPoll::CompleteZero),
     ];
     for (work, bits, hz, want) in rows {
-        assert_eq!(
-            after_poll(OWNED.with(bits), work, NAPI_POLL_WEIGHT, hz),
-            want,
-            "{work} {bits:?} {hz}"
-        );
+        assert_eq!(after_poll(OWNED.with(bits), work, NAPI_POLL_WEIGHT, hz), want, "{work} {bits:?} {hz}");
     }
 }
 
 #[test]
 fn the_weight_is_the_drivers() {
     assert_eq!(after_poll(OWNED, 64, 128, 250), AfterPoll::Done);
-    assert_eq!(
-        after_poll(OWNED, 16, 16, 250),
-        AfterPoll::Repoll { flush: Flush::All }
-    );
+    assert_eq!(after_poll(OWNED, 16, 16, 250), AfterPoll::Repoll { flush: Flush::All });
 }
 
 #[test]

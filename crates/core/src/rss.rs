@@ -13,9 +13,9 @@ pub const INDIRECTION_ENTRIES: usize = 128;
 /// The published verification key, used unless another one is set. Source: Microsoft, "Verifying the RSS Hash
 /// Calculation".
 pub const DEFAULT_KEY: [u8; KEY_BYTES] = [
-    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
-    0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
-    0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
+    0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
+    0x01, 0xfa,
 ];
 
 /// The hash of `input`, bit by bit; the definition, and too slow for a packet path (see [`ToeplitzTable`]).
@@ -24,10 +24,7 @@ pub const DEFAULT_KEY: [u8; KEY_BYTES] = [
 /// If `input` is longer than [`INPUT_BYTES_MAX`].
 #[must_use]
 pub fn toeplitz(key: &[u8; KEY_BYTES], input: &[u8]) -> u32 {
-    assert!(
-        input.len() <= INPUT_BYTES_MAX,
-        "the key is too short for that input"
-    );
+    assert!(input.len() <= INPUT_BYTES_MAX, "the key is too short for that input");
     let mut hash = 0;
     for (at, byte) in input.iter().enumerate() {
         for bit in 0..8 {
@@ -75,14 +72,8 @@ impl ToeplitzTable {
     #[inline]
     #[must_use]
     pub fn hash(&self, input: &[u8]) -> u32 {
-        assert!(
-            input.len() <= INPUT_BYTES_MAX,
-            "the key is too short for that input"
-        );
-        input
-            .iter()
-            .zip(&self.of_byte)
-            .fold(0, |hash, (byte, row)| hash ^ row[usize::from(*byte)])
+        assert!(input.len() <= INPUT_BYTES_MAX, "the key is too short for that input");
+        input.iter().zip(&self.of_byte).fold(0, |hash, (byte, row)| hash ^ row[usize::from(*byte)])
     }
 }
 
@@ -141,12 +132,7 @@ impl FlowV4 {
     #[inline]
     #[must_use]
     pub const fn reversed(self) -> Self {
-        Self {
-            src: self.dst,
-            dst: self.src,
-            src_port: self.dst_port,
-            dst_port: self.src_port,
-        }
+        Self { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port }
     }
 }
 
@@ -167,12 +153,7 @@ impl FlowV6 {
     #[inline]
     #[must_use]
     pub const fn reversed(self) -> Self {
-        Self {
-            src: self.dst,
-            dst: self.src,
-            src_port: self.dst_port,
-            dst_port: self.src_port,
-        }
+        Self { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port }
     }
 }
 
@@ -190,18 +171,13 @@ impl IndirectionTable {
     #[must_use]
     pub fn equal(queues: u16) -> Self {
         assert!(queues > 0, "a device has at least one queue");
-        Self {
-            entries: core::array::from_fn(|i| (i % usize::from(queues)) as u16),
-        }
+        Self { entries: core::array::from_fn(|i| (i % usize::from(queues)) as u16) }
     }
 
     /// These entries; `None` if one names a queue that a device of `queues` queues does not have.
     #[must_use]
     pub fn from_entries(entries: [u16; INDIRECTION_ENTRIES], queues: u16) -> Option<Self> {
-        entries
-            .iter()
-            .all(|queue| *queue < queues)
-            .then_some(Self { entries })
+        entries.iter().all(|queue| *queue < queues).then_some(Self { entries })
     }
 
     /// The entries.

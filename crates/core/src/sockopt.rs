@@ -121,12 +121,7 @@ impl SocketBusy {
     /// sock_init_data_uid`.
     #[must_use]
     pub const fn new(sysctl_busy_read: u32) -> Self {
-        Self {
-            busy_poll_usecs: sysctl_busy_read,
-            prefer: false,
-            budget: 0,
-            napi_id: 0,
-        }
+        Self { busy_poll_usecs: sysctl_busy_read, prefer: false, budget: 0, napi_id: 0 }
     }
 
     /// Sets `SO_BUSY_POLL`.
@@ -145,11 +140,7 @@ impl SocketBusy {
     ///
     /// # Errors
     /// EPERM for anything but 0 without the capability.
-    pub const fn set_prefer_busy_poll(
-        &mut self,
-        value: i32,
-        cap_net_admin: bool,
-    ) -> Result<(), SockOptError> {
+    pub const fn set_prefer_busy_poll(&mut self, value: i32, cap_net_admin: bool) -> Result<(), SockOptError> {
         if value != 0 && !cap_net_admin {
             return Err(SockOptError::NotPermitted(BusyOption::PreferBusyPoll));
         }
@@ -162,16 +153,11 @@ impl SocketBusy {
     /// # Errors
     /// EPERM for a value above the present one without the capability (looked at first), else EINVAL outside
     /// 0..=65535.
-    pub fn set_busy_poll_budget(
-        &mut self,
-        value: i32,
-        cap_net_admin: bool,
-    ) -> Result<(), SockOptError> {
+    pub fn set_busy_poll_budget(&mut self, value: i32, cap_net_admin: bool) -> Result<(), SockOptError> {
         if value > i32::from(self.budget) && !cap_net_admin {
             return Err(SockOptError::NotPermitted(BusyOption::BusyPollBudget));
         }
-        self.budget =
-            u16::try_from(value).map_err(|_| SockOptError::Invalid(BusyOption::BusyPollBudget))?;
+        self.budget = u16::try_from(value).map_err(|_| SockOptError::Invalid(BusyOption::BusyPollBudget))?;
         Ok(())
     }
 
@@ -179,12 +165,7 @@ impl SocketBusy {
     ///
     /// # Errors
     /// Those of the option; ENOPROTOOPT for `SO_INCOMING_NAPI_ID`.
-    pub fn set(
-        &mut self,
-        option: BusyOption,
-        value: i32,
-        cap_net_admin: bool,
-    ) -> Result<(), SockOptError> {
+    pub fn set(&mut self, option: BusyOption, value: i32, cap_net_admin: bool) -> Result<(), SockOptError> {
         match option {
             BusyOption::BusyPoll => self.set_busy_poll(value),
             BusyOption::IncomingNapiId => Err(SockOptError::ReadOnly(option)),
@@ -200,9 +181,7 @@ impl SocketBusy {
     pub const fn get(&self, option: BusyOption, first_id: u32) -> Result<i32, SockOptError> {
         match option {
             BusyOption::BusyPoll => Ok(self.busy_poll_usecs.cast_signed()),
-            BusyOption::IncomingNapiId if napi_id_valid(self.napi_id, first_id) => {
-                Ok(self.napi_id.cast_signed())
-            }
+            BusyOption::IncomingNapiId if napi_id_valid(self.napi_id, first_id) => Ok(self.napi_id.cast_signed()),
             BusyOption::IncomingNapiId => Ok(0),
             BusyOption::PreferBusyPoll => Ok(self.prefer as i32),
             BusyOption::BusyPollBudget => Err(SockOptError::WriteOnly(option)),
@@ -218,16 +197,8 @@ impl SocketBusy {
         if self.busy_poll_usecs == 0 || !napi_id_valid(self.napi_id, first_id) {
             return None;
         }
-        let limit = if nonblocking {
-            BusyLimit::Once
-        } else {
-            BusyLimit::For(self.busy_poll_usecs)
-        };
-        Some(BusyParams {
-            prefer: self.prefer,
-            budget_pkts: self.budget,
-            limit,
-        })
+        let limit = if nonblocking { BusyLimit::Once } else { BusyLimit::For(self.busy_poll_usecs) };
+        Some(BusyParams { prefer: self.prefer, budget_pkts: self.budget, limit })
     }
 }
 
@@ -237,11 +208,7 @@ impl SocketBusy {
 #[inline]
 #[must_use]
 pub const fn record_napi_id(current: u32, incoming: u32, connected: bool) -> u32 {
-    if connected || current == 0 {
-        incoming
-    } else {
-        current
-    }
+    if connected || current == 0 { incoming } else { current }
 }
 
 #[cfg(test)]

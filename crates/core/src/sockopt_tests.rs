@@ -3,12 +3,7 @@ use alloc::format;
 use super::*;
 
 const FIRST: u32 = 9;
-const PLAIN: SocketBusy = SocketBusy {
-    busy_poll_usecs: 0,
-    prefer: false,
-    budget: 0,
-    napi_id: 0,
-};
+const PLAIN: SocketBusy = SocketBusy { busy_poll_usecs: 0, prefer: false, budget: 0, napi_id: 0 };
 
 #[test]
 fn numbers_and_names() {
@@ -31,14 +26,8 @@ fn numbers_and_names() {
 fn set_rules() {
     use BusyOption::{BusyPoll, BusyPollBudget, IncomingNapiId, PreferBusyPoll};
     let budget = |budget| SocketBusy { budget, ..PLAIN };
-    let prefer = SocketBusy {
-        prefer: true,
-        ..PLAIN
-    };
-    let usecs = |busy_poll_usecs| SocketBusy {
-        busy_poll_usecs,
-        ..PLAIN
-    };
+    let prefer = SocketBusy { prefer: true, ..PLAIN };
+    let usecs = |busy_poll_usecs| SocketBusy { busy_poll_usecs, ..PLAIN };
     let perm = |option| Err(SockOptError::NotPermitted(option));
     let inval = |option| Err(SockOptError::Invalid(option));
     let rows = [
@@ -46,13 +35,7 @@ fn set_rules() {
         (PLAIN, BusyPoll, i32::MIN, true, inval(BusyPoll)),
         (PLAIN, BusyPoll, i32::MAX, false, Ok(usecs(i32::MAX as u32))),
         (usecs(9), BusyPoll, 0, false, Ok(PLAIN)),
-        (
-            PLAIN,
-            IncomingNapiId,
-            0,
-            true,
-            Err(SockOptError::ReadOnly(IncomingNapiId)),
-        ),
+        (PLAIN, IncomingNapiId, 0, true, Err(SockOptError::ReadOnly(IncomingNapiId))),
         (PLAIN, PreferBusyPoll, 1, false, perm(PreferBusyPoll)),
         (PLAIN, PreferBusyPoll, -7, false, perm(PreferBusyPoll)),
         (PLAIN, PreferBusyPoll, 7, true, Ok(prefer)),
@@ -61,20 +44,8 @@ fn set_rules() {
         (budget(10), BusyPollBudget, 10, false, Ok(budget(10))),
         (budget(10), BusyPollBudget, 9, false, Ok(budget(9))),
         (budget(10), BusyPollBudget, 11, false, perm(BusyPollBudget)),
-        (
-            budget(u16::MAX),
-            BusyPollBudget,
-            65535,
-            false,
-            Ok(budget(u16::MAX)),
-        ),
-        (
-            budget(u16::MAX),
-            BusyPollBudget,
-            70000,
-            false,
-            perm(BusyPollBudget),
-        ),
+        (budget(u16::MAX), BusyPollBudget, 65535, false, Ok(budget(u16::MAX))),
+        (budget(u16::MAX), BusyPollBudget, 70000, false, perm(BusyPollBudget)),
         (PLAIN, BusyPollBudget, 65535, true, Ok(budget(u16::MAX))),
         (PLAIN, BusyPollBudget, 65536, true, inval(BusyPollBudget)),
         (PLAIN, BusyPollBudget, -1, true, inval(BusyPollBudget)),
@@ -92,49 +63,25 @@ fn set_rules() {
 
 #[test]
 fn get_rules() {
-    let socket = SocketBusy {
-        busy_poll_usecs: 77,
-        prefer: true,
-        budget: 5,
-        napi_id: FIRST,
-    };
+    let socket = SocketBusy { busy_poll_usecs: 77, prefer: true, budget: 5, napi_id: FIRST };
     assert_eq!(socket.get(BusyOption::BusyPoll, FIRST), Ok(77));
     assert_eq!(socket.get(BusyOption::PreferBusyPoll, FIRST), Ok(1));
     assert_eq!(PLAIN.get(BusyOption::PreferBusyPoll, FIRST), Ok(0));
     assert_eq!(socket.get(BusyOption::IncomingNapiId, FIRST), Ok(9));
-    assert_eq!(
-        socket.get(BusyOption::IncomingNapiId, FIRST + 1),
-        Ok(0),
-        "not a NAPI id"
-    );
+    assert_eq!(socket.get(BusyOption::IncomingNapiId, FIRST + 1), Ok(0), "not a NAPI id");
     let budget = socket.get(BusyOption::BusyPollBudget, FIRST);
-    assert_eq!(
-        budget,
-        Err(SockOptError::WriteOnly(BusyOption::BusyPollBudget))
-    );
+    assert_eq!(budget, Err(SockOptError::WriteOnly(BusyOption::BusyPollBudget)));
 }
 
 #[test]
 fn errors_carry_the_kernels_number() {
     let errors = [
-        (
-            SockOptError::NotPermitted(BusyOption::BusyPollBudget),
-            Errno::EPERM,
-        ),
-        (
-            SockOptError::NotPermitted(BusyOption::PreferBusyPoll),
-            Errno::EPERM,
-        ),
+        (SockOptError::NotPermitted(BusyOption::BusyPollBudget), Errno::EPERM),
+        (SockOptError::NotPermitted(BusyOption::PreferBusyPoll), Errno::EPERM),
         (SockOptError::Invalid(BusyOption::BusyPoll), Errno::EINVAL),
         (SockOptError::TooShort, Errno::EINVAL),
-        (
-            SockOptError::ReadOnly(BusyOption::IncomingNapiId),
-            Errno::ENOPROTOOPT,
-        ),
-        (
-            SockOptError::WriteOnly(BusyOption::BusyPollBudget),
-            Errno::ENOPROTOOPT,
-        ),
+        (SockOptError::ReadOnly(BusyOption::IncomingNapiId), Errno::ENOPROTOOPT),
+        (SockOptError::WriteOnly(BusyOption::BusyPollBudget), Errno::ENOPROTOOPT),
     ];
     for (error, errno) in errors {
         assert_eq!(error.errno(), errno);
@@ -154,60 +101,19 @@ fn an_option_value_is_an_int() {
 #[test]
 fn a_new_socket_takes_the_sysctl() {
     let socket = SocketBusy::new(77);
-    assert_eq!(
-        socket,
-        SocketBusy {
-            busy_poll_usecs: 77,
-            ..PLAIN
-        }
-    );
+    assert_eq!(socket, SocketBusy { busy_poll_usecs: 77, ..PLAIN });
     assert_eq!(SocketBusy::default(), PLAIN);
 }
 
 #[test]
 fn which_receive_calls_busy_poll() {
-    let socket = SocketBusy {
-        busy_poll_usecs: 200,
-        prefer: true,
-        budget: 64,
-        napi_id: FIRST,
-    };
-    let params = BusyParams {
-        prefer: true,
-        budget_pkts: 64,
-        limit: BusyLimit::For(200),
-    };
+    let socket = SocketBusy { busy_poll_usecs: 200, prefer: true, budget: 64, napi_id: FIRST };
+    let params = BusyParams { prefer: true, budget_pkts: 64, limit: BusyLimit::For(200) };
     assert_eq!(socket.busy_params(false, FIRST), Some(params));
-    assert_eq!(
-        socket.busy_params(true, FIRST),
-        Some(BusyParams {
-            limit: BusyLimit::Once,
-            ..params
-        })
-    );
-    assert_eq!(
-        SocketBusy {
-            busy_poll_usecs: 0,
-            ..socket
-        }
-        .busy_params(false, FIRST),
-        None
-    );
-    assert_eq!(
-        SocketBusy {
-            napi_id: FIRST - 1,
-            ..socket
-        }
-        .busy_params(false, FIRST),
-        None
-    );
-    let plain = SocketBusy {
-        prefer: false,
-        budget: 0,
-        ..socket
-    }
-    .busy_params(true, FIRST)
-    .unwrap();
+    assert_eq!(socket.busy_params(true, FIRST), Some(BusyParams { limit: BusyLimit::Once, ..params }));
+    assert_eq!(SocketBusy { busy_poll_usecs: 0, ..socket }.busy_params(false, FIRST), None);
+    assert_eq!(SocketBusy { napi_id: FIRST - 1, ..socket }.busy_params(false, FIRST), None);
+    let plain = SocketBusy { prefer: false, budget: 0, ..socket }.busy_params(true, FIRST).unwrap();
     assert_eq!((plain.prefer, plain.budget_pkts()), (false, 8));
 }
 

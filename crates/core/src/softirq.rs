@@ -45,12 +45,7 @@ impl<Id> PollLists<Id> {
     /// Empty lists.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            scheduled: VecDeque::new(),
-            run: VecDeque::new(),
-            repoll: VecDeque::new(),
-            in_rx_action: false,
-        }
+        Self { scheduled: VecDeque::new(), run: VecDeque::new(), repoll: VecDeque::new(), in_rx_action: false }
     }
 
     /// Empty lists with room for `instances`, so that not even the first runs allocate.
@@ -96,10 +91,7 @@ impl<Id> PollLists<Id> {
     /// `net/core/dev.c dev_cpu_dead`.
     pub fn drain(&mut self) -> impl Iterator<Item = Id> {
         self.in_rx_action = false;
-        self.run
-            .drain(..)
-            .chain(self.scheduled.drain(..))
-            .chain(self.repoll.drain(..))
+        self.run.drain(..).chain(self.scheduled.drain(..)).chain(self.repoll.drain(..))
     }
 }
 
@@ -133,16 +125,8 @@ impl<Id: Copy> NetRxRun<Id> {
     /// run after one poll.
     #[inline]
     #[must_use]
-    pub fn begin(
-        lists: &mut PollLists<Id>,
-        now: Instant,
-        budget_pkts: i32,
-        time_limit: Span,
-    ) -> Self {
-        assert!(
-            lists.run.is_empty() && lists.repoll.is_empty(),
-            "one run at a time on a CPU"
-        );
+    pub fn begin(lists: &mut PollLists<Id>, now: Instant, budget_pkts: i32, time_limit: Span) -> Self {
+        assert!(lists.run.is_empty() && lists.repoll.is_empty(), "one run at a time on a CPU");
         lists.in_rx_action = true;
         core::mem::swap(&mut lists.scheduled, &mut lists.run);
         Self {
@@ -158,10 +142,7 @@ impl<Id: Copy> NetRxRun<Id> {
     /// taken into this one only if nothing waits for being polled again.
     #[inline]
     pub fn next(&mut self, lists: &mut PollLists<Id>) -> NetRxStep<Id> {
-        assert!(
-            !self.polling,
-            "the instance that was handed out must be reported by polled()"
-        );
+        assert!(!self.polling, "the instance that was handed out must be reported by polled()");
         if self.squeezed {
             return Self::finish(lists);
         }
@@ -183,14 +164,7 @@ impl<Id: Copy> NetRxRun<Id> {
     /// Reports the poll of `id`: `work` packets; `repoll` if it goes to the tail of the repoll list
     /// ([`crate::poll::AfterPoll::Repoll`]).
     #[inline]
-    pub fn polled(
-        &mut self,
-        lists: &mut PollLists<Id>,
-        now: Instant,
-        id: Id,
-        work: u32,
-        repoll: bool,
-    ) {
+    pub fn polled(&mut self, lists: &mut PollLists<Id>, now: Instant, id: Id, work: u32, repoll: bool) {
         assert!(self.polling, "polled() without Poll");
         self.polling = false;
         self.budget_pkts -= i64::from(work);
@@ -246,10 +220,7 @@ impl SoftirqLoop {
     #[inline]
     #[must_use]
     pub const fn begin(now: Instant) -> Self {
-        Self {
-            until: Deadline::after(now, SOFTIRQ_TIME_MAX),
-            passes_left: SOFTIRQ_PASSES_MAX,
-        }
+        Self { until: Deadline::after(now, SOFTIRQ_TIME_MAX), passes_left: SOFTIRQ_PASSES_MAX }
     }
 
     /// A pass ended. `need_resched`: somebody else should have this CPU; `pending`: softirqs are raised.

@@ -41,21 +41,13 @@ impl Cpu {
             match run.next(&mut self.lists) {
                 NetRxStep::Finish { reraise } => {
                     self.squeezes += u32::from(run.squeezed());
-                    assert!(
-                        !self.raised,
-                        "nothing raises the softirq from inside its run"
-                    );
+                    assert!(!self.raised, "nothing raises the softirq from inside its run");
                     self.raised = reraise;
                     assert_eq!(reraise, !self.lists.is_empty());
                     return reraise;
                 }
                 NetRxStep::Poll(id) => {
-                    let left = &mut self
-                        .backlog
-                        .iter_mut()
-                        .find(|(other, _)| *other == id)
-                        .unwrap()
-                        .1;
+                    let left = &mut self.backlog.iter_mut().find(|(other, _)| *other == id).unwrap().1;
                     let work = 64.min(*left);
                     *left -= work;
                     self.polls.push((id, work));
@@ -195,9 +187,7 @@ fn raise_is_asked_for_outside_runs_only() {
     let mut lists = PollLists::new();
     assert!(lists.push_back('A'), "idle CPU: raise");
     let mut run = NetRxRun::begin(&mut lists, NOW, 1, LIMIT);
-    let NetRxStep::Poll('A') = run.next(&mut lists) else {
-        panic!()
-    };
+    let NetRxStep::Poll('A') = run.next(&mut lists) else { panic!() };
     run.polled(&mut lists, NOW, 'A', 64, true);
     assert_eq!(run.next(&mut lists), NetRxStep::Finish { reraise: true });
     assert!(!lists.push_back('B'), "raised again already");
@@ -247,22 +237,10 @@ fn ten_passes() {
 fn two_milliseconds_or_a_reschedule() {
     let late = NOW + Span::from_ms(2);
     let before = Instant::from_ns(late.ns - 1);
-    assert_eq!(
-        SoftirqLoop::begin(NOW).again(before, false, true),
-        SoftirqNext::Run
-    );
-    assert_eq!(
-        SoftirqLoop::begin(NOW).again(late, false, true),
-        SoftirqNext::WakeKsoftirqd
-    );
-    assert_eq!(
-        SoftirqLoop::begin(NOW).again(NOW, true, true),
-        SoftirqNext::WakeKsoftirqd
-    );
-    assert_eq!(
-        SoftirqLoop::begin(NOW).again(late, true, false),
-        SoftirqNext::Done
-    );
+    assert_eq!(SoftirqLoop::begin(NOW).again(before, false, true), SoftirqNext::Run);
+    assert_eq!(SoftirqLoop::begin(NOW).again(late, false, true), SoftirqNext::WakeKsoftirqd);
+    assert_eq!(SoftirqLoop::begin(NOW).again(NOW, true, true), SoftirqNext::WakeKsoftirqd);
+    assert_eq!(SoftirqLoop::begin(NOW).again(late, true, false), SoftirqNext::Done);
 }
 
 #[test]

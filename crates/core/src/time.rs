@@ -49,27 +49,21 @@ impl Span {
     #[inline]
     #[must_use]
     pub const fn from_us(us: u64) -> Self {
-        Self {
-            ns: us.saturating_mul(1_000),
-        }
+        Self { ns: us.saturating_mul(1_000) }
     }
 
     /// `ms` milliseconds (saturating).
     #[inline]
     #[must_use]
     pub const fn from_ms(ms: u64) -> Self {
-        Self {
-            ns: ms.saturating_mul(1_000_000),
-        }
+        Self { ns: ms.saturating_mul(1_000_000) }
     }
 
     /// `s` seconds (saturating).
     #[inline]
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
-        Self {
-            ns: s.saturating_mul(1_000_000_000),
-        }
+        Self { ns: s.saturating_mul(1_000_000_000) }
     }
 
     /// True for [`Span::ZERO`].
@@ -85,9 +79,7 @@ impl Add<Span> for Instant {
     /// Saturates at the end of the clock.
     #[inline]
     fn add(self, span: Span) -> Self {
-        Self {
-            ns: self.ns.saturating_add(span.ns),
-        }
+        Self { ns: self.ns.saturating_add(span.ns) }
     }
 }
 
@@ -103,9 +95,7 @@ impl Sub for Instant {
     /// The time from `earlier` to `self`; zero when `earlier` is later (a clock read on another CPU may be ahead).
     #[inline]
     fn sub(self, earlier: Self) -> Span {
-        Span {
-            ns: self.ns.saturating_sub(earlier.ns),
-        }
+        Span { ns: self.ns.saturating_sub(earlier.ns) }
     }
 }
 
@@ -113,9 +103,7 @@ impl Add for Span {
     type Output = Self;
     #[inline]
     fn add(self, other: Self) -> Self {
-        Self {
-            ns: self.ns.saturating_add(other.ns),
-        }
+        Self { ns: self.ns.saturating_add(other.ns) }
     }
 }
 
@@ -183,11 +171,7 @@ impl Deadline {
     #[inline]
     #[must_use]
     pub const fn instant(self) -> Option<Instant> {
-        if self.is_never() {
-            None
-        } else {
-            Some(Instant { ns: self.0 })
-        }
+        if self.is_never() { None } else { Some(Instant { ns: self.0 }) }
     }
 }
 

@@ -20,9 +20,7 @@ impl Baton {
     /// A baton that nobody holds.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            held: AtomicU32::new(0),
-        }
+        Self { held: AtomicU32::new(0) }
     }
 
     /// Takes the baton if it lies free. Call it after the work is published; `None` = the holder will see that work.
@@ -39,9 +37,7 @@ impl Baton {
 
     fn retake(&self) -> Option<Held<'_>> {
         // Acquire: pairs with the Release store in `let_go`: what the last holder wrote is seen here.
-        let taken = self
-            .held
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        let taken = self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
         taken.ok().map(|_| Held { baton: self })
     }
 

@@ -21,9 +21,7 @@ impl Doorbell {
     /// A doorbell with nobody asleep.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            armed: AtomicU32::new(0),
-        }
+        Self { armed: AtomicU32::new(0) }
     }
 
     /// Announces sleep, then looks once more. `true` = sleep now; `false` = there is work, and the bell is disarmed.

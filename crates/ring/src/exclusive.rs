@@ -23,22 +23,14 @@ unsafe impl<T: Send> Send for Exclusive<T> {}
 impl<T> Exclusive<T> {
     /// Wraps a value that nobody has entered.
     pub fn new(value: T) -> Self {
-        Self {
-            occupied: AtomicU32::new(0),
-            value: UnsafeCell::new(value),
-        }
+        Self { occupied: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// Enters, or returns `None` if somebody is inside.
     pub fn try_enter(&self) -> Option<Entered<'_, T>> {
         // Acquire: pairs with the Release store in `Entered::drop`: what the last owner wrote is seen here.
-        self.occupied
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
-        Some(Entered {
-            cell: self,
-            inside: ManuallyDrop::new(self.value.get_mut()),
-        })
+        self.occupied.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(Entered { cell: self, inside: ManuallyDrop::new(self.value.get_mut()) })
     }
 
     /// Enters.
@@ -55,11 +47,7 @@ impl<T> Exclusive<T> {
 
     /// The value, through the only reference to the cell.
     pub fn get_mut(&mut self) -> &mut T {
-        assert_eq!(
-            self.occupied.load(Ordering::Relaxed),
-            0,
-            "a guard was forgotten while inside"
-        );
+        assert_eq!(self.occupied.load(Ordering::Relaxed), 0, "a guard was forgotten while inside");
         let inside = self.value.get_mut();
         // SAFETY: `&mut self` is the only reference, and no guard is inside (asserted above).
         let value: *mut T = unsafe { MutPtr::deref(&inside) };
@@ -100,9 +88,7 @@ impl<T> Drop for Entered<'_, T> {
         // SAFETY: dropped here, once, and not used after.
         unsafe { ManuallyDrop::drop(&mut self.inside) };
         // Release: pairs with the Acquire in `try_enter`.
-        self.cell
-            .occupied
-            .store(0, order(Point::ExclusiveLeave, Ordering::Release));
+        self.cell.occupied.store(0, order(Point::ExclusiveLeave, Ordering::Release));
     }
 }
 

@@ -28,10 +28,7 @@ pub mod sync;
 pub use baton::{Baton, Held};
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
-pub use frame::{
-    ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameFifo, FrameList, FramePool,
-    FrameTable,
-};
+pub use frame::{ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameFifo, FrameList, FramePool, FrameTable};
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use state::StateCell;

@@ -32,9 +32,7 @@ impl Links {
     #[must_use]
     pub fn new(n: u32) -> Self {
         assert!(n < NIL, "one index is the end mark");
-        Self {
-            next: (0..n).map(|_| AtomicU32::new(NIL)).collect(),
-        }
+        Self { next: (0..n).map(|_| AtomicU32::new(NIL)).collect() }
     }
 
     /// How many elements there are.
@@ -71,10 +69,7 @@ impl Chain {
     /// A chain of one element.
     pub fn new(links: &impl Linked, id: u32) -> Self {
         links.next_of(id).store(NIL, Ordering::Relaxed);
-        Self {
-            newest: id,
-            oldest: id,
-        }
+        Self { newest: id, oldest: id }
     }
 
     /// Adds an element, to be taken after those already here.
@@ -100,9 +95,7 @@ impl List {
     /// An empty list.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            newest: AtomicU32::new(NIL),
-        }
+        Self { newest: AtomicU32::new(NIL) }
     }
 
     /// Whether the list is empty, as a hint; behind a fence (a doorbell's or a baton's) it is the second look.
@@ -132,10 +125,7 @@ impl List {
             last.store(old, Ordering::Relaxed);
             // Release: pairs with the Acquire swap in `take_newest`: links and elements are seen there.
             let success = order(Point::ListPush, Ordering::Release);
-            match self
-                .newest
-                .compare_exchange_weak(old, newest, success, Ordering::Relaxed)
-            {
+            match self.newest.compare_exchange_weak(old, newest, success, Ordering::Relaxed) {
                 Ok(_) => return old == NIL,
                 Err(now) => old = now,
             }
@@ -158,9 +148,7 @@ impl List {
 
     /// Takes everything, newest first: cheaper than [`take`](Self::take) where order does not matter.
     pub fn take_newest_first(&self) -> Fifo {
-        Fifo {
-            next: self.take_newest(),
-        }
+        Fifo { next: self.take_newest() }
     }
 
     fn take_newest(&self) -> u32 {
@@ -168,8 +156,7 @@ impl List {
             return NIL; // leave the line shared among the pushers
         }
         // Acquire: pairs with the Release swap in `push_chain`.
-        self.newest
-            .swap(NIL, order(Point::ListTake, Ordering::Acquire))
+        self.newest.swap(NIL, order(Point::ListTake, Ordering::Acquire))
     }
 }
 
@@ -275,11 +262,7 @@ mod tests {
             }
         });
         for start in [0, each] {
-            let order: Vec<_> = seen
-                .iter()
-                .copied()
-                .filter(|id| (start..start + each).contains(id))
-                .collect();
+            let order: Vec<_> = seen.iter().copied().filter(|id| (start..start + each).contains(id)).collect();
             assert!(order.is_sorted(), "order per pusher");
         }
         seen.sort_unstable();

@@ -78,17 +78,8 @@ impl Mapping {
     /// If `base` is not aligned to 64 bytes.
     #[must_use]
     pub unsafe fn from_raw(base: NonNull<u8>, len: usize, owner: Box<dyn Send + Sync>) -> Self {
-        assert_eq!(
-            base.as_ptr().addr() % MAPPING_ALIGN,
-            0,
-            "a mapping is aligned to 64 bytes"
-        );
-        Self {
-            base,
-            len,
-            claims: Mutex::new(Vec::new()),
-            _owner: owner,
-        }
+        assert_eq!(base.as_ptr().addr() % MAPPING_ALIGN, 0, "a mapping is aligned to 64 bytes");
+        Self { base, len, claims: Mutex::new(Vec::new()), _owner: owner }
     }
 
     /// `len` zeroed bytes of private memory, aligned to a page of 4096 bytes.
@@ -124,28 +115,16 @@ impl Mapping {
 
     /// Records a holder for a range, so that no two holders can contradict each other. Claims last as long as the
     /// mapping: a frame may be anywhere.
-    pub(crate) fn claim(
-        &self,
-        offset: usize,
-        len: usize,
-        holder: Holder,
-    ) -> Result<(), ClaimError> {
-        let end = offset
-            .checked_add(len)
-            .filter(|&end| end <= self.len)
-            .ok_or(ClaimError::OutOfRange)?;
+    pub(crate) fn claim(&self, offset: usize, len: usize, holder: Holder) -> Result<(), ClaimError> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.len).ok_or(ClaimError::OutOfRange)?;
         let bytes = offset..end;
-        let mut claims = self
-            .claims
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut claims = self.claims.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let clash = |old: &Claim| {
             let apart = old.bytes.end <= bytes.start || bytes.end <= old.bytes.start;
             let other_end = old.bytes == bytes
                 && matches!(
                     (old.holder, holder),
-                    (Holder::RingClient, Holder::RingServer)
-                        | (Holder::RingServer, Holder::RingClient)
+                    (Holder::RingClient, Holder::RingServer) | (Holder::RingServer, Holder::RingClient)
                 );
             !apart && !other_end
         };
@@ -159,9 +138,7 @@ impl Mapping {
 
 impl core::fmt::Debug for Mapping {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Mapping")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
+        f.debug_struct("Mapping").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -177,14 +154,10 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     fn new(len: usize) -> Self {
-        let Ok(layout) = Layout::from_size_align(len, 4096) else {
-            panic!("{len} bytes exceed the address space")
-        };
+        let Ok(layout) = Layout::from_size_align(len, 4096) else { panic!("{len} bytes exceed the address space") };
         // SAFETY: the size is not 0 (`Mapping::anonymous` checked).
         let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else {
-            handle_alloc_error(layout)
-        };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         Self { base, layout }
     }
 }
@@ -204,31 +177,13 @@ mod tests {
     fn claims_exclude_each_other() {
         let mapping = Mapping::anonymous(4096);
         assert_eq!(mapping.claim(0, 128, Holder::RingClient), Ok(()));
-        assert_eq!(
-            mapping.claim(0, 128, Holder::RingClient),
-            Err(ClaimError::Taken)
-        );
+        assert_eq!(mapping.claim(0, 128, Holder::RingClient), Err(ClaimError::Taken));
         assert_eq!(mapping.claim(0, 128, Holder::RingServer), Ok(()));
-        assert_eq!(
-            mapping.claim(64, 128, Holder::RingServer),
-            Err(ClaimError::Taken)
-        );
-        assert_eq!(
-            mapping.claim(100, 1, Holder::Frames),
-            Err(ClaimError::Taken)
-        );
+        assert_eq!(mapping.claim(64, 128, Holder::RingServer), Err(ClaimError::Taken));
+        assert_eq!(mapping.claim(100, 1, Holder::Frames), Err(ClaimError::Taken));
         assert_eq!(mapping.claim(128, 128, Holder::Frames), Ok(()));
-        assert_eq!(
-            mapping.claim(128, 128, Holder::Frames),
-            Err(ClaimError::Taken)
-        );
-        assert_eq!(
-            mapping.claim(4000, 97, Holder::Frames),
-            Err(ClaimError::OutOfRange)
-        );
-        assert_eq!(
-            mapping.claim(usize::MAX, 2, Holder::Frames),
-            Err(ClaimError::OutOfRange)
-        );
+        assert_eq!(mapping.claim(128, 128, Holder::Frames), Err(ClaimError::Taken));
+        assert_eq!(mapping.claim(4000, 97, Holder::Frames), Err(ClaimError::OutOfRange));
+        assert_eq!(mapping.claim(usize::MAX, 2, Holder::Frames), Err(ClaimError::OutOfRange));
     }
 }

@@ -67,34 +67,12 @@ pub fn channel<T: Word>(capacity: u32) -> (Producer<T>, Consumer<T>) {
 }
 
 fn channel_from<T: Word>(capacity: u32, start: u32) -> (Producer<T>, Consumer<T>) {
-    assert!(
-        (1..=CAPACITY_MAX).contains(&capacity),
-        "capacity is 1 to 2^30"
-    );
-    let slots = (0..capacity.next_power_of_two())
-        .map(|_| AtomicU64::new(0))
-        .collect();
-    let shared = Arc::new(Shared {
-        head: Line(AtomicU32::new(start)),
-        tail: Line(AtomicU32::new(start)),
-        slots,
-    });
-    let producer = Producer {
-        shared: shared.clone(),
-        head: start,
-        published: start,
-        tail_seen: start,
-        kind: PhantomData,
-    };
-    (
-        producer,
-        Consumer {
-            shared,
-            tail: start,
-            head_seen: start,
-            kind: PhantomData,
-        },
-    )
+    assert!((1..=CAPACITY_MAX).contains(&capacity), "capacity is 1 to 2^30");
+    let slots = (0..capacity.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
+    let shared = Arc::new(Shared { head: Line(AtomicU32::new(start)), tail: Line(AtomicU32::new(start)), slots });
+    let producer =
+        Producer { shared: shared.clone(), head: start, published: start, tail_seen: start, kind: PhantomData };
+    (producer, Consumer { shared, tail: start, head_seen: start, kind: PhantomData })
 }
 
 /// The writing end.
@@ -138,10 +116,7 @@ impl<T: Word> Producer<T> {
         let staged = self.head.wrapping_sub(self.published);
         if staged > 0 {
             // Release: pairs with the Acquire in `Consumer::refresh`: the slots are seen there.
-            self.shared
-                .head
-                .0
-                .store(self.head, order(Point::SpscPublish, Ordering::Release));
+            self.shared.head.0.store(self.head, order(Point::SpscPublish, Ordering::Release));
             self.published = self.head;
         }
         staged
@@ -160,8 +135,7 @@ impl<T: Word> Producer<T> {
     /// Elements in the queue, staged ones included; the consumer may be taking some at this moment.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.head
-            .wrapping_sub(self.shared.tail.0.load(Ordering::Acquire))
+        self.head.wrapping_sub(self.shared.tail.0.load(Ordering::Acquire))
     }
 
     /// Whether the queue is empty (see [`len`](Self::len)).
@@ -201,11 +175,7 @@ impl<T: Word> Consumer<T> {
     /// Published elements.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.shared
-            .head
-            .0
-            .load(Ordering::Acquire)
-            .wrapping_sub(self.tail)
+        self.shared.head.0.load(Ordering::Acquire).wrapping_sub(self.tail)
     }
 
     /// Whether nothing is published (the second look before a sleep).

@@ -11,9 +11,7 @@ impl StateCell {
     /// A cell that holds `bits`.
     #[must_use]
     pub fn new(bits: u32) -> Self {
-        Self {
-            word: AtomicU32::new(bits),
-        }
+        Self { word: AtomicU32::new(bits) }
     }
 
     /// The current bits. What was written before the update that made them is visible after this.
@@ -33,10 +31,7 @@ impl StateCell {
         loop {
             let (new, answer) = rule(old);
             // AcqRel: pairs with itself in the other updater: an owner sees what the one before it wrote.
-            match self
-                .word
-                .compare_exchange_weak(old, new, success, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(old, new, success, Ordering::Relaxed) {
                 Ok(_) => return answer,
                 Err(now) => old = now,
             }
@@ -55,8 +50,7 @@ impl StateCell {
         let old = self.word.load(Ordering::Acquire);
         let new = rule(old).ok_or(old)?;
         // AcqRel: pairs with itself in the other updater. Strong, so that a failure means a real change.
-        self.word
-            .compare_exchange(old, new, success, Ordering::Acquire)
+        self.word.compare_exchange(old, new, success, Ordering::Acquire)
     }
 }
 

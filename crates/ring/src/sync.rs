@@ -7,9 +7,7 @@
 //! under loom a test can weaken one point and must then see the model fail.
 
 pub(crate) use core::sync::atomic::AtomicU32 as StaticU32;
-pub use core::sync::atomic::{
-    AtomicU16 as MappedU16, AtomicU32 as MappedU32, AtomicU64 as MappedU64,
-};
+pub use core::sync::atomic::{AtomicU16 as MappedU16, AtomicU32 as MappedU32, AtomicU64 as MappedU64};
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -47,11 +45,7 @@ pub(crate) fn full_fence(point: Point) {
 /// `ordering`, unless a loom test weakened `point`: then `Relaxed`.
 #[inline(always)]
 pub(crate) fn order(point: Point, ordering: Ordering) -> Ordering {
-    if weakened(point) {
-        Ordering::Relaxed
-    } else {
-        ordering
-    }
+    if weakened(point) { Ordering::Relaxed } else { ordering }
 }
 
 #[cfg(not(loom))]
@@ -113,10 +107,7 @@ mod cell {
         /// # Safety
         ///
         /// The cell must outlive the reference, and no other reference to the value may be alive meanwhile.
-        #[expect(
-            clippy::mut_from_ref,
-            reason = "loom's signature; the contract forbids a second reference"
-        )]
+        #[expect(clippy::mut_from_ref, reason = "loom's signature; the contract forbids a second reference")]
         pub const unsafe fn deref(&self) -> &mut T {
             // SAFETY: the pointer comes from a live cell and is unique: this function's contract.
             unsafe { &mut *self.0 }

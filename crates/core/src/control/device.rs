@@ -19,11 +19,7 @@ pub enum DevAttribute {
 
 impl DevAttribute {
     /// All of them. There is none for `irq-suspend-timeout`, which only an instance has.
-    pub const ALL: [Self; 3] = [
-        Self::GroFlushTimeout,
-        Self::NapiDeferHardIrqs,
-        Self::Threaded,
-    ];
+    pub const ALL: [Self; 3] = [Self::GroFlushTimeout, Self::NapiDeferHardIrqs, Self::Threaded];
 
     /// The name.
     #[must_use]
@@ -48,9 +44,7 @@ impl DevAttribute {
     /// The setting with this name, in either spelling.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|attribute| attribute.name() == name || attribute.file_name() == name)
+        Self::ALL.into_iter().find(|attribute| attribute.name() == name || attribute.file_name() == name)
     }
 }
 
@@ -104,19 +98,17 @@ impl fmt::Display for DevSetError {
         write!(f, "{}: ", self.errno())?;
         match self {
             Self::NotPermitted => f.write_str("device settings need CAP_NET_ADMIN"),
-            Self::NotANumber => {
-                f.write_str("the value must be a number, decimal or 0x hexadecimal")
-            }
+            Self::NotANumber => f.write_str("the value must be a number, decimal or 0x hexadecimal"),
             Self::OutOfRange { attribute, max } => {
                 write!(f, "{} must be 0..={max}", attribute.name())
             }
             Self::NoNapi => f.write_str("the device has no NAPI instance now: bring it up first"),
-            Self::NotForDevices => f.write_str(
-                "threaded of a device is 0 or 1: set busy-poll on its instances, by napi-set",
-            ),
-            Self::ThreadNotCreated(_) => f.write_str(
-                "a NAPI thread could not be created; threaded is now disabled for the whole device",
-            ),
+            Self::NotForDevices => {
+                f.write_str("threaded of a device is 0 or 1: set busy-poll on its instances, by napi-set")
+            }
+            Self::ThreadNotCreated(_) => {
+                f.write_str("a NAPI thread could not be created; threaded is now disabled for the whole device")
+            }
         }
     }
 }
@@ -162,17 +154,10 @@ impl DevSet {
             return Err(DevSetError::NotPermitted);
         }
         match self.attribute {
-            DevAttribute::GroFlushTimeout => {
-                Ok(DevSetting::GroFlushTimeout(Span::from_ns(self.value)))
-            }
+            DevAttribute::GroFlushTimeout => Ok(DevSetting::GroFlushTimeout(Span::from_ns(self.value))),
             DevAttribute::NapiDeferHardIrqs => match u32::try_from(self.value) {
-                Ok(count) if count <= DEFER_HARD_IRQS_MAX => {
-                    Ok(DevSetting::NapiDeferHardIrqs(count))
-                }
-                _ => Err(DevSetError::OutOfRange {
-                    attribute: self.attribute,
-                    max: u64::from(DEFER_HARD_IRQS_MAX),
-                }),
+                Ok(count) if count <= DEFER_HARD_IRQS_MAX => Ok(DevSetting::NapiDeferHardIrqs(count)),
+                _ => Err(DevSetError::OutOfRange { attribute: self.attribute, max: u64::from(DEFER_HARD_IRQS_MAX) }),
             },
             DevAttribute::Threaded if listed == 0 => Err(DevSetError::NoNapi),
             DevAttribute::Threaded => match self.value {
@@ -213,15 +198,8 @@ impl DevSetting {
 /// be created (they are created first, all of them), nobody is threaded and the error is reported. Source:
 /// `net/core/dev.c netif_set_threaded`.
 #[must_use]
-pub const fn device_threaded_in_force(
-    wanted: ThreadedSetting,
-    threads_created: bool,
-) -> ThreadedSetting {
-    if threads_created {
-        wanted
-    } else {
-        ThreadedSetting::Disabled
-    }
+pub const fn device_threaded_in_force(wanted: ThreadedSetting, threads_created: bool) -> ThreadedSetting {
+    if threads_created { wanted } else { ThreadedSetting::Disabled }
 }
 
 /// The values that a device holds: defaults of instances that are added later. Values set on an instance do not show
@@ -246,3 +224,7 @@ impl DevSettings {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod tests;

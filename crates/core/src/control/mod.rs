@@ -10,19 +10,13 @@ mod errno;
 mod napi_set;
 mod query;
 
-pub use device::{
-    DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force,
-    parse_number,
-};
+pub use device::{DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force, parse_number};
 pub use errno::Errno;
 pub use napi_set::{CheckedNapiSet, NapiChange, NapiSet, NapiSetError, ThreadedSetting};
 pub use query::{
-    CheckedQueueGet, DeviceQueues, NapiGet, NapiInfo, QueryError, QueueGet, QueueInfo, QueueKind,
-    check_dump_filter, sort_dump,
+    CheckedQueueGet, DeviceQueues, NapiGet, NapiInfo, QueryError, QueueGet, QueueInfo, QueueKind, check_dump_filter,
+    sort_dump,
 };
 
 /// Largest `defer-hard-irqs`. Source: `Documentation/netlink/specs/netdev.yaml` (s32-max).
 pub const DEFER_HARD_IRQS_MAX: u32 = i32::MAX as u32;
-
-#[cfg(test)]
-mod tests;

@@ -26,12 +26,7 @@ pub enum ThreadedSetting {
 
 impl ThreadedSetting {
     /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Disabled,
-        Self::Enabled,
-        Self::BusyPoll,
-        Self::Workqueue,
-    ];
+    pub const ALL: [Self; 4] = [Self::Disabled, Self::Enabled, Self::BusyPoll, Self::Workqueue];
 
     /// The mode on the state word.
     #[inline]
@@ -166,27 +161,18 @@ impl fmt::Display for NapiSetError {
         write!(f, "{}: ", self.errno())?;
         match self {
             Self::NotPermitted => f.write_str("napi-set needs CAP_NET_ADMIN"),
-            Self::MissingId => {
-                f.write_str("attribute id is missing: give the id that napi-get shows")
-            }
+            Self::MissingId => f.write_str("attribute id is missing: give the id that napi-get shows"),
             Self::NotAccepted { attribute } => write!(
                 f,
                 "napi-set does not accept {attribute}: it takes id, defer-hard-irqs, gro-flush-timeout, \
                  irq-suspend-timeout and threaded"
             ),
-            Self::ThreadedTwice => {
-                f.write_str("threaded is given twice: give a number or workqueue, not both")
-            }
+            Self::ThreadedTwice => f.write_str("threaded is given twice: give a number or workqueue, not both"),
             Self::OutOfRange { attribute, max } => write!(f, "{attribute} must be 0..={max}"),
             Self::NoSuchNapi { id } => {
-                write!(
-                    f,
-                    "no enabled NAPI instance has id {id}: napi-get shows them, and the device must be up"
-                )
+                write!(f, "no enabled NAPI instance has id {id}: napi-get shows them, and the device must be up")
             }
-            Self::ThreadNotCreated(_) => {
-                f.write_str("the NAPI thread could not be created; nothing was changed")
-            }
+            Self::ThreadNotCreated(_) => f.write_str("the NAPI thread could not be created; nothing was changed"),
         }
     }
 }
@@ -242,9 +228,7 @@ impl NapiSet {
             "irq-suspend-timeout" => &mut self.irq_suspend_timeout,
             "threaded" => &mut self.threaded,
             _ => {
-                return Err(NapiSetError::NotAccepted {
-                    attribute: name.to_owned(),
-                });
+                return Err(NapiSetError::NotAccepted { attribute: name.to_owned() });
             }
         };
         *place = Some(value);
@@ -270,9 +254,9 @@ impl NapiSet {
         let threaded = match (self.threaded, self.workqueue) {
             (None, false) => None,
             (None, true) => Some(ThreadedSetting::Workqueue),
-            (Some(number), false) => Some(
-                ThreadedSetting::from_number(number).ok_or_else(|| out_of_range("threaded", 2))?,
-            ),
+            (Some(number), false) => {
+                Some(ThreadedSetting::from_number(number).ok_or_else(|| out_of_range("threaded", 2))?)
+            }
             (Some(_), true) => return Err(NapiSetError::ThreadedTwice),
         };
         let id = self.id.ok_or(NapiSetError::MissingId)?;
@@ -289,10 +273,7 @@ impl NapiSet {
 }
 
 const fn out_of_range(attribute: &'static str, max: u32) -> NapiSetError {
-    NapiSetError::OutOfRange {
-        attribute,
-        max: max as u64,
-    }
+    NapiSetError::OutOfRange { attribute, max: max as u64 }
 }
 
 impl CheckedNapiSet {
@@ -321,3 +302,7 @@ impl CheckedNapiSet {
         NapiSetError::NoSuchNapi { id: self.id as u64 }
     }
 }
+
+#[cfg(test)]
+#[path = "napi_set_tests.rs"]
+mod tests;

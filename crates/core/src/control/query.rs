@@ -141,21 +141,12 @@ impl fmt::Display for QueryError {
             Self::Missing(attribute) => write!(f, "attribute {attribute} is missing"),
             Self::OutOfRange { attribute, range } => write!(f, "{attribute} must be {range}"),
             Self::NoSuchNapi { id } => {
-                write!(
-                    f,
-                    "no enabled NAPI instance has id {id}: napi-get shows them, and the device must be up"
-                )
+                write!(f, "no enabled NAPI instance has id {id}: napi-get shows them, and the device must be up")
             }
             Self::NoSuchDevice { ifindex } => write!(f, "no device has ifindex {ifindex}"),
-            Self::DeviceDown { ifindex } => write!(
-                f,
-                "the device with ifindex {ifindex} is down: bring it up first"
-            ),
+            Self::DeviceDown { ifindex } => write!(f, "the device with ifindex {ifindex} is down: bring it up first"),
             Self::NoSuchQueue { id, queues } => {
-                write!(
-                    f,
-                    "there is no queue {id}: the device has {queues} of that type, counted from 0"
-                )
+                write!(f, "there is no queue {id}: the device has {queues} of that type, counted from 0")
             }
         }
     }
@@ -192,10 +183,7 @@ pub fn check_dump_filter(ifindex: Option<u64>) -> Result<Option<u32>, QueryError
 
 fn check_ifindex(ifindex: u64) -> Result<u32, QueryError> {
     match u32::try_from(ifindex) {
-        Ok(0) => Err(QueryError::OutOfRange {
-            attribute: "ifindex",
-            range: "at least 1",
-        }),
+        Ok(0) => Err(QueryError::OutOfRange { attribute: "ifindex", range: "at least 1" }),
         Ok(ifindex) => Ok(ifindex),
         Err(_) => Err(QueryError::NoSuchDevice { ifindex }),
     }
@@ -244,10 +232,7 @@ impl QueueGet {
             Some(0) => Some(QueueKind::Rx),
             Some(1) => Some(QueueKind::Tx),
             Some(_) => {
-                return Err(QueryError::OutOfRange {
-                    attribute: "type",
-                    range: "0 (rx) or 1 (tx)",
-                });
+                return Err(QueryError::OutOfRange { attribute: "type", range: "0 (rx) or 1 (tx)" });
             }
         };
         let ifindex = self.ifindex.map(check_ifindex).transpose()?;
@@ -266,14 +251,10 @@ impl CheckedQueueGet {
     /// ENODEV, ENOENT for a device that is down, EINVAL for an index that it does not have.
     pub fn queue(&self, device: Option<DeviceQueues>) -> Result<u32, QueryError> {
         let Some(device) = device else {
-            return Err(QueryError::NoSuchDevice {
-                ifindex: u64::from(self.ifindex),
-            });
+            return Err(QueryError::NoSuchDevice { ifindex: u64::from(self.ifindex) });
         };
         if !device.up {
-            return Err(QueryError::DeviceDown {
-                ifindex: self.ifindex,
-            });
+            return Err(QueryError::DeviceDown { ifindex: self.ifindex });
         }
         let queues = match self.kind {
             QueueKind::Rx => device.rx,
@@ -281,10 +262,11 @@ impl CheckedQueueGet {
         };
         match u32::try_from(self.id) {
             Ok(id) if id < queues => Ok(id),
-            _ => Err(QueryError::NoSuchQueue {
-                id: self.id,
-                queues,
-            }),
+            _ => Err(QueryError::NoSuchQueue { id: self.id, queues }),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "query_tests.rs"]
+mod tests;

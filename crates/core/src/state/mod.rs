@@ -22,9 +22,7 @@ use core::fmt;
 
 mod transitions;
 
-pub use transitions::{
-    DISABLE_PAUSE_MAX, DISABLE_PAUSE_MIN, NotDisabled, STOP_THREAD_PAUSE, StopThread,
-};
+pub use transitions::{DISABLE_PAUSE_MAX, DISABLE_PAUSE_MIN, NotDisabled, STOP_THREAD_PAUSE, StopThread};
 
 /// The word. `Debug` prints the names of the bits that are set.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -170,14 +168,10 @@ impl State {
             return Err("NPSVC without SCHED: half enabled");
         }
         if self.intersects(Self::THREADED_BUSY_POLL) && !self.intersects(Self::THREADED) {
-            return Err(
-                "THREADED_BUSY_POLL without THREADED: a busy thread that is never scheduled",
-            );
+            return Err("THREADED_BUSY_POLL without THREADED: a busy thread that is never scheduled");
         }
         if self.intersects(Self::NPSVC)
-            && self.intersects(Self(
-                Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0,
-            ))
+            && self.intersects(Self(Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0))
         {
             return Err("a disabled instance with an owner, or with somebody waiting for it");
         }

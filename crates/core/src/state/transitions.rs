@@ -15,11 +15,7 @@ pub struct NotDisabled(
 
 impl fmt::Display for NotDisabled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the NAPI instance is already enabled (state {:?}): disable it before enabling it again",
-            self.0
-        )
+        write!(f, "the NAPI instance is already enabled (state {:?}): disable it before enabling it again", self.0)
     }
 }
 
@@ -78,10 +74,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn schedule_to_thread(self) -> Self {
-        assert!(
-            self.intersects(Self::SCHED),
-            "only an owned instance can be given to its thread"
-        );
+        assert!(self.intersects(Self::SCHED), "only an owned instance can be given to its thread");
         self.with(Self::SCHED_THREADED)
     }
 
@@ -114,11 +107,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn busy_contended(self) -> Self {
-        if self.intersects(Self(Self::DISABLE.0 | Self::NPSVC.0)) {
-            self
-        } else {
-            self.with(Self::PREFER_BUSY_POLL)
-        }
+        if self.intersects(Self(Self::DISABLE.0 | Self::NPSVC.0)) { self } else { self.with(Self::PREFER_BUSY_POLL) }
     }
 
     /// A busy poller begins to stop: events seen so far are covered by what follows. Source: `net/core/dev.c
@@ -133,10 +122,7 @@ impl State {
             self.contains(Self(Self::SCHED.0 | Self::IN_BUSY_POLL.0)),
             "only the busy poller can stop busy polling"
         );
-        assert!(
-            !self.intersects(Self::SCHED_THREADED),
-            "the thread leaves busy polling by thread_turn"
-        );
+        assert!(!self.intersects(Self::SCHED_THREADED), "the thread leaves busy polling by thread_turn");
         self.without(Self(Self::MISSED.0 | Self::IN_BUSY_POLL.0))
     }
 
@@ -149,14 +135,9 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn busy_stop_release(self) -> Self {
+        assert!(self.intersects(Self::SCHED), "only an owned instance can be released");
         assert!(
-            self.intersects(Self::SCHED),
-            "only an owned instance can be released"
-        );
-        assert!(
-            !self.intersects(Self(
-                Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::NPSVC.0
-            )),
+            !self.intersects(Self(Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::NPSVC.0)),
             "busy_stop_begin comes first, and the releaser is the busy poller"
         );
         self.without(Self::SCHED)
@@ -178,18 +159,10 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn complete_release(self) -> (Self, bool) {
-        assert!(
-            self.intersects(Self::SCHED),
-            "only an owned instance can be completed"
-        );
-        assert!(
-            !self.complete_refused(),
-            "a refused completion must not release"
-        );
+        assert!(self.intersects(Self::SCHED), "only an owned instance can be completed");
+        assert!(!self.complete_refused(), "a refused completion must not release");
         let missed = self.intersects(Self::MISSED);
-        let gone = Self(
-            Self::MISSED.0 | Self::SCHED.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0,
-        );
+        let gone = Self(Self::MISSED.0 | Self::SCHED.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0);
         let next = self.without(gone);
         (if missed { next.with(Self::SCHED) } else { next }, missed)
     }
@@ -202,19 +175,9 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn thread_turn(self) -> (Self, bool) {
-        assert!(
-            self.contains(Self(Self::SCHED.0 | Self::SCHED_THREADED.0)),
-            "the thread may poll only as owner"
-        );
+        assert!(self.contains(Self(Self::SCHED.0 | Self::SCHED_THREADED.0)), "the thread may poll only as owner");
         let busy = self.intersects(Self::THREADED_BUSY_POLL) && !self.intersects(Self::DISABLE);
-        (
-            if busy {
-                self.with(Self::IN_BUSY_POLL)
-            } else {
-                self.without(Self::IN_BUSY_POLL)
-            },
-            busy,
-        )
+        (if busy { self.with(Self::IN_BUSY_POLL) } else { self.without(Self::IN_BUSY_POLL) }, busy)
     }
 
     /// A disable begins: from here on nobody new becomes owner. Source: `net/core/dev.c napi_disable_locked`.
@@ -224,14 +187,8 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn disable_begin(self) -> Self {
-        assert!(
-            !self.intersects(Self::DISABLE),
-            "a second disable while one is pending"
-        );
-        assert!(
-            !self.intersects(Self::NPSVC),
-            "the instance is disabled already"
-        );
+        assert!(!self.intersects(Self::DISABLE), "a second disable while one is pending");
+        assert!(!self.intersects(Self::NPSVC), "the instance is disabled already");
         self.with(Self::DISABLE)
     }
 
@@ -293,8 +250,7 @@ impl State {
     /// waits for a release that never comes, with the device lock held.
     #[inline]
     pub const fn stop_thread_claim(self) -> StopThread {
-        let idle =
-            !self.intersects(Self::SCHED) || self.contains(Self(Self::SCHED.0 | Self::NPSVC.0));
+        let idle = !self.intersects(Self::SCHED) || self.contains(Self(Self::SCHED.0 | Self::NPSVC.0));
         if idle || self.intersects(Self::SCHED_THREADED) {
             StopThread::Cleared(self.without(Self::MODE))
         } else {

@@ -21,11 +21,7 @@ pub struct FrameBatch<'a> {
 
 impl<'a> FrameBatch<'a> {
     pub(super) fn new(table: &'a FrameTable) -> Self {
-        Self {
-            table,
-            chains: [const { None }; HOMES_MAX],
-            evict: 0,
-        }
+        Self { table, chains: [const { None }; HOMES_MAX], evict: 0 }
     }
 
     /// Adds a frame.
@@ -44,21 +40,13 @@ impl<'a> FrameBatch<'a> {
                 }
                 Some(_) => {}
                 None => {
-                    *slot = Some(HomeChain {
-                        arena: id,
-                        home,
-                        chain: Chain::new(&arena.links, index),
-                    });
+                    *slot = Some(HomeChain { arena: id, home, chain: Chain::new(&arena.links, index) });
                     return;
                 }
             }
         }
         let chain = Chain::new(&arena.links, index);
-        let evicted = self.chains[self.evict].replace(HomeChain {
-            arena: id,
-            home,
-            chain,
-        });
+        let evicted = self.chains[self.evict].replace(HomeChain { arena: id, home, chain });
         self.evict = (self.evict + 1) % HOMES_MAX;
         send(self.table, evicted);
     }
@@ -74,9 +62,7 @@ impl<'a> FrameBatch<'a> {
 fn send(table: &FrameTable, chain: Option<HomeChain>) {
     if let Some(HomeChain { arena, home, chain }) = chain {
         let arena = table.arena(arena);
-        arena
-            .returned(home)
-            .push_chain(&arena.links, chain.newest, chain.oldest);
+        arena.returned(home).push_chain(&arena.links, chain.newest, chain.oldest);
     }
 }
 

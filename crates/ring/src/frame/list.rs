@@ -63,16 +63,10 @@ impl FrameList {
     /// If the list belongs to another table.
     pub fn take(&self, table: &FrameTable) -> FrameFifo {
         if self.is_empty() {
-            return FrameFifo {
-                fifo: List::new().take_newest_first(),
-                table: table.id(),
-            };
+            return FrameFifo { fifo: List::new().take_newest_first(), table: table.id() };
         }
         self.bind(table);
-        FrameFifo {
-            fifo: self.list.take(&TableLinks(table)),
-            table: table.id(),
-        }
+        FrameFifo { fifo: self.list.take(&TableLinks(table)), table: table.id() }
     }
 
     fn bind(&self, table: &FrameTable) {
@@ -81,13 +75,8 @@ impl FrameList {
         if bound == table.id() {
             return;
         }
-        let first =
-            self.table
-                .compare_exchange(0, table.id(), Ordering::Relaxed, Ordering::Relaxed);
-        assert!(
-            first.is_ok() || first == Err(table.id()),
-            "a list of another table"
-        );
+        let first = self.table.compare_exchange(0, table.id(), Ordering::Relaxed, Ordering::Relaxed);
+        assert!(first.is_ok() || first == Err(table.id()), "a list of another table");
     }
 }
 

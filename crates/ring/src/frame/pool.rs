@@ -25,14 +25,7 @@ impl FramePool {
         frames: Range<u32>,
     ) -> Self {
         // Reversed, so that the lowest frames go out first.
-        Self {
-            table,
-            arena,
-            arena_id,
-            home,
-            frames: frames.len() as u32,
-            free: frames.rev().collect(),
-        }
+        Self { table, arena, arena_id, home, frames: frames.len() as u32, free: frames.rev().collect() }
     }
 
     /// Takes a frame: the one freed last, else from those given back, else `None`.
@@ -41,10 +34,7 @@ impl FramePool {
             self.collect();
         }
         let index = self.free.pop()?;
-        Some(Frame::mint(
-            Frame::raw_of(self.arena_id, index),
-            self.table.id(),
-        ))
+        Some(Frame::mint(Frame::raw_of(self.arena_id, index), self.table.id()))
     }
 
     /// Puts a frame back: straight into this pool if it is its home, else as [`FrameTable::give_back`].
@@ -54,10 +44,7 @@ impl FramePool {
             return self.table.give_back(frame);
         }
         self.table.raw_for(&frame); // checks the table
-        assert!(
-            (self.free.len() as u32) < self.frames,
-            "more frames came home than left"
-        );
+        assert!((self.free.len() as u32) < self.frames, "more frames came home than left");
         self.free.push(frame.index());
     }
 
@@ -94,10 +81,7 @@ impl FramePool {
     fn collect(&mut self) {
         let mut returned = self.arena.returned(self.home).take_newest_first();
         while let Some(index) = returned.pop(&self.arena.links) {
-            assert!(
-                (self.free.len() as u32) < self.frames,
-                "more frames came home than left"
-            );
+            assert!((self.free.len() as u32) < self.frames, "more frames came home than left");
             self.free.push(index);
         }
     }
@@ -105,13 +89,6 @@ impl FramePool {
 
 impl core::fmt::Debug for FramePool {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "FramePool({}:{}, {} of {} free)",
-            self.arena_id.0,
-            self.home,
-            self.free.len(),
-            self.frames
-        )
+        write!(f, "FramePool({}:{}, {} of {} free)", self.arena_id.0, self.home, self.free.len(), self.frames)
     }
 }

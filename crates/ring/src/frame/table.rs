@@ -42,7 +42,9 @@ impl core::fmt::Display for ArenaError {
         match self {
             Self::TableFull => f.write_str("the frame table holds 255 arenas: use fewer links per engine"),
             Self::Empty => f.write_str("an arena needs at least one home, one frame per home and one byte per frame"),
-            Self::TooLarge => f.write_str("an arena has at most 16777215 frames and ends before 4 GiB: use fewer or smaller frames"),
+            Self::TooLarge => {
+                f.write_str("an arena has at most 16777215 frames and ends before 4 GiB: use fewer or smaller frames")
+            }
             Self::Range(error) => error.fmt(f),
         }
     }
@@ -105,11 +107,7 @@ impl FrameTable {
         // Relaxed: only uniqueness counts.
         let id = NEXT_TABLE.fetch_add(1, Ordering::Relaxed);
         assert_ne!(id, 0, "2^32 frame tables were made");
-        Self {
-            id,
-            arenas: [const { OnceLock::new() }; 256],
-            used: Mutex::new(0),
-        }
+        Self { id, arenas: [const { OnceLock::new() }; 256], used: Mutex::new(0) }
     }
 
     /// Adds an arena and returns its pools, one per home, each holding all frames of its home.
@@ -117,38 +115,20 @@ impl FrameTable {
     /// # Errors
     ///
     /// See [`ArenaError`]; nothing is added then.
-    pub fn add_arena(
-        self: &Arc<Self>,
-        config: ArenaConfig,
-    ) -> Result<(ArenaId, Vec<FramePool>), ArenaError> {
-        let ArenaConfig {
-            mapping,
-            offset,
-            stride,
-            frames_per_home,
-            homes,
-        } = config;
+    pub fn add_arena(self: &Arc<Self>, config: ArenaConfig) -> Result<(ArenaId, Vec<FramePool>), ArenaError> {
+        let ArenaConfig { mapping, offset, stride, frames_per_home, homes } = config;
         if frames_per_home == 0 || homes == 0 || stride == 0 {
             return Err(ArenaError::Empty);
         }
-        let frames = frames_per_home
-            .checked_mul(u32::from(homes))
-            .filter(|&n| n <= FRAMES_MAX);
+        let frames = frames_per_home.checked_mul(u32::from(homes)).filter(|&n| n <= FRAMES_MAX);
         let frames = frames.ok_or(ArenaError::TooLarge)?;
-        let bytes = stride
-            .checked_mul(frames as usize)
-            .ok_or(ArenaError::TooLarge)?;
+        let bytes = stride.checked_mul(frames as usize).ok_or(ArenaError::TooLarge)?;
         let end = offset.checked_add(bytes).ok_or(ArenaError::TooLarge)?;
         u32::try_from(end).map_err(|_| ArenaError::TooLarge)?;
 
-        let mut used = self
-            .used
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let number = used.checked_add(1).ok_or(ArenaError::TableFull)?;
-        mapping
-            .claim(offset, bytes, Holder::Frames)
-            .map_err(ArenaError::Range)?;
+        mapping.claim(offset, bytes, Holder::Frames).map_err(ArenaError::Range)?;
         let arena = Arc::new(Arena {
             mapping,
             offset,
@@ -165,13 +145,7 @@ impl FrameTable {
         let id = ArenaId(number);
         let pools = (0..homes).map(|home| {
             let first = u32::from(home) * frames_per_home;
-            FramePool::new(
-                self.clone(),
-                arena.clone(),
-                id,
-                home,
-                first..first + frames_per_home,
-            )
+            FramePool::new(self.clone(), arena.clone(), id, home, first..first + frames_per_home)
         });
         Ok((id, pools.collect()))
     }
@@ -242,9 +216,7 @@ impl FrameTable {
     pub fn give_back(&self, frame: Frame) {
         let arena = self.arena_for(&frame);
         let index = frame.index();
-        arena
-            .returned(arena.home_of(index))
-            .push(&arena.links, index);
+        arena.returned(arena.home_of(index)).push(&arena.links, index);
     }
 
     /// A batch that collects frames and gives them back with one compare-and-swap per home.
@@ -299,14 +271,8 @@ impl FrameTable {
 
 impl core::fmt::Debug for FrameTable {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let arenas = self
-            .arenas
-            .iter()
-            .filter(|slot| slot.get().is_some())
-            .count();
-        f.debug_struct("FrameTable")
-            .field("arenas", &arenas)
-            .finish_non_exhaustive()
+        let arenas = self.arenas.iter().filter(|slot| slot.get().is_some()).count();
+        f.debug_struct("FrameTable").field("arenas", &arenas).finish_non_exhaustive()
     }
 }
 

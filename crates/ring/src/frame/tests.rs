@@ -6,21 +6,13 @@ use crate::test_rng::Rng;
 use crate::{Mapping, spsc};
 
 fn config(bytes: usize, stride: usize, frames_per_home: u32, homes: u16) -> ArenaConfig {
-    ArenaConfig {
-        mapping: Arc::new(Mapping::anonymous(bytes)),
-        offset: 0,
-        stride,
-        frames_per_home,
-        homes,
-    }
+    ArenaConfig { mapping: Arc::new(Mapping::anonymous(bytes)), offset: 0, stride, frames_per_home, homes }
 }
 
 fn table_with(frames_per_home: u32, homes: u16) -> (Arc<FrameTable>, Vec<FramePool>) {
     let table = Arc::new(FrameTable::new());
     let bytes = 96 * frames_per_home as usize * usize::from(homes);
-    let (_, pools) = table
-        .add_arena(config(bytes, 96, frames_per_home, homes))
-        .expect("arena");
+    let (_, pools) = table.add_arena(config(bytes, 96, frames_per_home, homes)).expect("arena");
     (table, pools)
 }
 
@@ -65,9 +57,7 @@ fn bytes_and_metadata_stay_with_the_frame() {
 #[test]
 fn free_of_a_foreign_frame_goes_to_its_home() {
     let (_table, mut pools) = table_with(2, 2);
-    let [first, second] = &mut pools[..] else {
-        panic!("two pools")
-    };
+    let [first, second] = &mut pools[..] else { panic!("two pools") };
     let frame = first.alloc().expect("frame");
     second.free(frame);
     assert_eq!((first.available(), second.available()), (2, 2));
@@ -81,10 +71,7 @@ fn arenas_that_cannot_be_are_refused() {
     assert_eq!(refused(config(64, 64, 0, 1)), ArenaError::Empty);
     assert_eq!(refused(config(64, 64, 1 << 24, 1)), ArenaError::TooLarge);
     assert_eq!(refused(config(64, 1 << 20, 4096, 1)), ArenaError::TooLarge);
-    assert_eq!(
-        refused(config(64, 64, 2, 1)),
-        ArenaError::Range(ClaimError::OutOfRange)
-    );
+    assert_eq!(refused(config(64, 64, 2, 1)), ArenaError::Range(ClaimError::OutOfRange));
     let twice = config(64, 64, 1, 1);
     assert!(table.add_arena(twice.clone()).is_ok());
     assert_eq!(refused(twice), ArenaError::Range(ClaimError::Taken));
@@ -189,10 +176,7 @@ fn random_owners_never_share_a_frame() {
                     pools[pool].free(frame);
                 }
                 4 if !held.is_empty() => {
-                    list.push(
-                        &table,
-                        held.swap_remove(rng.below(held.len() as u32) as usize),
-                    );
+                    list.push(&table, held.swap_remove(rng.below(held.len() as u32) as usize));
                 }
                 _ => {
                     let mut batch = table.batch();

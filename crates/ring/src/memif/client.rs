@@ -1,7 +1,7 @@
 //! The client's ends. The client owns the memory, so its frames are the buffers: nothing is copied.
 
-use super::protocol::{Leader, Low, RingMemory, mask, unmask, wants_interrupt};
-use super::{Publish, RingEnd, RingView};
+use super::protocol::{Leader, Low, RingMemory, Word, mask, unmask, wants_interrupt};
+use super::{InterruptSwitch, Publish, RingEnd, RingView};
 use crate::{ArenaId, Frame, FrameTable};
 
 /// A ring's leader with the frames that are in the ring. What the peer says about frames is not believed: a slot's
@@ -15,22 +15,10 @@ struct Slots {
 
 impl Slots {
     fn new(ring: RingView, table: &FrameTable, arena: ArenaId, start: u16) -> Self {
-        assert_eq!(
-            ring.end(),
-            RingEnd::Client,
-            "the client's ends need the client's view"
-        );
-        assert!(
-            table.arena_is_in(arena, ring.mapping()),
-            "the frames are not in the ring's region"
-        );
+        assert_eq!(ring.end(), RingEnd::Client, "the client's ends need the client's view");
+        assert!(table.arena_is_in(arena, ring.mapping()), "the frames are not in the ring's region");
         let frames = (0..ring.size()).map(|_| None).collect();
-        Self {
-            leader: Leader::new(ring, start),
-            frames,
-            arena,
-            index_errors: 0,
-        }
+        Self { leader: Leader::new(ring, start), frames, arena, index_errors: 0 }
     }
 
     fn slot(&mut self, index: u16) -> &mut Option<Frame> {
@@ -38,26 +26,14 @@ impl Slots {
         &mut self.frames[usize::from(index) & mask]
     }
 
-    fn offer(
-        &mut self,
-        table: &FrameTable,
-        frame: Frame,
-        length: Option<u32>,
-    ) -> Result<(), Frame> {
+    fn offer(&mut self, table: &FrameTable, frame: Frame, length: Option<u32>) -> Result<(), Frame> {
         if self.leader.free() == 0 {
             return Err(frame);
         }
-        assert_eq!(
-            frame.arena(),
-            self.arena,
-            "only frames of the ring's own region can be offered"
-        );
+        assert_eq!(frame.arena(), self.arena, "only frames of the ring's own region can be offered");
         let (offset, capacity) = table.place_of(&frame);
         let length = length.unwrap_or(capacity);
-        assert!(
-            (1..=capacity).contains(&length),
-            "a packet has 1 byte to one frame"
-        );
+        assert!((1..=capacity).contains(&length), "a packet has 1 byte to one frame");
         let index = self.leader.next();
         let before = self.slot(index).replace(frame);
         assert!(before.is_none(), "a free slot held a frame");
@@ -101,15 +77,8 @@ impl C2sProducer {
         Self::starting_at(ring, table, arena, 0)
     }
 
-    pub(super) fn starting_at(
-        ring: RingView,
-        table: &FrameTable,
-        arena: ArenaId,
-        start: u16,
-    ) -> Self {
-        Self {
-            slots: Slots::new(ring, table, arena, start),
-        }
+    pub(super) fn starting_at(ring: RingView, table: &FrameTable, arena: ArenaId, start: u16) -> Self {
+        Self { slots: Slots::new(ring, table, arena, start) }
     }
 
     /// Packets that can be pushed. Slots of sent packets count after [`reclaim`](Self::reclaim).
@@ -135,10 +104,7 @@ impl C2sProducer {
     pub fn publish(&mut self) -> Publish {
         let published = u32::from(self.slots.leader.publish());
         let peer_wants_interrupt = published > 0 && wants_interrupt(&self.slots.leader.memory);
-        Publish {
-            published,
-            peer_wants_interrupt,
-        }
+        Publish { published, peer_wants_interrupt }
     }
 
     /// Takes back the frames that the peer has read, and hands each to `home`. Returns how many.
@@ -181,17 +147,8 @@ impl S2cConsumer {
         Self::starting_at(ring, table, arena, 0)
     }
 
-    pub(super) fn starting_at(
-        ring: RingView,
-        table: &FrameTable,
-        arena: ArenaId,
-        start: u16,
-    ) -> Self {
-        Self {
-            slots: Slots::new(ring, table, arena, start),
-            in_chain: false,
-            bad_descriptors: 0,
-        }
+    pub(super) fn starting_at(ring: RingView, table: &FrameTable, arena: ArenaId, start: u16) -> Self {
+        Self { slots: Slots::new(ring, table, arena, start), in_chain: false, bad_descriptors: 0 }
     }
 
     /// Frames that can be posted.
@@ -251,6 +208,18 @@ impl S2cConsumer {
     #[must_use]
     pub fn posted(&self) -> u32 {
         u32::from(self.slots.leader.outstanding())
+    }
+
+    /// The ring's interrupt, to be switched beside the owner of this end.
+    #[must_use]
+    pub fn interrupt_switch(&self) -> InterruptSwitch {
+        InterruptSwitch::new(self.slots.leader.memory.for_switch(), Word::Tail, self.consumed())
+    }
+
+    /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].
+    #[must_use]
+    pub fn consumed(&self) -> u16 {
+        self.slots.leader.oldest()
     }
 
     /// No interrupts from now on; one may be on its way.

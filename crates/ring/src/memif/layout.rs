@@ -32,9 +32,7 @@ impl core::fmt::Display for LayoutError {
             Self::Queues => "a link has 1 to 256 queues per direction",
             Self::RingSize => "a ring has 2 to 16384 slots, a power of two",
             Self::Frames => "a region needs frames, each a multiple of 64 bytes",
-            Self::TooLarge => {
-                "the region exceeds 4 GiB: use fewer queues, smaller rings or smaller frames"
-            }
+            Self::TooLarge => "the region exceeds 4 GiB: use fewer queues, smaller rings or smaller frames",
         })
     }
 }
@@ -47,12 +45,7 @@ impl Layout {
     /// # Errors
     ///
     /// See [`LayoutError`].
-    pub fn new(
-        queues: u16,
-        log2_ring_size: u8,
-        frames: u32,
-        frame_stride: u32,
-    ) -> Result<Self, LayoutError> {
+    pub fn new(queues: u16, log2_ring_size: u8, frames: u32, frame_stride: u32) -> Result<Self, LayoutError> {
         if !(1..=256).contains(&queues) {
             return Err(LayoutError::Queues);
         }
@@ -62,12 +55,7 @@ impl Layout {
         if frames == 0 || frame_stride == 0 || !frame_stride.is_multiple_of(64) {
             return Err(LayoutError::Frames);
         }
-        let layout = Self {
-            queues,
-            log2_ring_size,
-            frames,
-            frame_stride,
-        };
+        let layout = Self { queues, log2_ring_size, frames, frame_stride };
         let frame_bytes = u64::from(frames) * u64::from(frame_stride);
         if frame_bytes + layout.frames_offset() as u64 > u64::from(u32::MAX) {
             return Err(LayoutError::TooLarge);
@@ -166,10 +154,7 @@ mod tests {
     #[test]
     fn rings_and_frames_do_not_overlap() {
         let layout = Layout::new(3, 1, 5, 64).expect("layout");
-        let starts = [0, 1, 2]
-            .map(|q| layout.c2s_ring(q))
-            .into_iter()
-            .chain([0, 1, 2].map(|q| layout.s2c_ring(q)));
+        let starts = [0, 1, 2].map(|q| layout.c2s_ring(q)).into_iter().chain([0, 1, 2].map(|q| layout.s2c_ring(q)));
         assert!(starts.eq((0..6).map(|ring| ring * 192)));
         assert_eq!(layout.frames(), 6 * 192..6 * 192 + 5 * 64);
     }
@@ -182,9 +167,6 @@ mod tests {
         assert_eq!(Layout::new(1, 15, 1, 64), Err(LayoutError::RingSize));
         assert_eq!(Layout::new(1, 10, 0, 64), Err(LayoutError::Frames));
         assert_eq!(Layout::new(1, 10, 1, 100), Err(LayoutError::Frames));
-        assert_eq!(
-            Layout::new(1, 10, 1 << 21, 2048),
-            Err(LayoutError::TooLarge)
-        );
+        assert_eq!(Layout::new(1, 10, 1 << 21, 2048), Err(LayoutError::TooLarge));
     }
 }

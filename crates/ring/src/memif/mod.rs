@@ -22,6 +22,7 @@ mod client;
 mod layout;
 mod protocol;
 mod server;
+mod switch;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod view;
@@ -29,6 +30,7 @@ mod view;
 pub use client::{C2sProducer, S2cConsumer};
 pub use layout::{Layout, LayoutError};
 pub use server::{C2sConsumer, RingFull, S2cProducer};
+pub use switch::InterruptSwitch;
 pub use view::{RingEnd, RingError, RingView};
 
 #[cfg(all(test, loom))]
@@ -55,11 +57,8 @@ pub const DESCRIPTOR_NEXT: u16 = 1;
 /// Largest log2 of a ring's slots. Source: memif 2.0 (2^16 must be a multiple of the slots).
 pub const LOG2_RING_SIZE_MAX: u8 = 14;
 
-const _: () = assert!(
-    COOKIE_OFFSET.is_multiple_of(4)
-        && FLAGS_OFFSET.is_multiple_of(2)
-        && HEAD_OFFSET.is_multiple_of(2)
-);
+const _: () =
+    assert!(COOKIE_OFFSET.is_multiple_of(4) && FLAGS_OFFSET.is_multiple_of(2) && HEAD_OFFSET.is_multiple_of(2));
 const _: () = assert!(FLAGS_OFFSET == COOKIE_OFFSET + 4 && HEAD_OFFSET == FLAGS_OFFSET + 2);
 const _: () = assert!(TAIL_OFFSET == 64 && TAIL_OFFSET + 2 <= RING_HEADER_BYTES);
 const _: () = assert!(RING_HEADER_BYTES.is_multiple_of(64) && 64 % DESCRIPTOR_BYTES == 0);

@@ -37,11 +37,7 @@ pub(crate) struct Low {
 impl Low {
     pub(crate) fn unpack(low: u64) -> Self {
         let flags = low as u16; // bits 0..16
-        Self {
-            region: (low >> 16) as u16,
-            length: (low >> 32) as u32,
-            chained: flags & DESCRIPTOR_NEXT != 0,
-        }
+        Self { region: (low >> 16) as u16, length: (low >> 32) as u32, chained: flags & DESCRIPTOR_NEXT != 0 }
     }
 
     /// A descriptor of region 0 without flags.
@@ -65,18 +61,17 @@ pub(crate) struct Leader<M> {
 
 impl<M: RingMemory> Leader<M> {
     pub(crate) fn new(memory: M, start: u16) -> Self {
-        Self {
-            memory,
-            head: start,
-            published: start,
-            tail_seen: start,
-            oldest: start,
-        }
+        Self { memory, head: start, published: start, tail_seen: start, oldest: start }
     }
 
     /// Slots that can be offered. A slot is free once it was taken back, not when it was answered.
     pub(crate) fn free(&self) -> u16 {
         self.memory.slots() - self.head.wrapping_sub(self.oldest)
+    }
+
+    /// The first slot that was not taken back.
+    pub(crate) fn oldest(&self) -> u16 {
+        self.oldest
     }
 
     /// Slots offered and not taken back.
@@ -102,11 +97,7 @@ impl<M: RingMemory> Leader<M> {
         let news = self.head.wrapping_sub(self.published);
         if news > 0 {
             // Release: pairs with the Acquire in `Follower::refresh`: descriptors and bytes are seen there.
-            self.memory.store(
-                Word::Head,
-                self.head,
-                order(Point::RingHeadStore, Ordering::Release),
-            );
+            self.memory.store(Word::Head, self.head, order(Point::RingHeadStore, Ordering::Release));
             self.published = self.head;
         }
         news
@@ -150,12 +141,7 @@ pub(crate) struct Follower<M> {
 
 impl<M: RingMemory> Follower<M> {
     pub(crate) fn new(memory: M, start: u16) -> Self {
-        Self {
-            memory,
-            tail: start,
-            published: start,
-            head_seen: start,
-        }
+        Self { memory, tail: start, published: start, head_seen: start }
     }
 
     /// Looks at the peer's head; returns how many slots wait.
@@ -175,6 +161,11 @@ impl<M: RingMemory> Follower<M> {
         self.head_seen.wrapping_sub(self.tail)
     }
 
+    /// The next slot to answer.
+    pub(crate) fn tail(&self) -> u16 {
+        self.tail
+    }
+
     /// The oldest waiting slot.
     pub(crate) fn next(&self) -> Option<u16> {
         (self.tail != self.head_seen).then_some(self.tail)
@@ -182,10 +173,7 @@ impl<M: RingMemory> Follower<M> {
 
     /// Ends with the slot that `next` told.
     pub(crate) fn answer(&mut self) {
-        assert_ne!(
-            self.tail, self.head_seen,
-            "answered a slot that was not offered"
-        );
+        assert_ne!(self.tail, self.head_seen, "answered a slot that was not offered");
         self.tail = self.tail.wrapping_add(1);
     }
 
@@ -194,11 +182,7 @@ impl<M: RingMemory> Follower<M> {
         let news = self.tail.wrapping_sub(self.published);
         if news > 0 {
             // Release: pairs with the Acquire in `Leader::refresh`.
-            self.memory.store(
-                Word::Tail,
-                self.tail,
-                order(Point::RingTailStore, Ordering::Release),
-            );
+            self.memory.store(Word::Tail, self.tail, order(Point::RingTailStore, Ordering::Release));
             self.published = self.tail;
         }
         news

@@ -3,8 +3,8 @@
 
 use core::ops::Range;
 
-use super::protocol::{Follower, Low, RingMemory, mask, unmask, wants_interrupt};
-use super::{BadDescriptor, Publish, RingEnd, RingView};
+use super::protocol::{Follower, Low, RingMemory, Word, mask, unmask, wants_interrupt};
+use super::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
 
 /// A ring's follower, and the bytes of the region that descriptors may point to.
 struct Window {
@@ -15,20 +15,9 @@ struct Window {
 
 impl Window {
     fn new(ring: RingView, frames: Range<usize>, start: u16) -> Self {
-        assert_eq!(
-            ring.end(),
-            RingEnd::Server,
-            "the server's ends need the server's view"
-        );
-        assert!(
-            frames.start <= frames.end && frames.end <= ring.mapping().len(),
-            "frames outside the region"
-        );
-        Self {
-            follower: Follower::new(ring, start),
-            frames,
-            index_errors: 0,
-        }
+        assert_eq!(ring.end(), RingEnd::Server, "the server's ends need the server's view");
+        assert!(frames.start <= frames.end && frames.end <= ring.mapping().len(), "frames outside the region");
+        Self { follower: Follower::new(ring, start), frames, index_errors: 0 }
     }
 
     fn refresh(&mut self) -> u32 {
@@ -54,9 +43,7 @@ impl Window {
         let offset = self.follower.memory.load_high(index) as u32 as usize; // bits 0..32; the rest is metadata
         let length = low.length as usize;
         let end = offset.checked_add(length);
-        let inside = low.region == 0
-            && offset >= self.frames.start
-            && end.is_some_and(|end| end <= self.frames.end);
+        let inside = low.region == 0 && offset >= self.frames.start && end.is_some_and(|end| end <= self.frames.end);
         let checked = match (length, inside) {
             (0, _) => Err(BadDescriptor::Empty),
             (_, false) => Err(BadDescriptor::OutOfRegion),
@@ -85,10 +72,7 @@ impl C2sConsumer {
     }
 
     pub(super) fn starting_at(ring: RingView, frames: Range<usize>, start: u16) -> Self {
-        Self {
-            window: Window::new(ring, frames, start),
-            in_chain: false,
-        }
+        Self { window: Window::new(ring, frames, start), in_chain: false }
     }
 
     /// Packets that wait, with a look at the peer's index.
@@ -125,6 +109,18 @@ impl C2sConsumer {
         u32::from(self.window.follower.publish())
     }
 
+    /// The ring's interrupt, to be switched beside the owner of this end.
+    #[must_use]
+    pub fn interrupt_switch(&self) -> InterruptSwitch {
+        InterruptSwitch::new(self.window.follower.memory.for_switch(), Word::Head, self.consumed())
+    }
+
+    /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].
+    #[must_use]
+    pub fn consumed(&self) -> u16 {
+        self.window.follower.tail()
+    }
+
     /// No interrupts from now on; one may be on its way.
     pub fn mask(&mut self) {
         mask(&self.window.follower.memory);
@@ -150,9 +146,7 @@ pub struct RingFull;
 
 impl core::fmt::Display for RingFull {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(
-            "the receiver has posted no empty buffer: it is too slow, or its ring too small",
-        )
+        f.write_str("the receiver has posted no empty buffer: it is too slow, or its ring too small")
     }
 }
 
@@ -177,10 +171,7 @@ impl S2cProducer {
     }
 
     pub(super) fn starting_at(ring: RingView, frames: Range<usize>, start: u16) -> Self {
-        Self {
-            window: Window::new(ring, frames, start),
-            bad_descriptors: 0,
-        }
+        Self { window: Window::new(ring, frames, start), bad_descriptors: 0 }
     }
 
     /// Empty buffers that the client has posted, with a look at its index.
@@ -235,10 +226,7 @@ impl S2cProducer {
     pub fn publish(&mut self) -> Publish {
         let published = u32::from(self.window.follower.publish());
         let peer_wants_interrupt = published > 0 && wants_interrupt(&self.window.follower.memory);
-        Publish {
-            published,
-            peer_wants_interrupt,
-        }
+        Publish { published, peer_wants_interrupt }
     }
 
     /// Buffers that could not be used and went back empty.
@@ -270,10 +258,7 @@ impl S2cProducer {
     }
 
     fn answer(&mut self, index: u16, length: u32) {
-        self.window
-            .follower
-            .memory
-            .store_low(index, Low::pack(length));
+        self.window.follower.memory.store_low(index, Low::pack(length));
         self.window.follower.answer();
     }
 }

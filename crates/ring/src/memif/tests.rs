@@ -61,10 +61,7 @@ fn pair(log2: u8, frames: u32, start: u16) -> Pair {
 impl Pair {
     /// A hostile hand on a ring's header: what a peer in another process could write.
     fn poke(&self, ring: usize, offset: usize, value: u16) {
-        let at = self
-            .mapping
-            .at(ring + offset)
-            .cast::<crate::sync::MappedU16>();
+        let at = self.mapping.at(ring + offset).cast::<crate::sync::MappedU16>();
         // SAFETY: a ring word, inside the mapping, atomics only.
         unsafe { &*at }.store(value, Ordering::Release);
     }
@@ -72,9 +69,7 @@ impl Pair {
     /// A hostile hand on a descriptor.
     fn poke_descriptor(&self, ring: usize, slot: usize, low: u64, offset: u64) {
         for (half, value) in [low, offset].into_iter().enumerate() {
-            let at = self
-                .mapping
-                .at(ring + RING_HEADER_BYTES + slot * DESCRIPTOR_BYTES + half * 8);
+            let at = self.mapping.at(ring + RING_HEADER_BYTES + slot * DESCRIPTOR_BYTES + half * 8);
             // SAFETY: a descriptor word, inside the mapping, atomics only.
             unsafe { &*at.cast::<crate::sync::MappedU64>() }.store(value, Ordering::Relaxed);
         }
@@ -125,11 +120,7 @@ fn c2s_behaves_as_a_queue_across_the_wrap() {
                 }
                 3 | 4 => {
                     let mut bytes = [0; FRAME];
-                    let got = pair
-                        .c2s
-                        .1
-                        .take_into(&mut bytes)
-                        .map(|length| length.expect("good"));
+                    let got = pair.c2s.1.take_into(&mut bytes).map(|length| length.expect("good"));
                     let want: Option<(u8, u32)> = sent.pop_front();
                     assert_eq!(got, want.map(|(_, length)| length as usize));
                     if let Some((fill, length)) = want {
@@ -144,10 +135,7 @@ fn c2s_behaves_as_a_queue_across_the_wrap() {
                 }
             }
             assert_eq!(pair.c2s.1.pending() as usize, sent.len());
-            assert_eq!(
-                pair.c2s.0.in_flight() as usize,
-                pushed.len() + sent.len() + taken as usize
-            );
+            assert_eq!(pair.c2s.0.in_flight() as usize, pushed.len() + sent.len() + taken as usize);
             assert_eq!(pair.pool.available(), 12 - pair.c2s.0.in_flight() as usize);
         }
         assert_eq!(pair.c2s.0.index_errors() + pair.c2s.1.index_errors(), 0);
@@ -185,14 +173,7 @@ fn s2c_behaves_as_a_queue_across_the_wrap() {
                         buffer[..length].fill(fill);
                         length
                     });
-                    assert_eq!(
-                        result,
-                        if posted > 0 {
-                            Ok(length)
-                        } else {
-                            Err(RingFull)
-                        }
-                    );
+                    assert_eq!(result, if posted > 0 { Ok(length) } else { Err(RingFull) });
                     if result.is_ok() {
                         posted -= 1;
                         built.push_back((fill, length));
@@ -210,12 +191,7 @@ fn s2c_behaves_as_a_queue_across_the_wrap() {
                         continue;
                     };
                     assert_eq!(length as usize, want);
-                    assert!(
-                        pair.table
-                            .data(&frame, want)
-                            .iter()
-                            .all(|&byte| byte == fill)
-                    );
+                    assert!(pair.table.data(&frame, want).iter().all(|&byte| byte == fill));
                     pair.pool.free(frame);
                 }
             }
@@ -224,10 +200,7 @@ fn s2c_behaves_as_a_queue_across_the_wrap() {
             assert_eq!(pair.pool.available(), 12 - pair.s2c.1.posted() as usize);
         }
         assert_eq!(pair.s2c.0.index_errors() + pair.s2c.1.index_errors(), 0);
-        assert_eq!(
-            pair.s2c.0.bad_descriptors() + pair.s2c.1.bad_descriptors(),
-            0
-        );
+        assert_eq!(pair.s2c.0.bad_descriptors() + pair.s2c.1.bad_descriptors(), 0);
     }
 }
 
@@ -238,44 +211,20 @@ fn masked_means_no_interrupt_and_unmask_tells_of_work() {
     pair.send(1);
     let frame = pair.pool.alloc().expect("frame");
     pair.c2s.0.push(&pair.table, frame, 1).expect("room");
-    assert_eq!(
-        pair.c2s.0.publish(),
-        Publish {
-            published: 1,
-            peer_wants_interrupt: false
-        }
-    );
+    assert_eq!(pair.c2s.0.publish(), Publish { published: 1, peer_wants_interrupt: false });
     assert!(pair.c2s.1.unmask());
     let mut bytes = [0; FRAME];
     while pair.c2s.1.take_into(&mut bytes).is_some() {}
     assert!(!pair.c2s.1.unmask());
-    assert_eq!(
-        pair.c2s.0.publish(),
-        Publish {
-            published: 0,
-            peer_wants_interrupt: false
-        }
-    );
+    assert_eq!(pair.c2s.0.publish(), Publish { published: 0, peer_wants_interrupt: false });
 
     pair.post(2);
     pair.s2c.1.mask();
     assert_eq!(pair.s2c.0.build(|_| 5), Ok(5));
-    assert_eq!(
-        pair.s2c.0.publish(),
-        Publish {
-            published: 1,
-            peer_wants_interrupt: false
-        }
-    );
+    assert_eq!(pair.s2c.0.publish(), Publish { published: 1, peer_wants_interrupt: false });
     assert!(pair.s2c.1.unmask());
     assert_eq!(pair.s2c.0.build(|_| 6), Ok(6));
-    assert_eq!(
-        pair.s2c.0.publish(),
-        Publish {
-            published: 1,
-            peer_wants_interrupt: true
-        }
-    );
+    assert_eq!(pair.s2c.0.publish(), Publish { published: 1, peer_wants_interrupt: true });
 }
 
 #[test]
@@ -303,41 +252,27 @@ fn impossible_indices_are_counted_and_nothing_is_read() {
         let (c2s, s2c) = (pair.layout.c2s_ring(0), pair.layout.s2c_ring(0));
         let mut bytes = [0; FRAME];
         // The client offers more than a ring, or takes back what it offered.
-        for head in [
-            start.wrapping_add(5),
-            start.wrapping_sub(1),
-            start.wrapping_add(0x8000),
-        ] {
+        for head in [start.wrapping_add(5), start.wrapping_sub(1), start.wrapping_add(0x8000)] {
             pair.poke(c2s, HEAD_OFFSET, head);
             assert_eq!(pair.c2s.1.take_into(&mut bytes), None);
             assert!(!pair.c2s.1.unmask());
             pair.poke(s2c, HEAD_OFFSET, head);
             assert_eq!(pair.s2c.0.build(|_| 1), Err(RingFull));
         }
-        assert_eq!(
-            (pair.c2s.1.index_errors(), pair.s2c.0.index_errors()),
-            (6, 3)
-        );
+        assert_eq!((pair.c2s.1.index_errors(), pair.s2c.0.index_errors()), (6, 3));
         pair.poke(c2s, HEAD_OFFSET, start);
         pair.poke(s2c, HEAD_OFFSET, start);
         pair.send(1);
         pair.post(1);
         // The server answers what was not offered.
-        for tail in [
-            start.wrapping_add(2),
-            start.wrapping_sub(1),
-            start.wrapping_add(0x8000),
-        ] {
+        for tail in [start.wrapping_add(2), start.wrapping_sub(1), start.wrapping_add(0x8000)] {
             pair.poke(c2s, TAIL_OFFSET, tail);
             assert_eq!(pair.c2s.0.reclaim(|_| panic!("nothing was read")), 0);
             pair.poke(s2c, TAIL_OFFSET, tail);
             assert!(pair.s2c.1.take(&pair.table).is_none());
             assert_eq!(pair.s2c.1.pending(), 0);
         }
-        assert_eq!(
-            (pair.c2s.0.index_errors(), pair.s2c.1.index_errors()),
-            (3, 6)
-        );
+        assert_eq!((pair.c2s.0.index_errors(), pair.s2c.1.index_errors()), (3, 6));
         // A peer that comes to its senses is served.
         pair.poke(c2s, TAIL_OFFSET, start);
         assert_eq!(pair.c2s.1.take_into(&mut bytes), Some(Ok(1)));
@@ -354,41 +289,13 @@ fn a_server_counts_bad_packets_and_goes_on() {
     let low = |flags: u64, region: u64, length: u64| flags | region << 16 | length << 32;
     let cases = [
         (low(0, 0, 0), frames.start as u64, Err(BadDescriptor::Empty)),
-        (
-            low(0, 0, FRAME as u64 + 1),
-            frames.start as u64,
-            Err(BadDescriptor::TooLong),
-        ),
-        (
-            low(0, 1, 1),
-            frames.start as u64,
-            Err(BadDescriptor::OutOfRegion),
-        ),
-        (
-            low(0, 0, 2),
-            frames.end as u64 - 1,
-            Err(BadDescriptor::OutOfRegion),
-        ),
-        (
-            low(0, 0, u64::from(u32::MAX)),
-            u64::from(u32::MAX),
-            Err(BadDescriptor::OutOfRegion),
-        ),
-        (
-            low(1, 0, 1),
-            frames.start as u64,
-            Err(BadDescriptor::Chained),
-        ),
-        (
-            low(0, 0, 1),
-            frames.start as u64,
-            Err(BadDescriptor::Chained),
-        ),
-        (
-            low(0, 0, 1),
-            frames.start as u64 - 1,
-            Err(BadDescriptor::OutOfRegion),
-        ),
+        (low(0, 0, FRAME as u64 + 1), frames.start as u64, Err(BadDescriptor::TooLong)),
+        (low(0, 1, 1), frames.start as u64, Err(BadDescriptor::OutOfRegion)),
+        (low(0, 0, 2), frames.end as u64 - 1, Err(BadDescriptor::OutOfRegion)),
+        (low(0, 0, u64::from(u32::MAX)), u64::from(u32::MAX), Err(BadDescriptor::OutOfRegion)),
+        (low(1, 0, 1), frames.start as u64, Err(BadDescriptor::Chained)),
+        (low(0, 0, 1), frames.start as u64, Err(BadDescriptor::Chained)),
+        (low(0, 0, 1), frames.start as u64 - 1, Err(BadDescriptor::OutOfRegion)),
     ];
     for (slot, (low, offset, _)) in cases.iter().enumerate() {
         pair.poke_descriptor(ring, slot, *low, *offset);
@@ -446,27 +353,15 @@ fn a_ring_has_one_view_per_end() {
     assert_eq!(open(0, 15, RingEnd::Client), Err(RingError::Size));
     assert_eq!(open(32, 3, RingEnd::Client), Err(RingError::Unaligned));
     assert_eq!(open(0, 3, RingEnd::Client), Ok(()));
-    assert!(matches!(
-        open(0, 3, RingEnd::Client),
-        Err(RingError::Range(_))
-    ));
+    assert!(matches!(open(0, 3, RingEnd::Client), Err(RingError::Range(_))));
     assert_eq!(open(0, 3, RingEnd::Server), Ok(()));
-    assert!(matches!(
-        open(4096 - 64, 3, RingEnd::Server),
-        Err(RingError::Range(_))
-    ));
+    assert!(matches!(open(4096 - 64, 3, RingEnd::Server), Err(RingError::Range(_))));
 }
 
 #[test]
 fn two_threads_exchange_packets_both_ways() {
     let count = if cfg!(miri) { 60 } else { 100_000u64 };
-    let Pair {
-        table,
-        mut pool,
-        mut c2s,
-        mut s2c,
-        ..
-    } = pair(4, 40, u16::MAX - 20);
+    let Pair { table, mut pool, mut c2s, mut s2c, .. } = pair(4, 40, u16::MAX - 20);
     std::thread::scope(|scope| {
         // The server sends back what it gets.
         scope.spawn(|| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::layout::ring_bytes;
 use super::protocol::{RingMemory, Word};
 use super::{
-    COOKIE, COOKIE_OFFSET, DESCRIPTOR_BYTES, FLAGS_OFFSET, HEAD_OFFSET, LOG2_RING_SIZE_MAX,
-    RING_HEADER_BYTES, TAIL_OFFSET,
+    COOKIE, COOKIE_OFFSET, DESCRIPTOR_BYTES, FLAGS_OFFSET, HEAD_OFFSET, LOG2_RING_SIZE_MAX, RING_HEADER_BYTES,
+    TAIL_OFFSET,
 };
 use crate::Mapping;
 use crate::mapping::{ClaimError, Holder, MAPPING_ALIGN};
@@ -38,13 +38,9 @@ impl core::fmt::Display for RingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Size => f.write_str("a ring has 2 to 16384 slots, a power of two"),
-            Self::Unaligned => {
-                f.write_str("a ring starts at a multiple of 64 bytes: the peer's layout is wrong")
-            }
+            Self::Unaligned => f.write_str("a ring starts at a multiple of 64 bytes: the peer's layout is wrong"),
             Self::Range(error) => error.fmt(f),
-            Self::NoCookie => {
-                f.write_str("no memif cookie: the peer announced a ring that it did not initialise")
-            }
+            Self::NoCookie => f.write_str("no memif cookie: the peer announced a ring that it did not initialise"),
         }
     }
 }
@@ -59,6 +55,13 @@ pub struct RingView {
     end: RingEnd,
 }
 
+impl RingView {
+    /// A second view of the same ring and end, for its interrupt switch; it writes no index.
+    pub(super) fn for_switch(&self) -> Self {
+        Self { mapping: self.mapping.clone(), base: self.base, log2_size: self.log2_size, end: self.end }
+    }
+}
+
 // SAFETY: `base` points into `mapping`, which is `Sync`, and is only used for atomic accesses.
 unsafe impl Send for RingView {}
 // SAFETY: as above.
@@ -70,12 +73,7 @@ impl RingView {
     /// # Errors
     ///
     /// See [`RingError`]; the cookie is not looked at here.
-    pub fn new(
-        mapping: &Arc<Mapping>,
-        offset: usize,
-        log2_size: u8,
-        end: RingEnd,
-    ) -> Result<Self, RingError> {
+    pub fn new(mapping: &Arc<Mapping>, offset: usize, log2_size: u8, end: RingEnd) -> Result<Self, RingError> {
         if !(1..=LOG2_RING_SIZE_MAX).contains(&log2_size) {
             return Err(RingError::Size);
         }
@@ -86,15 +84,8 @@ impl RingView {
             RingEnd::Client => Holder::RingClient,
             RingEnd::Server => Holder::RingServer,
         };
-        mapping
-            .claim(offset, ring_bytes(log2_size), holder)
-            .map_err(RingError::Range)?;
-        Ok(Self {
-            mapping: mapping.clone(),
-            base: mapping.at(offset),
-            log2_size,
-            end,
-        })
+        mapping.claim(offset, ring_bytes(log2_size), holder).map_err(RingError::Range)?;
+        Ok(Self { mapping: mapping.clone(), base: mapping.at(offset), log2_size, end })
     }
 
     /// Writes the cookie and zeroes flags, head and tail: the client does it before it connects, and never after.
@@ -113,11 +104,7 @@ impl RingView {
     /// [`RingError::NoCookie`].
     pub fn check_cookie(&self) -> Result<(), RingError> {
         // Acquire: pairs with the Release in `init`.
-        if self.cookie().load(Ordering::Acquire) == COOKIE {
-            Ok(())
-        } else {
-            Err(RingError::NoCookie)
-        }
+        if self.cookie().load(Ordering::Acquire) == COOKIE { Ok(()) } else { Err(RingError::NoCookie) }
     }
 
     /// Slots of the ring.

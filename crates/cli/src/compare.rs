@@ -1,0 +1,114 @@
+//! `napier compare`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use napier_lab::compare::{CompareConfig, compare};
+use napier_lab::loads::Load;
+use napier_lab::modes::{self, Mode};
+use napier_lab::report::{json, table};
+
+/// Longest time for everything with `--quick`, of which the runs get what the search leaves.
+const QUICK_TOTAL: Duration = Duration::from_secs(38);
+
+/// Options of `napier compare`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
+    /// threaded, workqueue, threaded-busy-poll, busy-read
+    #[arg(long, value_name = "LIST")]
+    modes: Option<String>,
+
+    /// Requests per second, such as 50k,100k,max; by default 20, 40, 60, 80 and 100 % of what base
+    /// sustains, and max (a closed loop)
+    #[arg(long, value_name = "LIST")]
+    load: Option<String>,
+
+    /// Length of each run in seconds, warm-up not counted; by default what fits into four minutes
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+
+    /// Runs per row, interleaved over the modes
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
+
+    /// Client flows
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    flows: u32,
+
+    /// Queues of the server's device, each with a worker
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    queues: u16,
+
+    /// Descriptors per ring: 64 to 4096, a power of two
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    ring_size: u32,
+
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Run modes that need more CPUs than there are, and mark them
+    #[arg(long)]
+    oversubscribe: bool,
+
+    /// Fewer modes and shorter runs: at most 45 s
+    #[arg(long)]
+    quick: bool,
+
+    /// Print one JSON object instead of the table (docs/json.md)
+    #[arg(long)]
+    json: bool,
+
+    /// Keep the raw latency histograms in this directory, as HdrHistogram logs
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Args {
+    fn config(&self) -> anyhow::Result<CompareConfig> {
+        let mut config = CompareConfig {
+            flows: self.flows,
+            queues: self.queues,
+            ring_size: self.ring_size,
+            seed: self.seed,
+            oversubscribe: self.oversubscribe,
+            out: self.out.clone(),
+            ..CompareConfig::default()
+        };
+        if self.quick {
+            config.modes = Mode::parse_list(modes::QUICK_MODES)?;
+            config.total = QUICK_TOTAL;
+            config.runs = 2;
+        }
+        if let Some(modes) = &self.modes {
+            config.modes = Mode::parse_list(modes)?;
+        }
+        if let Some(load) = &self.load {
+            config.loads = Some(Load::parse_list(load)?);
+        }
+        if let Some(seconds) = self.seconds {
+            anyhow::ensure!((0.05..=3600.0).contains(&seconds), "--seconds must be 0.05 to 3600");
+            config.run_length = Some(Duration::from_secs_f64(seconds));
+        }
+        if let Some(runs) = self.runs {
+            config.runs = runs;
+        }
+        Ok(config)
+    }
+}
+
+/// Runs the comparison and prints it.
+pub fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let report = compare(&args.config()?, interrupted)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        out.write_all(json::render(&report).as_bytes())?;
+    } else {
+        let bold = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        out.write_all(table::render(&report, bold).as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! A small abstract executor around the rules: one NAPI instance, a device with a few pending packets, one softirq CPU,
+//! one NAPI thread, one busy-polling application, one controller (disable, enable, threaded), one timer. Every
+//! atomic step of an actor is one step here, so that a walk over all interleavings sees what threads could do to each
+//! other between them.
+
+use napier_core::busy::BusyLoop;
+use napier_core::completion::{Completed, Release, Tunables};
+use napier_core::state::{State, Threaded};
+use napier_core::time::Span;
+
+mod actors;
+pub(crate) mod walk;
+
+/// What exists in a world, and what its environment may do.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) tunables: Tunables,
+    pub(crate) pending_max: u8,
+    pub(crate) weight: u8,
+    pub(crate) busy_budget: u8,
+    /// Polls may leave frames held for merging.
+    pub(crate) gro: bool,
+    /// An application busy polls, with prefer, without, or both.
+    pub(crate) user: &'static [bool],
+    /// The application suspends and resumes as epoll does.
+    pub(crate) epoll: bool,
+    /// Modes that the controller sets.
+    pub(crate) modes: &'static [Threaded],
+    /// The controller disables and enables.
+    pub(crate) updown: bool,
+    pub(crate) wrong: Wrong,
+}
+
+/// A deliberate mistake of the executor or of the kernel, to see that it is found.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Nothing,
+    /// A busy-poll stop arms the timer while it still owns the instance (kernels before 2026).
+    ArmBeforeRelease,
+    /// Stopping the thread waits for the owner of a disabled instance (the kernel does).
+    DisabledIsOwned,
+    /// Hand-over to a busy poller forgets to schedule when nothing else brings the instance back.
+    HandOverAndForget,
+    /// Disabling leaves held frames behind (the kernel does).
+    HeldAcrossDisable,
+    /// The driver unmasks without looking at its ring again.
+    NoSecondLook,
+}
+
+/// Progress of one poll by an owner, and of the completion that follows it.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Poll {
+    Call {
+        budget: u8,
+    },
+    /// The driver took less than its budget and completes, or the caller does (see [`Why`]).
+    Complete {
+        work: u8,
+        why: Why,
+    },
+    Release {
+        release: Release,
+        why: Why,
+    },
+    Finish {
+        completed: Completed,
+        why: Why,
+    },
+    Unmask,
+    /// The whole budget was used.
+    Full {
+        work: u8,
+    },
+}
+
+/// Who completes, and so what follows.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Why {
+    /// The driver: unmask if told.
+    Driver,
+    /// After a full poll with a disable pending: the answer is not looked at.
+    Zero,
+    /// After a full poll with a prefer user waiting: if told to unmask, schedule.
+    Hand,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Soft {
+    Idle,
+    Poll(Poll),
+    /// `napi_schedule` after a hand-over.
+    Prep,
+    Sched,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Thread {
+    Wait,
+    Poll { poll: Poll, busy: bool },
+    Prep,
+    Sched,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum User {
+    Idle,
+    Loop,
+    StopBegin,
+    StopDecide,
+    StopRelease(Span),
+    StopArm(Span),
+    StopPoll(Poll),
+    StopSched,
+    ResumePrep,
+    ResumeSched,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Ctl {
+    Up,
+    DisableClaim,
+    DisableId,
+    DisableTimer,
+    DisableEnd,
+    Down,
+    StopClaim { down: bool },
+    StopWait { down: bool },
+    StopJoin { down: bool },
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Callback {
+    No,
+    Started,
+    Got,
+}
+
+/// Everything. `loop_` is meaningful while the user's phase is not idle.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct World {
+    pub(crate) word: State,
+    pub(crate) defers_left: u32,
+    pub(crate) pending: u8,
+    pub(crate) held: bool,
+    pub(crate) masked: bool,
+    pub(crate) irq_raised: bool,
+    pub(crate) irq_got: bool,
+    pub(crate) armed: bool,
+    pub(crate) callback: Callback,
+    pub(crate) on_list: bool,
+    pub(crate) soft: Soft,
+    pub(crate) thread: Thread,
+    pub(crate) thread_exists: bool,
+    pub(crate) user: User,
+    pub(crate) prefer: bool,
+    pub(crate) loop_: Option<BusyLoop>,
+    pub(crate) ctl: Ctl,
+    pub(crate) id_visible: bool,
+    /// The mode that was set last.
+    pub(crate) mode: Threaded,
+    /// MISSED may outlive its owner: it was left on a disabled instance, or by the timer path of a stop.
+    pub(crate) missed_kept: bool,
+    /// Armed by somebody who had released before a disable, after the disable had cancelled the timer.
+    pub(crate) armed_late: bool,
+}
+
+/// Who takes a step: the machinery, which goes on by itself, or the environment, which may stop for good.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    System,
+    Environment,
+}
+
+pub(crate) struct Step {
+    pub(crate) kind: Kind,
+    pub(crate) label: &'static str,
+    pub(crate) world: World,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            word: State::ADDED,
+            defers_left: 0,
+            pending: 0,
+            held: false,
+            masked: false,
+            irq_raised: false,
+            irq_got: false,
+            armed: false,
+            callback: Callback::No,
+            on_list: false,
+            soft: Soft::Idle,
+            thread: Thread::Wait,
+            thread_exists: false,
+            user: User::Idle,
+            prefer: false,
+            loop_: None,
+            ctl: Ctl::Down,
+            id_visible: false,
+            mode: Threaded::Disabled,
+            missed_kept: false,
+            armed_late: false,
+        }
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        match self.ctl {
+            Ctl::Down => true,
+            Ctl::StopClaim { down } | Ctl::StopWait { down } | Ctl::StopJoin { down } => down,
+            Ctl::Up | Ctl::DisableClaim | Ctl::DisableId | Ctl::DisableTimer | Ctl::DisableEnd => false,
+        }
+    }
+
+    /// Nothing waits for anybody: no packet in the ring, none held.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.pending == 0 && !self.held
+    }
+
+    /// The number of parties that own the instance; at most one of them may poll.
+    fn owners(&self) -> usize {
+        let disabled = self.word.contains(State::SCHED.with(State::NPSVC));
+        let soft = match self.soft {
+            Soft::Poll(poll) => poll.owns(),
+            Soft::Sched => true,
+            Soft::Idle | Soft::Prep => false,
+        };
+        // A thread that polls owns by SCHED_THREADED; between a release and a new schedule it may own without.
+        let by_bit = self.word.contains(State::SCHED_THREADED);
+        let thread = match self.thread {
+            Thread::Poll { poll, .. } => poll.owns() || by_bit,
+            Thread::Sched => true,
+            Thread::Wait | Thread::Prep => by_bit,
+        };
+        let user = match self.user {
+            User::Loop => self.loop_.as_ref().is_some_and(BusyLoop::owner),
+            User::StopBegin | User::StopDecide | User::StopRelease(_) => true,
+            User::StopPoll(poll) => poll.owns(),
+            User::StopSched | User::ResumeSched => true,
+            User::Idle | User::StopArm(_) | User::ResumePrep => false,
+        };
+        let got = self.callback == Callback::Got;
+        [disabled, self.on_list, soft, thread, user, got, self.irq_got].into_iter().filter(|owns| *owns).count()
+    }
+
+    /// Somebody has released and will arm or unmask, or schedule again.
+    fn between_release_and_arm(&self) -> bool {
+        let poll = |poll: Poll| matches!(poll, Poll::Finish { .. } | Poll::Unmask);
+        matches!(self.soft, Soft::Poll(p) if poll(p))
+            || matches!(self.thread, Thread::Poll { poll: p, .. } if poll(p))
+            || matches!(self.user, User::StopPoll(p) if poll(p))
+            || matches!(self.soft, Soft::Prep)
+            || matches!(self.thread, Thread::Prep)
+            || matches!(self.user, User::StopArm(_))
+    }
+
+    /// What must hold after every step.
+    pub(crate) fn check(&self, config: &Config) -> Result<(), String> {
+        self.word.is_legal()?;
+        let owners = self.owners();
+        let owned = self.word.contains(State::SCHED);
+        if owners > 1 {
+            return Err(format!("{owners} owners at once"));
+        }
+        if owned != (owners == 1) {
+            return Err(format!("SCHED is {owned} with {owners} owners"));
+        }
+        if self.on_list && self.word.contains(State::SCHED_THREADED) {
+            return Err("on a poll list and given to the thread".into());
+        }
+        if self.word.contains(State::MISSED) && !owned && !self.missed_kept {
+            return Err("MISSED without an owner".into());
+        }
+        if self.is_down() {
+            if !self.word.is_disabled() {
+                return Err("down and not disabled".into());
+            }
+            if self.id_visible {
+                return Err("disabled with an id".into());
+            }
+            if self.armed && !self.armed_late {
+                return Err("disabled with an armed timer".into());
+            }
+        }
+        let stalled = self.masked && !owned && !self.armed && self.callback == Callback::No;
+        if stalled && !self.between_release_and_arm() && !self.word.contains(State::DISABLE) {
+            return Err("masked, free, and nobody will come back".into());
+        }
+        if self.defers_left > config.tunables.defer_hard_irqs {
+            return Err("more deferrals left than were ever loaded".into());
+        }
+        Ok(())
+    }
+}
+
+impl Poll {
+    fn owns(self) -> bool {
+        match self {
+            Self::Call { .. } | Self::Complete { .. } | Self::Release { .. } | Self::Full { .. } => true,
+            Self::Finish { completed, .. } => completed == Completed::Reschedule,
+            Self::Unmask => false,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The load generator: many flows over raw ports, one thread, always polling.
+//!
+//! Latency is taken from the moment a request should have left, so a generator or a server that falls
+//! behind is not excused from the waiting time it causes; the figure from the moment it did leave is kept beside it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use napier_runtime::{Engine, RawPort};
+
+use super::frames::{HEADER_BYTES, Template, udp_payload};
+use crate::arrivals::Poisson;
+use crate::kv::client::{check_get, check_set, parse_reply, write_get, write_set};
+use crate::kv::flight::{InFlight, Sent};
+use crate::kv::profile::{Operation, Profile, Requests};
+use crate::stats::Recorder;
+
+/// Most requests sent before replies are looked at again.
+const SEND_BURST: usize = 16;
+
+/// Requests of one flow that may be without a reply.
+const WINDOW: usize = 1024;
+
+/// Room for the largest frame.
+const FRAME_BYTES: usize = 1514;
+
+/// One client flow: an address pair and what is out on it.
+pub(crate) struct Flow {
+    pub(crate) template: Template,
+    /// Port that reaches the server's queue for this flow.
+    pub(crate) port: usize,
+    pub(crate) in_flight: InFlight,
+}
+
+/// How requests are paced.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) enum Pace {
+    /// Poisson arrivals at this rate, whatever comes back.
+    Open { rate_rps: u64 },
+    /// Every flow has one request out at any time.
+    Closed,
+}
+
+/// What a run measured at the client.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) recorder: Recorder,
+    pub(crate) answered: u64,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) wrong: u64,
+    pub(crate) window_ns: u64,
+}
+
+/// When a run begins and ends, in ns of the engine's clock.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) warm_up_ns: u64,
+    pub(crate) measure_ns: u64,
+    pub(crate) drain_ns: u64,
+}
+
+pub(crate) struct Client {
+    pub(crate) engine: Engine,
+    pub(crate) ports: Vec<RawPort>,
+    pub(crate) flows: Vec<Flow>,
+    /// UDP port of flow 0; flow n has this + n.
+    pub(crate) first_port: u16,
+    pub(crate) profile: Profile,
+    pub(crate) seed: u64,
+}
+
+/// One run in progress.
+struct Run<'a> {
+    client: &'a mut Client,
+    requests: Requests,
+    /// Replies to requests that were due in here count.
+    from_ns: u64,
+    until_ns: u64,
+    out: Measured,
+    /// Flows to send on next, in a closed loop.
+    idle: Vec<usize>,
+    dirty: Vec<bool>,
+}
+
+impl Client {
+    /// Runs one load. `on_edge(true)` is called when measuring begins, `on_edge(false)` when it ends.
+    pub(crate) fn run(
+        &mut self,
+        pace: Pace,
+        window: Window,
+        stop: &AtomicBool,
+        on_edge: &mut dyn FnMut(bool),
+    ) -> Measured {
+        let start_ns = self.engine.now_ns();
+        let from_ns = start_ns + window.warm_up_ns;
+        let until_ns = from_ns + window.measure_ns;
+        let (flows, ports) = (self.flows.len(), self.ports.len());
+        let (requests, seed) = (self.profile.requests("client"), self.seed);
+        let mut run = Run {
+            client: self,
+            requests,
+            from_ns,
+            until_ns,
+            out: Measured {
+                recorder: Recorder::new(),
+                answered: 0,
+                sent: 0,
+                lost: 0,
+                wrong: 0,
+                window_ns: window.measure_ns,
+            },
+            idle: (0..flows).collect(),
+            dirty: vec![false; ports],
+        };
+        let mut arrivals = match pace {
+            Pace::Open { rate_rps } => Some(Arrivals::new(rate_rps, seed, start_ns)),
+            Pace::Closed => None,
+        };
+        let mut measuring = false;
+        let mut next_flow = 0;
+        loop {
+            let now_ns = run.client.engine.now_ns();
+            if !measuring && now_ns >= from_ns {
+                measuring = true;
+                on_edge(true);
+            }
+            if now_ns >= until_ns || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match &mut arrivals {
+                Some(arrivals) => {
+                    for _ in 0..SEND_BURST {
+                        if arrivals.next_ns > now_ns {
+                            break;
+                        }
+                        let intended_ns = arrivals.take();
+                        run.send(next_flow, intended_ns, now_ns);
+                        next_flow = (next_flow + 1) % flows;
+                    }
+                }
+                None => {
+                    while let Some(flow) = run.idle.pop() {
+                        run.send(flow, now_ns, now_ns);
+                    }
+                }
+            }
+            run.flush();
+            run.receive(arrivals.is_none());
+        }
+        on_edge(false);
+        let drained_ns = run.client.engine.now_ns() + window.drain_ns;
+        while run.out_now() > 0 && run.client.engine.now_ns() < drained_ns {
+            run.receive(false);
+        }
+        run.finish()
+    }
+}
+
+/// The arrival process with its next point in time.
+struct Arrivals {
+    process: Poisson,
+    start_ns: u64,
+    next_ns: u64,
+}
+
+impl Arrivals {
+    fn new(rate_rps: u64, seed: u64, start_ns: u64) -> Self {
+        let mut process = Poisson::new(rate_rps, seed, "arrivals");
+        let next_ns = start_ns + process.next_ns();
+        Self { process, start_ns, next_ns }
+    }
+
+    fn take(&mut self) -> u64 {
+        let this_ns = self.next_ns;
+        self.next_ns = self.start_ns + self.process.next_ns();
+        this_ns
+    }
+}
+
+impl Run<'_> {
+    fn send(&mut self, flow: usize, intended_ns: u64, now_ns: u64) {
+        let draw = self.requests.draw();
+        let client = &mut *self.client;
+        let Flow { template, port, in_flight } = &mut client.flows[flow];
+        let is_set = matches!(draw.operation, Operation::Set { .. });
+        let id = in_flight.send(Sent { record: draw.record, is_set, intended_ns, actual_ns: now_ns });
+        let key = client.profile.key(draw.record);
+        let build = |frame: &mut [u8]| {
+            let payload = &mut frame[HEADER_BYTES..];
+            let bytes = match draw.operation {
+                Operation::Get => write_get(payload, id, key),
+                Operation::Set { value_bytes } => write_set(payload, id, key, usize::from(value_bytes)),
+            };
+            template.complete(frame, bytes.expect("requests of the profile fit a frame"))
+        };
+        if intended_ns >= self.from_ns {
+            self.out.sent += 1;
+        }
+        // A full ring is a lost packet, as on a wire; the ring counts it and the flow gives the request up later.
+        let _ = client.ports[*port].build(FRAME_BYTES, build);
+        self.dirty[*port] = true;
+    }
+
+    fn flush(&mut self) {
+        for (port, dirty) in self.client.ports.iter().zip(&mut self.dirty) {
+            if std::mem::take(dirty) {
+                port.flush();
+            }
+        }
+    }
+
+    fn receive(&mut self, closed_loop: bool) {
+        let client = &mut *self.client;
+        for port in &client.ports {
+            if !port.recv() {
+                continue;
+            }
+            let now_ns = client.engine.now_ns();
+            while let Some(frame) = port.next() {
+                let Some((udp_port, payload)) = udp_payload(frame.data()) else { continue };
+                let flow = usize::from(udp_port.wrapping_sub(client.first_port));
+                let (Some(Flow { in_flight, .. }), Ok(reply)) = (client.flows.get_mut(flow), parse_reply(payload))
+                else {
+                    self.out.wrong += 1;
+                    continue;
+                };
+                let Some(sent) = in_flight.receive(reply.id) else { continue };
+                let right = if sent.is_set {
+                    check_set(&reply.status).is_ok()
+                } else {
+                    check_get(&reply.status, client.profile.key(sent.record)).is_ok()
+                };
+                self.out.wrong += u64::from(!right);
+                if closed_loop {
+                    self.idle.push(flow);
+                }
+                if now_ns >= self.from_ns && now_ns < self.until_ns {
+                    self.out.answered += 1;
+                }
+                if sent.intended_ns >= self.from_ns && sent.intended_ns < self.until_ns {
+                    self.out.recorder.record(sent.intended_ns, sent.actual_ns, now_ns);
+                }
+            }
+        }
+    }
+
+    fn out_now(&self) -> usize {
+        self.client.flows.iter().map(|flow| flow.in_flight.out()).sum()
+    }
+
+    fn finish(mut self) -> Measured {
+        for flow in &mut self.client.flows {
+            flow.in_flight.abandon();
+            self.out.lost += flow.in_flight.lost();
+        }
+        self.out
+    }
+}

@@ -1,0 +1,41 @@
+//! What the figures depend on: the machine, its processors, what was granted.
+
+use std::collections::BTreeMap;
+
+use super::cpus::CpuLayout;
+use crate::report::Host;
+
+/// Processors that this process may use.
+pub(crate) fn available_cpus() -> Vec<usize> {
+    napier_runtime::available_cpus()
+}
+
+/// Describes the machine and who runs where on it.
+pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> Host {
+    let class = if fifo {
+        "SCHED_FIFO 50"
+    } else {
+        "SCHED_OTHER (SCHED_FIFO was not granted: interrupts wait for the scheduler, run with CAP_SYS_NICE)"
+    };
+    let notes = BTreeMap::from([
+        ("CPUs".to_owned(), layout.to_string()),
+        ("softirq threads".to_owned(), class.to_owned()),
+        ("cycles".to_owned(), "reference cycles of the time-stamp counter".to_owned()),
+    ]);
+    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes }
+}
+
+fn cpu_model() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+fn kernel() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".to_owned(), |s| s.trim().to_owned())
+}
+
+/// Commit of the source that this binary was built from; `unknown` outside of a repository.
+pub(crate) fn commit() -> String {
+    option_env!("NAPIER_COMMIT").unwrap_or("unknown").to_owned()
+}

@@ -1,0 +1,183 @@
+//! The server: workers that answer requests, each with the sockets of its own NAPI instance only.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use napier_runtime::{
+    Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, Timeout, UdpSocket,
+    UserEvent,
+};
+
+use crate::kv::DATAGRAM_BYTES_MAX;
+use crate::kv::service::serve;
+use crate::kv::table::Table;
+use crate::modes::{EventParams, ServerStyle};
+
+/// Events that one wait returns at most, as libevent's first allocation.
+const EVENTS_MAX: usize = 64;
+
+/// Requests taken from one socket before the next event is looked at, as memcached's `-R`.
+const REQUESTS_PER_EVENT: usize = 20;
+
+/// How long a blocked worker goes without looking whether it should stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+
+const DATA_LISTENER: u64 = u64::MAX;
+const DATA_STOP: u64 = u64::MAX - 1;
+
+/// What the workers have done, all together.
+#[derive(Default)]
+pub(crate) struct ServerCounters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) waits_with_events: AtomicU64,
+    pub(crate) events: AtomicU64,
+}
+
+/// What every worker needs.
+#[derive(Clone)]
+pub(crate) struct WorkerSetup {
+    pub(crate) engine: Engine,
+    pub(crate) netns: NetNs,
+    pub(crate) address: SocketAddrV4,
+    pub(crate) table: Arc<Table>,
+    pub(crate) counters: Arc<ServerCounters>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Processor that the worker is pinned to.
+    pub(crate) cpu: usize,
+}
+
+impl WorkerSetup {
+    fn socket(&self) -> anyhow::Result<UdpSocket> {
+        UdpSocket::builder()
+            .reuse_port(ReusePort::ByNapi)
+            .bind(&self.netns, SocketAddr::V4(self.address))
+            .with_context(|| format!("binding the server's socket to {}", self.address))
+    }
+}
+
+/// A worker with an event context; runs until `stop` is triggered.
+pub(crate) struct EventWorker {
+    setup: WorkerSetup,
+    context: EventContext,
+    listener: UdpSocket,
+    timeout: Timeout,
+    flows: Vec<UdpSocket>,
+    reply: Box<[u8; DATAGRAM_BYTES_MAX]>,
+}
+
+impl EventWorker {
+    pub(crate) fn new(
+        setup: WorkerSetup,
+        params: Option<EventParams>,
+        wait_timeout_ns: Option<u64>,
+        stop: &UserEvent,
+    ) -> anyhow::Result<Self> {
+        let context = EventContext::new(&setup.engine);
+        if let Some(params) = params {
+            context.set_params(EpollParamsRequest {
+                busy_poll_usecs: params.busy_poll_usecs,
+                busy_poll_budget: params.busy_poll_budget,
+                prefer_busy_poll: u8::from(params.prefer_busy_poll),
+                pad: 0,
+            })?;
+        }
+        let listener = setup.socket()?;
+        listener.set_nonblocking(true)?;
+        context.add(&listener, Interest::IN, DATA_LISTENER)?;
+        context.add(stop, Interest::IN, DATA_STOP)?;
+        let timeout = wait_timeout_ns.map_or(Timeout::Never, |ns| Timeout::After(Duration::from_nanos(ns)));
+        Ok(Self { setup, context, listener, timeout, flows: Vec::new(), reply: Box::new([0; DATAGRAM_BYTES_MAX]) })
+    }
+
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
+        let mut events = [Event::default(); EVENTS_MAX];
+        loop {
+            let ready = self.context.wait(&mut events, self.timeout)?;
+            if ready > 0 {
+                self.setup.counters.waits_with_events.fetch_add(1, Ordering::Relaxed);
+                self.setup.counters.events.fetch_add(ready as u64, Ordering::Relaxed);
+            }
+            for event in &events[..ready] {
+                match event.data {
+                    DATA_STOP => return Ok(()),
+                    DATA_LISTENER => self.accept()?,
+                    flow => self.serve_flow(usize::try_from(flow)?),
+                }
+            }
+        }
+    }
+
+    /// The first datagram of a flow: answers it and gives the flow a socket of its own, as a server that
+    /// splits its connections by NAPI instance does.
+    fn accept(&mut self) -> anyhow::Result<()> {
+        let mut datagram = [0; DATAGRAM_BYTES_MAX];
+        for _ in 0..REQUESTS_PER_EVENT {
+            let Ok((bytes, from)) = self.listener.recv_from(&mut datagram) else { return Ok(()) };
+            let answer = serve(&self.setup.table, &datagram[..bytes], &mut self.reply[..]);
+            if answer > 0 {
+                // A full ring loses the answer, as a full queue does anywhere; the device counts it.
+                let _ = self.listener.send_to(&self.reply[..answer], from);
+            }
+            if self.flows.iter().any(|flow| flow.peer_addr().ok() == Some(from)) {
+                continue;
+            }
+            let flow = self.setup.socket()?;
+            flow.set_nonblocking(true)?;
+            flow.connect(from)?;
+            self.context.add(&flow, Interest::IN, self.flows.len() as u64)?;
+            self.flows.push(flow);
+        }
+        Ok(())
+    }
+
+    fn serve_flow(&mut self, flow: usize) {
+        let (table, socket) = (&self.setup.table, &self.flows[flow]);
+        let mut served = 0;
+        let _ = socket.recv_batch(REQUESTS_PER_EVENT, &mut |datagram, _| {
+            served += 1;
+            answer_in_place(socket, table, datagram);
+        });
+        self.setup.counters.requests.fetch_add(served, Ordering::Relaxed);
+    }
+}
+
+/// Serves one request and writes the answer straight into the frame that carries it.
+fn answer_in_place(socket: &UdpSocket, table: &Table, datagram: &[u8]) {
+    let _ = socket.send_with(None, DATAGRAM_BYTES_MAX, &mut |payload: &mut [u8]| serve(table, datagram, payload));
+}
+
+/// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`).
+pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_busy_poll: bool) -> anyhow::Result<()> {
+    let socket = setup.socket()?;
+    socket.setsockopt(SocketOption::BusyPoll, i32::try_from(busy_poll_usecs)?)?;
+    socket.setsockopt(SocketOption::PreferBusyPoll, i32::from(prefer_busy_poll))?;
+    socket.set_read_timeout(Some(STOP_LOOK))?;
+    let mut datagram = [0; DATAGRAM_BYTES_MAX];
+    let mut reply = [0; DATAGRAM_BYTES_MAX];
+    while !setup.stop.load(Ordering::Relaxed) {
+        let Ok((bytes, from)) = socket.recv_from(&mut datagram) else { continue };
+        let answer = serve(&setup.table, &datagram[..bytes], &mut reply);
+        if answer > 0 {
+            let _ = socket.send_to(&reply[..answer], from);
+        }
+        setup.counters.requests.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Runs one worker in the style of the mode.
+pub(crate) fn run_worker(setup: WorkerSetup, style: &ServerStyle, stop: &UserEvent) -> anyhow::Result<()> {
+    let engine = setup.engine.clone();
+    let _counted = engine.count_thread("worker", Some(setup.cpu));
+    match *style {
+        ServerStyle::EventContext { params, wait_timeout_ns } => {
+            EventWorker::new(setup, params, wait_timeout_ns, stop)?.run()
+        }
+        ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
+            run_blocking(&setup, busy_poll_usecs, prefer_busy_poll)
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The lab: one workload, every packet-delivery mode, one report.
+//!
+//! Read in this order: [`modes`] (what a mode name means), [`loads`] (what is offered, and in which order the cells of
+//! an experiment run), [`kv`] (the workload), [`arrivals`] (when requests leave), [`stats`] (what is kept of each reply)
+//! and [`report`] (what the reader gets). Nothing in these modules reads a clock or starts a thread; [`compare`] does, with the engine.
+
+pub mod arrivals;
+pub mod compare;
+pub mod kv;
+pub mod loads;
+pub mod modes;
+mod pair;
+pub mod report;
+pub mod rng;
+pub mod stats;

@@ -1,0 +1,196 @@
+//! What is offered: loads by name, the default ladder, the search for what a mode sustains, and the order of the cells.
+
+use std::fmt;
+
+use crate::modes::Mode;
+
+/// One load of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Load {
+    /// Open loop: this many requests per second, sent whatever the server does.
+    Rps(u64),
+    /// Closed loop: every flow has one request out, always.
+    Max,
+}
+
+/// A load that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// Not a load.
+    #[error("`{text}` is no load; give requests per second such as 800, 50k or 1.5m, or `max`")]
+    Unknown {
+        /// As given.
+        text: String,
+    },
+    /// Zero or beyond anything that can be sent.
+    #[error("a load of `{text}` cannot be offered; give 1 to 100m requests per second, or `max`")]
+    Range {
+        /// As given.
+        text: String,
+    },
+    /// The list names no load.
+    #[error("no load given; give a list such as `50k,100k,max`")]
+    Empty,
+    /// The list names a load twice.
+    #[error("the load `{text}` is given twice; each load is one block of the report")]
+    Twice {
+        /// As given.
+        text: String,
+    },
+}
+
+const RPS_MAX: u64 = 100_000_000;
+
+impl Load {
+    /// Reads a load: `800`, `50k`, `1.5m` (requests per second; k and m in either case) or `max`.
+    ///
+    /// # Errors
+    /// [`LoadError`] says what is accepted.
+    pub fn parse(text: &str) -> Result<Self, LoadError> {
+        if text.eq_ignore_ascii_case("max") {
+            return Ok(Self::Max);
+        }
+        let unknown = || LoadError::Unknown { text: text.to_owned() };
+        let (number, unit) = match text.strip_suffix(['k', 'K']) {
+            Some(number) => (number, 1e3),
+            None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |number| (number, 1e6)),
+        };
+        // Digits and at most one point: `1e3`, `inf` and `-1` would also be numbers to `parse`.
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(unknown());
+        }
+        let rps = (number.parse::<f64>().map_err(|_| unknown())? * unit).round();
+        if rps < 1.0 || rps > RPS_MAX as f64 {
+            return Err(LoadError::Range { text: text.to_owned() });
+        }
+        Ok(Self::Rps(rps as u64))
+    }
+
+    /// Reads a list of loads with commas between them; spaces around a load do not matter.
+    ///
+    /// # Errors
+    /// [`LoadError`] for the first load that is wrong or given twice, or if there is none.
+    pub fn parse_list(texts: &str) -> Result<Vec<Self>, LoadError> {
+        let mut loads = Vec::new();
+        for text in texts.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+            let load = Self::parse(text)?;
+            if loads.contains(&load) {
+                return Err(LoadError::Twice { text: text.to_owned() });
+            }
+            loads.push(load);
+        }
+        if loads.is_empty() { Err(LoadError::Empty) } else { Ok(loads) }
+    }
+
+    /// The loads if none are asked for: 20, 40, 60, 80 and 100 % of what `base` sustains, in three digits, then MAX.
+    /// A base that sustains almost nothing gives fewer steps.
+    pub fn ladder(base_sustains_rps: u64) -> Vec<Self> {
+        let mut loads: Vec<Self> = [20, 40, 60, 80, 100]
+            .iter()
+            .map(|pct| three_digits(base_sustains_rps.saturating_mul(*pct) / 100))
+            .filter(|rps| *rps > 0)
+            .map(|rps| Self::Rps(rps.min(RPS_MAX)))
+            .collect();
+        loads.dedup();
+        loads.push(Self::Max);
+        loads
+    }
+}
+
+/// As a column of a cover letter: `200K`, `37.5K`, `800`, `MAX`.
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Max => f.pad("MAX"),
+            Self::Rps(rps @ 0..1000) => f.pad(&rps.to_string()),
+            Self::Rps(rps) => f.pad(&format!("{}K", *rps as f64 / 1e3)),
+        }
+    }
+}
+
+/// Rounds down to three digits that count.
+fn three_digits(number: u64) -> u64 {
+    let step = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    number / step * step
+}
+
+/// Searches the largest load a mode sustains, by halving between nothing and its closed-loop rate.
+///
+/// Ask [`next_rps`](Self::next_rps), run that load, tell [`on_run`](Self::on_run), until there is no next.
+#[derive(Clone, Debug)]
+pub struct SustainSearch {
+    sustained_rps: u64,
+    failed_rps: u64,
+    tries_left: u32,
+    tried: bool,
+}
+
+impl SustainSearch {
+    /// Share of the offered load that must be answered.
+    pub const ACHIEVED_MIN: f64 = 0.99;
+
+    /// A search below `closed_loop_rps`, what the mode answers in closed loop, with at most `tries_max` runs; each
+    /// halves what is unknown.
+    pub fn new(closed_loop_rps: u64, tries_max: u32) -> Self {
+        Self { sustained_rps: 0, failed_rps: closed_loop_rps.max(1), tries_left: tries_max, tried: false }
+    }
+
+    /// The load to try next; `None` when the search is over (at most a hundredth is unknown, or no try is left).
+    pub fn next_rps(&self) -> Option<u64> {
+        let unknown_rps = self.failed_rps - self.sustained_rps;
+        if self.tries_left == 0 || unknown_rps <= (self.failed_rps / 100).max(1) {
+            return None;
+        }
+        // The first try is high: most modes sustain much of their closed-loop rate.
+        let part = if self.tried { unknown_rps / 2 } else { unknown_rps / 10 * 8 };
+        Some(self.sustained_rps + part.max(1))
+    }
+
+    /// What became of a run at `rps`: requests answered per second.
+    ///
+    /// # Panics
+    /// If that was not the load to try.
+    pub fn on_run(&mut self, rps: u64, achieved_rps: f64) {
+        assert_eq!(Some(rps), self.next_rps(), "not the load that was asked for");
+        self.tries_left -= 1;
+        self.tried = true;
+        if achieved_rps >= Self::ACHIEVED_MIN * rps as f64 {
+            self.sustained_rps = rps;
+        } else {
+            self.failed_rps = rps;
+        }
+    }
+
+    /// The largest load that was sustained; 0 if none was.
+    pub fn sustained_rps(&self) -> u64 {
+        self.sustained_rps
+    }
+}
+
+/// One run of one mode at one load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// How packets are delivered.
+    pub mode: Mode,
+    /// What is offered.
+    pub load: Load,
+    /// From 0.
+    pub run: u32,
+}
+
+/// All cells in the order they are to be run: load by load, and within a load run by run through all modes, each run
+/// starting one mode later. A machine that drifts then drifts under every mode alike.
+pub fn interleave(modes: &[Mode], loads: &[Load], runs: u32) -> Vec<Cell> {
+    let mut cells = Vec::with_capacity(modes.len() * loads.len() * runs as usize);
+    for &load in loads {
+        for run in 0..runs {
+            let first = run as usize % modes.len().max(1);
+            let (before, from) = modes.split_at(first);
+            cells.extend(from.iter().chain(before).map(|&mode| Cell { mode, load, run }));
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests;

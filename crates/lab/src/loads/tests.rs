@@ -1,0 +1,88 @@
+use super::*;
+
+#[test]
+fn loads_are_read() {
+    for (text, rps) in [("1", 1), ("800", 800), ("50k", 50_000), ("1.5m", 1_500_000), ("2M", 2_000_000), ("0.5K", 500)]
+    {
+        assert_eq!(Load::parse(text), Ok(Load::Rps(rps)), "{text}");
+    }
+    assert_eq!(Load::parse("max"), Ok(Load::Max));
+    assert_eq!(Load::parse("MAX"), Ok(Load::Max));
+    assert_eq!(
+        Load::parse_list("50k, 100k,1.5m,max"),
+        Ok(vec![Load::Rps(50_000), Load::Rps(100_000), Load::Rps(1_500_000), Load::Max])
+    );
+}
+
+#[test]
+fn what_is_no_load_is_refused_with_what_is() {
+    for text in ["", "k", "fast", "-5", "1e3", "inf", "nan", "5kk", "1.2.3", ".", "50 k", "5g"] {
+        let error = Load::parse(text).unwrap_err();
+        assert_eq!(error, LoadError::Unknown { text: text.to_owned() });
+        assert!(error.to_string().contains("50k or 1.5m, or `max`"));
+    }
+    for text in ["0", "0k", "0.1", "101m", "999999999999999999999m"] {
+        assert_eq!(Load::parse(text), Err(LoadError::Range { text: text.to_owned() }));
+    }
+    assert_eq!(Load::parse_list(","), Err(LoadError::Empty));
+    assert_eq!(Load::parse_list("1k,1000"), Err(LoadError::Twice { text: "1000".to_owned() }));
+}
+
+#[test]
+fn loads_are_shown_as_in_a_cover_letter() {
+    let shown: Vec<String> = [Load::Rps(800), Load::Rps(200_000), Load::Rps(37_500), Load::Rps(1_500_000), Load::Max]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(shown, ["800", "200K", "37.5K", "1500K", "MAX"]);
+}
+
+#[test]
+fn ladder_climbs_to_what_base_sustains() {
+    let rps = |loads: &[Load]| loads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(rps(&Load::ladder(187_341)), "37.4K 74.9K 112K 149K 187K MAX");
+    assert_eq!(rps(&Load::ladder(2)), "1 2 MAX");
+    assert_eq!(rps(&Load::ladder(0)), "MAX");
+    assert_eq!(Load::ladder(u64::MAX).len(), 2, "no overflow");
+}
+
+#[test]
+fn search_finds_what_is_sustained() {
+    for (closed_loop_rps, knee_rps) in [(1_000_000, 870_000), (1_000_000, 100_000), (50_000, 49_990), (300, 123)] {
+        let mut search = SustainSearch::new(closed_loop_rps, 12);
+        let mut tries = 0;
+        while let Some(rps) = search.next_rps() {
+            search.on_run(rps, rps.min(knee_rps) as f64);
+            tries += 1;
+        }
+        let got = search.sustained_rps();
+        assert!(
+            tries <= 12 && got <= knee_rps * 102 / 100 && got >= knee_rps * 97 / 100,
+            "{got} of {knee_rps} in {tries}"
+        );
+    }
+}
+
+#[test]
+fn search_ends_whatever_happens() {
+    for closed_loop_rps in [0, 1, 2, u64::MAX / 2] {
+        for sustains in [true, false] {
+            let mut search = SustainSearch::new(closed_loop_rps, 100);
+            while let Some(rps) = search.next_rps() {
+                search.on_run(rps, if sustains { rps as f64 } else { 0.0 });
+            }
+            assert!(sustains || search.sustained_rps() == 0);
+        }
+    }
+}
+
+#[test]
+fn cells_go_through_all_modes_in_each_run() {
+    let modes = [Mode::Base, Mode::FullBusy, Mode::Suspend { us: 20 }];
+    let cells = interleave(&modes, &[Load::Rps(5), Load::Max], 2);
+    let names: Vec<String> = cells.iter().map(|c| format!("{}@{}#{}", c.mode, c.load, c.run)).collect();
+    assert_eq!(names[..6], ["base@5#0", "fullbusy@5#0", "suspend20@5#0", "fullbusy@5#1", "suspend20@5#1", "base@5#1"]);
+    assert_eq!(cells.len(), 12);
+    assert!(cells[6..].iter().all(|cell| cell.load == Load::Max));
+    assert_eq!(interleave(&[], &[Load::Max], 2), []);
+}

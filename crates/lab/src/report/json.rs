@@ -1,0 +1,114 @@
+//! The report as one JSON object. The format is documented in `docs/json.md`; names never change their meaning.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Host, Outcome, Report, Row, Workload};
+use crate::loads::Load;
+use crate::modes::ModeParams;
+use crate::stats::{CpuSplit, Spread, Summary};
+
+/// The object as it is written. `P` is what stands for the parameters of a mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JsonReport<P = serde_json::Value> {
+    /// Where it ran.
+    pub host: Host,
+    /// Commit of the binary.
+    pub commit: String,
+    /// What ran.
+    pub workload: Workload,
+    /// What each mode set, by name.
+    pub modes: BTreeMap<String, P>,
+    /// One per mode and load.
+    pub rows: Vec<JsonRow>,
+}
+
+/// One mode at one load. Every key is always there; in a refused row all figures are null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the figures are documented in `stats::Figures`, under the same names")]
+pub struct JsonRow {
+    pub mode: String,
+    pub load_rps: JsonLoad,
+    pub achieved_rps: Option<f64>,
+    pub latency_us: Option<Summary>,
+    pub service_latency_us: Option<Summary>,
+    pub cpu: Option<CpuSplit>,
+    pub cycles_per_request: Option<f64>,
+    pub interrupts_per_s: Option<f64>,
+    pub polls_per_s: Option<f64>,
+    pub empty_polls_pct: Option<f64>,
+    pub work_per_poll: Option<f64>,
+    pub events_per_wait: Option<f64>,
+    /// Number of runs; 0 in a refused row.
+    pub runs: u32,
+    /// Smallest and largest of each figure over the runs.
+    pub spread: Option<Spread>,
+    /// Why the mode could not be put into force, or null.
+    pub refused: Option<String>,
+}
+
+/// A number of requests per second, or the string `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JsonLoad {
+    /// Requests per second.
+    Rps(u64),
+    /// Closed loop.
+    Max(Max),
+}
+
+/// The string `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Max {
+    /// The only value.
+    Max,
+}
+
+/// The report as JSON, indented, with a newline at its end.
+pub fn render(report: &Report) -> String {
+    let modes: BTreeMap<String, ModeParams> =
+        report.rows.iter().map(|row| (row.mode.to_string(), row.mode.params())).collect();
+    let report = JsonReport {
+        host: report.host.clone(),
+        commit: report.commit.clone(),
+        workload: report.workload.clone(),
+        modes,
+        rows: report.rows.iter().map(JsonRow::from).collect(),
+    };
+    serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
+}
+
+impl From<&Row> for JsonRow {
+    fn from(row: &Row) -> Self {
+        let measured = row.measured();
+        let median = measured.map(|measured| measured.median);
+        Self {
+            mode: row.mode.to_string(),
+            load_rps: match row.load {
+                Load::Rps(rps) => JsonLoad::Rps(rps),
+                Load::Max => JsonLoad::Max(Max::Max),
+            },
+            achieved_rps: median.map(|m| m.achieved_rps),
+            latency_us: median.map(|m| m.latency_us),
+            service_latency_us: median.map(|m| m.service_latency_us),
+            cpu: median.map(|m| m.cpu),
+            cycles_per_request: median.and_then(|m| m.cycles_per_request),
+            interrupts_per_s: median.map(|m| m.interrupts_per_s),
+            polls_per_s: median.map(|m| m.polls_per_s),
+            empty_polls_pct: median.and_then(|m| m.empty_polls_pct),
+            work_per_poll: median.and_then(|m| m.work_per_poll),
+            events_per_wait: median.and_then(|m| m.events_per_wait),
+            runs: measured.map_or(0, |measured| measured.runs),
+            spread: measured.map(|measured| measured.spread),
+            refused: match &row.outcome {
+                Outcome::Refused(reason) => Some(reason.clone()),
+                Outcome::Measured(_) => None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::report::samples::cover_letter;
+
+fn value() -> Value {
+    serde_json::from_str(&render(&cover_letter())).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn names_are_the_documented_ones() {
+    let value = value();
+    assert_eq!(keys(&value), ["commit", "host", "modes", "rows", "workload"]);
+    let row_keys = [
+        "achieved_rps",
+        "cpu",
+        "cycles_per_request",
+        "empty_polls_pct",
+        "events_per_wait",
+        "interrupts_per_s",
+        "latency_us",
+        "load_rps",
+        "mode",
+        "polls_per_s",
+        "refused",
+        "runs",
+        "service_latency_us",
+        "spread",
+        "work_per_poll",
+    ];
+    let rows = value["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| keys(row) == row_keys), "the same keys in every row, refused or not");
+    for latency in ["latency_us", "service_latency_us"] {
+        assert_eq!(keys(&rows[0][latency]), ["max", "mean", "p50", "p90", "p95", "p99", "p999"]);
+    }
+    assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
+    assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 5);
+}
+
+#[test]
+fn values_are_the_reports() {
+    let value = value();
+    let row = &value["rows"][0];
+    assert_eq!((&row["mode"], &row["load_rps"], &row["runs"]), (&json!("base"), &json!(200_000), &json!(3)));
+    assert_eq!(row["latency_us"]["p99"], json!(415.0));
+    assert_eq!(row["refused"], Value::Null);
+    assert_eq!(value["rows"][9]["load_rps"], json!("max"));
+    assert_eq!(value["modes"]["defer20"]["gro_flush_timeout_ns"], json!(20_000));
+    assert_eq!(value["modes"]["fullbusy"]["server"]["event-context"]["wait_timeout_ns"], json!(1_000_000));
+    assert_eq!(value["host"]["notes"]["softirq"], json!("SCHED_FIFO on CPUs 0-1"));
+}
+
+#[test]
+fn refused_rows_have_a_reason_and_no_figure() {
+    let value = value();
+    let row = &value["rows"][5];
+    assert!(row["refused"].as_str().unwrap().starts_with("needs 5 CPUs"));
+    let filled = row.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+    assert_eq!(filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(), 4, "mode, load_rps, runs, refused");
+    assert_eq!(row["runs"], json!(0));
+}
+
+#[test]
+fn what_is_written_can_be_read() {
+    let text = render(&cover_letter());
+    let report: JsonReport = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_value(&report).unwrap(), value(), "nothing is lost on the way");
+    assert!(serde_json::from_value::<JsonLoad>(json!("min")).is_err());
+}

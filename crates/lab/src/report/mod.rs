@@ -1,0 +1,128 @@
+//! What the reader gets: the table, the JSON object and the raw histograms. All are made from one [`Report`].
+
+pub mod hdrlog;
+pub mod json;
+pub mod progress;
+mod sentence;
+pub mod table;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::loads::Load;
+use crate::modes::Mode;
+use crate::stats::Measured;
+
+/// Everything a comparison found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Where it ran.
+    pub host: Host,
+    /// Commit of the binary.
+    pub commit: String,
+    /// What ran.
+    pub workload: Workload,
+    /// One per mode and load; loads in the order in which they are to be shown, and within a load the modes.
+    pub rows: Vec<Row>,
+}
+
+/// Where a comparison ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Name of the CPU, as `/proc/cpuinfo` has it.
+    pub cpu_model: String,
+    /// CPUs this process may use.
+    pub cpus: usize,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// What else matters to the figures: who ran where, with which scheduling class, what was not granted.
+    pub notes: BTreeMap<String, String>,
+}
+
+/// What was run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// `kv`.
+    pub name: String,
+    /// Where the modes were put into force: `engine`.
+    pub backend: String,
+    /// From which all randomness came.
+    pub seed: u64,
+    /// Client flows.
+    pub flows: u32,
+    /// Queues of the server's device, and workers of the server.
+    pub queues: u32,
+    /// CPUs over which the server's CPU percentages are taken.
+    pub server_cpus: u32,
+    /// Records in the table.
+    pub records: u32,
+    /// Share of sets, in percent.
+    pub set_pct: f64,
+    /// Sizes of keys: `fb_key` or `fixed:N`.
+    pub key_sizes: String,
+    /// Sizes of values: `fb_value` or `fixed:N`.
+    pub value_sizes: String,
+    /// Which records are asked for: `uniform` or `zipf:S`.
+    pub popularity: String,
+    /// Length of each run, warm-up not counted.
+    pub seconds: f64,
+}
+
+/// One mode at one load.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// How packets were delivered.
+    pub mode: Mode,
+    /// What was offered.
+    pub load: Load,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a row.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It ran.
+    Measured(Box<Measured>),
+    /// It could not be put into force here; the reason says why. Never a figure from something else.
+    Refused(String),
+}
+
+impl Row {
+    /// The figures, unless the row was refused.
+    pub fn measured(&self) -> Option<&Measured> {
+        match &self.outcome {
+            Outcome::Measured(measured) => Some(measured),
+            Outcome::Refused(_) => None,
+        }
+    }
+
+    /// Whether at least 99 % of the offered load was answered. A closed loop offers what is answered.
+    fn sustains(&self) -> bool {
+        match (self.load, self.measured()) {
+            (Load::Rps(rps), Some(measured)) => {
+                measured.median.achieved_rps >= crate::loads::SustainSearch::ACHIEVED_MIN * rps as f64
+            }
+            (Load::Max, Some(_)) => true,
+            (_, None) => false,
+        }
+    }
+}
+
+impl Report {
+    /// Loads in the order of the rows, each with its rows.
+    fn by_load(&self) -> Vec<(Load, Vec<&Row>)> {
+        let mut loads: Vec<(Load, Vec<&Row>)> = Vec::new();
+        for row in &self.rows {
+            match loads.iter_mut().find(|(load, _)| *load == row.load) {
+                Some((_, rows)) => rows.push(row),
+                None => loads.push((row.load, vec![row])),
+            }
+        }
+        loads
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples;

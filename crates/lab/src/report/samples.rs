@@ -1,0 +1,77 @@
+//! Rows for the tests of the report: the cover letter's own figures where it has them.
+
+use super::*;
+use crate::stats::{CpuSplit, Figures, Summary};
+
+pub(crate) fn latency(p99: f64) -> Summary {
+    Summary { mean: p99 * 0.4, p50: p99 * 0.35, p90: p99 * 0.7, p95: p99 * 0.8, p99, p999: p99 * 1.4, max: p99 * 3.0 }
+}
+
+pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
+    Figures {
+        achieved_rps: rps,
+        latency_us: latency(p99),
+        service_latency_us: latency(p99 * 0.9),
+        cpu: CpuSplit { total_pct: cpu, useful_pct: cpu * 0.75, spin_pct: cpu * 0.25 },
+        cycles_per_request: Some(cpu * 440.0),
+        interrupts_per_s: 156_754.0 / cpu,
+        polls_per_s: 20_000.0 * cpu,
+        empty_polls_pct: Some(cpu * 0.92),
+        work_per_poll: Some(40.0 / cpu),
+        events_per_wait: Some(1.97),
+    }
+}
+
+/// A row whose three runs lie `spread` (a share) around the figures.
+pub(crate) fn row(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64, spread: f64) -> Row {
+    let at = |factor: f64| figures(rps * factor, p99 * factor, cpu * factor);
+    let measured = Measured::of(&[at(1.0 - spread), at(1.0), at(1.0 + spread)]).unwrap();
+    Row { mode: mode.parse().unwrap(), load, outcome: Outcome::Measured(Box::new(measured)) }
+}
+
+pub(crate) fn refused(mode: &str, load: Load, reason: &str) -> Row {
+    Row { mode: mode.parse().unwrap(), load, outcome: Outcome::Refused(reason.to_owned()) }
+}
+
+pub(crate) fn cover_letter() -> Report {
+    let (low, high) = (Load::Rps(200_000), Load::Rps(1_000_000));
+    let reason = "needs 5 CPUs for 2 queues (a thread per queue polls for ever), and this process may use 2; run it \
+                  with --queues 1 on a machine with 3 CPUs or leave the mode out";
+    Report {
+        host: Host {
+            cpu_model: "AMD EPYC 7662 64-Core Processor".into(),
+            cpus: 64,
+            kernel: "6.12.0".into(),
+            notes: [("softirq".to_owned(), "SCHED_FIFO on CPUs 0-1".to_owned())].into(),
+        },
+        commit: "0123456789ab".into(),
+        workload: Workload {
+            name: "kv".into(),
+            backend: "engine".into(),
+            seed: 1,
+            flows: 64,
+            queues: 2,
+            server_cpus: 2,
+            records: 16_384,
+            set_pct: 3.0,
+            key_sizes: "fb_key".into(),
+            value_sizes: "fb_value".into(),
+            popularity: "uniform".into(),
+            seconds: 5.0,
+        },
+        rows: vec![
+            row("base", low, 199_954.0, 415.0, 26.0, 0.01),
+            row("defer20", low, 199_985.0, 153.0, 26.0, 0.01),
+            row("defer200", low, 199_997.0, 304.0, 18.0, 0.01),
+            row("fullbusy", low, 199_993.0, 132.0, 100.0, 0.001),
+            row("suspend20", low, 200_014.0, 151.0, 30.0, 0.01),
+            refused("threaded-busy-poll", low, reason),
+            row("base", high, 915_792.0, 6_239.0, 97.0, 0.01),
+            row("fullbusy", high, 1_000_102.0, 213.0, 100.0, 0.01),
+            row("suspend20", high, 1_000_095.0, 226.0, 89.0, 0.05),
+            row("base", Load::Max, 1_054_805.0, 5_743.0, 100.0, 0.01),
+            row("fullbusy", Load::Max, 1_248_006.0, 3_979.0, 100.0, 0.01),
+            row("suspend20", Load::Max, 1_226_845.0, 3_985.0, 100.0, 0.01),
+        ],
+    }
+}

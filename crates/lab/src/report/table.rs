@@ -1,0 +1,230 @@
+//! The table, in the manner of a kernel cover letter: one block per load, figures flush right, one line per mode.
+
+use super::sentence::sentence;
+use super::{Outcome, Report, Row};
+use crate::loads::Load;
+use crate::stats::Figures;
+
+/// Widest line, in columns; a reason or a sentence that is longer is broken.
+pub const WIDTH_MAX: usize = 160;
+
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Writes the report as text. With `bold`, the best of each column within a load is set in bold by terminal codes;
+/// without, the text has no codes at all.
+pub fn render(report: &Report, bold: bool) -> String {
+    let mut text = String::new();
+    let name_width = report.rows.iter().map(|row| row.mode.to_string().len()).max().unwrap_or(0).max(10);
+    for (load, rows) in report.by_load() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        block(&mut text, load, &rows, name_width, bold);
+    }
+    text + "\n" + &legend(report)
+}
+
+/// Which value of a column is best.
+#[derive(Clone, Copy, PartialEq)]
+enum Best {
+    Lowest,
+    Highest,
+}
+
+/// Shows a figure, given the lowest of its column.
+type Show = fn(f64, f64) -> String;
+
+struct Column {
+    head: &'static str,
+    width: usize,
+    best: Best,
+    figure: fn(&Figures) -> Option<f64>,
+    show: Show,
+}
+
+const COLUMNS: &[Column] = &[
+    column("qps", 8, Best::Highest, |f| Some(f.achieved_rps), whole),
+    column("avglat", 7, Best::Lowest, |f| Some(f.latency_us.mean), us),
+    column("50%lat", 7, Best::Lowest, |f| Some(f.latency_us.p50), us),
+    column("95%lat", 7, Best::Lowest, |f| Some(f.latency_us.p95), us),
+    column("99%lat", 7, Best::Lowest, |f| Some(f.latency_us.p99), us),
+    column("99.9%lat", 8, Best::Lowest, |f| Some(f.latency_us.p999), us),
+    column("cpu", 5, Best::Lowest, |f| Some(f.cpu.total_pct), whole),
+    column("useful", 6, Best::Lowest, |f| Some(f.cpu.useful_pct), whole),
+    column("spin", 5, Best::Lowest, |f| Some(f.cpu.spin_pct), whole),
+    column("cpq", 7, Best::Lowest, |f| f.cycles_per_request, whole),
+    column("irq/s", 7, Best::Lowest, |f| Some(f.interrupts_per_s), whole),
+    column("polls/s", 8, Best::Lowest, |f| Some(f.polls_per_s), whole),
+    column("empty", 5, Best::Lowest, |f| f.empty_polls_pct, whole),
+    column("work/poll", 9, Best::Highest, |f| f.work_per_poll, hundredths),
+    column("ev/wait", 7, Best::Highest, |f| f.events_per_wait, hundredths),
+];
+
+const fn column(
+    head: &'static str,
+    width: usize,
+    best: Best,
+    figure: fn(&Figures) -> Option<f64>,
+    show: Show,
+) -> Column {
+    Column { head, width, best, figure, show }
+}
+
+fn block(text: &mut String, load: Load, rows: &[&Row], name_width: usize, bold: bool) {
+    let mut head = format!("{:>name_width$}{:>7}", "testcase", "load");
+    for column in COLUMNS {
+        head += &format!(" {:>1$}", column.head, column.width);
+    }
+    line(text, &head);
+    let ranges: Vec<Range> = COLUMNS.iter().map(|column| Range::of(column, rows)).collect();
+    for row in rows {
+        let mut start = format!("{:>name_width$}{:>7}", row.mode, load);
+        match &row.outcome {
+            Outcome::Refused(reason) => broken(text, &start, &format!("refused: {reason}")),
+            Outcome::Measured(measured) => {
+                for (column, range) in COLUMNS.iter().zip(&ranges) {
+                    start += &cell(column, range, (column.figure)(&measured.median), bold);
+                }
+                line(text, &start);
+            }
+        }
+    }
+    broken(text, "", &sentence(load, rows));
+    broken(text, "", &spread(rows));
+}
+
+fn cell(column: &Column, range: &Range, figure: Option<f64>, bold: bool) -> String {
+    let shown = figure.map_or_else(|| "-".to_owned(), |figure| (column.show)(figure, range.lowest));
+    // The codes take no room on the screen, so the padding is counted without them.
+    let padding = " ".repeat(1 + column.width.saturating_sub(shown.len()));
+    let is_best = figure.zip(range.best).is_some_and(|(figure, best)| range.alike(column, figure, best));
+    if bold && is_best { format!("{padding}{BOLD}{shown}{PLAIN}") } else { padding + &shown }
+}
+
+/// What a column holds within a load.
+struct Range {
+    lowest: f64,
+    /// `None` if there is nothing to choose: one row, or all alike.
+    best: Option<f64>,
+}
+
+impl Range {
+    fn of(column: &Column, rows: &[&Row]) -> Self {
+        let figures: Vec<f64> = rows.iter().filter_map(|row| (column.figure)(&row.measured()?.median)).collect();
+        let lowest = figures.iter().copied().fold(f64::INFINITY, f64::min);
+        let highest = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let range = Self { lowest, best: None };
+        if figures.len() < 2 || range.alike(column, lowest, highest) {
+            return range;
+        }
+        Self { best: Some(if column.best == Best::Lowest { lowest } else { highest }), ..range }
+    }
+
+    /// Whether two figures are equally good: rows that look alike are bold alike, and rates within 1 % of each other
+    /// are the same rate with noise.
+    fn alike(&self, column: &Column, a: f64, b: f64) -> bool {
+        let noise = column.head == "qps" && (a - b).abs() <= 0.01 * a.max(b);
+        noise || (column.show)(a, self.lowest) == (column.show)(b, self.lowest)
+    }
+}
+
+/// The lowest and the highest p99 of each mode's runs; nothing if there is only one run.
+fn spread(rows: &[&Row]) -> String {
+    let several = rows.iter().filter_map(|row| Some((row.mode, row.measured().filter(|m| m.runs > 1)?)));
+    let each: Vec<String> = several
+        .map(|(mode, measured)| {
+            let (min, max) = (measured.spread.min.latency_us.p99, measured.spread.max.latency_us.p99);
+            format!("{mode} {}-{}", us(min, min), us(max, min))
+        })
+        .collect();
+    if each.is_empty() { String::new() } else { format!("99%lat, lowest and highest run: {}.", each.join(", ")) }
+}
+
+fn legend(report: &Report) -> String {
+    let workload = &report.workload;
+    let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
+    let mut text = String::new();
+    let figures = format!(
+        "Median of {runs} run{} of {} s. Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
+         CPU{}; spin is time in polls that found nothing. cpq: CPU cycles per query. empty: % of polls that found \
+         nothing. -: not applicable or not to be had here.",
+        if runs == 1 { "" } else { "s" },
+        workload.seconds,
+        workload.server_cpus,
+        if workload.server_cpus == 1 { "" } else { "s" },
+    );
+    broken(&mut text, "", &figures);
+    let setup = format!(
+        "{} on the {}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; seed {}. {}, {} CPUs, \
+         Linux {}; commit {}.",
+        workload.name,
+        workload.backend,
+        workload.flows,
+        workload.queues,
+        if workload.queues == 1 { "" } else { "s" },
+        workload.records,
+        workload.set_pct,
+        workload.key_sizes,
+        workload.value_sizes,
+        workload.popularity,
+        workload.seed,
+        report.host.cpu_model,
+        report.host.cpus,
+        report.host.kernel,
+        report.commit,
+    );
+    broken(&mut text, "", &setup);
+    for (name, note) in &report.host.notes {
+        broken(&mut text, "", &format!("{name}: {note}"));
+    }
+    text
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Writes words after `start`, broken so that no line is wider than [`WIDTH_MAX`]; further lines are indented alike.
+fn broken(text: &mut String, start: &str, words: &str) {
+    let indent = start.chars().count();
+    let mut current = start.to_owned();
+    let mut width = indent;
+    for word in printable(words).split_whitespace() {
+        let word_width = word.chars().count();
+        if width > indent && width + 2 + word_width > WIDTH_MAX {
+            line(text, &current);
+            current = " ".repeat(indent);
+            width = indent;
+        }
+        let gap = if width == indent { "  " } else { " " };
+        current += gap;
+        current += word;
+        width += gap.len() + word_width;
+    }
+    if width > indent {
+        line(text, &current);
+    }
+}
+
+/// Text from outside (a CPU's name, an error of the system) without control characters, which a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn whole(number: f64, _lowest: f64) -> String {
+    format!("{number:.0}")
+}
+
+fn hundredths(number: f64, _lowest: f64) -> String {
+    format!("{number:.2}")
+}
+
+/// With a decimal if anything in the column is below 100 us, so that 8 us can be told from 9; the points stand in line.
+fn us(us: f64, lowest: f64) -> String {
+    if lowest < 99.95 { format!("{us:.1}") } else { format!("{us:.0}") }
+}
+
+#[cfg(test)]
+mod tests;

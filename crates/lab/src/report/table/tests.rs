@@ -1,0 +1,87 @@
+use super::*;
+use crate::report::samples::{cover_letter, refused, row};
+
+#[test]
+fn no_line_is_too_wide_and_plain_text_has_no_codes() {
+    let text = render(&cover_letter(), false);
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH_MAX), "{text}");
+    assert!(!text.contains('\x1b'));
+    assert!(text.ends_with('\n') && text.lines().all(|line| line == line.trim_end()), "{text}");
+}
+
+#[test]
+fn columns_stand_below_their_heads() {
+    let text = render(&cover_letter(), false);
+    let ends = |line: &str| {
+        let bytes = line.as_bytes();
+        (0..bytes.len())
+            .filter(|&i| bytes[i] != b' ' && bytes.get(i + 1).is_none_or(|b| *b == b' '))
+            .collect::<Vec<_>>()
+    };
+    let block: Vec<&str> = text.lines().take(6).collect();
+    for figures in &block[1..] {
+        assert_eq!(ends(figures), ends(block[0]), "{figures}");
+    }
+}
+
+#[test]
+fn best_of_each_column_is_bold_and_only_the_codes_differ() {
+    let report = cover_letter();
+    let (plain, bold) = (render(&report, false), render(&report, true));
+    assert_eq!(bold.replace(BOLD, "").replace(PLAIN, ""), plain);
+    assert!(bold.contains("\x1b[1m132\x1b[0m"), "lowest p99 at 200K");
+    assert!(bold.contains("\x1b[1m18\x1b[0m"), "lowest CPU at 200K");
+    assert!(bold.contains("\x1b[1m1248006\x1b[0m"), "highest rate at MAX");
+    assert!(!bold.contains("\x1b[1m200014\x1b[0m"), "rates within 1 % are noise: none is best");
+    assert!(bold.contains("\x1b[1m1000102\x1b[0m") && bold.contains("\x1b[1m1000095\x1b[0m"), "or both are");
+}
+
+#[test]
+fn one_row_has_no_best() {
+    let mut report = cover_letter();
+    report.rows = vec![row("base", Load::Max, 1e6, 100.0, 50.0, 0.0), refused("fullbusy", Load::Max, "no")];
+    assert!(!render(&report, true).contains('\x1b'));
+}
+
+#[test]
+fn refused_rows_say_why_and_unknown_figures_are_a_dash() {
+    let mut report = cover_letter();
+    if let Outcome::Measured(measured) = &mut report.rows[0].outcome {
+        measured.median.cycles_per_request = None;
+    }
+    let text = render(&report, false);
+    assert!(text.contains("threaded-busy-poll   200K  refused: needs 5 CPUs for 2 queues"), "{text}");
+    assert!(text.lines().nth(1).unwrap().contains("  - "), "{text}");
+}
+
+#[test]
+fn text_from_outside_cannot_command_the_terminal() {
+    let mut report = cover_letter();
+    report.host.cpu_model = "evil\x1b[2Jcpu\r\n".into();
+    report.rows.push(refused("busy-read", Load::Max, "because\x07"));
+    assert!(render(&report, false).chars().all(|c| c == '\n' || !c.is_control()));
+}
+
+#[test]
+fn an_empty_report_is_only_a_legend() {
+    let mut report = cover_letter();
+    report.rows.clear();
+    assert!(render(&report, true).trim_start().starts_with("Median of 0 runs"));
+}
+
+#[test]
+fn a_column_of_latencies_has_one_precision() {
+    let text = render(&cover_letter(), false);
+    let p99 = |line: usize| text.lines().nth(line).unwrap().split_whitespace().nth(6).unwrap().to_owned();
+    assert_eq!([p99(0), p99(1), p99(4)], ["99%lat", "415", "132"], "all of 100 us or more: whole");
+    let mut report = cover_letter();
+    report.rows.push(row("busy-read", Load::Rps(200_000), 2e5, 41.26, 100.0, 0.01));
+    let text = render(&report, false);
+    assert!(text.lines().nth(1).unwrap().contains(" 415.0 ") && text.contains(" 41.3 "), "{text}");
+}
+
+#[test]
+fn the_runs_behind_a_median_are_shown() {
+    let text = render(&cover_letter(), false);
+    assert!(text.contains("  99%lat, lowest and highest run: base 411-419, defer20 151-155, "), "{text}");
+}

@@ -1,0 +1,256 @@
+//! What is kept of each reply, and what is made of it: histograms in ns, summaries in us, medians over runs.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Longest latency told apart; what is longer counts as this long. In ns: one minute.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// Decimal digits kept of each latency.
+const DIGITS: u8 = 3;
+
+/// Latencies of one run, from the intended and from the actual send. Recording allocates nothing.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    intended: Histogram<u64>,
+    actual: Histogram<u64>,
+}
+
+impl Recorder {
+    /// An empty recorder; takes its memory (about 0.5 MB) now.
+    pub fn new() -> Self {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are legal");
+        Self { intended: histogram(), actual: histogram() }
+    }
+
+    /// Keeps one reply: when its request should have left, when it left, when the reply came; ns of one clock.
+    ///
+    /// # Panics
+    /// If the reply came before its request left, or the request left early: both are mistakes of the client.
+    pub fn record(&mut self, intended_ns: u64, actual_ns: u64, received_ns: u64) {
+        assert!(intended_ns <= actual_ns && actual_ns <= received_ns, "time goes forward");
+        self.intended.saturating_record(received_ns - intended_ns);
+        self.actual.saturating_record(received_ns - actual_ns);
+    }
+
+    /// Adds what another client of the same run recorded.
+    pub fn merge(&mut self, other: &Self) {
+        self.intended.add(&other.intended).expect("all recorders have the same bounds");
+        self.actual.add(&other.actual).expect("all recorders have the same bounds");
+    }
+
+    /// Forgets all, as after a warm-up; keeps the memory.
+    pub fn clear(&mut self) {
+        self.intended.reset();
+        self.actual.reset();
+    }
+
+    /// Number of replies.
+    pub fn len(&self) -> u64 {
+        self.intended.len()
+    }
+
+    /// Whether there was no reply.
+    pub fn is_empty(&self) -> bool {
+        self.intended.is_empty()
+    }
+
+    /// Latencies from the intended send, in ns.
+    pub fn intended(&self) -> &Histogram<u64> {
+        &self.intended
+    }
+
+    /// Latencies from the actual send, in ns.
+    pub fn actual(&self) -> &Histogram<u64> {
+        &self.actual
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A distribution of latencies in a few figures, all in us.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it all: mean, percentiles, largest")]
+pub struct Summary {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+impl Summary {
+    /// The figures of a histogram of ns; `None` if it is empty, for then there are none.
+    pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        if histogram.is_empty() {
+            return None;
+        }
+        let us = |ns: u64| ns as f64 / 1e3;
+        let quantile = |quantile| us(histogram.value_at_quantile(quantile));
+        Some(Self {
+            mean: histogram.mean() / 1e3,
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: us(histogram.max()),
+        })
+    }
+
+    fn reduce(all: &[Self], by: Reduce) -> Self {
+        let of = |field: fn(&Self) -> f64| rounded(by(&mut all.iter().map(field).collect::<Vec<_>>()));
+        Self {
+            mean: of(|s| s.mean),
+            p50: of(|s| s.p50),
+            p90: of(|s| s.p90),
+            p95: of(|s| s.p95),
+            p99: of(|s| s.p99),
+            p999: of(|s| s.p999),
+            max: of(|s| s.max),
+        }
+    }
+}
+
+/// CPU time of the server, in percent of all its CPUs: 100 = every CPU of the server busy all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuSplit {
+    /// Both together.
+    pub total_pct: f64,
+    /// Spent on anything but looking in vain.
+    pub useful_pct: f64,
+    /// Spent on polls that found nothing.
+    pub spin_pct: f64,
+}
+
+impl CpuSplit {
+    /// From CPU time in ns: all of it, and the part spent on empty polls, of `cpus` CPUs over `wall_ns`.
+    ///
+    /// The spinning part is cut to the whole: the two are read from different clocks.
+    ///
+    /// # Panics
+    /// If there is no CPU or no time.
+    pub fn of(busy_ns: u64, spin_ns: u64, wall_ns: u64, cpus: usize) -> Self {
+        assert!(wall_ns > 0 && cpus > 0, "a share of nothing");
+        let pct = |ns: u64| 100.0 * ns as f64 / (wall_ns as f64 * cpus as f64);
+        let spin_ns = spin_ns.min(busy_ns);
+        Self { total_pct: pct(busy_ns), useful_pct: pct(busy_ns - spin_ns), spin_pct: pct(spin_ns) }
+    }
+
+    fn reduce(all: &[Self], by: Reduce) -> Self {
+        let of = |field: fn(&Self) -> f64| rounded(by(&mut all.iter().map(field).collect::<Vec<_>>()));
+        Self { total_pct: of(|c| c.total_pct), useful_pct: of(|c| c.useful_pct), spin_pct: of(|c| c.spin_pct) }
+    }
+}
+
+/// The figures of one run, or one figure each of several runs. `None` where a figure has no meaning in the mode or
+/// cannot be had on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Replies per second that came and were right.
+    pub achieved_rps: f64,
+    /// From the intended send to the reply.
+    pub latency_us: Summary,
+    /// From the actual send to the reply (what mutilate prints).
+    pub service_latency_us: Summary,
+    /// CPU time of the server.
+    pub cpu: CpuSplit,
+    /// CPU cycles of the server per right reply.
+    pub cycles_per_request: Option<f64>,
+    /// Interrupts (doorbells that woke the softirq side) per second, all queues.
+    pub interrupts_per_s: f64,
+    /// NAPI polls per second, all queues, whoever polled.
+    pub polls_per_s: f64,
+    /// Share of polls that found nothing.
+    pub empty_polls_pct: Option<f64>,
+    /// Packets per poll, empty polls included.
+    pub work_per_poll: Option<f64>,
+    /// Events per wait that returned any.
+    pub events_per_wait: Option<f64>,
+}
+
+/// How several values become one. Gets at least one value, and may reorder them.
+type Reduce = fn(&mut [f64]) -> f64;
+
+/// Six decimals: finer than any clock here, and free of the tails that binary fractions leave in a JSON file.
+fn rounded(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+impl Figures {
+    fn reduce(runs: &[Self], by: Reduce) -> Self {
+        let of = |field: fn(&Self) -> f64| rounded(by(&mut runs.iter().map(field).collect::<Vec<_>>()));
+        let of_known = |field: fn(&Self) -> Option<f64>| {
+            let mut known: Vec<f64> = runs.iter().filter_map(field).collect();
+            (!known.is_empty()).then(|| rounded(by(&mut known)))
+        };
+        let collect = |field: fn(&Self) -> Summary| runs.iter().map(field).collect::<Vec<_>>();
+        Self {
+            achieved_rps: of(|f| f.achieved_rps),
+            latency_us: Summary::reduce(&collect(|f| f.latency_us), by),
+            service_latency_us: Summary::reduce(&collect(|f| f.service_latency_us), by),
+            cpu: CpuSplit::reduce(&runs.iter().map(|f| f.cpu).collect::<Vec<_>>(), by),
+            cycles_per_request: of_known(|f| f.cycles_per_request),
+            interrupts_per_s: of(|f| f.interrupts_per_s),
+            polls_per_s: of(|f| f.polls_per_s),
+            empty_polls_pct: of_known(|f| f.empty_polls_pct),
+            work_per_poll: of_known(|f| f.work_per_poll),
+            events_per_wait: of_known(|f| f.events_per_wait),
+        }
+    }
+}
+
+/// Several runs of one cell: the median of each figure, and how far the runs lie apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Median of each figure on its own; with an even number of runs the mean of the two in the middle.
+    pub median: Figures,
+    /// Smallest and largest of each figure.
+    pub spread: Spread,
+    /// Number of runs.
+    pub runs: u32,
+}
+
+/// Smallest and largest of each figure over the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The smallest.
+    pub min: Figures,
+    /// The largest.
+    pub max: Figures,
+}
+
+impl Measured {
+    /// Puts runs together, each figure rounded to six decimals; `None` if there are none.
+    pub fn of(runs: &[Figures]) -> Option<Self> {
+        if runs.is_empty() {
+            return None;
+        }
+        let min: Reduce = |values| values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max: Reduce = |values| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Some(Self {
+            median: Figures::reduce(runs, median),
+            spread: Spread { min: Figures::reduce(runs, min), max: Figures::reduce(runs, max) },
+            runs: runs.len() as u32,
+        })
+    }
+}
+
+/// Median; of an even number of values the mean of the two in the middle. Reorders them.
+///
+/// # Panics
+/// If there is no value.
+pub fn median(values: &mut [f64]) -> f64 {
+    assert!(!values.is_empty(), "nothing has no median");
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

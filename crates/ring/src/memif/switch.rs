@@ -1,0 +1,45 @@
+//! The interrupt of a ring as its consumer's side switches it, without being the one who reads the ring.
+//!
+//! Whoever finishes a poll gives the queue up first and unmasks then, so the switch must work beside
+//! whoever owns the queue next.
+
+use super::RingView;
+use super::protocol::{RingMemory, Word, mask, unmask};
+use crate::sync::{AtomicU16, Ordering};
+
+/// Switches the interrupt of one ring. Made by the end that consumes its packets.
+pub struct InterruptSwitch {
+    view: RingView,
+    /// The index that the packets' producer moves.
+    produced: Word,
+    /// What of it has been consumed, as of the last [`note_consumed`](Self::note_consumed).
+    consumed: AtomicU16,
+}
+
+impl InterruptSwitch {
+    pub(super) fn new(view: RingView, produced: Word, start: u16) -> Self {
+        Self { view, produced, consumed: AtomicU16::new(start) }
+    }
+
+    /// The consumer has taken all packets before `index`. Called before it gives the queue up.
+    #[inline]
+    pub fn note_consumed(&self, index: u16) {
+        // Release: pairs with the Acquire in `unmask`; the caller of that owned the queue last, or a later
+        // owner wrote a newer value and looks for itself.
+        self.consumed.store(index, Ordering::Release);
+    }
+
+    /// No interrupts from now on; one may be on its way.
+    #[inline]
+    pub fn mask(&self) {
+        mask(&self.view);
+    }
+
+    /// Interrupts from now on. `true` = packets were there already, for which there may be no interrupt.
+    #[must_use = "true means that packets wait and nobody may be told"]
+    pub fn unmask(&self) -> bool {
+        unmask(&self.view);
+        // The full fence inside is before this look; Acquire pairs with the producer's Release store.
+        self.view.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
+    }
+}

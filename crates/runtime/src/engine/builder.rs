@@ -1,0 +1,155 @@
+//! Description and start of an engine.
+
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use napier_core::ids::IdAllocator;
+use napier_ring::{FrameTable, Links};
+
+use super::devices::Devices;
+use super::threads::Threads;
+use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running, Sysctls};
+use crate::clock::Clock;
+use crate::softirq::{self, SoftirqCpu};
+use crate::sys::tsc::ticks;
+use crate::workqueue::Workqueue;
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No processor for softirqs.
+    #[error("the engine needs at least one softirq CPU: name one of {allowed:?}")]
+    NoSoftirqCpu {
+        /// Processors that this process may use.
+        allowed: Vec<usize>,
+    },
+    /// A processor that this process may not use.
+    #[error("CPU {cpu} is not available to this process: name one of {allowed:?}")]
+    CpuNotAllowed {
+        /// The processor asked for.
+        cpu: usize,
+        /// Processors that this process may use.
+        allowed: Vec<usize>,
+    },
+    /// The same processor twice.
+    #[error("CPU {cpu} is named twice: each softirq CPU has one thread")]
+    CpuTwice {
+        /// The processor.
+        cpu: usize,
+    },
+    /// The system refused a descriptor or a thread.
+    #[error("starting a softirq CPU failed: {0}; check the limits on open files and threads")]
+    System(#[from] std::io::Error),
+}
+
+/// Describes an engine; made by [`Engine::builder`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct EngineBuilder {
+    softirq_cpus: Vec<usize>,
+    fifo: bool,
+    workers: usize,
+    busy_poll: u32,
+    busy_read: u32,
+}
+
+impl EngineBuilder {
+    pub(super) fn new() -> Self {
+        Self { softirq_cpus: Vec::new(), fifo: true, workers: 2, busy_poll: 0, busy_read: 0 }
+    }
+
+    /// The processors that run softirqs; all that this process may use if none is named.
+    pub fn softirq_cpus(mut self, cpus: &[usize]) -> Self {
+        self.softirq_cpus = cpus.to_vec();
+        self
+    }
+
+    /// Whether softirq threads ask for `SCHED_FIFO` (default yes); without the privilege they do without.
+    pub fn fifo(mut self, fifo: bool) -> Self {
+        self.fifo = fifo;
+        self
+    }
+
+    /// Workers of the pool that polls instances set to `workqueue` (default 2).
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// `net.core.busy_poll` in us (default 0).
+    pub fn sysctl_busy_poll(mut self, usecs: u32) -> Self {
+        self.busy_poll = usecs;
+        self
+    }
+
+    /// `net.core.busy_read` in us (default 0).
+    pub fn sysctl_busy_read(mut self, usecs: u32) -> Self {
+        self.busy_read = usecs;
+        self
+    }
+
+    /// Starts the softirq CPUs.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running then.
+    pub fn start(self) -> Result<Engine, StartError> {
+        let thread_cpus = rustix::thread::sched_getaffinity(None).ok();
+        let allowed: Vec<usize> =
+            (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| thread_cpus.is_none_or(|set| set.is_set(*cpu))).collect();
+        let cpus = if self.softirq_cpus.is_empty() { allowed.clone() } else { self.softirq_cpus.clone() };
+        check_cpus(&cpus, &allowed)?;
+
+        let mut softirq_by_cpu = vec![u32::MAX; cpus.iter().max().map_or(0, |cpu| cpu + 1)];
+        let mut softirq = Vec::with_capacity(cpus.len());
+        for (index, &cpu) in (0..).zip(&cpus) {
+            softirq_by_cpu[cpu] = index;
+            softirq.push(Arc::new(SoftirqCpu::new(index, cpu).map_err(std::io::Error::from)?));
+        }
+        let clock = Clock;
+        let inner = Arc::new(EngineInner {
+            clock,
+            frames: Arc::new(FrameTable::new()),
+            sysctl: Sysctls::new(self.busy_poll, self.busy_read),
+            softirq,
+            softirq_by_cpu,
+            napi_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
+            napis: (0..NAPI_MAX).map(|_| OnceLock::new()).collect(),
+            napi_count: AtomicU32::new(0),
+            by_id: (0..NAPI_MAX).map(|_| AtomicU32::new(0)).collect(),
+            ids: Mutex::new(IdAllocator::new(NR_CPUS)),
+            devices: Mutex::new(Devices::default()),
+            workqueue: Workqueue::new(self.workers),
+            threads: Threads::default(),
+            thread_cpus,
+            cap_net_admin: AtomicBool::new(true),
+            stop: AtomicBool::new(false),
+            started_ticks: ticks(),
+            started_ns: clock.now().ns,
+        });
+        let running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()) };
+        let (ready, started) = std::sync::mpsc::sync_channel(cpus.len());
+        for cpu in &inner.softirq {
+            let thread = softirq::start(inner.clone(), cpu.clone(), self.fifo, ready.clone())?;
+            running.softirq_threads.lock().expect("no panic while held").push(thread);
+        }
+        for _ in &cpus {
+            started.recv().map_err(std::io::Error::other)?;
+        }
+        Ok(Engine { inner, _running: Arc::new(running) })
+    }
+}
+
+fn check_cpus(cpus: &[usize], allowed: &[usize]) -> Result<(), StartError> {
+    if cpus.is_empty() {
+        return Err(StartError::NoSoftirqCpu { allowed: allowed.to_vec() });
+    }
+    for (position, cpu) in cpus.iter().enumerate() {
+        if !allowed.contains(cpu) {
+            return Err(StartError::CpuNotAllowed { cpu: *cpu, allowed: allowed.to_vec() });
+        }
+        if cpus[..position].contains(cpu) {
+            return Err(StartError::CpuTwice { cpu: *cpu });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Control in process, in the kernel's vocabulary: napi-get, napi-set, queue-get, device settings,
+//! interrupt coalescing and receive-side scaling.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use napier_core::control::{
+    CheckedQueueGet, DevSet, DevSetError, DevSetting, DeviceQueues, Errno, NapiChange, NapiGet, NapiInfo, NapiSet,
+    NapiSetError, QueryError, QueueGet, QueueInfo, ThreadedSetting, check_dump_filter, sort_dump,
+};
+use napier_core::moderation::Coalesce;
+use napier_core::rss::{INDIRECTION_ENTRIES, IndirectionTable};
+use napier_core::time::Span;
+
+use super::devices::DeviceEntry;
+use super::{DeviceHandle, Engine, EngineInner};
+use crate::napi::Napi;
+
+/// A table that does not fit the device.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an indirection table entry names a queue that is not there (EINVAL): {device} has queues 0..{queues}")]
+pub struct RssError {
+    device: String,
+    queues: u16,
+}
+
+/// A processor that runs no softirqs, or a thread that is not there.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AffinityError {
+    /// No enabled instance has this id.
+    #[error("no enabled NAPI instance has id {id} (ENOENT): napi-get shows them")]
+    NoSuchNapi {
+        /// The id.
+        id: u32,
+    },
+    /// The engine has no softirq CPU there.
+    #[error("CPU {cpu} runs no softirqs in this engine (EINVAL): name one of its softirq CPUs")]
+    NoSuchSoftirqCpu {
+        /// The processor.
+        cpu: usize,
+    },
+    /// The system refused.
+    #[error("the system refused CPU {cpu}: {errno}")]
+    Refused {
+        /// The processor.
+        cpu: usize,
+        /// What it said.
+        errno: rustix::io::Errno,
+    },
+}
+
+impl Engine {
+    /// napi-get without an id: all enabled instances, of one device if `ifindex` is given, in the
+    /// kernel's order.
+    ///
+    /// # Errors
+    /// ERANGE for index 0, ENODEV for an unknown one.
+    pub fn napi_dump(&self, ifindex: Option<u64>) -> Result<Vec<NapiInfo>, QueryError> {
+        let filter = check_dump_filter(ifindex)?;
+        let devices = self.inner.devices.lock().expect("no panic while held");
+        if let Some(wanted) = filter
+            && !devices.entries.iter().any(|entry| entry.device.ifindex == wanted)
+        {
+            return Err(QueryError::NoSuchDevice { ifindex: u64::from(wanted) });
+        }
+        let mut infos: Vec<NapiInfo> = devices
+            .entries
+            .iter()
+            .filter(|entry| filter.is_none_or(|wanted| entry.device.ifindex == wanted))
+            .flat_map(|entry| &entry.napis)
+            .filter(|napi| !napi.state().is_disabled())
+            .map(|napi| napi.info())
+            .collect();
+        sort_dump(&mut infos);
+        Ok(infos)
+    }
+
+    /// napi-get of one instance.
+    ///
+    /// # Errors
+    /// EINVAL without an id, ENOENT if no enabled instance has it.
+    pub fn napi_get(&self, request: NapiGet) -> Result<NapiInfo, QueryError> {
+        let id = request.check()?;
+        let napi = self.inner.napi_by_id(id).ok_or(QueryError::NoSuchNapi { id: u64::from(id) })?;
+        Ok(napi.info())
+    }
+
+    /// napi-set: checks the whole request, then applies it in the kernel's order.
+    ///
+    /// # Errors
+    /// See [`NapiSetError`]; a refused request changes nothing.
+    pub fn napi_set(&self, request: NapiSet) -> Result<(), NapiSetError> {
+        let checked = request.check(self.inner.may_administer())?;
+        // The control lock keeps the instance enabled between look-up and change.
+        let _control = self.inner.devices.lock().expect("no panic while held");
+        let napi = self.inner.napi_by_id(checked.id()).ok_or_else(|| checked.no_such_napi())?;
+        for change in checked.changes() {
+            self.inner.apply(napi, change).map_err(NapiSetError::ThreadNotCreated)?;
+        }
+        Ok(())
+    }
+
+    /// queue-get of one queue.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn queue_get(&self, request: QueueGet) -> Result<QueueInfo, QueryError> {
+        let checked: CheckedQueueGet = request.check()?;
+        let devices = self.inner.devices.lock().expect("no panic while held");
+        let entry = devices.entries.iter().find(|entry| entry.device.ifindex == checked.ifindex);
+        let id = checked.queue(entry.map(DeviceEntry::queues))?;
+        // The instance of a queue serves both directions, so both show it.
+        let napi_id = entry.and_then(|entry| entry.napis.get(id as usize)).map(|napi| napi.id());
+        Ok(QueueInfo { id, ifindex: checked.ifindex, kind: checked.kind, napi_id })
+    }
+
+    /// Moves the interrupts of an instance to a softirq CPU (`/proc/irq/N/smp_affinity_list`).
+    ///
+    /// # Errors
+    /// See [`AffinityError`].
+    pub fn set_irq_affinity(&self, napi_id: u32, cpu: usize) -> Result<(), AffinityError> {
+        let index = self.inner.softirq_index_of(cpu).ok_or(AffinityError::NoSuchSoftirqCpu { cpu })?;
+        let _control = self.inner.devices.lock().expect("no panic while held");
+        let napi = self.inner.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
+        self.inner.set_irq_cpu(napi, index).map_err(|errno| AffinityError::Refused { cpu, errno })
+    }
+
+    /// Pins the thread of an instance (`taskset -pc CPU PID`), now and when it is started later.
+    ///
+    /// # Errors
+    /// See [`AffinityError`].
+    pub fn set_thread_affinity(&self, napi_id: u32, cpu: usize) -> Result<(), AffinityError> {
+        let _control = self.inner.devices.lock().expect("no panic while held");
+        let napi = self.inner.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
+        *napi.thread_cpu.lock().expect("only copied") = Some(cpu);
+        let pid = napi.kthread.lock().expect("no panic while held").as_ref().map(|kthread| kthread.pid);
+        let Some(pid) = pid else { return Ok(()) };
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        let pid = rustix::thread::Pid::from_raw(pid.cast_signed());
+        rustix::thread::sched_setaffinity(pid, &set).map_err(|errno| AffinityError::Refused { cpu, errno })
+    }
+}
+
+impl EngineInner {
+    fn apply(self: &Arc<Self>, napi: &Arc<Napi>, change: NapiChange) -> Result<(), Errno> {
+        match change {
+            NapiChange::Threaded(setting) => {
+                return self
+                    .napi_set_threaded(napi, setting)
+                    .map_err(|error| error.raw_os_error().and_then(Errno::from_number).unwrap_or(Errno::EAGAIN));
+            }
+            NapiChange::DeferHardIrqs(count) => napi.set_defer_hard_irqs(count),
+            NapiChange::IrqSuspendTimeout(span) => napi.set_irq_suspend_timeout_ns(span.ns),
+            NapiChange::GroFlushTimeout(span) => napi.set_gro_flush_timeout_ns(span.ns),
+        }
+        Ok(())
+    }
+}
+
+impl DeviceEntry {
+    fn queues(&self) -> DeviceQueues {
+        let queues = u32::try_from(self.napis.len()).expect("a link has at most 64 queues");
+        DeviceQueues { up: self.device.up.load(Ordering::Relaxed), rx: queues, tx: queues }
+    }
+}
+
+impl DeviceHandle {
+    /// Writes a device setting: the device's value and that of every instance, as sysfs does.
+    ///
+    /// # Errors
+    /// See [`DevSetError`]. If a thread could not be started nobody is threaded afterwards.
+    pub fn set(&self, request: DevSet) -> Result<(), DevSetError> {
+        let listed = self.device.tx.len();
+        self.write_all(request.check(self.engine.may_administer(), listed)?)
+    }
+
+    /// Lets the engine's worker pool poll all instances: an extension of `threaded`.
+    ///
+    /// # Errors
+    /// See [`DevSetError`].
+    pub fn set_workqueue(&self) -> Result<(), DevSetError> {
+        self.write_all(DevSetting::workqueue(self.engine.may_administer(), self.device.tx.len())?)
+    }
+
+    fn write_all(&self, setting: DevSetting) -> Result<(), DevSetError> {
+        let mut devices = self.engine.devices.lock().expect("no panic while held");
+        let entry = devices.entry_mut(&self.device);
+        let mut failed = None;
+        for napi in &entry.napis {
+            if let Err(errno) = self.engine.apply(napi, setting.as_napi_change()) {
+                failed = Some(errno);
+                break;
+            }
+        }
+        let Some(errno) = failed else {
+            entry.settings.apply(setting);
+            return Ok(());
+        };
+        let disabled = DevSetting::Threaded(ThreadedSetting::Disabled);
+        for napi in &entry.napis {
+            // Switching off starts nothing, so it cannot fail.
+            let _ = self.engine.apply(napi, disabled.as_napi_change());
+        }
+        entry.settings.apply(disabled);
+        Err(DevSetError::ThreadNotCreated(errno))
+    }
+
+    /// The device's own settings; those of an instance may differ.
+    #[must_use]
+    pub fn settings(&self) -> napier_core::control::DevSettings {
+        self.engine.devices.lock().expect("no panic while held").entry(&self.device).settings
+    }
+
+    /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue.
+    pub fn set_coalesce(&self, queue: u16, coalesce: Coalesce) -> bool {
+        let Some(napi) = self.napi(queue) else { return false };
+        napi.irq.set_coalesce(coalesce.rx_usecs(), coalesce.rx_frames());
+        true
+    }
+
+    /// The receive-side-scaling table (`ethtool -x`).
+    #[must_use]
+    pub fn indirection(&self) -> [u16; INDIRECTION_ENTRIES] {
+        *self.device.rss.indirection.load().entries()
+    }
+
+    /// Replaces the table (`ethtool -X weight`).
+    ///
+    /// # Errors
+    /// An entry names a queue that is not there; nothing is changed.
+    pub fn set_indirection(&self, entries: [u16; INDIRECTION_ENTRIES]) -> Result<(), RssError> {
+        let queues = self.queues();
+        let table = IndirectionTable::from_entries(entries, queues)
+            .ok_or_else(|| RssError { device: self.name().to_owned(), queues })?;
+        self.device.rss.indirection.store(Arc::new(table));
+        Ok(())
+    }
+}
+
+impl Napi {
+    pub(crate) fn info(&self) -> NapiInfo {
+        let tunables = self.tunables();
+        NapiInfo {
+            ifindex: self.device.ifindex,
+            id: self.id(),
+            irq: Some(self.index),
+            pid: self.kthread.lock().expect("no panic while held").as_ref().map(|kthread| kthread.pid),
+            defer_hard_irqs: tunables.defer_hard_irqs,
+            gro_flush_timeout: Span { ns: tunables.gro_flush_timeout.ns },
+            irq_suspend_timeout: tunables.irq_suspend_timeout,
+            threaded: self.threaded_setting(),
+        }
+    }
+}

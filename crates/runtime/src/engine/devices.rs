@@ -1,0 +1,320 @@
+//! Adding and removing devices, and what a handle to one can do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
+use napier_ring::Exclusive;
+
+use super::{Engine, EngineInner, NAPI_MAX};
+use crate::device::{Device, Rss};
+use crate::link::{self, LinkConfig, LinkError, QueuePair};
+use crate::napi::{Napi, NapiStats};
+use crate::stack::NetNs;
+use crate::stack::seams::IfAddr;
+
+/// One end of a link.
+#[derive(Clone)]
+pub struct EndConfig {
+    /// Name of the device, unique in the engine, 1..=15 bytes as the kernel's.
+    pub name: String,
+    /// The name space that gets the device.
+    pub netns: NetNs,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Addresses with their prefixes.
+    pub addresses: Vec<IfAddr>,
+    /// Processor that takes the interrupts of each queue; shorter lists repeat, an empty one spreads the
+    /// queues over all softirq CPUs.
+    pub irq_cpus: Vec<usize>,
+}
+
+/// Why a link was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddLinkError {
+    /// The name is taken.
+    #[error("a device named {name:?} exists already: choose another name")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The name is empty or too long.
+    #[error("device name {name:?} must have 1 to 15 bytes")]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// A processor without softirqs.
+    #[error("CPU {cpu} runs no softirqs in this engine: name one of {available:?}")]
+    NoSuchSoftirqCpu {
+        /// The processor asked for.
+        cpu: usize,
+        /// Softirq CPUs of the engine.
+        available: Vec<usize>,
+    },
+    /// The engine has made as many instances as it can.
+    #[error("an engine makes at most {NAPI_MAX} NAPI instances in its life: start a new engine")]
+    TooManyInstances,
+    /// The shared memory could not be made.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The system refused a descriptor.
+    #[error("watching a doorbell failed: {0}; check the limit on open files")]
+    System(#[from] rustix::io::Errno),
+}
+
+/// The devices of an engine. Guarded by one lock, which is also the control lock of their instances.
+#[derive(Default)]
+pub(crate) struct Devices {
+    pub(crate) entries: Vec<DeviceEntry>,
+    ifindex_last: u32,
+}
+
+pub(crate) struct DeviceEntry {
+    pub(crate) device: Arc<Device>,
+    pub(crate) napis: Vec<Arc<Napi>>,
+    pub(crate) settings: napier_core::control::DevSettings,
+}
+
+/// A device of an engine.
+#[derive(Clone)]
+pub struct DeviceHandle {
+    pub(crate) engine: Arc<EngineInner>,
+    pub(crate) device: Arc<Device>,
+}
+
+impl Engine {
+    /// Adds a link: two devices that are each other's peer, over memif rings in shared memory.
+    ///
+    /// The first end is the memif client (zero copy), the second the server (copies). Both are up.
+    ///
+    /// # Errors
+    /// See [`AddLinkError`]; nothing is added then.
+    pub fn add_link(
+        &self,
+        config: &LinkConfig,
+        a: EndConfig,
+        b: EndConfig,
+    ) -> Result<(DeviceHandle, DeviceHandle), AddLinkError> {
+        let inner = &self.inner;
+        let mut devices = inner.devices.lock().expect("no panic while held");
+        devices.check_names(&a.name, &b.name)?;
+        let irq_a = inner.irq_cpus(&a, config.queues)?;
+        let irq_b = inner.irq_cpus(&b, config.queues)?;
+        if inner.napi_room() < 2 * usize::from(config.queues) {
+            return Err(AddLinkError::TooManyInstances);
+        }
+        let (queues_a, queues_b) = link::create(config, &inner.frames)?;
+        let rss_a = new_rss(config.queues);
+        let rss_b = new_rss(config.queues);
+        let device_a = devices.add(inner, a, queues_a, &irq_a, rss_a.clone(), rss_b.clone());
+        let device_b = devices.add(inner, b, queues_b, &irq_b, rss_b, rss_a);
+        for device in [&device_a, &device_b] {
+            inner.device_up(devices.entry(device))?;
+        }
+        drop(devices);
+        let handle = |device| DeviceHandle { engine: inner.clone(), device };
+        Ok((handle(device_a), handle(device_b)))
+    }
+}
+
+fn new_rss(queues: u16) -> Arc<Rss> {
+    Arc::new(Rss {
+        toeplitz: ToeplitzTable::new(&DEFAULT_KEY),
+        indirection: ArcSwap::from_pointee(IndirectionTable::equal(queues)),
+    })
+}
+
+impl Devices {
+    fn check_names(&self, a: &str, b: &str) -> Result<(), AddLinkError> {
+        for name in [a, b] {
+            if name.is_empty() || name.len() > 15 {
+                return Err(AddLinkError::BadName { name: name.to_owned() });
+            }
+            if a == b || self.entries.iter().any(|entry| entry.device.name == name) {
+                return Err(AddLinkError::NameTaken { name: name.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        engine: &Arc<EngineInner>,
+        end: EndConfig,
+        queues: Vec<QueuePair>,
+        irq_cpus: &[u32],
+        rss: Arc<Rss>,
+        peer_rss: Arc<Rss>,
+    ) -> Arc<Device> {
+        self.ifindex_last += 1;
+        let (rx, tx): (Vec<_>, Vec<_>) =
+            queues.into_iter().map(|queue| ((queue.rx, queue.irq), Exclusive::new(queue.tx))).unzip();
+        let device = Arc::new(Device {
+            name: end.name,
+            ifindex: self.ifindex_last,
+            mac: end.mac,
+            mtu: 1500,
+            addresses: end.addresses,
+            netns: end.netns,
+            tx,
+            rss,
+            peer_rss,
+            up: AtomicBool::new(false),
+            tx_dropped: AtomicU64::new(0),
+        });
+        let napis = (0..)
+            .zip(rx)
+            .zip(irq_cpus)
+            .map(|((queue, (rx, irq)), cpu)| {
+                engine.add_napi(|index| Napi::new(index, queue, device.clone(), rx, irq, *cpu))
+            })
+            .collect();
+        device.netns.device_add(device.clone()).expect("interface numbers are unique in an engine");
+        self.entries.push(DeviceEntry { device: device.clone(), napis, settings: Default::default() });
+        device
+    }
+
+    pub(crate) fn entry(&self, device: &Arc<Device>) -> &DeviceEntry {
+        self.entries.iter().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
+    }
+
+    pub(crate) fn entry_mut(&mut self, device: &Arc<Device>) -> &mut DeviceEntry {
+        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
+    }
+}
+
+impl EngineInner {
+    fn napi_room(&self) -> usize {
+        NAPI_MAX - self.napi_count.load(Ordering::Relaxed) as usize
+    }
+
+    /// Adds an instance; called under the devices' lock only.
+    fn add_napi(&self, make: impl FnOnce(u32) -> Napi) -> Arc<Napi> {
+        let index = self.napi_count.load(Ordering::Relaxed);
+        let napi = Arc::new(make(index));
+        let slot = &self.napis[index as usize];
+        assert!(slot.set(napi.clone()).is_ok(), "instance numbers are used once");
+        // Release: pairs with the Acquire of `for_each_napi`.
+        self.napi_count.store(index + 1, Ordering::Release);
+        napi
+    }
+
+    fn irq_cpus(&self, end: &EndConfig, queues: u16) -> Result<Vec<u32>, AddLinkError> {
+        let available: Vec<usize> = self.softirq.iter().map(|cpu| cpu.cpu).collect();
+        let cpus = if end.irq_cpus.is_empty() { &available } else { &end.irq_cpus };
+        (0..usize::from(queues))
+            .map(|queue| {
+                let cpu = cpus[queue % cpus.len()];
+                self.softirq_index_of(cpu)
+                    .ok_or_else(|| AddLinkError::NoSuchSoftirqCpu { cpu, available: available.clone() })
+            })
+            .collect()
+    }
+
+    pub(crate) fn device_up(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
+        for napi in &entry.napis {
+            self.napi_enable(napi)?;
+        }
+        entry.device.up.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn device_down(&self, entry: &DeviceEntry) {
+        entry.device.up.store(false, Ordering::Relaxed);
+        for napi in &entry.napis {
+            self.napi_disable(napi);
+        }
+    }
+
+    /// Stops every instance; the engine is going away.
+    pub(super) fn remove_all_devices(&self) {
+        let entries = std::mem::take(&mut self.devices.lock().expect("no panic while held").entries);
+        for entry in &entries {
+            if entry.device.up.load(Ordering::Relaxed) {
+                self.device_down(entry);
+            }
+            for napi in &entry.napis {
+                self.stop_runner(napi);
+            }
+            let _ = entry.device.netns.device_del(entry.device.ifindex);
+        }
+    }
+}
+
+impl DeviceHandle {
+    /// Name of the device.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    /// Number of the interface.
+    #[must_use]
+    pub fn ifindex(&self) -> u32 {
+        self.device.ifindex
+    }
+
+    /// Ethernet address.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.device.mac
+    }
+
+    /// Receive queues, each with a NAPI instance.
+    #[must_use]
+    pub fn queues(&self) -> u16 {
+        u16::try_from(self.device.tx.len()).expect("a link has at most 64 queues")
+    }
+
+    /// NAPI id of a queue, 0 if the queue does not exist.
+    #[must_use]
+    pub fn napi_id(&self, queue: u16) -> u32 {
+        self.napi(queue).map_or(0, |napi| napi.id())
+    }
+
+    pub(crate) fn napi(&self, queue: u16) -> Option<Arc<Napi>> {
+        let devices = self.engine.devices.lock().expect("no panic while held");
+        devices.entry(&self.device).napis.get(usize::from(queue)).cloned()
+    }
+
+    /// Processor that takes the interrupts of a queue.
+    #[must_use]
+    pub fn irq_cpu(&self, queue: u16) -> Option<usize> {
+        self.napi(queue).map(|napi| self.engine.softirq[napi.irq_cpu() as usize].cpu)
+    }
+
+    /// The queue that receives datagrams with these ends, by receive-side scaling.
+    #[must_use]
+    pub fn rx_queue_of(&self, src: SocketAddr, dst: SocketAddr) -> u16 {
+        self.device.rss.indirection.load().queue(self.device.rss.hash(&src, &dst))
+    }
+
+    /// Counters of a queue's instance.
+    #[must_use]
+    pub fn napi_stats(&self, queue: u16) -> NapiStats {
+        self.napi(queue).map_or_else(NapiStats::default, |napi| napi.stats())
+    }
+
+    /// Takes the device down (`ip link set down`): its instances are disabled and nothing is sent.
+    pub fn set_down(&self) {
+        let devices = self.engine.devices.lock().expect("no panic while held");
+        if self.device.up.load(Ordering::Relaxed) {
+            self.engine.device_down(devices.entry(&self.device));
+        }
+    }
+
+    /// Brings the device up again.
+    ///
+    /// # Errors
+    /// The system refused to watch a doorbell.
+    pub fn set_up(&self) -> std::io::Result<()> {
+        let devices = self.engine.devices.lock().expect("no panic while held");
+        if !self.device.up.load(Ordering::Relaxed) {
+            self.engine.device_up(devices.entry(&self.device))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! The engine: softirq CPUs, devices, NAPI instances and the threads that run them.
+
+mod builder;
+mod control;
+mod devices;
+mod sysctl;
+mod threads;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+
+use napier_core::busy::BusyParams;
+use napier_core::ids::IdAllocator;
+use napier_ring::{FrameTable, Links};
+use rustix::thread::CpuSet;
+
+use crate::clock::Clock;
+use crate::event::{BusyPoller, EventContext};
+use crate::napi::Napi;
+use crate::softirq::{SoftirqCpu, SoftirqStats};
+use crate::stack::NetNs;
+use crate::stack::seams::Host;
+use crate::sys::tsc::ticks;
+use crate::workqueue::Workqueue;
+pub use builder::{EngineBuilder, StartError};
+pub use control::{AffinityError, RssError};
+use devices::Devices;
+pub use devices::{AddLinkError, DeviceHandle, EndConfig};
+pub use sysctl::SysctlError;
+pub(crate) use sysctl::Sysctls;
+use threads::Threads;
+pub use threads::{ThreadRole, ThreadTime};
+
+/// Most NAPI instances that an engine makes in its life.
+pub(crate) const NAPI_MAX: usize = 4096;
+
+/// `NR_CPUS` of the rules: ids start above it, as on a distribution kernel built for 8192 processors.
+pub(crate) const NR_CPUS: u32 = 8192;
+
+/// A running engine. Clones are handles to the same engine; the last one to go stops it.
+///
+/// ```
+/// let engine = napier_runtime::Engine::builder().softirq_cpus(&[0]).start()?;
+/// assert_eq!(engine.softirq_stats().len(), 1);
+/// # Ok::<(), napier_runtime::StartError>(())
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<EngineInner>,
+    _running: Arc<Running>,
+}
+
+/// The calling thread is counted in [`Engine::thread_times`] while this lives.
+#[must_use]
+pub struct CountedThread<'a> {
+    threads: &'a Threads,
+    /// Ends on the thread where it began.
+    here_only: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for CountedThread<'_> {
+    fn drop(&mut self) {
+        self.threads.unregister();
+    }
+}
+
+/// Stops the threads when the last handle goes.
+struct Running {
+    inner: Arc<EngineInner>,
+    softirq_threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+pub(crate) struct EngineInner {
+    pub(crate) clock: Clock,
+    pub(crate) frames: Arc<FrameTable>,
+    pub(crate) sysctl: Sysctls,
+    pub(crate) softirq: Vec<Arc<SoftirqCpu>>,
+    /// Softirq CPU by processor number; `u32::MAX` = none.
+    softirq_by_cpu: Vec<u32>,
+    /// Links of poll lists: an instance is on one list at a time.
+    pub(crate) napi_links: Links,
+    napis: Box<[OnceLock<Arc<Napi>>]>,
+    napi_count: AtomicU32,
+    /// Instance number + 1 by id modulo [`NAPI_MAX`]; 0 = no enabled instance.
+    by_id: Box<[AtomicU32]>,
+    ids: Mutex<IdAllocator>,
+    pub(crate) devices: Mutex<Devices>,
+    pub(crate) workqueue: Workqueue,
+    pub(crate) threads: Threads,
+    thread_cpus: Option<CpuSet>,
+    cap_net_admin: AtomicBool,
+    stop: AtomicBool,
+    started_ticks: u64,
+    started_ns: u64,
+}
+
+impl Engine {
+    /// Starts to describe an engine.
+    #[must_use]
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::new()
+    }
+
+    /// A new name space: addresses, sockets and neighbours of its own.
+    #[must_use]
+    pub fn namespace(&self) -> NetNs {
+        NetNs::with_host(self.inner.clone(), self.inner.clock.now().ns)
+    }
+
+    /// Counters of each softirq CPU.
+    #[must_use]
+    pub fn softirq_stats(&self) -> Vec<SoftirqStats> {
+        self.inner.softirq.iter().map(|cpu| cpu.stats()).collect()
+    }
+
+    /// CPU time of each thread that the engine has started.
+    #[must_use]
+    pub fn thread_times(&self) -> Vec<ThreadTime> {
+        self.inner.threads.times()
+    }
+
+    /// Counts the CPU time of the calling thread among the engine's until the returned guard is dropped,
+    /// and pins the thread if `cpu` is given and allowed.
+    pub fn count_thread(&self, name: &str, cpu: Option<usize>) -> CountedThread<'_> {
+        if let Some(cpu) = cpu {
+            pin_current_thread(cpu);
+        }
+        self.inner.threads.register(ThreadRole::Program { name: name.to_owned() });
+        CountedThread { threads: &self.inner.threads, here_only: std::marker::PhantomData }
+    }
+
+    /// Monotonic time in ns, as the engine's deadlines count it.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.inner.clock.now().ns
+    }
+
+    /// Ticks of the accounting counter per microsecond, measured since the engine started.
+    #[must_use]
+    pub fn ticks_per_us(&self) -> f64 {
+        let ns = self.inner.clock.now().ns - self.inner.started_ns;
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for reports")]
+        let ratio = ticks().wrapping_sub(self.inner.started_ticks) as f64 * 1000.0 / ns.max(1) as f64;
+        ratio
+    }
+
+    /// Takes `CAP_NET_ADMIN` from the program or gives it back, to see what it may do without.
+    pub fn set_cap_net_admin(&self, granted: bool) {
+        self.inner.cap_net_admin.store(granted, Ordering::Relaxed);
+    }
+
+    /// `net.core.busy_poll`: default busy-poll time of event contexts, in us.
+    pub fn set_sysctl_busy_poll(&self, usecs: u32) {
+        self.inner.sysctl.busy_poll.store(usecs, Ordering::Relaxed);
+    }
+
+    /// `net.core.busy_read`: `SO_BUSY_POLL` of new sockets, in us.
+    pub fn set_sysctl_busy_read(&self, usecs: u32) {
+        self.inner.sysctl.busy_read.store(usecs, Ordering::Relaxed);
+    }
+
+    /// `net.core.netdev_budget`: packets per softirq run.
+    pub fn set_sysctl_netdev_budget(&self, packets: i32) {
+        self.inner.sysctl.set_netdev_budget(packets);
+    }
+
+    /// `net.core.netdev_budget_usecs`: time per softirq run.
+    ///
+    /// # Errors
+    /// Below two ticks, as the kernel refuses it.
+    pub fn set_sysctl_netdev_budget_usecs(&self, usecs: u64) -> Result<(), SysctlError> {
+        self.inner.sysctl.set_netdev_budget_usecs(usecs)
+    }
+}
+
+impl EngineInner {
+    /// Instance number `index`, which exists as long as the engine.
+    #[inline]
+    pub(crate) fn napi_at(&self, index: u32) -> &Arc<Napi> {
+        self.napis[index as usize].get().expect("only numbers of added instances are handed around")
+    }
+
+    /// The enabled instance with this id.
+    #[inline]
+    pub(crate) fn napi_by_id(&self, id: u32) -> Option<&Arc<Napi>> {
+        if id <= NR_CPUS {
+            return None;
+        }
+        // Acquire: pairs with the Release of `publish_id`.
+        let slot = self.by_id[id as usize % NAPI_MAX].load(Ordering::Acquire);
+        let napi = self.napi_at(slot.checked_sub(1)?);
+        (napi.id() == id).then_some(napi)
+    }
+
+    pub(crate) fn for_each_napi(&self, mut f: impl FnMut(&Arc<Napi>)) {
+        for slot in &self.napis[..self.napi_count.load(Ordering::Acquire) as usize] {
+            if let Some(napi) = slot.get() {
+                f(napi);
+            }
+        }
+    }
+
+    pub(crate) fn next_napi_id(&self) -> u32 {
+        let mut ids = self.ids.lock().expect("no panic while held");
+        ids.allocate(|id| self.napi_by_id(id).is_some())
+    }
+
+    pub(crate) fn publish_id(&self, napi: &Napi) {
+        self.by_id[napi.id() as usize % NAPI_MAX].store(napi.index + 1, Ordering::Release);
+    }
+
+    pub(crate) fn hide_id(&self, napi: &Napi) {
+        self.by_id[napi.id() as usize % NAPI_MAX].store(0, Ordering::Release);
+    }
+
+    /// The smallest number that can be an id.
+    pub(crate) fn first_napi_id(&self) -> u32 {
+        NR_CPUS + 1
+    }
+
+    pub(crate) fn may_administer(&self) -> bool {
+        self.cap_net_admin.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn softirq_index_of(&self, cpu: usize) -> Option<u32> {
+        self.softirq_by_cpu.get(cpu).copied().filter(|index| *index != u32::MAX)
+    }
+
+    /// Puts the calling thread where threads of the engine run unless they are told otherwise.
+    pub(crate) fn pin_worker(&self) {
+        if let Some(cpus) = &self.thread_cpus {
+            // Refused where the set shrank meanwhile: the thread then runs where its parent may.
+            let _ = rustix::thread::sched_setaffinity(None, cpus);
+        }
+    }
+}
+
+impl Host for EngineInner {
+    fn frames(&self) -> &Arc<FrameTable> {
+        &self.frames
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn busy_read_usecs(&self) -> u32 {
+        self.sysctl.busy_read.load(Ordering::Relaxed)
+    }
+
+    fn first_napi_id(&self) -> u32 {
+        Self::first_napi_id(self)
+    }
+
+    fn cap_net_admin(&self) -> bool {
+        self.may_administer()
+    }
+
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+        Self::busy_loop(self, napi_id, params, ready);
+    }
+}
+
+impl BusyPoller for EngineInner {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn sysctl_busy_poll(&self) -> u32 {
+        self.sysctl.busy_poll.load(Ordering::Relaxed)
+    }
+
+    fn first_napi_id(&self) -> u32 {
+        Self::first_napi_id(self)
+    }
+
+    fn net_admin(&self) -> bool {
+        self.may_administer()
+    }
+
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+        Self::busy_loop(self, napi_id, params, ready);
+    }
+
+    fn suspend_irqs(&self, napi_id: u32) {
+        Self::suspend_irqs(self, napi_id);
+    }
+
+    fn resume_irqs(&self, napi_id: u32) {
+        Self::resume_irqs(self, napi_id);
+    }
+}
+
+impl EventContext {
+    /// A context without members.
+    #[must_use]
+    pub fn new(engine: &Engine) -> Self {
+        Self::with_poller(engine.inner.clone(), Self::MEMBERS_DEFAULT)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let inner = &self.inner;
+        inner.remove_all_devices();
+        inner.workqueue.stop();
+        inner.stop.store(true, Ordering::Release);
+        for cpu in &inner.softirq {
+            cpu.kick();
+        }
+        for thread in self.softirq_threads.lock().expect("no panic while held").drain(..) {
+            if let Err(panic) = thread.join()
+                && !std::thread::panicking()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+/// Pins the calling thread to one processor; where that is refused it stays where it may run.
+pub(crate) fn pin_current_thread(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}

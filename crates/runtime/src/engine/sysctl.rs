@@ -1,0 +1,58 @@
+//! System-wide knobs under their `net.core` names.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use napier_core::softirq::{NETDEV_BUDGET_PKTS, netdev_budget_span};
+use napier_core::time::Span;
+
+use crate::napi::HZ;
+
+/// `net.core.*` as far as the engine has them.
+pub(crate) struct Sysctls {
+    pub(crate) busy_poll: AtomicU32,
+    pub(crate) busy_read: AtomicU32,
+    netdev_budget: AtomicI32,
+    netdev_budget_ns: AtomicU64,
+}
+
+/// A value that the knob does not take.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SysctlError {
+    /// Below the least time, which is two ticks.
+    #[error("netdev_budget_usecs must be at least {min_usecs} (EINVAL): that is two ticks of the engine")]
+    BudgetTooShort {
+        /// Least accepted value in us.
+        min_usecs: u64,
+    },
+}
+
+impl Sysctls {
+    pub(crate) fn new(busy_poll: u32, busy_read: u32) -> Self {
+        Self {
+            busy_poll: AtomicU32::new(busy_poll),
+            busy_read: AtomicU32::new(busy_read),
+            netdev_budget: AtomicI32::new(NETDEV_BUDGET_PKTS),
+            netdev_budget_ns: AtomicU64::new(netdev_budget_span(HZ).ns),
+        }
+    }
+
+    /// Packets and time of one softirq run.
+    #[inline]
+    pub(crate) fn netdev_budget(&self) -> (i32, Span) {
+        let ns = self.netdev_budget_ns.load(Ordering::Relaxed);
+        (self.netdev_budget.load(Ordering::Relaxed), Span { ns })
+    }
+
+    pub(crate) fn set_netdev_budget(&self, packets: i32) {
+        self.netdev_budget.store(packets, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_netdev_budget_usecs(&self, usecs: u64) -> Result<(), SysctlError> {
+        let least = netdev_budget_span(HZ).ns;
+        if usecs.saturating_mul(1000) < least {
+            return Err(SysctlError::BudgetTooShort { min_usecs: least / 1000 });
+        }
+        self.netdev_budget_ns.store(usecs.saturating_mul(1000), Ordering::Relaxed);
+        Ok(())
+    }
+}

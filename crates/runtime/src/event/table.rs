@@ -1,0 +1,137 @@
+//! The members of a context, and the transfer of ready ones to the caller of `wait`.
+
+use std::sync::Arc;
+
+use super::interest::{Event, Interest};
+use super::queue::{Backlog, ReadyQueue};
+use super::source::Subscriber;
+use super::source::sealed::Watched;
+
+/// One watched socket.
+pub(super) struct Member {
+    pub(super) watched: Arc<dyn Watched>,
+    pub(super) subscriber: Arc<Subscriber>,
+    pub(super) data: u64,
+}
+
+/// Members by slot. Everything here happens under the context's lock.
+pub(super) struct Table {
+    members: Vec<Option<Member>>,
+    free_slots: Vec<u32>,
+    members_max: u32,
+    backlog: Backlog,
+}
+
+/// What became of a slot that was looked at.
+enum Look {
+    Ready(Event),
+    NotReady,
+}
+
+impl Table {
+    pub(super) fn new(members_max: u32) -> Self {
+        Self { members: Vec::new(), free_slots: Vec::new(), members_max, backlog: Backlog::default() }
+    }
+
+    /// How many members there can be.
+    pub(super) fn members_max(&self) -> u32 {
+        self.members_max
+    }
+
+    /// A slot for a new member, or `None` if all are taken. It is taken by [`insert`](Self::insert).
+    pub(super) fn vacancy(&self) -> Option<u32> {
+        let next = u32::try_from(self.members.len()).expect("there are at most u32::MAX slots");
+        self.free_slots.last().copied().or_else(|| (next < self.members_max).then_some(next))
+    }
+
+    /// Puts a member into the slot that [`vacancy`](Self::vacancy) named.
+    pub(super) fn insert(&mut self, member: Member) {
+        let slot = member.subscriber.slot;
+        assert_eq!(Some(slot), self.vacancy(), "a member takes the slot that was free");
+        if self.free_slots.pop().is_none() {
+            self.members.push(None);
+            // A wait never allocates: each slot is in the backlog once at most.
+            self.backlog.reserve(self.members.len());
+        }
+        self.members[slot as usize] = Some(member);
+    }
+
+    /// The member behind `subscriber`, unless it has been removed.
+    pub(super) fn member_mut(&mut self, subscriber: &Arc<Subscriber>) -> Option<&mut Member> {
+        let member = self.members.get_mut(subscriber.slot as usize)?.as_mut()?;
+        Arc::ptr_eq(&member.subscriber, subscriber).then_some(member)
+    }
+
+    /// Takes the member behind `subscriber` out. Its slot may stay queued: the next transfer finds nobody there, or
+    /// the slot's next member, at which it looks in vain.
+    pub(super) fn remove(&mut self, subscriber: &Arc<Subscriber>) -> Option<Member> {
+        self.member_mut(subscriber)?;
+        self.free_slots.push(subscriber.slot);
+        self.members[subscriber.slot as usize].take()
+    }
+
+    /// Takes all members out.
+    pub(super) fn clear(&mut self) -> Vec<Member> {
+        self.free_slots.clear();
+        std::mem::take(&mut self.members).into_iter().flatten().collect()
+    }
+
+    /// Fills `events` with ready members, oldest first; the rest stays queued (`fs/eventpoll.c` `ep_send_events`).
+    ///
+    /// Each member is looked at once at most, so a level-triggered one, which goes to the end of the queue, is not
+    /// reported twice; with more ready members than room they take turns from call to call.
+    pub(super) fn transfer(&mut self, queue: &ReadyQueue, events: &mut [Event]) -> usize {
+        queue.collect(&mut self.backlog);
+        let mut found = 0;
+        for _ in 0..self.backlog.len() {
+            if found == events.len() {
+                break;
+            }
+            let slot = self.backlog.pop().expect("the backlog has as many slots as it had");
+            if let Look::Ready(event) = self.look(queue, slot) {
+                events[found] = event;
+                found += 1;
+            }
+        }
+        queue.settle(&self.backlog);
+        found
+    }
+
+    /// Looks at the member in a slot that was taken off the backlog. A slot that leaves the queue is released before
+    /// the (last) look, so that news which comes after the look queues it again.
+    fn look(&mut self, queue: &ReadyQueue, slot: u32) -> Look {
+        let Some(member) = &self.members[slot as usize] else {
+            queue.release(slot);
+            return Look::NotReady;
+        };
+        let interest = member.subscriber.interest();
+        let data = member.data;
+        let conditions = || member.watched.ready() & interest.without(Interest::MODES);
+        if interest.intersects(Interest::MODES) {
+            queue.release(slot);
+            let events = conditions();
+            if events.is_empty() {
+                return Look::NotReady;
+            }
+            if interest.contains(Interest::ONESHOT) {
+                member.subscriber.silence();
+            }
+            return Look::Ready(Event { events, data });
+        }
+        // Level-triggered and still ready, the usual case: it stays queued all the time, without a fence.
+        let mut events = conditions();
+        if events.is_empty() {
+            queue.release(slot);
+            events = conditions();
+            if events.is_empty() {
+                return Look::NotReady;
+            }
+            if !queue.reclaim(slot) {
+                // A delivery has put it on the list meanwhile, where the next transfer finds it.
+                return Look::Ready(Event { events, data });
+            }
+        }
+        self.backlog.push(slot);
+        Look::Ready(Event { events, data })
+    }
+}

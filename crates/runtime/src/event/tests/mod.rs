@@ -1,0 +1,7 @@
+mod busy;
+mod fake;
+mod levels;
+mod looks;
+mod members;
+mod stress;
+mod waiting;

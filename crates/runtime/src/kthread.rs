@@ -1,0 +1,109 @@
+//! The thread of a NAPI instance, named `napi/<dev>-<id>` (`net/core/dev.c napi_threaded_poll`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use napier_core::state::State;
+use napier_core::time::Deadline;
+
+use crate::engine::{EngineInner, ThreadRole};
+use crate::napi::{Napi, PollContext};
+use crate::sys::tsc::ticks;
+
+/// Empty polls in a row after which a busy-polling thread offers its processor to others.
+const YIELD_EVERY: u32 = 256;
+
+/// A running thread of one instance.
+pub(crate) struct Kthread {
+    stop: Arc<AtomicBool>,
+    handle: JoinHandle<()>,
+    /// Thread id of the operating system, as `napi-get` reports it.
+    pub(crate) pid: u32,
+}
+
+impl Kthread {
+    /// Starts the thread; it waits until it is scheduled.
+    pub(crate) fn spawn(engine: &Arc<EngineInner>, napi: &Arc<Napi>) -> std::io::Result<Self> {
+        let name = format!("napi/{}-{}", napi.device.name, napi.id());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (report, pid) = std::sync::mpsc::sync_channel(1);
+        let handle = std::thread::Builder::new().name(name).spawn({
+            let (engine, napi, stop) = (engine.clone(), napi.clone(), stop.clone());
+            move || {
+                let cpu = *napi.thread_cpu.lock().expect("only copied");
+                match cpu {
+                    Some(cpu) => crate::engine::pin_current_thread(cpu),
+                    None => engine.pin_worker(),
+                }
+                engine.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });
+                let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+                drop(report);
+                engine.kthread_main(&napi, &stop);
+                engine.threads.unregister();
+            }
+        })?;
+        let pid = pid.recv().map_err(std::io::Error::other)?;
+        Ok(Self { stop, handle, pid })
+    }
+
+    /// Stops the thread; the instance must not be scheduled to it any more.
+    pub(crate) fn stop(self, napi: &Napi) {
+        // Release: pairs with the Acquire of the waiting loop.
+        self.stop.store(true, Ordering::Release);
+        napi.thread_parker.wake();
+        if let Err(panic) = self.handle.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl EngineInner {
+    fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
+        let entitled = || napi.state().contains(State::SCHED_THREADED);
+        loop {
+            napi.thread_parker.wait(|| entitled() || stop.load(Ordering::Acquire), Deadline::NEVER, &self.clock);
+            if entitled() {
+                self.threaded_turns(napi);
+            } else if stop.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// Polls as long as the thread owns the instance (`napi_threaded_poll_loop`).
+    fn threaded_turns(&self, napi: &Napi) {
+        let mut empty_in_a_row = 0;
+        let mut last = ticks();
+        loop {
+            let busy = napi.transition(State::thread_turn);
+            let context = if busy { PollContext::ThreadBusy } else { PollContext::Thread };
+            let polled = self.poll_once(napi, context);
+            if !busy {
+                if polled.repoll {
+                    std::thread::yield_now();
+                    continue;
+                }
+                return;
+            }
+            let now = ticks();
+            if polled.work == 0 {
+                napi.counters.spun(now.wrapping_sub(last));
+                empty_in_a_row += 1;
+                if empty_in_a_row == YIELD_EVERY {
+                    empty_in_a_row = 0;
+                    std::thread::yield_now();
+                }
+            } else {
+                empty_in_a_row = 0;
+            }
+            last = now;
+        }
+    }
+
+    /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
+    pub(crate) fn workqueue_turn(&self, napi: &Napi) -> bool {
+        let _ = napi.transition(State::thread_turn);
+        self.poll_once(napi, PollContext::Thread).repoll
+    }
+}

@@ -1,0 +1,47 @@
+//! The engine: packet delivery in user space by the rules of Linux NAPI.
+//!
+//! An [`Engine`] owns devices ([`LinkConfig`] makes a pair of them over shared memory), a NAPI instance
+//! per receive queue, and the threads that poll them. Programs use UDP sockets ([`UdpSocket`]), event
+//! contexts ([`EventContext`]) with epoll's semantics, or raw ports ([`RawPort`]). Which way packets are
+//! delivered is set per instance while traffic flows, in the kernel's vocabulary.
+
+mod clock;
+mod device;
+mod engine;
+mod event;
+mod kthread;
+mod link;
+mod napi;
+mod park;
+mod raw;
+mod softirq;
+mod stack;
+mod sys;
+mod workqueue;
+
+pub use engine::{
+    AddLinkError, AffinityError, CountedThread, DeviceHandle, EndConfig, Engine, EngineBuilder, RssError, StartError,
+    SysctlError, ThreadRole, ThreadTime,
+};
+pub use event::{
+    AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
+    Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
+};
+pub use link::{LinkConfig, LinkError};
+pub use napi::{NapiStats, PollContext};
+pub use napier_core::control;
+pub use napier_core::moderation::{Coalesce, CoalesceError};
+pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPort, TxRingFull};
+pub use softirq::SoftirqStats;
+pub use stack::seams::IfAddr;
+pub use stack::{
+    DeviceError, NeighbourError, NetNs, ReusePort, SocketOption, StackCounters, UdpSocket, UdpSocketBuilder,
+    UnknownOption,
+};
+
+/// Processors that this process may use.
+#[must_use]
+pub fn available_cpus() -> Vec<usize> {
+    rustix::thread::sched_getaffinity(None)
+        .map_or_else(|_| vec![0], |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}

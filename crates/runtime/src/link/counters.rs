@@ -1,0 +1,103 @@
+//! What happened on a queue, readable from any thread.
+
+use core::iter::Sum;
+use core::ops::Add;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread at a time adds to and any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// The number now.
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed: a figure, ordered with nothing.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds; a plain load and store, for the owner of the queue is alone.
+    pub(super) fn add(&self, more: u64) {
+        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// Sets the number to one that is counted elsewhere.
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds from any thread.
+    pub(super) fn add_shared(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// Counters of a receive queue.
+#[derive(Debug, Default)]
+pub(crate) struct RxCounters {
+    /// Packets handed to the poll.
+    pub(crate) packets: Counter,
+    /// Their bytes.
+    pub(crate) bytes: Counter,
+    /// Packets dropped because no frame was free: sockets hold them all.
+    pub(crate) no_frame_drops: Counter,
+    /// Packets dropped because the peer described them wrongly.
+    pub(crate) bad_descriptors: Counter,
+    /// Times that the peer's ring index was impossible; nothing was read then.
+    pub(crate) index_errors: Counter,
+}
+
+/// Counters of a transmit queue.
+#[derive(Debug, Default)]
+pub(crate) struct TxCounters {
+    /// Packets put into the ring.
+    pub(crate) packets: Counter,
+    /// Their bytes.
+    pub(crate) bytes: Counter,
+    /// Packets refused because the peer's ring had no room: the peer is too slow.
+    pub(crate) tx_full_drops: Counter,
+    /// Packets refused because no frame was free, though the ring had room.
+    pub(crate) no_frame_drops: Counter,
+    /// Buffers of the peer that could not be used.
+    pub(crate) bad_descriptors: Counter,
+    /// Times that the peer's ring index was impossible; nothing was read then.
+    pub(crate) index_errors: Counter,
+    /// Interrupts and interrupt timers that this end started for its peer.
+    pub(crate) kicks: Counter,
+}
+
+/// Where the frames of a queue's home are. Sums over the queues of an end; a single queue may hold frames that were
+/// given to it by another.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrameAccount {
+    /// Frames that were made for this queue.
+    pub(crate) total: u64,
+    /// Frames in its pool.
+    pub(crate) pooled: u64,
+    /// Frames in its ring: posted to receive, or sent and not reclaimed.
+    pub(crate) in_ring: u64,
+}
+
+impl FrameAccount {
+    /// Frames that are elsewhere: in sockets, in somebody's hands, or lost. 0 at rest, over all queues of an end.
+    pub(crate) fn out(&self) -> i64 {
+        self.total as i64 - self.pooled as i64 - self.in_ring as i64 // at most 2^24 frames
+    }
+}
+
+impl Add for FrameAccount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            total: self.total + other.total,
+            pooled: self.pooled + other.pooled,
+            in_ring: self.in_ring + other.in_ring,
+        }
+    }
+}
+
+impl Sum for FrameAccount {
+    fn sum<I: Iterator<Item = Self>>(accounts: I) -> Self {
+        accounts.fold(Self::default(), Add::add)
+    }
+}

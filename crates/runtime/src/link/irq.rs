@@ -1,0 +1,213 @@
+//! The interrupt of one receive queue: an eventfd, a timer for coalescing, and a latch.
+//!
+//! The producer announces packets after it published them and saw the ring's interrupt flag clear. One interrupt is
+//! raised per unmask: the latch holds the next ones back until the consumer has polled and unmasks again.
+//!
+//! The consumer resets latch, pending count and timer note *before* it clears the flag and fences; the producer
+//! touches them *after* its own fence. So for every packet: either the consumer's second look sees it, or the
+//! producer finds the state that was reset. A producer that was held up in between can cause an interrupt too many,
+//! never one too few.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use napier_ring::memif::InterruptSwitch;
+use rustix::event::EventfdFlags;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use super::coalesce::{Coalesce, Moderation};
+use super::counters::Counter;
+
+/// An interrupt line from a link's producer to the CPU that serves its consumer.
+///
+/// That CPU waits on both descriptors, edge-triggered, and reads neither. When the doorbell is ready, the interrupt
+/// has come; when the timer is ready, [`timer_fired`](Self::timer_fired) says whether it has.
+pub(crate) struct IrqLine {
+    doorbell: OwnedFd,
+    timer: OwnedFd,
+    coalesce: AtomicU64,
+    state: State,
+    /// Set by the receive queue that the line serves.
+    switch: OnceLock<InterruptSwitch>,
+    interrupts: Counter,
+    suppressed: Counter,
+}
+
+/// What changes with the traffic, on a line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+struct State {
+    /// 1 = an interrupt was raised since the last unmask.
+    latch: AtomicU32,
+    /// Packets announced since the last unmask.
+    pending: AtomicU32,
+    /// 1 = the timer was started for them.
+    timer_started: AtomicU32,
+}
+
+impl IrqLine {
+    /// A line with nothing pending.
+    ///
+    /// # Errors
+    ///
+    /// As `eventfd(2)` and `timerfd_create(2)`: mostly that the process has too many files open.
+    pub(super) fn new(coalesce: Coalesce) -> io::Result<Self> {
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self {
+            doorbell,
+            timer,
+            coalesce: AtomicU64::new(coalesce.pack()),
+            state: State::default(),
+            switch: OnceLock::new(),
+            interrupts: Counter::default(),
+            suppressed: Counter::default(),
+        })
+    }
+
+    /// The line serves the ring with this switch.
+    pub(super) fn serve(&self, switch: InterruptSwitch) {
+        assert!(self.switch.set(switch).is_ok(), "a line serves one ring");
+    }
+
+    /// The owner of the receive queue has taken all packets before `index`.
+    #[inline]
+    pub(super) fn note_consumed(&self, index: u16) {
+        self.switch().note_consumed(index);
+    }
+
+    /// No interrupt from now on; one may be on its way. From any thread.
+    #[inline]
+    pub(crate) fn mask(&self) {
+        self.switch().mask();
+    }
+
+    /// One interrupt for what comes from now on. `true` = packets were there already, and there may be no interrupt
+    /// for them: poll again. By whoever finished the last poll, after giving the queue up.
+    #[must_use = "true means that packets wait and nobody may be told"]
+    pub(crate) fn unmask(&self) -> bool {
+        self.reset();
+        self.switch().unmask()
+    }
+
+    fn switch(&self) -> &InterruptSwitch {
+        self.switch.get().expect("set when the receive queue was made")
+    }
+
+    /// Ready (edge) = interrupt.
+    pub(crate) fn doorbell_fd(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    /// Ready (edge) = ask [`timer_fired`](Self::timer_fired).
+    pub(crate) fn timer_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+
+    /// To be called when the timer's descriptor is ready. `true` = this is an interrupt; `false` = a timer that was
+    /// overtaken by one.
+    pub(crate) fn timer_fired(&self) -> bool {
+        self.state.pending.load(Ordering::Relaxed) > 0 && self.claim()
+    }
+
+    /// The coalescing in force.
+    pub(crate) fn coalesce(&self) -> Coalesce {
+        Coalesce::unpack(self.coalesce.load(Ordering::Relaxed))
+    }
+
+    /// Changes coalescing, at any time, from any thread. Packets that wait by the old rule are announced at once, so
+    /// none waits longer than either rule says.
+    pub(crate) fn set_coalesce(&self, rx_usecs: u32, rx_frames: u32) {
+        self.coalesce.store(Coalesce { rx_usecs, rx_frames }.pack(), Ordering::Relaxed);
+        // Pairs with the fence in `announce`: either these packets are seen here, or the new rule there.
+        fence(Ordering::SeqCst);
+        if self.state.pending.load(Ordering::Relaxed) > 0 {
+            self.raise();
+        }
+    }
+
+    /// Interrupts raised so far, by doorbell or timer.
+    pub(crate) fn interrupts(&self) -> u64 {
+        self.interrupts.get()
+    }
+
+    /// Publications that raised no interrupt and started no timer: masked, latched or coalesced.
+    pub(crate) fn suppressed(&self) -> u64 {
+        self.suppressed.get()
+    }
+
+    /// The producer published, and the consumer had its interrupt masked.
+    pub(super) fn note_masked(&self) {
+        self.suppressed.add(1);
+    }
+
+    /// The producer published `frames` packets and, after a full fence, saw the interrupt unmasked. `true` = an
+    /// interrupt was raised or its timer started.
+    pub(super) fn announce(&self, frames: u32) -> bool {
+        let state = &self.state;
+        // Relaxed, here and below: ordered by the fence between publishing and the look at the flag (ring), which
+        // pairs with the one in the consumer's unmask, after `reset`.
+        if state.latch.load(Ordering::Relaxed) != 0 {
+            self.suppressed.add(1);
+            return false;
+        }
+        let pending = state.pending.fetch_add(frames, Ordering::Relaxed).saturating_add(frames);
+        // Pairs with the fence in `set_coalesce`.
+        fence(Ordering::SeqCst);
+        let coalesce = self.coalesce();
+        let kicked = match coalesce.moderate(pending) {
+            Moderation::Fire => self.raise(),
+            Moderation::Delay => {
+                let first = state.timer_started.swap(1, Ordering::Relaxed) == 0;
+                if first {
+                    self.start_timer(coalesce.rx_usecs);
+                }
+                first
+            }
+        };
+        if !kicked {
+            self.suppressed.add(1);
+        }
+        kicked
+    }
+
+    /// The consumer is about to clear the ring's interrupt flag: from here on a new interrupt may come.
+    pub(super) fn reset(&self) {
+        // Relaxed: ordered before the producer's next look by the fence that follows the clearing of the flag.
+        self.state.pending.store(0, Ordering::Relaxed);
+        self.state.timer_started.store(0, Ordering::Relaxed);
+        self.state.latch.store(0, Ordering::Relaxed);
+    }
+
+    /// Rings the doorbell unless an interrupt is on its way. `true` = rung.
+    fn raise(&self) -> bool {
+        let claimed = self.claim();
+        if claimed {
+            // Fails only if 2^64 - 2 rings were never read: nobody lives to see that.
+            let rung = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+            assert!(rung.is_ok(), "a doorbell could not be rung: {rung:?}");
+        }
+        claimed
+    }
+
+    /// Makes the next interrupt ours to raise.
+    fn claim(&self) -> bool {
+        // AcqRel: pairs with itself in the other claimant, so that one alone raises.
+        let claimed = self.state.latch.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if claimed {
+            self.interrupts.add_shared(1);
+        }
+        claimed
+    }
+
+    fn start_timer(&self, usecs: u32) {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Timespec { tv_sec: i64::from(usecs / 1_000_000), tv_nsec: i64::from(usecs % 1_000_000) * 1000 };
+        let one_shot = Itimerspec { it_interval: zero, it_value: value };
+        let started = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &one_shot);
+        assert!(started.is_ok(), "an interrupt timer could not be started: {started:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The receive side of a queue.
+
+use std::sync::Arc;
+
+use napier_ring::memif::{C2sConsumer, S2cConsumer};
+use napier_ring::{Frame, FramePool};
+
+use super::counters::{FrameAccount, RxCounters};
+use super::irq::IrqLine;
+
+/// Packets between two publications of freed slots, so that the peer gets room during a long poll and its cache
+/// line is not touched per packet.
+const REFILL_BATCH: u32 = 32;
+
+/// A queue that packets come out of. One owner at a time.
+pub(crate) struct RxQueue {
+    end: End,
+    pool: FramePool,
+    irq: Arc<IrqLine>,
+    counters: Arc<RxCounters>,
+    unpublished: u32,
+}
+
+enum End {
+    Client(S2cConsumer),
+    Server(C2sConsumer),
+}
+
+impl RxQueue {
+    /// The client's side: all slots of its ring are filled with frames of `pool`, and stay filled.
+    pub(super) fn client(ring: S2cConsumer, pool: FramePool, irq: Arc<IrqLine>) -> Self {
+        Self::new(End::Client(ring), pool, irq)
+    }
+
+    /// The server's side: packets are copied into frames of `pool`.
+    pub(super) fn server(ring: C2sConsumer, pool: FramePool, irq: Arc<IrqLine>) -> Self {
+        Self::new(End::Server(ring), pool, irq)
+    }
+
+    fn new(end: End, pool: FramePool, irq: Arc<IrqLine>) -> Self {
+        let mut queue = Self { end, pool, irq, counters: Arc::default(), unpublished: 0 };
+        queue.irq.serve(match &queue.end {
+            End::Client(ring) => ring.interrupt_switch(),
+            End::Server(ring) => ring.interrupt_switch(),
+        });
+        queue.irq.mask();
+        if let End::Client(ring) = &mut queue.end {
+            while ring.free_slots() > 0 {
+                let Some(frame) = queue.pool.alloc() else { panic!("a home has fewer frames than its ring slots") };
+                assert!(ring.post(queue.pool.table(), frame).is_ok(), "a free slot refused a frame");
+            }
+        }
+        queue.refill();
+        queue
+    }
+
+    /// Takes the oldest packet: its frame and its length in bytes.
+    ///
+    /// If no frame is free (sockets hold them all), packets are dropped and counted, and their slots go back to the
+    /// peer: a queue that kept them would run dry and never be woken again.
+    pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
+        let taken = match &mut self.end {
+            End::Client(ring) => take_posted(ring, &mut self.pool, &self.counters),
+            End::Server(ring) => take_copied(ring, &mut self.pool, &self.counters),
+        };
+        let Some((frame, length)) = taken else {
+            self.refill();
+            return None;
+        };
+        self.counters.packets.add(1);
+        self.counters.bytes.add(u64::from(length));
+        self.unpublished += 1;
+        if self.unpublished >= REFILL_BATCH {
+            self.refill();
+        }
+        Some((frame, length))
+    }
+
+    /// Gives the peer the slots of the packets taken so far. `take` does it now and then, and when the queue is
+    /// empty; call it at the end of a poll that stops before that.
+    pub(crate) fn refill(&mut self) {
+        self.unpublished = 0;
+        let consumed = match &mut self.end {
+            End::Client(ring) => {
+                ring.publish_posts();
+                self.counters.bad_descriptors.set(ring.bad_descriptors());
+                self.counters.index_errors.set(ring.index_errors());
+                ring.consumed()
+            }
+            End::Server(ring) => {
+                ring.release();
+                self.counters.index_errors.set(ring.index_errors());
+                ring.consumed()
+            }
+        };
+        self.irq.note_consumed(consumed);
+    }
+
+    /// Whether packets wait.
+    pub(crate) fn pending(&mut self) -> bool {
+        match &mut self.end {
+            End::Client(ring) => ring.pending() > 0,
+            End::Server(ring) => ring.pending() > 0,
+        }
+    }
+
+    /// The pool that received frames come from.
+    pub(crate) fn frames_home(&mut self) -> &mut FramePool {
+        &mut self.pool
+    }
+
+    /// Where this home's frames are.
+    pub(crate) fn account(&mut self) -> FrameAccount {
+        let in_ring = match &self.end {
+            End::Client(ring) => u64::from(ring.posted()),
+            End::Server(_) => 0,
+        };
+        FrameAccount { total: u64::from(self.pool.total()), pooled: self.pool.available() as u64, in_ring }
+    }
+
+    /// The queue's counters.
+    pub(crate) fn counters(&self) -> &Arc<RxCounters> {
+        &self.counters
+    }
+}
+
+/// The client's way: the packet is in one of our frames; a fresh one takes its place. Ends within one ring size, for
+/// what is posted here is not published yet.
+fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
+    while let Some((frame, length)) = ring.take(pool.table()) {
+        let fresh = pool.alloc();
+        let dropped = fresh.is_none();
+        let (post, keep) = match fresh {
+            Some(fresh) => (fresh, Some((frame, length))),
+            None => (frame, None),
+        };
+        assert!(ring.post(pool.table(), post).is_ok(), "a slot was taken, so one is free");
+        if !dropped {
+            return keep;
+        }
+        counters.no_frame_drops.add(1);
+    }
+    None
+}
+
+/// The server's way: the packet is copied into one of our frames. Ends within one ring size, for what is taken here
+/// is not released yet.
+fn take_copied(ring: &mut C2sConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
+    let Some(mut frame) = pool.alloc() else {
+        // An empty buffer takes no packet, but it ends with the slot.
+        while ring.take_into(&mut []).is_some() {
+            counters.no_frame_drops.add(1);
+        }
+        return None;
+    };
+    let table = pool.table().clone();
+    loop {
+        match ring.take_into(table.data_mut(&mut frame)) {
+            Some(Ok(length)) => return Some((frame, length as u32)), // at most a frame
+            Some(Err(_)) => counters.bad_descriptors.add(1),
+            None => break,
+        }
+    }
+    pool.free(frame);
+    None
+}

@@ -1,0 +1,219 @@
+//! The transmit side of a queue.
+
+use std::sync::Arc;
+
+use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
+use napier_ring::{Frame, FramePool, FrameTable};
+
+use super::counters::{FrameAccount, TxCounters};
+use super::irq::IrqLine;
+
+/// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the transmit queue is full: the receiver is slower than the sender")]
+pub(crate) struct TxFull;
+
+/// A queue that packets go into. One claimant at a time.
+pub(crate) struct TxQueue {
+    end: End,
+    frame_bytes: usize,
+    peer_irq: Arc<IrqLine>,
+    counters: Arc<TxCounters>,
+}
+
+enum End {
+    Client { ring: C2sProducer, pool: FramePool, reclaim_at: u32 },
+    Server { ring: S2cProducer, table: Arc<FrameTable> },
+}
+
+impl TxQueue {
+    /// The client's side: packets are built in frames of `pool`, or sent in frames of the region as they are.
+    pub(super) fn client(ring: C2sProducer, pool: FramePool, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
+        let reclaim_at = ring.free_slots() / 2;
+        Self::new(End::Client { ring, pool, reclaim_at }, frame_bytes, peer_irq)
+    }
+
+    /// The server's side: packets are built in the buffers that the client posted.
+    pub(super) fn server(ring: S2cProducer, table: Arc<FrameTable>, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
+        Self::new(End::Server { ring, table }, frame_bytes, peer_irq)
+    }
+
+    fn new(end: End, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
+        Self { end, frame_bytes: frame_bytes as usize, peer_irq, counters: Arc::default() }
+    }
+
+    /// Builds a packet of at most `max_len` bytes where it will be sent from. `build` gets `max_len` bytes, which
+    /// hold whatever was there before, and returns the packet's length; 0 sends nothing. The peer sees the packet
+    /// after [`flush`](Self::flush).
+    ///
+    /// # Errors
+    ///
+    /// [`TxFull`]; `build` was not called.
+    ///
+    /// # Panics
+    ///
+    /// If `max_len` is more than a frame, or `build` returns more than `max_len`.
+    pub(crate) fn build(&mut self, max_len: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxFull> {
+        assert!(max_len <= self.frame_bytes, "a packet of {max_len} bytes for frames of {}", self.frame_bytes);
+        let build = |buffer: &mut [u8]| {
+            let length = build(&mut buffer[..max_len]);
+            assert!(length <= max_len, "built a packet beyond its bound");
+            length
+        };
+        let length = match &mut self.end {
+            End::Client { ring, pool, .. } => build_in_frame(ring, pool, &self.counters, build)?,
+            End::Server { ring, .. } => ring.build_at_least(max_len, build).map_err(|_| {
+                self.counters.tx_full_drops.add(1);
+                TxFull
+            })?,
+        };
+        if length > 0 {
+            self.counters.packets.add(1);
+            self.counters.bytes.add(length as u64);
+        }
+        Ok(())
+    }
+
+    /// Sends the first `len` bytes of a frame. A frame of this end's region goes out as it is; any other is copied
+    /// and given back.
+    ///
+    /// # Errors
+    ///
+    /// The frame, if there is no room; that is counted.
+    ///
+    /// # Panics
+    ///
+    /// If `len` is 0 or more than a frame.
+    pub(crate) fn give(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        let bytes = len as usize;
+        assert!((1..=self.frame_bytes).contains(&bytes), "a packet of {len} bytes for frames of {}", self.frame_bytes);
+        let table = match &mut self.end {
+            End::Client { ring, pool, .. } if frame.arena() == pool.arena() => {
+                make_room(ring, pool);
+                ring.push(pool.table(), frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
+                self.counters.packets.add(1);
+                self.counters.bytes.add(u64::from(len));
+                return Ok(());
+            }
+            End::Client { pool, .. } => pool.table().clone(),
+            End::Server { table, .. } => table.clone(),
+        };
+        let copied = self.build(bytes, |buffer| {
+            buffer.copy_from_slice(table.data(&frame, bytes));
+            bytes
+        });
+        match copied {
+            Ok(()) => {
+                table.give_back(frame);
+                Ok(())
+            }
+            Err(TxFull) => Err(frame),
+        }
+    }
+
+    /// Shows the peer what was built and given, and interrupts it if it wants that.
+    pub(crate) fn flush(&mut self) {
+        let Publish { published, peer_wants_interrupt } = match &mut self.end {
+            End::Client { ring, pool, reclaim_at } => {
+                let publish = ring.publish();
+                if ring.in_flight() >= *reclaim_at {
+                    ring.reclaim(|frame| pool.free(frame));
+                }
+                publish
+            }
+            End::Server { ring, .. } => ring.publish(),
+        };
+        if peer_wants_interrupt {
+            if self.peer_irq.announce(published) {
+                self.counters.kicks.add(1);
+            }
+        } else if published > 0 {
+            self.peer_irq.note_masked();
+        }
+        self.note_ring_errors();
+    }
+
+    /// Takes back the frames that the peer has read. It happens by itself when they are needed.
+    pub(crate) fn reclaim(&mut self) {
+        if let End::Client { ring, pool, .. } = &mut self.end {
+            ring.reclaim(|frame| pool.free(frame));
+        }
+    }
+
+    /// Whether a packet can be built now. Looks at the peer if it must.
+    pub(crate) fn has_room(&mut self) -> bool {
+        match &mut self.end {
+            End::Client { ring, pool, .. } => {
+                make_room(ring, pool);
+                ring.free_slots() > 0
+            }
+            End::Server { ring, .. } => ring.free_slots() > 0,
+        }
+    }
+
+    /// Where this home's frames are. Without frames of its own (the server's side) all zero.
+    pub(crate) fn account(&mut self) -> FrameAccount {
+        match &mut self.end {
+            End::Client { ring, pool, .. } => FrameAccount {
+                total: u64::from(pool.total()),
+                pooled: pool.available() as u64,
+                in_ring: u64::from(ring.in_flight()),
+            },
+            End::Server { .. } => FrameAccount::default(),
+        }
+    }
+
+    /// The queue's counters.
+    pub(crate) fn counters(&self) -> &Arc<TxCounters> {
+        &self.counters
+    }
+
+    fn note_ring_errors(&self) {
+        let (bad_descriptors, index_errors) = match &self.end {
+            End::Client { ring, .. } => (0, ring.index_errors()),
+            End::Server { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
+        };
+        self.counters.bad_descriptors.set(bad_descriptors);
+        self.counters.index_errors.set(index_errors);
+    }
+}
+
+/// The client's way to build: in a frame of its own.
+fn build_in_frame(
+    ring: &mut C2sProducer,
+    pool: &mut FramePool,
+    counters: &TxCounters,
+    build: impl FnOnce(&mut [u8]) -> usize,
+) -> Result<usize, TxFull> {
+    make_room(ring, pool);
+    if ring.free_slots() == 0 {
+        counters.tx_full_drops.add(1);
+        return Err(TxFull);
+    }
+    let Some(mut frame) = alloc(ring, pool) else {
+        counters.no_frame_drops.add(1);
+        return Err(TxFull);
+    };
+    let length = build(pool.table().data_mut(&mut frame));
+    if length == 0 {
+        pool.free(frame);
+    } else if ring.push(pool.table(), frame, length as u32).is_err() {
+        unreachable!("the ring had a free slot");
+    }
+    Ok(length)
+}
+
+/// A frame from the pool, or one that the peer has just finished with.
+fn alloc(ring: &mut C2sProducer, pool: &mut FramePool) -> Option<Frame> {
+    pool.alloc().or_else(|| {
+        ring.reclaim(|frame| pool.free(frame));
+        pool.alloc()
+    })
+}
+
+/// Looks at the peer's index only if the ring is full as far as known.
+fn make_room(ring: &mut C2sProducer, pool: &mut FramePool) {
+    if ring.free_slots() == 0 {
+        ring.reclaim(|frame| pool.free(frame));
+    }
+}

@@ -1,0 +1,137 @@
+//! The busy loop: `__napi_busy_loop` and `busy_poll_stop`, run by an application thread.
+
+use napier_core::busy::{BusyLoop, BusyParams, BusyStep, BusyStop, busy_poll_stop};
+use napier_core::state::State;
+use napier_ring::Entered;
+
+use super::{Napi, Owned, PollContext};
+use crate::engine::EngineInner;
+use crate::sys::tsc::ticks;
+
+/// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
+const CLOCK_EVERY: u32 = 8;
+
+impl EngineInner {
+    /// Busy polls instance `napi_id` until `ready`, the time limit, or after one iteration, as `params` say.
+    ///
+    /// An id that names no enabled instance returns at once.
+    pub(crate) fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+        let Some(napi) = self.napi_by_id(napi_id) else { return };
+        let prefer = params.prefer;
+        let mut now = self.clock.now();
+        let mut machine = BusyLoop::new(params, now);
+        let mut owned: Option<Entered<'_, Owned>> = None;
+        let mut spin = Spin::begin();
+        let mut budget = 0;
+        let mut iterations = 0_u32;
+        loop {
+            match machine.next() {
+                BusyStep::Acquire => {
+                    let got = napi.try_busy_acquire(prefer);
+                    if got {
+                        owned = Some(napi.owned.enter());
+                    }
+                    machine.on_acquire(got);
+                }
+                BusyStep::Poll { budget_pkts } => {
+                    budget = u32::from(budget_pkts);
+                    let work = napi.drive(owned.as_mut().expect("polls only as owner"), budget, PollContext::Busy);
+                    if work > 0 {
+                        napi.counters.busy_packets(work);
+                        spin.found();
+                    }
+                    machine.on_polled(work);
+                }
+                BusyStep::CheckEnd => {
+                    iterations += 1;
+                    let ready = ready();
+                    if !ready && iterations.is_multiple_of(CLOCK_EVERY) {
+                        now = self.clock.now();
+                        std::hint::spin_loop();
+                    }
+                    // The operating system preempts this thread by itself, so it never asks for a yield.
+                    machine.on_ended(now, ready, false);
+                }
+                BusyStep::Stop => {
+                    self.busy_poll_stop(&napi, owned.take().expect("stops only as owner"), prefer, budget);
+                    machine.on_stopped();
+                }
+                BusyStep::Yield => machine.on_yielded(now, ready()),
+                BusyStep::Leave => break,
+            }
+        }
+        spin.end(&napi);
+    }
+
+    /// `busy_poll_stop`: keep the pledge by arming the timer, or poll once more and complete.
+    fn busy_poll_stop(&self, napi: &Napi, mut owned: Entered<'_, Owned>, prefer: bool, budget_pkts: u32) {
+        napi.transition(|state| (state.busy_stop_begin(), ()));
+        let tunables = napi.tunables();
+        match busy_poll_stop(prefer, &tunables, &mut owned.defers_left) {
+            BusyStop::ArmTimer(span) => {
+                drop(owned);
+                napi.transition(|state| (state.busy_stop_release(), ()));
+                self.arm_timer(napi, span);
+            }
+            BusyStop::PollOnce => {
+                let work = napi.drive(&mut owned, budget_pkts, PollContext::Busy);
+                if work < budget_pkts {
+                    self.complete_and_unmask(napi, owned, work);
+                } else {
+                    drop(owned);
+                    self.schedule_owned(napi);
+                }
+            }
+        }
+    }
+
+    /// Masks nothing: stretches the timer that keeps the interrupt masked (`napi_suspend_irqs`).
+    pub(crate) fn suspend_irqs(&self, napi_id: u32) {
+        let Some(napi) = self.napi_by_id(napi_id) else { return };
+        if let Some(span) = napier_core::event::suspend(&napi.tunables()) {
+            self.arm_timer(&napi, span);
+        }
+    }
+
+    /// Schedules the instance so that deferral takes over again (`napi_resume_irqs`).
+    pub(crate) fn resume_irqs(&self, napi_id: u32) {
+        let Some(napi) = self.napi_by_id(napi_id) else { return };
+        if napier_core::event::resume(&napi.tunables()) {
+            self.napi_schedule(&napi);
+        }
+    }
+}
+
+impl Napi {
+    /// One attempt to become the busy-polling owner; a prefer poller that loses leaves its mark.
+    fn try_busy_acquire(&self, prefer: bool) -> bool {
+        let acquire = |bits| State::from_bits(bits).busy_acquire().map(State::bits);
+        let got = self.state.update_once(acquire).is_ok();
+        if !got && prefer && !self.state().contains(State::PREFER_BUSY_POLL) {
+            self.transition(|state| (state.busy_contended(), ()));
+        }
+        got
+    }
+}
+
+/// Time of a busy loop until it found something: that much was spinning.
+struct Spin {
+    begun: u64,
+    found: Option<u64>,
+}
+
+impl Spin {
+    fn begin() -> Self {
+        Self { begun: ticks(), found: None }
+    }
+
+    fn found(&mut self) {
+        if self.found.is_none() {
+            self.found = Some(ticks());
+        }
+    }
+
+    fn end(self, napi: &Napi) {
+        napi.counters.spun(self.found.unwrap_or_else(ticks).wrapping_sub(self.begun));
+    }
+}

@@ -1,0 +1,87 @@
+//! One poll outside busy polling, and what follows it: `__napi_poll` and `napi_complete_done`.
+
+use napier_core::completion::{Completed, Completion, complete};
+use napier_core::poll::{AfterPoll, after_poll};
+use napier_ring::Entered;
+
+use super::{HZ, Napi, Owned, PollContext, WEIGHT_PKTS};
+use crate::engine::EngineInner;
+
+/// What the poller does next.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Polled {
+    pub(crate) work: u32,
+    pub(crate) repoll: bool,
+}
+
+impl EngineInner {
+    /// One poll with the full weight by the owner of SCHED (`net/core/dev.c __napi_poll`).
+    #[inline]
+    pub(crate) fn poll_once(&self, napi: &Napi, context: PollContext) -> Polled {
+        let mut owned = napi.owned.enter();
+        let work = napi.drive(&mut owned, WEIGHT_PKTS, context);
+        if work < WEIGHT_PKTS {
+            self.complete_and_unmask(napi, owned, work);
+            return Polled { work, repoll: false };
+        }
+        let repoll = match after_poll(napi.state(), work, WEIGHT_PKTS, HZ) {
+            AfterPoll::Repoll { .. } => {
+                drop(owned);
+                true
+            }
+            AfterPoll::CompleteZero => {
+                self.complete_done(napi, owned, 0);
+                false
+            }
+            AfterPoll::HandToBusyPoller => {
+                if self.complete_done(napi, owned, work) {
+                    self.napi_schedule(napi);
+                }
+                false
+            }
+            AfterPoll::Done => unreachable!("a full poll is never done"),
+        };
+        Polled { work, repoll }
+    }
+
+    /// What a driver does after a poll that used less than its budget.
+    #[inline]
+    pub(crate) fn complete_and_unmask(&self, napi: &Napi, owned: Entered<'_, Owned>, work: u32) {
+        if self.complete_done(napi, owned, work) {
+            self.unmask(napi);
+        }
+    }
+
+    /// `napi_complete_done`: true = the caller may unmask. Gives the owned data up before SCHED.
+    #[inline]
+    pub(crate) fn complete_done(&self, napi: &Napi, mut owned: Entered<'_, Owned>, work: u32) -> bool {
+        let tunables = napi.tunables();
+        // No GRO in the engine's UDP path: nothing is ever held, so there is nothing to flush either.
+        let Completion::Release(release) = complete(napi.state(), work, false, &tunables, &mut owned.defers_left)
+        else {
+            return false;
+        };
+        drop(owned);
+        let missed = napi.transition(napier_core::state::State::complete_release);
+        match release.finish(missed) {
+            Completed::Reschedule => {
+                self.schedule_owned(napi);
+                false
+            }
+            Completed::Released { arm, unmask } => {
+                if let Some(span) = arm {
+                    self.arm_timer(napi, span);
+                }
+                unmask
+            }
+        }
+    }
+
+    /// Enables the interrupt and looks again: work that came in between is scheduled here.
+    pub(crate) fn unmask(&self, napi: &Napi) {
+        napi.counters.unmasked();
+        if napi.irq.unmask() {
+            self.interrupt(napi);
+        }
+    }
+}

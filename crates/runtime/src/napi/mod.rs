@@ -1,0 +1,242 @@
+//! A NAPI instance as the engine runs it: the state word that everybody may change by rule, and the
+//! data that only the owner of SCHED may touch.
+
+mod busy;
+mod complete;
+mod config;
+mod lifecycle;
+mod schedule;
+mod stats;
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use napier_core::completion::Tunables;
+use napier_core::control::ThreadedSetting;
+use napier_core::state::State;
+use napier_core::time::{Instant, Span};
+use napier_ring::{Exclusive, StateCell};
+
+use crate::device::Device;
+use crate::kthread::Kthread;
+use crate::link::{IrqLine, RxQueue};
+use crate::park::Parker;
+use crate::raw::RawSink;
+use stats::NapiCounters;
+pub use stats::{NapiStats, PollContext};
+
+/// Most packets of one poll outside busy polling. Source: `include/linux/netdevice.h` `NAPI_POLL_WEIGHT`.
+pub(crate) const WEIGHT_PKTS: u32 = 64;
+
+/// Ticks per second of the rules that count in jiffies. The engine behaves as a kernel with HZ=1000.
+pub(crate) const HZ: u32 = 1000;
+
+/// Who runs the instance once THREADED is set.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Runner {
+    Kthread = 0,
+    Workqueue = 1,
+}
+
+/// What only the owner of SCHED may touch.
+pub(crate) struct Owned {
+    pub(crate) rx: RxQueue,
+    /// Remaining deferrals (`napi_struct.defer_hard_irqs_count`).
+    pub(crate) defers_left: u32,
+    /// A bound raw port takes every frame of the queue.
+    pub(crate) raw: Option<RawSink>,
+}
+
+/// One NAPI instance.
+pub(crate) struct Napi {
+    /// Position in the engine's table; also the link index on poll lists.
+    pub(crate) index: u32,
+    pub(crate) queue: u16,
+    pub(crate) device: Arc<Device>,
+    /// 0 until the first enable; kept over disable (persistent config).
+    id: AtomicU32,
+    pub(crate) state: StateCell,
+    pub(crate) owned: Exclusive<Owned>,
+    pub(crate) irq: Arc<IrqLine>,
+    /// Softirq CPU that takes the interrupt.
+    irq_cpu: AtomicU32,
+    defer_hard_irqs: AtomicU32,
+    gro_flush_timeout_ns: AtomicU64,
+    irq_suspend_timeout_ns: AtomicU64,
+    pub(crate) timer: TimerSlot,
+    runner: AtomicU8,
+    threaded: Mutex<ThreadedSetting>,
+    /// Processor that the instance's thread is pinned to.
+    pub(crate) thread_cpu: Mutex<Option<usize>>,
+    pub(crate) kthread: Mutex<Option<Kthread>>,
+    /// Wakes whoever runs the instance as a thread.
+    pub(crate) thread_parker: Parker,
+    /// Wakes a thread that is blocked on the bound raw port.
+    pub(crate) raw_parker: Parker,
+    pub(crate) counters: NapiCounters,
+}
+
+impl Napi {
+    pub(crate) fn new(
+        index: u32,
+        queue: u16,
+        device: Arc<Device>,
+        rx: RxQueue,
+        irq: Arc<IrqLine>,
+        irq_cpu: u32,
+    ) -> Self {
+        Self {
+            index,
+            queue,
+            device,
+            id: AtomicU32::new(0),
+            state: StateCell::new(State::ADDED.bits()),
+            owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None }),
+            irq,
+            irq_cpu: AtomicU32::new(irq_cpu),
+            defer_hard_irqs: AtomicU32::new(0),
+            gro_flush_timeout_ns: AtomicU64::new(0),
+            irq_suspend_timeout_ns: AtomicU64::new(0),
+            timer: TimerSlot::default(),
+            runner: AtomicU8::new(Runner::Kthread as u8),
+            threaded: Mutex::new(ThreadedSetting::Disabled),
+            thread_cpu: Mutex::new(None),
+            kthread: Mutex::new(None),
+            thread_parker: Parker::new(),
+            raw_parker: Parker::new(),
+            counters: NapiCounters::default(),
+        }
+    }
+
+    /// Counters of the instance.
+    pub(crate) fn stats(&self) -> NapiStats {
+        self.counters.snapshot(self.irq.interrupts())
+    }
+
+    /// The id in force, 0 before the first enable.
+    pub(crate) fn id(&self) -> u32 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::from_bits(self.state.load())
+    }
+
+    /// Applies a rule to the state word as one compare-and-swap loop.
+    #[inline]
+    pub(crate) fn transition<R>(&self, mut rule: impl FnMut(State) -> (State, R)) -> R {
+        self.state.update(|bits| {
+            let (next, answer) = rule(State::from_bits(bits));
+            (next.bits(), answer)
+        })
+    }
+
+    /// Applies a rule that may decline; false if it did.
+    #[inline]
+    pub(crate) fn transition_if(&self, mut rule: impl FnMut(State) -> Option<State>) -> bool {
+        self.transition(|state| rule(state).map_or((state, false), |next| (next, true)))
+    }
+
+    pub(crate) fn irq_cpu(&self) -> u32 {
+        self.irq_cpu.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn runner(&self) -> Runner {
+        if self.runner.load(Ordering::Relaxed) == Runner::Workqueue as u8 { Runner::Workqueue } else { Runner::Kthread }
+    }
+
+    /// The three tunables as they are now; each is sampled when a rule asks for it.
+    #[inline]
+    pub(crate) fn tunables(&self) -> Tunables {
+        Tunables {
+            defer_hard_irqs: self.defer_hard_irqs.load(Ordering::Relaxed),
+            gro_flush_timeout: Span { ns: self.gro_flush_timeout_ns.load(Ordering::Relaxed) },
+            irq_suspend_timeout: Span { ns: self.irq_suspend_timeout_ns.load(Ordering::Relaxed) },
+        }
+    }
+
+    /// The driver's poll: moves at most `budget_pkts` frames from the ring to their receivers.
+    #[inline]
+    pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
+        let mut work = 0;
+        match &owned.raw {
+            Some(raw) => {
+                while work < budget_pkts
+                    && let Some((frame, len)) = owned.rx.take()
+                {
+                    raw.push(frame, len);
+                    work += 1;
+                }
+                if work > 0 {
+                    self.raw_parker.wake();
+                }
+            }
+            None => work = self.drive_stack(&mut owned.rx, budget_pkts),
+        }
+        owned.rx.refill();
+        self.counters.polled(context, work);
+        work
+    }
+
+    #[inline]
+    fn drive_stack(&self, rx: &mut RxQueue, budget_pkts: u32) -> u32 {
+        let view = self.device.netns.view();
+        let Some(mut pass) = view.pass(self.id(), self.device.ifindex) else { return 0 };
+        let mut work = 0;
+        while work < budget_pkts
+            && let Some((frame, len)) = rx.take()
+        {
+            pass.receive(frame, len);
+            work += 1;
+        }
+        pass.end();
+        work
+    }
+}
+
+/// The instance's one timer: when it expires and on which softirq CPU, in one word.
+///
+/// Arming replaces any earlier expiry; the last arming wins.
+#[derive(Default)]
+pub(crate) struct TimerSlot(AtomicU64);
+
+const CPU_BITS: u32 = 10;
+
+impl TimerSlot {
+    /// Arms for `at` on softirq CPU `cpu`.
+    pub(crate) fn arm(&self, at: Instant, cpu: u32) {
+        assert!(cpu < 1 << CPU_BITS, "softirq CPU number does not fit a timer slot");
+        // 54 bits of nanoseconds are 208 days of uptime; later means never, as the kernel saturates too.
+        let ns = at.ns.min((1 << (64 - CPU_BITS)) - 1).max(1);
+        // Release: pairs with the Acquire of `due`; what the armer did before is seen by the callback.
+        self.0.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
+    }
+
+    /// Disarms; a callback that took the slot before is not stopped by this.
+    pub(crate) fn cancel(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// The expiry, if armed on `cpu`.
+    #[inline]
+    pub(crate) fn expiry_on(&self, cpu: u32) -> Option<Instant> {
+        let word = self.0.load(Ordering::Acquire);
+        (word != 0 && word & ((1 << CPU_BITS) - 1) == u64::from(cpu)).then_some(Instant { ns: word >> CPU_BITS })
+    }
+
+    /// Whether the timer is armed at all.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes the slot if it is armed on `cpu` and due: the caller runs the callback.
+    pub(crate) fn take_due(&self, cpu: u32, now: Instant) -> Option<Instant> {
+        let word = self.0.load(Ordering::Acquire);
+        let at = Instant { ns: word >> CPU_BITS };
+        if word == 0 || word & ((1 << CPU_BITS) - 1) != u64::from(cpu) || at > now {
+            return None;
+        }
+        // AcqRel: pairs with `arm`; a re-arming in between wins and leaves the slot to its own expiry.
+        self.0.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).ok().map(|_| at)
+    }
+}

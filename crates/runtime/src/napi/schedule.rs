@@ -1,0 +1,56 @@
+//! Scheduling: who will poll an instance that just got an owner.
+
+use napier_core::state::State;
+use napier_core::time::Span;
+
+use super::{Napi, Runner};
+use crate::engine::EngineInner;
+
+impl EngineInner {
+    /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
+    #[inline]
+    pub(crate) fn interrupt(&self, napi: &Napi) {
+        if napi.transition(State::schedule_prep) {
+            napi.irq.mask();
+            self.schedule_owned(napi);
+        }
+    }
+
+    /// `napi_schedule`: true if this call took ownership.
+    pub(crate) fn napi_schedule(&self, napi: &Napi) -> bool {
+        let acquired = napi.transition(State::schedule_prep);
+        if acquired {
+            self.schedule_owned(napi);
+        }
+        acquired
+    }
+
+    /// `__napi_schedule` by whoever just obtained SCHED: hands the instance to its thread, or to the poll
+    /// list of this CPU.
+    pub(crate) fn schedule_owned(&self, napi: &Napi) {
+        napi.counters.scheduled();
+        let to_thread = napi.transition(|state| {
+            // A disabled instance has THREADED clear, so a thread that does not exist is never targeted.
+            if state.contains(State::THREADED) { (state.schedule_to_thread(), true) } else { (state, false) }
+        });
+        if to_thread {
+            match napi.runner() {
+                Runner::Kthread => {
+                    napi.thread_parker.wake();
+                }
+                Runner::Workqueue => self.workqueue.push(napi.index),
+            }
+            return;
+        }
+        self.softirq_of_this_context(napi).raise(self, napi.index);
+    }
+
+    /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.
+    #[inline]
+    pub(crate) fn arm_timer(&self, napi: &Napi, span: Span) {
+        let cpu = self.softirq_of_this_context(napi);
+        let at = self.clock.now() + span;
+        napi.timer.arm(at, cpu.index);
+        cpu.timer_armed(self, at);
+    }
+}

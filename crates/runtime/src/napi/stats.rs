@@ -1,0 +1,170 @@
+//! Counters of one instance. Written by whoever owns it, readable from anywhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Who made a poll.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PollContext {
+    /// A softirq CPU, after an interrupt, a timer or a resume.
+    Softirq,
+    /// The instance's own thread or a worker of the pool.
+    Thread,
+    /// The instance's own thread in busy-poll mode.
+    ThreadBusy,
+    /// An application thread that busy polls.
+    Busy,
+}
+
+impl PollContext {
+    const COUNT: usize = 4;
+}
+
+#[derive(Default)]
+pub(crate) struct NapiCounters {
+    polls: [AtomicU64; PollContext::COUNT],
+    empty_polls: [AtomicU64; PollContext::COUNT],
+    packets: [AtomicU64; PollContext::COUNT],
+    schedules: AtomicU64,
+    timer_fires: AtomicU64,
+    timer_lateness_ns: AtomicU64,
+    unmasks: AtomicU64,
+    /// `BusyPollRxPackets`: packets of busy-loop iterations; the poll that ends a loop does not count.
+    busy_poll_rx_packets: AtomicU64,
+    spin_ticks: AtomicU64,
+}
+
+/// Adds without a locked instruction: each counter has one writer at a time, the owner of the instance.
+#[inline]
+fn bump(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+impl NapiCounters {
+    #[inline]
+    pub(crate) fn polled(&self, context: PollContext, work: u32) {
+        bump(&self.polls[context as usize], 1);
+        if work == 0 {
+            bump(&self.empty_polls[context as usize], 1);
+        } else {
+            bump(&self.packets[context as usize], u64::from(work));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn busy_packets(&self, work: u32) {
+        bump(&self.busy_poll_rx_packets, u64::from(work));
+    }
+
+    /// Ticks spent polling in vain; several threads may add.
+    #[inline]
+    pub(crate) fn spun(&self, ticks: u64) {
+        self.spin_ticks.fetch_add(ticks, Ordering::Relaxed);
+    }
+
+    pub(crate) fn scheduled(&self) {
+        self.schedules.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unmasked(&self) {
+        self.unmasks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn timer_fired(&self, late_ns: u64) {
+        self.timer_fires.fetch_add(1, Ordering::Relaxed);
+        self.timer_lateness_ns.fetch_add(late_ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self, interrupts: u64) -> NapiStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let by_context = |counters: &[AtomicU64; PollContext::COUNT]| std::array::from_fn(|i| read(&counters[i]));
+        NapiStats {
+            interrupts,
+            polls: by_context(&self.polls),
+            empty_polls: by_context(&self.empty_polls),
+            packets: by_context(&self.packets),
+            schedules: read(&self.schedules),
+            timer_fires: read(&self.timer_fires),
+            timer_lateness_ns: read(&self.timer_lateness_ns),
+            unmasks: read(&self.unmasks),
+            busy_poll_rx_packets: read(&self.busy_poll_rx_packets),
+            spin_ticks: read(&self.spin_ticks),
+        }
+    }
+}
+
+/// Counters of one NAPI instance since it was added; arrays are indexed by [`PollContext`].
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct NapiStats {
+    /// Interrupts taken: doorbells and coalescing timers.
+    pub interrupts: u64,
+    /// Calls of the driver's poll.
+    pub polls: [u64; 4],
+    /// Polls that found nothing.
+    pub empty_polls: [u64; 4],
+    /// Packets received.
+    pub packets: [u64; 4],
+    /// Times that ownership was taken to be polled by a softirq CPU or a thread.
+    pub schedules: u64,
+    /// Timer callbacks that ran.
+    pub timer_fires: u64,
+    /// Sum over `timer_fires` of how late the callback ran, in ns.
+    pub timer_lateness_ns: u64,
+    /// Times the interrupt was unmasked.
+    pub unmasks: u64,
+    /// Packets that busy-loop iterations received (`TcpExt BusyPollRxPackets`).
+    pub busy_poll_rx_packets: u64,
+    /// Ticks of the engine's tick counter spent in polls that found nothing.
+    pub spin_ticks: u64,
+}
+
+impl NapiStats {
+    fn combine(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        let each = |a: [u64; 4], b: [u64; 4]| std::array::from_fn(|i| f(a[i], b[i]));
+        Self {
+            interrupts: f(self.interrupts, other.interrupts),
+            polls: each(self.polls, other.polls),
+            empty_polls: each(self.empty_polls, other.empty_polls),
+            packets: each(self.packets, other.packets),
+            schedules: f(self.schedules, other.schedules),
+            timer_fires: f(self.timer_fires, other.timer_fires),
+            timer_lateness_ns: f(self.timer_lateness_ns, other.timer_lateness_ns),
+            unmasks: f(self.unmasks, other.unmasks),
+            busy_poll_rx_packets: f(self.busy_poll_rx_packets, other.busy_poll_rx_packets),
+            spin_ticks: f(self.spin_ticks, other.spin_ticks),
+        }
+    }
+
+    /// Polls by anybody.
+    #[must_use]
+    pub fn polls_total(&self) -> u64 {
+        self.polls.iter().sum()
+    }
+
+    /// Polls by anybody that found nothing.
+    #[must_use]
+    pub fn empty_polls_total(&self) -> u64 {
+        self.empty_polls.iter().sum()
+    }
+
+    /// Packets received by anybody.
+    #[must_use]
+    pub fn packets_total(&self) -> u64 {
+        self.packets.iter().sum()
+    }
+}
+
+impl std::ops::AddAssign for NapiStats {
+    /// Adds the counters of another instance.
+    fn add_assign(&mut self, other: Self) {
+        *self = self.combine(other, u64::wrapping_add);
+    }
+}
+
+impl std::ops::Sub for NapiStats {
+    type Output = Self;
+
+    /// What was counted between two moments.
+    fn sub(self, earlier: Self) -> Self {
+        self.combine(earlier, u64::wrapping_sub)
+    }
+}

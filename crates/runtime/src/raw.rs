@@ -1,0 +1,300 @@
+//! Raw ports: the frames of one queue as they are, as an AF_XDP program would take them.
+//!
+//! A port is bound to one queue of a device and takes every frame that the queue's NAPI instance
+//! receives; the name space of the device sees none of them while the port lives. Frames are read in
+//! place and can be sent on without a copy.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use napier_core::busy::{BusyLimit, BusyParams};
+use napier_core::time::{Deadline, Span};
+use napier_ring::{Frame, FrameFifo, FrameList, FrameTable};
+
+use crate::device::Device;
+use crate::engine::{DeviceHandle, EngineInner};
+use crate::napi::Napi;
+
+/// The NAPI owner's end: frames go here instead of to the name space.
+pub(crate) struct RawSink {
+    received: Arc<FrameList>,
+    frames: Arc<FrameTable>,
+}
+
+impl RawSink {
+    #[inline]
+    pub(crate) fn push(&self, mut frame: Frame, len: u32) {
+        self.frames.set_meta(&mut frame, u64::from(len));
+        self.received.push(&self.frames, frame);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+}
+
+/// Why a raw port was not bound.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BindRawError {
+    /// The device has fewer queues.
+    #[error("{device} has {queues} queues, queue {queue} is none of them (EINVAL)")]
+    NoSuchQueue {
+        /// Name of the device.
+        device: String,
+        /// The queue asked for.
+        queue: u16,
+        /// Queues that there are.
+        queues: u16,
+    },
+    /// Another port has the queue.
+    #[error("queue {queue} of {device} is bound already (EBUSY): drop the other port first")]
+    QueueBusy {
+        /// Name of the device.
+        device: String,
+        /// The queue.
+        queue: u16,
+    },
+}
+
+/// A raw port on one queue of a device. One thread uses it at a time.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// # let (engine, a, b) = doc_link()?;
+/// use napier_runtime::RawPort;
+/// let from = RawPort::bind(&a, 0)?;
+/// let to = RawPort::bind(&b, 0)?;
+/// from.build(64, |frame| { frame[..64].fill(7); 64 })?;
+/// from.flush();
+/// assert!(to.wait(Some(std::time::Duration::from_secs(1))));
+/// assert_eq!(to.next().expect("one frame").data(), [7; 64]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RawPort {
+    engine: Arc<EngineInner>,
+    device: Arc<Device>,
+    napi: Arc<Napi>,
+    queue: u16,
+    received: Arc<FrameList>,
+    ready: RefCell<FrameFifo>,
+    returns: RefCell<Vec<Frame>>,
+    busy: Cell<RawBusyPoll>,
+}
+
+/// How [`RawPort::recv`] polls by itself: the busy-poll socket options of an AF_XDP socket.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct RawBusyPoll {
+    /// `SO_BUSY_POLL` in us: 0 = `recv` never polls.
+    pub usecs: u32,
+    /// `SO_PREFER_BUSY_POLL`.
+    pub prefer: bool,
+    /// `SO_BUSY_POLL_BUDGET`: packets per iteration, 0 = 8.
+    pub budget: u16,
+}
+
+/// The transmit ring has no room: wait until the peer has taken some, then try again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the transmit ring is full: try again when the peer has taken frames (EAGAIN)")]
+pub struct TxRingFull;
+
+/// Frames that are given back together.
+const RETURN_BATCH: usize = 64;
+
+impl RawPort {
+    /// Binds a port to queue `queue` of `device`.
+    ///
+    /// # Errors
+    /// See [`BindRawError`].
+    pub fn bind(device: &DeviceHandle, queue: u16) -> Result<Self, BindRawError> {
+        let name = || device.name().to_owned();
+        let napi = device.napi(queue).ok_or_else(|| BindRawError::NoSuchQueue {
+            device: name(),
+            queue,
+            queues: device.queues(),
+        })?;
+        let engine = device.engine.clone();
+        let received = Arc::new(FrameList::new());
+        let sink = RawSink { received: received.clone(), frames: engine.frames.clone() };
+        let free = engine.with_stopped(&napi, |owned| {
+            let free = owned.raw.is_none();
+            if free {
+                owned.raw = Some(sink);
+            }
+            free
+        });
+        if !free {
+            return Err(BindRawError::QueueBusy { device: name(), queue });
+        }
+        Ok(Self {
+            device: device.device.clone(),
+            napi,
+            queue,
+            ready: RefCell::new(received.take(&engine.frames)),
+            received,
+            returns: RefCell::new(Vec::with_capacity(RETURN_BATCH)),
+            busy: Cell::new(RawBusyPoll::default()),
+            engine,
+        })
+    }
+
+    /// Sets how [`Self::recv`] polls.
+    pub fn set_busy_poll(&self, busy: RawBusyPoll) {
+        self.busy.set(busy);
+    }
+
+    /// NAPI id of the bound queue (`SO_INCOMING_NAPI_ID`, set at bind).
+    #[must_use]
+    pub fn napi_id(&self) -> u32 {
+        self.napi.id()
+    }
+
+    /// Makes received frames available to [`Self::next`]; true if there are any. With busy polling on
+    /// it makes one iteration where none is there yet, as a non-blocking `recvfrom` on AF_XDP does.
+    #[inline]
+    pub fn recv(&self) -> bool {
+        if self.take_received() {
+            return true;
+        }
+        let busy = self.busy.get();
+        if busy.usecs == 0 {
+            return false;
+        }
+        self.busy_loop(busy, BusyLimit::Once);
+        self.take_received()
+    }
+
+    /// Waits until frames are there, after busy polling for the set time; false at the timeout.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        if self.take_received() {
+            return true;
+        }
+        let busy = self.busy.get();
+        if busy.usecs != 0 {
+            self.busy_loop(busy, BusyLimit::For(busy.usecs));
+            if self.take_received() {
+                return true;
+            }
+        }
+        let deadline = timeout.map_or(Deadline::NEVER, |timeout| {
+            Deadline::at(self.engine.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) })
+        });
+        self.napi.raw_parker.wait(|| !self.received.is_empty(), deadline, &self.engine.clock);
+        self.take_received()
+    }
+
+    /// The next received frame; it is given back when dropped.
+    #[inline]
+    pub fn next(&self) -> Option<RawFrame<'_>> {
+        let frame = self.ready.borrow_mut().pop(&self.engine.frames)?;
+        Some(RawFrame { len: self.engine.frames.meta(&frame) as u32, frame: Some(frame), port: self })
+    }
+
+    /// Builds a frame of at most `len_max` bytes in the transmit ring: `build` gets room for it and
+    /// returns the length. [`Self::flush`] sends.
+    ///
+    /// # Errors
+    /// The ring is full; `build` was not called.
+    #[inline]
+    pub fn build(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxRingFull> {
+        self.device.claim_tx(usize::from(self.queue)).build(len_max, build).map_err(|_| TxRingFull)
+    }
+
+    /// Sends a received frame on as it is, from this port's device; without a copy where the rings share
+    /// its memory. [`Self::flush`] sends.
+    ///
+    /// # Errors
+    /// The ring is full; the frame comes back.
+    pub fn forward<'a>(&self, mut frame: RawFrame<'a>) -> Result<(), RawFrame<'a>> {
+        let (moved, len) = (frame.frame.take().expect("present until dropped"), frame.len);
+        self.device.claim_tx(usize::from(self.queue)).give(moved, len).map_err(|back| {
+            frame.frame = Some(back);
+            frame
+        })
+    }
+
+    /// Publishes what was built and rings the peer's doorbell if it wants that.
+    #[inline]
+    pub fn flush(&self) {
+        self.device.claim_tx(usize::from(self.queue)).flush();
+    }
+
+    fn busy_loop(&self, busy: RawBusyPoll, limit: BusyLimit) {
+        let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit };
+        self.engine.busy_loop(self.napi.id(), params, &mut || !self.received.is_empty());
+    }
+
+    #[inline]
+    fn take_received(&self) -> bool {
+        let mut ready = self.ready.borrow_mut();
+        if !ready.is_empty() {
+            return true;
+        }
+        self.give_back();
+        if self.received.is_empty() {
+            return false;
+        }
+        *ready = self.received.take(&self.engine.frames);
+        !ready.is_empty()
+    }
+
+    fn give_back(&self) {
+        let mut returns = self.returns.borrow_mut();
+        if !returns.is_empty() {
+            let mut batch = self.engine.frames.batch();
+            for frame in returns.drain(..) {
+                batch.push(frame);
+            }
+            batch.flush();
+        }
+    }
+}
+
+impl Drop for RawPort {
+    fn drop(&mut self) {
+        self.engine.with_stopped(&self.napi, |owned| owned.raw = None);
+        while self.take_received() {
+            while self.next().is_some() {}
+        }
+        self.give_back();
+    }
+}
+
+/// A received frame, in place.
+#[must_use]
+pub struct RawFrame<'a> {
+    frame: Option<Frame>,
+    len: u32,
+    port: &'a RawPort,
+}
+
+impl RawFrame<'_> {
+    /// The bytes, from the Ethernet header on.
+    #[inline]
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        let frame = self.frame.as_ref().expect("present until dropped");
+        self.port.engine.frames.data(frame, self.len as usize)
+    }
+
+    /// The bytes, to be changed in place.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let frame = self.frame.as_mut().expect("present until dropped");
+        &mut self.port.engine.frames.data_mut(frame)[..self.len as usize]
+    }
+}
+
+impl Drop for RawFrame<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(frame) = self.frame.take() {
+            let mut returns = self.port.returns.borrow_mut();
+            returns.push(frame);
+            if returns.len() == RETURN_BATCH {
+                drop(returns);
+                self.port.give_back();
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Softirq context: a poll list, a timer and a pinned thread per CPU.
+//!
+//! The poll list is run by the CPU's thread, or by an application thread that raises the softirq from
+//! its own context, as the kernel runs softirqs where bottom halves are enabled again. Whoever comes
+//! second leaves its work to the one who is running (`ring::Baton`).
+
+mod thread;
+mod timer;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
+use napier_core::time::Instant;
+use napier_ring::{Baton, Exclusive, List};
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+
+use crate::engine::EngineInner;
+use crate::napi::PollContext;
+pub(crate) use thread::{coalesce_token, doorbell_token, start};
+use timer::CpuTimer;
+pub(crate) use timer::settle_before_sleep;
+
+/// Where the calling thread is running.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) struct Here {
+    /// The softirq CPU whose thread this is.
+    thread_of: Option<u32>,
+    /// The softirq CPU whose poll list this thread is running now.
+    handling: Option<u32>,
+}
+
+thread_local! {
+    static HERE: Cell<Here> = const { Cell::new(Here { thread_of: None, handling: None }) };
+}
+
+/// One CPU that runs softirqs.
+pub(crate) struct SoftirqCpu {
+    /// Position among the engine's softirq CPUs.
+    pub(crate) index: u32,
+    /// The processor that the thread is pinned to.
+    pub(crate) cpu: usize,
+    /// Instances scheduled here and not yet on the poll list; any thread pushes.
+    raised: List,
+    baton: Baton,
+    lists: Exclusive<PollLists<u32>>,
+    /// Work was left over by the limits of the softirq loop: the thread goes on as ksoftirqd.
+    left_over: AtomicBool,
+    timer: CpuTimer,
+    epoll: OwnedFd,
+    kick: OwnedFd,
+    fifo: AtomicBool,
+    counters: SoftirqCounters,
+}
+
+#[derive(Default)]
+struct SoftirqCounters {
+    runs: AtomicU64,
+    time_squeeze: AtomicU64,
+    ksoftirqd: AtomicU64,
+    wakeups: AtomicU64,
+    timer_programs: AtomicU64,
+    task_runs: AtomicU64,
+}
+
+/// Counters of one softirq CPU since the engine started.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct SoftirqStats {
+    /// The processor.
+    pub cpu: usize,
+    /// Whether the thread runs as `SCHED_FIFO`.
+    pub fifo: bool,
+    /// Runs of the receive handler (`net_rx_action`).
+    pub runs: u64,
+    /// Runs that ended by budget or time (`/proc/net/softnet_stat`, third column).
+    pub time_squeeze: u64,
+    /// Times that the rest was left to normal priority, as to ksoftirqd.
+    pub ksoftirqd: u64,
+    /// Times that the thread woke up.
+    pub wakeups: u64,
+    /// Kernel timers that were programmed.
+    pub timer_programs: u64,
+    /// Runs of the handler by application threads.
+    pub task_runs: u64,
+}
+
+impl SoftirqCpu {
+    /// Puts an instance on this CPU's poll list and sees to it that the list is run.
+    pub(crate) fn raise(&self, engine: &EngineInner, napi: u32) {
+        self.raised.push(&engine.napi_links, napi);
+        let here = HERE.get();
+        // Inside the handler, or in the thread before it runs the handler: both look at the list again.
+        if here.handling != Some(self.index) && here.thread_of != Some(self.index) {
+            self.counters.task_runs.fetch_add(1, Ordering::Relaxed);
+            self.run(engine);
+            if self.left_over.load(Ordering::Relaxed) {
+                self.kick();
+            }
+        }
+    }
+
+    /// Wakes the CPU's thread.
+    pub(crate) fn kick(&self) {
+        // A full counter means that the thread has not even looked yet: just as good.
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
+    pub(crate) fn run(&self, engine: &EngineInner) {
+        if self.raised.is_empty() && !self.left_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut held = self.baton.try_take();
+        while let Some(baton) = held {
+            let before = HERE.get();
+            HERE.set(Here { handling: Some(self.index), ..before });
+            self.handle(engine);
+            HERE.set(before);
+            held = baton.pass(|| !self.raised.is_empty());
+        }
+    }
+
+    /// `handle_softirqs`: repeats the receive handler within the limits of time and passes.
+    fn handle(&self, engine: &EngineInner) {
+        let mut lists = self.lists.enter();
+        let mut now = engine.clock.now();
+        let mut passes = SoftirqLoop::begin(now);
+        loop {
+            let pending = self.net_rx_action(engine, &mut lists, now);
+            if !pending {
+                self.left_over.store(false, Ordering::Relaxed);
+                return;
+            }
+            now = engine.clock.now();
+            match passes.again(now, false, pending) {
+                SoftirqNext::Run => {}
+                SoftirqNext::Done => return,
+                SoftirqNext::WakeKsoftirqd => {
+                    self.counters.ksoftirqd.fetch_add(1, Ordering::Relaxed);
+                    self.left_over.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// `net_rx_action`: one run with its budget and time limit; true if work is left.
+    fn net_rx_action(&self, engine: &EngineInner, lists: &mut PollLists<u32>, now: Instant) -> bool {
+        self.counters.runs.fetch_add(1, Ordering::Relaxed);
+        self.collect(engine, lists);
+        let (budget_pkts, time_limit) = engine.sysctl.netdev_budget();
+        let mut run = NetRxRun::begin(lists, now, budget_pkts, time_limit);
+        let reraise = loop {
+            self.collect(engine, lists);
+            match run.next(lists) {
+                NetRxStep::Poll(index) => {
+                    let napi = engine.napi_at(index);
+                    let polled = engine.poll_once(&napi, PollContext::Softirq);
+                    run.polled(lists, engine.clock.now(), index, polled.work, polled.repoll);
+                }
+                NetRxStep::Finish { reraise } => break reraise,
+            }
+        };
+        if run.squeezed() {
+            self.counters.time_squeeze.fetch_add(1, Ordering::Relaxed);
+        }
+        reraise
+    }
+
+    fn collect(&self, engine: &EngineInner, lists: &mut PollLists<u32>) {
+        if self.raised.is_empty() {
+            return;
+        }
+        let mut raised = self.raised.take(&engine.napi_links);
+        while let Some(index) = raised.pop(&engine.napi_links) {
+            // Whoever raised sees to it that the list is run.
+            let _ = lists.push_back(index);
+        }
+    }
+
+    /// Lets the thread wait for a descriptor; `token` comes back with each of its events.
+    pub(crate) fn watch(&self, fd: impl rustix::fd::AsFd, token: u64) -> rustix::io::Result<()> {
+        // Edge triggered: each write is an event of its own and nobody needs to read.
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN | epoll::EventFlags::ET)
+    }
+
+    /// Ends [`Self::watch`].
+    pub(crate) fn unwatch(&self, fd: impl rustix::fd::AsFd) -> rustix::io::Result<()> {
+        epoll::delete(&self.epoll, fd)
+    }
+
+    pub(crate) fn stats(&self) -> SoftirqStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SoftirqStats {
+            cpu: self.cpu,
+            fifo: self.fifo.load(Ordering::Relaxed),
+            runs: read(&self.counters.runs),
+            time_squeeze: read(&self.counters.time_squeeze),
+            ksoftirqd: read(&self.counters.ksoftirqd),
+            wakeups: read(&self.counters.wakeups),
+            timer_programs: read(&self.counters.timer_programs),
+            task_runs: read(&self.counters.task_runs),
+        }
+    }
+}
+
+impl EngineInner {
+    /// The softirq CPU that the calling thread counts as being on; for a thread on a processor without
+    /// one, the CPU that takes the instance's interrupt.
+    #[inline]
+    pub(crate) fn softirq_of_this_context(&self, napi: &crate::napi::Napi) -> &SoftirqCpu {
+        let here = HERE.get();
+        let index = here.handling.or(here.thread_of).or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
+        &self.softirq[index.unwrap_or_else(|| napi.irq_cpu()) as usize]
+    }
+}

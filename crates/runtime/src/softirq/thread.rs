@@ -1,0 +1,141 @@
+//! The thread of a softirq CPU: waits for doorbells and timers, takes the interrupts, runs the softirqs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+
+use napier_core::softirq::PollLists;
+use napier_ring::{Baton, Exclusive, List};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use super::timer::CpuTimer;
+use super::{HERE, Here, SoftirqCounters, SoftirqCpu};
+use crate::engine::EngineInner;
+use crate::sys;
+
+/// `SCHED_FIFO` priority of softirq threads: the middle, as the kernel gives its own interrupt threads.
+const FIFO_PRIORITY: i32 = 50;
+
+const TOKEN_TIMER: u64 = u64::MAX;
+const TOKEN_KICK: u64 = u64::MAX - 1;
+
+/// Set in the token of a coalescing timer.
+const TIMER_BIT: u64 = 1 << 32;
+
+/// Token of an instance's doorbell.
+pub(crate) fn doorbell_token(napi: u32) -> u64 {
+    u64::from(napi)
+}
+
+/// Token of an instance's coalescing timer.
+pub(crate) fn coalesce_token(napi: u32) -> u64 {
+    u64::from(napi) | TIMER_BIT
+}
+
+impl SoftirqCpu {
+    /// Makes the CPU's data and descriptors; the thread comes with [`start`].
+    pub(crate) fn new(index: u32, cpu: usize) -> rustix::io::Result<Self> {
+        let this = Self {
+            index,
+            cpu,
+            raised: List::new(),
+            baton: Baton::new(),
+            lists: Exclusive::new(PollLists::new()),
+            left_over: AtomicBool::new(false),
+            timer: CpuTimer::new()?,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            kick: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            fifo: AtomicBool::new(false),
+            counters: SoftirqCounters::default(),
+        };
+        this.watch(&this.timer.fd, TOKEN_TIMER)?;
+        this.watch(&this.kick, TOKEN_KICK)?;
+        Ok(this)
+    }
+
+    fn main(&self, engine: &EngineInner, want_fifo: bool) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
+        let mut chased = false;
+        while !engine.stopping() {
+            self.prepare_sleep(engine, chased);
+            let timer_fired = self.wait(engine, &mut events, None);
+            chased = timer_fired && !self.run_due_timers(engine);
+            self.run(engine);
+            if self.left_over.load(Ordering::Relaxed) {
+                self.as_ksoftirqd(engine, &mut events, want_fifo);
+            }
+        }
+    }
+
+    /// Waits and takes the interrupts that are there; true if the kernel timer fired.
+    fn wait(
+        &self,
+        engine: &EngineInner,
+        events: &mut Vec<epoll::Event>,
+        timeout: Option<&rustix::time::Timespec>,
+    ) -> bool {
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("waiting on own descriptors failed: {error}"),
+        }
+        self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
+        let mut timer_fired = false;
+        for event in &*events {
+            match event.data.u64() {
+                TOKEN_TIMER => {
+                    self.timer_fired();
+                    timer_fired = true;
+                }
+                TOKEN_KICK => {}
+                token => {
+                    let napi = engine.napi_at((token & !TIMER_BIT) as u32);
+                    if token & TIMER_BIT == 0 || napi.irq.timer_fired() {
+                        engine.interrupt(napi);
+                    }
+                }
+            }
+        }
+        timer_fired
+    }
+
+    /// Works off what the softirq loop left, at normal priority so that programs get their share.
+    fn as_ksoftirqd(&self, engine: &EngineInner, events: &mut Vec<epoll::Event>, want_fifo: bool) {
+        if want_fifo {
+            let _ = sys::sched::set_other();
+        }
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
+            self.run(engine);
+            rustix::thread::sched_yield();
+            if self.wait(engine, events, Some(&now)) {
+                self.run_due_timers(engine);
+            }
+        }
+        if want_fifo {
+            self.fifo.store(sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts the thread `softirq/<cpu>`, pinned where the system allows it.
+pub(crate) fn start(
+    engine: Arc<EngineInner>,
+    cpu: Arc<SoftirqCpu>,
+    want_fifo: bool,
+    ready: SyncSender<()>,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
+        HERE.set(Here { thread_of: Some(cpu.index), handling: None });
+        crate::engine::pin_current_thread(cpu.cpu);
+        let fifo = want_fifo && sys::sched::set_fifo(FIFO_PRIORITY).is_ok();
+        cpu.fifo.store(fifo, Ordering::Relaxed);
+        engine.threads.register(crate::engine::ThreadRole::Softirq { cpu: cpu.cpu });
+        // The starter waits for this so that reports know the scheduling class in force.
+        let _ = ready.send(());
+        drop(ready);
+        cpu.main(&engine, fifo);
+        engine.threads.unregister();
+    })
+}

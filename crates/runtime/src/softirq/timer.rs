@@ -1,0 +1,162 @@
+//! The CPU's timer: one kernel timer for all instances that are armed here.
+//!
+//! Programming a kernel timer costs microseconds, and a busy program re-arms its instance with every
+//! call. So a running thread only notes the new expiry; the kernel timer is set exactly when the
+//! softirq thread or the arming thread goes to sleep. While a program keeps re-arming, the softirq
+//! thread looks after it at growing intervals, at most [`SLACK_MAX_NS`] late.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use napier_core::time::Instant;
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use super::{HERE, SoftirqCpu};
+use crate::engine::EngineInner;
+
+const NEVER_NS: u64 = u64::MAX;
+
+/// First step of the slack for a timer that is re-armed faster than it expires.
+const SLACK_MIN_NS: u64 = 8_000;
+
+/// Most lateness for a timer that a running thread keeps re-arming and then abandons.
+const SLACK_MAX_NS: u64 = 1_000_000;
+
+/// Expiries closer than this are not worth another system call.
+const CLOSE_ENOUGH_NS: u64 = 2_000;
+
+pub(super) struct CpuTimer {
+    pub(super) fd: OwnedFd,
+    /// When the kernel timer fires; `NEVER_NS` when it does not.
+    programmed_ns: AtomicU64,
+    slack_ns: AtomicU64,
+    /// Serialises programming so that descriptor and `programmed_ns` agree.
+    programming: Mutex<()>,
+}
+
+thread_local! {
+    /// The last expiry that this thread armed without setting the kernel timer to it.
+    static UNSETTLED: RefCell<Option<(Arc<SoftirqCpu>, u64)>> = const { RefCell::new(None) };
+}
+
+/// Sets the kernel timer to what the calling thread armed last: it is about to sleep.
+pub(crate) fn settle_before_sleep() {
+    UNSETTLED.with_borrow_mut(|unsettled| {
+        if let Some((cpu, at_ns)) = unsettled.as_mut()
+            && *at_ns != NEVER_NS
+        {
+            let at_ns = std::mem::replace(at_ns, NEVER_NS);
+            if cpu.timer.programmed_ns.load(Ordering::Relaxed).abs_diff(at_ns) > CLOSE_ENOUGH_NS {
+                cpu.program(at_ns);
+            }
+        }
+    });
+}
+
+impl CpuTimer {
+    pub(super) fn new() -> rustix::io::Result<Self> {
+        Ok(Self {
+            fd: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?,
+            programmed_ns: AtomicU64::new(NEVER_NS),
+            slack_ns: AtomicU64::new(0),
+            programming: Mutex::new(()),
+        })
+    }
+}
+
+impl SoftirqCpu {
+    /// An instance's timer was armed here by the calling thread.
+    #[inline]
+    pub(crate) fn timer_armed(&self, engine: &EngineInner, at: Instant) {
+        // The CPU's own thread programs the timer before it sleeps.
+        if HERE.get().thread_of == Some(self.index) {
+            return;
+        }
+        UNSETTLED.with_borrow_mut(|unsettled| match unsettled {
+            Some((cpu, at_ns)) if std::ptr::eq(&raw const **cpu, self) => *at_ns = at.ns,
+            other => *other = Some((engine.softirq[self.index as usize].clone(), at.ns)),
+        });
+        let slack_ns = self.timer.slack_ns.load(Ordering::Relaxed);
+        // SeqCst: pairs with `prepare_sleep`, which publishes the programmed time, then reads the slots.
+        if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns.saturating_add(slack_ns) {
+            self.program(at.ns.saturating_add(slack_ns));
+        }
+    }
+
+    fn program(&self, at_ns: u64) {
+        let _one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+        self.counters.timer_programs.fetch_add(1, Ordering::Relaxed);
+        self.timer.programmed_ns.store(at_ns, Ordering::SeqCst);
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at = Timespec {
+            tv_sec: i64::try_from(at_ns / 1_000_000_000).expect("u64 ns fit i64 seconds"),
+            tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
+        };
+        timerfd_settime(&self.timer.fd, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: zero, it_value: at })
+            .expect("an absolute time on an own timer descriptor is always accepted");
+    }
+
+    /// The kernel timer fired: it is no longer programmed.
+    pub(super) fn timer_fired(&self) {
+        self.timer.programmed_ns.store(NEVER_NS, Ordering::SeqCst);
+    }
+
+    /// Runs the callbacks that are due (`napi_watchdog`); false if none was.
+    pub(super) fn run_due_timers(&self, engine: &EngineInner) -> bool {
+        let now = engine.clock.now();
+        let mut any = false;
+        engine.for_each_napi(|napi| {
+            if let Some(at) = napi.timer.take_due(self.index, now) {
+                any = true;
+                napi.counters.timer_fired((now - at).ns);
+                if napi.transition_if(napier_core::state::State::timer_acquire) {
+                    napi.irq.mask();
+                    engine.schedule_owned(napi);
+                }
+            }
+        });
+        any
+    }
+
+    /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `chased`: it woke for
+    /// a timer that had been re-armed meanwhile.
+    pub(super) fn prepare_sleep(&self, engine: &EngineInner, chased: bool) {
+        let slack_ns = if chased {
+            (self.timer.slack_ns.load(Ordering::Relaxed) * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS)
+        } else {
+            0
+        };
+        self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
+        let mut next_ns = self.earliest(engine);
+        loop {
+            if next_ns == NEVER_NS {
+                // A stale kernel timer costs one wake-up, as much as stopping it.
+                return;
+            }
+            let at_ns = next_ns.saturating_add(slack_ns);
+            if self.timer.programmed_ns.load(Ordering::SeqCst).abs_diff(at_ns) > CLOSE_ENOUGH_NS {
+                self.program(at_ns);
+            }
+            // Whoever armed before the line above was published is seen here; later ones see it.
+            let again_ns = self.earliest(engine);
+            if again_ns >= next_ns {
+                return;
+            }
+            next_ns = again_ns;
+        }
+    }
+
+    fn earliest(&self, engine: &EngineInner) -> u64 {
+        let mut next_ns = NEVER_NS;
+        engine.for_each_napi(|napi| {
+            if let Some(at) = napi.timer.expiry_on(self.index) {
+                next_ns = next_ns.min(at.ns);
+            }
+        });
+        next_ns
+    }
+}

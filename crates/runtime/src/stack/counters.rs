@@ -1,0 +1,185 @@
+//! The counters of a name space, with the names that `nstat` prints where the kernel has the same counter.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident $variant:ident $name:literal;)*) => {
+        /// Which counter.
+        #[derive(Copy, Clone, Debug, PartialEq, Eq)]
+        pub(super) enum Counter { $($variant,)* }
+
+        /// A reading of all counters of a name space. Each only grows; they are read one after the other, so sums of a
+        /// running system may be off by the packets in flight.
+        ///
+        /// Names follow `nstat` (`net/ipv4/proc.c`, `net/ipv6/proc.c`) and `ip -s -s link`; those that Linux has no
+        /// counter for say so.
+        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct StackCounters { $($(#[$doc])* pub $field: u64,)* }
+
+        impl StackCounters {
+            /// Name and value of every counter, in a fixed order.
+            ///
+            /// ```
+            /// use napier_runtime::stack::StackCounters;
+            /// let names: Vec<_> = StackCounters::default().iter().map(|(name, _)| name).collect();
+            /// assert!(names.contains(&"UdpRcvbufErrors"));
+            /// ```
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(($name, self.$field),)*].into_iter()
+            }
+        }
+
+        const COUNT: usize = [$(Counter::$variant,)*].len();
+
+        impl Counters {
+            pub(super) fn snapshot(&self) -> StackCounters {
+                StackCounters { $($field: self.get(Counter::$variant),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames addressed to another station (`rx_otherhost_dropped`).
+    rx_otherhost_dropped RxOtherhost "RxOtherhostDropped";
+    /// Frames shorter than an Ethernet header (Linux: `SKB_DROP_REASON_DEV_HDR`, no counter).
+    rx_length_errors RxLength "RxLengthErrors";
+    /// Frames of a protocol that nobody handles, VLAN tagged ones among them (`rx_nohandler`).
+    rx_nohandler RxNohandler "RxNohandler";
+    /// IPv4 packets received, good or bad.
+    ip_in_receives IpInReceives "IpInReceives";
+    /// IPv4 packets with a bad version, length or header checksum.
+    ip_in_hdr_errors IpInHdrErrors "IpInHdrErrors";
+    /// IPv4 packets to an address that is not ours; broadcast and multicast datagrams are counted here.
+    ip_in_addr_errors IpInAddrErrors "IpInAddrErrors";
+    /// IPv4 packets of a protocol other than UDP and ICMP.
+    ip_in_unknown_protos IpInUnknownProtos "IpInUnknownProtos";
+    /// IPv4 packets handed to UDP or ICMP.
+    ip_in_delivers IpInDelivers "IpInDelivers";
+    /// IPv4 fragments: dropped, never put together.
+    ip_reasm_fails IpReasmFails "IpReasmFails";
+    /// IPv4 packets shorter than their header says.
+    ip_ext_in_truncated_pkts IpInTruncated "IpExtInTruncatedPkts";
+    /// IPv4 packets with a bad header checksum; also in `IpInHdrErrors`.
+    ip_ext_in_csum_errors IpInCsumErrors "IpExtInCsumErrors";
+    /// IPv6 packets received, good or bad.
+    ip6_in_receives Ip6InReceives "Ip6InReceives";
+    /// IPv6 packets with a bad version or a bad extension header.
+    ip6_in_hdr_errors Ip6InHdrErrors "Ip6InHdrErrors";
+    /// IPv6 packets to an address that is not ours; multicast datagrams are counted here.
+    ip6_in_addr_errors Ip6InAddrErrors "Ip6InAddrErrors";
+    /// IPv6 packets whose next header is not UDP, ICMPv6 or hop-by-hop: routing and destination options too.
+    ip6_in_unknown_protos Ip6InUnknownProtos "Ip6InUnknownProtos";
+    /// IPv6 packets shorter than their header says.
+    ip6_in_truncated_pkts Ip6InTruncated "Ip6InTruncatedPkts";
+    /// IPv6 packets handed to UDP or ICMPv6.
+    ip6_in_delivers Ip6InDelivers "Ip6InDelivers";
+    /// IPv6 fragments: dropped, never put together.
+    ip6_reasm_fails Ip6ReasmFails "Ip6ReasmFails";
+    /// ICMP messages received.
+    icmp_in_msgs IcmpInMsgs "IcmpInMsgs";
+    /// ICMP messages that were malformed or had a bad checksum.
+    icmp_in_errors IcmpInErrors "IcmpInErrors";
+    /// ICMP messages with a bad checksum.
+    icmp_in_csum_errors IcmpInCsumErrors "IcmpInCsumErrors";
+    /// ICMP echo requests received.
+    icmp_in_echos IcmpInEchos "IcmpInEchos";
+    /// ICMP echo replies sent.
+    icmp_out_echo_reps IcmpOutEchoReps "IcmpOutEchoReps";
+    /// ICMPv6 messages received.
+    icmp6_in_msgs Icmp6InMsgs "Icmp6InMsgs";
+    /// ICMPv6 messages that were malformed or had a bad checksum.
+    icmp6_in_errors Icmp6InErrors "Icmp6InErrors";
+    /// ICMPv6 messages with a bad checksum.
+    icmp6_in_csum_errors Icmp6InCsumErrors "Icmp6InCsumErrors";
+    /// ICMPv6 echo requests received.
+    icmp6_in_echos Icmp6InEchos "Icmp6InEchos";
+    /// ICMPv6 echo replies sent.
+    icmp6_out_echo_replies Icmp6OutEchoReplies "Icmp6OutEchoReplies";
+    /// Neighbour solicitations received.
+    icmp6_in_neighbor_solicits Icmp6InNeighborSolicits "Icmp6InNeighborSolicits";
+    /// Neighbour advertisements received.
+    icmp6_in_neighbor_advertisements Icmp6InNeighborAdverts "Icmp6InNeighborAdvertisements";
+    /// Neighbour advertisements sent.
+    icmp6_out_neighbor_advertisements Icmp6OutNeighborAdverts "Icmp6OutNeighborAdvertisements";
+    /// UDP datagrams put into the queue of a socket. Linux counts them when they are read.
+    udp_in_datagrams UdpInDatagrams "UdpInDatagrams";
+    /// UDP datagrams to a port that no socket has. No ICMP message answers them.
+    udp_no_ports UdpNoPorts "UdpNoPorts";
+    /// UDP datagrams dropped for any other reason (length, checksum, full queue).
+    udp_in_errors UdpInErrors "UdpInErrors";
+    /// UDP datagrams sent.
+    udp_out_datagrams UdpOutDatagrams "UdpOutDatagrams";
+    /// UDP datagrams dropped because the receive queue was full; also in `UdpInErrors`.
+    udp_rcvbuf_errors UdpRcvbufErrors "UdpRcvbufErrors";
+    /// UDP datagrams not sent because the transmit ring was full.
+    udp_sndbuf_errors UdpSndbufErrors "UdpSndbufErrors";
+    /// UDP datagrams with a bad checksum; also in `UdpInErrors`.
+    udp_in_csum_errors UdpInCsumErrors "UdpInCsumErrors";
+    /// As `UdpInDatagrams`, over IPv6.
+    udp6_in_datagrams Udp6InDatagrams "Udp6InDatagrams";
+    /// As `UdpNoPorts`, over IPv6.
+    udp6_no_ports Udp6NoPorts "Udp6NoPorts";
+    /// As `UdpInErrors`, over IPv6.
+    udp6_in_errors Udp6InErrors "Udp6InErrors";
+    /// As `UdpOutDatagrams`, over IPv6.
+    udp6_out_datagrams Udp6OutDatagrams "Udp6OutDatagrams";
+    /// As `UdpRcvbufErrors`, over IPv6.
+    udp6_rcvbuf_errors Udp6RcvbufErrors "Udp6RcvbufErrors";
+    /// As `UdpSndbufErrors`, over IPv6.
+    udp6_sndbuf_errors Udp6SndbufErrors "Udp6SndbufErrors";
+    /// As `UdpInCsumErrors`, over IPv6; a zero checksum counts here (RFC 8200 section 8.1).
+    udp6_in_csum_errors Udp6InCsumErrors "Udp6InCsumErrors";
+    /// ARP packets received.
+    arp_in_pkts ArpInPkts "ArpInPkts";
+    /// ARP packets that were malformed or not for us.
+    arp_in_ignored ArpInIgnored "ArpInIgnored";
+    /// ARP replies sent.
+    arp_out_replies ArpOutReplies "ArpOutReplies";
+    /// Questions for a neighbour sent: ARP requests and neighbour solicitations (`/proc/net/stat/arp_cache` has none).
+    neigh_probes NeighProbes "NeighProbes";
+    /// Datagrams dropped while their neighbour was unknown (`unresolved_discards`).
+    neigh_unresolved_discards NeighUnresolvedDiscards "NeighUnresolvedDiscards";
+    /// Neighbours not learnt because the table was full (`table_fulls`).
+    neigh_table_fulls NeighTableFulls "NeighTableFulls";
+    /// ARP, neighbour discovery and echo answers lost because the transmit ring was full or the device down.
+    reply_tx_drops ReplyTxDrops "ReplyTxDrops";
+}
+
+/// The live counters.
+pub(super) struct Counters([AtomicU64; COUNT]);
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; COUNT])
+    }
+
+    /// Adds to a counter from any thread.
+    #[inline]
+    pub(super) fn add(&self, counter: Counter, n: u64) {
+        // Relaxed: a counter orders nothing.
+        self.0[counter as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    fn get(&self, counter: Counter) -> u64 {
+        // Relaxed: see `add`.
+        self.0[counter as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Display for StackCounters {
+    /// One line per counter that is not 0, as `nstat` prints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.iter().filter(|(_, value)| *value != 0) {
+            writeln!(f, "{name:<32}{value}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! Which socket a datagram belongs to.
+//!
+//! Order of search, as `net/ipv4/udp.c __udp4_lib_lookup` scores: the socket connected to exactly these two ends, then a
+//! socket bound to the destination address, then one bound to the wildcard of the family. Sockets that share a place
+//! (SO_REUSEPORT) form one entry and the packet chooses among its members.
+//!
+//! Both tables are immutable and cut in 256 shards. A reader follows two pointers and takes no lock; a writer copies
+//! one shard and the list of 256 pointers. A key has a hash; a shard is a small open-addressed array, so entries of one
+//! hash stand in one run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::addr::{Addr, End};
+use super::queue::UdpInner;
+use super::socket::ReusePort;
+
+const SHARDS: usize = 256;
+
+/// The socket tables of one moment.
+#[derive(Clone)]
+pub(super) struct Demux {
+    connected: Table,
+    bound: Table,
+    seed: u64,
+}
+
+/// Where a socket stands: its own end, and the peer's if it is connected.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) local: End,
+    pub(super) peer: Option<End>,
+}
+
+impl Demux {
+    /// `seed` keeps a peer from choosing addresses that fall into one run.
+    pub(super) fn new(seed: u64) -> Self {
+        Self { connected: Table::new(), bound: Table::new(), seed }
+    }
+
+    /// The socket for a datagram that instance `napi_id` received.
+    #[inline]
+    pub(super) fn find(&self, src: End, dst: End, napi_id: u32) -> Option<&Arc<UdpInner>> {
+        if self.connected.len != 0 {
+            let hash = flow_hash(self.seed, src, dst);
+            let place = Place { local: dst, peer: Some(src) };
+            if let Some(entry) = self.connected.run(hash).find(|e| e.place == place) {
+                return Some(entry.select(self.seed, src, dst, napi_id));
+            }
+        }
+        let hash = port_hash(self.seed, dst.port);
+        let any = dst.addr.any();
+        let mut wildcard = None;
+        for entry in self.bound.run(hash) {
+            if entry.place.local.port != dst.port {
+                continue;
+            }
+            if entry.place.local.addr == dst.addr {
+                return Some(entry.select(self.seed, src, dst, napi_id));
+            }
+            if entry.place.local.addr == any {
+                wildcard = Some(entry);
+            }
+        }
+        wildcard.map(|entry| entry.select(self.seed, src, dst, napi_id))
+    }
+
+    /// Puts a socket at a place; it joins those already there, which must have the same `reuse`.
+    pub(super) fn insert(&mut self, place: Place, socket: &Arc<UdpInner>, reuse: ReusePort) {
+        let (table, hash) = self.table(place);
+        table.edit(hash, |entries| match entries.iter_mut().find(|e| e.place == place) {
+            Some(entry) => {
+                let members = entry.members.iter().chain([socket]).cloned().collect();
+                *entry = Entry { members, ..entry.clone() };
+            }
+            None => {
+                let members = Arc::new([socket.clone()]);
+                entries.push(Entry { hash, place, by_napi: reuse == ReusePort::ByNapi, members });
+            }
+        });
+    }
+
+    /// # Panics
+    /// If the socket is not there: places are kept by the registry, so that is our own mistake.
+    pub(super) fn remove(&mut self, place: Place, socket: &Arc<UdpInner>) {
+        let (table, hash) = self.table(place);
+        table.edit(hash, |entries| {
+            let at = entries.iter().position(|e| e.place == place).expect("a registered place has an entry");
+            let before = entries[at].members.len();
+            let members: Arc<[_]> = entries[at].members.iter().filter(|m| !Arc::ptr_eq(m, socket)).cloned().collect();
+            assert!(members.len() + 1 == before, "a socket stands at its place exactly once");
+            if members.is_empty() {
+                entries.swap_remove(at);
+            } else {
+                entries[at].members = members;
+            }
+        });
+    }
+
+    fn table(&mut self, place: Place) -> (&mut Table, u32) {
+        match place.peer {
+            Some(peer) => (&mut self.connected, flow_hash(self.seed, peer, place.local)),
+            None => (&mut self.bound, port_hash(self.seed, place.local.port)),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Entry {
+    hash: u32,
+    by_napi: bool,
+    place: Place,
+    members: Arc<[Arc<UdpInner>]>,
+}
+
+impl Entry {
+    #[inline]
+    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<UdpInner> {
+        match &*self.members {
+            [only] => only,
+            members => self.select_member(members, seed, src, dst, napi_id),
+        }
+    }
+
+    /// By NAPI: the member that already serves this instance; else the first that serves none yet, which is claimed by
+    /// one compare-and-swap so that two instances never share a member while another is free; else as by hash.
+    fn select_member<'a>(
+        &self,
+        members: &'a [Arc<UdpInner>],
+        seed: u64,
+        src: End,
+        dst: End,
+        napi_id: u32,
+    ) -> &'a Arc<UdpInner> {
+        if self.by_napi {
+            // Relaxed: the id is a hint that orders nothing else.
+            if let Some(member) = members.iter().find(|m| m.napi_id.load(Ordering::Relaxed) == napi_id) {
+                return member;
+            }
+            let claim = |m: &&Arc<UdpInner>| {
+                // Relaxed: as above; the exchange alone decides between two claimants.
+                m.napi_id.compare_exchange(0, napi_id, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            };
+            if let Some(member) = members.iter().find(claim) {
+                return member;
+            }
+        }
+        // Scaled, not modulo: `net/core/sock_reuseport.c reciprocal_scale`.
+        let hash = u64::from(flow_hash(seed, src, dst));
+        let index = (hash * members.len() as u64) >> 32;
+        &members[usize::try_from(index).expect("less than the number of members")]
+    }
+}
+
+/// 256 shards, each an array with a power of two of slots, at most half full.
+#[derive(Clone)]
+struct Table {
+    shards: Arc<[Arc<[Option<Entry>]>]>,
+    len: usize,
+}
+
+impl Table {
+    fn new() -> Self {
+        let empty: Arc<[Option<Entry>]> = Arc::new([None]);
+        Self { shards: std::iter::repeat_n(empty, SHARDS).collect(), len: 0 }
+    }
+
+    /// The entries with this hash.
+    #[inline]
+    fn run(&self, hash: u32) -> impl Iterator<Item = &Entry> {
+        let shard = &*self.shards[hash as usize % SHARDS];
+        let mut at = slot_of(hash);
+        std::iter::from_fn(move || {
+            // At least half of the slots are empty, so this ends.
+            let entry = shard[at & (shard.len() - 1)].as_ref()?;
+            at = at.wrapping_add(1);
+            Some(entry)
+        })
+        .filter(move |entry| entry.hash == hash)
+    }
+
+    fn edit(&mut self, hash: u32, change: impl FnOnce(&mut Vec<Entry>)) {
+        let index = hash as usize % SHARDS;
+        let mut entries: Vec<Entry> = self.shards[index].iter().flatten().cloned().collect();
+        self.len -= entries.len();
+        change(&mut entries);
+        self.len += entries.len();
+        let mut slots = vec![None; (entries.len() * 2).next_power_of_two()];
+        for entry in entries {
+            let mut at = slot_of(entry.hash);
+            while slots[at & (slots.len() - 1)].is_some() {
+                at = at.wrapping_add(1);
+            }
+            let mask = slots.len() - 1;
+            slots[at & mask] = Some(entry);
+        }
+        let mut shards = self.shards.to_vec();
+        shards[index] = slots.into();
+        self.shards = shards.into();
+    }
+}
+
+#[inline]
+fn slot_of(hash: u32) -> usize {
+    hash as usize / SHARDS
+}
+
+/// Mixes two words by one multiplication, high half folded on the low half.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the fold takes both halves")]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd1b5_4a32_d192_ed03);
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "a 32-bit hash")]
+fn port_hash(seed: u64, port: u16) -> u32 {
+    (mix(seed, u64::from(port)) >> 16) as u32
+}
+
+/// Of a flow as the receiver sees it.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "a 32-bit hash")]
+pub(super) fn flow_hash(seed: u64, src: End, dst: End) -> u32 {
+    let ports = u64::from(src.port) << 16 | u64::from(dst.port);
+    let (src_high, src_low) = src.addr.words();
+    let (dst_high, dst_low) = dst.addr.words();
+    let hash = if src.addr.is_v4() {
+        mix(seed ^ ports, (src_low << 32) | (dst_low & 0xffff_ffff))
+    } else {
+        mix(mix(mix(seed ^ ports, src_high), src_low ^ dst_high), dst_low)
+    };
+    (hash >> 16) as u32
+}
+
+impl Addr {
+    #[cfg(test)]
+    pub(super) fn test(text: &str) -> Self {
+        Self::from_ip(text.parse().expect("an address"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Socket options under the kernel's names and rules (`net/core/sock.c sk_setsockopt`, `sk_getsockopt`).
+
+use std::sync::atomic::Ordering;
+
+use napier_core::sockopt::{BusyOption, SockOptError, SocketBusy};
+use std::sync::{MutexGuard, PoisonError};
+use thiserror::Error;
+
+use super::queue::UdpInner;
+use super::seams::Host;
+
+/// Largest SO_RCVBUF that can be asked for, in bytes before doubling. Source: `net/core/sock.c sysctl_rmem_max`.
+const RMEM_MAX: u32 = 4 << 20;
+/// Smallest receive buffer in bytes. Source: `include/net/sock.h SOCK_MIN_RCVBUF` (2048 and the size of an sk_buff).
+const RCVBUF_MIN: usize = 2304;
+
+/// An option of level `SOL_SOCKET`.
+///
+/// | option | set | get |
+/// |---|---|---|
+/// | `SO_RCVBUF` | bytes; doubled, at most 8 MiB, at least 2304 after doubling | bytes in force |
+/// | `SO_REUSEPORT` | ENOPROTOOPT: choose it before binding, in the builder | 0 or 1 |
+/// | `SO_BUSY_POLL` | µs (of 1024 ns) to poll before sleeping, not negative | the same |
+/// | `SO_INCOMING_NAPI_ID` | ENOPROTOOPT | the recorded id, or 0 |
+/// | `SO_PREFER_BUSY_POLL` | not 0 needs `CAP_NET_ADMIN` | 0 or 1 |
+/// | `SO_BUSY_POLL_BUDGET` | packets; more than now needs `CAP_NET_ADMIN`; at most 65535 | ENOPROTOOPT |
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SocketOption {
+    /// `SO_RCVBUF` (8).
+    RcvBuf,
+    /// `SO_REUSEPORT` (15).
+    ReusePort,
+    /// `SO_BUSY_POLL` (46).
+    BusyPoll,
+    /// `SO_INCOMING_NAPI_ID` (56).
+    IncomingNapiId,
+    /// `SO_PREFER_BUSY_POLL` (69).
+    PreferBusyPoll,
+    /// `SO_BUSY_POLL_BUDGET` (70).
+    BusyPollBudget,
+}
+
+/// No option of this name is known.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "unknown socket option {name}: known are SO_RCVBUF, SO_REUSEPORT, SO_BUSY_POLL, SO_INCOMING_NAPI_ID, \
+         SO_PREFER_BUSY_POLL and SO_BUSY_POLL_BUDGET"
+)]
+pub struct UnknownOption {
+    name: String,
+}
+
+impl SocketOption {
+    /// All options, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::RcvBuf,
+        Self::ReusePort,
+        Self::BusyPoll,
+        Self::IncomingNapiId,
+        Self::PreferBusyPoll,
+        Self::BusyPollBudget,
+    ];
+
+    /// The kernel's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match (self.busy(), self) {
+            (Some(busy), _) => busy.name(),
+            (None, Self::ReusePort) => "SO_REUSEPORT",
+            (None, _) => "SO_RCVBUF",
+        }
+    }
+
+    /// The kernel's number. Source: `include/uapi/asm-generic/socket.h`.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match (self.busy(), self) {
+            (Some(busy), _) => busy as i32,
+            (None, Self::ReusePort) => 15,
+            (None, _) => 8,
+        }
+    }
+
+    fn busy(self) -> Option<BusyOption> {
+        match self {
+            Self::RcvBuf | Self::ReusePort => None,
+            Self::BusyPoll => Some(BusyOption::BusyPoll),
+            Self::IncomingNapiId => Some(BusyOption::IncomingNapiId),
+            Self::PreferBusyPoll => Some(BusyOption::PreferBusyPoll),
+            Self::BusyPollBudget => Some(BusyOption::BusyPollBudget),
+        }
+    }
+}
+
+impl std::str::FromStr for SocketOption {
+    type Err = UnknownOption;
+
+    /// ```
+    /// use napier_runtime::stack::SocketOption;
+    /// let option: SocketOption = "SO_BUSY_POLL".parse()?;
+    /// assert_eq!((option, option.number()), (SocketOption::BusyPoll, 46));
+    /// # Ok::<(), napier_runtime::stack::UnknownOption>(())
+    /// ```
+    fn from_str(name: &str) -> Result<Self, UnknownOption> {
+        Self::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| UnknownOption { name: name.to_owned() })
+    }
+}
+
+/// Why an option was refused. Nothing was changed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// A busy-poll option.
+    #[error(transparent)]
+    Busy(#[from] SockOptError),
+    /// SO_REUSEPORT of a bound socket.
+    #[error("ENOPROTOOPT: SO_REUSEPORT is chosen before the socket is bound: use UdpSocket::builder().reuse_port()")]
+    AlreadyBound,
+}
+
+impl From<OptionError> for std::io::Error {
+    fn from(error: OptionError) -> Self {
+        Self::from_raw_os_error(match error {
+            OptionError::Busy(error) => error.errno().number(),
+            OptionError::AlreadyBound => libc::ENOPROTOOPT,
+        })
+    }
+}
+
+impl UdpInner {
+    pub(super) fn set_option(&self, host: &dyn Host, option: SocketOption, value: i32) -> Result<(), OptionError> {
+        let Some(busy_option) = option.busy() else {
+            if option == SocketOption::ReusePort {
+                return Err(OptionError::AlreadyBound);
+            }
+            self.ask_rcvbuf(value);
+            return Ok(());
+        };
+        let mut busy = self.busy();
+        busy.set(busy_option, value, host.cap_net_admin())?;
+        // Relaxed: the settings themselves are read under the lock.
+        self.may_busy_poll.store(busy.busy_poll_usecs != 0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A negative value counts as a huge one, as in `net/core/sock.c __sock_set_rcvbuf`.
+    pub(super) fn ask_rcvbuf(&self, bytes: i32) {
+        let asked = bytes.cast_unsigned().min(RMEM_MAX) as usize;
+        self.set_rcvbuf((asked * 2).max(RCVBUF_MIN));
+    }
+
+    pub(super) fn option(&self, host: &dyn Host, option: SocketOption) -> Result<i32, OptionError> {
+        match option.busy() {
+            Some(busy_option) => Ok(self.busy().get(busy_option, host.first_napi_id())?),
+            None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != super::ReusePort::No)),
+            None => Ok(i32::try_from(self.rcvbuf()).expect("at most 8 MiB")),
+        }
+    }
+
+    /// The busy-poll settings with the id that is recorded now.
+    pub(super) fn busy(&self) -> MutexGuard<'_, SocketBusy> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: the id is a hint that orders nothing.
+        busy.napi_id = self.napi_id.load(Ordering::Relaxed);
+        busy
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The receive path: what the owner of a NAPI instance does with the frames of one poll.
+//!
+//! A poll takes a [`View`], starts one [`RxPass`] on it and hands over its frames. Several instances may do so at the
+//! same time. A pass holds the snapshot, so a packet costs no reference count, lock or allocation.
+//!
+//! # Delivery rounds
+//! A frame is put into its socket's queue at once. What belongs to a socket and not to a packet (charging bytes,
+//! telling event contexts, waking a sleeper) is done once per round for each socket that got something. A round is
+//! [`ROUND_PKTS`] frames or the end of the pass, whichever comes first, as `net/core/gro.c gro_normal_one` hands over
+//! in batches of `gro_normal_batch` = 8.
+//!
+//! Edge-triggered waiters need a report *after* each arrival, and reports may merge: a reader that was told early, read
+//! everything and found the queue empty must be told again about a frame that came later in the same pass. Reporting
+//! only when a push finds the queue empty would miss that a reader already took the list but has not yet seen its end;
+//! reporting at the end of each round covers every frame by a report that comes after it. The price is a report about
+//! frames that a fast reader has already taken; an event context looks again before it returns the socket.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::Guard;
+use napier_ring::Frame;
+
+use super::counters::Counter;
+use super::netns::{Inner, Interface, NetNs, Snapshot};
+use super::queue::UdpInner;
+use super::slow;
+use super::wire::{self, Datagram, Meta, Packet, Refused};
+use crate::event::Interest;
+
+/// Frames after which sockets are told. Source: `net/core/hotdata.c gro_normal_batch`.
+const ROUND_PKTS: usize = 8;
+
+/// The name space as it is now, for the length of one poll.
+pub(crate) struct View<'n> {
+    ns: &'n Inner,
+    snapshot: Guard<Arc<Snapshot>>,
+}
+
+impl NetNs {
+    /// What one poll works on. Keep it for one poll only: while it lives, closed sockets keep their memory.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { ns: &self.0, snapshot: self.0.snapshot.load() }
+    }
+}
+
+impl View<'_> {
+    /// Begins the poll of instance `napi_id` on a device; `None` if the device is not in this name space.
+    #[inline]
+    pub(crate) fn pass(&self, napi_id: u32, ifindex: u32) -> Option<RxPass<'_>> {
+        let snapshot = &**self.snapshot;
+        let interface = snapshot.interface(ifindex)?;
+        Some(RxPass {
+            ns: self.ns,
+            snapshot,
+            interface,
+            napi_id,
+            touched: [(None, 0); ROUND_PKTS],
+            sockets: 0,
+            round_pkts: 0,
+            tally: Tally::default(),
+        })
+    }
+}
+
+/// One poll's worth of received frames.
+pub(crate) struct RxPass<'v> {
+    pub(super) ns: &'v Inner,
+    pub(super) snapshot: &'v Snapshot,
+    pub(super) interface: &'v Interface,
+    napi_id: u32,
+    /// Sockets that got something in this round, each once, with the bytes to charge.
+    touched: [(Option<&'v UdpInner>, usize); ROUND_PKTS],
+    sockets: usize,
+    round_pkts: usize,
+    tally: Tally,
+}
+
+/// Good datagrams, counted here and added to the shared counters at the end.
+#[derive(Default)]
+struct Tally {
+    udp4: u64,
+    udp6: u64,
+}
+
+impl<'v> RxPass<'v> {
+    /// Takes a received frame of `len` bytes: into a socket's queue, or home after it was answered or counted.
+    ///
+    /// # Panics
+    /// If the frame is shorter than `len`: whoever took it from the ring has checked that.
+    #[inline]
+    pub(crate) fn receive(&mut self, mut frame: Frame, len: u32) {
+        let frames = &*self.ns.frames;
+        let bytes = frames.data_mut(&mut frame);
+        let truesize = bytes.len();
+        let bytes = &bytes[..len as usize];
+        match wire::parse(bytes, self.interface.mac) {
+            Ok(Packet::Udp(datagram)) => {
+                let meta = Meta::new(&datagram, truesize, self.interface.ifindex);
+                frames.set_meta(&mut frame, meta.bits());
+                self.deliver(frame, &datagram, meta.truesize());
+            }
+            Ok(packet) => {
+                slow::receive(self, bytes, &packet);
+                frames.give_back(frame);
+            }
+            Err(refused) => {
+                self.count_refused(bytes, &refused);
+                frames.give_back(frame);
+            }
+        }
+    }
+
+    /// Ends the poll: everybody who got something knows. Dropping the pass does the same.
+    pub(crate) fn end(self) {}
+
+    #[inline]
+    fn deliver(&mut self, frame: Frame, datagram: &Datagram, truesize: usize) {
+        let snapshot = self.snapshot;
+        let v4 = datagram.dst.addr.is_v4();
+        if !snapshot.is_local(datagram.dst.addr) {
+            return self.lose(frame, v4, ADDR_ERRORS);
+        }
+        let Some(socket) = snapshot.demux.find(datagram.src, datagram.dst, self.napi_id) else {
+            return self.lose(frame, v4, NO_PORTS);
+        };
+        let at = self.slot_of(socket);
+        let pending = self.touched[at].1;
+        if !socket.has_room(pending, truesize) {
+            return self.lose(frame, v4, RCVBUF_ERRORS);
+        }
+        self.touched[at] = (Some(socket), pending + truesize);
+        self.sockets = self.sockets.max(at + 1);
+        socket.record(self.napi_id);
+        socket.list.push(&self.ns.frames, frame);
+        *(if v4 { &mut self.tally.udp4 } else { &mut self.tally.udp6 }) += 1;
+        self.round_pkts += 1;
+        if self.round_pkts == ROUND_PKTS {
+            self.end_round();
+        }
+    }
+
+    /// The socket's place among those of this round, or the next free one; there is always one, because a round is over
+    /// after as many frames as there are places.
+    #[inline]
+    fn slot_of(&self, socket: &UdpInner) -> usize {
+        let same = |touched: &(Option<&UdpInner>, usize)| touched.0.is_some_and(|t| std::ptr::eq(t, socket));
+        self.touched[..self.sockets].iter().position(same).unwrap_or(self.sockets)
+    }
+
+    /// Charges and tells the sockets of this round.
+    fn end_round(&mut self) {
+        for touched in &mut self.touched[..self.sockets] {
+            let (Some(socket), bytes) = std::mem::take(touched) else { continue };
+            socket.charge(bytes);
+            // Relaxed: the id is a hint that orders nothing.
+            socket.source.notify(socket.napi_id.load(Ordering::Relaxed), Interest::IN);
+            socket.parker.wake();
+        }
+        self.sockets = 0;
+        self.round_pkts = 0;
+    }
+
+    /// The one place where datagrams are lost on their way in.
+    #[cold]
+    fn lose(&self, frame: Frame, v4: bool, counters: [&[Counter]; 2]) {
+        self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
+        for counter in counters[usize::from(!v4)] {
+            self.ns.counters.count(*counter);
+        }
+        self.ns.frames.give_back(frame);
+    }
+
+    #[cold]
+    fn count_refused(&self, bytes: &[u8], &Refused(first, second): &Refused) {
+        let below_ip = matches!(first, Counter::RxLength | Counter::RxOtherhost | Counter::RxNohandler);
+        if !below_ip {
+            let v4 = bytes[12..14] == wire::ETHERTYPE_IPV4;
+            self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
+        }
+        for counter in [Some(first), second].into_iter().flatten() {
+            self.ns.counters.count(counter);
+        }
+    }
+}
+
+/// What a lost datagram adds to, over IPv4 and over IPv6.
+const ADDR_ERRORS: [&[Counter]; 2] = [&[Counter::IpInAddrErrors], &[Counter::Ip6InAddrErrors]];
+const NO_PORTS: [&[Counter]; 2] =
+    [&[Counter::IpInDelivers, Counter::UdpNoPorts], &[Counter::Ip6InDelivers, Counter::Udp6NoPorts]];
+const RCVBUF_ERRORS: [&[Counter]; 2] = [
+    &[Counter::IpInDelivers, Counter::UdpRcvbufErrors, Counter::UdpInErrors],
+    &[Counter::Ip6InDelivers, Counter::Udp6RcvbufErrors, Counter::Udp6InErrors],
+];
+
+impl Drop for RxPass<'_> {
+    fn drop(&mut self) {
+        self.end_round();
+        let counters = &self.ns.counters;
+        let Tally { udp4, udp6 } = self.tally;
+        if udp4 != 0 {
+            counters.add(Counter::IpInReceives, udp4);
+            counters.add(Counter::IpInDelivers, udp4);
+            counters.add(Counter::UdpInDatagrams, udp4);
+        }
+        if udp6 != 0 {
+            counters.add(Counter::Ip6InReceives, udp6);
+            counters.add(Counter::Ip6InDelivers, udp6);
+            counters.add(Counter::Udp6InDatagrams, udp6);
+        }
+    }
+}

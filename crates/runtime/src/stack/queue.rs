@@ -1,0 +1,317 @@
+//! The shared half of a socket, and its receive queue.
+//!
+//! A delivering NAPI owner pushes frames on a list that any number of owners may push to; readers take the whole list
+//! and empty it in private. What a datagram says about itself is in its frame's meta word, so a reader looks at the
+//! frame once, to copy it.
+//!
+//! # Accounting
+//! A queued frame is charged with its *truesize*, the bytes that it keeps from its pool, as `sk_rmem_alloc` counts. The
+//! rule is `net/ipv4/udp.c __udp_enqueue_schedule_skb`'s: a datagram is taken if it fits or if nothing is charged.
+//! Charges are added once per socket and delivery round (see `pass`) and taken off when frames go home, so several
+//! instances that deliver to one socket at the same time may exceed the limit by one round (8 frames) each.
+//!
+//! # Frames on the way home
+//! A reader keeps up to [`RETURNS_MAX`] read frames while unread ones are left, and sends them home together. When
+//! nothing is left to read, nothing is kept: an idle socket holds no frame.
+
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use napier_core::sockopt::SocketBusy;
+use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable};
+
+use super::addr::End;
+use super::demux::Place;
+use super::send::PathCache;
+use super::socket::ReusePort;
+use super::wire::Meta;
+use crate::event::Source;
+use crate::park::Parker;
+
+/// Read frames that a reader keeps at most before it sends them home with one exchange per home.
+const RETURNS_MAX: usize = 16;
+/// Most datagrams that one call reads in place.
+const TAKEN_MAX: usize = 32;
+/// Default of SO_RCVBUF in bytes. Source: `include/net/sock.h SK_RMEM_DEFAULT`, as on a machine with 4 KiB pages.
+pub(super) const RCVBUF_DEFAULT: usize = 212_992;
+
+/// What the tables, the readers and the senders of one socket share.
+#[repr(align(64))]
+pub(crate) struct UdpInner {
+    // Touched for each delivery round.
+    pub(super) list: FrameList,
+    /// Bytes charged; below 0 for a moment when a reader is faster than the charge for what it read.
+    charged: AtomicIsize,
+    rcvbuf: AtomicUsize,
+    /// The recorded NAPI id, valid or not.
+    pub(super) napi_id: AtomicU32,
+    connected: AtomicBool,
+    /// Not 0 while a reader holds frames that nobody has read: "there is something to read" does not show in `list`
+    /// then. Set before the list is taken, so there is always one of the two to see.
+    private: AtomicU32,
+    pub(super) parker: Parker,
+    pub(super) source: Source,
+
+    reader: Exclusive<Reader>,
+    pub(super) frames: Arc<FrameTable>,
+    pub(super) paths: Exclusive<PathCache>,
+    pub(super) nonblocking: AtomicBool,
+    /// 0: none.
+    pub(super) read_timeout_ns: AtomicU64,
+    /// All but the id, which is `napi_id`.
+    pub(super) busy: Mutex<SocketBusy>,
+    /// Whether `busy` asks for any busy polling, so that others need not lock.
+    pub(super) may_busy_poll: AtomicBool,
+    pub(super) reuse: ReusePort,
+    /// Where the socket stands in the tables. Changed under the name space's lock only.
+    pub(super) ends: ArcSwap<Ends>,
+    /// Counts changes of `ends`, so that remembered paths notice.
+    pub(super) ends_epoch: AtomicU32,
+}
+
+/// Both ends of a socket.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Ends {
+    pub(super) place: Place,
+    /// Interface of a link-local peer; 0: any.
+    pub(super) peer_scope: u32,
+}
+
+struct Reader {
+    fifo: FrameFifo,
+    returns: Vec<Frame>,
+    /// Truesize of `returns`.
+    returns_bytes: usize,
+}
+
+/// What one attempt to read gave.
+pub(super) enum Attempt<R> {
+    Read(R),
+    Empty,
+    /// Another reader is at it.
+    Contended,
+}
+
+impl UdpInner {
+    pub(super) fn new(frames: Arc<FrameTable>, reuse: ReusePort, local: End, busy: SocketBusy) -> Self {
+        let list = FrameList::new();
+        let fifo = list.take(&frames);
+        let reader = Reader { fifo, returns: Vec::with_capacity(RETURNS_MAX), returns_bytes: 0 };
+        Self {
+            list,
+            charged: AtomicIsize::new(0),
+            rcvbuf: AtomicUsize::new(RCVBUF_DEFAULT),
+            napi_id: AtomicU32::new(0),
+            connected: AtomicBool::new(false),
+            private: AtomicU32::new(0),
+            parker: Parker::new(),
+            source: Source::new(),
+            reader: Exclusive::new(reader),
+            frames,
+            paths: Exclusive::new(PathCache::default()),
+            nonblocking: AtomicBool::new(false),
+            read_timeout_ns: AtomicU64::new(0),
+            may_busy_poll: AtomicBool::new(busy.busy_poll_usecs != 0),
+            busy: Mutex::new(busy),
+            reuse,
+            ends: ArcSwap::from_pointee(Ends { place: Place { local, peer: None }, peer_scope: 0 }),
+            ends_epoch: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether a datagram of this truesize may join the queue, with `pending` bytes about to be charged.
+    #[inline]
+    pub(super) fn has_room(&self, pending: usize, truesize: usize) -> bool {
+        // Relaxed: a limit, not a hand-over.
+        let charged = self.charged_bytes() + pending;
+        charged == 0 || charged + truesize <= self.rcvbuf.load(Ordering::Relaxed)
+    }
+
+    /// Charges frames that `push` put or will put on the list.
+    #[inline]
+    pub(super) fn charge(&self, bytes: usize) {
+        // Relaxed: a limit, not a hand-over.
+        self.charged.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// Records the id of the receiving instance (`include/net/busy_poll.h sk_mark_napi_id`, `sk_mark_napi_id_once`).
+    #[inline]
+    pub(super) fn record(&self, napi_id: u32) {
+        // Relaxed: the id is a hint that orders nothing. The plain look first keeps the line unshared.
+        let current = self.napi_id.load(Ordering::Relaxed);
+        if current == napi_id {
+            return;
+        }
+        if self.connected.load(Ordering::Relaxed) {
+            self.napi_id.store(napi_id, Ordering::Relaxed);
+        } else if current == 0 {
+            let _ = self.napi_id.compare_exchange(0, napi_id, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn set_connected(&self) {
+        // Relaxed: decides only how the next id is recorded.
+        self.connected.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn rcvbuf(&self) -> usize {
+        self.rcvbuf.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_rcvbuf(&self, bytes: usize) {
+        self.rcvbuf.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether there is something to read.
+    #[inline]
+    pub(super) fn has_data(&self) -> bool {
+        if !self.list.is_empty() {
+            return true;
+        }
+        // Acquire: pairs with the Release fence in `refill` — who sees the list empty because a reader took it sees
+        // that reader's `private` as well.
+        fence(Ordering::Acquire);
+        self.private.load(Ordering::Relaxed) != 0
+    }
+
+    /// Reads one datagram in place.
+    pub(super) fn read_one<R>(&self, read: impl FnOnce(Meta, &[u8]) -> R) -> Attempt<R> {
+        let Some(mut reader) = self.reader.try_enter() else { return Attempt::Contended };
+        let Some(frame) = self.next_frame(&mut reader) else { return Attempt::Empty };
+        let meta = Meta::from_bits(self.frames.meta(&frame));
+        let result = read(meta, self.frames.data(&frame, meta.payload().end));
+        reader.returns.push(frame);
+        reader.returns_bytes += meta.truesize();
+        self.settle(&mut reader);
+        Attempt::Read(result)
+    }
+
+    /// Takes up to `max` datagrams out of the queue.
+    pub(super) fn take_many(&self, taken: &mut Taken<'_>, max: usize) -> Attempt<usize> {
+        let Some(mut reader) = self.reader.try_enter() else { return Attempt::Contended };
+        let mut count = 0;
+        while count < max.min(TAKEN_MAX) {
+            let Some(frame) = self.next_frame(&mut reader) else { break };
+            taken.frames[count] = Some(frame);
+            count += 1;
+        }
+        self.settle(&mut reader);
+        if count == 0 { Attempt::Empty } else { Attempt::Read(count) }
+    }
+
+    #[inline]
+    fn next_frame(&self, reader: &mut Reader) -> Option<Frame> {
+        if reader.fifo.is_empty() {
+            if self.list.is_empty() {
+                return None;
+            }
+            self.refill(reader);
+        }
+        reader.fifo.pop(&self.frames)
+    }
+
+    fn refill(&self, reader: &mut Reader) {
+        self.private.store(1, Ordering::Relaxed);
+        // Release: pairs with the Acquire fence in `has_data`; the exchange in `take` carries it.
+        fence(Ordering::Release);
+        reader.fifo = self.list.take(&self.frames);
+    }
+
+    /// After reading: tells whether something private is left, and sends read frames home if it is time.
+    #[inline]
+    fn settle(&self, reader: &mut Reader) {
+        let drained = reader.fifo.is_empty();
+        if drained {
+            // Relaxed: the frames are read; nobody needs to see more than that nothing is left.
+            self.private.store(0, Ordering::Relaxed);
+        }
+        if drained || reader.returns.len() == RETURNS_MAX {
+            self.send_home(&mut reader.returns);
+            self.uncharge(std::mem::take(&mut reader.returns_bytes));
+        }
+        if !drained {
+            // Another reader may sleep although unread datagrams are left: it looked while the list was not empty yet.
+            self.parker.hand_on(|| self.has_data());
+        }
+    }
+
+    fn send_home(&self, frames: &mut Vec<Frame>) {
+        match frames.pop() {
+            Some(only) if frames.is_empty() => self.frames.give_back(only),
+            None => {}
+            Some(last) => {
+                let mut batch = self.frames.batch();
+                batch.push(last);
+                frames.drain(..).for_each(|frame| batch.push(frame));
+            }
+        }
+    }
+
+    fn uncharge(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        // Relaxed: a limit, not a hand-over.
+        self.charged.fetch_sub(bytes.cast_signed(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn charged_bytes(&self) -> usize {
+        // Relaxed: a limit, not a hand-over.
+        self.charged.load(Ordering::Relaxed).max(0).cast_unsigned()
+    }
+}
+
+impl Drop for UdpInner {
+    fn drop(&mut self) {
+        let frames = self.frames.clone();
+        let mut batch = frames.batch();
+        let mut bytes = 0;
+        let mut late = self.list.take(&frames);
+        let reader = self.reader.get_mut();
+        bytes += reader.returns_bytes;
+        reader.returns.drain(..).for_each(|frame| batch.push(frame));
+        while let Some(frame) = reader.fifo.pop(&frames).or_else(|| late.pop(&frames)) {
+            bytes += Meta::from_bits(frames.meta(&frame)).truesize();
+            batch.push(frame);
+        }
+        if !std::thread::panicking() {
+            assert_eq!(bytes, self.charged_bytes(), "what a receive queue holds is what it was charged");
+        }
+    }
+}
+
+/// Datagrams that were taken out of a queue and are looked at outside of it; they go home when this is dropped, also
+/// if the caller's function panics.
+pub(super) struct Taken<'a> {
+    socket: &'a UdpInner,
+    frames: [Option<Frame>; TAKEN_MAX],
+}
+
+impl<'a> Taken<'a> {
+    pub(super) fn new(socket: &'a UdpInner) -> Self {
+        Self { socket, frames: [const { None }; TAKEN_MAX] }
+    }
+
+    pub(super) fn for_each(&self, mut read: impl FnMut(Meta, &[u8])) {
+        for frame in self.frames.iter().map_while(Option::as_ref) {
+            let meta = Meta::from_bits(self.socket.frames.meta(frame));
+            read(meta, self.socket.frames.data(frame, meta.payload().end));
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let frames = &self.socket.frames;
+        let mut batch = frames.batch();
+        let mut bytes = 0;
+        for frame in self.frames.iter_mut().map_while(Option::take) {
+            bytes += Meta::from_bits(frames.meta(&frame)).truesize();
+            batch.push(frame);
+        }
+        drop(batch);
+        self.socket.uncharge(bytes);
+    }
+}

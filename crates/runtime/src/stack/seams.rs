@@ -1,0 +1,74 @@
+//! What the stack needs from the rest of the runtime, as two traits: a way out (a device) and a host (the engine).
+//!
+//! Both are called through a pointer, at most once per packet sent and, on the receive side, only when a socket found
+//! nothing to read.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use napier_core::busy::BusyParams;
+use napier_ring::FrameTable;
+
+use crate::clock::Clock;
+
+/// An address of a device with the prefix that is reached through it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct IfAddr {
+    /// The address.
+    pub addr: IpAddr,
+    /// Bits of the on-link prefix: 0..=32 for IPv4, 0..=128 for IPv6.
+    pub prefix_len: u8,
+}
+
+/// Why a frame was not taken for transmission.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TxError {
+    /// The transmit ring has no free slot now.
+    Full,
+    /// The device is down or its peer is gone.
+    Down,
+}
+
+/// The transmit side of a device.
+pub(crate) trait Egress: Send + Sync {
+    /// The interface number, not 0, unique within a name space.
+    fn ifindex(&self) -> u32;
+    /// The Ethernet address.
+    fn mac(&self) -> [u8; 6];
+    /// Largest IP packet in bytes (the Ethernet header is not counted).
+    fn mtu(&self) -> u32;
+    /// The addresses, read once when the device joins a name space.
+    fn addresses(&self) -> Vec<IfAddr>;
+    /// The receive-side-scaling hash that the peer computes for a datagram with these ends.
+    fn rss_hash(&self, src: &SocketAddr, dst: &SocketAddr) -> u32;
+    /// Claims a slot of at least `len_max` bytes, calls `build` exactly once with it and transmits the number of bytes
+    /// that `build` returns; with 0 the slot is given up. On an error `build` was not called.
+    fn transmit(
+        &self,
+        flow_hash: u32,
+        len_max: usize,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<(), TxError>;
+}
+
+/// The engine, as far as sockets know it.
+pub(crate) trait Host: Send + Sync {
+    /// The table of all frames.
+    fn frames(&self) -> &Arc<FrameTable>;
+    /// The clock.
+    fn clock(&self) -> &Clock;
+    /// `net.core.busy_read` in µs: the busy time of new sockets.
+    fn busy_read_usecs(&self) -> u32;
+    /// The smallest number that names a NAPI instance.
+    fn first_napi_id(&self) -> u32;
+    /// Whether the process may do what needs `CAP_NET_ADMIN`.
+    fn cap_net_admin(&self) -> bool;
+    /// Runs `net/core/dev.c napi_busy_loop` for an instance; returns at once if there is none with this id.
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
+}
+
+/// An error with the number that the kernel would give.
+pub(crate) fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}

@@ -1,0 +1,4 @@
+mod answers;
+mod receive;
+mod send;
+mod threads;

@@ -1,0 +1,31 @@
+//! What an event context sees of a socket.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::queue::UdpInner;
+use super::socket::UdpSocket;
+use crate::event::{Interest, Source};
+use crate::event::{Watchable, Watched};
+
+impl Watchable for UdpSocket {
+    fn watched(&self) -> Arc<dyn Watched> {
+        self.inner().clone()
+    }
+}
+
+impl Watched for UdpInner {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Sending never waits for long, so a socket is always writable; there is no pending error to report.
+    fn ready(&self) -> Interest {
+        if self.has_data() { Interest::IN | Interest::OUT } else { Interest::OUT }
+    }
+
+    fn napi_id(&self) -> u32 {
+        // Relaxed: the id is a hint that orders nothing.
+        self.napi_id.load(Ordering::Relaxed)
+    }
+}

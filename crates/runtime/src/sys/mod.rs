@@ -1,0 +1,6 @@
+//! The few system interfaces that no safe library offers; each file is at most a screen.
+
+pub(crate) mod cpuclock;
+pub(crate) mod mmap;
+pub(crate) mod sched;
+pub(crate) mod tsc;
