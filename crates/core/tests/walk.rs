@@ -1,7 +1,9 @@
 //! All interleavings of small worlds.
+#[path = "model/explore.rs"]
+mod explore;
 mod model;
 
-use model::walk::walk;
+use explore::walk;
 use model::{Config, Wrong};
 use napier_core::completion::Tunables;
 use napier_core::state::Threaded;
@@ -28,9 +30,12 @@ const BASE: Config = Config {
     wrong: Wrong::Nothing,
 };
 
+/// One preferring busy poller, with deferral, and full polls of one packet.
+const PREFER: Config = Config { tunables: tunables(1, true, false), pending_max: 1, weight: 1, user: &[true], ..BASE };
+
 fn check(name: &str, config: &Config) {
     let start = std::time::Instant::now();
-    let walk = walk(config, 600_000);
+    let walk = walk(config, 2_000_000);
     walk.check_liveness();
     println!("{name}: {} worlds in {:?}", walk.len(), start.elapsed());
 }
@@ -43,20 +48,21 @@ fn softirq_alone() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many worlds")]
 fn busy_poller_and_softirq() {
-    for (dhi, gft) in [(0, false), (1, true)] {
-        let tunables = tunables(dhi, gft, false);
-        check("busy", &Config { tunables, user: &[false, true], gro: gft, ..BASE });
-    }
+    check("busy", &Config { user: &[false, true], ..BASE });
+    check("busy, deferred, held frames", &Config { gro: true, ..PREFER });
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many worlds")]
 fn suspension() {
-    let tunables = tunables(1, true, true);
-    check("epoll", &Config { tunables, user: &[true], epoll: true, ..BASE });
+    let config = Config { tunables: tunables(1, true, true), epoll: true, ..PREFER };
+    check("epoll", &Config { pending_max: 2, weight: 2, ..config });
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many worlds")]
 fn threads() {
     for (dhi, gft) in [(0, false), (1, true)] {
         check("threads", &Config { tunables: tunables(dhi, gft, false), modes: ALL_MODES, ..BASE });
@@ -64,10 +70,59 @@ fn threads() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many worlds")]
 fn threads_and_busy_poller() {
-    let config = Config { user: &[true], modes: ALL_MODES, pending_max: 1, weight: 1, ..BASE };
-    let deferred = tunables(1, true, false);
-    check("modes", &Config { tunables: deferred, updown: false, ..config });
-    check("modes up/down", &Config { modes: &ALL_MODES[..2], ..config });
-    check("modes up/down", &config);
+    let plain = Config { tunables: tunables(0, false, false), ..PREFER };
+    check("modes", &Config { modes: ALL_MODES, updown: false, ..plain });
+    check("modes, up and down", &Config { modes: &ALL_MODES[..2], ..plain });
+}
+
+/// Everything at once; minutes rather than seconds in a slow profile.
+#[test]
+#[ignore = "deep: half a minute"]
+fn deep() {
+    check("modes, deferred", &Config { modes: ALL_MODES, updown: false, ..PREFER });
+    check("all modes, up and down", &Config { tunables: tunables(0, false, false), modes: ALL_MODES, ..PREFER });
+    check("busy, deferred", &Config { user: &[false, true], pending_max: 2, weight: 2, ..PREFER });
+}
+
+/// Worlds with a mistake in them: each is found, by the rule that it breaks.
+mod wrong {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "masked, free, and nobody will come back")]
+    fn arming_before_the_release_stalls() {
+        check("wrong", &Config { wrong: Wrong::ArmBeforeRelease, updown: false, ..PREFER });
+    }
+
+    #[test]
+    #[should_panic(expected = "masked, free, and nobody will come back")]
+    fn a_hand_over_that_is_forgotten_stalls() {
+        let tunables = tunables(0, false, false);
+        let wrong = Wrong::HandOverAndForget;
+        check("wrong", &Config { tunables, wrong, updown: false, ..PREFER });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too many worlds")]
+    #[should_panic(expected = "the controller hangs")]
+    fn a_disabled_instance_that_counts_as_owned_hangs_the_controller() {
+        let modes = &ALL_MODES[..2];
+        check("wrong", &Config { wrong: Wrong::DisabledIsOwned, modes, pending_max: 1, ..BASE });
+    }
+
+    #[test]
+    #[should_panic(expected = "the packets cannot be drained")]
+    fn frames_held_across_a_disable_are_stranded() {
+        let tunables = tunables(0, true, false);
+        let wrong = Wrong::HeldAcrossDisable;
+        check("wrong", &Config { tunables, wrong, gro: true, ..BASE });
+    }
+
+    #[test]
+    #[should_panic(expected = "the packets cannot be drained")]
+    fn unmasking_without_a_second_look_strands_packets() {
+        check("wrong", &Config { wrong: Wrong::NoSecondLook, ..BASE });
+    }
 }

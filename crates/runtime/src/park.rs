@@ -1,7 +1,7 @@
 //! Sleeping until there is work: a doorbell with a futex behind it.
 //!
-//! The sleeper works in three steps: it announces itself on the bell, issues a full fence and looks for work once more.
-//! A waker publishes work, issues a full fence and looks at the bell. At least one of the two sees the other
+//! The sleeper works in three steps: it announces itself on the bell, makes a full fence and looks for work once more.
+//! A waker publishes work, makes a full fence and looks at the bell. At least one of the two sees the other
 //! (`kernel/futex/waitwake.c` states the same rule for the word that a futex compares). A waker that finds nobody
 //! announced makes no system call; of many wakers that find the same announcement exactly one makes the call.
 //!

@@ -9,7 +9,8 @@ use napier_core::state::{State, Threaded};
 use napier_core::time::Span;
 
 mod actors;
-pub(crate) mod walk;
+mod application;
+mod controller;
 
 /// What exists in a world, and what its environment may do.
 #[derive(Copy, Clone, Debug)]
@@ -53,7 +54,7 @@ pub(crate) enum Poll {
     Call {
         budget: u8,
     },
-    /// The driver took less than its budget and completes, or the caller does (see [`Why`]).
+    /// Somebody completes after a full poll.
     Complete {
         work: u8,
         why: Why,
@@ -105,8 +106,6 @@ pub(crate) enum Thread {
 pub(crate) enum User {
     Idle,
     Loop,
-    StopBegin,
-    StopDecide,
     StopRelease(Span),
     StopArm(Span),
     StopPoll(Poll),
@@ -234,7 +233,7 @@ impl World {
         };
         let user = match self.user {
             User::Loop => self.loop_.as_ref().is_some_and(BusyLoop::owner),
-            User::StopBegin | User::StopDecide | User::StopRelease(_) => true,
+            User::StopRelease(_) => true,
             User::StopPoll(poll) => poll.owns(),
             User::StopSched | User::ResumeSched => true,
             User::Idle | User::StopArm(_) | User::ResumePrep => false,

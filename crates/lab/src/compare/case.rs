@@ -85,6 +85,7 @@ pub(crate) fn run_case(
     bench.configure(mode, cpus)?;
     let stop = UserEvent::new();
     let stop_flag = Arc::new(AtomicBool::new(false));
+    let (ready, is_ready) = std::sync::mpsc::sync_channel(cpus.workers.len());
     std::thread::scope(|scope| {
         let workers: Vec<_> = cpus
             .workers
@@ -99,6 +100,7 @@ pub(crate) fn run_case(
                     counters: bench.counters.clone(),
                     stop: stop_flag.clone(),
                     cpu: *cpu,
+                    ready: ready.clone(),
                 };
                 let (stop, style) = (&stop, &mode.server);
                 std::thread::Builder::new()
@@ -107,6 +109,13 @@ pub(crate) fn run_case(
             })
             .collect::<Result<_, _>>()
             .context("starting the workers")?;
+        drop(ready);
+        // Ends early only if a worker failed; joining it says why.
+        let all_ready = cpus.workers.iter().all(|_| is_ready.recv().is_ok());
+        if !all_ready {
+            stop.trigger();
+            stop_flag.store(true, Ordering::Relaxed);
+        }
         let client = scope.spawn(|| bench.drive(workload, cpus, pace, window, interrupted));
         let result = client.join().expect("the load generator does not panic");
         stop_flag.store(true, Ordering::Relaxed);

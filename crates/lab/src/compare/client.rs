@@ -20,6 +20,9 @@ const SEND_BURST: usize = 16;
 /// Requests of one flow that may be without a reply.
 const WINDOW: usize = 1024;
 
+/// A request of a closed loop that is without an answer for so long is given up, and the flow sends another.
+const GIVE_UP_NS: u64 = 50_000_000;
+
 /// Room for the largest frame.
 const FRAME_BYTES: usize = 1514;
 
@@ -79,6 +82,8 @@ struct Run<'a> {
     out: Measured,
     /// Flows to send on next, in a closed loop.
     idle: Vec<usize>,
+    /// When each flow sent last.
+    sent_ns: Vec<u64>,
     dirty: Vec<bool>,
 }
 
@@ -110,6 +115,7 @@ impl Client {
                 window_ns: window.measure_ns,
             },
             idle: (0..flows).collect(),
+            sent_ns: vec![start_ns; flows],
             dirty: vec![false; ports],
         };
         let mut arrivals = match pace {
@@ -118,6 +124,7 @@ impl Client {
         };
         let mut measuring = false;
         let mut next_flow = 0;
+        let mut next_look_ns = start_ns + GIVE_UP_NS;
         loop {
             let now_ns = run.client.engine.now_ns();
             if !measuring && now_ns >= from_ns {
@@ -139,6 +146,10 @@ impl Client {
                     }
                 }
                 None => {
+                    if now_ns >= next_look_ns {
+                        next_look_ns = now_ns + GIVE_UP_NS;
+                        run.give_up(now_ns);
+                    }
                     while let Some(flow) = run.idle.pop() {
                         run.send(flow, now_ns, now_ns);
                     }
@@ -180,6 +191,7 @@ impl Arrivals {
 impl Run<'_> {
     fn send(&mut self, flow: usize, intended_ns: u64, now_ns: u64) {
         let draw = self.requests.draw();
+        self.sent_ns[flow] = now_ns;
         let client = &mut *self.client;
         let Flow { template, port, in_flight } = &mut client.flows[flow];
         let is_set = matches!(draw.operation, Operation::Set { .. });
@@ -199,6 +211,16 @@ impl Run<'_> {
         // A full ring is a lost packet, as on a wire; the ring counts it and the flow gives the request up later.
         let _ = client.ports[*port].build(FRAME_BYTES, build);
         self.dirty[*port] = true;
+    }
+
+    /// Lets flows of a closed loop go on whose request or answer was lost.
+    fn give_up(&mut self, now_ns: u64) {
+        for (flow, sent_ns) in self.sent_ns.iter().enumerate() {
+            if now_ns - sent_ns > GIVE_UP_NS && self.client.flows[flow].in_flight.out() > 0 {
+                self.client.flows[flow].in_flight.abandon();
+                self.idle.push(flow);
+            }
+        }
     }
 
     fn flush(&mut self) {

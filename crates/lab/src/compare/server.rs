@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -47,6 +48,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) stop: Arc<AtomicBool>,
     /// Processor that the worker is pinned to.
     pub(crate) cpu: usize,
+    /// Told once the worker can be reached; dropped without a word if it failed.
+    pub(crate) ready: SyncSender<()>,
 }
 
 impl WorkerSetup {
@@ -94,6 +97,7 @@ impl EventWorker {
 
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let mut events = [Event::default(); EVENTS_MAX];
+        self.setup.ready.send(())?;
         loop {
             let ready = self.context.wait(&mut events, self.timeout)?;
             if ready > 0 {
@@ -157,6 +161,7 @@ pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_bus
     socket.set_read_timeout(Some(STOP_LOOK))?;
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     let mut reply = [0; DATAGRAM_BYTES_MAX];
+    setup.ready.send(())?;
     while !setup.stop.load(Ordering::Relaxed) {
         let Ok((bytes, from)) = socket.recv_from(&mut datagram) else { continue };
         let answer = serve(&setup.table, &datagram[..bytes], &mut reply);

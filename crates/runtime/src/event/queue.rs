@@ -37,7 +37,7 @@ impl ReadyQueue {
 
     /// Puts a slot on the list unless it is queued already; true if it was put there.
     ///
-    /// The caller has published the reason, and issued a full fence after that.
+    /// The caller has published the reason, with a full fence after that.
     #[inline]
     pub(super) fn offer(&self, slot: u32) -> bool {
         let flag = &self.queued[slot as usize];
@@ -57,7 +57,7 @@ impl ReadyQueue {
         if !self.list.is_empty() {
             return true;
         }
-        // Acquire: pairs with the Release fence in `collect` — a list that a wait has emptied makes its `held` visible.
+        // Acquire: pairs with the Release fence in `collect` — a list emptied by a wait shows its `held`.
         fence(Ordering::Acquire);
         // Acquire: pairs with Release in `settle`.
         self.held.load(Ordering::Acquire)

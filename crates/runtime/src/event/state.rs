@@ -86,7 +86,7 @@ impl ContextState {
         }
     }
 
-    /// Queues a slot and wakes a wait. The caller has published the reason, and issued a full fence after that.
+    /// Queues a slot and wakes a wait. The caller has published the reason, with a full fence after that.
     #[inline]
     pub(super) fn offer(&self, slot: u32) {
         if self.queue.offer(slot) && self.parker.wake() {

@@ -41,7 +41,7 @@ pub(crate) struct IrqLine {
 struct State {
     /// 1 = an interrupt was raised since the last unmask.
     latch: AtomicU32,
-    /// Packets announced since the last unmask.
+    /// Packets announced since the last mask or unmask.
     pending: AtomicU32,
     /// 1 = the timer was started for them.
     timer_started: AtomicU32,
@@ -83,6 +83,7 @@ impl IrqLine {
     #[inline]
     pub(crate) fn mask(&self) {
         self.switch().mask();
+        self.quiet();
     }
 
     /// One interrupt for what comes from now on. `true` = packets were there already, and there may be no interrupt
@@ -108,7 +109,7 @@ impl IrqLine {
     }
 
     /// To be called when the timer's descriptor is ready. `true` = this is an interrupt; `false` = a timer that was
-    /// overtaken by one.
+    /// overtaken by an interrupt or a mask.
     pub(crate) fn timer_fired(&self) -> bool {
         self.state.pending.load(Ordering::Relaxed) > 0 && self.claim()
     }
@@ -180,6 +181,12 @@ impl IrqLine {
         self.state.pending.store(0, Ordering::Relaxed);
         self.state.timer_started.store(0, Ordering::Relaxed);
         self.state.latch.store(0, Ordering::Relaxed);
+    }
+
+    /// The consumer has masked its interrupt: a coalescing timer that still runs means nothing now. What it was
+    /// started for is found by the polls up to the next unmask, or by that unmask's second look.
+    pub(super) fn quiet(&self) {
+        self.state.pending.store(0, Ordering::Relaxed);
     }
 
     /// Rings the doorbell unless an interrupt is on its way. `true` = rung.

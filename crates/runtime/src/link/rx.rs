@@ -124,6 +124,20 @@ impl RxQueue {
     }
 }
 
+#[cfg(test)]
+impl RxQueue {
+    /// As the engine does before it polls.
+    pub(super) fn mask(&mut self) {
+        self.irq.mask();
+    }
+
+    /// As the engine does after a poll that ended the work.
+    pub(super) fn unmask(&mut self) -> bool {
+        self.refill();
+        self.irq.unmask()
+    }
+}
+
 /// The client's way: the packet is in one of our frames; a fresh one takes its place. Ends within one ring size, for
 /// what is posted here is not published yet.
 fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {

@@ -1,10 +1,10 @@
 //! Walks every interleaving of a world: breadth first, so that the story of a failure is as short as can be.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{Hash, Hasher};
 
-use super::{Config, Ctl, Kind, World};
 use napier_core::state::Threaded;
+
+use crate::model::{Config, Ctl, Kind, World};
 
 /// A fast hash without randomness: the same walk every time.
 #[derive(Default)]
@@ -46,30 +46,72 @@ pub(crate) struct Walk {
     system: Vec<(u32, u32)>,
 }
 
+/// Finds worlds by their hash: open addressing over indices, so that each world is kept once.
+struct Index {
+    slots: Vec<u32>,
+}
+
+const FREE: u32 = u32::MAX;
+
+impl Index {
+    /// The index of `world`, or the place where a new one goes.
+    fn find(&self, worlds: &[World], world: &World) -> Result<u32, usize> {
+        let mask = self.slots.len() - 1;
+        let mut place = hash(world) as usize & mask;
+        loop {
+            match self.slots[place] {
+                FREE => return Err(place),
+                at if worlds[at as usize] == *world => return Ok(at),
+                _ => place = (place + 1) & mask,
+            }
+        }
+    }
+
+    fn grow(&mut self, worlds: &[World]) {
+        self.slots = vec![FREE; self.slots.len() * 2];
+        for (at, world) in worlds.iter().enumerate() {
+            if let Err(place) = self.find(worlds, world) {
+                self.slots[place] = at as u32;
+            }
+        }
+    }
+}
+
+fn hash(world: &World) -> u64 {
+    let mut mix = Mix::default();
+    world.hash(&mut mix);
+    mix.finish()
+}
+
 /// Walks everything and checks every world; panics with the story of the first that is wrong. `worlds_max` bounds the
 /// walk, and reaching it is a failure: the walk is to be complete.
 pub(crate) fn walk(config: &Config, worlds_max: usize) -> Walk {
-    let mut index: HashMap<World, u32, BuildHasherDefault<Mix>> = HashMap::default();
-    let first = World::new();
-    index.insert(first.clone(), 0);
-    let mut walk = Walk { worlds: vec![first], from: vec![(0, "start")], system: Vec::new() };
+    let mut index = Index { slots: vec![FREE; 1 << 10] };
+    let mut walk = Walk { worlds: vec![World::new()], from: vec![(0, "start")], system: Vec::new() };
+    if let Err(place) = index.find(&[], &walk.worlds[0]) {
+        index.slots[place] = 0;
+    }
     let mut steps = Vec::new();
     let mut at = 0;
     while at < walk.worlds.len() {
-        steps.clear();
         walk.worlds[at].steps(config, &mut steps);
         for step in steps.drain(..) {
-            let next = walk.worlds.len() as u32;
-            let to = *index.entry(step.world).or_insert_with_key(|world| {
-                walk.worlds.push(world.clone());
-                walk.from.push((at as u32, step.label));
-                next
-            });
-            if to == next
-                && let Err(rule) = walk.worlds[to as usize].check(config)
-            {
-                panic!("{rule}\n{}", walk.story(to));
-            }
+            let to = match index.find(&walk.worlds, &step.world) {
+                Ok(to) => to,
+                Err(place) => {
+                    let to = walk.worlds.len() as u32;
+                    index.slots[place] = to;
+                    walk.from.push((at as u32, step.label));
+                    walk.worlds.push(step.world);
+                    if let Err(rule) = walk.worlds[to as usize].check(config) {
+                        panic!("{rule}\n{}", walk.story(to));
+                    }
+                    if walk.worlds.len() * 2 > index.slots.len() {
+                        index.grow(&walk.worlds);
+                    }
+                    to
+                }
+            };
             if step.kind == Kind::System {
                 walk.system.push((at as u32, to));
             }

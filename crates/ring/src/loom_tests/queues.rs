@@ -1,0 +1,198 @@
+//! Lists and the word queue.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use super::{model, model_preempted, without};
+use crate::sync::Point;
+use crate::{Chain, Fifo, Links, List, spsc};
+
+/// A list whose elements carry data that is written before the push and read after the take.
+struct Shared {
+    list: List,
+    links: Links,
+    data: Vec<UnsafeCell<u32>>,
+}
+
+// SAFETY: the model checks that an element's data has one user at a time; loom reports it if not.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new(elements: u32) -> Arc<Self> {
+        let data = (0..elements).map(|_| UnsafeCell::new(0)).collect();
+        Arc::new(Self { list: List::new(), links: Links::new(elements), data })
+    }
+
+    fn write(&self, id: u32) {
+        // SAFETY: the element is not in the list, so it is this thread's.
+        self.data[id as usize].with_mut(|data| unsafe { *data = id + 100 });
+    }
+
+    fn push(&self, id: u32) -> bool {
+        self.write(id);
+        self.list.push(&self.links, id)
+    }
+
+    fn rest(&self, mut taken: Fifo, into: &mut Vec<u32>) -> bool {
+        let some = !taken.is_empty();
+        while let Some(id) = taken.pop(&self.links) {
+            // SAFETY: the element was taken, so it is this thread's.
+            self.data[id as usize].with(|data| assert_eq!(unsafe { *data }, id + 100));
+            into.push(id);
+        }
+        some
+    }
+}
+
+// In these models the taker is the spawned thread: loom notes only the last access to a word, so a pusher's look at
+// the head hides a taker's look before it, and the other way round nothing is hidden.
+
+fn list_keeps_all_in_order() {
+    model(|| {
+        let shared = Shared::new(3);
+        let taker = shared.clone();
+        let thread = thread::spawn(move || {
+            let mut taken = Vec::new();
+            let takes = [0; 2].map(|_| taker.rest(taker.list.take(&taker.links), &mut taken));
+            (taken, takes.into_iter().filter(|some| *some).count())
+        });
+        let mut told = usize::from(shared.push(0));
+        shared.write(1);
+        shared.write(2);
+        let mut chain = Chain::new(&shared.links, 1);
+        chain.push(&shared.links, 2);
+        told += usize::from(shared.list.push_chain(&shared.links, chain.newest, chain.oldest));
+        let (mut taken, mut takes) = thread.join().unwrap();
+        takes += usize::from(shared.rest(shared.list.take(&shared.links), &mut taken));
+        assert_eq!(taken, [0, 1, 2]);
+        assert_eq!(told, takes, "each run of elements is announced once");
+    });
+}
+
+#[test]
+fn list() {
+    list_keeps_all_in_order();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn list_needs_the_ordering_of_the_push() {
+    without(Point::ListPush, list_keeps_all_in_order);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn list_needs_the_ordering_of_the_take() {
+    without(Point::ListTake, list_keeps_all_in_order);
+}
+
+#[test]
+fn two_pushers_lose_nothing() {
+    model_preempted(2, || {
+        let shared = Shared::new(3);
+        let (pusher, taker) = (shared.clone(), shared.clone());
+        let pusher = thread::spawn(move || {
+            pusher.push(2);
+        });
+        let taker = thread::spawn(move || {
+            let mut taken = Vec::new();
+            taker.rest(taker.list.take(&taker.links), &mut taken);
+            taken
+        });
+        shared.push(0);
+        shared.push(1);
+        pusher.join().unwrap();
+        let mut taken = taker.join().unwrap();
+        shared.rest(shared.list.take(&shared.links), &mut taken);
+        let at = |id| taken.iter().position(|&there| there == id).expect("taken");
+        assert!(taken.len() == 3 && at(0) < at(1) && at(2) < 3);
+    });
+}
+
+/// An element that is pushed again as soon as it was taken: the classic reused head.
+#[test]
+fn an_element_can_come_round_again() {
+    model(|| {
+        let shared = Shared::new(2);
+        shared.push(0);
+        let taker = shared.clone();
+        let thread = thread::spawn(move || {
+            let mut taken = Vec::new();
+            taker.rest(taker.list.take(&taker.links), &mut taken);
+            taker.push(0);
+            taken
+        });
+        shared.push(1);
+        let mut taken = thread.join().unwrap();
+        let first = taken.len();
+        shared.rest(shared.list.take(&shared.links), &mut taken);
+        assert_eq!(taken.len(), 3, "two pushed, one of them twice");
+        assert!(first >= 1 && taken[0] == 0 && taken[1..].contains(&0) && taken.contains(&1));
+    });
+}
+
+fn queue_hands_data_over() {
+    model(|| {
+        let data = Arc::new([const { () }; 3].map(|()| UnsafeCell::new(0)));
+        let shared = Arc::new(Cells(data.clone()));
+        let (mut producer, mut consumer) = spsc::channel::<u32>(1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || {
+            let mut sent = 0;
+            for value in 0..3 {
+                other.write(value);
+                if producer.push(value).is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            sent
+        });
+        let mut received = 0;
+        for _ in 0..2 {
+            if let Some(value) = consumer.pop() {
+                assert_eq!(value, received);
+                shared.read(value);
+                received += 1;
+            }
+        }
+        let sent = thread.join().unwrap();
+        while let Some(value) = consumer.pop() {
+            assert_eq!(value, received);
+            received += 1;
+        }
+        assert_eq!(sent, received);
+    });
+}
+
+struct Cells(Arc<[UnsafeCell<u32>; 3]>);
+
+// SAFETY: the model checks that a cell has one user at a time; loom reports it if not.
+unsafe impl Sync for Cells {}
+// SAFETY: as above.
+unsafe impl Send for Cells {}
+
+impl Cells {
+    fn write(&self, value: u32) {
+        // SAFETY: not sent yet.
+        self.0[value as usize].with_mut(|data| unsafe { *data = value + 7 });
+    }
+
+    fn read(&self, value: u32) {
+        // SAFETY: received.
+        self.0[value as usize].with(|data| assert_eq!(unsafe { *data }, value + 7));
+    }
+}
+
+#[test]
+fn queue() {
+    queue_hands_data_over();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn queue_needs_the_ordering_of_the_publication() {
+    without(Point::SpscPublish, queue_hands_data_over);
+}
