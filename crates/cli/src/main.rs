@@ -1,5 +1,6 @@
 //! The `napier` command.
 
+mod bench;
 mod compare;
 
 use std::process::ExitCode;
@@ -19,6 +20,9 @@ struct Cli {
 enum Command {
     /// Run one workload through the delivery modes and print the table.
     Compare(compare::Args),
+    /// One experiment: what a part costs, or how long it takes.
+    #[command(subcommand)]
+    Bench(bench::Bench),
 }
 
 /// Set by the first SIGINT or SIGTERM: runs end early, nothing is left behind.
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, &INTERRUPTED),
+        Command::Bench(bench) => bench::run(&bench),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 //! and [`report`] (what the reader gets). Nothing in these modules reads a clock or starts a thread; [`compare`] does, with the engine.
 
 pub mod arrivals;
+pub mod bench;
 pub mod compare;
 pub mod kv;
 pub mod loads;

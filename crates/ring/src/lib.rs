@@ -33,7 +33,7 @@ pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use state::StateCell;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod test_rng {
     /// A small repeatable generator for operation tests (xorshift64*).
     pub(crate) struct Rng(u64);

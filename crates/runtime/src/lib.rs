@@ -31,7 +31,7 @@ pub use link::{LinkConfig, LinkError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
-pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPort, TxRingFull};
+pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSender, TxRingFull};
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{

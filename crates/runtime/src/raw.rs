@@ -219,6 +219,18 @@ impl RawPort {
         self.device.claim_tx(usize::from(self.queue)).flush();
     }
 
+    /// A second handle that only sends, for a thread beside the one that receives.
+    #[must_use]
+    pub fn sender(&self) -> RawSender {
+        RawSender { device: self.device.clone(), queue: self.queue }
+    }
+
+    /// A second handle that only polls, for a thread that does nothing else.
+    #[must_use]
+    pub fn poller(&self) -> RawPoller {
+        RawPoller { engine: self.engine.clone(), napi: self.napi.clone(), received: self.received.clone() }
+    }
+
     fn busy_loop(&self, busy: RawBusyPoll, limit: BusyLimit) {
         let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit };
         self.engine.busy_loop(self.napi.id(), params, &mut || !self.received.is_empty());
@@ -257,6 +269,40 @@ impl Drop for RawPort {
             while self.next().is_some() {}
         }
         self.give_back();
+    }
+}
+
+/// Sends on the queue of a [`RawPort`] from another thread.
+pub struct RawSender {
+    device: Arc<Device>,
+    queue: u16,
+}
+
+impl RawSender {
+    /// Builds a frame of at most `len_max` bytes in the transmit ring and sends it at once.
+    ///
+    /// # Errors
+    /// The ring is full; `build` was not called.
+    pub fn send(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxRingFull> {
+        let mut queue = self.device.claim_tx(usize::from(self.queue));
+        queue.build(len_max, build).map_err(|_| TxRingFull)?;
+        queue.flush();
+        Ok(())
+    }
+}
+
+/// Polls the NAPI instance of a [`RawPort`] from another thread: busy reading in a thread of its own.
+pub struct RawPoller {
+    engine: Arc<EngineInner>,
+    napi: Arc<Napi>,
+    received: Arc<FrameList>,
+}
+
+impl RawPoller {
+    /// One iteration, as a non-blocking `recvfrom` with `SO_BUSY_POLL` makes it; the port gets the frames.
+    pub fn poll(&self, busy: RawBusyPoll) {
+        let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit: BusyLimit::Once };
+        self.engine.busy_loop(self.napi.id(), params, &mut || !self.received.is_empty());
     }
 }
 

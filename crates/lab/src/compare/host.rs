@@ -25,6 +25,13 @@ pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> H
     Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes }
 }
 
+/// The machine and the commit, for reports of single experiments.
+#[must_use]
+pub fn host_and_commit() -> (Host, String) {
+    let host = Host { cpu_model: cpu_model(), cpus: available_cpus().len(), kernel: kernel(), notes: BTreeMap::new() };
+    (host, commit())
+}
+
 fn cpu_model() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -25,10 +25,17 @@
 //!
 //! It cannot be copied, and its bytes cannot be kept beyond it:
 //!
-//! ```compile_fail,E0599
+//! ```compile_fail,E0277
 //! # use napier_ring::Frame;
 //! fn copy(frame: &Frame) -> Frame {
-//!     frame.clone()
+//!     <Frame as Clone>::clone(frame)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0507
+//! # use napier_ring::Frame;
+//! fn copy(frame: &Frame) -> Frame {
+//!     *frame
 //! }
 //! ```
 //!
@@ -48,10 +55,10 @@
 //! let frame = Frame { raw: 1, table: 1 };
 //! ```
 //!
-//! ```compile_fail,E0423
-//! # use napier_ring::spsc;
-//! fn forge<T: spsc::Word>(word: u64, inside: fn() -> !) -> T {
-//!     T::decode(word, Inside(()))
+//! ```compile_fail,E0603
+//! # use napier_ring::{Frame, spsc};
+//! fn forge<T: spsc::Word>(word: u64) -> T {
+//!     T::decode(word, napier_ring::spsc::codec::Inside(()))
 //! }
 //! ```
 

@@ -55,6 +55,7 @@ pub struct Engine {
 #[must_use]
 pub struct CountedThread<'a> {
     threads: &'a Threads,
+    affinity_before: Option<CpuSet>,
     /// Ends on the thread where it began.
     here_only: std::marker::PhantomData<*const ()>,
 }
@@ -62,6 +63,9 @@ pub struct CountedThread<'a> {
 impl Drop for CountedThread<'_> {
     fn drop(&mut self) {
         self.threads.unregister();
+        if let Some(before) = &self.affinity_before {
+            let _ = rustix::thread::sched_setaffinity(None, before);
+        }
     }
 }
 
@@ -122,12 +126,14 @@ impl Engine {
 
     /// Counts the CPU time of the calling thread among the engine's until the returned guard is dropped,
     /// and pins the thread if `cpu` is given and allowed.
+    /// The thread may run where it could before, afterwards.
     pub fn count_thread(&self, name: &str, cpu: Option<usize>) -> CountedThread<'_> {
+        let affinity_before = cpu.and_then(|_| rustix::thread::sched_getaffinity(None).ok());
         if let Some(cpu) = cpu {
             pin_current_thread(cpu);
         }
         self.inner.threads.register(ThreadRole::Program { name: name.to_owned() });
-        CountedThread { threads: &self.inner.threads, here_only: std::marker::PhantomData }
+        CountedThread { threads: &self.inner.threads, affinity_before, here_only: std::marker::PhantomData }
     }
 
     /// Monotonic time in ns, as the engine's deadlines count it.

@@ -1,0 +1,263 @@
+//! `napier bench`: the experiments and how they are printed.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Subcommand;
+use napier_lab::bench::{
+    self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, XskMode, XskRr, XskRrConfig, measured_entry,
+};
+use serde::Serialize;
+
+/// One experiment.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// What receiving a packet costs: ns and instructions, at batch 1, 8, 32 and 64
+    RxCost(RxCost),
+    /// From the doorbell until somebody has received the packet, for each who may be woken
+    Wakeup(Wakeup),
+    /// Request and response over raw ports at a fixed period, with a processing time per reply
+    XskRr(Xsk),
+    /// Request and response over UDP sockets, closed loop
+    UdpRr(Udp),
+}
+
+/// Options of `bench rx-cost`.
+#[derive(clap::Args)]
+pub struct RxCost {
+    /// Runs per row, interleaved
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Length of each run in milliseconds
+    #[arg(long, default_value_t = 200)]
+    millis: u64,
+    /// Leave out the instruction counts (they need valgrind and some seconds)
+    #[arg(long)]
+    no_instructions: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `bench wakeup`.
+#[derive(clap::Args)]
+pub struct Wakeup {
+    /// Samples per context
+    #[arg(long, default_value_t = 2000)]
+    samples: u32,
+    /// Idle time before each sample in us
+    #[arg(long, default_value_t = 50)]
+    gap: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `bench xsk-rr`.
+#[derive(clap::Args)]
+pub struct Xsk {
+    /// interrupts, busy-read, busy-read-separate, threaded-busy-poll
+    #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
+    modes: Vec<XskMode>,
+    /// Time between two requests in us; with --delay one experiment instead of the table's four
+    #[arg(short = 'P', long, requires = "delay")]
+    period: Option<f64>,
+    /// Work on each reply in us
+    #[arg(short, long, requires = "period")]
+    delay: Option<f64>,
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Run what needs more CPUs than there are
+    #[arg(long)]
+    oversubscribe: bool,
+    /// Print the histogram of the time spent in receive calls
+    #[arg(long)]
+    histogram: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `bench udp-rr`.
+#[derive(clap::Args)]
+pub struct Udp {
+    /// Round trips per run
+    #[arg(long, default_value_t = 20_000)]
+    round_trips: u32,
+    /// Runs per mode, interleaved
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_mode(name: &str) -> Result<XskMode, String> {
+    XskMode::parse(name).ok_or_else(|| {
+        let names: Vec<_> = XskMode::ALL.iter().map(|mode| mode.name()).collect();
+        format!("no such mode; give {}", names.join(", "))
+    })
+}
+
+/// Rates and processing times of the table in the proposal of threaded NAPI busy polling.
+const TABLE: [(u64, u64); 4] = [(12_000, 0), (32_000, 30), (125_000, 6), (12_000, 78)];
+
+/// Runs one experiment and prints it.
+pub fn run(bench: &Bench) -> anyhow::Result<()> {
+    match bench {
+        Bench::RxCost(args) => rx_cost(args),
+        Bench::Wakeup(args) => wakeup(args),
+        Bench::XskRr(args) => xsk_rr(args),
+        Bench::UdpRr(args) => udp_rr(args),
+    }
+}
+
+/// One JSON object: what ran, where, and its rows.
+#[derive(Serialize)]
+struct Output<'a, Row> {
+    bench: &'a str,
+    host: napier_lab::report::Host,
+    commit: String,
+    rows: &'a [Row],
+}
+
+fn print_json<Row: Serialize>(bench: &str, rows: &[Row]) -> anyhow::Result<()> {
+    let (host, commit) = napier_lab::compare::host_and_commit();
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, &Output { bench, host, commit, rows })?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
+    if measured_entry()? {
+        return Ok(());
+    }
+    let rows = bench::rx_cost(&RxCostConfig {
+        runs: args.runs,
+        length: Duration::from_millis(args.millis),
+        instructions: !args.no_instructions,
+    })?;
+    if args.json {
+        return print_json("rx-cost", &rows);
+    }
+    println!("{:<46} {:>5} {:>24} {:>13}", "64-byte packets", "batch", "ns/packet [min-max]", "instr/packet");
+    for row in &rows {
+        let instructions = row.instructions_per_packet.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
+        println!("{:<46} {:>5} {:>24} {instructions:>13}", row.path.name(), row.batch, row.ns_per_packet.to_string());
+    }
+    println!(
+        "\nMedian of {} runs. The receiving side alone, on one CPU with the packets in its cache; each batch includes\n\
+         one clock reading. Instructions: user space, by callgrind; -: valgrind is not installed or was not asked.",
+        args.runs
+    );
+    Ok(())
+}
+
+fn wakeup(args: &Wakeup) -> anyhow::Result<()> {
+    let rows = bench::wakeup(&WakeupConfig { samples: args.samples, gap: Duration::from_micros(args.gap) })?;
+    if args.json {
+        return print_json("wakeup", &rows);
+    }
+    println!("{:<42} {:>9} {:>9} {:>9} {:>9} {:>12}", "doorbell until (us)", "p50", "p95", "p99", "max", "sender p50");
+    for row in &rows {
+        let Percentiles { p50_ns, p95_ns, p99_ns, max_ns, .. } = row.latency;
+        println!(
+            "{:<42} {:>9} {:>9} {:>9} {:>9} {:>12}",
+            row.context.name(),
+            us(p50_ns),
+            us(p95_ns),
+            us(p99_ns),
+            us(max_ns),
+            us(row.sender.p50_ns)
+        );
+    }
+    println!(
+        "\n{} samples each after {} us of idleness; sender: what publishing and ringing cost it.",
+        args.samples, args.gap
+    );
+    Ok(())
+}
+
+fn us(ns: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for a table")]
+    let us = ns as f64 / 1000.0;
+    format!("{us:.2}")
+}
+
+fn xsk_rr(args: &Xsk) -> anyhow::Result<()> {
+    let modes = if args.modes.is_empty() { XskMode::ALL.to_vec() } else { args.modes.clone() };
+    let experiments: Vec<(Duration, Duration)> = match (args.period, args.delay) {
+        (Some(period), Some(delay)) => {
+            vec![(Duration::from_secs_f64(period / 1e6), Duration::from_secs_f64(delay / 1e6))]
+        }
+        _ => TABLE
+            .map(|(rate, delay)| (Duration::from_nanos(1_000_000_000 / rate), Duration::from_micros(delay)))
+            .to_vec(),
+    };
+    let mut rows = Vec::new();
+    for &(period, delay) in &experiments {
+        for &mode in &modes {
+            let length = Duration::from_secs_f64(args.seconds);
+            rows.push(bench::xsk_rr(&XskRrConfig { mode, period, delay, length, oversubscribe: args.oversubscribe })?);
+        }
+    }
+    if args.json {
+        return print_json("xsk-rr", &rows);
+    }
+    print_xsk(&rows, args.histogram);
+    Ok(())
+}
+
+fn print_xsk(rows: &[XskRr], histogram: bool) {
+    println!(
+        "{:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6}",
+        "experiment", "mode", "p5 ns", "p50 ns", "p95 ns", "p99 ns", "p99.9 ns", "lost"
+    );
+    for row in rows {
+        #[expect(clippy::cast_precision_loss, reason = "figures for a table")]
+        let experiment = format!("{:.1} Kpkt/s + {} us", 1e6 / row.period_ns as f64, row.delay_ns / 1000);
+        match (&row.latency, &row.refused) {
+            (Some(p), _) => println!(
+                "{experiment:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6}",
+                row.mode.name(),
+                p.p5_ns,
+                p.p50_ns,
+                p.p95_ns,
+                p.p99_ns,
+                p.p999_ns,
+                row.lost
+            ),
+            (None, refused) => println!(
+                "{experiment:<24} {:<20} {}",
+                row.mode.name(),
+                refused.as_deref().unwrap_or("no reply came back")
+            ),
+        }
+        if histogram && row.refused.is_none() {
+            print!("  time in receive calls, ns:\n{}", row.receive_calls);
+        }
+    }
+    let inline = rows.iter().any(|row| row.refused.is_none() && !row.sender_thread);
+    println!("\nLatency from the intended send.");
+    if inline {
+        println!(
+            "No CPU was left for a thread that only sends: the client sends between its receive calls, so a request"
+        );
+        println!("that falls due while it works on a reply leaves late, and that counts.");
+    }
+}
+
+fn udp_rr(args: &Udp) -> anyhow::Result<()> {
+    let rows = bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs })?;
+    if args.json {
+        return print_json("udp-rr", &rows);
+    }
+    println!("{:<28} {:>28} {:>28}", "both programs", "p50 ns [min-max]", "p99 ns [min-max]");
+    for row in &rows {
+        println!("{:<28} {:>28} {:>28}", row.mode.name(), row.p50_ns.to_string(), row.p99_ns.to_string());
+    }
+    println!("\nRound trip of a 64-byte frame; median of {} runs of {} round trips.", args.runs, args.round_trips);
+    Ok(())
+}

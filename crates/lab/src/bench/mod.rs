@@ -1,0 +1,16 @@
+//! `napier bench`: one experiment each, on a link of its own.
+
+mod instructions;
+mod rtt;
+mod rx_cost;
+mod stat;
+mod udp_rr;
+mod wakeup;
+mod xsk_rr;
+
+pub use rtt::{Log2Histogram, Percentiles};
+pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
+pub use stat::Spread;
+pub use udp_rr::{UdpMode, UdpRr, UdpRrConfig, udp_rr};
+pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
+pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};

@@ -1,0 +1,226 @@
+//! `bench rx-cost`: what receiving costs, without waiting for anybody.
+//!
+//! One thread fills the ring from the peer's end, outside of the measured time, then receives it all:
+//! time and instructions per packet are those of the receive path alone.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, SocketOption, UdpSocket};
+use serde::Serialize;
+
+use super::instructions;
+use super::rtt::FRAME_BYTES;
+use super::stat::Spread;
+use crate::compare::Template;
+use crate::pair::{PEER_IP, Pair, TESTED_IP};
+
+/// Batches that are measured.
+pub const BATCHES: [u16; 4] = [1, 8, 32, 64];
+
+/// Payload of a UDP datagram in a frame of 64 bytes.
+const PAYLOAD_BYTES: usize = FRAME_BYTES - 42;
+
+/// Where the packets end.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RxPath {
+    /// A raw port that drops them.
+    Raw,
+    /// A UDP socket and the caller's buffer.
+    Udp,
+}
+
+impl RxPath {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Raw, Self::Udp];
+
+    /// The name in tables and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "link to raw port, dropped",
+            Self::Udp => "link to UDP socket, into the caller's buffer",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RxCostConfig {
+    /// Runs per row, interleaved.
+    pub runs: u32,
+    /// Length of each run.
+    pub length: Duration,
+    /// Count instructions under callgrind, if valgrind is installed.
+    pub instructions: bool,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct RxCost {
+    /// Where the packets ended.
+    pub path: RxPath,
+    /// Packets per poll.
+    pub batch: u16,
+    /// Over the runs.
+    pub ns_per_packet: Spread,
+    /// User-space instructions, exact; absent without valgrind.
+    pub instructions_per_packet: Option<f64>,
+    /// Packets of 64 bytes that were measured.
+    pub packets: u64,
+}
+
+/// Measures every path at every batch, in turn.
+///
+/// # Errors
+/// The engine did not start, or packets were lost that nobody may lose.
+pub fn rx_cost(config: &RxCostConfig) -> anyhow::Result<Vec<RxCost>> {
+    let cells: Vec<(RxPath, u16)> =
+        RxPath::ALL.into_iter().flat_map(|path| BATCHES.map(|batch| (path, batch))).collect();
+    let mut runs: Vec<Vec<f64>> = vec![Vec::new(); cells.len()];
+    let mut packets = vec![0; cells.len()];
+    for _ in 0..config.runs.max(1) {
+        for (cell, (path, batch)) in cells.iter().enumerate() {
+            let measured = measure(*path, *batch, Stop::After(config.length))?;
+            runs[cell].push(measured.ns_per_packet());
+            packets[cell] += measured.packets;
+        }
+    }
+    let rows = cells.iter().zip(&runs).zip(&packets);
+    rows.map(|(((path, batch), runs), packets)| {
+        let instructions = if config.instructions { instructions::count(*path, *batch)? } else { None };
+        Ok(RxCost {
+            path: *path,
+            batch: *batch,
+            ns_per_packet: Spread::of(runs),
+            instructions_per_packet: instructions,
+            packets: *packets,
+        })
+    })
+    .collect()
+}
+
+/// When a measurement ends.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Stop {
+    After(Duration),
+    Packets(u64),
+}
+
+pub(super) struct Cost {
+    pub(super) packets: u64,
+    measured: Duration,
+}
+
+impl Cost {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
+    fn ns_per_packet(&self) -> f64 {
+        self.measured.as_nanos() as f64 / self.packets as f64
+    }
+}
+
+/// Measures one path at one batch.
+pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Cost> {
+    let cpu = napier_runtime::available_cpus()[0];
+    let pair = Pair::new(&LinkConfig::default(), &[cpu], &[cpu])?;
+    pair.never_interrupt(&pair.tested)?;
+    pair.never_interrupt(&pair.peer)?;
+    let _counted = pair.engine.count_thread("rx-cost", Some(cpu));
+    let source = RawPort::bind(&pair.peer, 0)?;
+    let from = SocketAddrV4::new(PEER_IP, 9000);
+    let to = SocketAddrV4::new(TESTED_IP, 9001);
+    let template = Template::new(pair.peer.mac(), pair.tested.mac(), from, to);
+    let fill = || -> anyhow::Result<()> {
+        for _ in 0..batch {
+            source.build(FRAME_BYTES, |frame| template.complete(frame, PAYLOAD_BYTES))?;
+        }
+        source.flush();
+        Ok(())
+    };
+    match path {
+        RxPath::Raw => {
+            let port = RawPort::bind(&pair.tested, 0)?;
+            port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: batch + 1 });
+            repeat(batch, stop, fill, || measured_raw(&port))
+        }
+        RxPath::Udp => {
+            let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(to))?;
+            socket.connect(SocketAddr::V4(from))?;
+            socket.set_nonblocking(true)?;
+            socket.setsockopt(SocketOption::BusyPollBudget, i32::from(batch) + 1)?;
+            socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
+            socket.setsockopt(SocketOption::BusyPoll, 1)?;
+            // The first datagram tells the socket which instance to poll.
+            fill()?;
+            while socket.recv(&mut [0; 64]).is_err() {
+                std::hint::spin_loop();
+            }
+            while socket.recv(&mut [0; 64]).is_ok() {}
+            let mut buffer = [0; 64];
+            repeat(batch, stop, fill, || measured_udp(&socket, batch, &mut buffer))
+        }
+    }
+}
+
+fn repeat(
+    batch: u16,
+    stop: Stop,
+    fill: impl Fn() -> anyhow::Result<()>,
+    mut receive: impl FnMut() -> u64,
+) -> anyhow::Result<Cost> {
+    let started = Instant::now();
+    let mut cost = Cost { packets: 0, measured: Duration::ZERO };
+    loop {
+        fill()?;
+        let before = Instant::now();
+        let received = receive();
+        cost.measured += before.elapsed();
+        anyhow::ensure!(received == u64::from(batch), "{received} of {batch} packets came: the receive path lost some");
+        cost.packets += received;
+        let over = match stop {
+            Stop::After(length) => started.elapsed() >= length,
+            Stop::Packets(packets) => cost.packets >= packets,
+        };
+        if over {
+            return Ok(cost);
+        }
+    }
+}
+
+/// Receives everything that is in the ring and drops it.
+#[inline(never)]
+fn measured_raw(port: &RawPort) -> u64 {
+    let mut packets = 0;
+    if port.recv() {
+        while let Some(frame) = port.next() {
+            std::hint::black_box(frame.data()[0]);
+            packets += 1;
+        }
+    }
+    packets
+}
+
+/// Receives a batch into a buffer; the first call polls, the others find the datagrams queued.
+#[inline(never)]
+fn measured_udp(socket: &UdpSocket, batch: u16, buffer: &mut [u8; 64]) -> u64 {
+    let mut packets = 0;
+    for _ in 0..batch {
+        if socket.recv(buffer).is_err() {
+            break;
+        }
+        std::hint::black_box(&*buffer);
+        packets += 1;
+    }
+    packets
+}
+
+/// What a child process under callgrind runs; `false` if this process is none.
+///
+/// # Errors
+/// As [`rx_cost`].
+pub fn measured_entry() -> anyhow::Result<bool> {
+    let Some((path, batch, packets)) = instructions::child_job() else { return Ok(false) };
+    measure(path, batch, Stop::Packets(packets))?;
+    Ok(true)
+}

@@ -1,0 +1,221 @@
+//! `bench udp-rr`: one datagram to and fro between two programs with UDP sockets, closed loop.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use napier_runtime::control::NapiSet;
+use napier_runtime::{
+    EpollParamsRequest, Event, EventContext, Interest, LinkConfig, NetNs, SocketOption, Timeout, UdpSocket,
+};
+use serde::Serialize;
+
+use super::rtt::{Percentiles, histogram};
+use super::stat::Spread;
+use crate::pair::{PEER_IP, Pair, TESTED_IP};
+
+/// Payload each way: 64 bytes on the wire with its headers.
+const PAYLOAD_BYTES: usize = 22;
+
+/// How long a program waits before it looks whether the run is over.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// A deferral that keeps interrupts away from a program that polls.
+const GRO_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
+
+/// How both programs receive.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UdpMode {
+    /// Blocked in `recv`, woken by interrupt.
+    Blocking,
+    /// Blocked in an event context, woken by interrupt.
+    EventContext,
+    /// `recv` that busy polls (`SO_BUSY_POLL`, prefer).
+    BusyRead,
+    /// An event context that busy polls (busy_poll_usecs 1000, budget 64, prefer).
+    EventContextBusy,
+}
+
+impl UdpMode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Blocking, Self::EventContext, Self::BusyRead, Self::EventContextBusy];
+
+    /// The name in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocking => "blocking recv, interrupts",
+            Self::EventContext => "event context, interrupts",
+            Self::BusyRead => "recv busy polling",
+            Self::EventContextBusy => "event context busy polling",
+        }
+    }
+
+    fn polls(self) -> bool {
+        matches!(self, Self::BusyRead | Self::EventContextBusy)
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct UdpRrConfig {
+    /// Round trips per run.
+    pub round_trips: u32,
+    /// Runs per mode, interleaved.
+    pub runs: u32,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct UdpRr {
+    /// How both programs received.
+    pub mode: UdpMode,
+    /// Median of the round trip over the runs, in ns.
+    pub p50_ns: Spread,
+    /// 99th percentile over the runs, in ns.
+    pub p99_ns: Spread,
+    /// Runs.
+    pub runs: u32,
+}
+
+/// Measures every mode, in turn.
+///
+/// # Errors
+/// Fewer than two processors, or the engine did not start.
+pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
+    let cpus = napier_runtime::available_cpus();
+    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each program polls or sleeps on its own");
+    let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); UdpMode::ALL.len()];
+    for _ in 0..config.runs.max(1) {
+        for (mode, runs) in UdpMode::ALL.into_iter().zip(&mut runs) {
+            runs.push(run(mode, config.round_trips, cpus[0], cpus[1]).with_context(|| mode.name())?);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
+        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
+    };
+    let rows = UdpMode::ALL.into_iter().zip(&runs).map(|(mode, runs)| UdpRr {
+        mode,
+        p50_ns: spread(runs, |run| run.p50_ns),
+        p99_ns: spread(runs, |run| run.p99_ns),
+        runs: config.runs.max(1),
+    });
+    Ok(rows.collect())
+}
+
+fn run(mode: UdpMode, round_trips: u32, client_cpu: usize, server_cpu: usize) -> anyhow::Result<Percentiles> {
+    let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
+    if mode.polls() {
+        for device in [&pair.tested, &pair.peer] {
+            pair.engine.napi_set(NapiSet {
+                id: Some(u64::from(device.napi_id(0))),
+                defer_hard_irqs: Some(100),
+                gro_flush_timeout: Some(GRO_FLUSH_TIMEOUT_NS),
+                ..NapiSet::default()
+            })?;
+        }
+    }
+    let (client, server) = (SocketAddrV4::new(PEER_IP, 9000), SocketAddrV4::new(TESTED_IP, 9001));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let (pair, stop) = (&pair, &stop);
+        let echo = scope.spawn(move || -> anyhow::Result<()> {
+            let _counted = pair.engine.count_thread("server", Some(server_cpu));
+            let end = End::open(pair, &pair.tested_ns, server, client, mode)?;
+            ready.send(())?;
+            let mut buffer = [0; 64];
+            while !stop.load(Ordering::Acquire) {
+                if let Some(bytes) = end.receive(&mut buffer)? {
+                    end.socket.send(&buffer[..bytes])?;
+                }
+            }
+            Ok(())
+        });
+        is_ready.recv().context("the server did not start")?;
+        let _counted = pair.engine.count_thread("client", Some(client_cpu));
+        let measured =
+            End::open(pair, &pair.peer_ns, client, server, mode).and_then(|end| ping(pair, &end, round_trips));
+        stop.store(true, Ordering::Release);
+        echo.join().expect("the server does not panic")?;
+        measured
+    })
+}
+
+fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
+    let mut histogram = histogram();
+    let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; 64]);
+    let warm_up = round_trips / 10;
+    for round_trip in 0..round_trips + warm_up {
+        let sent_ns = pair.engine.now_ns();
+        end.socket.send(&payload)?;
+        while end.receive(&mut buffer)?.is_none() {
+            anyhow::ensure!(pair.engine.now_ns() - sent_ns < 1_000_000_000, "no answer within a second");
+        }
+        if round_trip >= warm_up {
+            histogram.saturating_record(pair.engine.now_ns() - sent_ns);
+        }
+    }
+    Ok(Percentiles::of(&histogram))
+}
+
+/// One program's socket and how it receives.
+struct End {
+    socket: UdpSocket,
+    context: Option<EventContext>,
+}
+
+impl End {
+    fn open(
+        pair: &Pair,
+        netns: &NetNs,
+        local: SocketAddrV4,
+        peer: SocketAddrV4,
+        mode: UdpMode,
+    ) -> anyhow::Result<Self> {
+        let socket = UdpSocket::bind(netns, SocketAddr::V4(local))?;
+        socket.connect(SocketAddr::V4(peer))?;
+        socket.set_read_timeout(Some(STOP_LOOK))?;
+        if mode == UdpMode::BusyRead {
+            socket.setsockopt(SocketOption::BusyPoll, 1000)?;
+            socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
+        }
+        let context = match mode {
+            UdpMode::Blocking | UdpMode::BusyRead => None,
+            UdpMode::EventContext | UdpMode::EventContextBusy => Some(EventContext::new(&pair.engine)),
+        };
+        if let Some(context) = &context {
+            socket.set_nonblocking(true)?;
+            if mode == UdpMode::EventContextBusy {
+                context.set_params(EpollParamsRequest {
+                    busy_poll_usecs: 1000,
+                    busy_poll_budget: 64,
+                    prefer_busy_poll: 1,
+                    pad: 0,
+                })?;
+            }
+            context.add(&socket, Interest::IN, 0)?;
+        }
+        Ok(Self { socket, context })
+    }
+
+    /// The next datagram, or `None` if none came in time.
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> anyhow::Result<Option<usize>> {
+        if let Some(context) = &self.context {
+            let mut events = [Event::default(); 4];
+            if context.wait(&mut events, Timeout::After(STOP_LOOK))? == 0 {
+                return Ok(None);
+            }
+        }
+        match self.socket.recv(buffer) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `bench wakeup`: from the doorbell until somebody has received the packet, for each who may be woken.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use napier_runtime::control::{DevAttribute, DevSet};
+use napier_runtime::{Event, EventContext, Interest, LinkConfig, RawPort, Timeout, UdpSocket};
+use serde::Serialize;
+
+use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
+use crate::compare::Template;
+use crate::pair::{PEER_IP, Pair, TESTED_IP};
+
+/// Samples that nobody answers within this time are errors, not latencies.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a sleeper sleeps before it looks whether the experiment is over.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// Who is woken, and until when time is taken.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WakeContext {
+    /// The softirq thread has polled.
+    Softirq,
+    /// The NAPI thread has polled.
+    Threaded,
+    /// A worker of the pool has polled.
+    Workqueue,
+    /// A NAPI thread that polls for ever has polled: nobody sleeps.
+    ThreadedBusyPoll,
+    /// A program that was blocked on a raw port runs.
+    RawPort,
+    /// A program that was blocked in a receive on a UDP socket runs.
+    Receive,
+    /// A program that was blocked in an event context runs.
+    EventContext,
+}
+
+impl WakeContext {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Softirq,
+        Self::Threaded,
+        Self::Workqueue,
+        Self::ThreadedBusyPoll,
+        Self::RawPort,
+        Self::Receive,
+        Self::EventContext,
+    ];
+
+    /// The name in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Softirq => "softirq thread polls",
+            Self::Threaded => "NAPI thread polls",
+            Self::Workqueue => "pool worker polls",
+            Self::ThreadedBusyPoll => "busy-polling NAPI thread polls",
+            Self::RawPort => "program blocked on a raw port runs",
+            Self::Receive => "program blocked in recv runs",
+            Self::EventContext => "program blocked in an event context runs",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct WakeupConfig {
+    /// Samples per context.
+    pub samples: u32,
+    /// Idle time before each.
+    pub gap: Duration,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Wakeup {
+    /// Who was woken.
+    pub context: WakeContext,
+    /// Idle time before each sample, in ns.
+    pub gap_ns: u64,
+    /// From before the doorbell until then.
+    pub latency: Percentiles,
+    /// What the sender paid for publishing and ringing.
+    pub sender: Percentiles,
+}
+
+/// Measures every context.
+///
+/// # Errors
+/// There is only one processor, the engine did not start, or a packet was not received.
+pub fn wakeup(config: &WakeupConfig) -> anyhow::Result<Vec<Wakeup>> {
+    let cpus = napier_runtime::available_cpus();
+    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: the waker must not be in the way");
+    WakeContext::ALL.into_iter().map(|context| measure(context, config, cpus[0], cpus[1])).collect()
+}
+
+/// What a woken program tells the sender: when it ran, or 0.
+#[derive(Default)]
+struct Woken {
+    at_ns: AtomicU64,
+    stop: AtomicBool,
+}
+
+fn measure(context: WakeContext, config: &WakeupConfig, sender_cpu: usize, woken_cpu: usize) -> anyhow::Result<Wakeup> {
+    let pair = Pair::new(&LinkConfig::default(), &[woken_cpu], &[sender_cpu])?;
+    pair.never_interrupt(&pair.peer)?;
+    pair.engine.set_thread_affinity(pair.tested.napi_id(0), woken_cpu)?;
+    match context {
+        WakeContext::Threaded => pair.tested.set(DevSet { attribute: DevAttribute::Threaded, value: 1 })?,
+        WakeContext::Workqueue => pair.tested.set_workqueue()?,
+        WakeContext::ThreadedBusyPoll => pair.engine.napi_set(napier_runtime::control::NapiSet {
+            id: Some(u64::from(pair.tested.napi_id(0))),
+            threaded: Some(2),
+            ..Default::default()
+        })?,
+        _ => {}
+    }
+    let _counted = pair.engine.count_thread("sender", Some(sender_cpu));
+    let source = RawPort::bind(&pair.peer, 0)?;
+    let woken = Woken::default();
+    std::thread::scope(|scope| {
+        let outcome = match context {
+            WakeContext::Receive | WakeContext::EventContext => {
+                let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(SocketAddrV4::new(TESTED_IP, 9001)))?;
+                let (pair, woken) = (&pair, &woken);
+                scope.spawn(move || blocked_socket(pair, &socket, context, woken_cpu, woken));
+                sample(pair, config, &source, woken, None)
+            }
+            WakeContext::RawPort => {
+                let port = RawPort::bind(&pair.tested, 0)?;
+                let (pair, woken) = (&pair, &woken);
+                scope.spawn(move || blocked_port(pair, &port, woken_cpu, woken));
+                sample(pair, config, &source, woken, None)
+            }
+            _ => {
+                let port = RawPort::bind(&pair.tested, 0)?;
+                sample(&pair, config, &source, &woken, Some(&port))
+            }
+        };
+        woken.stop.store(true, Ordering::Release);
+        let (latency, sender) = outcome?;
+        let gap_ns = u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Wakeup { context, gap_ns, latency, sender })
+    })
+}
+
+/// Sends one packet at a time and waits for it: in `port` if given, else for the woken program's word.
+fn sample(
+    pair: &Pair,
+    config: &WakeupConfig,
+    source: &RawPort,
+    woken: &Woken,
+    port: Option<&RawPort>,
+) -> anyhow::Result<(Percentiles, Percentiles)> {
+    let (mut latency, mut sender) = (histogram(), histogram());
+    let template = Template::new(
+        pair.peer.mac(),
+        pair.tested.mac(),
+        SocketAddrV4::new(PEER_IP, 9000),
+        SocketAddrV4::new(TESTED_IP, 9001),
+    );
+    let clock = || pair.engine.now_ns();
+    let gap_ns = u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX);
+    let warm_up = config.samples / 10;
+    for sample in 0..config.samples + warm_up {
+        let idle_until_ns = clock() + gap_ns;
+        while clock() < idle_until_ns {
+            std::hint::spin_loop();
+        }
+        woken.at_ns.store(0, Ordering::Relaxed);
+        let sent_ns = clock();
+        source.build(FRAME_BYTES, |frame| {
+            write_stamped(frame, pair.peer.mac(), pair.tested.mac(), sent_ns);
+            template.complete(frame, FRAME_BYTES - 42)
+        })?;
+        source.flush();
+        let rung_ns = clock();
+        let seen_ns = loop {
+            let now_ns = clock();
+            let word = woken.at_ns.load(Ordering::Acquire);
+            match port {
+                Some(port) if port.recv() => {
+                    while port.next().is_some() {}
+                    break now_ns;
+                }
+                None if word != 0 => break word,
+                _ => {}
+            }
+            anyhow::ensure!(
+                now_ns - sent_ns < PATIENCE.as_nanos() as u64,
+                "a packet was not received within {PATIENCE:?}"
+            );
+        };
+        if sample >= warm_up {
+            latency.saturating_record(seen_ns.saturating_sub(sent_ns));
+            sender.saturating_record(rung_ns - sent_ns);
+        }
+    }
+    Ok((Percentiles::of(&latency), Percentiles::of(&sender)))
+}
+
+fn blocked_port(pair: &Pair, port: &RawPort, cpu: usize, woken: &Woken) {
+    let _counted = pair.engine.count_thread("woken", Some(cpu));
+    while !woken.stop.load(Ordering::Acquire) {
+        if port.wait(Some(STOP_LOOK)) {
+            woken.at_ns.store(pair.engine.now_ns(), Ordering::Release);
+            while port.next().is_some() {}
+        }
+    }
+}
+
+fn blocked_socket(
+    pair: &Pair,
+    socket: &UdpSocket,
+    context: WakeContext,
+    cpu: usize,
+    woken: &Woken,
+) -> anyhow::Result<()> {
+    let _counted = pair.engine.count_thread("woken", Some(cpu));
+    let mut buffer = [0; 128];
+    let events = EventContext::new(&pair.engine);
+    if context == WakeContext::EventContext {
+        socket.set_nonblocking(true)?;
+        events.add(socket, Interest::IN, 0)?;
+    } else {
+        socket.set_read_timeout(Some(STOP_LOOK))?;
+    }
+    let mut ready = [Event::default(); 4];
+    while !woken.stop.load(Ordering::Acquire) {
+        if context == WakeContext::EventContext && events.wait(&mut ready, Timeout::After(STOP_LOOK))? == 0 {
+            continue;
+        }
+        if socket.recv_from(&mut buffer).is_ok() {
+            woken.at_ns.store(pair.engine.now_ns(), Ordering::Release);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,395 @@
+//! `bench xsk-rr`: request and response over raw ports with a processing time per reply.
+//!
+//! After the tool that threaded NAPI busy polling was proposed with ("[PATCH net-next v10 0/2] Add support
+//! to do threaded napi busy poll"): requests leave at a fixed period whatever comes back, the server
+//! answers each from where it receives, and the client works for a given time on each reply. Latency is
+//! from the intended send.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hdrhistogram::Histogram;
+use napier_runtime::control::NapiSet;
+use napier_runtime::{DeviceHandle, Engine, LinkConfig, RawBusyPoll, RawPort, RawSender};
+use serde::Serialize;
+
+use super::rtt::{FRAME_BYTES, Log2Histogram, Percentiles, histogram, stamp_of, turn_round, write_stamped};
+use crate::pair::Pair;
+
+/// `SO_BUSY_POLL` of the busy-read modes in us, as the proposal's script sets `net.core.busy_read`.
+const BUSY_READ_US: u32 = 400;
+/// `napi-defer-hard-irqs` of the busy modes, from the same script.
+const DEFER_HARD_IRQS: u64 = 100;
+/// `gro-flush-timeout` of the busy modes in ns, from the same script.
+const GRO_FLUSH_TIMEOUT_NS: u64 = 15_000;
+/// Socket options of a busy-reading program; 64 packets per poll.
+const BUSY_READ: RawBusyPoll = RawBusyPoll { usecs: BUSY_READ_US, prefer: true, budget: 64 };
+/// How long a blocked side waits before it looks whether the run is over.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// Who polls for the two programs.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum XskMode {
+    /// Softirq after an interrupt; the programs block.
+    Interrupts,
+    /// The programs, inline in their receive calls.
+    BusyRead,
+    /// A second thread of each program, which does nothing else.
+    BusyReadSeparate,
+    /// The NAPI thread of each end, for ever.
+    ThreadedBusyPoll,
+}
+
+impl XskMode {
+    /// All, in the order of the proposal's table.
+    pub const ALL: [Self; 4] = [Self::Interrupts, Self::BusyRead, Self::BusyReadSeparate, Self::ThreadedBusyPoll];
+
+    /// The name on the command line and in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupts => "interrupts",
+            Self::BusyRead => "busy-read",
+            Self::BusyReadSeparate => "busy-read-separate",
+            Self::ThreadedBusyPoll => "threaded-busy-poll",
+        }
+    }
+
+    /// The mode with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Whether each side has a polling thread beside its program.
+    fn has_pollers(self) -> bool {
+        matches!(self, Self::BusyReadSeparate | Self::ThreadedBusyPoll)
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct XskRrConfig {
+    /// Who polls.
+    pub mode: XskMode,
+    /// Time between two requests.
+    pub period: Duration,
+    /// Time that the client works on each reply.
+    pub delay: Duration,
+    /// Length of the run.
+    pub length: Duration,
+    /// Send from a thread of its own even if that shares a processor.
+    pub oversubscribe: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct XskRr {
+    /// Who polled.
+    pub mode: XskMode,
+    /// Time between two requests, in ns.
+    pub period_ns: u64,
+    /// Time that the client worked on each reply, in ns.
+    pub delay_ns: u64,
+    /// Whether requests came from a thread of their own (else the client sent them between its receive calls).
+    pub sender_thread: bool,
+    /// Processors: client, server, sender, then pollers.
+    pub cpus: Vec<usize>,
+    /// From intended send to reply.
+    pub latency: Option<Percentiles>,
+    /// Time that the client spent in its receive calls.
+    pub receive_calls: Log2Histogram,
+    /// Requests without a reply.
+    pub lost: u64,
+    /// Why it did not run, if it did not.
+    pub refused: Option<String>,
+}
+
+/// Processors of the parts.
+struct Places {
+    client: usize,
+    server: usize,
+    sender: Option<usize>,
+    pollers: Option<(usize, usize)>,
+}
+
+impl Places {
+    fn choose(mode: XskMode, oversubscribe: bool) -> Result<Self, String> {
+        let cpus = napier_runtime::available_cpus();
+        let at = |index: usize| cpus[index % cpus.len()];
+        let least = if mode.has_pollers() { 4 } else { 2 };
+        if cpus.len() < least && !oversubscribe {
+            let parts = if mode.has_pollers() { "client, server and a poller for each" } else { "client and server" };
+            return Err(format!(
+                "needs {least} CPUs ({parts}), this process may use {}: --oversubscribe runs it all the same",
+                cpus.len()
+            ));
+        }
+        // A sender of its own where a processor is left for it; else the client sends, which costs nothing but
+        // precision while it works on a reply.
+        let sender = (cpus.len() > least).then(|| at(least));
+        let pollers = mode.has_pollers().then(|| (at(2), at(3)));
+        Ok(Self { client: at(0), server: at(1), sender, pollers })
+    }
+
+    fn list(&self) -> Vec<usize> {
+        let mut list = vec![self.client, self.server];
+        list.extend(self.sender);
+        list.extend(self.pollers.map(|(a, _)| a));
+        list.extend(self.pollers.map(|(_, b)| b));
+        list
+    }
+}
+
+/// Runs one experiment.
+///
+/// # Errors
+/// The engine did not start; a machine with too few processors is a refused result, not an error.
+pub fn xsk_rr(config: &XskRrConfig) -> anyhow::Result<XskRr> {
+    let places = match Places::choose(config.mode, config.oversubscribe) {
+        Ok(places) => places,
+        Err(refused) => return Ok(config.refused(refused)),
+    };
+    let pair = Pair::new(&LinkConfig::default(), &[places.server], &[places.client])?;
+    set_mode(&pair, config.mode, &places)?;
+    let stop = AtomicBool::new(false);
+    let shared = Shared { stop: &stop, sent: AtomicU64::new(0) };
+    let outcome = std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(&pair, config.mode, &places, &shared));
+        let client = run_client(&pair, config, &places, &shared);
+        stop.store(true, Ordering::Release);
+        server.join().expect("the server does not panic").context("the server failed")?;
+        client
+    })?;
+    Ok(XskRr {
+        mode: config.mode,
+        period_ns: nanos(config.period),
+        delay_ns: nanos(config.delay),
+        sender_thread: places.sender.is_some(),
+        cpus: places.list(),
+        latency: (!outcome.latency.is_empty()).then(|| Percentiles::of(&outcome.latency)),
+        receive_calls: outcome.receive_calls,
+        lost: shared.sent.load(Ordering::Relaxed) - outcome.replies,
+        refused: None,
+    })
+}
+
+impl XskRrConfig {
+    fn refused(&self, why: String) -> XskRr {
+        XskRr {
+            mode: self.mode,
+            period_ns: nanos(self.period),
+            delay_ns: nanos(self.delay),
+            sender_thread: false,
+            cpus: Vec::new(),
+            latency: None,
+            receive_calls: Log2Histogram::default(),
+            lost: 0,
+            refused: Some(why),
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("no experiment lasts 584 years")
+}
+
+struct Shared<'a> {
+    stop: &'a AtomicBool,
+    sent: AtomicU64,
+}
+
+struct Outcome {
+    latency: Histogram<u64>,
+    receive_calls: Log2Histogram,
+    replies: u64,
+}
+
+fn set_mode(pair: &Pair, mode: XskMode, places: &Places) -> anyhow::Result<()> {
+    let ends = [(&pair.peer, places.pollers.map(|p| p.0)), (&pair.tested, places.pollers.map(|p| p.1))];
+    for (device, poller) in ends {
+        let id = device.napi_id(0);
+        if let Some(cpu) = poller {
+            pair.engine.set_thread_affinity(id, cpu)?;
+        }
+        let deferred = mode != XskMode::Interrupts;
+        pair.engine.napi_set(NapiSet {
+            id: Some(u64::from(id)),
+            defer_hard_irqs: deferred.then_some(DEFER_HARD_IRQS),
+            gro_flush_timeout: deferred.then_some(GRO_FLUSH_TIMEOUT_NS),
+            threaded: (mode == XskMode::ThreadedBusyPoll).then_some(2),
+            ..NapiSet::default()
+        })?;
+    }
+    Ok(())
+}
+
+fn open(device: &DeviceHandle, mode: XskMode) -> anyhow::Result<RawPort> {
+    let port = RawPort::bind(device, 0)?;
+    if mode == XskMode::BusyRead {
+        port.set_busy_poll(BUSY_READ);
+    }
+    Ok(port)
+}
+
+/// Receives as the mode's program does: blocking by interrupt, else one call that does not block.
+#[inline]
+fn receive(port: &RawPort, mode: XskMode) -> bool {
+    if mode == XskMode::Interrupts { port.wait(Some(STOP_LOOK)) } else { port.recv() }
+}
+
+fn serve(pair: &Pair, mode: XskMode, places: &Places, shared: &Shared<'_>) -> anyhow::Result<()> {
+    let _counted = pair.engine.count_thread("server", Some(places.server));
+    let port = open(&pair.tested, mode)?;
+    let poller = places.pollers.filter(|_| mode == XskMode::BusyReadSeparate).map(|(_, cpu)| cpu);
+    with_poller(&pair.engine, &port, poller, || answer_all(&port, mode, shared));
+    Ok(())
+}
+
+fn answer_all(port: &RawPort, mode: XskMode, shared: &Shared<'_>) {
+    while !shared.stop.load(Ordering::Acquire) {
+        if !receive(port, mode) {
+            std::hint::spin_loop();
+            continue;
+        }
+        while let Some(mut frame) = port.next() {
+            turn_round(frame.data_mut());
+            // A full ring loses the reply; the client counts it as lost.
+            drop(port.forward(frame));
+            port.flush();
+        }
+    }
+}
+
+/// Runs `program` on `port`, with a second thread on processor `cpu` that polls for it and takes nothing.
+fn with_poller<R>(engine: &Engine, port: &RawPort, cpu: Option<usize>, program: impl FnOnce() -> R) -> R {
+    let Some(cpu) = cpu else { return program() };
+    let (poller, over) = (port.poller(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _counted = engine.count_thread("poller", Some(cpu));
+            while !over.load(Ordering::Acquire) {
+                poller.poll(BUSY_READ);
+            }
+        });
+        let answer = program();
+        over.store(true, Ordering::Release);
+        answer
+    })
+}
+
+fn run_client(pair: &Pair, config: &XskRrConfig, places: &Places, shared: &Shared<'_>) -> anyhow::Result<Outcome> {
+    let _counted = pair.engine.count_thread("client", Some(places.client));
+    let port = open(&pair.peer, config.mode)?;
+    let poller = places.pollers.filter(|_| config.mode == XskMode::BusyReadSeparate).map(|(cpu, _)| cpu);
+    let outcome = with_poller(&pair.engine, &port, poller, || match places.sender {
+        None => client_loop(pair, &port, config, shared, true),
+        Some(cpu) => std::thread::scope(|scope| {
+            let sender = port.sender();
+            scope.spawn(move || send_all(pair, &sender, config, cpu, shared));
+            client_loop(pair, &port, config, shared, false)
+        }),
+    });
+    Ok(outcome)
+}
+
+/// The sender's thread: requests at their points in time, whatever comes back.
+fn send_all(pair: &Pair, sender: &RawSender, config: &XskRrConfig, cpu: usize, shared: &Shared<'_>) {
+    let _counted = pair.engine.count_thread("sender", Some(cpu));
+    let mut due = Due::new(pair, config);
+    while !due.over() && !shared.stop.load(Ordering::Acquire) {
+        if let Some(intended_ns) = due.next(pair.engine.now_ns()) {
+            // A full ring loses the request: counted as sent and never answered.
+            let _ = sender.send(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
+            shared.sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The points in time at which requests are due.
+struct Due {
+    next_ns: u64,
+    period_ns: u64,
+    end_ns: u64,
+}
+
+impl Due {
+    fn new(pair: &Pair, config: &XskRrConfig) -> Self {
+        let now_ns = pair.engine.now_ns();
+        let period_ns = nanos(config.period).max(1);
+        Self { next_ns: now_ns + period_ns, period_ns, end_ns: now_ns + nanos(config.length) }
+    }
+
+    #[inline]
+    fn next(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.next_ns || self.over() {
+            return None;
+        }
+        let this_ns = self.next_ns;
+        self.next_ns += self.period_ns;
+        Some(this_ns)
+    }
+
+    fn over(&self) -> bool {
+        self.next_ns >= self.end_ns
+    }
+}
+
+fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
+    write_stamped(frame, pair.peer.mac(), pair.tested.mac(), intended_ns)
+}
+
+fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
+    let mut outcome = Outcome { latency: histogram(), receive_calls: Log2Histogram::default(), replies: 0 };
+    let mut due = Due::new(pair, config);
+    let warm_ns = due.next_ns + nanos(config.length) / 10;
+    let end_ns = due.end_ns + nanos(STOP_LOOK);
+    loop {
+        let mut now_ns = pair.engine.now_ns();
+        if sends && let Some(intended_ns) = due.next(now_ns) {
+            let _ = port.build(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
+            port.flush();
+            shared.sent.fetch_add(1, Ordering::Relaxed);
+            now_ns = pair.engine.now_ns();
+        }
+        let over = now_ns >= end_ns || (now_ns >= due.end_ns && outcome.replies == shared.sent.load(Ordering::Relaxed));
+        if over {
+            return outcome;
+        }
+        // Without a sender of its own the client must be back in time to send.
+        let found = match config.mode {
+            XskMode::Interrupts if sends => {
+                let left = Duration::from_nanos(due.next_ns.saturating_sub(now_ns).max(1));
+                port.wait(Some(left.min(STOP_LOOK)))
+            }
+            mode => receive(port, mode),
+        };
+        let received_ns = pair.engine.now_ns();
+        if !found {
+            continue;
+        }
+        outcome.receive_calls.add(received_ns - now_ns);
+        while let Some(frame) = port.next() {
+            let Some(intended_ns) = stamp_of(frame.data()) else { continue };
+            outcome.replies += 1;
+            if intended_ns >= warm_ns {
+                outcome.latency.saturating_record(received_ns - intended_ns);
+            }
+            drop(frame);
+            work_for(pair, config.delay);
+        }
+    }
+}
+
+/// The application's work on one reply.
+fn work_for(pair: &Pair, delay: Duration) {
+    if delay.is_zero() {
+        return;
+    }
+    let until_ns = pair.engine.now_ns() + nanos(delay);
+    while pair.engine.now_ns() < until_ns {
+        std::hint::spin_loop();
+    }
+}
