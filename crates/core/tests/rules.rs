@@ -308,6 +308,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "builds a table for each case")]
     fn toeplitz_table_is_the_definition(
         key in prop::array::uniform32(any::<u8>()),
         tail in prop::array::uniform8(any::<u8>()),

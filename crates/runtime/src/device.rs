@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
-use napier_ring::{Entered, Exclusive, Frame};
+use napier_ring::{Entered, Exclusive};
 
 use crate::link::TxQueue;
 use crate::stack::NetNs;
@@ -77,11 +77,6 @@ impl Device {
     #[inline]
     pub(crate) fn tx_queue_of(&self, hash: u32) -> usize {
         if self.tx.len() == 1 { 0 } else { usize::from(self.peer_rss.indirection.load().queue(hash)) }
-    }
-
-    /// Sends a frame that came from somewhere; it comes back if the ring is full.
-    pub(crate) fn send_frame(&self, queue: usize, frame: Frame, len: u32) -> Result<(), Frame> {
-        self.claim_tx(queue).give(frame, len)
     }
 }
 

@@ -20,8 +20,8 @@ mod sys;
 mod workqueue;
 
 pub use engine::{
-    AddLinkError, AffinityError, CountedThread, DeviceHandle, EndConfig, Engine, EngineBuilder, RssError, StartError,
-    SysctlError, ThreadRole, ThreadTime,
+    AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine, EngineBuilder, RssError,
+    StartError, SysctlError, ThreadRole, ThreadTime,
 };
 pub use event::{
     AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
@@ -35,8 +35,8 @@ pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSender
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{
-    DeviceError, NeighbourError, NetNs, ReusePort, SocketOption, StackCounters, UdpSocket, UdpSocketBuilder,
-    UnknownOption,
+    DeviceError, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters, UdpSocket,
+    UdpSocketBuilder, UnknownOption,
 };
 
 /// Processors that this process may use.
@@ -44,4 +44,20 @@ pub use stack::{
 pub fn available_cpus() -> Vec<usize> {
     rustix::thread::sched_getaffinity(None)
         .map_or_else(|_| vec![0], |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// A link between two name spaces for the examples in this documentation: `tested` is 10.77.0.1, `peer` 10.77.0.2.
+#[doc(hidden)]
+pub fn doc_link() -> Result<(Engine, DeviceHandle, DeviceHandle), Box<dyn std::error::Error>> {
+    let cpu = available_cpus()[0];
+    let engine = Engine::builder().softirq_cpus(&[cpu]).start()?;
+    let end = |name: &str, last: u8| EndConfig {
+        name: name.to_owned(),
+        netns: engine.namespace(),
+        mac: [2, 0, 0, 0x77, 0, last],
+        addresses: vec![IfAddr { addr: std::net::Ipv4Addr::new(10, 77, 0, last).into(), prefix_len: 24 }],
+        irq_cpus: vec![cpu],
+    };
+    let (tested, peer) = engine.add_link(&LinkConfig::default(), end("tested", 1), end("peer", 2))?;
+    Ok((engine, tested, peer))
 }

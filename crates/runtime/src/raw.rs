@@ -28,10 +28,6 @@ impl RawSink {
         self.frames.set_meta(&mut frame, u64::from(len));
         self.received.push(&self.frames, frame);
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.received.is_empty()
-    }
 }
 
 /// Why a raw port was not bound.

@@ -10,9 +10,9 @@ const BY_THREAD: State = OWNED.with(State::THREADED).with(State::SCHED_THREADED)
 const DISABLED: State = State::ADDED;
 const DISABLING: State = State::DISABLE.with(State::LISTED);
 
-/// Every word of the twelve bits.
+/// Every word of the twelve bits; a sample of them where each costs a lot.
 fn all() -> impl Iterator<Item = State> {
-    (0..1 << 12).map(State::from_bits)
+    (0..1 << 12).step_by(if cfg!(miri) { 61 } else { 1 }).map(State::from_bits)
 }
 
 #[test]

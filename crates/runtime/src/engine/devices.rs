@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 use napier_ring::Exclusive;
 
 use super::{Engine, EngineInner, NAPI_MAX};
 use crate::device::{Device, Rss};
-use crate::link::{self, LinkConfig, LinkError, QueuePair};
+use crate::link::{self, FrameAccount, LinkConfig, LinkError, QueuePair, RxCounters, TxCounters};
 use crate::napi::{Napi, NapiStats};
 use crate::stack::NetNs;
 use crate::stack::seams::IfAddr;
@@ -75,7 +76,42 @@ pub(crate) struct Devices {
 pub(crate) struct DeviceEntry {
     pub(crate) device: Arc<Device>,
     pub(crate) napis: Vec<Arc<Napi>>,
-    pub(crate) settings: napier_core::control::DevSettings,
+    rx_counters: Vec<Arc<RxCounters>>,
+    tx_counters: Vec<Arc<TxCounters>>,
+    pub(crate) settings: DevSettings,
+}
+
+/// Counters of a device since it was added. Whatever is lost on it is counted here.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct DeviceStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes of them, Ethernet headers included.
+    pub rx_bytes: u64,
+    /// Packets lost because sockets held all frames.
+    pub rx_no_frame: u64,
+    /// Packets lost because the peer described them wrongly.
+    pub rx_bad_descriptors: u64,
+    /// Times that the peer's ring index was impossible; nothing was read then.
+    pub rx_index_errors: u64,
+    /// Packets put into rings.
+    pub tx_packets: u64,
+    /// Bytes of them.
+    pub tx_bytes: u64,
+    /// Packets refused because a ring was full.
+    pub tx_ring_full: u64,
+    /// Packets refused because no frame was free.
+    pub tx_no_frame: u64,
+    /// Buffers of the peer that could not be used.
+    pub tx_bad_descriptors: u64,
+    /// Times that the peer's ring index was impossible.
+    pub tx_index_errors: u64,
+    /// Publications that rang the peer's doorbell or started its coalescing timer.
+    pub tx_kicks: u64,
+    /// Interrupts raised for this device.
+    pub interrupts: u64,
+    /// Publications by the peer that raised none: masked, latched or coalesced.
+    pub interrupts_suppressed: u64,
 }
 
 /// A device of an engine.
@@ -150,6 +186,8 @@ impl Devices {
         peer_rss: Arc<Rss>,
     ) -> Arc<Device> {
         self.ifindex_last += 1;
+        let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
+        let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
         let (rx, tx): (Vec<_>, Vec<_>) =
             queues.into_iter().map(|queue| ((queue.rx, queue.irq), Exclusive::new(queue.tx))).unzip();
         let device = Arc::new(Device {
@@ -165,15 +203,14 @@ impl Devices {
             up: AtomicBool::new(false),
             tx_dropped: AtomicU64::new(0),
         });
-        let napis = (0..)
-            .zip(rx)
+        let napis = rx
+            .into_iter()
             .zip(irq_cpus)
-            .map(|((queue, (rx, irq)), cpu)| {
-                engine.add_napi(|index| Napi::new(index, queue, device.clone(), rx, irq, *cpu))
-            })
+            .map(|((rx, irq), cpu)| engine.add_napi(|index| Napi::new(index, device.clone(), rx, irq, *cpu)))
             .collect();
         device.netns.device_add(device.clone()).expect("interface numbers are unique in an engine");
-        self.entries.push(DeviceEntry { device: device.clone(), napis, settings: Default::default() });
+        let settings = DevSettings::default();
+        self.entries.push(DeviceEntry { device: device.clone(), napis, rx_counters, tx_counters, settings });
         device
     }
 
@@ -257,6 +294,12 @@ impl DeviceHandle {
         self.device.ifindex
     }
 
+    /// The name space that the device is in.
+    #[must_use]
+    pub fn netns(&self) -> &NetNs {
+        &self.device.netns
+    }
+
     /// Ethernet address.
     #[must_use]
     pub fn mac(&self) -> [u8; 6] {
@@ -296,6 +339,46 @@ impl DeviceHandle {
     #[must_use]
     pub fn napi_stats(&self, queue: u16) -> NapiStats {
         self.napi(queue).map_or_else(NapiStats::default, |napi| napi.stats())
+    }
+
+    /// Counters of the device, over all queues (`ip -s -s link`).
+    #[must_use]
+    pub fn stats(&self) -> DeviceStats {
+        let devices = self.engine.devices.lock().expect("no panic while held");
+        let entry = devices.entry(&self.device);
+        let rx = |of: fn(&RxCounters) -> u64| entry.rx_counters.iter().map(|counters| of(counters)).sum();
+        let tx = |of: fn(&TxCounters) -> u64| entry.tx_counters.iter().map(|counters| of(counters)).sum();
+        DeviceStats {
+            rx_packets: rx(|c| c.packets.get()),
+            rx_bytes: rx(|c| c.bytes.get()),
+            rx_no_frame: rx(|c| c.no_frame_drops.get()),
+            rx_bad_descriptors: rx(|c| c.bad_descriptors.get()),
+            rx_index_errors: rx(|c| c.index_errors.get()),
+            tx_packets: tx(|c| c.packets.get()),
+            tx_bytes: tx(|c| c.bytes.get()),
+            tx_ring_full: tx(|c| c.tx_full_drops.get()),
+            tx_no_frame: tx(|c| c.no_frame_drops.get()),
+            tx_bad_descriptors: tx(|c| c.bad_descriptors.get()),
+            tx_index_errors: tx(|c| c.index_errors.get()),
+            tx_kicks: tx(|c| c.kicks.get()),
+            interrupts: entry.napis.iter().map(|napi| napi.irq.interrupts()).sum(),
+            interrupts_suppressed: entry.napis.iter().map(|napi| napi.irq.suppressed()).sum(),
+        }
+    }
+
+    /// Frames of the device that are in nobody's pool and in no ring: in sockets, in somebody's hands, or
+    /// lost. 0 at rest. Stops each instance for a moment.
+    #[must_use]
+    pub fn frames_out(&self) -> i64 {
+        let queues = 0..self.queues();
+        let received = queues.clone().filter_map(|queue| self.napi(queue));
+        let received = received.map(|napi| self.engine.with_stopped(&napi, |owned| owned.rx.account()));
+        let sent = queues.map(|queue| {
+            let mut tx = self.device.claim_tx(usize::from(queue));
+            tx.reclaim();
+            tx.account()
+        });
+        received.chain(sent).sum::<FrameAccount>().out()
     }
 
     /// Takes the device down (`ip link set down`): its instances are disabled and nothing is sent.

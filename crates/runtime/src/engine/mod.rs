@@ -26,7 +26,7 @@ use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
-pub use devices::{AddLinkError, DeviceHandle, EndConfig};
+pub use devices::{AddLinkError, DeviceHandle, DeviceStats, EndConfig};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;

@@ -31,7 +31,9 @@ pub(crate) use coalesce::Coalesce;
 pub(crate) use counters::{FrameAccount, RxCounters, TxCounters};
 pub(crate) use irq::IrqLine;
 pub(crate) use rx::RxQueue;
-pub(crate) use tx::{TxFull, TxQueue};
+#[cfg(test)]
+pub(crate) use tx::TxFull;
+pub(crate) use tx::TxQueue;
 
 use crate::sys::mmap::shared_memory;
 

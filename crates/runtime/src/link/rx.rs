@@ -97,6 +97,7 @@ impl RxQueue {
     }
 
     /// Whether packets wait.
+    #[cfg(test)]
     pub(crate) fn pending(&mut self) -> bool {
         match &mut self.end {
             End::Client(ring) => ring.pending() > 0,
@@ -105,6 +106,7 @@ impl RxQueue {
     }
 
     /// The pool that received frames come from.
+    #[cfg(test)]
     pub(crate) fn frames_home(&mut self) -> &mut FramePool {
         &mut self.pool
     }

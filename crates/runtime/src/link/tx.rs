@@ -141,6 +141,7 @@ impl TxQueue {
     }
 
     /// Whether a packet can be built now. Looks at the peer if it must.
+    #[cfg(test)]
     pub(crate) fn has_room(&mut self) -> bool {
         match &mut self.end {
             End::Client { ring, pool, .. } => {

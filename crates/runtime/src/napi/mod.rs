@@ -51,7 +51,6 @@ pub(crate) struct Owned {
 pub(crate) struct Napi {
     /// Position in the engine's table; also the link index on poll lists.
     pub(crate) index: u32,
-    pub(crate) queue: u16,
     pub(crate) device: Arc<Device>,
     /// 0 until the first enable; kept over disable (persistent config).
     id: AtomicU32,
@@ -77,17 +76,9 @@ pub(crate) struct Napi {
 }
 
 impl Napi {
-    pub(crate) fn new(
-        index: u32,
-        queue: u16,
-        device: Arc<Device>,
-        rx: RxQueue,
-        irq: Arc<IrqLine>,
-        irq_cpu: u32,
-    ) -> Self {
+    pub(crate) fn new(index: u32, device: Arc<Device>, rx: RxQueue, irq: Arc<IrqLine>, irq_cpu: u32) -> Self {
         Self {
             index,
-            queue,
             device,
             id: AtomicU32::new(0),
             state: StateCell::new(State::ADDED.bits()),
@@ -222,11 +213,6 @@ impl TimerSlot {
     pub(crate) fn expiry_on(&self, cpu: u32) -> Option<Instant> {
         let word = self.0.load(Ordering::Acquire);
         (word != 0 && word & ((1 << CPU_BITS) - 1) == u64::from(cpu)).then_some(Instant { ns: word >> CPU_BITS })
-    }
-
-    /// Whether the timer is armed at all.
-    pub(crate) fn is_armed(&self) -> bool {
-        self.0.load(Ordering::Acquire) != 0
     }
 
     /// Takes the slot if it is armed on `cpu` and due: the caller runs the callback.

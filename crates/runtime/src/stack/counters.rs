@@ -1,7 +1,7 @@
 //! The counters of a name space, with the names that `nstat` prints where the kernel has the same counter.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident $variant:ident $name:literal;)*) => {
@@ -22,7 +22,7 @@ macro_rules! counters {
             /// Name and value of every counter, in a fixed order.
             ///
             /// ```
-            /// use napier_runtime::stack::StackCounters;
+            /// use napier_runtime::StackCounters;
             /// let names: Vec<_> = StackCounters::default().iter().map(|(name, _)| name).collect();
             /// assert!(names.contains(&"UdpRcvbufErrors"));
             /// ```
@@ -148,19 +148,34 @@ counters! {
     reply_tx_drops ReplyTxDrops "ReplyTxDrops";
 }
 
-/// The live counters.
-pub(super) struct Counters([AtomicU64; COUNT]);
+/// Threads that count share this many sets of cells.
+const SETS: usize = 8;
+
+/// The live counters, in several sets so that threads do not fight for cache lines. A reading is the sum.
+pub(super) struct Counters([Set; SETS]);
+
+#[repr(align(128))]
+struct Set([AtomicU64; COUNT]);
+
+/// The next thread's set.
+static NEXT_SET: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    // Relaxed: only spreads threads over sets.
+    static SET: usize = NEXT_SET.fetch_add(1, Ordering::Relaxed) % SETS;
+}
 
 impl Counters {
     pub(super) fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; COUNT])
+        Self([const { Set([const { AtomicU64::new(0) }; COUNT]) }; SETS])
     }
 
     /// Adds to a counter from any thread.
     #[inline]
     pub(super) fn add(&self, counter: Counter, n: u64) {
+        let set = SET.with(|set| *set);
         // Relaxed: a counter orders nothing.
-        self.0[counter as usize].fetch_add(n, Ordering::Relaxed);
+        self.0[set].0[counter as usize].fetch_add(n, Ordering::Relaxed);
     }
 
     #[inline]
@@ -170,7 +185,7 @@ impl Counters {
 
     fn get(&self, counter: Counter) -> u64 {
         // Relaxed: see `add`.
-        self.0[counter as usize].load(Ordering::Relaxed)
+        self.0.iter().map(|set| set.0[counter as usize].load(Ordering::Relaxed)).sum()
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::addr::{Addr, End};
+use super::builder::ReusePort;
 use super::queue::UdpInner;
-use super::socket::ReusePort;
 
 const SHARDS: usize = 256;
 
@@ -43,22 +43,20 @@ impl Demux {
     pub(super) fn find(&self, src: End, dst: End, napi_id: u32) -> Option<&Arc<UdpInner>> {
         if self.connected.len != 0 {
             let hash = flow_hash(self.seed, src, dst);
-            let place = Place { local: dst, peer: Some(src) };
-            if let Some(entry) = self.connected.run(hash).find(|e| e.place == place) {
+            let ports = ports(src.port, dst.port);
+            let same = |e: &&Entry| e.ports == ports && e.local == dst.addr && e.peer == src.addr;
+            if let Some(entry) = self.connected.run(hash).find(same) {
                 return Some(entry.select(self.seed, src, dst, napi_id));
             }
         }
-        let hash = port_hash(self.seed, dst.port);
+        let ports = ports(0, dst.port);
         let any = dst.addr.any();
         let mut wildcard = None;
-        for entry in self.bound.run(hash) {
-            if entry.place.local.port != dst.port {
-                continue;
-            }
-            if entry.place.local.addr == dst.addr {
+        for entry in self.bound.run(port_hash(self.seed, dst.port)).filter(|e| e.ports == ports) {
+            if entry.local == dst.addr {
                 return Some(entry.select(self.seed, src, dst, napi_id));
             }
-            if entry.place.local.addr == any {
+            if entry.local == any {
                 wildcard = Some(entry);
             }
         }
@@ -68,15 +66,12 @@ impl Demux {
     /// Puts a socket at a place; it joins those already there, which must have the same `reuse`.
     pub(super) fn insert(&mut self, place: Place, socket: &Arc<UdpInner>, reuse: ReusePort) {
         let (table, hash) = self.table(place);
-        table.edit(hash, |entries| match entries.iter_mut().find(|e| e.place == place) {
+        table.edit(hash, |entries| match entries.iter_mut().find(|e| e.is_at(place)) {
             Some(entry) => {
-                let members = entry.members.iter().chain([socket]).cloned().collect();
-                *entry = Entry { members, ..entry.clone() };
+                let members = entry.members().iter().chain([socket]).cloned().collect();
+                entry.set_members(members, reuse == ReusePort::ByNapi);
             }
-            None => {
-                let members = Arc::new([socket.clone()]);
-                entries.push(Entry { hash, place, by_napi: reuse == ReusePort::ByNapi, members });
-            }
+            None => entries.push(Entry::new(hash, place, socket.clone())),
         });
     }
 
@@ -85,14 +80,15 @@ impl Demux {
     pub(super) fn remove(&mut self, place: Place, socket: &Arc<UdpInner>) {
         let (table, hash) = self.table(place);
         table.edit(hash, |entries| {
-            let at = entries.iter().position(|e| e.place == place).expect("a registered place has an entry");
-            let before = entries[at].members.len();
-            let members: Arc<[_]> = entries[at].members.iter().filter(|m| !Arc::ptr_eq(m, socket)).cloned().collect();
-            assert!(members.len() + 1 == before, "a socket stands at its place exactly once");
+            let at = entries.iter().position(|e| e.is_at(place)).expect("a registered place has an entry");
+            let entry = &mut entries[at];
+            let members: Vec<_> = entry.members().iter().filter(|m| !Arc::ptr_eq(m, socket)).cloned().collect();
+            assert!(members.len() + 1 == entry.members().len(), "a socket stands at its place exactly once");
             if members.is_empty() {
                 entries.swap_remove(at);
             } else {
-                entries[at].members = members;
+                let by_napi = entry.group.as_ref().is_some_and(|group| group.by_napi);
+                entry.set_members(members, by_napi);
             }
         });
     }
@@ -105,33 +101,76 @@ impl Demux {
     }
 }
 
+/// One place and who is there, in one cache line.
 #[derive(Clone)]
+#[repr(align(64))]
 struct Entry {
+    local: Addr,
+    /// `::` in the table of bound sockets.
+    peer: Addr,
+    /// The only socket, or the first.
+    socket: Arc<UdpInner>,
+    /// All of them, if there are several.
+    group: Option<Arc<Group>>,
+    ports: u32,
     hash: u32,
+}
+
+const _: () = assert!(size_of::<Option<Entry>>() == 64);
+
+struct Group {
     by_napi: bool,
-    place: Place,
-    members: Arc<[Arc<UdpInner>]>,
+    members: Vec<Arc<UdpInner>>,
+}
+
+fn key(place: Place) -> (Addr, Addr, u32) {
+    let peer = place.peer.unwrap_or(End { addr: Addr::ANY_V6, port: 0 });
+    (place.local.addr, peer.addr, ports(peer.port, place.local.port))
+}
+
+#[inline]
+fn ports(peer: u16, local: u16) -> u32 {
+    u32::from(peer) << 16 | u32::from(local)
 }
 
 impl Entry {
-    #[inline]
-    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<UdpInner> {
-        match &*self.members {
-            [only] => only,
-            members => self.select_member(members, seed, src, dst, napi_id),
+    fn new(hash: u32, place: Place, socket: Arc<UdpInner>) -> Self {
+        let (local, peer, ports) = key(place);
+        Self { local, peer, socket, group: None, ports, hash }
+    }
+
+    fn is_at(&self, place: Place) -> bool {
+        (self.local, self.peer, self.ports) == key(place)
+    }
+
+    fn members(&self) -> &[Arc<UdpInner>] {
+        match &self.group {
+            Some(group) => &group.members,
+            None => std::slice::from_ref(&self.socket),
         }
     }
 
+    fn set_members(&mut self, members: Vec<Arc<UdpInner>>, by_napi: bool) {
+        self.socket = members[0].clone();
+        // A group of one keeps its rule: others may join again.
+        self.group = Some(Arc::new(Group { by_napi, members }));
+    }
+
+    #[inline]
+    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<UdpInner> {
+        match &self.group {
+            None => &self.socket,
+            Some(group) => group.select(seed, src, dst, napi_id),
+        }
+    }
+}
+
+impl Group {
     /// By NAPI: the member that already serves this instance; else the first that serves none yet, which is claimed by
     /// one compare-and-swap so that two instances never share a member while another is free; else as by hash.
-    fn select_member<'a>(
-        &self,
-        members: &'a [Arc<UdpInner>],
-        seed: u64,
-        src: End,
-        dst: End,
-        napi_id: u32,
-    ) -> &'a Arc<UdpInner> {
+    #[inline(never)]
+    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<UdpInner> {
+        let members = &self.members;
         if self.by_napi {
             // Relaxed: the id is a hint that orders nothing else.
             if let Some(member) = members.iter().find(|m| m.napi_id.load(Ordering::Relaxed) == napi_id) {

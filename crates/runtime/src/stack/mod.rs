@@ -12,10 +12,11 @@
 //!
 //! # Files
 //! `pass` (receive, per poll) uses `wire` (parse), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
-//! type, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
+//! type, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
 //! of them read; `path` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
 
 mod addr;
+mod builder;
 mod checksum;
 mod counters;
 mod demux;
@@ -39,9 +40,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use builder::{ReusePort, UdpSocketBuilder};
 pub use counters::StackCounters;
 pub use netns::{DeviceError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
-pub use socket::{ReusePort, UdpSocket, UdpSocketBuilder};
-
-pub(crate) use pass::{RxPass, View};
+pub use socket::UdpSocket;

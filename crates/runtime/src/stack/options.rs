@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use napier_core::sockopt::{BusyOption, SockOptError, SocketBusy};
-use std::sync::{MutexGuard, PoisonError};
 use thiserror::Error;
 
 use super::queue::UdpInner;
@@ -97,10 +96,10 @@ impl std::str::FromStr for SocketOption {
     type Err = UnknownOption;
 
     /// ```
-    /// use napier_runtime::stack::SocketOption;
+    /// use napier_runtime::SocketOption;
     /// let option: SocketOption = "SO_BUSY_POLL".parse()?;
     /// assert_eq!((option, option.number()), (SocketOption::BusyPoll, 46));
-    /// # Ok::<(), napier_runtime::stack::UnknownOption>(())
+    /// # Ok::<(), napier_runtime::UnknownOption>(())
     /// ```
     fn from_str(name: &str) -> Result<Self, UnknownOption> {
         Self::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| UnknownOption { name: name.to_owned() })
@@ -137,11 +136,17 @@ impl UdpInner {
             self.ask_rcvbuf(value);
             return Ok(());
         };
-        let mut busy = self.busy();
-        busy.set(busy_option, value, host.cap_net_admin())?;
-        // Relaxed: the settings themselves are read under the lock.
-        self.may_busy_poll.store(busy.busy_poll_usecs != 0, Ordering::Relaxed);
-        Ok(())
+        let cap_net_admin = host.cap_net_admin();
+        let mut now = self.busy.load(Ordering::Relaxed);
+        loop {
+            let mut busy = unpack(now);
+            busy.set(busy_option, value, cap_net_admin)?;
+            // Relaxed: the settings order nothing, and they are one word.
+            match self.busy.compare_exchange(now, pack(&busy), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => now = other,
+            }
+        }
     }
 
     /// A negative value counts as a huge one, as in `net/core/sock.c __sock_set_rcvbuf`.
@@ -159,12 +164,21 @@ impl UdpInner {
     }
 
     /// The busy-poll settings with the id that is recorded now.
-    pub(super) fn busy(&self) -> MutexGuard<'_, SocketBusy> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: the id is a hint that orders nothing.
-        busy.napi_id = self.napi_id.load(Ordering::Relaxed);
-        busy
+    pub(super) fn busy(&self) -> SocketBusy {
+        // Relaxed: the settings order nothing, nor does the id.
+        let napi_id = self.napi_id.load(Ordering::Relaxed);
+        SocketBusy { napi_id, ..unpack(self.busy.load(Ordering::Relaxed)) }
     }
+}
+
+/// The settings as one word, so that a reader takes no lock: bits 0..32 busy time, 32..48 budget, 48 prefer.
+pub(super) fn pack(busy: &SocketBusy) -> u64 {
+    u64::from(busy.busy_poll_usecs) | u64::from(busy.budget) << 32 | u64::from(busy.prefer) << 48
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "each field is cut out of the word")]
+fn unpack(word: u64) -> SocketBusy {
+    SocketBusy { busy_poll_usecs: word as u32, budget: (word >> 32) as u16, prefer: word >> 48 & 1 != 0, napi_id: 0 }
 }
 
 #[cfg(test)]

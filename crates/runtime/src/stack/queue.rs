@@ -14,17 +14,18 @@
 //! A reader keeps up to [`RETURNS_MAX`] read frames while unread ones are left, and sends them home together. When
 //! nothing is left to read, nothing is kept: an idle socket holds no frame.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use napier_core::sockopt::SocketBusy;
+use napier_core::sockopt::{SocketBusy, record_napi_id};
 use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable};
 
 use super::addr::End;
+use super::builder::ReusePort;
 use super::demux::Place;
+use super::options;
 use super::send::PathCache;
-use super::socket::ReusePort;
 use super::wire::Meta;
 use crate::event::Source;
 use crate::park::Parker;
@@ -36,10 +37,10 @@ const TAKEN_MAX: usize = 32;
 /// Default of SO_RCVBUF in bytes. Source: `include/net/sock.h SK_RMEM_DEFAULT`, as on a machine with 4 KiB pages.
 pub(super) const RCVBUF_DEFAULT: usize = 212_992;
 
-/// What the tables, the readers and the senders of one socket share.
-#[repr(align(64))]
+/// What the tables, the readers and the senders of one socket share, in lines by who writes to them.
+#[repr(C, align(64))]
 pub(crate) struct UdpInner {
-    // Touched for each delivery round.
+    // Written for each delivery round, by instances and readers.
     pub(super) list: FrameList,
     /// Bytes charged; below 0 for a moment when a reader is faster than the charge for what it read.
     charged: AtomicIsize,
@@ -47,27 +48,36 @@ pub(crate) struct UdpInner {
     /// The recorded NAPI id, valid or not.
     pub(super) napi_id: AtomicU32,
     connected: AtomicBool,
+    pub(super) parker: Parker,
+    pub(super) source: Source,
+    reader: Line<Exclusive<Reader>>,
     /// Not 0 while a reader holds frames that nobody has read: "there is something to read" does not show in `list`
     /// then. Set before the list is taken, so there is always one of the two to see.
     private: AtomicU32,
-    pub(super) parker: Parker,
-    pub(super) source: Source,
-
-    reader: Exclusive<Reader>,
-    pub(super) frames: Arc<FrameTable>,
-    pub(super) paths: Exclusive<PathCache>,
+    pub(super) paths: Line<Exclusive<PathCache>>,
+    // Hardly ever written.
+    pub(super) ends: Line<ArcSwap<Ends>>,
+    /// Counts changes of `ends`, so that remembered paths notice.
+    pub(super) ends_epoch: AtomicU32,
     pub(super) nonblocking: AtomicBool,
     /// 0: none.
     pub(super) read_timeout_ns: AtomicU64,
-    /// All but the id, which is `napi_id`.
-    pub(super) busy: Mutex<SocketBusy>,
-    /// Whether `busy` asks for any busy polling, so that others need not lock.
-    pub(super) may_busy_poll: AtomicBool,
+    /// The busy-poll settings, all but the id: see `options`.
+    pub(super) busy: AtomicU64,
     pub(super) reuse: ReusePort,
-    /// Where the socket stands in the tables. Changed under the name space's lock only.
-    pub(super) ends: ArcSwap<Ends>,
-    /// Counts changes of `ends`, so that remembered paths notice.
-    pub(super) ends_epoch: AtomicU32,
+    pub(super) frames: Arc<FrameTable>,
+}
+
+/// Begins a cache line.
+#[repr(align(64))]
+pub(super) struct Line<T>(pub(super) T);
+
+impl<T> std::ops::Deref for Line<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 /// Both ends of a socket.
@@ -107,15 +117,14 @@ impl UdpInner {
             private: AtomicU32::new(0),
             parker: Parker::new(),
             source: Source::new(),
-            reader: Exclusive::new(reader),
+            reader: Line(Exclusive::new(reader)),
             frames,
-            paths: Exclusive::new(PathCache::default()),
+            paths: Line(Exclusive::new(PathCache::default())),
             nonblocking: AtomicBool::new(false),
             read_timeout_ns: AtomicU64::new(0),
-            may_busy_poll: AtomicBool::new(busy.busy_poll_usecs != 0),
-            busy: Mutex::new(busy),
+            busy: AtomicU64::new(options::pack(&busy)),
             reuse,
-            ends: ArcSwap::from_pointee(Ends { place: Place { local, peer: None }, peer_scope: 0 }),
+            ends: Line(ArcSwap::from_pointee(Ends { place: Place { local, peer: None }, peer_scope: 0 })),
             ends_epoch: AtomicU32::new(0),
         }
     }
@@ -143,10 +152,10 @@ impl UdpInner {
         if current == napi_id {
             return;
         }
-        if self.connected.load(Ordering::Relaxed) {
-            self.napi_id.store(napi_id, Ordering::Relaxed);
-        } else if current == 0 {
-            let _ = self.napi_id.compare_exchange(0, napi_id, Ordering::Relaxed, Ordering::Relaxed);
+        let new = record_napi_id(current, napi_id, self.connected.load(Ordering::Relaxed));
+        if new != current {
+            // Of two instances that find the same id one may lose: then the other's packet is the later one.
+            let _ = self.napi_id.compare_exchange(current, new, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -269,7 +278,7 @@ impl Drop for UdpInner {
         let mut batch = frames.batch();
         let mut bytes = 0;
         let mut late = self.list.take(&frames);
-        let reader = self.reader.get_mut();
+        let reader = self.reader.0.get_mut();
         bytes += reader.returns_bytes;
         reader.returns.drain(..).for_each(|frame| batch.push(frame));
         while let Some(frame) = reader.fifo.pop(&frames).or_else(|| late.pop(&frames)) {

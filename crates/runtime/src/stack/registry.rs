@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::addr::End;
-use super::socket::ReusePort;
+use super::builder::ReusePort;
 
 /// Ports for sockets that asked for none. Source: `net/ipv4/af_inet.c inet_init_net ip_local_ports`.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;

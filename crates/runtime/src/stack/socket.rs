@@ -6,96 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use napier_core::sockopt::SocketBusy;
 use napier_core::time::{Deadline, Span};
 
 use super::addr::End;
+use super::builder::UdpSocketBuilder;
 use super::demux::Place;
 use super::netns::NetNs;
 use super::options::{OptionError, SocketOption};
 use super::path;
 use super::queue::{Attempt, Ends, Taken, UdpInner};
-use super::registry::Denied;
 use super::seams::errno;
 use super::send::Target;
 
 /// Times that a call that must not block yields to another reader of the same socket before it says EAGAIN.
 const CONTENDED_YIELDS_MAX: u32 = 64;
-
-/// Whether and how several sockets share one address and port (SO_REUSEPORT).
-///
-/// All sockets of a place must have asked for the same. A datagram goes to one of them.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum ReusePort {
-    /// The socket wants its place for itself.
-    #[default]
-    No,
-    /// A flow always goes to the same socket, chosen by a hash of its addresses and ports.
-    Hash,
-    /// All that one NAPI instance receives goes to one socket: to the one whose recorded id (`SO_INCOMING_NAPI_ID`) is
-    /// the instance's, else to the first that has none yet, else as by hash. With as many sockets as instances, each
-    /// thread that reads one of them busy polls an instance of its own.
-    ByNapi,
-}
-
-/// Makes a [`UdpSocket`] with what has to be known before it is bound.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct UdpSocketBuilder {
-    reuse: ReusePort,
-    nonblocking: bool,
-    rcvbuf_bytes: Option<i32>,
-}
-
-impl UdpSocketBuilder {
-    /// Shares the place with other sockets that ask for the same.
-    #[must_use]
-    pub fn reuse_port(mut self, reuse: ReusePort) -> Self {
-        self.reuse = reuse;
-        self
-    }
-
-    /// As [`UdpSocket::set_nonblocking`].
-    #[must_use]
-    pub fn nonblocking(mut self, nonblocking: bool) -> Self {
-        self.nonblocking = nonblocking;
-        self
-    }
-
-    /// As setting [`SocketOption::RcvBuf`], in bytes.
-    #[must_use]
-    pub fn rcvbuf(mut self, bytes: i32) -> Self {
-        self.rcvbuf_bytes = Some(bytes);
-        self
-    }
-
-    /// Binds. From here on the socket receives.
-    ///
-    /// # Errors
-    /// `EADDRINUSE` if the place is taken, or no port is free for port 0; `EADDRNOTAVAIL` if the address is not one of
-    /// the name space's (it must be there already) nor the wildcard; `EINVAL` if the place has sockets that share it in
-    /// another way.
-    pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<UdpSocket> {
-        let local = End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))?;
-        let inner = &ns.0;
-        let writer = &mut inner.lock();
-        if !local.addr.is_any() && !inner.snapshot.load().is_local(local.addr) {
-            return Err(errno(libc::EADDRNOTAVAIL));
-        }
-        let local = writer.registry.claim(local, self.reuse).map_err(|denied| match denied {
-            Denied::InUse => errno(libc::EADDRINUSE),
-            Denied::OtherReuse => errno(libc::EINVAL),
-        })?;
-        let busy = SocketBusy::new(inner.host.busy_read_usecs());
-        let socket = Arc::new(UdpInner::new(inner.frames.clone(), self.reuse, local, busy));
-        socket.nonblocking.store(self.nonblocking, Ordering::Relaxed);
-        if let Some(bytes) = self.rcvbuf_bytes {
-            socket.ask_rcvbuf(bytes);
-        }
-        let place = Place { local, peer: None };
-        inner.edit(writer, |s| s.demux.insert(place, &socket, self.reuse));
-        Ok(UdpSocket { inner: socket, ns: ns.clone() })
-    }
-}
 
 /// A UDP socket of a [`NetNs`]. May be used by several threads at once; dropping it closes it.
 ///
@@ -105,7 +29,7 @@ impl UdpSocketBuilder {
 /// [`recv_batch`]: Self::recv_batch
 ///
 /// ```no_run
-/// use napier_runtime::stack::{NetNs, ReusePort, UdpSocket};
+/// use napier_runtime::{NetNs, ReusePort, UdpSocket};
 ///
 /// /// One of several workers, each with an instance of its own.
 /// fn worker(ns: &NetNs) -> std::io::Result<()> {
@@ -318,6 +242,11 @@ impl UdpSocket {
         self.inner.option(&*self.ns.0.host, option)
     }
 
+    /// A socket that is in the tables already.
+    pub(super) fn from_parts(inner: Arc<UdpInner>, ns: NetNs) -> Self {
+        Self { inner, ns }
+    }
+
     /// The half that outlives the handle.
     pub(crate) fn inner(&self) -> &Arc<UdpInner> {
         &self.inner
@@ -376,12 +305,11 @@ impl UdpSocket {
     }
 
     fn busy_poll(&self, nonblocking: bool) {
-        // Relaxed: the settings themselves are read under the lock.
-        if !self.inner.may_busy_poll.load(Ordering::Relaxed) {
+        let host = &*self.ns.0.host;
+        let busy = self.inner.busy();
+        if busy.busy_poll_usecs == 0 {
             return;
         }
-        let host = &*self.ns.0.host;
-        let busy = *self.inner.busy();
         if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
             host.busy_loop(busy.napi_id, params, &mut || self.inner.has_data());
         }

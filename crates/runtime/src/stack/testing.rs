@@ -14,6 +14,7 @@ use smoltcp::wire::{
 use super::netns::NetNs;
 use super::seams::{Egress, Host, IfAddr, TxError};
 use crate::clock::Clock;
+use crate::event::BusyPoller;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -56,6 +57,24 @@ impl Host for TestHost {
     }
 }
 
+impl BusyPoller for TestHost {
+    fn clock(&self) -> &Clock {
+        &Clock
+    }
+    fn sysctl_busy_poll(&self) -> u32 {
+        0
+    }
+    fn first_napi_id(&self) -> u32 {
+        FIRST_ID
+    }
+    fn net_admin(&self) -> bool {
+        false
+    }
+    fn busy_loop(&self, _: u32, _: BusyParams, _: &mut dyn FnMut() -> bool) {}
+    fn suspend_irqs(&self, _: u32) {}
+    fn resume_irqs(&self, _: u32) {}
+}
+
 #[derive(Default)]
 pub(super) struct TestDevice {
     pub(super) ifindex: u32,
@@ -63,6 +82,9 @@ pub(super) struct TestDevice {
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
     pub(super) hashes: Mutex<Vec<u32>>,
     pub(super) full: AtomicBool,
+    /// Builds frames into one buffer and forgets them.
+    pub(super) sink: AtomicBool,
+    pub(super) slot: Mutex<Vec<u8>>,
     pub(super) down: AtomicBool,
 }
 
@@ -88,6 +110,12 @@ impl Egress for TestDevice {
         }
         if self.full.load(Ordering::Relaxed) {
             return Err(TxError::Full);
+        }
+        if self.sink.load(Ordering::Relaxed) {
+            let mut slot = self.slot.lock().unwrap();
+            slot.resize(2048, 0);
+            build(&mut slot);
+            return Ok(());
         }
         let mut slot = vec![0xa5; len_max + 7];
         let len = build(&mut slot);

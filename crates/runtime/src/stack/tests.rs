@@ -1,4 +1,5 @@
 mod answers;
+mod cost;
 mod receive;
 mod send;
 mod threads;

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::queue::UdpInner;
 use super::socket::UdpSocket;
-use crate::event::{Interest, Source};
-use crate::event::{Watchable, Watched};
+use crate::event::{Interest, Source, Watchable, Watched};
 
 impl Watchable for UdpSocket {
     fn watched(&self) -> Arc<dyn Watched> {

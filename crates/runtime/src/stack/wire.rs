@@ -5,6 +5,7 @@
 //! | Ethernet destination | our address, or a group address | `RxOtherhostDropped` |
 //! | IPv4 version, lengths, header checksum | RFC 791; options are skipped | `IpInHdrErrors`, `IpExtIn...` |
 //! | IPv4 fragment offset and MF | both 0 | `IpReasmFails` |
+//! | source address | no group; over IPv6 not IPv4-mapped | `IpInAddrErrors` |
 //! | IPv6 version, length | RFC 8200; one hop-by-hop header is skipped | `Ip6In...` |
 //! | UDP length | 8 ..= bytes left in the IP packet | `UdpInErrors` |
 //! | UDP checksum | RFC 768; 0 is "none" over IPv4 and an error over IPv6 | `UdpInCsumErrors` |
@@ -61,7 +62,8 @@ impl From<Counter> for Refused {
 }
 
 /// Parses a frame that came to the station `mac`.
-#[inline]
+// Inlined to the end, so that the result stays in registers: it is too large to be returned in them.
+#[inline(always)]
 pub(super) fn parse(frame: &[u8], mac: [u8; 6]) -> Result<Packet, Refused> {
     let Some((eth, rest)) = frame.split_first_chunk::<ETH_LEN>() else { return Err(Counter::RxLength.into()) };
     let to_group = eth[0] & 1 != 0;
@@ -76,7 +78,7 @@ pub(super) fn parse(frame: &[u8], mac: [u8; 6]) -> Result<Packet, Refused> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn parse_ipv4(packet: &[u8]) -> Result<Packet, Refused> {
     let Some(head) = packet.first_chunk::<IPV4_LEN>() else {
         return Err(Refused(Counter::IpInHdrErrors, Some(Counter::IpInTruncated)));
@@ -86,10 +88,15 @@ fn parse_ipv4(packet: &[u8]) -> Result<Packet, Refused> {
         return Err(Counter::IpInHdrErrors.into());
     }
     let total_len = usize::from(u16::from_be_bytes([head[2], head[3]]));
-    let Some(header) = packet.get(..header_len) else {
-        return Err(Refused(Counter::IpInHdrErrors, Some(Counter::IpInTruncated)));
+    let sum = if header_len == IPV4_LEN {
+        Sum::ZERO.ipv4_header(head)
+    } else {
+        let Some(header) = packet.get(..header_len) else {
+            return Err(Refused(Counter::IpInHdrErrors, Some(Counter::IpInTruncated)));
+        };
+        Sum::ZERO.bytes(header)
     };
-    if !Sum::ZERO.bytes(header).is_valid() {
+    if !sum.is_valid() {
         return Err(Refused(Counter::IpInHdrErrors, Some(Counter::IpInCsumErrors)));
     }
     if total_len < header_len {
@@ -102,6 +109,10 @@ fn parse_ipv4(packet: &[u8]) -> Result<Packet, Refused> {
     }
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *head;
     let (src, dst) = (Addr::v4([s0, s1, s2, s3]), Addr::v4([d0, d1, d2, d3]));
+    if s0 & 0xf0 == 0xe0 {
+        // RFC 1122 section 3.2.1.3: a group sends nothing.
+        return Err(Counter::IpInAddrErrors.into());
+    }
     let at = ETH_LEN + header_len;
     match head[9] {
         PROTO_UDP => {
@@ -113,6 +124,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Packet, Refused> {
     }
 }
 
+#[inline(never)]
 fn parse_ipv6(packet: &[u8]) -> Result<Packet, Refused> {
     let Some((head, rest)) = packet.split_first_chunk::<IPV6_LEN>() else {
         return Err(Counter::Ip6InTruncated.into());
@@ -159,7 +171,7 @@ struct UdpErrors {
 }
 
 /// `addresses`: both IP addresses as they stand in the header; `at`: where the UDP header lies in the frame.
-#[inline]
+#[inline(always)]
 fn parse_udp(
     body: &[u8],
     addresses: &[u8],
@@ -241,7 +253,6 @@ impl Meta {
             let at = ETH_LEN + 8;
             Addr::v6(frame[at..at + 16].try_into().expect("sixteen bytes"))
         };
-        #[expect(clippy::cast_possible_truncation, reason = "15 bits")]
         let ifindex = (self.0 >> 49) as u32;
         (End { addr, port }, ifindex)
     }

@@ -59,7 +59,7 @@ fn every_changed_byte_is_noticed() {
         for at in 6..good.len() {
             // Not covered by any checksum or check: source MAC, IPv6 traffic class and flow label, hop limit.
             let v6 = src.starts_with('[');
-            if at < 12 || v6 && matches!(at, 15..=17 | 21) {
+            if at < 12 || v6 && matches!(at, 14..=17 | 21) {
                 continue;
             }
             let mut bad = good.clone();
@@ -112,6 +112,7 @@ fn ipv4_headers() {
     assert_eq!(refused(&with(&|f| f[21] = 1)), (Counter::IpReasmFails, None));
     assert!(parse(&with(&|f| f[20] = 0x40), OUR_MAC).is_ok(), "DF is no fragment");
     assert_eq!(refused(&with(&|f| f[23] = 6)), (Counter::IpInUnknownProtos, None));
+    assert_eq!(refused(&with(&|f| f[26] = 0xe0)), (Counter::IpInAddrErrors, None), "a group as source");
     assert_eq!(refused(&good[..33]), (Counter::IpInHdrErrors, Some(Counter::IpInTruncated)));
     // UDP length beyond the packet, and below the header.
     assert_eq!(refused(&with(&|f| f[39] += 1)), (Counter::UdpInErrors, None));
