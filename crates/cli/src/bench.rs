@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// One experiment.
 #[derive(Subcommand)]
-pub enum Bench {
+pub(crate) enum Bench {
     /// What receiving a packet costs: ns and instructions, at batch 1, 8, 32 and 64
     RxCost(RxCost),
     /// From the doorbell until somebody has received the packet, for each who may be woken
@@ -24,7 +24,7 @@ pub enum Bench {
 
 /// Options of `bench rx-cost`.
 #[derive(clap::Args)]
-pub struct RxCost {
+pub(crate) struct RxCost {
     /// Runs per row, interleaved
     #[arg(long, default_value_t = 5)]
     runs: u32,
@@ -41,7 +41,7 @@ pub struct RxCost {
 
 /// Options of `bench wakeup`.
 #[derive(clap::Args)]
-pub struct Wakeup {
+pub(crate) struct Wakeup {
     /// Samples per context
     #[arg(long, default_value_t = 2000)]
     samples: u32,
@@ -55,7 +55,7 @@ pub struct Wakeup {
 
 /// Options of `bench xsk-rr`.
 #[derive(clap::Args)]
-pub struct Xsk {
+pub(crate) struct Xsk {
     /// interrupts, busy-read, busy-read-separate, threaded-busy-poll
     #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
     modes: Vec<XskMode>,
@@ -81,7 +81,7 @@ pub struct Xsk {
 
 /// Options of `bench udp-rr`.
 #[derive(clap::Args)]
-pub struct Udp {
+pub(crate) struct Udp {
     /// Round trips per run
     #[arg(long, default_value_t = 20_000)]
     round_trips: u32,
@@ -104,7 +104,7 @@ fn parse_mode(name: &str) -> Result<XskMode, String> {
 const TABLE: [(u64, u64); 4] = [(12_000, 0), (32_000, 30), (125_000, 6), (12_000, 78)];
 
 /// Runs one experiment and prints it.
-pub fn run(bench: &Bench) -> anyhow::Result<()> {
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::RxCost(args) => rx_cost(args),
         Bench::Wakeup(args) => wakeup(args),

@@ -15,7 +15,7 @@ const QUICK_TOTAL: Duration = Duration::from_secs(38);
 
 /// Options of `napier compare`.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
     /// threaded, workqueue, threaded-busy-poll, busy-read
     #[arg(long, value_name = "LIST")]
@@ -101,7 +101,7 @@ impl Args {
 }
 
 /// Runs the comparison and prints it.
-pub fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let report = compare(&args.config()?, interrupted)?;
     let mut out = std::io::stdout().lock();
     if args.json {

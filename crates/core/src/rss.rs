@@ -56,10 +56,11 @@ impl ToeplitzTable {
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         let mut of_byte = alloc::vec![[0u32; 256]; INPUT_BYTES_MAX].into_boxed_slice();
         for (at, row) in of_byte.iter_mut().enumerate() {
+            let of_bit: [u32; 8] = core::array::from_fn(|bit| window(key, at * 8 + 7 - bit));
             // The hash is linear: the value of a byte is that of its top bit, plus that of the rest.
             for byte in 1..256usize {
                 let top = byte.ilog2() as usize;
-                row[byte] = row[byte ^ (1 << top)] ^ window(key, at * 8 + 7 - top);
+                row[byte] = row[byte ^ (1 << top)] ^ of_bit[top];
             }
         }
         Self { of_byte }

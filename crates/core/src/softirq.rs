@@ -123,6 +123,9 @@ pub struct NetRxRun<Id> {
 impl<Id: Copy> NetRxRun<Id> {
     /// Begins a run: takes the CPU's poll list. `budget_pkts` may be anything, as in the kernel; zero and less end the
     /// run after one poll.
+    ///
+    /// # Panics
+    /// If another run on these lists is under way.
     #[inline]
     #[must_use]
     pub fn begin(lists: &mut PollLists<Id>, now: Instant, budget_pkts: i32, time_limit: Span) -> Self {
@@ -140,6 +143,9 @@ impl<Id: Copy> NetRxRun<Id> {
 
     /// The next step. Instances polled to their full weight wait for the next run; instances scheduled meanwhile are
     /// taken into this one only if nothing waits for being polled again.
+    ///
+    /// # Panics
+    /// If the instance of the last step was not reported by [`NetRxRun::polled`].
     #[inline]
     pub fn next(&mut self, lists: &mut PollLists<Id>) -> NetRxStep<Id> {
         assert!(!self.polling, "the instance that was handed out must be reported by polled()");
@@ -163,6 +169,9 @@ impl<Id: Copy> NetRxRun<Id> {
 
     /// Reports the poll of `id`: `work` packets; `repoll` if it goes to the tail of the repoll list
     /// ([`crate::poll::AfterPoll::Repoll`]).
+    ///
+    /// # Panics
+    /// If no instance was handed out.
     #[inline]
     pub fn polled(&mut self, lists: &mut PollLists<Id>, now: Instant, id: Id, work: u32, repoll: bool) {
         assert!(self.polling, "polled() without Poll");

@@ -51,7 +51,7 @@ fn take(world: &mut World, config: &Config, steps: &mut Vec<Step>, choice: u16, 
 }
 
 fn settings() -> ProptestConfig {
-    let cases = if cfg!(miri) { 2 } else { 192 };
+    let cases = if cfg!(miri) { 2 } else { 512 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

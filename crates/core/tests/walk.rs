@@ -45,7 +45,9 @@ fn softirq_alone() {
     let all = [(0, false), (0, true), (2, false), (2, true)];
     for (dhi, gft) in if cfg!(miri) { &all[..1] } else { &all[..] } {
         let (dhi, gft) = (*dhi, *gft);
-        check("softirq", &Config { tunables: tunables(dhi, gft, false), gro: true, ..BASE });
+        let config = Config { tunables: tunables(dhi, gft, false), gro: true, ..BASE };
+        let pending_max = if cfg!(miri) { 1 } else { 2 };
+        check("softirq", &Config { pending_max, ..config });
     }
 }
 
@@ -126,6 +128,7 @@ mod wrong {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many worlds")]
     #[should_panic(expected = "the packets cannot be drained")]
     fn unmasking_without_a_second_look_strands_packets() {
         check("wrong", &Config { wrong: Wrong::NoSecondLook, ..BASE });

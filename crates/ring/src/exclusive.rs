@@ -27,6 +27,7 @@ impl<T> Exclusive<T> {
     }
 
     /// Enters, or returns `None` if somebody is inside.
+    #[inline]
     pub fn try_enter(&self) -> Option<Entered<'_, T>> {
         // Acquire: pairs with the Release store in `Entered::drop`: what the last owner wrote is seen here.
         self.occupied.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
@@ -38,6 +39,7 @@ impl<T> Exclusive<T> {
     /// # Panics
     ///
     /// If somebody is inside: two owners is our own mistake.
+    #[inline]
     pub fn enter(&self) -> Entered<'_, T> {
         match self.try_enter() {
             Some(entered) => entered,

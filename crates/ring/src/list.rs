@@ -43,6 +43,7 @@ impl Links {
 
     /// Whether there is no element.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
@@ -73,6 +74,7 @@ impl Chain {
     }
 
     /// Adds an element, to be taken after those already here.
+    #[inline]
     pub fn push(&mut self, links: &impl Linked, id: u32) {
         // Relaxed: the chain is private until `push_chain` publishes it.
         links.next_of(id).store(self.newest, Ordering::Relaxed);
@@ -99,6 +101,7 @@ impl List {
     }
 
     /// Whether the list is empty, as a hint; behind a fence (a doorbell's or a baton's) it is the second look.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Relaxed) == NIL
     }
@@ -108,6 +111,7 @@ impl List {
     /// # Panics
     ///
     /// If `id` is not an element of `links`.
+    #[inline]
     pub fn push(&self, links: &impl Linked, id: u32) -> bool {
         self.push_chain(links, id, id)
     }
@@ -118,6 +122,7 @@ impl List {
     /// # Panics
     ///
     /// If `oldest` is not an element of `links`.
+    #[inline]
     pub fn push_chain(&self, links: &impl Linked, newest: u32, oldest: u32) -> bool {
         let last = links.next_of(oldest);
         let mut old = self.newest.load(Ordering::Relaxed);
@@ -133,6 +138,7 @@ impl List {
     }
 
     /// Takes everything, oldest first. The turn-round costs one walk over what was taken.
+    #[inline]
     pub fn take(&self, links: &impl Linked) -> Fifo {
         let mut at = self.take_newest();
         let mut next = NIL;
@@ -147,6 +153,7 @@ impl List {
     }
 
     /// Takes everything, newest first: cheaper than [`take`](Self::take) where order does not matter.
+    #[inline]
     pub fn take_newest_first(&self) -> Fifo {
         Fifo { next: self.take_newest() }
     }
@@ -169,6 +176,7 @@ pub struct Fifo {
 
 impl Fifo {
     /// The next element.
+    #[inline]
     pub fn pop(&mut self, links: &impl Linked) -> Option<u32> {
         if self.next == NIL {
             return None;
@@ -180,6 +188,7 @@ impl Fifo {
 
     /// Whether nothing is left.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.next == NIL
     }

@@ -109,6 +109,7 @@ impl Mapping {
     }
 
     /// The address of `offset`. In bounds if the caller checked `offset` against [`len`](Self::len).
+    #[inline]
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(offset)
     }

@@ -90,6 +90,7 @@ impl<T: Word> Producer<T> {
     /// # Errors
     ///
     /// The element itself, if the queue is full. Staged elements are then still unpublished.
+    #[inline]
     pub fn push(&mut self, value: T) -> Result<(), T> {
         self.stage(value)?;
         self.publish();
@@ -101,6 +102,7 @@ impl<T: Word> Producer<T> {
     /// # Errors
     ///
     /// The element itself, if the queue is full.
+    #[inline]
     pub fn stage(&mut self, value: T) -> Result<(), T> {
         if self.free() == 0 {
             return Err(value);
@@ -112,6 +114,7 @@ impl<T: Word> Producer<T> {
     }
 
     /// Publishes what was staged; returns how many elements that were.
+    #[inline]
     pub fn publish(&mut self) -> u32 {
         let staged = self.head.wrapping_sub(self.published);
         if staged > 0 {
@@ -123,6 +126,7 @@ impl<T: Word> Producer<T> {
     }
 
     /// How many more elements fit.
+    #[inline]
     pub fn free(&mut self) -> u32 {
         let capacity = self.capacity();
         if self.head.wrapping_sub(self.tail_seen) == capacity {
@@ -134,12 +138,14 @@ impl<T: Word> Producer<T> {
 
     /// Elements in the queue, staged ones included; the consumer may be taking some at this moment.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> u32 {
         self.head.wrapping_sub(self.shared.tail.0.load(Ordering::Acquire))
     }
 
     /// Whether the queue is empty (see [`len`](Self::len)).
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -161,6 +167,7 @@ pub struct Consumer<T> {
 
 impl<T: Word> Consumer<T> {
     /// Takes the oldest published element.
+    #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.tail == self.head_seen && self.refresh() == 0 {
             return None;
@@ -174,12 +181,14 @@ impl<T: Word> Consumer<T> {
 
     /// Published elements.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> u32 {
         self.shared.head.0.load(Ordering::Acquire).wrapping_sub(self.tail)
     }
 
     /// Whether nothing is published (the second look before a sleep).
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

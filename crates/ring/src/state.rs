@@ -15,6 +15,7 @@ impl StateCell {
     }
 
     /// The current bits. What was written before the update that made them is visible after this.
+    #[inline]
     pub fn load(&self) -> u32 {
         // Acquire: pairs with the AcqRel swap in `update` and `update_once`.
         self.word.load(Ordering::Acquire)
@@ -25,6 +26,7 @@ impl StateCell {
     /// `rule` runs again after every lost race, so it must be pure. The swap happens even if the new bits equal the
     /// old ones, as in `net/core/dev.c napi_schedule_prep`: it orders the caller's writes before the next owner's
     /// reads.
+    #[inline]
     pub fn update<R>(&self, mut rule: impl FnMut(u32) -> (u32, R)) -> R {
         let success = order(Point::StateUpdate, Ordering::AcqRel);
         let mut old = self.word.load(Ordering::Relaxed);
@@ -44,6 +46,7 @@ impl StateCell {
     ///
     /// The bits that stood in the way: those that `rule` refused (it returned `None`; nothing was written), or those
     /// that another thread put there between the look and the attempt.
+    #[inline]
     pub fn update_once(&self, rule: impl FnOnce(u32) -> Option<u32>) -> Result<u32, u32> {
         let success = order(Point::StateUpdate, Ordering::AcqRel);
         // Acquire: pairs with the AcqRel swap in `update`; a refusal may be acted upon.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 use napier_core::time::{Deadline, Span};
-use napier_ring::{Frame, FrameFifo, FrameList, FrameTable};
+use napier_ring::{Frame, FrameTable, spsc};
 
 use crate::device::Device;
 use crate::engine::{DeviceHandle, EngineInner};
@@ -18,15 +18,22 @@ use crate::napi::Napi;
 
 /// The NAPI owner's end: frames go here instead of to the name space.
 pub(crate) struct RawSink {
-    received: Arc<FrameList>,
+    received: spsc::Producer<Frame>,
     frames: Arc<FrameTable>,
 }
 
 impl RawSink {
     #[inline]
-    pub(crate) fn push(&self, mut frame: Frame, len: u32) {
+    pub(crate) fn push(&mut self, mut frame: Frame, len: u32) {
         self.frames.set_meta(&mut frame, u64::from(len));
-        self.received.push(&self.frames, frame);
+        let staged = self.received.stage(frame);
+        assert!(staged.is_ok(), "the queue of a raw port holds all frames of its home");
+    }
+
+    /// The program sees what was pushed.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        self.received.publish();
     }
 }
 
@@ -72,8 +79,7 @@ pub struct RawPort {
     device: Arc<Device>,
     napi: Arc<Napi>,
     queue: u16,
-    received: Arc<FrameList>,
-    ready: RefCell<FrameFifo>,
+    received: RefCell<spsc::Consumer<Frame>>,
     returns: RefCell<Vec<Frame>>,
     busy: Cell<RawBusyPoll>,
 }
@@ -110,24 +116,22 @@ impl RawPort {
             queues: device.queues(),
         })?;
         let engine = device.engine.clone();
-        let received = Arc::new(FrameList::new());
-        let sink = RawSink { received: received.clone(), frames: engine.frames.clone() };
-        let free = engine.with_stopped(&napi, |owned| {
-            let free = owned.raw.is_none();
-            if free {
-                owned.raw = Some(sink);
+        let received = engine.with_stopped(&napi, |owned| {
+            if owned.raw.is_some() {
+                return None;
             }
-            free
+            let (sink, received) = spsc::channel(owned.rx.frames_home().total());
+            owned.raw = Some(RawSink { received: sink, frames: engine.frames.clone() });
+            Some(received)
         });
-        if !free {
+        let Some(received) = received else {
             return Err(BindRawError::QueueBusy { device: name(), queue });
-        }
+        };
         Ok(Self {
             device: device.device.clone(),
             napi,
             queue,
-            ready: RefCell::new(received.take(&engine.frames)),
-            received,
+            received: RefCell::new(received),
             returns: RefCell::new(Vec::with_capacity(RETURN_BATCH)),
             busy: Cell::new(RawBusyPoll::default()),
             engine,
@@ -149,7 +153,7 @@ impl RawPort {
     /// it makes one iteration where none is there yet, as a non-blocking `recvfrom` on AF_XDP does.
     #[inline]
     pub fn recv(&self) -> bool {
-        if self.take_received() {
+        if self.has_frames() {
             return true;
         }
         let busy = self.busy.get();
@@ -157,32 +161,35 @@ impl RawPort {
             return false;
         }
         self.busy_loop(busy, BusyLimit::Once);
-        self.take_received()
+        self.has_frames()
     }
 
     /// Waits until frames are there, after busy polling for the set time; false at the timeout.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        if self.take_received() {
+        if self.has_frames() {
             return true;
         }
         let busy = self.busy.get();
         if busy.usecs != 0 {
             self.busy_loop(busy, BusyLimit::For(busy.usecs));
-            if self.take_received() {
+            if self.has_frames() {
                 return true;
             }
         }
         let deadline = timeout.map_or(Deadline::NEVER, |timeout| {
             Deadline::at(self.engine.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) })
         });
-        self.napi.raw_parker.wait(|| !self.received.is_empty(), deadline, &self.engine.clock);
-        self.take_received()
+        self.napi.raw_parker.wait(|| self.has_frames(), deadline, &self.engine.clock);
+        self.has_frames()
     }
 
     /// The next received frame; it is given back when dropped.
     #[inline]
     pub fn next(&self) -> Option<RawFrame<'_>> {
-        let frame = self.ready.borrow_mut().pop(&self.engine.frames)?;
+        let Some(frame) = self.received.borrow_mut().pop() else {
+            self.give_back();
+            return None;
+        };
         Some(RawFrame { len: self.engine.frames.meta(&frame) as u32, frame: Some(frame), port: self })
     }
 
@@ -224,26 +231,17 @@ impl RawPort {
     /// A second handle that only polls, for a thread that does nothing else.
     #[must_use]
     pub fn poller(&self) -> RawPoller {
-        RawPoller { engine: self.engine.clone(), napi: self.napi.clone(), received: self.received.clone() }
+        RawPoller { engine: self.engine.clone(), napi: self.napi.clone() }
     }
 
     fn busy_loop(&self, busy: RawBusyPoll, limit: BusyLimit) {
         let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit };
-        self.engine.busy_loop(self.napi.id(), params, &mut || !self.received.is_empty());
+        self.engine.busy_loop(self.napi.id(), params, &mut || self.has_frames());
     }
 
     #[inline]
-    fn take_received(&self) -> bool {
-        let mut ready = self.ready.borrow_mut();
-        if !ready.is_empty() {
-            return true;
-        }
-        self.give_back();
-        if self.received.is_empty() {
-            return false;
-        }
-        *ready = self.received.take(&self.engine.frames);
-        !ready.is_empty()
+    fn has_frames(&self) -> bool {
+        !self.received.borrow().is_empty()
     }
 
     fn give_back(&self) {
@@ -261,9 +259,7 @@ impl RawPort {
 impl Drop for RawPort {
     fn drop(&mut self) {
         self.engine.with_stopped(&self.napi, |owned| owned.raw = None);
-        while self.take_received() {
-            while self.next().is_some() {}
-        }
+        while self.next().is_some() {}
         self.give_back();
     }
 }
@@ -291,14 +287,13 @@ impl RawSender {
 pub struct RawPoller {
     engine: Arc<EngineInner>,
     napi: Arc<Napi>,
-    received: Arc<FrameList>,
 }
 
 impl RawPoller {
     /// One iteration, as a non-blocking `recvfrom` with `SO_BUSY_POLL` makes it; the port gets the frames.
     pub fn poll(&self, busy: RawBusyPoll) {
         let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit: BusyLimit::Once };
-        self.engine.busy_loop(self.napi.id(), params, &mut || !self.received.is_empty());
+        self.engine.busy_loop(self.napi.id(), params, &mut || false);
     }
 }
 

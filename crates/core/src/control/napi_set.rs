@@ -19,8 +19,9 @@ pub enum ThreadedSetting {
     Enabled,
     /// 2, `busy-poll`: a thread of its own that polls for ever.
     BusyPoll,
-    /// `workqueue`, an extension of the engine: polled by a pool of workers. The kernel has no such value, so it has no
-    /// number, and on the state word it is softirq-like (no mode bit).
+    /// `workqueue`, an extension of the engine: polled by a pool of workers instead of a thread of its own. The kernel
+    /// has no such value, so it has no number; on the state word it is [`Threaded::Enabled`], the pool taking the
+    /// thread's place as owner under `SCHED_THREADED`.
     Workqueue,
 }
 
@@ -33,8 +34,8 @@ impl ThreadedSetting {
     #[must_use]
     pub const fn threaded(self) -> Threaded {
         match self {
-            Self::Disabled | Self::Workqueue => Threaded::Disabled,
-            Self::Enabled => Threaded::Enabled,
+            Self::Disabled => Threaded::Disabled,
+            Self::Enabled | Self::Workqueue => Threaded::Enabled,
             Self::BusyPoll => Threaded::BusyPoll,
         }
     }

@@ -138,7 +138,7 @@ fn threaded_settings() {
         (ThreadedSetting::Disabled, "disabled", Some(0), Threaded::Disabled),
         (ThreadedSetting::Enabled, "enabled", Some(1), Threaded::Enabled),
         (ThreadedSetting::BusyPoll, "busy-poll", Some(2), Threaded::BusyPoll),
-        (ThreadedSetting::Workqueue, "workqueue", None, Threaded::Disabled),
+        (ThreadedSetting::Workqueue, "workqueue", None, Threaded::Enabled),
     ];
     for (setting, name, number, threaded) in rows {
         assert_eq!((setting.name(), setting.number(), setting.threaded()), (name, number, threaded));

@@ -80,13 +80,6 @@ impl Log2Histogram {
         }
         self.counts[bucket] += 1;
     }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
-        }
-    }
 }
 
 impl std::fmt::Display for Log2Histogram {

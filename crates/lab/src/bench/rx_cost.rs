@@ -16,7 +16,7 @@ use crate::compare::Template;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
 /// Batches that are measured.
-pub const BATCHES: [u16; 4] = [1, 8, 32, 64];
+const BATCHES: [u16; 4] = [1, 8, 32, 64];
 
 /// Payload of a UDP datagram in a frame of 64 bytes.
 const PAYLOAD_BYTES: usize = FRAME_BYTES - 42;
@@ -142,6 +142,12 @@ pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Co
         RxPath::Raw => {
             let port = RawPort::bind(&pair.tested, 0)?;
             port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: batch + 1 });
+            // The first packet comes by interrupt; deferral then keeps the interrupt masked for good.
+            source.build(FRAME_BYTES, |frame| template.complete(frame, PAYLOAD_BYTES))?;
+            source.flush();
+            while port.next().is_none() {
+                port.recv();
+            }
             repeat(batch, stop, fill, || measured_raw(&port))
         }
         RxPath::Udp => {
@@ -151,8 +157,10 @@ pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Co
             socket.setsockopt(SocketOption::BusyPollBudget, i32::from(batch) + 1)?;
             socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
             socket.setsockopt(SocketOption::BusyPoll, 1)?;
-            // The first datagram tells the socket which instance to poll.
-            fill()?;
+            // The first datagram comes by interrupt and tells the socket which instance to poll; deferral then keeps
+            // the interrupt masked for good.
+            source.build(FRAME_BYTES, |frame| template.complete(frame, PAYLOAD_BYTES))?;
+            source.flush();
             while socket.recv(&mut [0; 64]).is_err() {
                 std::hint::spin_loop();
             }

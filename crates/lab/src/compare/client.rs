@@ -17,9 +17,6 @@ use crate::stats::Recorder;
 /// Most requests sent before replies are looked at again.
 const SEND_BURST: usize = 16;
 
-/// Requests of one flow that may be without a reply.
-const WINDOW: usize = 1024;
-
 /// A request of a closed loop that is without an answer for so long is given up, and the flow sends another.
 const GIVE_UP_NS: u64 = 50_000_000;
 

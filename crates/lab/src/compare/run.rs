@@ -16,7 +16,7 @@ use crate::kv::table::Table;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, PollContext};
 use crate::report::{Outcome, Report, Row, Workload, hdrlog, progress::Progress};
-use crate::stats::{CpuSplit, Figures, Measured, Spread, Summary};
+use crate::stats::{CpuSplit, Figures, Measured, Summary};
 
 /// Requests before measuring begins: sockets of all flows exist by then.
 const WARM_UP: Duration = Duration::from_millis(120);
@@ -159,7 +159,7 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
 fn base_sustains(workload: &CaseWorkload, layout: &CpuLayout, interrupted: &AtomicBool) -> anyhow::Result<u64> {
     let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(SUSTAIN_RUN), drain_ns: nanos(DRAIN) };
     let mode = Mode::Base.params();
-    let mut achieved = |pace| -> anyhow::Result<f64> {
+    let achieved = |pace| -> anyhow::Result<f64> {
         let result = run_case(workload, &mode, layout, pace, window, interrupted)?;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let rps = result.measured.answered as f64 * 1e9 / result.measured.window_ns as f64;

@@ -29,6 +29,7 @@ impl<'a> FrameBatch<'a> {
     /// # Panics
     ///
     /// If the frame is of another table.
+    #[inline]
     pub fn push(&mut self, frame: Frame) {
         let arena = self.table.arena_for(&frame);
         let (id, index) = (frame.arena(), frame.index());

@@ -22,6 +22,7 @@ impl FrameList {
     }
 
     /// Whether the list is empty, as a hint; behind a fence it is the second look.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -31,6 +32,7 @@ impl FrameList {
     /// # Panics
     ///
     /// If the frame or the list belongs to another table.
+    #[inline]
     pub fn push(&self, table: &FrameTable, frame: Frame) -> bool {
         let raw = table.raw_for(&frame);
         self.bind(table);
@@ -61,6 +63,7 @@ impl FrameList {
     /// # Panics
     ///
     /// If the list belongs to another table.
+    #[inline]
     pub fn take(&self, table: &FrameTable) -> FrameFifo {
         if self.is_empty() {
             return FrameFifo { fifo: List::new().take_newest_first(), table: table.id() };
@@ -93,6 +96,7 @@ impl FrameFifo {
     /// # Panics
     ///
     /// If the frames are of another table.
+    #[inline]
     pub fn pop(&mut self, table: &FrameTable) -> Option<Frame> {
         assert_eq!(self.table, table.id(), "frames of another table");
         let raw = self.fifo.pop(&TableLinks(table))?;
@@ -101,6 +105,7 @@ impl FrameFifo {
 
     /// Whether nothing is left.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.fifo.is_empty()
     }

@@ -95,22 +95,26 @@ const _: () = assert!(size_of::<Frame>() == 8);
 
 impl Frame {
     /// Makes the handle. Callers inside this crate make one only from a number that a moved-in frame left behind.
+    #[inline]
     fn mint(raw: u32, table: u32) -> Self {
         Self { raw, table }
     }
 
+    #[inline]
     fn raw_of(arena: ArenaId, index: u32) -> u32 {
         u32::from(arena.0) << INDEX_BITS | index
     }
 
     /// The arena that the frame lives in.
     #[must_use]
+    #[inline]
     pub fn arena(&self) -> ArenaId {
         arena_of(self.raw)
     }
 
     /// The frame's number within its arena.
     #[must_use]
+    #[inline]
     pub fn index(&self) -> u32 {
         index_of(self.raw)
     }

@@ -29,6 +29,7 @@ impl FramePool {
     }
 
     /// Takes a frame: the one freed last, else from those given back, else `None`.
+    #[inline]
     pub fn alloc(&mut self) -> Option<Frame> {
         if self.free.is_empty() {
             self.collect();
@@ -38,6 +39,7 @@ impl FramePool {
     }
 
     /// Puts a frame back: straight into this pool if it is its home, else as [`FrameTable::give_back`].
+    #[inline]
     pub fn free(&mut self, frame: Frame) {
         let ours = frame.arena() == self.arena_id && self.arena.home_of(frame.index()) == self.home;
         if !ours {

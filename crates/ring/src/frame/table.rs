@@ -67,19 +67,23 @@ pub(super) struct Arena {
 
 impl Arena {
     /// The address of a frame. In bounds: `add_arena` claimed all strides, and the index is checked.
+    #[inline]
     fn address(&self, index: u32) -> *mut u8 {
         self.mapping.at(self.offset_of(index))
     }
 
+    #[inline]
     fn offset_of(&self, index: u32) -> usize {
         assert!(index < self.frames, "frame number outside its arena");
         self.offset + index as usize * self.stride
     }
 
+    #[inline]
     pub(super) fn home_of(&self, index: u32) -> u16 {
         (index / self.frames_per_home) as u16 // fewer homes than 2^16
     }
 
+    #[inline]
     pub(super) fn returned(&self, home: u16) -> &List {
         &self.returned[usize::from(home)].0
     }
@@ -156,6 +160,7 @@ impl FrameTable {
     ///
     /// If the frame is shorter, or of another table.
     #[must_use]
+    #[inline]
     pub fn data<'a>(&'a self, frame: &'a Frame, len: usize) -> &'a [u8] {
         let arena = self.arena_for(frame);
         assert!(len <= arena.stride, "asked for more bytes than a frame has");
@@ -171,6 +176,7 @@ impl FrameTable {
     ///
     /// If the frame is of another table.
     #[must_use]
+    #[inline]
     pub fn data_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
         let arena = self.arena_for(frame);
         let start = arena.address(frame.index());
@@ -180,24 +186,28 @@ impl FrameTable {
 
     /// The frame's word of metadata, as last set by an owner. 0 at first.
     #[must_use]
+    #[inline]
     pub fn meta(&self, frame: &Frame) -> u64 {
         // Relaxed: the frame's owner wrote it; handing the frame over ordered that.
         self.arena_for(frame).meta[frame.index() as usize].load(Ordering::Relaxed)
     }
 
     /// Sets the frame's word of metadata.
+    #[inline]
     pub fn set_meta(&self, frame: &mut Frame, meta: u64) {
         self.arena_for(frame).meta[frame.index() as usize].store(meta, Ordering::Relaxed);
     }
 
     /// Bytes of a frame.
     #[must_use]
+    #[inline]
     pub fn capacity(&self, frame: &Frame) -> usize {
         self.arena_for(frame).stride
     }
 
     /// Where the frame starts in its mapping, in bytes.
     #[must_use]
+    #[inline]
     pub fn offset_of(&self, frame: &Frame) -> u32 {
         self.arena_for(frame).offset_of(frame.index()) as u32 // `add_arena` refuses more than 4 GiB
     }
@@ -213,6 +223,7 @@ impl FrameTable {
     }
 
     /// Gives a frame back to the pool that it came from. Any thread; one compare-and-swap.
+    #[inline]
     pub fn give_back(&self, frame: Frame) {
         let arena = self.arena_for(&frame);
         let index = frame.index();
@@ -230,21 +241,25 @@ impl FrameTable {
         drop(batch);
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
     /// The number that stands for a frame inside a list.
+    #[inline]
     pub(super) fn raw_for(&self, frame: &Frame) -> u32 {
         self.check(frame);
         frame.raw
     }
 
+    #[inline]
     pub(super) fn arena_for(&self, frame: &Frame) -> &Arena {
         self.check(frame);
         self.arena(frame.arena())
     }
 
+    #[inline]
     pub(super) fn arena(&self, id: ArenaId) -> &Arena {
         match self.arenas[usize::from(id.0)].get() {
             Some(arena) => arena,
@@ -252,11 +267,13 @@ impl FrameTable {
         }
     }
 
+    #[inline]
     fn check(&self, frame: &Frame) {
         assert_eq!(frame.table, self.id, "a frame of another table");
     }
 
     /// The whole bytes of the frame for the ring code, as a region offset and a length.
+    #[inline]
     pub(crate) fn place_of(&self, frame: &Frame) -> (u32, u32) {
         let arena = self.arena_for(frame);
         let offset = arena.offset_of(frame.index());

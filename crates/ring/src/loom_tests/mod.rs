@@ -7,6 +7,7 @@
 mod frames;
 mod queues;
 mod rings;
+mod switch;
 mod words;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -14,7 +14,7 @@ const SLOTS: u16 = 1; // the smallest ring: the second packet reuses the first o
 const START: u16 = u16::MAX; // and its index wraps
 
 /// A ring and the bytes that its only slot stands for.
-struct Ring {
+pub(super) struct Ring {
     flags: AtomicU16,
     head: AtomicU16,
     tail: AtomicU16,
@@ -81,7 +81,7 @@ impl RingMemory for Arc<Ring> {
     }
 }
 
-fn ends(flags: u16) -> (Leader<Arc<Ring>>, Follower<Arc<Ring>>) {
+pub(super) fn ends(flags: u16) -> (Leader<Arc<Ring>>, Follower<Arc<Ring>>) {
     let ring = Ring::new(flags);
     (Leader::new(ring.clone(), START), Follower::new(ring, START))
 }

@@ -21,11 +21,13 @@ impl Slots {
         Self { leader: Leader::new(ring, start), frames, arena, index_errors: 0 }
     }
 
+    #[inline]
     fn slot(&mut self, index: u16) -> &mut Option<Frame> {
         let mask = self.frames.len() - 1; // a power of two
         &mut self.frames[usize::from(index) & mask]
     }
 
+    #[inline]
     fn offer(&mut self, table: &FrameTable, frame: Frame, length: Option<u32>) -> Result<(), Frame> {
         if self.leader.free() == 0 {
             return Err(frame);
@@ -41,6 +43,7 @@ impl Slots {
         Ok(())
     }
 
+    #[inline]
     fn refresh(&mut self) -> u32 {
         match self.leader.refresh() {
             Ok(answered) => u32::from(answered),
@@ -51,6 +54,7 @@ impl Slots {
         }
     }
 
+    #[inline]
     fn take_back(&mut self) -> Option<(u16, Frame)> {
         let index = self.leader.take_back()?;
         let frame = self.slot(index).take();
@@ -83,6 +87,7 @@ impl C2sProducer {
 
     /// Packets that can be pushed. Slots of sent packets count after [`reclaim`](Self::reclaim).
     #[must_use]
+    #[inline]
     pub fn free_slots(&self) -> u32 {
         u32::from(self.slots.leader.free())
     }
@@ -96,11 +101,13 @@ impl C2sProducer {
     /// # Panics
     ///
     /// If `len` is 0 or more than a frame, or the frame is not of the ring's arena.
+    #[inline]
     pub fn push(&mut self, table: &FrameTable, frame: Frame, len: u32) -> Result<(), Frame> {
         self.slots.offer(table, frame, Some(len))
     }
 
     /// Shows the peer what was pushed, and tells whether it wants an interrupt for it.
+    #[inline]
     pub fn publish(&mut self) -> Publish {
         let published = u32::from(self.slots.leader.publish());
         let peer_wants_interrupt = published > 0 && wants_interrupt(&self.slots.leader.memory);
@@ -108,6 +115,7 @@ impl C2sProducer {
     }
 
     /// Takes back the frames that the peer has read, and hands each to `home`. Returns how many.
+    #[inline]
     pub fn reclaim(&mut self, mut home: impl FnMut(Frame)) -> u32 {
         let count = self.slots.refresh();
         while let Some((_, frame)) = self.slots.take_back() {
@@ -153,6 +161,7 @@ impl S2cConsumer {
 
     /// Frames that can be posted.
     #[must_use]
+    #[inline]
     pub fn free_slots(&self) -> u32 {
         u32::from(self.slots.leader.free())
     }
@@ -166,12 +175,14 @@ impl S2cConsumer {
     /// # Panics
     ///
     /// If the frame is not of the ring's arena.
+    #[inline]
     pub fn post(&mut self, table: &FrameTable, frame: Frame) -> Result<(), Frame> {
         self.slots.offer(table, frame, None)
     }
 
     /// Shows the peer what was posted; returns how many frames. No interrupt goes with it: a peer without buffers
     /// drops and counts.
+    #[inline]
     pub fn publish_posts(&mut self) -> u32 {
         u32::from(self.slots.leader.publish())
     }
@@ -184,6 +195,7 @@ impl S2cConsumer {
     /// Takes the oldest packet: its frame and its length in bytes.
     ///
     /// A packet with an impossible length or in several slots is counted and its frame posted again at once.
+    #[inline]
     pub fn take(&mut self, table: &FrameTable) -> Option<(Frame, u32)> {
         if self.slots.leader.answered() == 0 && self.slots.refresh() == 0 {
             return None;
@@ -206,6 +218,7 @@ impl S2cConsumer {
 
     /// Frames in the ring: posted and not taken.
     #[must_use]
+    #[inline]
     pub fn posted(&self) -> u32 {
         u32::from(self.slots.leader.outstanding())
     }
@@ -218,6 +231,7 @@ impl S2cConsumer {
 
     /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].
     #[must_use]
+    #[inline]
     pub fn consumed(&self) -> u16 {
         self.slots.leader.oldest()
     }

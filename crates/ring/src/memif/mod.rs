@@ -31,6 +31,8 @@ pub use client::{C2sProducer, S2cConsumer};
 pub use layout::{Layout, LayoutError};
 pub use server::{C2sConsumer, RingFull, S2cProducer};
 pub use switch::InterruptSwitch;
+#[cfg(all(test, loom))]
+pub(crate) use switch::Switch;
 pub use view::{RingEnd, RingError, RingView};
 
 #[cfg(all(test, loom))]

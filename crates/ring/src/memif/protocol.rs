@@ -35,12 +35,14 @@ pub(crate) struct Low {
 }
 
 impl Low {
+    #[inline]
     pub(crate) fn unpack(low: u64) -> Self {
         let flags = low as u16; // bits 0..16
         Self { region: (low >> 16) as u16, length: (low >> 32) as u32, chained: flags & DESCRIPTOR_NEXT != 0 }
     }
 
     /// A descriptor of region 0 without flags.
+    #[inline]
     pub(crate) fn pack(length: u32) -> u64 {
         u64::from(length) << 32
     }
@@ -65,26 +67,31 @@ impl<M: RingMemory> Leader<M> {
     }
 
     /// Slots that can be offered. A slot is free once it was taken back, not when it was answered.
+    #[inline]
     pub(crate) fn free(&self) -> u16 {
         self.memory.slots() - self.head.wrapping_sub(self.oldest)
     }
 
     /// The first slot that was not taken back.
+    #[inline]
     pub(crate) fn oldest(&self) -> u16 {
         self.oldest
     }
 
     /// Slots offered and not taken back.
+    #[inline]
     pub(crate) fn outstanding(&self) -> u16 {
         self.head.wrapping_sub(self.oldest)
     }
 
     /// The slot that `offer` will use.
+    #[inline]
     pub(crate) fn next(&self) -> u16 {
         self.head
     }
 
     /// Offers the next slot; the peer sees it after `publish`.
+    #[inline]
     pub(crate) fn offer(&mut self, offset: u32, length: u32) {
         assert!(self.free() > 0, "offered a slot that is not free");
         self.memory.store_high(self.head, u64::from(offset));
@@ -93,6 +100,7 @@ impl<M: RingMemory> Leader<M> {
     }
 
     /// Shows the peer what was offered; returns how many slots that were.
+    #[inline]
     pub(crate) fn publish(&mut self) -> u16 {
         let news = self.head.wrapping_sub(self.published);
         if news > 0 {
@@ -104,6 +112,7 @@ impl<M: RingMemory> Leader<M> {
     }
 
     /// Looks at the peer's tail; returns how many answered slots can be taken back.
+    #[inline]
     pub(crate) fn refresh(&mut self) -> Result<u16, BadIndex> {
         // Acquire: pairs with the Release in `Follower::publish`: answers are seen, and bytes are no longer used.
         let tail = self.memory.load(Word::Tail, Ordering::Acquire);
@@ -116,11 +125,13 @@ impl<M: RingMemory> Leader<M> {
     }
 
     /// Answered slots as far as known, without a look at the peer's cache line.
+    #[inline]
     pub(crate) fn answered(&self) -> u16 {
         self.tail_seen.wrapping_sub(self.oldest)
     }
 
     /// Takes back the oldest answered slot.
+    #[inline]
     pub(crate) fn take_back(&mut self) -> Option<u16> {
         if self.oldest == self.tail_seen {
             return None;
@@ -145,6 +156,7 @@ impl<M: RingMemory> Follower<M> {
     }
 
     /// Looks at the peer's head; returns how many slots wait.
+    #[inline]
     pub(crate) fn refresh(&mut self) -> Result<u16, BadIndex> {
         // Acquire: pairs with the Release in `Leader::publish`.
         let head = self.memory.load(Word::Head, Ordering::Acquire);
@@ -157,27 +169,32 @@ impl<M: RingMemory> Follower<M> {
     }
 
     /// Waiting slots as far as known, without a look at the peer's cache line.
+    #[inline]
     pub(crate) fn waiting(&self) -> u16 {
         self.head_seen.wrapping_sub(self.tail)
     }
 
     /// The next slot to answer.
+    #[inline]
     pub(crate) fn tail(&self) -> u16 {
         self.tail
     }
 
     /// The oldest waiting slot.
+    #[inline]
     pub(crate) fn next(&self) -> Option<u16> {
         (self.tail != self.head_seen).then_some(self.tail)
     }
 
     /// Ends with the slot that `next` told.
+    #[inline]
     pub(crate) fn answer(&mut self) {
         assert_ne!(self.tail, self.head_seen, "answered a slot that was not offered");
         self.tail = self.tail.wrapping_add(1);
     }
 
     /// Gives the answered slots to the peer; returns how many that were.
+    #[inline]
     pub(crate) fn publish(&mut self) -> u16 {
         let news = self.tail.wrapping_sub(self.published);
         if news > 0 {
@@ -190,6 +207,7 @@ impl<M: RingMemory> Follower<M> {
 }
 
 /// The packets' producer, after it published: whether the consumer wants an interrupt.
+#[inline]
 pub(crate) fn wants_interrupt(memory: &impl RingMemory) -> bool {
     // Pairs with the fence in `unmask`: either the consumer's second look sees the packets, or we see the flag clear.
     full_fence(Point::RingPublishFence);
@@ -197,12 +215,14 @@ pub(crate) fn wants_interrupt(memory: &impl RingMemory) -> bool {
 }
 
 /// The packets' consumer: no interrupts from now on. One may be on its way.
+#[inline]
 pub(crate) fn mask(memory: &impl RingMemory) {
     // Relaxed: a late interrupt is harmless. The consumer is the flags' only writer.
     memory.store(Word::Flags, FLAG_MASK_INT, Ordering::Relaxed);
 }
 
 /// The packets' consumer: interrupts from now on. The caller has to look at the ring again after this.
+#[inline]
 pub(crate) fn unmask(memory: &impl RingMemory) {
     memory.store(Word::Flags, 0, Ordering::Relaxed);
     // Pairs with the fence in `wants_interrupt`.

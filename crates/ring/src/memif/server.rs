@@ -20,6 +20,7 @@ impl Window {
         Self { follower: Follower::new(ring, start), frames, index_errors: 0 }
     }
 
+    #[inline]
     fn refresh(&mut self) -> u32 {
         match self.follower.refresh() {
             Ok(waiting) => u32::from(waiting),
@@ -30,6 +31,7 @@ impl Window {
         }
     }
 
+    #[inline]
     fn next(&mut self) -> Option<u16> {
         if self.follower.waiting() == 0 && self.refresh() == 0 {
             return None;
@@ -38,6 +40,7 @@ impl Window {
     }
 
     /// Reads a descriptor, each half once, and checks it. Returns address, length and whether the packet goes on.
+    #[inline]
     fn read(&self, index: u16) -> (Result<(*mut u8, usize), BadDescriptor>, bool) {
         let low = Low::unpack(self.follower.memory.load_low(index));
         let offset = self.follower.memory.load_high(index) as u32 as usize; // bits 0..32; the rest is metadata
@@ -85,6 +88,7 @@ impl C2sConsumer {
     /// # Errors
     ///
     /// [`BadDescriptor`]: nothing was copied and the slot is done with.
+    #[inline]
     pub fn take_into(&mut self, to: &mut [u8]) -> Option<Result<usize, BadDescriptor>> {
         let index = self.window.next()?;
         let (checked, chained) = self.window.read(index);
@@ -105,6 +109,7 @@ impl C2sConsumer {
     }
 
     /// Gives the slots of the packets taken so far back to the client; returns how many.
+    #[inline]
     pub fn release(&mut self) -> u32 {
         u32::from(self.window.follower.publish())
     }
@@ -117,6 +122,7 @@ impl C2sConsumer {
 
     /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].
     #[must_use]
+    #[inline]
     pub fn consumed(&self) -> u16 {
         self.window.follower.tail()
     }
@@ -175,6 +181,7 @@ impl S2cProducer {
     }
 
     /// Empty buffers that the client has posted, with a look at its index.
+    #[inline]
     pub fn free_slots(&mut self) -> u32 {
         self.window.refresh()
     }
@@ -190,6 +197,7 @@ impl S2cProducer {
     /// # Panics
     ///
     /// If `build` returns more than it was given.
+    #[inline]
     pub fn build(&mut self, build: impl FnOnce(&mut [u8]) -> usize) -> Result<usize, RingFull> {
         self.build_at_least(1, build)
     }
@@ -204,6 +212,7 @@ impl S2cProducer {
     /// # Panics
     ///
     /// If `build` returns more than it was given.
+    #[inline]
     pub fn build_at_least(
         &mut self,
         len_min: usize,
@@ -223,6 +232,7 @@ impl S2cProducer {
     }
 
     /// Shows the peer what was built, and tells whether it wants an interrupt for it.
+    #[inline]
     pub fn publish(&mut self) -> Publish {
         let published = u32::from(self.window.follower.publish());
         let peer_wants_interrupt = published > 0 && wants_interrupt(&self.window.follower.memory);

@@ -8,38 +8,62 @@ use super::protocol::{RingMemory, Word, mask, unmask};
 use crate::sync::{AtomicU16, Ordering};
 
 /// Switches the interrupt of one ring. Made by the end that consumes its packets.
-pub struct InterruptSwitch {
-    view: RingView,
-    /// The index that the packets' producer moves.
-    produced: Word,
-    /// What of it has been consumed, as of the last [`note_consumed`](Self::note_consumed).
-    consumed: AtomicU16,
-}
+pub struct InterruptSwitch(Switch<RingView>);
 
 impl InterruptSwitch {
     pub(super) fn new(view: RingView, produced: Word, start: u16) -> Self {
-        Self { view, produced, consumed: AtomicU16::new(start) }
+        Self(Switch::new(view, produced, start))
     }
 
     /// The consumer has taken all packets before `index`. Called before it gives the queue up.
     #[inline]
     pub fn note_consumed(&self, index: u16) {
-        // Release: pairs with the Acquire in `unmask`; the caller of that owned the queue last, or a later
-        // owner wrote a newer value and looks for itself.
-        self.consumed.store(index, Ordering::Release);
+        self.0.note_consumed(index);
     }
 
     /// No interrupts from now on; one may be on its way.
     #[inline]
     pub fn mask(&self) {
-        mask(&self.view);
+        self.0.mask();
     }
 
     /// Interrupts from now on. `true` = packets were there already, for which there may be no interrupt.
     #[must_use = "true means that packets wait and nobody may be told"]
     pub fn unmask(&self) -> bool {
-        unmask(&self.view);
+        self.0.unmask()
+    }
+}
+
+/// The switch over any memory, so that loom can run it as well.
+///
+/// An unmask that comes late, when the next owner has masked already, leaves the interrupt on while that owner polls:
+/// an interrupt too many. Each mask is before its owner's unmask, so the last word is never a mask.
+pub(crate) struct Switch<M> {
+    memory: M,
+    /// The index that the packets' producer moves.
+    produced: Word,
+    /// What of it has been consumed, as of the last `note_consumed`.
+    consumed: AtomicU16,
+}
+
+impl<M: RingMemory> Switch<M> {
+    pub(crate) fn new(memory: M, produced: Word, start: u16) -> Self {
+        Self { memory, produced, consumed: AtomicU16::new(start) }
+    }
+
+    pub(crate) fn note_consumed(&self, index: u16) {
+        // Release: pairs with the Acquire in `unmask`; the caller of that owned the queue last, or a later
+        // owner wrote a newer value and looks for itself.
+        self.consumed.store(index, Ordering::Release);
+    }
+
+    pub(crate) fn mask(&self) {
+        mask(&self.memory);
+    }
+
+    pub(crate) fn unmask(&self) -> bool {
+        unmask(&self.memory);
         // The full fence inside is before this look; Acquire pairs with the producer's Release store.
-        self.view.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
+        self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
     }
 }

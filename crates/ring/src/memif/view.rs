@@ -109,6 +109,7 @@ impl RingView {
 
     /// Slots of the ring.
     #[must_use]
+    #[inline]
     pub fn size(&self) -> u32 {
         1 << self.log2_size
     }
@@ -121,6 +122,7 @@ impl RingView {
 
     /// The memory that the ring is in.
     #[must_use]
+    #[inline]
     pub fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
@@ -131,6 +133,7 @@ impl RingView {
         unsafe { &*at }
     }
 
+    #[inline]
     fn word(&self, word: Word) -> &MappedU16 {
         let offset = match word {
             Word::Flags => FLAGS_OFFSET,
@@ -143,6 +146,7 @@ impl RingView {
     }
 
     /// Half of a descriptor: 0 = flags, region, length; 1 = offset, metadata.
+    #[inline]
     fn half(&self, index: u16, half: usize) -> &MappedU64 {
         let slot = usize::from(index) & ((1 << self.log2_size) - 1);
         let offset = RING_HEADER_BYTES + slot * DESCRIPTOR_BYTES + half * 8;
@@ -153,32 +157,39 @@ impl RingView {
 }
 
 impl RingMemory for RingView {
+    #[inline]
     fn slots(&self) -> u16 {
         1 << self.log2_size
     }
 
+    #[inline]
     fn load(&self, word: Word, ordering: Ordering) -> u16 {
         self.word(word).load(ordering)
     }
 
+    #[inline]
     fn store(&self, word: Word, value: u16, ordering: Ordering) {
         self.word(word).store(value, ordering);
     }
 
     // memif's integers are in host order. A descriptor is written and read as two 64-bit words: each half is read
     // once by construction, and a peer that writes it field by field is ordered by head and tail.
+    #[inline]
     fn load_low(&self, index: u16) -> u64 {
         self.half(index, 0).load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn load_high(&self, index: u16) -> u64 {
         self.half(index, 1).load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn store_low(&self, index: u16, low: u64) {
         self.half(index, 0).store(low, Ordering::Relaxed);
     }
 
+    #[inline]
     fn store_high(&self, index: u16, high: u64) {
         self.half(index, 1).store(high, Ordering::Relaxed);
     }

@@ -41,7 +41,8 @@ pub(crate) const NR_CPUS: u32 = 8192;
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
 ///
 /// ```
-/// let engine = napier_runtime::Engine::builder().softirq_cpus(&[0]).start()?;
+/// let cpu = napier_runtime::available_cpus()[0];
+/// let engine = napier_runtime::Engine::builder().softirq_cpus(&[cpu]).start()?;
 /// assert_eq!(engine.softirq_stats().len(), 1);
 /// # Ok::<(), napier_runtime::StartError>(())
 /// ```

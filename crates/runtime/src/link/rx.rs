@@ -106,7 +106,6 @@ impl RxQueue {
     }
 
     /// The pool that received frames come from.
-    #[cfg(test)]
     pub(crate) fn frames_home(&mut self) -> &mut FramePool {
         &mut self.pool
     }

@@ -150,7 +150,7 @@ impl Napi {
     #[inline]
     pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
         let mut work = 0;
-        match &owned.raw {
+        match &mut owned.raw {
             Some(raw) => {
                 while work < budget_pkts
                     && let Some((frame, len)) = owned.rx.take()
@@ -159,6 +159,7 @@ impl Napi {
                     work += 1;
                 }
                 if work > 0 {
+                    raw.publish();
                     self.raw_parker.wake();
                 }
             }

@@ -1,0 +1,139 @@
+//! A link between two name spaces, and helpers that every test uses.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+pub(crate) mod frames;
+pub(crate) mod modes;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use napier_runtime::control::NapiSet;
+use napier_runtime::{DeviceHandle, EndConfig, Engine, EpollParamsRequest, IfAddr, LinkConfig, NapiStats, NetNs};
+
+/// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Addresses of the end under test, which is the memif client.
+pub(crate) const TESTED_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(crate) const TESTED_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const TESTED_MAC: [u8; 6] = [2, 0, 0, 0x77, 0, 1];
+/// Addresses of its peer, which is the memif server.
+pub(crate) const PEER_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub(crate) const PEER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const PEER_MAC: [u8; 6] = [2, 0, 0, 0x77, 0, 2];
+
+/// A link and its engine. At its end every frame must be back where it belongs.
+pub(crate) struct Pair {
+    pub(crate) engine: Engine,
+    pub(crate) tested: DeviceHandle,
+    pub(crate) peer: DeviceHandle,
+    pub(crate) tested_ns: NetNs,
+    pub(crate) peer_ns: NetNs,
+}
+
+impl Pair {
+    /// A link whose ends know each other's Ethernet addresses.
+    pub(crate) fn new(config: &LinkConfig) -> Self {
+        let pair = Self::strangers(config);
+        for addr in [IpAddr::from(PEER_V4), PEER_V6.into()] {
+            pair.tested_ns.neighbour_add(pair.tested.ifindex(), addr, PEER_MAC).unwrap();
+        }
+        for addr in [IpAddr::from(TESTED_V4), TESTED_V6.into()] {
+            pair.peer_ns.neighbour_add(pair.peer.ifindex(), addr, TESTED_MAC).unwrap();
+        }
+        pair
+    }
+
+    /// A link whose ends know nothing of each other.
+    pub(crate) fn strangers(config: &LinkConfig) -> Self {
+        let engine = Engine::builder().start().unwrap();
+        let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
+        let end = |name: &str, netns: &NetNs, mac, v4: Ipv4Addr, v6: Ipv6Addr| EndConfig {
+            name: name.to_owned(),
+            netns: netns.clone(),
+            mac,
+            addresses: vec![IfAddr { addr: v4.into(), prefix_len: 24 }, IfAddr { addr: v6.into(), prefix_len: 64 }],
+            irq_cpus: Vec::new(),
+        };
+        let (tested, peer) = engine
+            .add_link(
+                config,
+                end("tested", &tested_ns, TESTED_MAC, TESTED_V4, TESTED_V6),
+                end("peer", &peer_ns, PEER_MAC, PEER_V4, PEER_V6),
+            )
+            .unwrap();
+        Self { engine, tested, peer, tested_ns, peer_ns }
+    }
+
+    /// napi-set on every queue of a device.
+    pub(crate) fn set_all(&self, device: &DeviceHandle, set: &NapiSet) {
+        for queue in 0..device.queues() {
+            let id = Some(u64::from(device.napi_id(queue)));
+            self.engine.napi_set(NapiSet { id, ..set.clone() }).unwrap();
+        }
+    }
+
+    /// Keeps the peer's interrupts away for good while a program polls it with prefer-busy-poll.
+    pub(crate) fn peer_never_interrupts(&self) {
+        let for_good_ns = 600_000_000_000;
+        let set = NapiSet { defer_hard_irqs: Some(1), gro_flush_timeout: Some(for_good_ns), ..NapiSet::default() };
+        self.set_all(&self.peer, &set);
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        for device in [&self.tested, &self.peer] {
+            // A poll that is under way has frames in its hands; no more than that may be missing, and not for long.
+            eventually("every frame is back", || device.frames_out() == 0);
+        }
+    }
+}
+
+/// Waits until `holds`; gives up only after [`PATIENCE`].
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Counters of all queues of a device.
+pub(crate) fn stats_of(device: &DeviceHandle) -> NapiStats {
+    let mut sum = NapiStats::default();
+    for queue in 0..device.queues() {
+        sum += device.napi_stats(queue);
+    }
+    sum
+}
+
+pub(crate) fn v4(addr: Ipv4Addr, port: u16) -> SocketAddr {
+    SocketAddr::new(addr.into(), port)
+}
+
+pub(crate) fn v6(addr: Ipv6Addr, port: u16) -> SocketAddr {
+    SocketAddr::new(addr.into(), port)
+}
+
+/// Parameters of an event context that prefers busy polling.
+pub(crate) fn prefer(usecs: u32) -> EpollParamsRequest {
+    EpollParamsRequest { busy_poll_usecs: usecs, busy_poll_budget: 64, prefer_busy_poll: 1, pad: 0 }
+}
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    /// 0 to `faces` - 1. splitmix64, without care for the bias of a remainder.
+    pub(crate) fn roll(&mut self, faces: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % faces
+    }
+}

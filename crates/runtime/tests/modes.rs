@@ -1,0 +1,244 @@
+//! Every way of receiving delivers everything, and any of them can be changed for any other while traffic flows.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
+use common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, stats_of, v4, v6};
+use napier_runtime::control::NapiSet;
+use napier_runtime::{
+    Coalesce, DeviceHandle, Engine, EventContext, Interest, LinkConfig, PollContext, RawBusyPoll, RawPoller, RawPort,
+    UdpSocket, available_cpus,
+};
+
+const COUNT: usize = 400;
+const WINDOW: usize = 32;
+
+fn packets(device: &DeviceHandle, context: PollContext) -> u64 {
+    stats_of(device).packets[context as usize]
+}
+
+/// What each mode promises about who polls; nothing is promised where two may be first.
+fn check_poller(mode: Mode, device: &DeviceHandle) {
+    let of = |context| packets(device, context);
+    let all = stats_of(device).packets_total();
+    match mode {
+        Mode::Softirq | Mode::Deferral => assert_eq!(of(PollContext::Softirq), all),
+        Mode::Threaded | Mode::Workqueue => assert_eq!(of(PollContext::Thread), all),
+        Mode::ThreadedBusyPoll => assert!(of(PollContext::ThreadBusy) > 0),
+        Mode::BusyRead | Mode::SeparatePoller | Mode::EventBusyPoll => assert!(of(PollContext::Busy) > 0),
+        // One poll per wait: which may find nothing, every time.
+        Mode::EventSuspension => {}
+    }
+}
+
+/// Nothing was lost anywhere: every counter of losses is 0.
+fn check_no_loss(pair: &Pair) {
+    for device in [&pair.tested, &pair.peer] {
+        let stats = device.stats();
+        let lost = [stats.rx_no_frame, stats.rx_bad_descriptors, stats.rx_index_errors, stats.tx_bad_descriptors];
+        assert_eq!(lost, [0; 4], "{}: {stats:?}", device.name());
+    }
+    for ns in [&pair.tested_ns, &pair.peer_ns] {
+        let counters = ns.counters();
+        let lost = counters.udp_in_errors + counters.udp6_in_errors + counters.udp_no_ports + counters.udp6_no_ports;
+        assert_eq!(lost, 0, "{counters}");
+    }
+}
+
+fn sockets_deliver(mode: Mode) {
+    let pair = Pair::new(&LinkConfig::default());
+    pair.set_all(&pair.tested, &mode.settings());
+    for (server, client) in [(v4(TESTED_V4, 4000), v4(PEER_V4, 5000)), (v6(TESTED_V6, 4000), v6(PEER_V6, 5000))] {
+        let thread = echo(&pair.engine, mode, UdpSocket::bind(&pair.tested_ns, server).unwrap());
+        let client = UdpSocket::bind(&pair.peer_ns, client).unwrap();
+        round_trips(&client, server, COUNT, WINDOW);
+        // One at a time: every request finds the server asleep, or about to be.
+        round_trips(&client, server, COUNT / 4, 1);
+        stop(&client, server, thread);
+    }
+    check_poller(mode, &pair.tested);
+    check_no_loss(&pair);
+}
+
+/// Polls a raw port from a thread of its own until told to end.
+fn poller_thread(poller: RawPoller, end: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        while !end.load(Ordering::Relaxed) {
+            poller.poll(RawBusyPoll { usecs: 50, prefer: true, budget: 64 });
+            std::thread::yield_now();
+        }
+    })
+}
+
+fn raw_ports_deliver(mode: Mode) {
+    let pair = Pair::new(&LinkConfig::default());
+    pair.set_all(&pair.tested, &mode.settings());
+    let port = RawPort::bind(&pair.tested, 0).unwrap();
+    assert_eq!(port.napi_id(), pair.tested.napi_id(0));
+    port.set_busy_poll(mode.busy_read());
+    let end = Arc::new(AtomicBool::new(false));
+    let poller = (mode == Mode::SeparatePoller).then(|| poller_thread(port.poller(), end.clone()));
+    let thread = echo_raw(port);
+    for (server, client) in [(v4(TESTED_V4, 4000), v4(PEER_V4, 5000)), (v6(TESTED_V6, 4000), v6(PEER_V6, 5000))] {
+        let client = UdpSocket::bind(&pair.peer_ns, client).unwrap();
+        round_trips(&client, server, COUNT, WINDOW);
+        round_trips(&client, server, COUNT / 4, 1);
+    }
+    let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5001)).unwrap();
+    stop(&client, v4(TESTED_V4, 4000), thread);
+    end.store(true, Ordering::Relaxed);
+    if let Some(poller) = poller {
+        poller.join().unwrap();
+    }
+    check_poller(mode, &pair.tested);
+    check_no_loss(&pair);
+}
+
+#[test]
+fn every_mode_delivers_datagrams() {
+    for mode in Mode::ALL {
+        // Only raw ports can be polled by another thread.
+        if mode != Mode::SeparatePoller {
+            println!("{mode:?}");
+            sockets_deliver(mode);
+        }
+    }
+}
+
+#[test]
+fn every_mode_delivers_frames() {
+    for mode in Mode::ALL {
+        println!("{mode:?}");
+        raw_ports_deliver(mode);
+    }
+}
+
+/// Changes settings of instances at random.
+struct Switcher {
+    engine: Engine,
+    devices: [DeviceHandle; 2],
+    dice: Dice,
+    cpus: Vec<usize>,
+}
+
+impl Switcher {
+    fn turn(&mut self) {
+        let device = &self.devices[self.dice.roll(2) as usize];
+        let queue = self.dice.roll(u64::from(device.queues())) as u16;
+        let id = device.napi_id(queue);
+        match self.dice.roll(8) {
+            0 => {
+                let cpu = self.cpus[self.dice.roll(self.cpus.len() as u64) as usize];
+                self.engine.set_irq_affinity(id, cpu).unwrap();
+            }
+            1 => {
+                let usecs = [0, 10, 100][self.dice.roll(3) as usize];
+                let frames = self.dice.roll(3) as u32 * 4;
+                assert!(device.set_coalesce(queue, Coalesce::new(usecs, frames).unwrap_or(Coalesce::default())));
+            }
+            2 => {
+                let id = Some(u64::from(id));
+                let gro_ns = self.dice.roll(3) * 30_000;
+                let set = NapiSet { id, gro_flush_timeout: Some(gro_ns), ..NapiSet::default() };
+                self.engine.napi_set(set).unwrap();
+            }
+            _ => {
+                let mode = Mode::ALL[self.dice.roll(9) as usize];
+                let id = Some(u64::from(id));
+                self.engine.napi_set(NapiSet { id, ..mode.settings() }).unwrap();
+            }
+        }
+        std::thread::sleep(Duration::from_micros(self.dice.roll(1500)));
+    }
+
+    fn run(mut self, length: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < length {
+            self.turn();
+        }
+    }
+}
+
+fn switcher(pair: &Pair, seed: u64) -> Switcher {
+    Switcher {
+        engine: pair.engine.clone(),
+        devices: [pair.tested.clone(), pair.peer.clone()],
+        dice: Dice(seed),
+        cpus: available_cpus(),
+    }
+}
+
+/// A client that goes on until `end`, then stops its server.
+fn client(
+    pair: &Pair,
+    addr: SocketAddr,
+    server: SocketAddr,
+    thread: JoinHandle<()>,
+    end: &Arc<AtomicBool>,
+) -> JoinHandle<usize> {
+    let client = UdpSocket::bind(&pair.peer_ns, addr).unwrap();
+    let end = end.clone();
+    std::thread::spawn(move || {
+        let mut rounds = 0;
+        while !end.load(Ordering::Relaxed) {
+            round_trips(&client, server, 64, 1 + rounds % WINDOW);
+            rounds += 1;
+        }
+        round_trips(&client, server, COUNT, WINDOW);
+        stop(&client, server, thread);
+        rounds
+    })
+}
+
+#[test]
+fn modes_change_under_datagrams() {
+    let pair = Pair::new(&LinkConfig { queues: 2, ..LinkConfig::default() });
+    let servers = [v4(TESTED_V4, 4000), v4(TESTED_V4, 4001), v6(TESTED_V6, 4000), v6(TESTED_V6, 4001)];
+    let bind = |addr| UdpSocket::bind(&pair.tested_ns, addr).unwrap();
+    let by_events = |mode: Mode, addr, interest| {
+        let context = EventContext::new(&pair.engine);
+        context.set_params(mode.event_params().unwrap_or_default()).unwrap();
+        echo_by_events(context, bind(addr), interest)
+    };
+    let threads = [
+        echo_blocking(bind(servers[0]), Mode::Softirq.busy_read()),
+        by_events(Mode::EventSuspension, servers[1], Interest::IN),
+        echo_blocking(bind(servers[2]), Mode::BusyRead.busy_read()),
+        by_events(Mode::EventBusyPoll, servers[3], Interest::IN | Interest::EDGE),
+    ];
+    let end = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = std::iter::zip(servers, threads)
+        .zip(5000..)
+        .map(|((server, thread), port)| {
+            let addr = if server.is_ipv4() { v4(PEER_V4, port) } else { v6(PEER_V6, port) };
+            client(&pair, addr, server, thread, &end)
+        })
+        .collect();
+    switcher(&pair, 1).run(Duration::from_secs(2));
+    end.store(true, Ordering::Relaxed);
+    let rounds: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+    println!("rounds of 64 requests: {rounds:?}");
+    check_no_loss(&pair);
+}
+
+#[test]
+fn modes_change_under_frames() {
+    let pair = Pair::new(&LinkConfig::default());
+    let port = RawPort::bind(&pair.tested, 0).unwrap();
+    port.set_busy_poll(RawBusyPoll { usecs: 20, prefer: true, budget: 8 });
+    let end = Arc::new(AtomicBool::new(false));
+    let poller = poller_thread(port.poller(), end.clone());
+    let server = v4(TESTED_V4, 4000);
+    let client = client(&pair, v4(PEER_V4, 5000), server, echo_raw(port), &end);
+    switcher(&pair, 2).run(Duration::from_secs(1));
+    end.store(true, Ordering::Relaxed);
+    poller.join().unwrap();
+    println!("rounds of 64 requests: {}", client.join().unwrap());
+    check_no_loss(&pair);
+}
