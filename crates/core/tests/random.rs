@@ -1,7 +1,7 @@
 //! Long random stories in larger worlds than the walk can exhaust.
 mod model;
 
-use model::{Config, Kind, Step, World, Wrong};
+use model::{Config, Kind, Step, World, Wrong, check_step};
 use napier_core::completion::Tunables;
 use napier_core::state::Threaded;
 use napier_core::time::Span;
@@ -43,8 +43,8 @@ fn take(world: &mut World, config: &Config, steps: &mut Vec<Step>, choice: u16, 
     let Some(count) = std::num::NonZero::new(steps.len()) else { return };
     let step = steps.swap_remove(usize::from(choice) % count);
     story.push(step.label);
-    *world = step.world;
-    if let Err(rule) = world.check(config) {
+    let before = std::mem::replace(world, step.world).word;
+    if let Err(rule) = check_step(before, world.word).and_then(|()| world.check(config)) {
         let tail = &story[story.len().saturating_sub(60)..];
         panic!("{rule}\n{}\n{world:#?}", tail.join("\n"));
     }

@@ -68,19 +68,19 @@ fn a_refused_napi_set_changes_nothing() {
     let before = info(&pair, 0);
     let too_many = Some(1 << 31);
     let refused = [
-        (NapiSet { defer_hard_irqs: too_many, ..good.clone() }, Errno::ERANGE),
-        (NapiSet { threaded: Some(3), ..good.clone() }, Errno::ERANGE),
-        (NapiSet { workqueue: true, ..good.clone() }, Errno::EINVAL),
-        (NapiSet { id: None, ..good.clone() }, Errno::EINVAL),
-        (NapiSet { id: Some(7), ..good.clone() }, Errno::ENOENT),
-        (NapiSet { id: Some(1 << 40), ..good.clone() }, Errno::ENOENT),
+        (NapiSet { defer_hard_irqs: too_many, ..good }, Errno::ERANGE),
+        (NapiSet { threaded: Some(3), ..good }, Errno::ERANGE),
+        (NapiSet { workqueue: true, ..good }, Errno::EINVAL),
+        (NapiSet { id: None, ..good }, Errno::EINVAL),
+        (NapiSet { id: Some(7), ..good }, Errno::ENOENT),
+        (NapiSet { id: Some(1 << 40), ..good }, Errno::ENOENT),
     ];
     for (request, errno) in refused {
-        assert_eq!(pair.engine.napi_set(request.clone()).unwrap_err().errno(), errno, "{request:?}");
+        assert_eq!(pair.engine.napi_set(request).unwrap_err().errno(), errno, "{request:?}");
         assert_eq!(info(&pair, 0), before);
     }
     pair.engine.set_cap_net_admin(false);
-    assert_eq!(pair.engine.napi_set(good.clone()).unwrap_err().errno(), Errno::EPERM);
+    assert_eq!(pair.engine.napi_set(good).unwrap_err().errno(), Errno::EPERM);
     assert_eq!(info(&pair, 0), before);
     pair.engine.set_cap_net_admin(true);
 
@@ -231,7 +231,14 @@ fn interrupts_and_threads_move_to_the_cpu_named() {
     assert_eq!(allowed(pid), last.to_string());
     pair.engine.set_thread_affinity(napi, cpus[0]).unwrap();
     assert_eq!(allowed(pid), cpus[0].to_string());
-    assert!(matches!(pair.engine.set_thread_affinity(napi, 1000), Err(AffinityError::Refused { .. })));
+    for nowhere in [1000, 100_000] {
+        let refused = pair.engine.set_thread_affinity(napi, nowhere);
+        assert!(matches!(refused, Err(AffinityError::Refused { .. })));
+    }
+    // What was refused is not remembered for the next thread either.
+    pair.set_all(&pair.tested, &Mode::Softirq.settings());
+    pair.set_all(&pair.tested, &Mode::Threaded.settings());
+    assert_eq!(allowed(info(&pair, 0).pid.unwrap()), cpus[0].to_string());
     round_trips(&client, server, 16, 4);
     stop(&client, server, thread);
 }

@@ -50,6 +50,7 @@ impl World {
 
     pub(super) fn prep(&mut self) -> bool {
         let (word, got) = self.word.schedule_prep();
+        self.owed |= !got && !self.word.contains(State::DISABLE);
         self.word = word;
         got
     }
@@ -121,6 +122,7 @@ impl World {
                 let holds: &[bool] = if config.gro && work > 0 { &[false, true] } else { &[false] };
                 for hold in holds {
                     self.system(out, "poll", |w| {
+                        w.owed = false;
                         w.pending -= work;
                         w.held |= *hold;
                         // What the completion's decision reads is the owner's: no step between.

@@ -72,6 +72,7 @@ impl World {
     fn stop(&mut self, config: &Config) {
         self.word = self.word.busy_stop_begin();
         self.missed_kept = false;
+        self.owed = false;
         self.user = match busy_poll_stop(self.prefer, &config.tunables, &mut self.defers_left) {
             BusyStop::ArmTimer(span) => {
                 self.flush(Flush::for_hz(HZ));
@@ -116,6 +117,7 @@ impl World {
                 self.system(out, "user: polls", |w| {
                     assert!(may_poll(w.word) && !w.word.contains(State::NPSVC));
                     assert!(w.word.complete_refused(), "a completion while busy polling is refused");
+                    w.owed = false;
                     w.pending -= work;
                     w.held |= config.gro && work > 0;
                     w.busy_loop().on_polled(work.into());

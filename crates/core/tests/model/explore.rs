@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use napier_core::state::Threaded;
 
-use crate::model::{Config, Ctl, Kind, World};
+use crate::model::{Config, Ctl, Kind, World, check_step};
 
 /// A fast hash without randomness: the same walk every time.
 #[derive(Default)]
@@ -95,7 +95,11 @@ pub(crate) fn walk(config: &Config, worlds_max: usize) -> Walk {
     let mut at = 0;
     while at < walk.worlds.len() {
         walk.worlds[at].steps(config, &mut steps);
+        let before = walk.worlds[at].word;
         for step in steps.drain(..) {
+            if let Err(rule) = check_step(before, step.world.word) {
+                panic!("{rule}: {}\n{}", step.label, walk.story(at as u32));
+            }
             let to = match index.find(&walk.worlds, &step.world) {
                 Ok(to) => to,
                 Err(place) => {

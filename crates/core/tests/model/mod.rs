@@ -159,6 +159,8 @@ pub(crate) struct World {
     pub(crate) mode: Threaded,
     /// MISSED may outlive its owner: it was left on a disabled instance, or by the timer path of a stop.
     pub(crate) missed_kept: bool,
+    /// An event came while the instance was owned, and nobody has polled since.
+    pub(crate) owed: bool,
     /// Armed by somebody who had released before a disable, after the disable had cancelled the timer.
     pub(crate) armed_late: bool,
 }
@@ -199,6 +201,7 @@ impl World {
             id_visible: false,
             mode: Threaded::Disabled,
             missed_kept: false,
+            owed: false,
             armed_late: false,
         }
     }
@@ -270,6 +273,9 @@ impl World {
         if self.word.contains(State::MISSED) && !owned && !self.missed_kept {
             return Err("MISSED without an owner".into());
         }
+        if self.owed && !owned && !self.missed_kept {
+            return Err("an event was missed and is forgotten".into());
+        }
         if self.is_down() {
             if !self.word.is_disabled() {
                 return Err("down and not disabled".into());
@@ -290,6 +296,15 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// What must hold between the words before and after one step.
+pub(crate) fn check_step(before: State, after: State) -> Result<(), String> {
+    let taken = !before.contains(State::SCHED) && after.contains(State::SCHED);
+    if taken && before.contains(State::DISABLE) && !after.contains(State::NPSVC) {
+        return Err("a new owner while a disable waits".into());
+    }
+    Ok(())
 }
 
 impl Poll {

@@ -70,6 +70,7 @@ mod table;
 pub use batch::FrameBatch;
 pub use list::{FrameFifo, FrameList};
 pub use pool::FramePool;
+pub(crate) use table::FramePlaces;
 pub use table::{ArenaConfig, ArenaError, FrameTable};
 
 use crate::spsc::Word;

@@ -59,6 +59,8 @@ pub(super) struct Arena {
     stride: usize,
     frames: u32,
     frames_per_home: u32,
+    /// `frames_per_home` as a power of two, if it is one.
+    home_shift: Option<u32>,
     pub(super) links: Links,
     meta: Box<[AtomicU64]>,
     /// Per home: frames given back and not yet collected by the pool.
@@ -80,12 +82,40 @@ impl Arena {
 
     #[inline]
     pub(super) fn home_of(&self, index: u32) -> u16 {
-        (index / self.frames_per_home) as u16 // fewer homes than 2^16
+        // A shift where it can be: a division per frame shows.
+        match self.home_shift {
+            Some(shift) => (index >> shift) as u16, // fewer homes than 2^16
+            None => (index / self.frames_per_home) as u16,
+        }
     }
 
     #[inline]
     pub(super) fn returned(&self, home: u16) -> &List {
         &self.returned[usize::from(home)].0
+    }
+}
+
+/// Where the frames of one arena are in its region.
+pub(crate) struct FramePlaces {
+    table: u32,
+    offset: u32,
+    stride: u32,
+    frames: u32,
+}
+
+impl FramePlaces {
+    /// Where a frame of the arena starts in the region, in bytes.
+    #[inline]
+    pub(crate) fn offset_of(&self, frame: &Frame) -> u32 {
+        assert_eq!(frame.table, self.table, "a frame of another table");
+        assert!(frame.index() < self.frames, "frame number outside its arena");
+        self.offset + frame.index() * self.stride
+    }
+
+    /// Bytes of each frame.
+    #[inline]
+    pub(crate) fn capacity(&self) -> u32 {
+        self.stride
     }
 }
 
@@ -139,6 +169,7 @@ impl FrameTable {
             stride,
             frames,
             frames_per_home,
+            home_shift: frames_per_home.is_power_of_two().then(|| frames_per_home.ilog2()),
             links: Links::new(frames),
             meta: (0..frames).map(|_| AtomicU64::new(0)).collect(),
             returned: (0..homes).map(|_| Line(List::new())).collect(),
@@ -272,12 +303,11 @@ impl FrameTable {
         assert_eq!(frame.table, self.id, "a frame of another table");
     }
 
-    /// The whole bytes of the frame for the ring code, as a region offset and a length.
-    #[inline]
-    pub(crate) fn place_of(&self, frame: &Frame) -> (u32, u32) {
-        let arena = self.arena_for(frame);
-        let offset = arena.offset_of(frame.index());
-        (offset as u32, arena.stride as u32) // `add_arena` refuses more than 4 GiB
+    /// Where the frames of an arena are, for the ring code.
+    pub(crate) fn places_of(&self, arena: ArenaId) -> FramePlaces {
+        let Arena { offset, stride, frames, .. } = self.arena(arena);
+        // `add_arena` refuses more than 4 GiB.
+        FramePlaces { table: self.id, offset: *offset as u32, stride: *stride as u32, frames: *frames }
     }
 
     /// Whether the arena lies in `mapping`.

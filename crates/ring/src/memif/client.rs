@@ -2,6 +2,7 @@
 
 use super::protocol::{Leader, Low, RingMemory, Word, mask, unmask, wants_interrupt};
 use super::{InterruptSwitch, Publish, RingEnd, RingView};
+use crate::frame::FramePlaces;
 use crate::{ArenaId, Frame, FrameTable};
 
 /// A ring's leader with the frames that are in the ring. What the peer says about frames is not believed: a slot's
@@ -10,6 +11,8 @@ struct Slots {
     leader: Leader<RingView>,
     frames: Box<[Option<Frame>]>,
     arena: ArenaId,
+    /// Where the arena's frames are: no look-up per packet.
+    place: FramePlaces,
     index_errors: u64,
 }
 
@@ -18,7 +21,8 @@ impl Slots {
         assert_eq!(ring.end(), RingEnd::Client, "the client's ends need the client's view");
         assert!(table.arena_is_in(arena, ring.mapping()), "the frames are not in the ring's region");
         let frames = (0..ring.size()).map(|_| None).collect();
-        Self { leader: Leader::new(ring, start), frames, arena, index_errors: 0 }
+        let place = table.places_of(arena);
+        Self { leader: Leader::new(ring, start), frames, arena, place, index_errors: 0 }
     }
 
     #[inline]
@@ -28,12 +32,12 @@ impl Slots {
     }
 
     #[inline]
-    fn offer(&mut self, table: &FrameTable, frame: Frame, length: Option<u32>) -> Result<(), Frame> {
+    fn offer(&mut self, frame: Frame, length: Option<u32>) -> Result<(), Frame> {
         if self.leader.free() == 0 {
             return Err(frame);
         }
         assert_eq!(frame.arena(), self.arena, "only frames of the ring's own region can be offered");
-        let (offset, capacity) = table.place_of(&frame);
+        let (offset, capacity) = (self.place.offset_of(&frame), self.place.capacity());
         let length = length.unwrap_or(capacity);
         assert!((1..=capacity).contains(&length), "a packet has 1 byte to one frame");
         let index = self.leader.next();
@@ -102,8 +106,8 @@ impl C2sProducer {
     ///
     /// If `len` is 0 or more than a frame, or the frame is not of the ring's arena.
     #[inline]
-    pub fn push(&mut self, table: &FrameTable, frame: Frame, len: u32) -> Result<(), Frame> {
-        self.slots.offer(table, frame, Some(len))
+    pub fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.slots.offer(frame, Some(len))
     }
 
     /// Shows the peer what was pushed, and tells whether it wants an interrupt for it.
@@ -176,8 +180,8 @@ impl S2cConsumer {
     ///
     /// If the frame is not of the ring's arena.
     #[inline]
-    pub fn post(&mut self, table: &FrameTable, frame: Frame) -> Result<(), Frame> {
-        self.slots.offer(table, frame, None)
+    pub fn post(&mut self, frame: Frame) -> Result<(), Frame> {
+        self.slots.offer(frame, None)
     }
 
     /// Shows the peer what was posted; returns how many frames. No interrupt goes with it: a peer without buffers
@@ -196,21 +200,21 @@ impl S2cConsumer {
     ///
     /// A packet with an impossible length or in several slots is counted and its frame posted again at once.
     #[inline]
-    pub fn take(&mut self, table: &FrameTable) -> Option<(Frame, u32)> {
+    pub fn take(&mut self) -> Option<(Frame, u32)> {
         if self.slots.leader.answered() == 0 && self.slots.refresh() == 0 {
             return None;
         }
         while let Some((index, frame)) = self.slots.take_back() {
             // Hostile: read once. The frame and its size are ours; only length and flags are the peer's word.
             let low = Low::unpack(self.slots.leader.memory.load_low(index));
-            let (_, capacity) = table.place_of(&frame);
+            let capacity = self.slots.place.capacity();
             let part_of_chain = self.in_chain || low.chained;
             self.in_chain = low.chained;
             if !part_of_chain && (1..=capacity).contains(&low.length) {
                 return Some((frame, low.length));
             }
             self.bad_descriptors += 1;
-            let posted = self.slots.offer(table, frame, None);
+            let posted = self.slots.offer(frame, None);
             assert!(posted.is_ok(), "a slot was taken back, so one is free");
         }
         None

@@ -11,6 +11,7 @@ use napier_core::control::{
 use napier_core::moderation::Coalesce;
 use napier_core::rss::{INDIRECTION_ENTRIES, IndirectionTable};
 use napier_core::time::Span;
+use rustix::thread::{CpuSet, Pid};
 
 use super::devices::DeviceEntry;
 use super::{DeviceHandle, Engine, EngineInner};
@@ -130,15 +131,21 @@ impl Engine {
     /// # Errors
     /// See [`AffinityError`].
     pub fn set_thread_affinity(&self, napi_id: u32, cpu: usize) -> Result<(), AffinityError> {
+        let refused = |errno| AffinityError::Refused { cpu, errno };
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(refused(rustix::io::Errno::INVAL));
+        }
         let _control = self.inner.devices.lock().expect("no panic while held");
         let napi = self.inner.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
-        *napi.thread_cpu.lock().expect("only copied") = Some(cpu);
         let pid = napi.kthread.lock().expect("no panic while held").as_ref().map(|kthread| kthread.pid);
-        let Some(pid) = pid else { return Ok(()) };
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(cpu);
-        let pid = rustix::thread::Pid::from_raw(pid.cast_signed());
-        rustix::thread::sched_setaffinity(pid, &set).map_err(|errno| AffinityError::Refused { cpu, errno })
+        if let Some(pid) = pid {
+            let mut set = CpuSet::new();
+            set.set(cpu);
+            rustix::thread::sched_setaffinity(Pid::from_raw(pid.cast_signed()), &set).map_err(refused)?;
+        }
+        // Last, so that a refused request leaves nothing for threads to come.
+        *napi.thread_cpu.lock().expect("only copied") = Some(cpu);
+        Ok(())
     }
 }
 

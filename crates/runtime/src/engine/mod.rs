@@ -333,6 +333,9 @@ impl Drop for Running {
 
 /// Pins the calling thread to one processor; where that is refused it stays where it may run.
 pub(crate) fn pin_current_thread(cpu: usize) {
+    if cpu >= CpuSet::MAX_CPU {
+        return;
+    }
     let mut set = CpuSet::new();
     set.set(cpu);
     let _ = rustix::thread::sched_setaffinity(None, &set);

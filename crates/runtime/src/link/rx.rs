@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use napier_ring::memif::{C2sConsumer, S2cConsumer};
-use napier_ring::{Frame, FramePool};
+use napier_ring::{Frame, FramePool, FrameTable};
 
 use super::counters::{FrameAccount, RxCounters};
 use super::irq::IrqLine;
@@ -16,9 +16,12 @@ const REFILL_BATCH: u32 = 32;
 pub(crate) struct RxQueue {
     end: End,
     pool: FramePool,
+    table: Arc<FrameTable>,
     irq: Arc<IrqLine>,
     counters: Arc<RxCounters>,
     unpublished: u32,
+    /// Counted since the last publication; shown with it.
+    unpublished_bytes: u64,
 }
 
 enum End {
@@ -38,7 +41,8 @@ impl RxQueue {
     }
 
     fn new(end: End, pool: FramePool, irq: Arc<IrqLine>) -> Self {
-        let mut queue = Self { end, pool, irq, counters: Arc::default(), unpublished: 0 };
+        let table = pool.table().clone();
+        let mut queue = Self { end, pool, table, irq, counters: Arc::default(), unpublished: 0, unpublished_bytes: 0 };
         queue.irq.serve(match &queue.end {
             End::Client(ring) => ring.interrupt_switch(),
             End::Server(ring) => ring.interrupt_switch(),
@@ -47,7 +51,7 @@ impl RxQueue {
         if let End::Client(ring) = &mut queue.end {
             while ring.free_slots() > 0 {
                 let Some(frame) = queue.pool.alloc() else { panic!("a home has fewer frames than its ring slots") };
-                assert!(ring.post(queue.pool.table(), frame).is_ok(), "a free slot refused a frame");
+                assert!(ring.post(frame).is_ok(), "a free slot refused a frame");
             }
         }
         queue.refill();
@@ -61,15 +65,14 @@ impl RxQueue {
     pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
         let taken = match &mut self.end {
             End::Client(ring) => take_posted(ring, &mut self.pool, &self.counters),
-            End::Server(ring) => take_copied(ring, &mut self.pool, &self.counters),
+            End::Server(ring) => take_copied(ring, &self.table, &mut self.pool, &self.counters),
         };
         let Some((frame, length)) = taken else {
             self.refill();
             return None;
         };
-        self.counters.packets.add(1);
-        self.counters.bytes.add(u64::from(length));
         self.unpublished += 1;
+        self.unpublished_bytes += u64::from(length);
         if self.unpublished >= REFILL_BATCH {
             self.refill();
         }
@@ -79,7 +82,10 @@ impl RxQueue {
     /// Gives the peer the slots of the packets taken so far. `take` does it now and then, and when the queue is
     /// empty; call it at the end of a poll that stops before that.
     pub(crate) fn refill(&mut self) {
-        self.unpublished = 0;
+        if self.unpublished > 0 {
+            self.counters.packets.add(u64::from(std::mem::take(&mut self.unpublished)));
+            self.counters.bytes.add(std::mem::take(&mut self.unpublished_bytes));
+        }
         let consumed = match &mut self.end {
             End::Client(ring) => {
                 ring.publish_posts();
@@ -142,14 +148,14 @@ impl RxQueue {
 /// The client's way: the packet is in one of our frames; a fresh one takes its place. Ends within one ring size, for
 /// what is posted here is not published yet.
 fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
-    while let Some((frame, length)) = ring.take(pool.table()) {
+    while let Some((frame, length)) = ring.take() {
         let fresh = pool.alloc();
         let dropped = fresh.is_none();
         let (post, keep) = match fresh {
             Some(fresh) => (fresh, Some((frame, length))),
             None => (frame, None),
         };
-        assert!(ring.post(pool.table(), post).is_ok(), "a slot was taken, so one is free");
+        assert!(ring.post(post).is_ok(), "a slot was taken, so one is free");
         if !dropped {
             return keep;
         }
@@ -160,7 +166,12 @@ fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounte
 
 /// The server's way: the packet is copied into one of our frames. Ends within one ring size, for what is taken here
 /// is not released yet.
-fn take_copied(ring: &mut C2sConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
+fn take_copied(
+    ring: &mut C2sConsumer,
+    table: &FrameTable,
+    pool: &mut FramePool,
+    counters: &RxCounters,
+) -> Option<(Frame, u32)> {
     let Some(mut frame) = pool.alloc() else {
         // An empty buffer takes no packet, but it ends with the slot.
         while ring.take_into(&mut []).is_some() {
@@ -168,7 +179,6 @@ fn take_copied(ring: &mut C2sConsumer, pool: &mut FramePool, counters: &RxCounte
         }
         return None;
     };
-    let table = pool.table().clone();
     loop {
         match ring.take_into(table.data_mut(&mut frame)) {
             Some(Ok(length)) => return Some((frame, length as u32)), // at most a frame

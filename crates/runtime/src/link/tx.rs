@@ -90,7 +90,7 @@ impl TxQueue {
         let table = match &mut self.end {
             End::Client { ring, pool, .. } if frame.arena() == pool.arena() => {
                 make_room(ring, pool);
-                ring.push(pool.table(), frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
+                ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
                 self.counters.packets.add(1);
                 self.counters.bytes.add(u64::from(len));
                 return Ok(());
@@ -198,7 +198,7 @@ fn build_in_frame(
     let length = build(pool.table().data_mut(&mut frame));
     if length == 0 {
         pool.free(frame);
-    } else if ring.push(pool.table(), frame, length as u32).is_err() {
+    } else if ring.push(frame, length as u32).is_err() {
         unreachable!("the ring had a free slot");
     }
     Ok(length)

@@ -69,7 +69,7 @@ impl Pair {
     pub(crate) fn set_all(&self, device: &DeviceHandle, set: &NapiSet) {
         for queue in 0..device.queues() {
             let id = Some(u64::from(device.napi_id(queue)));
-            self.engine.napi_set(NapiSet { id, ..set.clone() }).unwrap();
+            self.engine.napi_set(NapiSet { id, ..*set }).unwrap();
         }
     }
 

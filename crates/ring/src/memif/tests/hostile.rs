@@ -45,7 +45,7 @@ fn impossible_indices_are_counted_and_nothing_is_read() {
             pair.poke(c2s, TAIL_OFFSET, tail);
             assert_eq!(pair.c2s.0.reclaim(|_| panic!("nothing was read")), 0);
             pair.poke(s2c, TAIL_OFFSET, tail);
-            assert!(pair.s2c.1.take(&pair.table).is_none());
+            assert!(pair.s2c.1.take().is_none());
             assert_eq!(pair.s2c.1.pending(), 0);
         }
         assert_eq!((pair.c2s.0.index_errors(), pair.s2c.1.index_errors()), (3, 6));
@@ -96,7 +96,7 @@ fn a_server_gives_bad_buffers_back_empty() {
     assert_eq!(pair.s2c.0.publish().published, 3);
     // The client drops the three empty packets and posts the frames again.
     assert_eq!(pair.s2c.1.pending(), 3);
-    assert!(pair.s2c.1.take(&pair.table).is_none());
+    assert!(pair.s2c.1.take().is_none());
     assert_eq!((pair.s2c.1.bad_descriptors(), pair.s2c.1.posted()), (3, 3));
     assert_eq!(pair.s2c.1.publish_posts(), 3);
     assert_eq!(pair.s2c.0.build_at_least(FRAME, |_| 1), Ok(1));
@@ -113,7 +113,7 @@ fn a_client_believes_only_the_length_and_only_if_it_can_be() {
         pair.poke_descriptor(ring, slot, length << 32 | 9 << 16 | chained, u64::MAX);
     }
     pair.poke(ring, TAIL_OFFSET, 6);
-    let (frame, length) = pair.s2c.1.take(&pair.table).expect("the last one is good");
+    let (frame, length) = pair.s2c.1.take().expect("the last one is good");
     assert_eq!(length, 7);
     assert_eq!(pair.s2c.1.bad_descriptors(), 5);
     assert_eq!((pair.s2c.1.pending(), pair.s2c.1.posted()), (0, 5));

@@ -64,14 +64,14 @@ fn pair(log2: u8, frames: u32, start: u16) -> Pair {
 impl Pair {
     fn send(&mut self, length: u32) {
         let frame = self.pool.alloc().expect("frame");
-        self.c2s.0.push(&self.table, frame, length).expect("room");
+        self.c2s.0.push(frame, length).expect("room");
         let _ = self.c2s.0.publish();
     }
 
     fn post(&mut self, count: u32) {
         for _ in 0..count {
             let frame = self.pool.alloc().expect("frame");
-            self.s2c.1.post(&self.table, frame).expect("room");
+            self.s2c.1.post(frame).expect("room");
         }
         self.s2c.1.publish_posts();
     }

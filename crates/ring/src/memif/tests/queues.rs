@@ -21,7 +21,7 @@ fn c2s_behaves_as_a_queue_across_the_wrap() {
                     let length = 1 + rng.below(FRAME as u32);
                     pair.table.data_mut(&mut frame).fill(fill);
                     let fits = pair.c2s.0.free_slots() > 0;
-                    match pair.c2s.0.push(&pair.table, frame, length) {
+                    match pair.c2s.0.push(frame, length) {
                         Ok(()) => pushed.push_back((fill, length)),
                         Err(frame) => pair.pool.free(frame),
                     }
@@ -71,7 +71,7 @@ fn s2c_behaves_as_a_queue_across_the_wrap() {
                     let Some(frame) = pair.pool.alloc() else {
                         continue;
                     };
-                    match pair.s2c.1.post(&pair.table, frame) {
+                    match pair.s2c.1.post(frame) {
                         Ok(()) => staged += 1,
                         Err(frame) => pair.pool.free(frame),
                     }
@@ -99,7 +99,7 @@ fn s2c_behaves_as_a_queue_across_the_wrap() {
                     sent.append(&mut built);
                 }
                 _ => {
-                    let got = pair.s2c.1.take(&pair.table);
+                    let got = pair.s2c.1.take();
                     let want: Option<(u8, usize)> = sent.pop_front();
                     assert_eq!(got.is_some(), want.is_some());
                     let (Some((frame, length)), Some((fill, want))) = (got, want) else {
@@ -125,7 +125,7 @@ fn masked_means_no_interrupt_and_unmask_tells_of_work() {
     pair.c2s.1.mask();
     pair.send(1);
     let frame = pair.pool.alloc().expect("frame");
-    pair.c2s.0.push(&pair.table, frame, 1).expect("room");
+    pair.c2s.0.push(frame, 1).expect("room");
     assert_eq!(pair.c2s.0.publish(), Publish { published: 1, peer_wants_interrupt: false });
     assert!(pair.c2s.1.unmask());
     let mut bytes = [0; FRAME];
@@ -193,7 +193,7 @@ fn two_threads_exchange_packets_both_ways() {
             c2s.0.reclaim(|frame| pool.free(frame));
             while s2c.1.free_slots() > 0 {
                 let Some(frame) = pool.alloc() else { break };
-                assert!(s2c.1.post(&table, frame).is_ok());
+                assert!(s2c.1.post(frame).is_ok());
             }
             s2c.1.publish_posts();
             if sent < count
@@ -201,11 +201,11 @@ fn two_threads_exchange_packets_both_ways() {
                 && let Some(mut frame) = pool.alloc()
             {
                 table.data_mut(&mut frame)[..8].copy_from_slice(&sent.to_le_bytes());
-                assert!(c2s.0.push(&table, frame, 8).is_ok());
+                assert!(c2s.0.push(frame, 8).is_ok());
                 let _ = c2s.0.publish();
                 sent += 1;
             }
-            match s2c.1.take(&table) {
+            match s2c.1.take() {
                 Some((frame, length)) => {
                     assert_eq!(table.data(&frame, length as usize), received.to_le_bytes());
                     pool.free(frame);
