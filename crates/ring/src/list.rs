@@ -52,6 +52,7 @@ impl Links {
 impl sealed::Sealed for Links {}
 
 impl Linked for Links {
+    #[inline]
     fn next_of(&self, id: u32) -> &AtomicU32 {
         &self.next[id as usize]
     }

@@ -34,6 +34,13 @@ impl<'a> FrameBatch<'a> {
         let arena = self.table.arena_for(&frame);
         let (id, index) = (frame.arena(), frame.index());
         let home = arena.home_of(index);
+        // Mostly all frames of a batch come from one home.
+        if let Some(there) = &mut self.chains[0]
+            && there.arena == id
+            && there.home == home
+        {
+            return there.chain.push(&arena.links, index);
+        }
         for slot in &mut self.chains {
             match slot {
                 Some(there) if there.arena == id && there.home == home => {

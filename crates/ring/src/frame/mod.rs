@@ -73,6 +73,8 @@ pub use pool::FramePool;
 pub(crate) use table::FramePlaces;
 pub use table::{ArenaConfig, ArenaError, FrameTable};
 
+use core::num::NonZeroU32;
+
 use crate::spsc::Word;
 use crate::spsc::codec::{Codec, Inside};
 
@@ -88,16 +90,17 @@ pub struct ArenaId(u8);
 /// A buffer, owned. Dropping it loses the buffer until the process ends: give it back instead.
 #[must_use = "a frame that is dropped is lost to its pool: give it back"]
 pub struct Frame {
-    raw: u32,   // arena << 24 | index; never 0, arenas start at 1
-    table: u32, // which table; makes a frame useless with any other
+    raw: NonZeroU32, // arena << 24 | index; never 0, arenas start at 1
+    table: u32,      // which table; makes a frame useless with any other
 }
 
-const _: () = assert!(size_of::<Frame>() == 8);
+const _: () = assert!(size_of::<Option<Frame>>() == 8);
 
 impl Frame {
     /// Makes the handle. Callers inside this crate make one only from a number that a moved-in frame left behind.
     #[inline]
     fn mint(raw: u32, table: u32) -> Self {
+        let Some(raw) = NonZeroU32::new(raw) else { panic!("arena numbers start at 1") };
         Self { raw, table }
     }
 
@@ -110,14 +113,14 @@ impl Frame {
     #[must_use]
     #[inline]
     pub fn arena(&self) -> ArenaId {
-        arena_of(self.raw)
+        arena_of(self.raw.get())
     }
 
     /// The frame's number within its arena.
     #[must_use]
     #[inline]
     pub fn index(&self) -> u32 {
-        index_of(self.raw)
+        index_of(self.raw.get())
     }
 }
 
@@ -137,7 +140,7 @@ impl core::fmt::Debug for Frame {
 
 impl Codec for Frame {
     fn encode(self, _: Inside) -> u64 {
-        u64::from(self.table) << 32 | u64::from(self.raw)
+        u64::from(self.table) << 32 | u64::from(self.raw.get())
     }
 
     fn decode(word: u64, _: Inside) -> Self {

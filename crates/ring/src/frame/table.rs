@@ -281,7 +281,7 @@ impl FrameTable {
     #[inline]
     pub(super) fn raw_for(&self, frame: &Frame) -> u32 {
         self.check(frame);
-        frame.raw
+        frame.raw.get()
     }
 
     #[inline]

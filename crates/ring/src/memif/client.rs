@@ -220,6 +220,49 @@ impl S2cConsumer {
         None
     }
 
+    /// Takes the oldest packet, its frame and its length in bytes, and posts a frame of `fresh` in its place. Where
+    /// `fresh` has none the packet is dropped, `dropped` is told, and its own frame is posted again.
+    ///
+    /// # Panics
+    ///
+    /// If not all slots are posted, or a fresh frame is not of the ring's arena.
+    #[inline]
+    pub fn exchange(
+        &mut self,
+        mut fresh: impl FnMut() -> Option<Frame>,
+        mut dropped: impl FnMut(),
+    ) -> Option<(Frame, u32)> {
+        assert_eq!(self.slots.leader.free(), 0, "an exchange needs a ring that is full of frames");
+        let capacity = self.slots.place.capacity();
+        while self.slots.leader.answered() > 0 || self.slots.refresh() > 0 {
+            let index = self.slots.leader.oldest();
+            // Hostile: read once. The frame and its size are ours; only length and flags are the peer's word.
+            let low = Low::unpack(self.slots.leader.memory.load_low(index));
+            let good = !(self.in_chain || low.chained) && (1..=capacity).contains(&low.length);
+            self.in_chain = low.chained;
+            if good && let Some(frame) = fresh() {
+                assert_eq!(frame.arena(), self.slots.arena, "only frames of the ring's own region can be offered");
+                let offset = self.slots.place.offset_of(&frame);
+                let Some(taken) = self.slots.slot(index).replace(frame) else {
+                    panic!("an offered slot held no frame")
+                };
+                self.slots.leader.recycle(offset, capacity);
+                return Some((taken, low.length));
+            }
+            // The frame stays where it is; only its slot counts as new.
+            let Some(kept) = self.slots.slot(index).take() else { panic!("an offered slot held no frame") };
+            let offset = self.slots.place.offset_of(&kept);
+            *self.slots.slot(index) = Some(kept);
+            self.slots.leader.recycle(offset, capacity);
+            if good {
+                dropped();
+            } else {
+                self.bad_descriptors += 1;
+            }
+        }
+        None
+    }
+
     /// Frames in the ring: posted and not taken.
     #[must_use]
     #[inline]

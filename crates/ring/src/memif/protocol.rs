@@ -99,6 +99,17 @@ impl<M: RingMemory> Leader<M> {
         self.head = self.head.wrapping_add(1);
     }
 
+    /// Takes the oldest answered slot back and offers it again in the same step. Only while all slots are offered or
+    /// answered: then the oldest slot is also the next one to offer.
+    #[inline]
+    pub(crate) fn recycle(&mut self, offset: u32, length: u32) {
+        debug_assert!(self.free() == 0 && self.answered() > 0);
+        self.oldest = self.oldest.wrapping_add(1);
+        self.memory.store_high(self.head, u64::from(offset));
+        self.memory.store_low(self.head, Low::pack(length));
+        self.head = self.head.wrapping_add(1);
+    }
+
     /// Shows the peer what was offered; returns how many slots that were.
     #[inline]
     pub(crate) fn publish(&mut self) -> u16 {

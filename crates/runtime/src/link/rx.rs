@@ -62,6 +62,7 @@ impl RxQueue {
     ///
     /// If no frame is free (sockets hold them all), packets are dropped and counted, and their slots go back to the
     /// peer: a queue that kept them would run dry and never be woken again.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
         let taken = match &mut self.end {
             End::Client(ring) => take_posted(ring, &mut self.pool, &self.counters),
@@ -147,21 +148,9 @@ impl RxQueue {
 
 /// The client's way: the packet is in one of our frames; a fresh one takes its place. Ends within one ring size, for
 /// what is posted here is not published yet.
+#[inline]
 fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
-    while let Some((frame, length)) = ring.take() {
-        let fresh = pool.alloc();
-        let dropped = fresh.is_none();
-        let (post, keep) = match fresh {
-            Some(fresh) => (fresh, Some((frame, length))),
-            None => (frame, None),
-        };
-        assert!(ring.post(post).is_ok(), "a slot was taken, so one is free");
-        if !dropped {
-            return keep;
-        }
-        counters.no_frame_drops.add(1);
-    }
-    None
+    ring.exchange(|| pool.alloc(), || counters.no_frame_drops.add(1))
 }
 
 /// The server's way: the packet is copied into one of our frames. Ends within one ring size, for what is taken here

@@ -1,0 +1,136 @@
+//! No memory is allocated for a packet: not by the program's threads, not by the engine's, in no way of receiving.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::modes::{Mode, echo, echo_raw, stop};
+use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
+use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, UdpSocket};
+
+/// Counts what the whole process allocates while `COUNTING`.
+struct Counting;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+fn count() {
+    if COUNTING.load(Ordering::Relaxed) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same there.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as in `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the block came from `System`, for this type hands out no other.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as in `realloc`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const WARM_UP: u64 = 1_000;
+const COUNTED: u64 = 3_000;
+const WINDOW: u64 = 16;
+
+/// Round trips without any bookkeeping that would need memory.
+fn run(client: &UdpSocket, server: SocketAddr, count: u64) {
+    let (mut sent, mut done) = (0, 0);
+    let mut buffer = [0; 64];
+    while done < count {
+        while sent < count && sent - done < WINDOW {
+            client.send_to(&sent.to_le_bytes(), server).unwrap();
+            sent += 1;
+        }
+        assert_eq!(client.recv(&mut buffer).expect("an answer"), 8);
+        done += 1;
+    }
+}
+
+/// Allocations of the process during [`COUNTED`] round trips.
+fn allocations(client: &UdpSocket, server: SocketAddr) -> u64 {
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    run(client, server, WARM_UP);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    COUNTING.store(true, Ordering::SeqCst);
+    run(client, server, COUNTED);
+    COUNTING.store(false, Ordering::SeqCst);
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+fn by_sockets(mode: Mode) {
+    let pair = Pair::new(&LinkConfig::default());
+    pair.set_all(&pair.tested, &mode.settings());
+    for (server, client) in [(v4(TESTED_V4, 4000), v4(PEER_V4, 5000)), (v6(TESTED_V6, 4000), v6(PEER_V6, 5000))] {
+        let thread = echo(&pair.engine, mode, UdpSocket::bind(&pair.tested_ns, server).unwrap());
+        let client = UdpSocket::bind(&pair.peer_ns, client).unwrap();
+        assert_eq!(allocations(&client, server), 0, "{mode:?}, {server}");
+        stop(&client, server, thread);
+    }
+}
+
+fn by_raw_ports(mode: Mode) {
+    let pair = Pair::new(&LinkConfig::default());
+    pair.set_all(&pair.tested, &mode.settings());
+    let port = RawPort::bind(&pair.tested, 0).unwrap();
+    port.set_busy_poll(mode.busy_read());
+    let end = Arc::new(AtomicBool::new(false));
+    let poller = (mode == Mode::SeparatePoller).then(|| {
+        let (poller, end) = (port.poller(), end.clone());
+        std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                poller.poll(RawBusyPoll { usecs: 50, prefer: true, budget: 64 });
+                std::thread::yield_now();
+            }
+        })
+    });
+    let thread = echo_raw(port);
+    let (server, client) = (v4(TESTED_V4, 4000), UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap());
+    assert_eq!(allocations(&client, server), 0, "{mode:?}, raw port");
+    stop(&client, server, thread);
+    end.store(true, Ordering::Relaxed);
+    poller.map(|poller| poller.join().unwrap());
+}
+
+/// One test, for the count is one for the process.
+#[test]
+fn packets_need_no_allocation() {
+    let (before, _probe) = {
+        COUNTING.store(true, Ordering::SeqCst);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let probe = std::hint::black_box(Box::new(1));
+        COUNTING.store(false, Ordering::SeqCst);
+        (before, probe)
+    };
+    assert!(ALLOCATIONS.load(Ordering::Relaxed) > before, "the count works");
+    for mode in Mode::ALL {
+        println!("{mode:?}");
+        by_raw_ports(mode);
+        if mode != Mode::SeparatePoller {
+            by_sockets(mode);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! While suspension holds, a request costs no system call: neither the program's thread that serves it nor the softirq
+//! threads make one. Counted from outside: the test runs itself once more as a traced program.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, prefer, v4};
+use napier_runtime::control::NapiSet;
+use napier_runtime::{Event, EventContext, Interest, LinkConfig, SocketOption, Timeout, UdpSocket};
+
+/// Requests in a row, each of which was found by a wait that did not sleep.
+const REQUESTS: u32 = 1000;
+/// Requests that may be unanswered.
+const WINDOW: u32 = 4;
+const WORKER: &str = "worker";
+/// Longest life of the traced program, in seconds.
+const LIFE_SECS: u32 = 60;
+
+/// What the traced program tells the tracer: closing a descriptor that cannot exist.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Mark {
+    Begin = -770_001,
+    /// The stretch was interrupted by a sleep, or is complete.
+    Broken = -770_002,
+    Complete = -770_003,
+}
+
+fn mark(mark: Mark) {
+    // SAFETY: nobody owns a negative descriptor; the call fails and changes nothing.
+    let result = unsafe { libc::close(mark as i32) };
+    assert_eq!(result, -1);
+}
+
+/// Asks and reads answers without ever sleeping.
+fn client(socket: &UdpSocket, end: &AtomicBool) {
+    socket.set_nonblocking(true).unwrap();
+    socket.setsockopt(SocketOption::BusyPoll, 50).unwrap();
+    socket.setsockopt(SocketOption::PreferBusyPoll, 1).unwrap();
+    let (mut unanswered, mut buffer) = (0, [0; 64]);
+    while !end.load(Ordering::Relaxed) {
+        while unanswered < WINDOW {
+            socket.send_to(b"request", v4(TESTED_V4, 4000)).unwrap();
+            unanswered += 1;
+        }
+        while socket.recv(&mut buffer).is_ok() {
+            unanswered -= 1;
+        }
+    }
+}
+
+/// Serves [`REQUESTS`] requests between two marks; true if no wait slept.
+fn serve(context: &EventContext, socket: &UdpSocket) -> bool {
+    let mut events = [Event::default(); 4];
+    mark(Mark::Begin);
+    let slept = context.stats().sleeps;
+    let mut served = 0;
+    while served < REQUESTS {
+        assert!(context.wait(&mut events, Timeout::After(PATIENCE)).unwrap() > 0, "stalled");
+        if context.stats().sleeps != slept {
+            mark(Mark::Broken);
+            return false;
+        }
+        let _ = socket.recv_batch(32, &mut |request, from| {
+            served += 1;
+            socket.send_to(request, from).unwrap();
+        });
+    }
+    mark(Mark::Complete);
+    true
+}
+
+/// The program that is traced.
+#[test]
+#[ignore = "a part of the other test, which runs it"]
+fn traced_program() {
+    // SAFETY: sets this process's own alarm clock; nothing else uses it.
+    unsafe { libc::alarm(LIFE_SECS) };
+    let pair = Pair::new(&LinkConfig::default());
+    let set = NapiSet {
+        defer_hard_irqs: Some(100),
+        gro_flush_timeout: Some(50_000),
+        irq_suspend_timeout: Some(20_000_000),
+        ..NapiSet::default()
+    };
+    pair.set_all(&pair.tested, &set);
+    pair.peer_never_interrupts();
+    let context = EventContext::new(&pair.engine);
+    context.set_params(prefer(100_000)).unwrap();
+    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, v4(TESTED_V4, 4000)).unwrap();
+    context.add(&socket, Interest::IN, 0).unwrap();
+    let end = Arc::new(AtomicBool::new(false));
+    let client = std::thread::spawn({
+        let (socket, end) = (UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap(), end.clone());
+        move || client(&socket, &end)
+    });
+    let worker = std::thread::Builder::new().name(WORKER.to_owned()).spawn(move || {
+        for _ in 0..20 {
+            serve(&context, &socket);
+        }
+    });
+    worker.unwrap().join().unwrap();
+    end.store(true, Ordering::Relaxed);
+    client.join().unwrap();
+}
+
+/// System calls of one stretch, by thread name and number.
+type Calls = BTreeMap<(String, u64), u32>;
+
+/// Follows every thread of a traced program and collects the stretches that were completed.
+struct Tracer {
+    leader: libc::pid_t,
+    in_stretch: bool,
+    calls: Calls,
+    complete: Vec<Calls>,
+}
+
+impl Tracer {
+    /// Goes on until the program has ended; returns its exit status.
+    fn follow(&mut self) -> libc::c_int {
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is ours to write; the flags ask for children of this thread only.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+            assert!(pid > 0, "waiting for the traced program: {}", std::io::Error::last_os_error());
+            if libc::WIFSTOPPED(status) {
+                let signal = self.stopped(pid, status);
+                // It may have been killed meanwhile: then the next wait says so.
+                let _ = ptrace(libc::PTRACE_SYSCALL, pid, 0, signal as usize);
+            } else if pid == self.leader {
+                return status;
+            }
+        }
+    }
+
+    /// A thread has stopped; returns the signal to hand on to it.
+    fn stopped(&mut self, pid: libc::pid_t, status: libc::c_int) -> libc::c_int {
+        match libc::WSTOPSIG(status) {
+            signal if signal == libc::SIGTRAP | 0x80 => {
+                if let Some((number, argument)) = call_entered(pid) {
+                    self.entered(pid, number, argument);
+                }
+                0
+            }
+            // Of the tracer's own making: after exec, clone and the like, and at the start of a thread.
+            libc::SIGTRAP | libc::SIGSTOP => 0,
+            signal => signal,
+        }
+    }
+
+    fn entered(&mut self, pid: libc::pid_t, number: u64, argument: u64) {
+        if number == libc::SYS_close.cast_unsigned() {
+            let is = |mark: Mark| argument as i32 == mark as i32;
+            if is(Mark::Begin) {
+                (self.in_stretch, self.calls) = (true, Calls::new());
+                return;
+            }
+            if is(Mark::Broken) || is(Mark::Complete) {
+                self.in_stretch = false;
+                if is(Mark::Complete) {
+                    self.complete.push(std::mem::take(&mut self.calls));
+                }
+                return;
+            }
+        }
+        if self.in_stretch {
+            let name = std::fs::read_to_string(format!("/proc/{}/task/{pid}/comm", self.leader));
+            *self.calls.entry((name.unwrap_or_default().trim().to_owned(), number)).or_default() += 1;
+        }
+    }
+}
+
+fn ptrace(request: libc::c_uint, pid: libc::pid_t, addr: usize, data: usize) -> std::io::Result<()> {
+    // SAFETY: `pid` is a stopped tracee of this thread; the requests used here take numbers, or memory that the caller
+    // vouches for.
+    let result = unsafe { libc::ptrace(request, pid, addr, data) };
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Number and first argument of the call that a stopped thread is entering; `None` if it is leaving one.
+fn call_entered(pid: libc::pid_t) -> Option<(u64, u64)> {
+    // SAFETY: all bytes zero are a value of this plain record.
+    let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::ptrace_syscall_info>();
+    ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size, (&raw mut info).addr()).ok()?;
+    // SAFETY: `op` says that the entry member of the union is the one that was written.
+    (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| unsafe { (info.u.entry.nr, info.u.entry.args[0]) })
+}
+
+/// Starts this program once more, to run [`traced_program`] with this thread as its tracer.
+fn start() -> std::io::Result<libc::pid_t> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--exact", "traced_program", "--ignored", "--nocapture", "--test-threads=1"]).stdout(Stdio::null());
+    // SAFETY: between fork and exec only an async-signal-safe call is made.
+    unsafe {
+        command.pre_exec(|| ptrace(libc::PTRACE_TRACEME, 0, 0, 0));
+    }
+    let child = command.spawn()?;
+    let pid = child.id().cast_signed();
+    let mut status = 0;
+    // SAFETY: `status` is ours to write.
+    let stopped = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+    assert!(stopped == pid && libc::WIFSTOPPED(status), "a traced program stops at its first instruction");
+    let options = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
+    ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;
+    ptrace(libc::PTRACE_SYSCALL, pid, 0, 0)?;
+    Ok(pid)
+}
+
+#[test]
+fn a_request_costs_no_system_call_while_suspension_holds() {
+    let begun = Instant::now();
+    let leader = match start() {
+        Ok(leader) => leader,
+        Err(error) => {
+            // Past the harness, which keeps what a passing test prints to itself.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: no system calls counted: ptrace is refused: {error}");
+            return;
+        }
+    };
+    let mut tracer = Tracer { leader, in_stretch: false, calls: Calls::new(), complete: Vec::new() };
+    let status = tracer.follow();
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the traced program failed: {status:#x}");
+    println!("{} stretches in {:?}", tracer.complete.len(), begun.elapsed());
+    for calls in &tracer.complete {
+        println!("{calls:?}");
+    }
+}
