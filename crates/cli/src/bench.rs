@@ -9,6 +9,8 @@ use napier_lab::bench::{
 };
 use serde::Serialize;
 
+use crate::Usage;
+
 /// One experiment.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
@@ -187,6 +189,13 @@ fn us(ns: u64) -> String {
 }
 
 fn xsk_rr(args: &Xsk) -> anyhow::Result<()> {
+    let positive = |name: &str, value: f64, most: f64| {
+        anyhow::ensure!(value >= 0.0 && value <= most, "{name} must be 0 to {most}");
+        Ok(())
+    };
+    positive("--seconds", args.seconds, 3600.0).map_err(Usage)?;
+    positive("--period", args.period.unwrap_or(1.0), 1e9).map_err(Usage)?;
+    positive("--delay", args.delay.unwrap_or(0.0), 1e9).map_err(Usage)?;
     let modes = if args.modes.is_empty() { XskMode::ALL.to_vec() } else { args.modes.clone() };
     let experiments: Vec<(Duration, Duration)> = match (args.period, args.delay) {
         (Some(period), Some(delay)) => {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::Usage;
 use napier_lab::compare::{CompareConfig, compare};
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
@@ -102,7 +103,8 @@ impl Args {
 
 /// Runs the comparison and prints it.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let report = compare(&args.config()?, interrupted)?;
+    let config = args.config().and_then(|config| config.check().map(|()| config)).map_err(Usage)?;
+    let report = compare(&config, interrupted)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         out.write_all(json::render(&report).as_bytes())?;

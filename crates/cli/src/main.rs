@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
@@ -25,20 +26,53 @@ enum Command {
     Bench(bench::Bench),
 }
 
-/// Set by the first SIGINT or SIGTERM: runs end early, nothing is left behind.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Bad usage, as clap exits with it too.
+const EXIT_USAGE: u8 = 2;
+
+/// Arguments that can only be judged together, or by the library.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) anyhow::Error);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Set by SIGINT or SIGTERM: runs end early and take down what they started. A second signal ends the process.
+fn interrupted() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let interrupted = match interrupted() {
+        Ok(flag) => flag,
+        Err(error) => {
+            eprintln!("napier: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
     let result = match cli.command {
-        Command::Compare(args) => compare::run(&args, &INTERRUPTED),
+        Command::Compare(args) => compare::run(&args, &interrupted),
         Command::Bench(bench) => bench::run(&bench),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) if INTERRUPTED.load(Ordering::Relaxed) => {
+        Err(_) if interrupted.load(Ordering::Relaxed) => {
             eprintln!("napier: interrupted");
             ExitCode::FAILURE
+        }
+        Err(error) if error.is::<Usage>() => {
+            eprintln!("napier: {error:#}");
+            ExitCode::from(EXIT_USAGE)
         }
         Err(error) => {
             eprintln!("napier: {error:#}");

@@ -58,6 +58,14 @@ impl Coalesce {
         self.rx_usecs
     }
 
+    /// Whether `waiting` frames (one or more) that had no interrupt since the last unmask get one now; else it comes
+    /// `rx_usecs` after the first of them. The rule of [`Moderation`], for an executor that counts by itself.
+    #[inline]
+    #[must_use]
+    pub const fn due(self, waiting: u32) -> bool {
+        self.rx_usecs == 0 || (self.rx_frames != 0 && waiting >= self.rx_frames)
+    }
+
     /// Most frames held back; 0: no limit.
     #[inline]
     #[must_use]
@@ -131,8 +139,7 @@ impl Moderation {
             Phase::Counting { frames: before, until } => (before.saturating_add(frames), Some(until)),
             Phase::Quiet => (frames, None),
         };
-        let enough = self.coalesce.rx_frames != 0 && waiting >= self.coalesce.rx_frames;
-        if self.coalesce.rx_usecs == 0 || enough || until.is_some_and(|until| until.is_due(now)) {
+        if self.coalesce.due(waiting) || until.is_some_and(|until| until.is_due(now)) {
             self.phase = Phase::Fired;
             return Moderated::Fire;
         }

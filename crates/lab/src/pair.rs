@@ -33,7 +33,7 @@ impl Pair {
         let mut softirq_cpus = [tested_cpus, peer_cpus].concat();
         softirq_cpus.sort_unstable();
         softirq_cpus.dedup();
-        let engine = Engine::builder().softirq_cpus(&softirq_cpus).start()?;
+        let engine = Engine::builder().softirq_cpus(&softirq_cpus).worker_cpus(tested_cpus).start()?;
         let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
         let end = |name: &str, netns: &NetNs, mac, addr: Ipv4Addr, irq_cpus: &[usize]| EndConfig {
             name: name.to_owned(),

@@ -34,7 +34,7 @@ impl Kthread {
                 let cpu = *napi.thread_cpu.lock().expect("only copied");
                 match cpu {
                     Some(cpu) => crate::engine::pin_current_thread(cpu),
-                    None => engine.pin_worker(),
+                    None => engine.unpin_thread(),
                 }
                 engine.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });
                 let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());

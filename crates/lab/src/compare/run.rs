@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use napier_runtime::LinkConfig;
+
 use super::case::{CaseResult, Workload as CaseWorkload, run_case};
 use super::client::{Pace, Window};
 use super::cpus::CpuLayout;
@@ -81,13 +83,26 @@ impl Default for CompareConfig {
     }
 }
 
+impl CompareConfig {
+    /// Checks what can be checked before anything runs.
+    ///
+    /// # Errors
+    /// The first field that cannot be; the message says what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.runs > 0, "--runs must be at least 1");
+        ensure!((1..=4096).contains(&self.flows), "--flows must be 1 to 4096");
+        let link = LinkConfig { queues: self.queues, ring_size: self.ring_size, ..LinkConfig::default() };
+        link.check()?;
+        Ok(())
+    }
+}
+
 /// Runs a comparison. `interrupted` ends it early with an error.
 ///
 /// # Errors
 /// A configuration that cannot run, or an engine that does not start; the message says what to change.
 pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Result<Report> {
-    ensure!(config.runs > 0, "--runs must be at least 1");
-    ensure!((1..=4096).contains(&config.flows), "--flows must be 1 to 4096");
+    config.check()?;
     let workload = workload(config)?;
     let available = host::available_cpus();
     let layouts = |mode: Mode| {
@@ -106,7 +121,7 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Resu
     let run_length = config.run_length.unwrap_or_else(|| length_that_fits(config.total, cells.len()));
     let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(run_length), drain_ns: nanos(DRAIN) };
 
-    let mut done: Vec<(Cell, Figures)> = Vec::with_capacity(cells.len());
+    let mut done: Vec<(Cell, Option<Figures>)> = Vec::with_capacity(cells.len());
     let mut fifo = true;
     let progress = Progress::new(cells.len());
     for cell in cells {
@@ -122,7 +137,7 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Resu
         if let Some(dir) = &config.out {
             hdrlog::write(dir, cell, &result.measured.recorder, run_length)?;
         }
-        done.push((cell, figures(&result, &layout)?));
+        done.push((cell, figures(&result, &layout)));
         progress.done();
     }
     drop(progress);
@@ -190,31 +205,33 @@ fn outcome(
     mode: Mode,
     load: Load,
     refused: &[Mode],
-    done: &[(Cell, Figures)],
+    done: &[(Cell, Option<Figures>)],
     layouts: &dyn Fn(Mode) -> Result<CpuLayout, super::cpus::TooFewCpus>,
 ) -> Outcome {
     if refused.contains(&mode) {
         return Outcome::Refused(layouts(mode).expect_err("refused for this").to_string());
     }
-    let runs: Vec<Figures> =
-        done.iter().filter(|(cell, _)| cell.mode == mode && cell.load == load).map(|(_, figures)| *figures).collect();
-    let measured = Measured::of(&runs).expect("every cell was run");
-    Outcome::Measured(Box::new(measured))
+    let of_this = done.iter().filter(|(cell, _)| cell.mode == mode && cell.load == load);
+    let runs: Option<Vec<Figures>> = of_this.map(|(_, figures)| *figures).collect();
+    let Some(runs) = runs else {
+        return Outcome::Refused("a run ended without any answer: the mode stalled at this load".to_owned());
+    };
+    Outcome::Measured(Box::new(Measured::of(&runs).expect("every cell was run")))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-fn figures(result: &CaseResult, layout: &CpuLayout) -> anyhow::Result<Figures> {
-    let none = "no request was answered: the mode stalls at this load";
+/// `None` if no request was answered.
+fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
     let measured = &result.measured;
     let requests = measured.answered as f64;
     let polls = result.napi.polls_total() as f64;
     let per_poll = |count: f64| (polls > 0.0).then(|| count / polls);
     let cpu_us = result.cpu_total.as_secs_f64() * 1e6;
     let waits = result.waits_with_events as f64;
-    Ok(Figures {
+    Some(Figures {
         achieved_rps: requests * 1e9 / measured.window_ns as f64,
-        latency_us: Summary::of(measured.recorder.intended()).context(none)?,
-        service_latency_us: Summary::of(measured.recorder.actual()).context(none)?,
+        latency_us: Summary::of(measured.recorder.intended())?,
+        service_latency_us: Summary::of(measured.recorder.actual())?,
         cpu: CpuSplit::of(
             nanos(result.cpu_total),
             nanos(result.cpu_spin),

@@ -49,13 +49,14 @@ pub struct EngineBuilder {
     softirq_cpus: Vec<usize>,
     fifo: bool,
     workers: usize,
+    worker_cpus: Vec<usize>,
     busy_poll: u32,
     busy_read: u32,
 }
 
 impl EngineBuilder {
     pub(super) fn new() -> Self {
-        Self { softirq_cpus: Vec::new(), fifo: true, workers: 2, busy_poll: 0, busy_read: 0 }
+        Self { softirq_cpus: Vec::new(), fifo: true, workers: 2, worker_cpus: Vec::new(), busy_poll: 0, busy_read: 0 }
     }
 
     /// The processors that run softirqs; all that this process may use if none is named.
@@ -73,6 +74,12 @@ impl EngineBuilder {
     /// Workers of the pool that polls instances set to `workqueue` (default 2).
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
+        self
+    }
+
+    /// The processors that workers of the pool may run on (default: all that this process may use).
+    pub fn worker_cpus(mut self, cpus: &[usize]) -> Self {
+        self.worker_cpus = cpus.to_vec();
         self
     }
 
@@ -98,6 +105,7 @@ impl EngineBuilder {
             (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| thread_cpus.is_none_or(|set| set.is_set(*cpu))).collect();
         let cpus = if self.softirq_cpus.is_empty() { allowed.clone() } else { self.softirq_cpus.clone() };
         check_cpus(&cpus, &allowed)?;
+        let worker_cpus = cpu_set(&self.worker_cpus, &allowed)?.or(thread_cpus);
 
         let mut softirq_by_cpu = vec![u32::MAX; cpus.iter().max().map_or(0, |cpu| cpu + 1)];
         let mut softirq = Vec::with_capacity(cpus.len());
@@ -106,7 +114,8 @@ impl EngineBuilder {
             softirq.push(Arc::new(SoftirqCpu::new(index, cpu).map_err(std::io::Error::from)?));
         }
         let clock = Clock;
-        let inner = Arc::new(EngineInner {
+        let inner = Arc::new_cyclic(|this| EngineInner {
+            this: this.clone(),
             clock,
             frames: Arc::new(FrameTable::new()),
             sysctl: Sysctls::new(self.busy_poll, self.busy_read),
@@ -121,6 +130,7 @@ impl EngineBuilder {
             workqueue: Workqueue::new(self.workers),
             threads: Threads::default(),
             thread_cpus,
+            worker_cpus,
             cap_net_admin: AtomicBool::new(true),
             stop: AtomicBool::new(false),
             started_ticks: ticks(),
@@ -137,6 +147,18 @@ impl EngineBuilder {
         }
         Ok(Engine { inner, _running: Arc::new(running) })
     }
+}
+
+/// The set of these processors; none for an empty list.
+fn cpu_set(cpus: &[usize], allowed: &[usize]) -> Result<Option<rustix::thread::CpuSet>, StartError> {
+    let mut set = rustix::thread::CpuSet::new();
+    for &cpu in cpus {
+        if !allowed.contains(&cpu) {
+            return Err(StartError::CpuNotAllowed { cpu, allowed: allowed.to_vec() });
+        }
+        set.set(cpu);
+    }
+    Ok((!cpus.is_empty()).then_some(set))
 }
 
 fn check_cpus(cpus: &[usize], allowed: &[usize]) -> Result<(), StartError> {

@@ -222,7 +222,7 @@ impl DeviceHandle {
     /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue.
     pub fn set_coalesce(&self, queue: u16, coalesce: Coalesce) -> bool {
         let Some(napi) = self.napi(queue) else { return false };
-        napi.irq.set_coalesce(coalesce.rx_usecs(), coalesce.rx_frames());
+        napi.irq.set_coalesce(coalesce);
         true
     }
 

@@ -206,7 +206,9 @@ impl Devices {
         let napis = rx
             .into_iter()
             .zip(irq_cpus)
-            .map(|((rx, irq), cpu)| engine.add_napi(|index| Napi::new(index, device.clone(), rx, irq, *cpu)))
+            .map(|((rx, irq), cpu)| {
+                engine.add_napi(|index| Napi::new(index, device.clone(), rx, irq, *cpu, engine.started()))
+            })
             .collect();
         device.netns.device_add(device.clone()).expect("interface numbers are unique in an engine");
         let settings = DevSettings::default();

@@ -7,11 +7,12 @@ mod sysctl;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 use napier_core::busy::BusyParams;
 use napier_core::ids::IdAllocator;
+use napier_core::time::Instant;
 use napier_ring::{FrameTable, Links};
 use rustix::thread::CpuSet;
 
@@ -94,8 +95,10 @@ pub(crate) struct EngineInner {
     pub(crate) workqueue: Workqueue,
     pub(crate) threads: Threads,
     thread_cpus: Option<CpuSet>,
+    worker_cpus: Option<CpuSet>,
     cap_net_admin: AtomicBool,
     stop: AtomicBool,
+    this: Weak<Self>,
     started_ticks: u64,
     started_ns: u64,
 }
@@ -230,6 +233,15 @@ impl EngineInner {
         self.cap_net_admin.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn this(&self) -> Weak<Self> {
+        self.this.clone()
+    }
+
+    /// When the engine started.
+    pub(crate) fn started(&self) -> Instant {
+        Instant { ns: self.started_ns }
+    }
+
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -239,8 +251,15 @@ impl EngineInner {
         self.softirq_by_cpu.get(cpu).copied().filter(|index| *index != u32::MAX)
     }
 
-    /// Puts the calling thread where threads of the engine run unless they are told otherwise.
+    /// Puts the calling thread where workers of the pool may run.
     pub(crate) fn pin_worker(&self) {
+        if let Some(cpus) = &self.worker_cpus {
+            let _ = rustix::thread::sched_setaffinity(None, cpus);
+        }
+    }
+
+    /// Puts the calling thread where threads of the engine run unless they are told otherwise.
+    pub(crate) fn unpin_thread(&self) {
         if let Some(cpus) = &self.thread_cpus {
             // Refused where the set shrank meanwhile: the thread then runs where its parent may.
             let _ = rustix::thread::sched_setaffinity(None, cpus);

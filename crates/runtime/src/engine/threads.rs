@@ -57,6 +57,8 @@ thread_local! {
 impl Threads {
     /// The calling thread begins its duty.
     pub(crate) fn register(&self, role: ThreadRole) {
+        // The first look at any snapshot allocates the thread's part of the hazard list: now, not with a packet.
+        drop(arc_swap::ArcSwap::from_pointee(()).load());
         let mut entries = self.entries.lock().expect("no panic while held");
         MINE.set(Some(entries.len()));
         entries.push(Entry { role, clock: ThreadClock::current(), ended: Duration::ZERO });

@@ -7,6 +7,7 @@ use super::context::EventContext;
 use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
+use crate::softirq::HeldTimers;
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -32,6 +33,8 @@ impl EventContext {
             Timeout::Now | Timeout::Never => Instant::ZERO,
         };
         let mut wait = EpollWait::new(now, timeout.span(), state.queue.available());
+        // From the end of a busy loop, which arms the deferral timer, to the suspension that replaces it.
+        let mut held = None;
         loop {
             match wait.next() {
                 WaitStep::Transfer => {
@@ -42,8 +45,13 @@ impl EventContext {
                     wait.on_transferred(found);
                 }
                 WaitStep::Return0 => return Ok(0),
-                WaitStep::BusyLoop => wait.on_busy(state.busy_loop()),
+                WaitStep::BusyLoop => {
+                    drop(held.take());
+                    held = Some(HeldTimers::begin());
+                    wait.on_busy(state.busy_loop());
+                }
                 WaitStep::Sleep { until } => {
+                    drop(held.take());
                     state.counters.sleeps.add(1);
                     let ready = state.parker.sleep(|| state.queue.available(), until, state.poller.clock());
                     if !ready {

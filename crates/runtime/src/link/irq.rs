@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+use napier_core::moderation::Coalesce;
 use napier_ring::memif::InterruptSwitch;
 use rustix::event::EventfdFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-use super::coalesce::{Coalesce, Moderation};
 use super::counters::Counter;
 
 /// An interrupt line from a link's producer to the CPU that serves its consumer.
@@ -60,7 +60,7 @@ impl IrqLine {
         Ok(Self {
             doorbell,
             timer,
-            coalesce: AtomicU64::new(coalesce.pack()),
+            coalesce: AtomicU64::new(pack(coalesce)),
             state: State::default(),
             switch: OnceLock::new(),
             interrupts: Counter::default(),
@@ -116,13 +116,13 @@ impl IrqLine {
 
     /// The coalescing in force.
     pub(crate) fn coalesce(&self) -> Coalesce {
-        Coalesce::unpack(self.coalesce.load(Ordering::Relaxed))
+        unpack(self.coalesce.load(Ordering::Relaxed))
     }
 
     /// Changes coalescing, at any time, from any thread. Packets that wait by the old rule are announced at once, so
     /// none waits longer than either rule says.
-    pub(crate) fn set_coalesce(&self, rx_usecs: u32, rx_frames: u32) {
-        self.coalesce.store(Coalesce { rx_usecs, rx_frames }.pack(), Ordering::Relaxed);
+    pub(crate) fn set_coalesce(&self, coalesce: Coalesce) {
+        self.coalesce.store(pack(coalesce), Ordering::Relaxed);
         // Pairs with the fence in `announce`: either these packets are seen here, or the new rule there.
         fence(Ordering::SeqCst);
         if self.state.pending.load(Ordering::Relaxed) > 0 {
@@ -159,15 +159,14 @@ impl IrqLine {
         // Pairs with the fence in `set_coalesce`.
         fence(Ordering::SeqCst);
         let coalesce = self.coalesce();
-        let kicked = match coalesce.moderate(pending) {
-            Moderation::Fire => self.raise(),
-            Moderation::Delay => {
-                let first = state.timer_started.swap(1, Ordering::Relaxed) == 0;
-                if first {
-                    self.start_timer(coalesce.rx_usecs);
-                }
-                first
+        let kicked = if coalesce.due(pending) {
+            self.raise()
+        } else {
+            let first = state.timer_started.swap(1, Ordering::Relaxed) == 0;
+            if first {
+                self.start_timer(coalesce.rx_usecs());
             }
+            first
         };
         if !kicked {
             self.suppressed.add(1);
@@ -217,4 +216,13 @@ impl IrqLine {
         let started = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &one_shot);
         assert!(started.is_ok(), "an interrupt timer could not be started: {started:?}");
     }
+}
+
+/// Settings as one word, so that both halves change at once.
+fn pack(coalesce: Coalesce) -> u64 {
+    u64::from(coalesce.rx_usecs()) << 32 | u64::from(coalesce.rx_frames())
+}
+
+fn unpack(packed: u64) -> Coalesce {
+    Coalesce::new((packed >> 32) as u32, packed as u32).expect("packed from settings that were checked")
 }

@@ -11,7 +11,6 @@
 //! What must hold: no packet is lost without a counter ([`RxCounters`], [`TxCounters`]), and at rest
 //! [`FrameAccount::out`] is 0 over all queues of an end.
 
-mod coalesce;
 mod counters;
 mod irq;
 mod rx;
@@ -22,12 +21,12 @@ mod tx;
 use std::io;
 use std::sync::Arc;
 
+use napier_core::moderation::{Coalesce, CoalesceError};
 use napier_ring::memif::{
     C2sConsumer, C2sProducer, Layout, LayoutError, RingEnd, RingError, RingView, S2cConsumer, S2cProducer,
 };
 use napier_ring::{ArenaConfig, ArenaError, ArenaId, FramePool, FrameTable, Mapping};
 
-pub(crate) use coalesce::Coalesce;
 pub(crate) use counters::{FrameAccount, RxCounters, TxCounters};
 pub(crate) use irq::IrqLine;
 pub(crate) use rx::RxQueue;
@@ -105,6 +104,9 @@ pub enum LinkError {
         /// The ring size and one poll's worth.
         least: u32,
     },
+    /// Interrupt coalescing.
+    #[error(transparent)]
+    Coalesce(#[from] CoalesceError),
     /// The region as a whole.
     #[error("the link's memory cannot be laid out: {0}")]
     Layout(#[from] LayoutError),
@@ -144,6 +146,7 @@ impl LinkConfig {
         if !FRAME_BYTES.contains(&frame_bytes) || !frame_bytes.is_multiple_of(64) {
             return Err(LinkError::FrameBytes { frame_bytes });
         }
+        Coalesce::new(self.rx_usecs, self.rx_frames)?;
         let (frames, least) = (self.frames_per_home(), ring_size + SPARE_FRAMES_MIN);
         if !(least..=FRAMES_PER_QUEUE_MAX).contains(&frames) {
             return Err(LinkError::Frames { frames, least });
@@ -187,10 +190,11 @@ pub(crate) fn create(
     table: &Arc<FrameTable>,
 ) -> Result<(Vec<QueuePair>, Vec<QueuePair>), LinkError> {
     let layout = config.layout()?;
+    let coalesce = Coalesce::new(config.rx_usecs, config.rx_frames)?;
     let bytes = layout.region_len();
     let (_file, region) = shared_memory(bytes).map_err(|source| LinkError::Memory { bytes, source })?;
     let region = Arc::new(region);
-    let line = |_| IrqLine::new(Coalesce { rx_usecs: config.rx_usecs, rx_frames: config.rx_frames }).map(Arc::new);
+    let line = |_| IrqLine::new(coalesce).map(Arc::new);
     let lines = (0..2 * config.queues).map(line);
     let lines: Vec<_> = lines.collect::<Result<_, _>>().map_err(LinkError::Irq)?;
 

@@ -69,7 +69,8 @@ impl EngineInner {
     /// Changes who polls the instance from its next schedule on.
     ///
     /// # Errors
-    /// The thread could not be started; nothing is changed then.
+    /// The thread could not be started. Nothing is changed then, except that an instance of the pool has left it and is
+    /// polled by softirq.
     pub(crate) fn napi_set_threaded(
         self: &Arc<Self>,
         napi: &Arc<Napi>,
@@ -79,9 +80,9 @@ impl EngineInner {
         if setting != ThreadedSetting::Disabled {
             self.prepare_runner(napi, runner)?;
         }
-        napi.keep_threaded_setting(setting);
         if setting == ThreadedSetting::Disabled || runner != napi.runner() {
             self.stop_runner(napi);
+            napi.keep_threaded_setting(ThreadedSetting::Disabled);
         }
         if setting == ThreadedSetting::Disabled {
             return Ok(());
@@ -91,6 +92,7 @@ impl EngineInner {
             // Stopped just now because the pool ran the instance before.
             self.prepare_runner(napi, runner)?;
         }
+        napi.keep_threaded_setting(setting);
         // A disabled instance takes the mode from its setting when it is enabled.
         napi.transition(|state| (if state.is_disabled() { state } else { state.set_threaded(mode_of(setting)) }, ()));
         Ok(())

@@ -76,7 +76,14 @@ pub(crate) struct Napi {
 }
 
 impl Napi {
-    pub(crate) fn new(index: u32, device: Arc<Device>, rx: RxQueue, irq: Arc<IrqLine>, irq_cpu: u32) -> Self {
+    pub(crate) fn new(
+        index: u32,
+        device: Arc<Device>,
+        rx: RxQueue,
+        irq: Arc<IrqLine>,
+        irq_cpu: u32,
+        epoch: Instant,
+    ) -> Self {
         Self {
             index,
             device,
@@ -88,7 +95,7 @@ impl Napi {
             defer_hard_irqs: AtomicU32::new(0),
             gro_flush_timeout_ns: AtomicU64::new(0),
             irq_suspend_timeout_ns: AtomicU64::new(0),
-            timer: TimerSlot::default(),
+            timer: TimerSlot::new(epoch),
             runner: AtomicU8::new(Runner::Kthread as u8),
             threaded: Mutex::new(ThreadedSetting::Disabled),
             thread_cpu: Mutex::new(None),
@@ -189,41 +196,52 @@ impl Napi {
 /// The instance's one timer: when it expires and on which softirq CPU, in one word.
 ///
 /// Arming replaces any earlier expiry; the last arming wins.
-#[derive(Default)]
-pub(crate) struct TimerSlot(AtomicU64);
+pub(crate) struct TimerSlot {
+    /// 0 = not armed; else ns since `epoch_ns` and the softirq CPU.
+    word: AtomicU64,
+    epoch_ns: u64,
+}
 
 const CPU_BITS: u32 = 10;
 
 impl TimerSlot {
+    fn new(epoch: Instant) -> Self {
+        Self { word: AtomicU64::new(0), epoch_ns: epoch.ns }
+    }
+
+    fn instant(&self, word: u64) -> Instant {
+        Instant { ns: self.epoch_ns + (word >> CPU_BITS) }
+    }
+
     /// Arms for `at` on softirq CPU `cpu`.
     pub(crate) fn arm(&self, at: Instant, cpu: u32) {
         assert!(cpu < 1 << CPU_BITS, "softirq CPU number does not fit a timer slot");
-        // 54 bits of nanoseconds are 208 days of uptime; later means never, as the kernel saturates too.
-        let ns = at.ns.min((1 << (64 - CPU_BITS)) - 1).max(1);
-        // Release: pairs with the Acquire of `due`; what the armer did before is seen by the callback.
-        self.0.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
+        // 54 bits of nanoseconds since the engine started are 208 days; later means never, as the kernel saturates too.
+        let ns = at.ns.saturating_sub(self.epoch_ns).min((1 << (64 - CPU_BITS)) - 1).max(1);
+        // Release: pairs with the Acquire of `take_due`; what the armer did before is seen by the callback.
+        self.word.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
     }
 
     /// Disarms; a callback that took the slot before is not stopped by this.
     pub(crate) fn cancel(&self) {
-        self.0.store(0, Ordering::Release);
+        self.word.store(0, Ordering::Release);
     }
 
     /// The expiry, if armed on `cpu`.
     #[inline]
     pub(crate) fn expiry_on(&self, cpu: u32) -> Option<Instant> {
-        let word = self.0.load(Ordering::Acquire);
-        (word != 0 && word & ((1 << CPU_BITS) - 1) == u64::from(cpu)).then_some(Instant { ns: word >> CPU_BITS })
+        let word = self.word.load(Ordering::Acquire);
+        (word != 0 && word & ((1 << CPU_BITS) - 1) == u64::from(cpu)).then(|| self.instant(word))
     }
 
     /// Takes the slot if it is armed on `cpu` and due: the caller runs the callback.
     pub(crate) fn take_due(&self, cpu: u32, now: Instant) -> Option<Instant> {
-        let word = self.0.load(Ordering::Acquire);
-        let at = Instant { ns: word >> CPU_BITS };
+        let word = self.word.load(Ordering::Acquire);
+        let at = self.instant(word);
         if word == 0 || word & ((1 << CPU_BITS) - 1) != u64::from(cpu) || at > now {
             return None;
         }
         // AcqRel: pairs with `arm`; a re-arming in between wins and leaves the slot to its own expiry.
-        self.0.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).ok().map(|_| at)
+        self.word.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).ok().map(|_| at)
     }
 }

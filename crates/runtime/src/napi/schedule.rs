@@ -51,6 +51,6 @@ impl EngineInner {
         let cpu = self.softirq_of_this_context(napi);
         let at = self.clock.now() + span;
         napi.timer.arm(at, cpu.index);
-        cpu.timer_armed(self, at);
+        cpu.timer_armed(self, napi.index, at);
     }
 }

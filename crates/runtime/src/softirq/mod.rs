@@ -20,7 +20,7 @@ use crate::engine::EngineInner;
 use crate::napi::PollContext;
 pub(crate) use thread::{coalesce_token, doorbell_token, start};
 use timer::CpuTimer;
-pub(crate) use timer::settle_before_sleep;
+pub(crate) use timer::{HeldTimers, settle_before_sleep};
 
 /// Where the calling thread is running.
 #[derive(Copy, Clone, PartialEq, Eq)]

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
-use napier_core::softirq::PollLists;
+use napier_core::softirq::{NetRxRun, NetRxStep, PollLists};
+use napier_core::time::{Instant, Span};
 use napier_ring::{Baton, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::timer::CpuTimer;
 use super::{HERE, Here, SoftirqCounters, SoftirqCpu};
-use crate::engine::EngineInner;
+use crate::engine::{EngineInner, NAPI_MAX};
 use crate::sys;
 
 /// `SCHED_FIFO` priority of softirq threads: the middle, as the kernel gives its own interrupt threads.
@@ -41,7 +42,7 @@ impl SoftirqCpu {
             cpu,
             raised: List::new(),
             baton: Baton::new(),
-            lists: Exclusive::new(PollLists::new()),
+            lists: Exclusive::new(roomy_lists()),
             left_over: AtomicBool::new(false),
             timer: CpuTimer::new()?,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -62,8 +63,10 @@ impl SoftirqCpu {
             let timer_fired = self.wait(engine, &mut events, None);
             chased = timer_fired && !self.run_due_timers(engine);
             self.run(engine);
-            if self.left_over.load(Ordering::Relaxed) {
+            while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
                 self.as_ksoftirqd(engine, &mut events, want_fifo);
+                // What its last wait took in.
+                self.run(engine);
             }
         }
     }
@@ -117,6 +120,25 @@ impl SoftirqCpu {
             self.fifo.store(sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
         }
     }
+}
+
+/// Poll lists that hold every instance there can be without growing, so that scheduling allocates nothing. Each of the
+/// lists inside gets its room by one run in which all instances are scheduled again and polled again.
+fn roomy_lists() -> PollLists<u32> {
+    let instances = 0..u32::try_from(NAPI_MAX).expect("a small constant");
+    let mut lists = PollLists::new();
+    for napi in instances.clone() {
+        let _ = lists.push_back(napi);
+    }
+    let mut run = NetRxRun::begin(&mut lists, Instant::ZERO, i32::MAX, Span::from_ms(1));
+    for napi in instances {
+        let _ = lists.push_back(napi);
+    }
+    while let NetRxStep::Poll(napi) = run.next(&mut lists) {
+        run.polled(&mut lists, Instant::ZERO, napi, 0, true);
+    }
+    lists.drain().for_each(drop);
+    lists
 }
 
 /// Starts the thread `softirq/<cpu>`, pinned where the system allows it.

@@ -4,10 +4,15 @@
 //! call. So a running thread only notes the new expiry; the kernel timer is set exactly when the
 //! softirq thread or the arming thread goes to sleep. While a program keeps re-arming, the softirq
 //! thread looks after it at growing intervals, at most [`SLACK_MAX_NS`] late.
+//!
+//! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
+//! moment later the suspend time-out. It holds the first back ([`HeldTimers`]), else the kernel timer
+//! would be moved to and fro with every request.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use napier_core::time::Instant;
 use rustix::fd::OwnedFd;
@@ -39,22 +44,73 @@ pub(super) struct CpuTimer {
 }
 
 thread_local! {
-    /// The last expiry that this thread armed without setting the kernel timer to it.
-    static UNSETTLED: RefCell<Option<(Arc<SoftirqCpu>, u64)>> = const { RefCell::new(None) };
+    /// What this thread armed last and may have to set the kernel timer to.
+    static UNSETTLED: RefCell<Option<Unsettled>> = const { RefCell::new(None) };
+    /// A [`HeldTimers`] of this thread lives.
+    static HOLDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// An expiry that a thread armed without setting the kernel timer to it exactly.
+struct Unsettled {
+    engine: Weak<EngineInner>,
+    cpu: Arc<SoftirqCpu>,
+    napi: u32,
+    at_ns: u64,
+    /// The kernel timer was not even set late.
+    held: bool,
+}
+
+impl Unsettled {
+    /// Sets the kernel timer if it would come too late, with the slack that running threads are given.
+    fn release(&mut self) {
+        if std::mem::replace(&mut self.held, false) {
+            self.cpu.program_if_late(self.at_ns);
+        }
+    }
 }
 
 /// Sets the kernel timer to what the calling thread armed last: it is about to sleep.
 pub(crate) fn settle_before_sleep() {
     UNSETTLED.with_borrow_mut(|unsettled| {
-        if let Some((cpu, at_ns)) = unsettled.as_mut()
-            && *at_ns != NEVER_NS
+        if let Some(unsettled) = unsettled.as_mut()
+            && unsettled.at_ns != NEVER_NS
         {
-            let at_ns = std::mem::replace(at_ns, NEVER_NS);
-            if cpu.timer.programmed_ns.load(Ordering::Relaxed).abs_diff(at_ns) > CLOSE_ENOUGH_NS {
-                cpu.program(at_ns);
+            unsettled.at_ns = NEVER_NS;
+            unsettled.held = false;
+            let Some(engine) = unsettled.engine.upgrade() else { return };
+            // Not what this thread armed last: another instance of the CPU may be due before.
+            let next_ns = unsettled.cpu.earliest(&engine);
+            let programmed_ns = unsettled.cpu.timer.programmed_ns.load(Ordering::Relaxed);
+            if next_ns != NEVER_NS && programmed_ns.abs_diff(next_ns) > CLOSE_ENOUGH_NS {
+                unsettled.cpu.program(next_ns);
             }
         }
     });
+}
+
+/// While it lives, the kernel timer is not set for what the calling thread arms: only the last word on
+/// each instance counts. For a moment without waiting.
+#[must_use]
+pub(crate) struct HeldTimers {
+    /// Ends on the thread where it began.
+    here_only: PhantomData<*const ()>,
+}
+
+impl HeldTimers {
+    /// Begins to hold; one at a time.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        HOLDING.set(true);
+        Self { here_only: PhantomData }
+    }
+}
+
+impl Drop for HeldTimers {
+    #[inline]
+    fn drop(&mut self) {
+        HOLDING.set(false);
+        UNSETTLED.with_borrow_mut(|unsettled| unsettled.iter_mut().for_each(Unsettled::release));
+    }
 }
 
 impl CpuTimer {
@@ -69,21 +125,42 @@ impl CpuTimer {
 }
 
 impl SoftirqCpu {
-    /// An instance's timer was armed here by the calling thread.
+    /// The timer of instance `napi` was armed here by the calling thread.
     #[inline]
-    pub(crate) fn timer_armed(&self, engine: &EngineInner, at: Instant) {
+    pub(crate) fn timer_armed(&self, engine: &EngineInner, napi: u32, at: Instant) {
         // The CPU's own thread programs the timer before it sleeps.
         if HERE.get().thread_of == Some(self.index) {
             return;
         }
-        UNSETTLED.with_borrow_mut(|unsettled| match unsettled {
-            Some((cpu, at_ns)) if std::ptr::eq(&raw const **cpu, self) => *at_ns = at.ns,
-            other => *other = Some((engine.softirq[self.index as usize].clone(), at.ns)),
+        UNSETTLED.with_borrow_mut(|unsettled| {
+            let unsettled = match unsettled {
+                Some(last) if std::ptr::eq(&raw const *last.cpu, self) => {
+                    // Another instance's expiry is not replaced by this one.
+                    if last.napi != napi {
+                        last.release();
+                    }
+                    last
+                }
+                other => {
+                    other.iter_mut().for_each(Unsettled::release);
+                    let cpu = engine.softirq[self.index as usize].clone();
+                    other.insert(Unsettled { engine: engine.this(), cpu, napi, at_ns: NEVER_NS, held: false })
+                }
+            };
+            (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at.ns, true);
+            if !HOLDING.get() {
+                unsettled.release();
+            }
         });
-        let slack_ns = self.timer.slack_ns.load(Ordering::Relaxed);
+    }
+
+    /// Sets the kernel timer unless it fires before `at_ns` or not much later.
+    #[inline]
+    fn program_if_late(&self, at_ns: u64) {
+        let late_ns = at_ns.saturating_add(self.timer.slack_ns.load(Ordering::Relaxed));
         // SeqCst: pairs with `prepare_sleep`, which publishes the programmed time, then reads the slots.
-        if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns.saturating_add(slack_ns) {
-            self.program(at.ns.saturating_add(slack_ns));
+        if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
+            self.program(late_ns);
         }
     }
 

@@ -67,7 +67,7 @@ fn one_interrupt_per_unmask_on_an_edge() {
 fn coalescing_by_frames() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000_000, rx_frames: 3, ..small() });
     let line = link.server[0].irq.clone();
-    assert_eq!(line.coalesce(), Coalesce { rx_usecs: 1_000_000, rx_frames: 3 });
+    assert_eq!(line.coalesce(), rule(1_000_000, 3));
     assert!(!link.server[0].rx.unmask());
     (0..2).for_each(|number| send(&mut link.client[0], number).expect("room"));
     assert!(!is_ready(line.doorbell_fd(), 0));
@@ -127,11 +127,11 @@ fn new_coalescing_announces_what_waits_by_the_old() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000_000, rx_frames: 0, ..small() });
     let line = link.server[0].irq.clone();
     assert!(!link.server[0].rx.unmask());
-    line.set_coalesce(900_000, 0);
+    line.set_coalesce(rule(900_000, 0));
     assert!(!is_ready(line.doorbell_fd(), 0), "nothing waits");
     send(&mut link.client[0], 1).expect("room");
     assert!(!is_ready(line.doorbell_fd(), 0));
-    line.set_coalesce(0, 1);
+    line.set_coalesce(rule(0, 1));
     assert!(is_ready(line.doorbell_fd(), 0));
     assert_eq!(line.interrupts(), 1);
 }
@@ -147,7 +147,9 @@ fn sleeping_consumer_gets_all(from: &mut QueuePair, to: &mut QueuePair, table: &
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                line.set_coalesce([0, 20, 50, 200][turn as usize % 4], [1, 0, 8, 3][turn as usize / 4 % 4]);
+                let rx_usecs = [0, 20, 50, 200][turn as usize % 4];
+                let rx_frames = if rx_usecs == 0 { 1 } else { [1, 0, 8, 3][turn as usize / 4 % 4] };
+                line.set_coalesce(rule(rx_usecs, rx_frames));
                 std::thread::sleep(Duration::from_micros(100));
             }
         });
@@ -197,4 +199,8 @@ fn no_interrupt_is_lost_while_coalescing_changes() {
     sleeping_consumer_gets_all(&mut link.client[0], &mut link.server[0], &link.table, 30_000);
     sleeping_consumer_gets_all(&mut link.server[0], &mut link.client[0], &link.table, 30_000);
     link.assert_at_rest();
+}
+
+fn rule(rx_usecs: u32, rx_frames: u32) -> napier_core::moderation::Coalesce {
+    napier_core::moderation::Coalesce::new(rx_usecs, rx_frames).expect("a legal rule")
 }
