@@ -33,6 +33,9 @@ pub(crate) struct RxCost {
     /// Length of each run in milliseconds
     #[arg(long, default_value_t = 200)]
     millis: u64,
+    /// Let another CPU send all the time, as testpmd rxonly is measured; raw port only
+    #[arg(long)]
+    other_core: bool,
     /// Leave out the instruction counts (they need valgrind and some seconds)
     #[arg(long)]
     no_instructions: bool,
@@ -140,6 +143,7 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
         runs: args.runs,
         length: Duration::from_millis(args.millis),
         instructions: !args.no_instructions,
+        other_core: args.other_core,
     })?;
     if args.json {
         return print_json("rx-cost", &rows);
@@ -148,6 +152,14 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
     for row in &rows {
         let instructions = row.instructions_per_packet.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
         println!("{:<46} {:>5} {:>24} {instructions:>13}", row.path.name(), row.batch, row.ns_per_packet.to_string());
+    }
+    if args.other_core {
+        println!(
+            "\nMedian of {} runs. Another CPU sends all the time; only calls that found packets count, with one clock\n\
+             reading each.",
+            args.runs
+        );
+        return Ok(());
     }
     println!(
         "\nMedian of {} runs. The receiving side alone, on one CPU with the packets in its cache; each batch includes\n\

@@ -4,6 +4,7 @@
 //! time and instructions per packet are those of the receive path alone.
 
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, SocketOption, UdpSocket};
@@ -17,6 +18,9 @@ use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
 /// Batches that are measured.
 const BATCHES: [u16; 4] = [1, 8, 32, 64];
+
+/// Packets that the sending processor publishes together.
+const SEND_BURST: usize = 32;
 
 /// Payload of a UDP datagram in a frame of 64 bytes.
 const PAYLOAD_BYTES: usize = FRAME_BYTES - 42;
@@ -54,6 +58,9 @@ pub struct RxCostConfig {
     pub length: Duration,
     /// Count instructions under callgrind, if valgrind is installed.
     pub instructions: bool,
+    /// Let another processor send all the time, so that packets come out of its cache; only calls that found packets
+    /// count, as testpmd's `--record-core-cycles` counts them. Raw port only, and no instructions.
+    pub other_core: bool,
 }
 
 /// One row.
@@ -76,20 +83,24 @@ pub struct RxCost {
 /// # Errors
 /// The engine did not start, or packets were lost that nobody may lose.
 pub fn rx_cost(config: &RxCostConfig) -> anyhow::Result<Vec<RxCost>> {
-    let cells: Vec<(RxPath, u16)> =
-        RxPath::ALL.into_iter().flat_map(|path| BATCHES.map(|batch| (path, batch))).collect();
+    let paths = if config.other_core { &RxPath::ALL[..1] } else { &RxPath::ALL[..] };
+    let cells: Vec<(RxPath, u16)> = paths.iter().flat_map(|path| BATCHES.map(|batch| (*path, batch))).collect();
     let mut runs: Vec<Vec<f64>> = vec![Vec::new(); cells.len()];
     let mut packets = vec![0; cells.len()];
     for _ in 0..config.runs.max(1) {
         for (cell, (path, batch)) in cells.iter().enumerate() {
-            let measured = measure(*path, *batch, Stop::After(config.length))?;
+            let measured = if config.other_core {
+                measure_from_other_core(*batch, config.length)?
+            } else {
+                measure(*path, *batch, Stop::After(config.length))?
+            };
             runs[cell].push(measured.ns_per_packet());
             packets[cell] += measured.packets;
         }
     }
     let rows = cells.iter().zip(&runs).zip(&packets);
     rows.map(|(((path, batch), runs), packets)| {
-        let instructions = if config.instructions { instructions::count(*path, *batch)? } else { None };
+        let instructions = if config.instructions && !config.other_core { instructions::count(*path, *batch)? } else { None };
         Ok(RxCost {
             path: *path,
             batch: *batch,
@@ -194,6 +205,51 @@ fn repeat(
             return Ok(cost);
         }
     }
+}
+
+/// Receives on one processor what another one sends as fast as it can.
+fn measure_from_other_core(batch: u16, length: Duration) -> anyhow::Result<Cost> {
+    let cpus = napier_runtime::available_cpus();
+    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: one sends, one receives");
+    let (sender_cpu, receiver_cpu) = (cpus[0], cpus[1]);
+    let pair = Pair::new(&LinkConfig::default(), &[receiver_cpu], &[sender_cpu])?;
+    pair.never_interrupt(&pair.tested)?;
+    let source = RawPort::bind(&pair.peer, 0)?;
+    let port = RawPort::bind(&pair.tested, 0)?;
+    port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: batch });
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (engine, over) = (&pair.engine, &over);
+        scope.spawn(move || {
+            let _counted = engine.count_thread("sender", Some(sender_cpu));
+            while !over.load(Ordering::Relaxed) {
+                for _ in 0..SEND_BURST {
+                    let _ = source.build(FRAME_BYTES, |frame| {
+                        frame[..FRAME_BYTES].fill(7);
+                        FRAME_BYTES
+                    });
+                }
+                source.flush();
+            }
+        });
+        let _counted = engine.count_thread("receiver", Some(receiver_cpu));
+        let started = Instant::now();
+        let mut cost = Cost { packets: 0, measured: Duration::ZERO };
+        let mut warm = false;
+        while started.elapsed() < length {
+            let before = Instant::now();
+            let received = measured_raw(&port);
+            let took = before.elapsed();
+            if received > 0 && warm {
+                cost.measured += took;
+                cost.packets += received;
+            }
+            warm = started.elapsed() > length / 10;
+        }
+        over.store(true, Ordering::Relaxed);
+        anyhow::ensure!(cost.packets > 0, "no packet came: the sender did not run");
+        Ok(cost)
+    })
 }
 
 /// Receives everything that is in the ring and drops it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use napier_core::control::ThreadedSetting;
-use napier_core::state::{State, StopThread, Threaded};
+use napier_core::state::{State, StopThread};
 
 use super::{Napi, Runner};
 use crate::engine::EngineInner;
@@ -18,11 +18,6 @@ const WAIT_FOR_RELEASE: Duration = Duration::from_micros(50);
 /// Pause while a thread is stopped. The kernel waits 20 ms a step; nothing is gained by waiting that long here.
 const WAIT_FOR_THREAD: Duration = Duration::from_millis(1);
 
-/// The mode on the state word: an instance that the pool polls is threaded as well.
-fn mode_of(setting: ThreadedSetting) -> Threaded {
-    if setting == ThreadedSetting::Workqueue { Threaded::Enabled } else { setting.threaded() }
-}
-
 impl EngineInner {
     /// Enables a disabled instance: gives it an id, lets its doorbell ring and looks at its ring.
     pub(crate) fn napi_enable(&self, napi: &Napi) -> rustix::io::Result<()> {
@@ -32,7 +27,7 @@ impl EngineInner {
         }
         self.watch_doorbell(napi)?;
         self.publish_id(napi);
-        let threaded = mode_of(napi.threaded_setting());
+        let threaded = napi.threaded_setting().threaded();
         napi.transition(|state| (state.enable(threaded).expect("checked above, under the control lock"), ()));
         // Frames may have come while nobody listened.
         self.unmask(napi);
@@ -45,9 +40,10 @@ impl EngineInner {
         while !napi.transition_if(State::disable_claim) {
             std::thread::sleep(WAIT_FOR_RELEASE);
         }
+        // The id first: nobody arms the timer of an instance that cannot be found.
+        self.hide_id(napi);
         napi.timer.cancel();
         napi.irq.mask();
-        self.hide_id(napi);
         self.unwatch_doorbell(napi);
         napi.transition(|state| (state.disable_end(), ()));
     }
@@ -94,7 +90,7 @@ impl EngineInner {
         }
         napi.keep_threaded_setting(setting);
         // A disabled instance takes the mode from its setting when it is enabled.
-        napi.transition(|state| (if state.is_disabled() { state } else { state.set_threaded(mode_of(setting)) }, ()));
+        napi.transition(|state| (if state.is_disabled() { state } else { state.set_threaded(setting.threaded()) }, ()));
         Ok(())
     }
 
