@@ -13,28 +13,30 @@ command -v dpdk-testpmd > /dev/null || { echo "SKIPPED: dpdk-testpmd is not inst
 [ "$(nproc)" -ge 2 ] || { echo "SKIPPED: needs two CPUs"; exit 0; }
 
 cargo build --release --quiet
-napier=$PWD/target/release/napier
-[ -x "$napier" ] || napier=${CARGO_TARGET_DIR:?}/release/napier
+napier=${CARGO_TARGET_DIR:-$PWD/target}/release/napier
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# testpmd reports reference cycles; this turns them into ns.
-tsc_ghz=$(awk '{print $1}' < <(dmesg 2>/dev/null | sed -n 's/.*tsc: Detected \([0-9.]*\) MHz.*/\1/p' | tail -1) || true)
-[ -n "$tsc_ghz" ] || tsc_ghz=$(awk -F': ' '/^cpu MHz/ {print $2; exit}' /proc/cpuinfo)
-
+# testpmd reports reference cycles and, beside them, the clock that it counts by.
+# The server must listen before the client starts, and be asked before the client goes: a memif port forgets its counts.
 testpmd_ns() {
-    local socket=$work/memif.sock common="--no-huge -m 256 --no-pci --log-level=1"
+    local socket=$work/memif.sock common="--no-huge -m 256 --no-pci -l 0,1"
+    local ports="--auto-start --nb-cores=1 --burst=32 --total-num-mbufs=16384"
     rm -f "$socket"
-    (sleep 3.2; echo "show fwd stats all"; echo "stop"; echo "quit") |
-        dpdk-testpmd $common -l 1 --main-lcore 1 --file-prefix rx --vdev "net_memif0,role=server,id=0,socket=$socket,socket-abstract=no,rsize=10,bsize=2048" \
-            -- -i --forward-mode=rxonly --burst=32 --record-core-cycles --auto-start --nb-cores=1 > "$work/rx" 2>&1 &
+    (sleep 6; echo "show fwd stats all"; echo "quit") |
+        dpdk-testpmd $common --main-lcore 0 --file-prefix rx --vdev "net_memif0,role=server,id=0,socket=$socket,socket-abstract=no,rsize=10,bsize=2048" \
+            -- -i --forward-mode=rxonly --record-core-cycles $ports > "$work/rx" 2>&1 &
     local rx=$!
-    sleep 0.8
-    (sleep 2.2; echo "quit") |
-        dpdk-testpmd $common -l 0 --main-lcore 0 --file-prefix tx --vdev "net_memif1,role=client,id=0,socket=$socket,socket-abstract=no,rsize=10,bsize=2048" \
-            -- -i --forward-mode=txonly --txpkts=64 --burst=32 --auto-start --nb-cores=1 > "$work/tx" 2>&1 || true
+    sleep 2
+    (sleep 6; echo "quit") |
+        dpdk-testpmd $common --main-lcore 1 --file-prefix tx --vdev "net_memif1,role=client,id=0,socket=$socket,socket-abstract=no,rsize=10,bsize=2048" \
+            -- -i --forward-mode=txonly --txpkts=64 $ports > "$work/tx" 2>&1 &
+    local tx=$!
     wait "$rx" || true
-    grep -o 'CPU cycles/packet=[0-9.]*' "$work/rx" | tail -1 | cut -d= -f2 | awk -v mhz="$tsc_ghz" '{printf "%.1f", $1 * 1000 / mhz}'
+    kill "$tx" 2> /dev/null || true
+    wait "$tx" 2> /dev/null || true
+    { grep 'CPU cycles/packet=' "$work/rx" || true; } | tail -1 |
+        sed -n 's/.*cycles\/packet=\([0-9.]*\) .* at \([0-9]*\) MHz.*/\1 \2/p' | awk '{printf "%.1f", $1 * 1000 / $2}'
 }
 
 napier_ns() {

@@ -53,7 +53,8 @@ pub(crate) struct Device {
     /// The device at the other end: its table decides which of our queues leads where.
     pub(crate) peer_rss: Arc<Rss>,
     pub(crate) up: AtomicBool,
-    pub(crate) tx_dropped: AtomicU64,
+    /// Packets refused because the device was down.
+    pub(crate) tx_down: AtomicU64,
 }
 
 impl Device {
@@ -108,11 +109,11 @@ impl Egress for Device {
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Result<(), TxError> {
         if !self.up.load(Ordering::Relaxed) {
+            self.tx_down.fetch_add(1, Ordering::Relaxed);
             return Err(TxError::Down);
         }
         let mut queue = self.claim_tx(self.tx_queue_of(flow_hash));
         if queue.build(len_max, |slot| build(slot)).is_err() {
-            self.tx_dropped.fetch_add(1, Ordering::Relaxed);
             return Err(TxError::Full);
         }
         queue.flush();

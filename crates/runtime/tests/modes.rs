@@ -4,16 +4,16 @@ mod common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
-use common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, stats_of, v4, v6};
+use common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6};
 use napier_runtime::control::NapiSet;
 use napier_runtime::{
-    Coalesce, DeviceHandle, Engine, EventContext, Interest, LinkConfig, PollContext, RawBusyPoll, RawPoller, RawPort,
-    UdpSocket, available_cpus,
+    Coalesce, DeviceHandle, EndConfig, Engine, EventContext, Interest, LinkConfig, PollContext, RawBusyPoll, RawPoller,
+    RawPort, UdpSocket, available_cpus,
 };
 
 const COUNT: usize = 400;
@@ -140,7 +140,7 @@ impl Switcher {
             1 => {
                 let usecs = [0, 10, 100][self.dice.roll(3) as usize];
                 let frames = self.dice.roll(3) as u32 * 4;
-                assert!(device.set_coalesce(queue, Coalesce::new(usecs, frames).unwrap_or(Coalesce::default())));
+                assert!(device.set_coalesce(queue, Coalesce::new(usecs, frames).unwrap_or_default()));
             }
             2 => {
                 let id = Some(u64::from(id));
@@ -241,4 +241,80 @@ fn modes_change_under_frames() {
     poller.join().unwrap();
     println!("rounds of 64 requests: {}", client.join().unwrap());
     check_no_loss(&pair);
+}
+
+/// Frames one by one, each with its doorbell, over a link of their own until `end`; counts those that arrive.
+fn trickle(engine: &Engine, cpu: usize, end: &Arc<AtomicBool>) -> ([JoinHandle<()>; 2], Arc<AtomicU64>) {
+    let config = |last: u8| EndConfig {
+        name: format!("trickle{last}"),
+        netns: engine.namespace(),
+        mac: [2, 0, 0, 0x78, 0, last],
+        addresses: Vec::new(),
+        irq_cpus: vec![cpu],
+    };
+    let (source, sink) = engine.add_link(&LinkConfig::default(), config(1), config(2)).unwrap();
+    let (from, to) = (RawPort::bind(&source, 0).unwrap(), RawPort::bind(&sink, 0).unwrap());
+    let arrived = Arc::new(AtomicU64::new(0));
+    let sender = std::thread::spawn({
+        let end = end.clone();
+        move || {
+            while !end.load(Ordering::Relaxed) {
+                if from.build(64, |_| 64).is_err() {
+                    std::thread::yield_now();
+                }
+                from.flush();
+            }
+        }
+    });
+    let receiver = std::thread::spawn({
+        let (end, arrived) = (end.clone(), arrived.clone());
+        move || {
+            while !end.load(Ordering::Relaxed) {
+                to.wait(Some(Duration::from_millis(100)));
+                arrived.fetch_add(std::iter::from_fn(|| to.next()).count() as u64, Ordering::Relaxed);
+            }
+        }
+    });
+    ([sender, receiver], arrived)
+}
+
+/// Far more than softirqs work off in one go is left to the softirq thread, as to ksoftirqd. What other instances
+/// receive meanwhile is not forgotten when it is done.
+#[test]
+fn nobody_is_forgotten_after_a_flood() {
+    let pair = Pair::new(&LinkConfig { queues: 4, ..LinkConfig::default() });
+    // One poll per run, so that the ten runs that softirqs may make in one go are soon used up.
+    pair.engine.set_sysctl_netdev_budget(1);
+    let cpu = available_cpus()[0];
+    for queue in 0..4 {
+        pair.engine.set_irq_affinity(pair.tested.napi_id(queue), cpu).unwrap();
+    }
+    let ports: Vec<_> = (0..4).map(|queue| RawPort::bind(&pair.tested, queue).unwrap()).collect();
+    let senders: Vec<_> = (0..4).map(|queue| RawPort::bind(&pair.peer, queue).unwrap()).collect();
+    let end = Arc::new(AtomicBool::new(false));
+    let (threads, arrived) = trickle(&pair.engine, cpu, &end);
+
+    let _on_that_cpu = pair.engine.count_thread("flood", Some(cpu));
+    for _ in 0..100 {
+        // A device that is down lets its rings fill up; when it comes up there is all the work at once.
+        pair.tested.set_down();
+        for sender in &senders {
+            while sender.build(64, |_| 64).is_ok() {}
+            sender.flush();
+        }
+        pair.tested.set_up().unwrap();
+        let mut left = 4 * 1024;
+        eventually("the flood has passed", || {
+            left -= ports.iter().map(|port| std::iter::from_fn(|| port.next()).count()).sum::<usize>();
+            left == 0
+        });
+        // More than there were frames on their way.
+        let seen = arrived.load(Ordering::Relaxed);
+        eventually("others are served", || arrived.load(Ordering::Relaxed) > seen + 4096);
+    }
+    end.store(true, Ordering::Relaxed);
+    threads.map(|thread| thread.join().unwrap());
+    let left_over: u64 = pair.engine.softirq_stats().iter().map(|cpu| cpu.ksoftirqd).sum();
+    println!("left to ksoftirqd {left_over} times");
+    assert!(left_over > 0, "there was more than one go's work");
 }

@@ -19,17 +19,17 @@ use crate::kv::table::Table;
 use crate::modes::{ModeParams, PollContext};
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
-const SERVER: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 11_211);
-const CLIENT_PORT: u16 = 20_000;
+pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 11_211);
+pub(crate) const CLIENT_PORT: u16 = 20_000;
 
 /// Name of the generator's thread, whose time is not the server's.
 const CLIENT_THREAD: &str = "client";
 
 /// Frames per poll of the load generator.
-const CLIENT_BUDGET: u16 = 64;
+pub(crate) const CLIENT_BUDGET: u16 = 64;
 
 /// Requests per flow that may be without an answer.
-const WINDOW: usize = 1024;
+pub(crate) const WINDOW: usize = 1024;
 
 /// What does not change between the runs of a comparison.
 #[derive(Clone)]

@@ -46,6 +46,8 @@ pub(crate) struct Measured {
     pub(crate) recorder: Recorder,
     pub(crate) answered: u64,
     pub(crate) sent: u64,
+    /// Replies that came, late ones too.
+    pub(crate) replies: u64,
     pub(crate) lost: u64,
     pub(crate) wrong: u64,
     pub(crate) window_ns: u64,
@@ -107,6 +109,7 @@ impl Client {
                 recorder: Recorder::new(),
                 answered: 0,
                 sent: 0,
+                replies: 0,
                 lost: 0,
                 wrong: 0,
                 window_ns: window.measure_ns,
@@ -243,6 +246,7 @@ impl Run<'_> {
                     self.out.wrong += 1;
                     continue;
                 };
+                self.out.replies += 1;
                 let Some(sent) = in_flight.receive(reply.id) else { continue };
                 let right = if sent.is_set {
                     check_set(&reply.status).is_ok()

@@ -3,6 +3,7 @@
 mod case;
 mod client;
 mod cpus;
+pub mod faults;
 mod frames;
 mod host;
 mod run;

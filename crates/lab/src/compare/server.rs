@@ -18,7 +18,7 @@ use crate::kv::table::Table;
 use crate::modes::{EventParams, ServerStyle};
 
 /// Events that one wait returns at most, as libevent's first allocation.
-const EVENTS_MAX: usize = 64;
+pub(crate) const EVENTS_MAX: usize = 64;
 
 /// Requests taken from one socket before the next event is looked at, as memcached's `-R`.
 const REQUESTS_PER_EVENT: usize = 20;
@@ -98,20 +98,30 @@ impl EventWorker {
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let mut events = [Event::default(); EVENTS_MAX];
         self.setup.ready.send(())?;
-        loop {
-            let ready = self.context.wait(&mut events, self.timeout)?;
-            if ready > 0 {
-                self.setup.counters.waits_with_events.fetch_add(1, Ordering::Relaxed);
-                self.setup.counters.events.fetch_add(ready as u64, Ordering::Relaxed);
-            }
-            for event in &events[..ready] {
-                match event.data {
-                    DATA_STOP => return Ok(()),
-                    DATA_LISTENER => self.accept()?,
-                    flow => self.serve_flow(usize::try_from(flow)?),
-                }
+        while self.turn(&mut events)? {}
+        Ok(())
+    }
+
+    /// Where the worker waits.
+    pub(crate) fn context(&self) -> &EventContext {
+        &self.context
+    }
+
+    /// One wait and what it brings; false once the worker shall stop.
+    pub(crate) fn turn(&mut self, events: &mut [Event]) -> anyhow::Result<bool> {
+        let ready = self.context.wait(events, self.timeout)?;
+        if ready > 0 {
+            self.setup.counters.waits_with_events.fetch_add(1, Ordering::Relaxed);
+            self.setup.counters.events.fetch_add(ready as u64, Ordering::Relaxed);
+        }
+        for event in &events[..ready] {
+            match event.data {
+                DATA_STOP => return Ok(false),
+                DATA_LISTENER => self.accept()?,
+                flow => self.serve_flow(usize::try_from(flow)?),
             }
         }
+        Ok(true)
     }
 
     /// The first datagram of a flow: answers it and gives the flow a socket of its own, as a server that
@@ -139,18 +149,20 @@ impl EventWorker {
 
     fn serve_flow(&mut self, flow: usize) {
         let (table, socket) = (&self.setup.table, &self.flows[flow]);
+        let peer = socket.peer_addr().ok();
         let mut served = 0;
-        let _ = socket.recv_batch(REQUESTS_PER_EVENT, &mut |datagram, _| {
+        let _ = socket.recv_batch(REQUESTS_PER_EVENT, &mut |datagram, from| {
             served += 1;
-            answer_in_place(socket, table, datagram);
+            // Between bind and connect the socket may have got datagrams of other flows.
+            answer_in_place(socket, (peer != Some(from)).then_some(from), table, datagram);
         });
         self.setup.counters.requests.fetch_add(served, Ordering::Relaxed);
     }
 }
 
-/// Serves one request and writes the answer straight into the frame that carries it.
-fn answer_in_place(socket: &UdpSocket, table: &Table, datagram: &[u8]) {
-    let _ = socket.send_with(None, DATAGRAM_BYTES_MAX, &mut |payload: &mut [u8]| serve(table, datagram, payload));
+/// Serves one request and writes the answer straight into the frame that carries it, to the socket's peer or to `to`.
+fn answer_in_place(socket: &UdpSocket, to: Option<SocketAddr>, table: &Table, datagram: &[u8]) {
+    let _ = socket.send_with(to, DATAGRAM_BYTES_MAX, |payload: &mut [u8]| serve(table, datagram, payload));
 }
 
 /// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`).

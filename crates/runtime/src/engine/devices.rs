@@ -98,10 +98,12 @@ pub struct DeviceStats {
     pub tx_packets: u64,
     /// Bytes of them.
     pub tx_bytes: u64,
-    /// Packets refused because a ring was full.
+    /// Times that a full ring refused a packet; a blocking sender tries again, so not each is a loss.
     pub tx_ring_full: u64,
     /// Packets refused because no frame was free.
     pub tx_no_frame: u64,
+    /// Packets refused because the device was down.
+    pub tx_down: u64,
     /// Buffers of the peer that could not be used.
     pub tx_bad_descriptors: u64,
     /// Times that the peer's ring index was impossible.
@@ -201,7 +203,7 @@ impl Devices {
             rss,
             peer_rss,
             up: AtomicBool::new(false),
-            tx_dropped: AtomicU64::new(0),
+            tx_down: AtomicU64::new(0),
         });
         let napis = rx
             .into_iter()
@@ -360,6 +362,7 @@ impl DeviceHandle {
             tx_bytes: tx(|c| c.bytes.get()),
             tx_ring_full: tx(|c| c.tx_full_drops.get()),
             tx_no_frame: tx(|c| c.no_frame_drops.get()),
+            tx_down: self.device.tx_down.load(Ordering::Relaxed),
             tx_bad_descriptors: tx(|c| c.bad_descriptors.get()),
             tx_index_errors: tx(|c| c.index_errors.get()),
             tx_kicks: tx(|c| c.kicks.get()),

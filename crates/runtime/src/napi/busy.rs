@@ -1,7 +1,8 @@
 //! The busy loop: `__napi_busy_loop` and `busy_poll_stop`, run by an application thread.
 
-use napier_core::busy::{BusyLoop, BusyParams, BusyStep, BusyStop, busy_poll_stop};
+use napier_core::busy::{BusyLimit, BusyLoop, BusyParams, BusyStep, BusyStop, busy_poll_stop};
 use napier_core::state::State;
+use napier_core::time::Instant;
 use napier_ring::Entered;
 
 use super::{Napi, Owned, PollContext};
@@ -18,7 +19,8 @@ impl EngineInner {
     pub(crate) fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
         let prefer = params.prefer;
-        let mut now = self.clock.now();
+        // A single iteration has no time limit, and a clock reading costs as much as an empty poll.
+        let mut now = if params.limit == BusyLimit::Once { Instant::ZERO } else { self.clock.now() };
         let mut machine = BusyLoop::new(params, now);
         let mut owned: Option<Entered<'_, Owned>> = None;
         let mut spin = Spin::begin();

@@ -83,6 +83,7 @@ impl SoftirqCpu {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
         }
+        self.woken();
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
         let mut timer_fired = false;
         for event in &*events {
@@ -112,9 +113,9 @@ impl SoftirqCpu {
         while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
             self.run(engine);
             rustix::thread::sched_yield();
-            if self.wait(engine, events, Some(&now)) {
-                self.run_due_timers(engine);
-            }
+            self.wait(engine, events, Some(&now));
+            // While this thread runs nobody sets the kernel timer, so look at every turn.
+            self.run_due_timers(engine);
         }
         if want_fifo {
             self.fifo.store(sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);

@@ -11,8 +11,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use napier_core::time::Instant;
 use rustix::fd::OwnedFd;
@@ -39,6 +39,8 @@ pub(super) struct CpuTimer {
     /// When the kernel timer fires; `NEVER_NS` when it does not.
     programmed_ns: AtomicU64,
     slack_ns: AtomicU64,
+    /// The CPU's thread runs, and looks at every instance before it sleeps: nobody else needs to set the kernel timer.
+    awake: AtomicBool,
     /// Serialises programming so that descriptor and `programmed_ns` agree.
     programming: Mutex<()>,
 }
@@ -79,10 +81,8 @@ pub(crate) fn settle_before_sleep() {
             unsettled.held = false;
             let Some(engine) = unsettled.engine.upgrade() else { return };
             // Not what this thread armed last: another instance of the CPU may be due before.
-            let next_ns = unsettled.cpu.earliest(&engine);
-            let programmed_ns = unsettled.cpu.timer.programmed_ns.load(Ordering::Relaxed);
-            if next_ns != NEVER_NS && programmed_ns.abs_diff(next_ns) > CLOSE_ENOUGH_NS {
-                unsettled.cpu.program(next_ns);
+            if !unsettled.cpu.thread_will_look() {
+                unsettled.cpu.program_earliest(&engine, 0);
             }
         }
     });
@@ -119,6 +119,7 @@ impl CpuTimer {
             fd: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?,
             programmed_ns: AtomicU64::new(NEVER_NS),
             slack_ns: AtomicU64::new(0),
+            awake: AtomicBool::new(true),
             programming: Mutex::new(()),
         })
     }
@@ -158,14 +159,38 @@ impl SoftirqCpu {
     #[inline]
     fn program_if_late(&self, at_ns: u64) {
         let late_ns = at_ns.saturating_add(self.timer.slack_ns.load(Ordering::Relaxed));
-        // SeqCst: pairs with `prepare_sleep`, which publishes the programmed time, then reads the slots.
+        if self.thread_will_look() {
+            return;
+        }
         if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
-            self.program(late_ns);
+            let one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+            // Again: another thread may have programmed something earlier meanwhile, for an instance of its own.
+            if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
+                self.program_locked(late_ns, &one_at_a_time);
+            }
         }
     }
 
+    /// Whether the CPU's thread runs and will see what the caller armed before it sleeps.
+    #[inline]
+    fn thread_will_look(&self) -> bool {
+        // Pairs with the fence in `earliest`: either our slot is seen there, or what was published before it (that the
+        // thread goes to sleep, what is programmed) is seen here.
+        fence(Ordering::SeqCst);
+        self.timer.awake.load(Ordering::SeqCst)
+    }
+
+    /// The CPU's thread has woken up.
+    pub(super) fn woken(&self) {
+        self.timer.awake.store(true, Ordering::SeqCst);
+    }
+
     fn program(&self, at_ns: u64) {
-        let _one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+        let one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+        self.program_locked(at_ns, &one_at_a_time);
+    }
+
+    fn program_locked(&self, at_ns: u64, _one_at_a_time: &MutexGuard<'_, ()>) {
         self.counters.timer_programs.fetch_add(1, Ordering::Relaxed);
         self.timer.programmed_ns.store(at_ns, Ordering::SeqCst);
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -202,12 +227,17 @@ impl SoftirqCpu {
     /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `chased`: it woke for
     /// a timer that had been re-armed meanwhile.
     pub(super) fn prepare_sleep(&self, engine: &EngineInner, chased: bool) {
-        let slack_ns = if chased {
-            (self.timer.slack_ns.load(Ordering::Relaxed) * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS)
-        } else {
-            0
-        };
+        let before_ns = self.timer.slack_ns.load(Ordering::Relaxed);
+        // A timer that did expire is followed by an exact one; the slack is only halved, for the program that re-arms
+        // will mostly go on doing so.
+        let slack_ns = if chased { (before_ns * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS) } else { before_ns / 2 };
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
+        self.timer.awake.store(false, Ordering::SeqCst);
+        self.program_earliest(engine, if chased { slack_ns } else { 0 });
+    }
+
+    /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late.
+    fn program_earliest(&self, engine: &EngineInner, slack_ns: u64) {
         let mut next_ns = self.earliest(engine);
         loop {
             if next_ns == NEVER_NS {
@@ -228,6 +258,8 @@ impl SoftirqCpu {
     }
 
     fn earliest(&self, engine: &EngineInner) -> u64 {
+        // Pairs with the fence in `program_if_late`; what was programmed, or fired, is published before this.
+        fence(Ordering::SeqCst);
         let mut next_ns = NEVER_NS;
         engine.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {

@@ -79,7 +79,7 @@ impl UdpSocketBuilder {
             Denied::OtherReuse => errno(libc::EINVAL),
         })?;
         let busy = SocketBusy::new(inner.host.busy_read_usecs());
-        let socket = Arc::new(UdpInner::new(inner.frames.clone(), self.reuse, local, busy));
+        let socket = Arc::new(UdpInner::new(inner.frames.clone(), inner.counters.clone(), self.reuse, local, busy));
         socket.nonblocking.store(self.nonblocking, Ordering::Relaxed);
         if let Some(bytes) = self.rcvbuf_bytes {
             socket.ask_rcvbuf(bytes);

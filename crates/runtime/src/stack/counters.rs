@@ -116,6 +116,8 @@ counters! {
     udp_rcvbuf_errors UdpRcvbufErrors "UdpRcvbufErrors";
     /// UDP datagrams not sent because the transmit ring was full.
     udp_sndbuf_errors UdpSndbufErrors "UdpSndbufErrors";
+    /// UDP datagrams, over IPv4 or IPv6, that nobody had read when their socket was closed (Linux: no counter).
+    udp_close_discards UdpCloseDiscards "UdpCloseDiscards";
     /// UDP datagrams with a bad checksum; also in `UdpInErrors`.
     udp_in_csum_errors UdpInCsumErrors "UdpInCsumErrors";
     /// As `UdpInDatagrams`, over IPv6.

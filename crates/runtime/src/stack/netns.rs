@@ -42,7 +42,8 @@ pub(super) struct Inner {
     /// Counts changes of devices and neighbours. Read before the snapshot, written after it: a path that was made from
     /// an old snapshot carries an old number.
     pub(super) generation: AtomicU64,
-    pub(super) counters: Counters,
+    /// Shared with the sockets, which may outlive their handles by a poll.
+    pub(super) counters: Arc<Counters>,
     writer: Mutex<Writer>,
 }
 
@@ -146,7 +147,7 @@ impl NetNs {
             host,
             snapshot: ArcSwap::from_pointee(snapshot),
             generation: AtomicU64::new(0),
-            counters: Counters::new(),
+            counters: Arc::new(Counters::new()),
             writer: Mutex::new(Writer::default()),
         }))
     }

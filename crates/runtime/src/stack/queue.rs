@@ -23,6 +23,7 @@ use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable};
 
 use super::addr::End;
 use super::builder::ReusePort;
+use super::counters::{Counter, Counters};
 use super::demux::Place;
 use super::options;
 use super::send::PathCache;
@@ -66,6 +67,7 @@ pub(crate) struct UdpInner {
     pub(super) busy: AtomicU64,
     pub(super) reuse: ReusePort,
     pub(super) frames: Arc<FrameTable>,
+    counters: Arc<Counters>,
 }
 
 /// Begins a cache line.
@@ -104,7 +106,13 @@ pub(super) enum Attempt<R> {
 }
 
 impl UdpInner {
-    pub(super) fn new(frames: Arc<FrameTable>, reuse: ReusePort, local: End, busy: SocketBusy) -> Self {
+    pub(super) fn new(
+        frames: Arc<FrameTable>,
+        counters: Arc<Counters>,
+        reuse: ReusePort,
+        local: End,
+        busy: SocketBusy,
+    ) -> Self {
         let list = FrameList::new();
         let fifo = list.take(&frames);
         let reader = Reader { fifo, returns: Vec::with_capacity(RETURNS_MAX), returns_bytes: 0 };
@@ -119,6 +127,7 @@ impl UdpInner {
             source: Source::new(),
             reader: Line(Exclusive::new(reader)),
             frames,
+            counters,
             paths: Line(Exclusive::new(PathCache::default())),
             nonblocking: AtomicBool::new(false),
             read_timeout_ns: AtomicU64::new(0),
@@ -277,13 +286,18 @@ impl Drop for UdpInner {
         let frames = self.frames.clone();
         let mut batch = frames.batch();
         let mut bytes = 0;
+        let mut unread = 0;
         let mut late = self.list.take(&frames);
         let reader = self.reader.0.get_mut();
         bytes += reader.returns_bytes;
         reader.returns.drain(..).for_each(|frame| batch.push(frame));
         while let Some(frame) = reader.fifo.pop(&frames).or_else(|| late.pop(&frames)) {
             bytes += Meta::from_bits(frames.meta(&frame)).truesize();
+            unread += 1;
             batch.push(frame);
+        }
+        if unread > 0 {
+            self.counters.add(Counter::UdpCloseDiscards, unread);
         }
         if !std::thread::panicking() {
             assert_eq!(bytes, self.charged_bytes(), "what a receive queue holds is what it was charged");

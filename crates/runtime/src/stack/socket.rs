@@ -325,7 +325,7 @@ fn copy(to: &mut [u8], from: &[u8]) -> usize {
 }
 
 impl Drop for UdpSocket {
-    /// Unread datagrams are lost (not counted, as in the kernel) and their frames go home.
+    /// Unread datagrams are lost, which `UdpCloseDiscards` counts, and their frames go home.
     fn drop(&mut self) {
         self.inner.source.close();
         let ns = &self.ns.0;

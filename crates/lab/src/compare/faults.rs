@@ -1,0 +1,355 @@
+//! Fault injection: `kv` at half load while everything is disturbed that a user can disturb.
+//!
+//! Time is cut into rounds. In each, requests flow while disturbances follow each other by a few ms. Then it is
+//! quiet, and what must hold is checked:
+//!
+//! * every request that was sent has been answered or is in a counter that names the place of its loss;
+//! * a request on every flow is answered within a second, without any help from another packet;
+//! * the server's end has no frame outside of its pools and rings.
+//!
+//! A few rounds make an act, which has an engine, a link and a server of its own and ends with all of them stopped and
+//! no frame missing at either end.
+
+mod controls;
+mod disturb;
+mod ledger;
+mod server;
+
+use std::fmt;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use napier_runtime::{LinkConfig, RawBusyPoll, RawPort};
+
+use super::case::{CLIENT_BUDGET, CLIENT_PORT, SERVER, WINDOW};
+use super::client::{Client, Flow, Measured, Pace, Window};
+use super::cpus::CpuLayout;
+use super::frames::{HEADER_BYTES, Template, udp_payload};
+use crate::kv::client::{check_get, parse_reply, write_get};
+use crate::kv::flight::InFlight;
+use crate::kv::profile::{Profile, ProfileConfig};
+use crate::kv::table::Table;
+use crate::modes::Mode;
+use crate::pair::{PEER_IP, Pair};
+use crate::rng::{Xoshiro256PlusPlus, below, stream};
+use disturb::{Disturber, Done};
+use ledger::Losses;
+use server::Server;
+
+/// Longest wait for an answer, and for the last packet to arrive or to be counted.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Length of an act.
+const ACT: Duration = Duration::from_millis(2_500);
+/// Length of the run that finds out what full load is.
+const CALIBRATION_NS: u64 = 60_000_000;
+/// Longest traffic of a round; the disturber ends it sooner unless a thread is to be stopped: as in the kernel, that
+/// waits until the thread has caught up, which it may not do while requests come.
+const TRAFFIC_NS: u64 = 1_500_000_000;
+/// Longest overload of a round.
+const OVERLOAD_NS: u64 = 60_000_000;
+const FRAME_BYTES: usize = 1514;
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultConfig {
+    /// Decides on the shape of links and on every disturbance.
+    pub seed: u64,
+    /// How long to go on.
+    pub length: Duration,
+}
+
+/// What was done and what came of it.
+#[derive(Default)]
+pub struct FaultReport {
+    done: Done,
+    acts: u64,
+    rounds: u64,
+    overflows: u64,
+    sent: u64,
+    replies: u64,
+    lost: Losses,
+}
+
+impl fmt::Display for FaultReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Done { switches, downs, pauses, restarts, moves, wrong_calls, others, slowest } = self.done;
+        write!(
+            f,
+            "{} acts, {} rounds: {switches} switches, {downs} downs, {} rounds with overflows, {pauses} pauses, \
+             {restarts} restarts, {moves} interrupt moves, {others} other changes, {wrong_calls} wrong calls refused, \
+             slowest disturbance {slowest:.0?}; stalls 0, frames missing 0; {} requests, {} answered, {} lost: {}",
+            self.acts,
+            self.rounds,
+            self.overflows,
+            self.sent,
+            self.replies,
+            self.lost.total(),
+            self.lost
+        )
+    }
+}
+
+/// Runs for the time asked for.
+///
+/// # Errors
+/// The first property that did not hold, with the disturbances before it.
+pub fn run(config: &FaultConfig) -> anyhow::Result<FaultReport> {
+    let begun = Instant::now();
+    let mut report = FaultReport::default();
+    while begun.elapsed() < config.length {
+        let act = report.acts;
+        let left = config.length.saturating_sub(begun.elapsed()).min(ACT);
+        Act::play(config.seed, act, left, &mut report).with_context(|| format!("seed {}, act {act}", config.seed))?;
+        report.acts += 1;
+    }
+    Ok(report)
+}
+
+/// One engine with its link, server and generator.
+struct Act<'a> {
+    pair: &'a Pair,
+    client: Client,
+    disturber: Disturber<'a>,
+    rng: Xoshiro256PlusPlus,
+    half_load_rps: u64,
+    sent: u64,
+    replies: u64,
+}
+
+impl Act<'_> {
+    fn play(seed: u64, number: u64, length: Duration, report: &mut FaultReport) -> anyhow::Result<()> {
+        let mut rng = stream(seed, &format!("act {number}"));
+        let available = napier_runtime::available_cpus();
+        let queues = 1 + u16::try_from(below(&mut rng, 2))?;
+        let ring_size = 64 << (2 * below(&mut rng, 3));
+        let layout = CpuLayout::choose(&available, usize::from(queues), false, true)?;
+        let link = LinkConfig { queues, ring_size, ..LinkConfig::default() };
+        let pair = Pair::new(&link, &layout.workers, &[layout.client])?;
+        let profile = Profile::new(ProfileConfig { records: 2048, ..ProfileConfig::default() }, seed)?;
+        let table = Arc::new(Table::new(2048));
+        profile.fill(&table).context("filling the table")?;
+        let mut server = Server::new(table, &layout.workers);
+        server.start(&pair, Mode::Base.params().server)?;
+        let disturber = Disturber::new(&pair, server, stream(seed, &format!("disturbances {number}")))?;
+        let client = client(&pair, profile, seed ^ number, 4 + below(&mut rng, 20) as usize)?;
+        let mut act = Act { pair: &pair, client, disturber, rng, half_load_rps: 0, sent: 0, replies: 0 };
+        let _counted = pair.engine.count_thread("generator", Some(layout.client));
+        act.calibrate()?;
+        let begun = Instant::now();
+        let mut rounds = 0;
+        while begun.elapsed() < length {
+            let before = Losses::read(&pair).overflows();
+            act.round(rounds).with_context(|| {
+                format!("{link:?}, round {rounds}, after\n  {}\n{}", act.disturber.log(), act.state())
+            })?;
+            report.overflows += u64::from(Losses::read(&pair).overflows() > before);
+            rounds += 1;
+        }
+        report.rounds += rounds;
+        act.end(report)
+    }
+
+    /// Half of what a closed loop gets answered without any disturbance.
+    fn calibrate(&mut self) -> anyhow::Result<()> {
+        let window = Window { warm_up_ns: 0, measure_ns: CALIBRATION_NS, drain_ns: 0 };
+        let measured = self.client.run(Pace::Closed, window, &AtomicBool::new(false), &mut |_| {});
+        let full_load_rps = measured.answered * 1_000_000_000 / CALIBRATION_NS;
+        self.half_load_rps = (full_load_rps / 2).clamp(2_000, 150_000);
+        self.book(&measured)?;
+        self.settle()
+    }
+
+    fn book(&mut self, measured: &Measured) -> anyhow::Result<()> {
+        self.sent += measured.sent;
+        self.replies += measured.replies;
+        ensure!(measured.wrong == 0, "{} replies were wrong", measured.wrong);
+        Ok(())
+    }
+
+    /// Requests and disturbances, then quiet and the checks.
+    fn round(&mut self, number: u64) -> anyhow::Result<()> {
+        for flow in 0..self.client.flows.len() {
+            // The table may be another one since the last round.
+            self.client.flows[flow].port = usize::from(self.pair.tested_queue(source(flow), SERVER));
+        }
+        let pause = (number == 2).then_some(PATIENCE);
+        let overload = pause.is_none() && below(&mut self.rng, 6) == 0;
+        // Often only a few, for the next disturbance may mend what one has broken.
+        let most = if overload || below(&mut self.rng, 2) == 0 { 3 } else { 30 };
+        let disturbances = 1 + below(&mut self.rng, most);
+        let rate_rps = if overload { self.overload_rps() } else { self.half_load_rps };
+        let measure_ns = if overload { OVERLOAD_NS } else { TRAFFIC_NS };
+        let window = Window { warm_up_ns: 0, measure_ns, drain_ns: 0 };
+        self.client.seed = self.client.seed.wrapping_add(1);
+        let quiet = AtomicBool::new(false);
+        let (client, disturber) = (&mut self.client, &mut self.disturber);
+        let measured = std::thread::scope(|scope| {
+            let disturbing = scope.spawn(|| {
+                if let Some(length) = pause {
+                    disturber.pause(length);
+                }
+                let result = disturber.round(disturbances);
+                std::thread::sleep(Duration::from_millis(1));
+                quiet.store(true, Ordering::Relaxed);
+                result
+            });
+            let measured = client.run(Pace::Open { rate_rps }, window, &quiet, &mut |_| {});
+            disturbing.join().expect("the disturber does not panic").map(|()| measured)
+        })?;
+        self.book(&measured)?;
+        self.settle()?;
+        self.probe()?;
+        self.all_frames_home()?;
+        // Counting frames has stopped and started each instance.
+        self.probe()
+    }
+
+    /// A worker may still hold the frame of the request that it has just answered.
+    fn all_frames_home(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let out = self.pair.tested.frames_out();
+            if out == 0 {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < PATIENCE, "{out} frames of the server's end are missing");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Much more than can be answered, but not so much that a request that waits a second meets its own id again.
+    fn overload_rps(&self) -> u64 {
+        (self.half_load_rps * 12).min(50_000 * self.client.flows.len() as u64)
+    }
+
+    /// Waits until every request is answered or counted as lost.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let patient = begun.elapsed() < PATIENCE;
+            self.receive(|_, _| Ok(()))?;
+            let lost = Losses::read(self.pair);
+            let known = self.replies + lost.total();
+            if known == self.sent {
+                return Ok(());
+            }
+            if known > self.sent || !patient {
+                bail!(
+                    "a stall or an uncounted loss: {} requests, {} answered, {} counted as lost ({lost})",
+                    self.sent,
+                    self.replies,
+                    lost.total()
+                );
+            }
+        }
+    }
+
+    /// Takes the replies that are there.
+    fn receive(&mut self, mut each: impl FnMut(u16, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        for port in &self.client.ports {
+            if !port.recv() {
+                continue;
+            }
+            while let Some(frame) = port.next() {
+                let (udp_port, payload) = udp_payload(frame.data()).context("a frame that is no datagram")?;
+                self.replies += 1;
+                each(udp_port, payload)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One request on each flow, alone.
+    fn probe(&mut self) -> anyhow::Result<()> {
+        for flow in 0..self.client.flows.len() {
+            // Ids of the probes repeat no id that is still on its way: nothing is.
+            let id = u16::try_from(flow)?;
+            let profile = self.client.profile.clone();
+            let key = profile.key(u32::from(id));
+            let Flow { template, port, .. } = &self.client.flows[flow];
+            let build = |frame: &mut [u8]| {
+                let bytes = write_get(&mut frame[HEADER_BYTES..], id, key).expect("a get fits a frame");
+                template.complete(frame, bytes)
+            };
+            let port = &self.client.ports[*port];
+            port.build(FRAME_BYTES, build).context("a quiet link has a full ring")?;
+            port.flush();
+            self.sent += 1;
+            let begun = Instant::now();
+            let mut answered = false;
+            while !answered {
+                ensure!(begun.elapsed() < PATIENCE, "a stall: flow {flow} got no answer in {PATIENCE:?}");
+                self.receive(|udp_port, payload| {
+                    let reply = parse_reply(payload)?;
+                    ensure!(udp_port == source(flow).port() && reply.id == id, "an answer to nothing that was asked");
+                    check_get(&reply.status, key)?;
+                    answered = true;
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the engine says about itself, for a report.
+    fn state(&self) -> String {
+        let Pair { engine, tested, peer, .. } = self.pair;
+        let napis = engine.napi_dump(None);
+        let stats = |device: &napier_runtime::DeviceHandle| {
+            let queues: Vec<_> = (0..device.queues()).map(|queue| device.napi_stats(queue)).collect();
+            format!("{:?}\n  {queues:?}", device.stats())
+        };
+        format!(
+            "workers: {:?}\ninstances: {napis:?}\ntested: {}\npeer: {}\nsoftirq: {:?}\nserver:\n{}",
+            self.disturber.server.style(),
+            stats(tested),
+            stats(peer),
+            engine.softirq_stats(),
+            self.pair.tested_ns.counters(),
+        )
+    }
+
+    /// Everything stops; nothing may be missing.
+    fn end(mut self, report: &mut FaultReport) -> anyhow::Result<()> {
+        self.disturber.server.stop()?;
+        drop(self.client);
+        for device in [&self.pair.tested, &self.pair.peer] {
+            let out = device.frames_out();
+            ensure!(out == 0, "{out} frames of {} are missing at the end", device.name());
+        }
+        let lost = Losses::read(self.pair);
+        ensure!(self.sent == self.replies + lost.total(), "what was booked changed at the end: {lost}");
+        report.done += self.disturber.done;
+        report.sent += self.sent;
+        report.replies += self.replies;
+        report.lost.add(&lost);
+        Ok(())
+    }
+}
+
+fn source(flow: usize) -> SocketAddrV4 {
+    SocketAddrV4::new(PEER_IP, CLIENT_PORT + u16::try_from(flow).expect("a few flows"))
+}
+
+/// The generator: its end is polled by itself, so that a stall is the server's.
+fn client(pair: &Pair, profile: Profile, seed: u64, flows: usize) -> anyhow::Result<Client> {
+    pair.never_interrupt(&pair.peer)?;
+    let ports = (0..pair.peer.queues())
+        .map(|queue| {
+            let port = RawPort::bind(&pair.peer, queue)?;
+            port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: CLIENT_BUDGET });
+            Ok(port)
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let flows = (0..flows)
+        .map(|flow| Flow {
+            template: Template::new(pair.peer.mac(), pair.tested.mac(), source(flow), SERVER),
+            port: usize::from(pair.tested_queue(source(flow), SERVER)),
+            in_flight: InFlight::new(WINDOW),
+        })
+        .collect();
+    Ok(Client { engine: pair.engine.clone(), ports, flows, first_port: CLIENT_PORT, profile, seed })
+}

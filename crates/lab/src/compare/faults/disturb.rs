@@ -1,0 +1,322 @@
+//! Disturbances: everything that a user may do to a device, a server or an engine while traffic flows.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use napier_runtime::control::{DevAttribute, DevSet, Errno, NapiSet};
+use napier_runtime::{Coalesce, DeviceHandle, EpollParamsRequest};
+use rand::Rng as _;
+
+use super::controls::Controls;
+use super::server::Server;
+use crate::modes::{EventParams, Mode, PollContext, ServerStyle};
+use crate::pair::Pair;
+use crate::rng::{Xoshiro256PlusPlus, below};
+
+/// Every mode of the comparison; their timeouts bound how long a mode may leave a packet alone.
+const MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend0,suspend20,threaded,workqueue,threaded-busy-poll,\
+                     busy-read";
+/// Longest deferral and coalescing that are set by chance, so that no setting by itself looks like a stall.
+const DEFERRAL_NS_MAX: u32 = 3_000_000;
+const SUSPENSION_NS_MAX: u32 = 20_000_000;
+const COALESCE_USECS_MAX: u32 = 2_000;
+/// Disturbances that are remembered for a report.
+const REMEMBERED: usize = 40;
+
+/// What was done so far.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Done {
+    pub(super) switches: u64,
+    pub(super) downs: u64,
+    pub(super) pauses: u64,
+    pub(super) restarts: u64,
+    pub(super) moves: u64,
+    pub(super) wrong_calls: u64,
+    pub(super) others: u64,
+    /// Stopping a thread waits until it has caught up, so this may be long under load.
+    pub(super) slowest: Duration,
+}
+
+impl AddAssign for Done {
+    fn add_assign(&mut self, other: Self) {
+        self.switches += other.switches;
+        self.downs += other.downs;
+        self.pauses += other.pauses;
+        self.restarts += other.restarts;
+        self.moves += other.moves;
+        self.wrong_calls += other.wrong_calls;
+        self.others += other.others;
+        self.slowest = self.slowest.max(other.slowest);
+    }
+}
+
+/// Who disturbs.
+pub(super) struct Disturber<'a> {
+    pub(super) pair: &'a Pair,
+    pub(super) server: Server,
+    pub(super) done: Done,
+    rng: Xoshiro256PlusPlus,
+    modes: Vec<Mode>,
+    cpus: Vec<usize>,
+    tested_is_up: bool,
+    peer_is_up: bool,
+    begun: Instant,
+    log: VecDeque<String>,
+}
+
+impl<'a> Disturber<'a> {
+    pub(super) fn new(pair: &'a Pair, server: Server, rng: Xoshiro256PlusPlus) -> anyhow::Result<Self> {
+        let cpus = pair.engine.softirq_stats().iter().map(|stats| stats.cpu).collect();
+        let modes = Mode::parse_list(MODES)?;
+        let (done, begun, log) = (Done::default(), Instant::now(), VecDeque::new());
+        Ok(Self { pair, server, done, rng, modes, cpus, tested_is_up: true, peer_is_up: true, begun, log })
+    }
+
+    /// The last disturbances, oldest first.
+    pub(super) fn log(&self) -> String {
+        self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n  ")
+    }
+
+    fn note(&mut self, what: impl fmt::Display) {
+        if self.log.len() == REMEMBERED {
+            self.log.pop_front();
+        }
+        let at = self.begun.elapsed();
+        self.log.push_back(format!("{at:>9.3?} {what}"));
+    }
+
+    fn below(&mut self, end: u32) -> u32 {
+        below(&mut self.rng, end)
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.below(one_in) == 0
+    }
+
+    fn sleep_us(&mut self, most: u32) {
+        std::thread::sleep(Duration::from_micros(u64::from(self.below(most + 1))));
+    }
+
+    /// `count` disturbances, each a few ms after the other; then both devices are up and every worker reads.
+    pub(super) fn round(&mut self, count: u32) -> anyhow::Result<()> {
+        for _ in 0..count {
+            let begun = Instant::now();
+            self.one()?;
+            self.done.slowest = self.done.slowest.max(begun.elapsed());
+            self.sleep_us(4_000);
+        }
+        self.up()
+    }
+
+    /// The workers stop reading for this long; traffic goes on.
+    pub(super) fn pause(&mut self, length: Duration) {
+        self.note(format_args!("workers pause for {length:?}"));
+        self.done.pauses += 1;
+        self.server.pause(true);
+        std::thread::sleep(length);
+        self.server.pause(false);
+    }
+
+    fn up(&mut self) -> anyhow::Result<()> {
+        self.note("both up");
+        self.pair.tested.set_up()?;
+        self.pair.peer.set_up()?;
+        (self.tested_is_up, self.peer_is_up) = (true, true);
+        Ok(())
+    }
+
+    fn one(&mut self) -> anyhow::Result<()> {
+        match self.below(16) {
+            0..=3 => self.switch_mode(),
+            4..=5 => self.down(),
+            6 => {
+                let length = Duration::from_micros(u64::from(self.below(30_000)));
+                self.pause(length);
+                Ok(())
+            }
+            7 => self.restart(),
+            8 => self.move_interrupts(),
+            9 => self.coalesce(),
+            10 => self.scale(),
+            11 => self.tune(),
+            12 => self.thread(),
+            13 => self.stop_for_a_moment(),
+            _ => self.wrong_calls(),
+        }
+    }
+
+    fn some_device(&mut self) -> (&'a DeviceHandle, bool) {
+        if self.chance(3) { (&self.pair.peer, self.peer_is_up) } else { (&self.pair.tested, self.tested_is_up) }
+    }
+
+    /// napi-set must work on a device that is up, and find nothing on one that is down.
+    fn napi_set(&self, set: NapiSet, up: bool) -> anyhow::Result<()> {
+        match self.pair.engine.napi_set(set) {
+            Ok(()) => ensure!(up, "{set:?} was accepted though the device is down"),
+            Err(error) => ensure!(!up && error.errno() == Errno::ENOENT, "{set:?} gave {error}"),
+        }
+        Ok(())
+    }
+
+    fn switch_mode(&mut self) -> anyhow::Result<()> {
+        let at = self.below(u32::try_from(self.modes.len())?) as usize;
+        let mode = self.modes[at];
+        self.note(format_args!("mode {mode}"));
+        self.done.switches += 1;
+        let params = mode.params();
+        for queue in 0..self.pair.tested.queues() {
+            let workqueue = params.threaded == PollContext::Workqueue;
+            let threaded = match params.threaded {
+                PollContext::Softirq => Some(0),
+                PollContext::Thread => Some(1),
+                PollContext::BusyPollThread => Some(2),
+                PollContext::Workqueue => None,
+            };
+            let set = NapiSet {
+                id: Some(u64::from(self.pair.tested.napi_id(queue))),
+                defer_hard_irqs: Some(u64::from(params.defer_hard_irqs)),
+                gro_flush_timeout: Some(params.gro_flush_timeout_ns),
+                irq_suspend_timeout: Some(params.irq_suspend_timeout_ns),
+                threaded,
+                workqueue,
+            };
+            self.napi_set(set, self.tested_is_up)?;
+        }
+        let same_kind = match (params.server, self.server.style()) {
+            (ServerStyle::EventContext { params, .. }, Some(ServerStyle::EventContext { .. })) => {
+                self.set_params(params)?;
+                true
+            }
+            _ => false,
+        };
+        if !same_kind || self.chance(8) { self.restart_as(params.server) } else { Ok(()) }
+    }
+
+    fn set_params(&self, params: Option<EventParams>) -> anyhow::Result<()> {
+        let request = params.map_or_else(EpollParamsRequest::default, |params| EpollParamsRequest {
+            busy_poll_usecs: params.busy_poll_usecs,
+            busy_poll_budget: params.busy_poll_budget,
+            prefer_busy_poll: u8::from(params.prefer_busy_poll),
+            pad: 0,
+        });
+        self.server.contexts().iter().try_for_each(|context| Ok(context.set_params(request)?))
+    }
+
+    fn down(&mut self) -> anyhow::Result<()> {
+        let (device, _) = self.some_device();
+        self.note(format_args!("{} down", device.name()));
+        self.done.downs += 1;
+        device.set_down();
+        let is_tested = device.name() == self.pair.tested.name();
+        *(if is_tested { &mut self.tested_is_up } else { &mut self.peer_is_up }) = false;
+        self.sleep_us(5_000);
+        // Now and then it stays down, so that the next disturbances meet a device that is not there.
+        if self.chance(4) { Ok(()) } else { self.up() }
+    }
+
+    fn restart(&mut self) -> anyhow::Result<()> {
+        let at = self.below(u32::try_from(self.modes.len())?) as usize;
+        self.restart_as(self.modes[at].params().server)
+    }
+
+    fn restart_as(&mut self, style: ServerStyle) -> anyhow::Result<()> {
+        self.note(format_args!("workers restart as {style:?}"));
+        self.done.restarts += 1;
+        self.server.stop()?;
+        self.server.start(self.pair, style)
+    }
+
+    fn move_interrupts(&mut self) -> anyhow::Result<()> {
+        let (device, up) = self.some_device();
+        let at = self.below(u32::try_from(self.cpus.len())?) as usize;
+        let cpu = self.cpus[at];
+        let queue = u16::try_from(self.below(u32::from(device.queues())))?;
+        self.note(format_args!("interrupt and thread of {} {queue} to CPU {cpu}", device.name()));
+        self.done.moves += 1;
+        let (id, engine) = (device.napi_id(queue), &self.pair.engine);
+        let (irq, thread) = (engine.set_irq_affinity(id, cpu), engine.set_thread_affinity(id, cpu));
+        ensure!(irq.is_ok() == up && thread.is_ok() == up, "moving gave {irq:?} and {thread:?}, up: {up}");
+        ensure!(!up || device.irq_cpu(queue) == Some(cpu), "the interrupt did not move");
+        Ok(())
+    }
+
+    fn coalesce(&mut self) -> anyhow::Result<()> {
+        let (device, _) = self.some_device();
+        let usecs = if self.chance(3) { 0 } else { self.below(COALESCE_USECS_MAX) + 1 };
+        let frames = if usecs == 0 { self.below(2) } else { self.below(64) };
+        self.note(format_args!("{} coalesces {usecs} us, {frames} frames", device.name()));
+        self.done.others += 1;
+        let coalesce = Coalesce::new(usecs, frames)?;
+        ensure!((0..device.queues()).all(|queue| device.set_coalesce(queue, coalesce)), "a queue was not found");
+        Ok(())
+    }
+
+    fn scale(&mut self) -> anyhow::Result<()> {
+        let (device, _) = self.some_device();
+        self.note(format_args!("another indirection table for {}", device.name()));
+        self.done.others += 1;
+        let bits = self.rng.next_u64();
+        let queues = u64::from(device.queues());
+        let table = std::array::from_fn(|at| ((bits >> (at % 32) & 3) % queues) as u16);
+        device.set_indirection(table)?;
+        ensure!(device.indirection() == table, "the table is not the one that was set");
+        Ok(())
+    }
+
+    fn tune(&mut self) -> anyhow::Result<()> {
+        let queue = u16::try_from(self.below(u32::from(self.pair.tested.queues())))?;
+        let set = NapiSet {
+            id: Some(u64::from(self.pair.tested.napi_id(queue))),
+            defer_hard_irqs: Some(u64::from(self.below(200))),
+            gro_flush_timeout: Some(u64::from(self.below(DEFERRAL_NS_MAX))),
+            irq_suspend_timeout: Some(u64::from(self.below(SUSPENSION_NS_MAX))),
+            ..NapiSet::default()
+        };
+        self.note(format_args!("{set:?}"));
+        self.done.others += 1;
+        self.napi_set(set, self.tested_is_up)?;
+        let (engine, budget) = (&self.pair.engine, 1 + self.rng.next_u32() % 600);
+        engine.set_sysctl_netdev_budget(budget.cast_signed());
+        engine.set_sysctl_busy_poll(if budget.is_multiple_of(3) { 50 } else { 0 });
+        engine.set_sysctl_busy_read(if budget.is_multiple_of(5) { 50 } else { 0 });
+        engine.set_sysctl_netdev_budget_usecs(2_000 + u64::from(budget))?;
+        Ok(())
+    }
+
+    fn thread(&mut self) -> anyhow::Result<()> {
+        let (device, up) = self.some_device();
+        self.done.switches += 1;
+        if self.chance(3) {
+            let value = u64::from(self.below(2));
+            self.note(format_args!("{} threaded {value}", device.name()));
+            return Ok(device.set(DevSet { attribute: DevAttribute::Threaded, value })?);
+        }
+        let queue = u16::try_from(self.below(u32::from(device.queues())))?;
+        let setting = u64::from(self.below(4));
+        let (threaded, workqueue) = ((setting < 3).then_some(setting), setting == 3);
+        self.note(format_args!("{} {queue} threaded {threaded:?}, pool {workqueue}", device.name()));
+        let id = Some(u64::from(device.napi_id(queue)));
+        self.napi_set(NapiSet { id, threaded, workqueue, ..NapiSet::default() }, up)
+    }
+
+    /// Counting frames stops each instance of a device for a moment.
+    fn stop_for_a_moment(&mut self) -> anyhow::Result<()> {
+        let (device, _) = self.some_device();
+        self.note(format_args!("frames of {} counted", device.name()));
+        self.done.others += 1;
+        let out = device.frames_out();
+        ensure!(out >= 0, "{} has {out} frames too many", device.name());
+        Ok(())
+    }
+
+    fn wrong_calls(&mut self) -> anyhow::Result<()> {
+        let kind = self.below(Controls::KINDS);
+        self.note(format_args!("wrong calls of kind {kind}"));
+        let controls = Controls { pair: self.pair, contexts: self.server.contexts() };
+        self.done.wrong_calls += controls.wrong_calls(kind)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! The server under attack: workers that can be stopped, started in another style, and made to pause.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use napier_runtime::{Event, EventContext, UserEvent};
+
+use crate::compare::case::SERVER;
+use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};
+use crate::kv::table::Table;
+use crate::modes::ServerStyle;
+use crate::pair::Pair;
+
+/// How often a pausing worker looks whether it may go on.
+const PAUSE_LOOK: Duration = Duration::from_micros(200);
+
+/// The workers of one server.
+pub(super) struct Server {
+    table: Arc<Table>,
+    cpus: Vec<usize>,
+    pause: Arc<AtomicBool>,
+    running: Option<Running>,
+}
+
+struct Running {
+    stop: UserEvent,
+    stop_flag: Arc<AtomicBool>,
+    workers: Vec<JoinHandle<anyhow::Result<()>>>,
+    contexts: Vec<EventContext>,
+    style: ServerStyle,
+}
+
+impl Server {
+    /// No worker yet.
+    pub(super) fn new(table: Arc<Table>, cpus: &[usize]) -> Self {
+        Self { table, cpus: cpus.to_vec(), pause: Arc::default(), running: None }
+    }
+
+    /// Starts the workers and waits until they can be reached.
+    pub(super) fn start(&mut self, pair: &Pair, style: ServerStyle) -> anyhow::Result<()> {
+        assert!(self.running.is_none(), "stopped before it is started again");
+        let (stop, stop_flag) = (UserEvent::new(), Arc::new(AtomicBool::new(false)));
+        let (ready, is_ready) = sync_channel(self.cpus.len());
+        let (report, reports) = sync_channel(self.cpus.len());
+        let spawn = |cpu: &usize| {
+            let setup = WorkerSetup {
+                engine: pair.engine.clone(),
+                netns: pair.tested_ns.clone(),
+                address: SERVER,
+                table: self.table.clone(),
+                counters: Arc::new(ServerCounters::default()),
+                stop: stop_flag.clone(),
+                cpu: *cpu,
+                ready: ready.clone(),
+            };
+            let (stop, pause, report) = (stop.clone(), self.pause.clone(), report.clone());
+            std::thread::spawn(move || match style {
+                ServerStyle::EventContext { params, wait_timeout_ns } => {
+                    let engine = setup.engine.clone();
+                    let _counted = engine.count_thread("worker", Some(setup.cpu));
+                    let ready = setup.ready.clone();
+                    let worker = EventWorker::new(setup, params, wait_timeout_ns, &stop)?;
+                    report.send(worker.context().clone())?;
+                    ready.send(())?;
+                    run_with_pauses(worker, &pause)
+                }
+                ServerStyle::BlockingReceive { .. } => run_worker(setup, &style, &stop),
+            })
+        };
+        let workers: Vec<_> = self.cpus.iter().map(spawn).collect();
+        drop((ready, report));
+        for _ in &workers {
+            is_ready.recv().context("a worker did not start")?;
+        }
+        self.running = Some(Running { stop, stop_flag, workers, contexts: reports.try_iter().collect(), style });
+        Ok(())
+    }
+
+    /// Stops the workers; their sockets are closed with what is in them.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        self.pause.store(false, Ordering::Relaxed);
+        running.stop_flag.store(true, Ordering::Relaxed);
+        running.stop.trigger();
+        for worker in running.workers {
+            worker.join().map_err(|_| anyhow!("a worker panicked"))??;
+        }
+        Ok(())
+    }
+
+    /// Makes the workers stop reading, or go on. Workers that block in a receive do not listen to this.
+    pub(super) fn pause(&self, pause: bool) {
+        self.pause.store(pause, Ordering::Relaxed);
+    }
+
+    /// What the workers were started as.
+    pub(super) fn style(&self) -> Option<ServerStyle> {
+        self.running.as_ref().map(|running| running.style)
+    }
+
+    /// Where the workers wait; none if they block in a receive.
+    pub(super) fn contexts(&self) -> &[EventContext] {
+        self.running.as_ref().map_or(&[], |running| &running.contexts)
+    }
+}
+
+fn run_with_pauses(mut worker: EventWorker, pause: &AtomicBool) -> anyhow::Result<()> {
+    let mut events = [Event::default(); EVENTS_MAX];
+    while worker.turn(&mut events)? {
+        while pause.load(Ordering::Relaxed) {
+            std::thread::sleep(PAUSE_LOOK);
+        }
+    }
+    Ok(())
+}
