@@ -86,7 +86,7 @@ impl EngineInner {
             queue.parker.wait(more, Deadline::NEVER, &self.clock);
             if let Some(index) = queue.pop() {
                 let napi = self.napi_at(index);
-                if self.workqueue_turn(&napi) {
+                if self.workqueue_turn(napi) {
                     queue.push(index);
                 }
             }

@@ -112,7 +112,9 @@ fn by_raw_ports(mode: Mode) {
     assert_eq!(allocations(&client, server), 0, "{mode:?}, raw port");
     stop(&client, server, thread);
     end.store(true, Ordering::Relaxed);
-    poller.map(|poller| poller.join().unwrap());
+    if let Some(poller) = poller {
+        poller.join().unwrap();
+    }
 }
 
 /// One test, for the count is one for the process.

@@ -313,7 +313,9 @@ fn nobody_is_forgotten_after_a_flood() {
         eventually("others are served", || arrived.load(Ordering::Relaxed) > seen + 4096);
     }
     end.store(true, Ordering::Relaxed);
-    threads.map(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     let left_over: u64 = pair.engine.softirq_stats().iter().map(|cpu| cpu.ksoftirqd).sum();
     println!("left to ksoftirqd {left_over} times");
     assert!(left_over > 0, "there was more than one go's work");

@@ -220,3 +220,24 @@ fn every_loss_has_a_counter() {
     client.send_to(&[0; 32], v4(TESTED_V4, 2)).unwrap();
     eventually("a datagram after the flood", || drained(&large) == 1);
 }
+
+/// Unread frames of a raw port, and frames that somebody still looked at, go home with the port.
+#[test]
+fn a_dropped_port_gives_its_frames_back() {
+    let pair = Pair::new(&LinkConfig { ring_size: 64, ..LinkConfig::default() });
+    for (from, to) in [(&pair.peer, &pair.tested), (&pair.tested, &pair.peer)] {
+        let (source, sink) = (RawPort::bind(from, 0).unwrap(), RawPort::bind(to, 0).unwrap());
+        assert!(RawPort::bind(to, 0).is_err(), "a queue has one port at a time");
+        for _ in 0..40 {
+            source.build(64, |_| 64).unwrap();
+        }
+        source.flush();
+        assert!(sink.wait(Some(PATIENCE)));
+        let looked_at = sink.next().unwrap();
+        assert!(to.frames_out() > 0, "the port has them");
+        drop(looked_at);
+        drop(sink);
+        eventually("every frame is back", || to.frames_out() == 0);
+        drop(RawPort::bind(to, 0).unwrap());
+    }
+}

@@ -195,8 +195,11 @@ fn call_entered(pid: libc::pid_t) -> Option<(u64, u64)> {
     let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::ptrace_syscall_info>();
     ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size, (&raw mut info).addr()).ok()?;
-    // SAFETY: `op` says that the entry member of the union is the one that was written.
-    (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| unsafe { (info.u.entry.nr, info.u.entry.args[0]) })
+    (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| {
+        // SAFETY: `op` says that the entry member of the union is the one that was written.
+        let entry = unsafe { info.u.entry };
+        (entry.nr, entry.args[0])
+    })
 }
 
 /// Starts this program once more, to run [`traced_program`] with this thread as its tracer.

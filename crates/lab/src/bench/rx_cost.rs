@@ -100,7 +100,8 @@ pub fn rx_cost(config: &RxCostConfig) -> anyhow::Result<Vec<RxCost>> {
     }
     let rows = cells.iter().zip(&runs).zip(&packets);
     rows.map(|(((path, batch), runs), packets)| {
-        let instructions = if config.instructions && !config.other_core { instructions::count(*path, *batch)? } else { None };
+        let instructions =
+            if config.instructions && !config.other_core { instructions::count(*path, *batch)? } else { None };
         Ok(RxCost {
             path: *path,
             batch: *batch,

@@ -105,7 +105,6 @@ pub(crate) struct EngineInner {
 
 impl Engine {
     /// Starts to describe an engine.
-    #[must_use]
     pub fn builder() -> EngineBuilder {
         EngineBuilder::new()
     }

@@ -55,14 +55,14 @@ impl EngineInner {
                     machine.on_ended(now, ready, false);
                 }
                 BusyStep::Stop => {
-                    self.busy_poll_stop(&napi, owned.take().expect("stops only as owner"), prefer, budget);
+                    self.busy_poll_stop(napi, owned.take().expect("stops only as owner"), prefer, budget);
                     machine.on_stopped();
                 }
                 BusyStep::Yield => machine.on_yielded(now, ready()),
                 BusyStep::Leave => break,
             }
         }
-        spin.end(&napi);
+        spin.end(napi);
     }
 
     /// `busy_poll_stop`: keep the pledge by arming the timer, or poll once more and complete.
@@ -91,7 +91,7 @@ impl EngineInner {
     pub(crate) fn suspend_irqs(&self, napi_id: u32) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
         if let Some(span) = napier_core::event::suspend(&napi.tunables()) {
-            self.arm_timer(&napi, span);
+            self.arm_timer(napi, span);
         }
     }
 
@@ -99,7 +99,7 @@ impl EngineInner {
     pub(crate) fn resume_irqs(&self, napi_id: u32) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
         if napier_core::event::resume(&napi.tunables()) {
-            self.napi_schedule(&napi);
+            self.napi_schedule(napi);
         }
     }
 }

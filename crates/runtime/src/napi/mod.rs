@@ -217,7 +217,7 @@ impl TimerSlot {
     pub(crate) fn arm(&self, at: Instant, cpu: u32) {
         assert!(cpu < 1 << CPU_BITS, "softirq CPU number does not fit a timer slot");
         // 54 bits of nanoseconds since the engine started are 208 days; later means never, as the kernel saturates too.
-        let ns = at.ns.saturating_sub(self.epoch_ns).min((1 << (64 - CPU_BITS)) - 1).max(1);
+        let ns = at.ns.saturating_sub(self.epoch_ns).clamp(1, (1 << (64 - CPU_BITS)) - 1);
         // Release: pairs with the Acquire of `take_due`; what the armer did before is seen by the callback.
         self.word.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
     }

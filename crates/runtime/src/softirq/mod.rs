@@ -156,7 +156,7 @@ impl SoftirqCpu {
             match run.next(lists) {
                 NetRxStep::Poll(index) => {
                     let napi = engine.napi_at(index);
-                    let polled = engine.poll_once(&napi, PollContext::Softirq);
+                    let polled = engine.poll_once(napi, PollContext::Softirq);
                     run.polled(lists, engine.clock.now(), index, polled.work, polled.repoll);
                 }
                 NetRxStep::Finish { reraise } => break reraise,

@@ -10,8 +10,10 @@ impl ThreadClock {
     /// The clock of the calling thread, or `None` where the system refuses it.
     pub(crate) fn current() -> Option<Self> {
         let mut id: libc::clockid_t = 0;
+        // SAFETY: takes nothing and only names the calling thread.
+        let this_thread = unsafe { libc::pthread_self() };
         // SAFETY: the calling thread is alive and `id` is a valid place to write to.
-        let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut id) };
+        let failed = unsafe { libc::pthread_getcpuclockid(this_thread, &raw mut id) };
         (failed == 0).then_some(Self(id))
     }
 
