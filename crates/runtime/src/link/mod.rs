@@ -34,7 +34,7 @@ pub(crate) use rx::RxQueue;
 pub(crate) use tx::TxFull;
 pub(crate) use tx::TxQueue;
 
-use crate::sys::mmap::shared_memory;
+use crate::sys::mmap::{private_memory, shared_memory};
 
 /// Most queues of a link.
 const QUEUES_MAX: u16 = 64;
@@ -117,7 +117,7 @@ pub enum LinkError {
     #[error("a ring of the link cannot be opened: {0}")]
     Ring(#[from] RingError),
     /// The kernel gave no memory.
-    #[error("{bytes} bytes of shared memory: {source}; use fewer queues or smaller rings")]
+    #[error("{bytes} bytes of memory: {source}; use fewer queues or smaller rings")]
     Memory {
         /// Size of the region.
         bytes: usize,
@@ -199,8 +199,10 @@ pub(crate) fn create(
     let lines: Vec<_> = lines.collect::<Result<_, _>>().map_err(LinkError::Irq)?;
 
     let end = Homes { table, config };
+    let bytes = end.bytes(1);
+    let private = private_memory(bytes).map_err(|source| LinkError::Memory { bytes, source })?;
     let (client_arena, client_pools) = end.add(region.clone(), layout.frames_offset(), 2)?;
-    let (_, server_pools) = end.add(Arc::new(Mapping::anonymous(end.bytes(1))), 0, 1)?;
+    let (_, server_pools) = end.add(Arc::new(private), 0, 1)?;
     let (mut client_pools, mut server_pools) = (client_pools.into_iter(), server_pools.into_iter());
     let next_pool = |pools: &mut std::vec::IntoIter<FramePool>| match pools.next() {
         Some(pool) => pool,

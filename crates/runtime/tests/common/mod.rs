@@ -1,4 +1,4 @@
-//! A link between two name spaces, and helpers that every test uses.
+//! A link between two name spaces, and what every test needs.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 pub(crate) mod frames;
