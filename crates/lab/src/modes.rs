@@ -121,9 +121,10 @@ pub enum ModeError {
 pub const ACCEPTED: &str = "base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us, such as defer20), threaded, \
                             workqueue, threaded-busy-poll, busy-read";
 
-/// What is compared if nothing else is asked for: the cover letter's ten, in its order.
-pub const DEFAULT_MODES: &str =
-    "base,defer10,defer20,defer200,fullbusy,napibusy,suspend0,suspend10,suspend20,suspend200";
+/// What is compared if nothing else is asked for: the cover letter's modes, and those of the documents on threaded NAPI
+/// and on busy polling.
+pub const DEFAULT_MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend0,suspend20,suspend200,threaded,workqueue,\
+                                 threaded-busy-poll,busy-read";
 
 /// What `--quick` compares: one of each kind.
 pub const QUICK_MODES: &str = "base,defer20,fullbusy,suspend20";

@@ -346,8 +346,8 @@ fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Share
     let mut due = Due::new(pair, config);
     let warm_ns = due.next_ns + nanos(config.length) / 10;
     let end_ns = due.end_ns + nanos(STOP_LOOK);
+    let mut now_ns = pair.engine.now_ns();
     loop {
-        let mut now_ns = pair.engine.now_ns();
         if sends && let Some(intended_ns) = due.next(now_ns) {
             let _ = port.build(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
             port.flush();
@@ -367,10 +367,11 @@ fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Share
             mode => receive(port, mode),
         };
         let received_ns = pair.engine.now_ns();
+        let called_ns = std::mem::replace(&mut now_ns, received_ns);
         if !found {
             continue;
         }
-        outcome.receive_calls.add(received_ns - now_ns);
+        outcome.receive_calls.add(received_ns - called_ns);
         while let Some(frame) = port.next() {
             let Some(intended_ns) = stamp_of(frame.data()) else { continue };
             outcome.replies += 1;
@@ -380,6 +381,7 @@ fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Share
             drop(frame);
             work_for(pair, config.delay);
         }
+        now_ns = pair.engine.now_ns();
     }
 }
 

@@ -55,6 +55,12 @@ impl NapiCounters {
         bump(&self.busy_poll_rx_packets, u64::from(work));
     }
 
+    /// Polls by busy-polling applications.
+    #[inline]
+    pub(crate) fn busy_polls(&self) -> u64 {
+        self.polls[PollContext::Busy as usize].load(Ordering::Relaxed)
+    }
+
     /// Ticks spent polling in vain; several threads may add.
     #[inline]
     pub(crate) fn spun(&self, ticks: u64) {

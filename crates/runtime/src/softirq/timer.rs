@@ -28,8 +28,8 @@ const NEVER_NS: u64 = u64::MAX;
 /// First step of the slack for a timer that is re-armed faster than it expires.
 const SLACK_MIN_NS: u64 = 8_000;
 
-/// Most lateness for a timer that a running thread keeps re-arming and then abandons.
-const SLACK_MAX_NS: u64 = 1_000_000;
+/// Most lateness for a timer that a running thread keeps re-arming and then abandons: a tick of a kernel with HZ=250.
+const SLACK_MAX_NS: u64 = 4_000_000;
 
 /// Expiries closer than this are not worth another system call.
 const CLOSE_ENOUGH_NS: u64 = 2_000;
