@@ -160,7 +160,7 @@ pub struct Figures {
     pub service_latency_us: Summary,
     /// CPU time of the server.
     pub cpu: CpuSplit,
-    /// CPU cycles of the server per right reply.
+    /// Reference cycles of the server per reply: CPU time by the rate of the time-stamp counter.
     pub cycles_per_request: Option<f64>,
     /// Interrupts (doorbells that woke the softirq side) per second, all queues.
     pub interrupts_per_s: f64,

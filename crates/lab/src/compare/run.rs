@@ -262,6 +262,6 @@ fn describe(config: &CompareConfig, workload: &CaseWorkload, run_length: Duratio
         key_sizes: profile.key_sizes.name(),
         value_sizes: profile.value_sizes.name(),
         popularity: profile.popularity.to_string(),
-        seconds: run_length.as_secs_f64(),
+        seconds: (run_length.as_secs_f64() * 1000.0).round() / 1000.0,
     }
 }

@@ -147,7 +147,7 @@ fn legend(report: &Report) -> String {
     let mut text = String::new();
     let figures = format!(
         "Median of {runs} run{} of {} s. Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
-         CPU{}; spin is time in polls that found nothing. cpq: CPU cycles per query. empty: % of polls that found \
+         CPU{}; spin is time in polls that found nothing. cpq: reference cycles per query. empty: % of polls that found \
          nothing. -: not applicable or not to be had here.",
         if runs == 1 { "" } else { "s" },
         workload.seconds,
