@@ -32,7 +32,7 @@ fn lists() {
     assert_eq!(Mode::parse_list("base, suspend20,"), Ok(vec![Mode::Base, Mode::Suspend { us: 20 }]));
     assert_eq!(Mode::parse_list(" , "), Err(ModeError::Empty));
     assert_eq!(Mode::parse_list("base,base"), Err(ModeError::Twice { name: "base".to_owned() }));
-    assert_eq!(Mode::parse_list(DEFAULT_MODES).unwrap().len(), 10);
+    assert_eq!(Mode::parse_list(DEFAULT_MODES).unwrap().len(), 12);
     assert_eq!(Mode::parse_list(QUICK_MODES).unwrap().len(), 4);
 }
 
