@@ -103,12 +103,12 @@ impl RxQueue {
         self.irq.note_consumed(consumed);
     }
 
-    /// Whether packets wait.
-    #[cfg(test)]
-    pub(crate) fn pending(&mut self) -> bool {
+    /// Packets that wait, with a look at the peer's index. [`take`](Self::take) looks again only when it has taken them.
+    #[inline]
+    pub(crate) fn pending(&mut self) -> u32 {
         match &mut self.end {
-            End::Client(ring) => ring.pending() > 0,
-            End::Server(ring) => ring.pending() > 0,
+            End::Client(ring) => ring.pending(),
+            End::Server(ring) => ring.pending(),
         }
     }
 
