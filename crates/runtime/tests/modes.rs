@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
-use common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6};
+use common::{Dice, PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6};
 use napier_runtime::control::NapiSet;
 use napier_runtime::{
     Coalesce, DeviceHandle, EndConfig, Engine, EventContext, Interest, LinkConfig, PollContext, RawBusyPoll, RawPoller,
@@ -319,4 +319,35 @@ fn nobody_is_forgotten_after_a_flood() {
     let left_over: u64 = pair.engine.softirq_stats().iter().map(|cpu| cpu.ksoftirqd).sum();
     println!("left to ksoftirqd {left_over} times");
     assert!(left_over > 0, "there was more than one go's work");
+}
+
+/// From its binding on a socket gets what is sent to it, also from a poll that had begun before. Other programs compete
+/// for the processors, so that polls are held up in the middle.
+#[test]
+fn a_socket_receives_from_its_binding_on() {
+    let pair = Pair::new(&LinkConfig::default());
+    pair.set_all(&pair.tested, &Mode::ThreadedBusyPoll.settings());
+    let (client, server) = (UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap(), v4(TESTED_V4, 4000));
+    let end = Arc::new(AtomicBool::new(false));
+    let competitors: Vec<_> = (0..3)
+        .map(|_| {
+            let end = end.clone();
+            std::thread::spawn(move || {
+                while !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        })
+        .collect();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let socket = UdpSocket::bind(&pair.tested_ns, server).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.send_to(b"request", server).unwrap();
+        assert_eq!(socket.recv(&mut [0; 64]).expect("it was sent to a bound socket"), 7);
+    }
+    end.store(true, Ordering::Relaxed);
+    for competitor in competitors {
+        competitor.join().unwrap();
+    }
 }
