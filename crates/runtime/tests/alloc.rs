@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::modes::{Mode, echo, echo_raw, stop};
-use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
-use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, UdpSocket};
+use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
+use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, ThreadRole, UdpSocket};
 
 /// Counts what the whole process allocates while `COUNTING`.
 struct Counting;
@@ -70,6 +70,12 @@ fn run(client: &UdpSocket, server: SocketAddr, count: u64) {
     }
 }
 
+/// Threads allocate when they start; waits until the pool's have started.
+fn settle(pair: &Pair, mode: Mode) {
+    let started = || pair.engine.thread_times().iter().filter(|thread| thread.role == ThreadRole::Worker).count();
+    eventually("every worker has started", || mode != Mode::Workqueue || started() == 2);
+}
+
 /// Allocations of the process during [`COUNTED`] round trips.
 fn allocations(client: &UdpSocket, server: SocketAddr) -> u64 {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -84,6 +90,7 @@ fn allocations(client: &UdpSocket, server: SocketAddr) -> u64 {
 fn by_sockets(mode: Mode) {
     let pair = Pair::new(&LinkConfig::default());
     pair.set_all(&pair.tested, &mode.settings());
+    settle(&pair, mode);
     for (server, client) in [(v4(TESTED_V4, 4000), v4(PEER_V4, 5000)), (v6(TESTED_V6, 4000), v6(PEER_V6, 5000))] {
         let thread = echo(&pair.engine, mode, UdpSocket::bind(&pair.tested_ns, server).unwrap());
         let client = UdpSocket::bind(&pair.peer_ns, client).unwrap();
@@ -95,6 +102,7 @@ fn by_sockets(mode: Mode) {
 fn by_raw_ports(mode: Mode) {
     let pair = Pair::new(&LinkConfig::default());
     pair.set_all(&pair.tested, &mode.settings());
+    settle(&pair, mode);
     let port = RawPort::bind(&pair.tested, 0).unwrap();
     port.set_busy_poll(mode.busy_read());
     let end = Arc::new(AtomicBool::new(false));

@@ -17,7 +17,7 @@ const SERVER: (std::net::Ipv4Addr, u16) = (TESTED_V4, 4000);
 const DATA_STOP: u64 = 1;
 
 /// Requests in a stretch.
-const STRETCH: u32 = 200;
+const STRETCH: u32 = 100;
 
 fn suspending(pair: &Pair) {
     let set = NapiSet {
