@@ -214,7 +214,9 @@ fn outcome(
     let of_this = done.iter().filter(|(cell, _)| cell.mode == mode && cell.load == load);
     let runs: Option<Vec<Figures>> = of_this.map(|(_, figures)| *figures).collect();
     let Some(runs) = runs else {
-        return Outcome::Refused("in a run, no request that was due while it was measured was answered: overloaded, or stalled".to_owned());
+        return Outcome::Refused(
+            "in a run, no request that was due while it was measured was answered: overloaded, or stalled".to_owned(),
+        );
     };
     Outcome::Measured(Box::new(Measured::of(&runs).expect("every cell was run")))
 }
