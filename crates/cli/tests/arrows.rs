@@ -10,8 +10,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-core", &[]),
     ("napier-ring", &["napier-core"]),
     ("napier-runtime", &["napier-core", "napier-ring"]),
-    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime"]),
-    ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-lab"]),
+    ("napier-sim", &["napier-core"]),
+    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-sim"]),
+    ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-lab"]),
 ];
 
 /// Crates outside the workspace that the two lowest crates may use: none, so that nothing can reach a

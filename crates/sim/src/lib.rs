@@ -1,0 +1,3 @@
+//! The NAPI rules under virtual time: virtual CPUs, NICs and programs, scenario files and the farm of seeds.
+
+pub mod scenario;

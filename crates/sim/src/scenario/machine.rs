@@ -1,0 +1,234 @@
+//! What exists in a scenario.
+
+use napier_core::completion::Tunables;
+use napier_core::control::ThreadedSetting;
+use napier_core::event::EpollParams;
+use napier_core::sockopt::SocketBusy;
+use napier_core::time::Span;
+
+use super::{CpuIx, DeviceIx, NapiIx, SocketIx};
+
+/// `[machine]` and everything in it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// Number of CPUs, at least 1.
+    pub cpus: u16,
+    /// Jiffies per second.
+    pub hz: u32,
+    /// Seed of everything that is random.
+    pub seed: u64,
+    /// System-wide knobs at the start.
+    pub sysctl: Sysctl,
+    /// How long things take.
+    pub costs: Costs,
+    /// Devices in the order of the file.
+    pub devices: Vec<Device>,
+    /// Application threads. The thread `ctl` (all capabilities, last CPU) is always there, at the end of the list
+    /// unless the file declares it.
+    pub threads: Vec<Thread>,
+    /// Sockets.
+    pub sockets: Vec<Socket>,
+    /// Event contexts.
+    pub epolls: Vec<Epoll>,
+}
+
+/// Knobs under `/proc/sys/net/core`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Sysctl {
+    /// Packets of one receive softirq run; default 300.
+    pub netdev_budget: i32,
+    /// Time of one receive softirq run, us; default 2 s / HZ.
+    pub netdev_budget_usecs: u32,
+    /// Default of `SO_BUSY_POLL` of a new socket, units of 1024 ns; default 0.
+    pub busy_read: u32,
+    /// Busy polling of poll, select and epoll, units of 1024 ns; default 0.
+    pub busy_poll: u32,
+    /// Segments of one list that goes up the stack; default 8.
+    pub gro_normal_batch: u32,
+}
+
+impl Sysctl {
+    /// The kernel's defaults.
+    #[must_use]
+    pub fn defaults(hz: u32) -> Self {
+        let budget = napier_core::softirq::netdev_budget_span(hz);
+        Self {
+            netdev_budget: napier_core::softirq::NETDEV_BUDGET_PKTS,
+            netdev_budget_usecs: u32::try_from(budget.ns / 1000).unwrap_or(u32::MAX),
+            busy_read: 0,
+            busy_poll: 0,
+            gro_normal_batch: 8,
+        }
+    }
+}
+
+/// How long each thing occupies a virtual CPU. Round numbers, not measurements.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// One atomic step of a rule: a change of the state word, arming a timer, masking. Default 10 ns.
+    pub op: Span,
+    /// One call of the driver's poll, at least 1 ns. Default 200 ns.
+    pub poll: Span,
+    /// Each packet in a poll. Default 50 ns.
+    pub packet: Span,
+    /// Entering an interrupt handler. Default 100 ns.
+    pub irq: Span,
+    /// Entering a system call. Default 100 ns.
+    pub syscall: Span,
+    /// From waking a thread until it can run. Default 500 ns.
+    pub wake: Span,
+    /// Switching between threads. Default 200 ns.
+    pub switch: Span,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            op: Span::from_ns(10),
+            poll: Span::from_ns(200),
+            packet: Span::from_ns(50),
+            irq: Span::from_ns(100),
+            syscall: Span::from_ns(100),
+            wake: Span::from_ns(500),
+            switch: Span::from_ns(200),
+        }
+    }
+}
+
+/// `[[device]]`: a NIC with one NAPI instance per receive queue.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Receive queues, at least 1.
+    pub queues: u16,
+    /// Packets that a queue's ring holds. Default 256.
+    pub ring: u32,
+    /// CPU that takes each queue's interrupt; queue `q` has entry `q % len`. Default: queue number modulo CPUs.
+    pub irq_cpu: Vec<CpuIx>,
+    /// CPU of each queue's NAPI thread, likewise. Default: as `irq_cpu`.
+    pub thread_cpu: Vec<CpuIx>,
+    /// Scheduling class of the NAPI threads. Default fair.
+    pub thread_policy: Policy,
+    /// The driver keeps settings and ids over down and up. Default true.
+    pub persistent: bool,
+    /// Instances never get an id (transmit only). Default false.
+    pub no_busy_poll: bool,
+    /// The device can be up at the start. Default true.
+    pub up: bool,
+    /// Settings at the start: deferral and flush as the device's default, suspension on every instance.
+    pub tunables: Tunables,
+    /// Threaded setting of the device at the start. Default disabled.
+    pub threaded: ThreadedSetting,
+    /// Interrupt coalescing: time, 0 = none.
+    pub rx_usecs: u32,
+    /// Interrupt coalescing: packets, 0 = none.
+    pub rx_frames: u32,
+    /// Packets of mergeable flows are held for merging. Default false.
+    pub gro: bool,
+    /// Budget of a poll outside busy polling. Default 64.
+    pub weight: u32,
+}
+
+/// Scheduling class.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Fair share.
+    Fair,
+    /// Real time, first in first out; runs before every fair thread.
+    Fifo,
+}
+
+/// `[[thread]]`: an application thread, pinned.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// Where it runs.
+    pub cpu: CpuIx,
+    /// Scheduling class. Default fair.
+    pub policy: Policy,
+    /// It has `CAP_NET_ADMIN`. Default true.
+    pub cap_net_admin: bool,
+}
+
+/// What kind of socket.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum SocketKind {
+    /// Datagrams.
+    Udp,
+    /// A listener; a packet of kind `syn` makes the socket named in it.
+    TcpListener,
+    /// An established stream.
+    Tcp,
+}
+
+/// `[[socket]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Socket {
+    /// Its name.
+    pub name: String,
+    /// Kind. Default UDP.
+    pub kind: SocketKind,
+    /// Connected; a TCP stream always is. Default false.
+    pub connected: bool,
+    /// Queue that its packets arrive on. Default: the first queue of the first device.
+    pub napi: NapiIx,
+    /// Packets that its receive queue holds. Default 1024.
+    pub queue: u32,
+    /// Exists at the start; otherwise the call `socket` or `accept` makes it. Default true.
+    pub open: bool,
+    /// Options at the start. The recorded id is that of the instance if the file says `primed = true` (default), as
+    /// if a packet had come in before; else 0.
+    pub busy: SocketBusy,
+    /// The recorded id is that of [`Self::napi`] at the start.
+    pub primed: bool,
+}
+
+/// `[[epoll]]`: an event context.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Epoll {
+    /// Its name.
+    pub name: String,
+    /// Parameters at the start, set before members are added.
+    pub params: EpollParams,
+    /// Members at the start; each attaches its id as an add does.
+    pub members: Vec<SocketIx>,
+}
+
+impl Machine {
+    /// The number of NAPI instances.
+    #[must_use]
+    pub fn napis(&self) -> u16 {
+        self.devices.iter().map(|device| device.queues).sum()
+    }
+
+    /// The instance of one queue.
+    #[must_use]
+    pub fn napi(&self, device: DeviceIx, queue: u16) -> NapiIx {
+        NapiIx(self.devices[..device.at()].iter().map(|device| device.queues).sum::<u16>() + queue)
+    }
+
+    /// Device and queue of an instance.
+    ///
+    /// # Panics
+    /// If there is no such instance.
+    #[must_use]
+    pub fn queue_of(&self, napi: NapiIx) -> (DeviceIx, u16) {
+        let mut queue = napi.0;
+        for (position, device) in (0..).zip(&self.devices) {
+            if queue < device.queues {
+                return (DeviceIx(position), queue);
+            }
+            queue -= device.queues;
+        }
+        panic!("no instance {napi:?}")
+    }
+
+    /// The name of an instance, `device/queue`.
+    #[must_use]
+    pub fn napi_name(&self, napi: NapiIx) -> String {
+        let (device, queue) = self.queue_of(napi);
+        format!("{}/{queue}", self.devices[device.at()].name)
+    }
+}

@@ -1,0 +1,69 @@
+//! Scenarios: a machine, what happens to it, and what must be seen. `docs/scenarios.md` describes the file.
+//!
+//! A scenario is plain data. [`crate::machine`] carries it out in virtual time; other executors carry it out on
+//! something real. All names of the file are resolved to positions here, so an executor never looks a name up.
+
+mod action;
+mod event;
+mod expect;
+mod machine;
+
+pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target};
+pub use event::{Answer, Context, DropReason, Event, Kind, Seen};
+pub use expect::{EnginePart, Expect, Expected, Pattern, Range, Tolerance};
+pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread};
+
+/// One scenario.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// One sentence: what holds.
+    pub title: String,
+    /// Ids of the rules that it covers, as `conformance/rules.toml` lists them.
+    pub rules: Vec<String>,
+    /// What exists.
+    pub machine: Machine,
+    /// What happens, in order of time; steps of one instant happen in the order of the file.
+    pub timeline: Vec<Step>,
+    /// What must be seen.
+    pub expect: Expect,
+    /// What the engine makes of it.
+    pub engine: EnginePart,
+}
+
+/// A NAPI instance: position in the list of all devices' queues, device by device.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NapiIx(pub u16);
+
+/// A device: position in [`Machine::devices`].
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceIx(pub u16);
+
+/// An application thread: position in [`Machine::threads`].
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadIx(pub u16);
+
+/// A socket: position in [`Machine::sockets`].
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SocketIx(pub u16);
+
+/// An event context: position in [`Machine::epolls`].
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EpollIx(pub u16);
+
+/// A virtual CPU.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CpuIx(pub u16);
+
+macro_rules! index {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// As a position.
+            #[inline]
+            #[must_use]
+            pub const fn at(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+index!(NapiIx, DeviceIx, ThreadIx, SocketIx, EpollIx, CpuIx);
