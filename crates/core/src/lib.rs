@@ -12,6 +12,7 @@
 //! | [`poll`] | after one poll in softirq or kthread | `net/core/dev.c __napi_poll` |
 //! | [`softirq`] | one receive run and the softirq core's loop | `net/core/dev.c net_rx_action`, `kernel/softirq.c handle_softirqs` |
 //! | [`busy`] | the busy loop and its stop | `net/core/dev.c __napi_busy_loop`, `busy_poll_stop` |
+//! | [`gro`] | held packets, batches, flush | `net/core/gro.c`, `include/net/gro.h` |
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
@@ -40,6 +41,7 @@ pub mod completion;
 pub mod config;
 pub mod control;
 pub mod event;
+pub mod gro;
 pub mod ids;
 pub mod moderation;
 pub mod poll;
