@@ -14,6 +14,7 @@
 //! | [`busy`] | the busy loop and its stop | `net/core/dev.c __napi_busy_loop`, `busy_poll_stop` |
 //! | [`gro`] | held packets, batches, flush | `net/core/gro.c`, `include/net/gro.h` |
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
+//! | [`select`] | poll and select: scans, busy polling, the sleep | `fs/select.c do_poll`, `net/socket.c sock_poll` |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
@@ -46,6 +47,7 @@ pub mod ids;
 pub mod moderation;
 pub mod poll;
 pub mod rss;
+pub mod select;
 pub mod sockopt;
 pub mod softirq;
 pub mod state;
