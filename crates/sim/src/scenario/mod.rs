@@ -7,11 +7,14 @@ mod action;
 mod event;
 mod expect;
 mod machine;
+mod names;
+mod parse;
 
-pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target};
+pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target, queue_kind};
 pub use event::{Answer, Context, DropReason, Event, Kind, Seen};
 pub use expect::{EnginePart, Expect, Expected, Pattern, Range, Tolerance};
 pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread};
+pub use parse::ParseError;
 
 /// One scenario.
 #[derive(Clone, PartialEq, Debug)]
