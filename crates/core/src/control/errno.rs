@@ -33,6 +33,8 @@ errnos! {
     ENOENT = 2,
     /// Interrupted.
     EINTR = 4,
+    /// Not an open descriptor.
+    EBADF = 9,
     /// Would block.
     EAGAIN = 11,
     /// Out of memory.

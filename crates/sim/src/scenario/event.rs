@@ -135,3 +135,32 @@ pub struct Seen {
     /// What.
     pub event: Event,
 }
+
+impl Event {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Poll { .. } => Kind::Poll,
+            Self::TimerStart { .. } => Kind::TimerStart,
+            Self::TimerFire { .. } => Kind::TimerFire,
+            Self::TimerCancel { .. } => Kind::TimerCancel,
+            Self::Mask { .. } => Kind::Mask,
+            Self::Unmask { .. } => Kind::Unmask,
+            Self::Complete { .. } => Kind::Complete,
+            Self::Schedule { .. } => Kind::Schedule,
+            Self::List { .. } => Kind::List,
+            Self::Deliver { .. } => Kind::Deliver,
+            Self::Drop { .. } => Kind::Drop,
+            Self::Return { .. } => Kind::Return,
+            Self::Sleep { .. } => Kind::Sleep,
+            Self::Raise { .. } => Kind::Raise,
+            Self::Squeeze { .. } => Kind::Squeeze,
+            Self::RunEnd { .. } => Kind::RunEnd,
+            Self::Ksoftirqd { .. } => Kind::Ksoftirqd,
+            Self::KthreadStart { .. } => Kind::KthreadStart,
+            Self::KthreadStop { .. } => Kind::KthreadStop,
+            Self::CheckFailed { .. } => Kind::CheckFailed,
+        }
+    }
+}

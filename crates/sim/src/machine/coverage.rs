@@ -1,0 +1,115 @@
+//! What happened at least once: events and decisions of the rules.
+
+use crate::scenario::{Event, Kind};
+
+macro_rules! decisions {
+    ($($name:ident = $text:literal),* $(,)?) => {
+        /// A decision that the rules took, by the branch that was taken.
+        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+        #[expect(missing_docs, reason = "each has its text")]
+        pub enum Decision { $($name),* }
+
+        impl Decision {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// In words.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+        }
+    };
+}
+
+decisions! {
+    PrepTook = "a schedule got the ownership",
+    PrepMissed = "a schedule found an owner",
+    ScheduleToThread = "scheduled to the thread",
+    ScheduleToList = "scheduled to a poll list",
+    TimerTook = "the timer got the ownership",
+    TimerFoundOwner = "the timer found an owner or a pending disable",
+    CompleteRefused = "a completion was refused",
+    CompleteUnmask = "a completion unmasked",
+    CompleteArm = "a completion deferred",
+    CompleteArmUnmask = "a completion armed the timer for held packets and unmasked",
+    CompleteReschedule = "a completion saw MISSED",
+    SecondLook = "the look after an unmask found packets",
+    Repoll = "a full poll is repeated",
+    CompleteZero = "a full poll met a pending disable",
+    HandToBusyPoller = "a full poll met a waiting busy poller",
+    SoftirqAgain = "the softirq core made another pass",
+    SoftirqDone = "the softirq core was done",
+    SoftirqToKsoftirqd = "the softirq core left the rest to ksoftirqd",
+    BusyLost = "a busy loop could not get the ownership",
+    BusyPolled = "a busy loop polled",
+    BusyYield = "a busy loop gave way",
+    StopArm = "a busy-poll stop armed the timer",
+    StopPoll = "a busy-poll stop polled once more",
+    StopHandOver = "the last poll of a stop was full",
+    Suspend = "interrupts were suspended",
+    SuspendNothing = "a suspension without a time-out",
+    Resume = "interrupts were resumed",
+    ResumeNothing = "a resume without a time-out",
+    BusyFoundEvents = "an event context's busy loop found events",
+    BusyFoundNothing = "an event context's busy loop found nothing, without prefer",
+    WaitEvents = "a wait returned events",
+    WaitTimedOut = "a wait timed out",
+    WaitSleeps = "a wait slept",
+    ThreadTurn = "a thread polled as plain thread",
+    ThreadBusyTurn = "a thread polled in busy-poll mode",
+    StopThreadCleared = "a thread was taken off an instance",
+    StopThreadBusy = "taking the thread off had to wait for another owner",
+    DisableClaimed = "a disable claimed the instance",
+    DisableWaits = "a disable waited for the owner",
+    Added = "an instance was added",
+    Deleted = "an instance was deleted",
+    ThreadFailed = "a thread could not be created",
+}
+
+const KINDS: usize = 20;
+
+/// How often each event and decision occurred.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Coverage {
+    events: [u64; KINDS],
+    decisions: [u64; Decision::ALL.len()],
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self { events: [0; KINDS], decisions: [0; Decision::ALL.len()] }
+    }
+}
+
+impl Coverage {
+    #[inline]
+    pub(super) fn event(&mut self, event: &Event) {
+        self.events[event.kind() as usize] += 1;
+    }
+
+    #[inline]
+    pub(super) fn decision(&mut self, decision: Decision) {
+        self.decisions[decision as usize] += 1;
+    }
+
+    /// Occurrences of an event.
+    #[must_use]
+    pub fn of_event(&self, kind: Kind) -> u64 {
+        self.events[kind as usize]
+    }
+
+    /// Occurrences of a decision.
+    #[must_use]
+    pub fn of_decision(&self, decision: Decision) -> u64 {
+        self.decisions[decision as usize]
+    }
+
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = self.events.iter_mut().zip(&other.events).chain(self.decisions.iter_mut().zip(&other.decisions));
+        for (sum, count) in pairs {
+            *sum += count;
+        }
+    }
+}

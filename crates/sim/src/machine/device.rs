@@ -1,0 +1,367 @@
+//! A simulated NIC and the way of a packet from its ring to a socket.
+
+use napier_core::completion::Flush;
+use napier_core::config::ConfigTable;
+use napier_core::control::DevSettings;
+use napier_core::gro::{GroPacket, Merged};
+use napier_core::moderation::{Moderated, Moderation};
+use napier_core::time::Deadline;
+
+use super::vm::CtxId;
+use super::world::{Ev, HardIrq, World};
+use crate::scenario::{DropReason, Event, Packets, Quirk, SocketIx, Target};
+
+/// Reasons that [`DropReason`] knows.
+pub(super) const DROP_REASONS: usize = 6;
+
+/// One device.
+pub(super) struct Dev {
+    pub(super) name: String,
+    pub(super) up: bool,
+    /// Queues in use at present.
+    pub(super) queues: u16,
+    pub(super) first_napi: usize,
+    pub(super) all_queues: u16,
+    pub(super) ring: usize,
+    pub(super) persistent: bool,
+    pub(super) no_busy_poll: bool,
+    pub(super) merges: bool,
+    pub(super) settings: DevSettings,
+    pub(super) config: ConfigTable,
+    pub(super) moderation: Vec<(Moderation, u32)>,
+    /// The device lock and who waits for it.
+    pub(super) locked: bool,
+    pub(super) lock_waiters: Vec<CtxId>,
+}
+
+/// A packet: which frame holds it and where it goes.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Packet {
+    pub(super) frame: u32,
+    pub(super) socket: Option<SocketIx>,
+    pub(super) flow: u32,
+    hash: u32,
+    pub(super) segments: u32,
+    mergeable: bool,
+    pub(super) syn: Option<SocketIx>,
+    pub(super) napi_id: u32,
+}
+
+impl GroPacket for Packet {
+    fn flow_hash(&self) -> u32 {
+        self.hash
+    }
+
+    fn mergeable(&self) -> bool {
+        self.mergeable
+    }
+
+    fn same_flow(&self, held: &Self) -> bool {
+        self.flow == held.flow && self.socket == held.socket
+    }
+
+    fn merge(&mut self, next: Self) -> Merged<Self> {
+        self.segments += next.segments;
+        Merged::Held
+    }
+
+    fn segments(&self) -> u32 {
+        self.segments
+    }
+}
+
+/// Where a frame is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum FrameAt {
+    Free,
+    Ring,
+    Stack,
+    Socket,
+}
+
+/// All frames of the machine; grows on demand.
+#[derive(Default)]
+pub(super) struct Frames {
+    at: Vec<FrameAt>,
+    free: Vec<u32>,
+}
+
+impl Frames {
+    /// A frame out of the pool.
+    pub(super) fn take(&mut self) -> u32 {
+        let frame = self.free.pop().unwrap_or_else(|| {
+            self.at.push(FrameAt::Free);
+            self.at.len() as u32 - 1
+        });
+        assert!(self.at[frame as usize] == FrameAt::Free, "a frame in the pool is free");
+        self.at[frame as usize] = FrameAt::Ring;
+        frame
+    }
+
+    /// Moves a frame on; false if it was not where it should have been.
+    pub(super) fn go(&mut self, frame: u32, from: FrameAt, to: FrameAt) -> bool {
+        let at = &mut self.at[frame as usize];
+        if *at != from {
+            return false;
+        }
+        *at = to;
+        if to == FrameAt::Free {
+            self.free.push(frame);
+        }
+        true
+    }
+
+    /// Frames that are out.
+    pub(super) fn out(&self) -> usize {
+        self.at.len() - self.free.len()
+    }
+}
+
+impl World {
+    /// One packet comes from the wire or over loopback. The CPU that must look again.
+    pub(super) fn packet_arrives(&mut self, packets: &Packets, nth: u32) -> Option<usize> {
+        self.arrived += 1;
+        let flow = if packets.own_flow { packets.flow.wrapping_add(nth) } else { packets.flow };
+        let socket = match packets.to {
+            Target::Socket(socket) => Some(socket),
+            Target::Napi(_) => None,
+        };
+        let napi = match packets.to {
+            Target::Socket(socket) => self.socks[socket.at()].napi,
+            Target::Napi(napi) => napi.at(),
+        };
+        let mut packet = Packet {
+            frame: self.frames.take(),
+            socket,
+            flow,
+            hash: packets.hash.unwrap_or(flow),
+            segments: 1,
+            mergeable: packets.mergeable && self.devs[self.napis[napi].dev].merges,
+            syn: packets.syn,
+            napi_id: 0,
+        };
+        if packets.loopback {
+            // No NAPI instance marks it; the field holds the sender's CPU, counted from 1.
+            packet.napi_id = 1;
+            self.go(packet.frame, FrameAt::Ring, FrameAt::Stack);
+            self.up.packets.push(packet);
+            self.up.lists.push(1);
+            self.go_up(napi, false);
+            return None;
+        }
+        let n = &self.napis[napi];
+        let dev = &self.devs[n.dev];
+        let lost = if !dev.up {
+            Some(DropReason::DeviceDown)
+        } else if n.queue >= dev.queues || !n.present {
+            Some(DropReason::NoQueue)
+        } else if n.ring.len() >= dev.ring {
+            Some(DropReason::RingFull)
+        } else {
+            None
+        };
+        if let Some(why) = lost {
+            self.go(packet.frame, FrameAt::Ring, FrameAt::Free);
+            self.lose(napi, why, 1);
+            return None;
+        }
+        self.napis[napi].ring.push_back(packet);
+        self.touch(napi);
+        if !self.napis[napi].masked {
+            self.moderate(napi);
+        }
+        None
+    }
+
+    /// A frame came while the interrupt is unmasked.
+    fn moderate(&mut self, napi: usize) {
+        let (dev, queue) = (self.napis[napi].dev, usize::from(self.napis[napi].queue));
+        let now = self.now;
+        let (moderation, generation) = &mut self.devs[dev].moderation[queue];
+        match moderation.on_frames(1, now) {
+            Moderated::Fire => self.raise_irq(napi),
+            Moderated::StartTimer(span) => {
+                *generation += 1;
+                let generation = *generation;
+                self.push(Deadline::after(now, span), Ev::Coalesce { napi, generation });
+            }
+            // A timer runs, or the interrupt has been raised since the last unmask.
+            Moderated::Wait => {}
+        }
+    }
+
+    /// The coalescing time is over.
+    pub(super) fn coalesce_expires(&mut self, napi: usize, generation: u32) {
+        let (dev, queue) = (self.napis[napi].dev, usize::from(self.napis[napi].queue));
+        let now = self.now;
+        let (moderation, current) = &mut self.devs[dev].moderation[queue];
+        if *current == generation && moderation.on_timer(now) && !self.napis[napi].masked {
+            self.raise_irq(napi);
+        }
+    }
+
+    /// The device may interrupt again.
+    pub(super) fn rearm_irq(&mut self, napi: usize) {
+        let (dev, queue) = (self.napis[napi].dev, usize::from(self.napis[napi].queue));
+        self.napis[napi].masked = false;
+        let (moderation, generation) = &mut self.devs[dev].moderation[queue];
+        *generation += 1;
+        moderation.on_unmask();
+        self.touch(napi);
+    }
+
+    /// The interrupt goes to its CPU; one that is under way is enough.
+    pub(super) fn raise_irq(&mut self, napi: usize) {
+        let n = &mut self.napis[napi];
+        if std::mem::replace(&mut n.irq_latched, true) {
+            return;
+        }
+        let cpu = n.irq_cpu;
+        let delay = self.irq_delay();
+        let at = self.after(delay);
+        self.push(at, Ev::Irq { cpu, irq: HardIrq::Device { napi } });
+        if self.spurious() {
+            self.push(at, Ev::Irq { cpu, irq: HardIrq::Schedule { napi } });
+        }
+    }
+
+    /// The poll takes `count` packets off the ring and hands them to the stack.
+    pub(super) fn receive(&mut self, napi: usize, count: u32) {
+        let (jiffy, batch) = (self.jiffy(), self.sysctl.gro_normal_batch);
+        for _ in 0..count {
+            let mut packet = self.napis[napi].ring.pop_front().expect("counted by the caller");
+            self.go(packet.frame, FrameAt::Ring, FrameAt::Stack);
+            packet.napi_id = if self.napis[napi].id_visible { self.napis[napi].id } else { 0 };
+            let merge = &mut self.napis[napi].merge;
+            let up = &mut self.up;
+            let before = if packet.mergeable { merge.packets() + up.packets.len() } else { 0 };
+            merge.gro.receive(packet, jiffy, batch, &mut |list| up.take(list));
+            if packet.mergeable && merge.packets() + up.packets.len() == before {
+                // It joined another packet: its own frame is empty now.
+                self.go(packet.frame, FrameAt::Stack, FrameAt::Free);
+            }
+            self.go_up(napi, true);
+        }
+    }
+
+    /// Completes held packets.
+    pub(super) fn flush(&mut self, napi: usize, which: Flush) {
+        let merge = &mut self.napis[napi].merge;
+        if !merge.held() {
+            return;
+        }
+        let jiffy = self.now.ns / (1_000_000_000 / u64::from(self.hz));
+        let up = &mut self.up;
+        merge.gro.flush(which, jiffy, self.sysctl.gro_normal_batch, &mut |list| up.take(list));
+        self.go_up(napi, true);
+    }
+
+    /// The pending list goes up the stack.
+    pub(super) fn deliver(&mut self, napi: usize) {
+        let up = &mut self.up;
+        self.napis[napi].merge.gro.deliver(&mut |list| up.take(list));
+        self.go_up(napi, true);
+    }
+
+    /// Lists that left the instance reach the sockets.
+    fn go_up(&mut self, napi: usize, log_list: bool) {
+        if self.up.lists.is_empty() {
+            return;
+        }
+        let mut up = std::mem::take(&mut self.up);
+        let mut packets = up.packets.drain(..);
+        for len in up.lists.drain(..) {
+            if log_list {
+                let index = self.napis[napi].index;
+                self.note(Event::List { napi: index, packets: len as u32 });
+            }
+            let mut run: Option<(SocketIx, u32)> = None;
+            for packet in packets.by_ref().take(len) {
+                let to = self.enqueue(napi, packet);
+                match (&mut run, to) {
+                    (Some((socket, count)), Some(to)) if *socket == to => *count += packet.segments,
+                    (_, to) => {
+                        self.note_delivered(run.take());
+                        run = to.map(|socket| (socket, packet.segments));
+                    }
+                }
+            }
+            self.note_delivered(run);
+        }
+        drop(packets);
+        self.up = up;
+    }
+
+    fn note_delivered(&mut self, run: Option<(SocketIx, u32)>) {
+        if let Some((socket, packets)) = run {
+            self.note(Event::Deliver { socket, packets });
+            self.socket_ready(socket.at());
+        }
+    }
+
+    /// Counts lost packets.
+    pub(super) fn lose(&mut self, napi: usize, why: DropReason, packets: u32) {
+        self.drops[why as usize] += u64::from(packets);
+        let index = self.napis[napi].index;
+        self.note(Event::Drop { napi: index, why, packets });
+    }
+
+    /// Everything that waits in the instance is lost, and counted.
+    pub(super) fn drop_all(&mut self, napi: usize) {
+        let mut lost = 0;
+        while let Some(packet) = self.napis[napi].ring.pop_front() {
+            self.go(packet.frame, FrameAt::Ring, FrameAt::Free);
+            lost += packet.segments;
+        }
+        let waiting: Vec<u32> = self.napis[napi].merge.frames().collect();
+        for frame in waiting {
+            self.go(frame, FrameAt::Stack, FrameAt::Free);
+        }
+        lost += self.napis[napi].merge.gro.drop_all();
+        if lost > 0 {
+            self.lose(napi, DropReason::Disabled, lost);
+        }
+    }
+
+    /// Moves a frame; one that is not where it should be has been used twice.
+    pub(super) fn go(&mut self, frame: u32, from: FrameAt, to: FrameAt) {
+        if !self.frames.go(frame, from, to) {
+            self.fail(format!("frame {frame} is not in {from:?}, where it should leave for {to:?}"));
+        }
+    }
+
+    /// The driver's poll begins: by the owner alone, and never twice at once.
+    pub(super) fn enter_poll(&mut self, napi: usize, me: CtxId) {
+        use napier_core::state::State;
+        let n = &mut self.napis[napi];
+        let wrong = if let Some(other) = n.polling {
+            Some(format!("polled by context {me} while {other} polls"))
+        } else if !n.word.contains(State::SCHED) {
+            Some("polled without an owner".to_owned())
+        } else if n.word.contains(State::NPSVC) {
+            Some("polled while disabled".to_owned())
+        } else {
+            None
+        };
+        n.polling = Some(me);
+        if let Some(wrong) = wrong {
+            let name = self.napi_name(napi);
+            self.fail(format!("{name}: {wrong}"));
+        }
+    }
+
+    /// The driver's poll ends.
+    pub(super) fn leave_poll(&mut self, napi: usize, me: CtxId) {
+        let n = &mut self.napis[napi];
+        if n.polling.take() != Some(me) && n.quirk == Quirk::None {
+            let name = self.napi_name(napi);
+            self.fail(format!("{name}: a poll ended that had not begun"));
+        }
+    }
+
+    /// The releasing context has armed or unmasked, or will do neither.
+    pub(super) fn finished(&mut self, napi: usize) {
+        self.napis[napi].finishing -= 1;
+        self.touch(napi);
+    }
+}

@@ -1,0 +1,147 @@
+//! A machine in virtual time: CPUs with interrupt, softirq and thread level, NICs, timers, sockets, event contexts and
+//! the programs of a scenario. It calls the rules of `napier_core` as the engine does, and is checked after each step.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `exec` | the event loop: nothing happens but by an event or by a context that goes on |
+//! | `vm` | how code on a CPU spends time, sleeps, keeps others out |
+//! | `sched` | levels and threads of a CPU |
+//! | `softirq`, `kthread`, `busy`, `poll` | who polls, and what follows |
+//! | `lifecycle`, `control` | add, enable, disable, delete, settings |
+//! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
+//! | `invariants` | what must hold after every step |
+//!
+//! The same scenario gives the same run: time is integer nanoseconds, events of one instant keep the order in which
+//! they were made, randomness is seeded, and nothing depends on an address or a hash.
+
+mod app;
+mod busy;
+mod control;
+mod coverage;
+mod device;
+mod epoll;
+mod exec;
+mod gro;
+mod invariants;
+mod kthread;
+mod lifecycle;
+mod napi;
+mod poll;
+mod sched;
+mod setup;
+mod socket;
+mod softirq;
+mod steps;
+mod vm;
+mod world;
+
+use napier_core::time::{Instant, Span};
+
+pub use coverage::{Coverage, Decision};
+
+use crate::scenario::{DropReason, Scenario, Seen};
+
+/// A deliberate mistake of the machine, to see that it is found.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum Plant {
+    /// None.
+    #[default]
+    Nothing,
+    /// The timer is armed while the instance is still owned (kernels before 2026).
+    ArmBeforeRelease,
+    /// A hand-over to a busy poller forgets to schedule when nothing else brings the instance back.
+    HandOverAndForget,
+    /// The driver unmasks without looking at its ring again.
+    NoSecondLook,
+}
+
+/// What else happens beside the timeline.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Faults {
+    /// Each cost varies between a quarter and twice.
+    pub jitter: bool,
+    /// Interrupts come late, or once more without a reason.
+    pub late_interrupts: bool,
+    /// A deliberate mistake.
+    pub plant: Plant,
+    /// Events are logged.
+    pub log: bool,
+}
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// What was seen, in order; empty without [`Faults::log`].
+    pub events: Vec<Seen>,
+    /// Counters at the end.
+    pub counters: Vec<(String, i64)>,
+    /// An invariant that did not hold, and when.
+    pub broken: Option<String>,
+    /// Steps of contexts and events.
+    pub steps: u64,
+    /// What occurred at all.
+    pub coverage: Coverage,
+}
+
+/// Runs a scenario in virtual time and logs what happens.
+#[must_use]
+pub fn run(scenario: &Scenario) -> Outcome {
+    run_with(scenario, &Faults { log: true, ..Faults::default() })
+}
+
+/// Runs a scenario with faults.
+#[must_use]
+pub fn run_with(scenario: &Scenario, faults: &Faults) -> Outcome {
+    let mut exec = setup::build(scenario, faults);
+    let end = {
+        let w = exec.vm.w();
+        let last = scenario.timeline.last().map_or(Instant::ZERO, |step| step.at);
+        Instant::from_ns(w.epoch.ns + last.ns) + scenario.expect.settle
+    };
+    exec.run_until(end);
+    let mut w = exec.vm.w();
+    if w.broken.is_none() {
+        w.check_conserved();
+        if scenario.expect.drains {
+            w.check_drained();
+        }
+    }
+    Outcome {
+        counters: w.counters(),
+        events: w.log.take().unwrap_or_default(),
+        broken: w.broken.take(),
+        steps: w.steps,
+        coverage: w.cover.clone(),
+    }
+}
+
+impl world::World {
+    fn counters(&self) -> Vec<(String, i64)> {
+        let mut counters = Vec::new();
+        let mut add = |name: String, value: u64| counters.push((name, value as i64));
+        for (cpu, c) in self.cpus.iter().enumerate() {
+            add(format!("cpu{cpu}.time_squeeze"), c.time_squeeze);
+            add(format!("cpu{cpu}.softirq_runs"), c.softirq_runs);
+            add(format!("cpu{cpu}.ksoftirqd"), c.ksoftirqd_wakes);
+        }
+        for (napi, n) in self.napis.iter().enumerate() {
+            let name = self.napi_name(napi);
+            add(format!("{name}.polls"), n.polls);
+            add(format!("{name}.packets"), n.packets);
+            add(format!("{name}.interrupts"), n.interrupts);
+            add(format!("{name}.timer_fires"), n.timer_fires);
+            add(format!("{name}.unmasks"), n.unmasks);
+        }
+        add("busy_poll_rx_packets".to_owned(), self.busy_poll_rx_packets);
+        for reason in DropReason::ALL {
+            add(format!("drops.{}", reason.name()), self.drops[*reason as usize]);
+        }
+        for sock in &self.socks {
+            add(format!("{}.delivered", sock.name), sock.delivered);
+        }
+        counters
+    }
+}
+
+/// How long a scenario goes on after its last step, unless it says otherwise.
+pub const SETTLE: Span = Span::from_ms(100);

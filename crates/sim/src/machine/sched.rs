@@ -1,0 +1,247 @@
+//! Virtual CPUs: levels, threads, wake-ups. FIFO threads run before fair ones; fair threads share by virtual run time
+//! with a slice of 3 ms; a thread stays on its CPU.
+
+use std::collections::VecDeque;
+
+use napier_core::softirq::PollLists;
+use napier_core::time::{Deadline, Instant, Span};
+
+use super::vm::CtxId;
+use super::world::{Ev, HardIrq, Run, World};
+use crate::scenario::{CpuIx, Event, Policy};
+
+/// What a fair thread gets before another one that waits.
+const SLICE: Span = Span::from_ms(3);
+/// By how much a woken fair thread must be behind the running one to preempt it.
+const WAKE_PREEMPTION_NS: u64 = 1_000_000;
+
+/// One virtual CPU.
+pub(super) struct Cpu {
+    /// Interrupts that wait for the handler.
+    pub(super) hard_queue: VecDeque<HardIrq>,
+    pub(super) hard_active: bool,
+    pub(super) soft_active: bool,
+    /// The receive softirq is raised.
+    pub(super) net_rx_pending: bool,
+    pub(super) lists: PollLists<u16>,
+    pub(super) current: Option<CtxId>,
+    pub(super) ready: Vec<CtxId>,
+    pub(super) need_resched: bool,
+    pub(super) ksoftirqd: CtxId,
+    pub(super) hard: CtxId,
+    pub(super) soft: CtxId,
+    /// The context whose time an event ends, and since when it has been running.
+    top: Option<(CtxId, Instant)>,
+    generation: u32,
+    slice_generation: u32,
+    pub(super) time_squeeze: u64,
+    pub(super) softirq_runs: u64,
+    pub(super) ksoftirqd_wakes: u64,
+}
+
+impl Cpu {
+    pub(super) fn new(hard: CtxId) -> Self {
+        Self {
+            hard_queue: VecDeque::new(),
+            hard_active: false,
+            soft_active: false,
+            net_rx_pending: false,
+            lists: PollLists::new(),
+            current: None,
+            ready: Vec::new(),
+            need_resched: false,
+            hard,
+            soft: hard + 1,
+            ksoftirqd: hard + 2,
+            top: None,
+            generation: 0,
+            slice_generation: 0,
+            time_squeeze: 0,
+            softirq_runs: 0,
+            ksoftirqd_wakes: 0,
+        }
+    }
+
+    pub(super) fn is_current(&self, generation: u32) -> bool {
+        self.generation == generation
+    }
+
+    pub(super) fn is_slice(&self, generation: u32) -> bool {
+        self.slice_generation == generation
+    }
+}
+
+impl World {
+    /// The context that the CPU executes now.
+    pub(super) fn pick(&mut self, cpu: usize) -> Option<CtxId> {
+        let c = &mut self.cpus[cpu];
+        if c.hard_active || !c.hard_queue.is_empty() {
+            c.hard_active = true;
+            return Some(c.hard);
+        }
+        if c.soft_active {
+            return Some(c.soft);
+        }
+        if let Some(id) = c.current {
+            let frozen = self.is_frozen(id);
+            let ctx = &self.ctxs[id];
+            let pinned = ctx.preempt_off > 0 || ctx.bh_off > 0;
+            if frozen && pinned {
+                return None;
+            }
+            if !frozen && (pinned || !self.cpus[cpu].need_resched) {
+                return Some(id);
+            }
+            self.cpus[cpu].current = None;
+            self.cpus[cpu].ready.push(id);
+        }
+        self.switch(cpu)
+    }
+
+    /// Chooses the next thread.
+    fn switch(&mut self, cpu: usize) -> Option<CtxId> {
+        self.cpus[cpu].need_resched = false;
+        let mut best: Option<(usize, (bool, u64))> = None;
+        for (position, id) in self.cpus[cpu].ready.iter().enumerate() {
+            if self.is_frozen(*id) {
+                continue;
+            }
+            let ctx = &self.ctxs[*id];
+            // FIFO threads in the order of the queue, then the fair one that had least.
+            let key = (ctx.policy == Policy::Fair, if ctx.policy == Policy::Fair { ctx.vruntime } else { 0 });
+            if best.is_none_or(|(_, least)| key < least) {
+                best = Some((position, key));
+            }
+        }
+        let (position, _) = best?;
+        let id = self.cpus[cpu].ready.remove(position);
+        self.cpus[cpu].current = Some(id);
+        let span = self.costs.switch;
+        let switch = self.jittered(span);
+        self.ctxs[id].remaining += switch;
+        self.start_slice(cpu);
+        Some(id)
+    }
+
+    fn start_slice(&mut self, cpu: usize) {
+        let c = &mut self.cpus[cpu];
+        c.slice_generation += 1;
+        let generation = c.slice_generation;
+        let Some(id) = c.current else { return };
+        if self.ctxs[id].policy == Policy::Fair && !self.cpus[cpu].ready.is_empty() {
+            let at = Deadline::after(self.now, SLICE);
+            self.push(at, Ev::Slice { cpu, generation });
+        }
+    }
+
+    /// The thread has woken up and wants its CPU.
+    pub(super) fn make_ready(&mut self, id: CtxId) {
+        let cpu = self.ctxs[id].cpu;
+        self.ctxs[id].run = Run::Ready;
+        let least = self.cpus[cpu].current.map_or(0, |current| self.ctxs[current].vruntime);
+        // Who slept long does not get all of it back.
+        self.ctxs[id].vruntime = self.ctxs[id].vruntime.max(least.saturating_sub(SLICE.ns / 2));
+        self.cpus[cpu].ready.push(id);
+        let Some(current) = self.cpus[cpu].current else { return };
+        let preempts = match (self.ctxs[id].policy, self.ctxs[current].policy) {
+            (Policy::Fifo, Policy::Fair) => true,
+            (Policy::Fair, Policy::Fair) => self.ctxs[id].vruntime + WAKE_PREEMPTION_NS < self.ctxs[current].vruntime,
+            (_, Policy::Fifo) => false,
+        };
+        if preempts {
+            self.cpus[cpu].need_resched = true;
+        } else {
+            self.start_slice(cpu);
+        }
+    }
+
+    /// Wakes a sleeping thread; one that does not sleep will look by itself.
+    pub(super) fn wake(&mut self, id: CtxId) {
+        if self.ctxs[id].run != Run::Blocked {
+            return;
+        }
+        self.ctxs[id].run = Run::Waking;
+        self.ctxs[id].wake_gen += 1;
+        let generation = self.ctxs[id].wake_gen;
+        let span = self.costs.wake;
+        let delay = Span::from_ns(self.jittered(span));
+        let at = Deadline::after(self.now, delay);
+        self.push(at, Ev::Wake { ctx: id, generation });
+    }
+
+    /// The running thread goes to sleep.
+    pub(super) fn leave_cpu(&mut self, cpu: usize, id: CtxId) {
+        assert!(self.cpus[cpu].current == Some(id), "only the running thread can sleep");
+        assert!(self.ctxs[id].bh_off == 0 && self.ctxs[id].preempt_off == 0, "a thread sleeps with preemption on");
+        self.cpus[cpu].current = None;
+    }
+
+    /// The running thread goes to the end of the queue.
+    pub(super) fn yield_cpu(&mut self, cpu: usize, id: CtxId) {
+        if self.cpus[cpu].current == Some(id) && self.ctxs[id].bh_off == 0 && self.ctxs[id].preempt_off == 0 {
+            self.cpus[cpu].current = None;
+            self.cpus[cpu].ready.push(id);
+        }
+    }
+
+    /// A level has nothing left. At the end of an interrupt the softirqs that are pending run, unless the interrupt
+    /// came into one or into a thread that keeps them out.
+    pub(super) fn park(&mut self, cpu: usize, id: CtxId) {
+        let bh_off = self.cpus[cpu].current.is_some_and(|task| self.ctxs[task].bh_off > 0);
+        let c = &mut self.cpus[cpu];
+        if id == c.soft {
+            c.soft_active = false;
+            return;
+        }
+        assert!(id == c.hard, "only levels park");
+        c.hard_active = false;
+        if c.hard_queue.is_empty() && c.net_rx_pending && !c.soft_active && !bh_off {
+            c.soft_active = true;
+        }
+    }
+
+    /// Bottom halves are enabled once more; true if a softirq runs now.
+    pub(super) fn bh_enabled(&mut self, id: CtxId) -> bool {
+        let ctx = &mut self.ctxs[id];
+        ctx.bh_off -= 1;
+        let cpu = &mut self.cpus[ctx.cpu];
+        if ctx.bh_off == 0 && cpu.net_rx_pending {
+            cpu.soft_active = true;
+        }
+        cpu.soft_active
+    }
+
+    /// Raises the receive softirq on `cpu`; plain process context leaves it to ksoftirqd.
+    pub(super) fn raise(&mut self, cpu: usize, from_process: bool) {
+        self.cpus[cpu].net_rx_pending = true;
+        self.note(Event::Raise { cpu: CpuIx(cpu as u16) });
+        if from_process {
+            let ksoftirqd = self.cpus[cpu].ksoftirqd;
+            self.wake(ksoftirqd);
+        }
+    }
+
+    /// Time went into the topmost context until now; what remains is kept.
+    pub(super) fn interrupt_top(&mut self, cpu: usize) {
+        let c = &mut self.cpus[cpu];
+        c.generation += 1;
+        if let Some((id, since)) = c.top.take() {
+            let spent = self.now.ns - since.ns;
+            self.ctxs[id].remaining -= spent;
+            self.ctxs[id].vruntime += spent;
+        }
+    }
+
+    /// The CPU is busy with `id` until `end`.
+    pub(super) fn set_top(&mut self, cpu: usize, id: CtxId, end: Instant) {
+        let c = &mut self.cpus[cpu];
+        c.generation += 1;
+        c.top = Some((id, self.now));
+        let generation = c.generation;
+        self.push_at(end, Ev::Cpu { cpu, generation });
+    }
+
+    fn is_frozen(&self, id: CtxId) -> bool {
+        self.ctxs[id].frozen_until > self.now
+    }
+}

@@ -1,0 +1,165 @@
+//! The levels of a CPU: hardware interrupts, softirqs, ksoftirqd.
+
+use napier_core::softirq::{NetRxRun, NetRxStep, SoftirqLoop, SoftirqNext};
+use napier_core::state::State;
+use napier_core::time::{Deadline, Span};
+
+use super::coverage::Decision;
+use super::napi::Owner;
+use super::vm::K;
+use super::world::HardIrq;
+use crate::scenario::{Context, CpuIx, Event, NapiIx};
+
+impl K {
+    /// The hardware-interrupt level of a CPU.
+    pub(super) async fn hard_main(self) {
+        loop {
+            let irq = self.w().cpus[self.cpu].hard_queue.pop_front();
+            match irq {
+                None => self.park().await,
+                Some(irq) => {
+                    let span = self.w().costs.irq;
+                    match irq {
+                        HardIrq::Device { napi } => {
+                            self.w().napis[napi].interrupts += 1;
+                            self.spend(span).await;
+                            self.device_interrupt(napi).await;
+                        }
+                        HardIrq::Timer { napi, generation } => self.timer_interrupt(napi, generation).await,
+                        HardIrq::Schedule { napi } => self.napi_schedule(napi).await,
+                        HardIrq::Arm { napi, after } => self.w().arm(napi, after, self.cpu),
+                    }
+                }
+            }
+        }
+    }
+
+    /// `napi_watchdog`.
+    async fn timer_interrupt(&self, napi: usize, generation: u32) {
+        {
+            let mut w = self.w();
+            let timer = &mut w.napis[napi].timer;
+            if !timer.armed || timer.generation != generation {
+                // Armed anew or cancelled while this interrupt waited.
+                return;
+            }
+            timer.armed = false;
+            w.napis[napi].callbacks += 1;
+            w.napis[napi].timer_fires += 1;
+            let index = w.napis[napi].index;
+            w.note(Event::TimerFire { napi: index, cpu: CpuIx(self.cpu as u16) });
+            w.touch(napi);
+        }
+        let span = self.w().costs.irq;
+        self.spend(span).await;
+        let got = {
+            let mut w = self.w();
+            let got = w.transition_if(napi, State::timer_acquire);
+            if got {
+                w.own(napi, Owner::Ctx(self.me));
+            }
+            w.hit(if got { Decision::TimerTook } else { Decision::TimerFoundOwner });
+            got
+        };
+        self.op().await;
+        if got {
+            self.schedule_owned(napi).await;
+        }
+        let mut w = self.w();
+        w.napis[napi].callbacks -= 1;
+        w.touch(napi);
+    }
+
+    /// The softirq level of a CPU.
+    pub(super) async fn soft_main(self) {
+        loop {
+            if self.w().cpus[self.cpu].net_rx_pending {
+                self.handle_softirqs(Context::Softirq).await;
+            }
+            self.park().await;
+        }
+    }
+
+    /// The thread ksoftirqd of a CPU.
+    pub(super) async fn ksoftirqd_main(self) {
+        loop {
+            if self.w().cpus[self.cpu].net_rx_pending {
+                self.bh_off();
+                self.handle_softirqs(Context::Ksoftirqd).await;
+                self.bh_on_quietly();
+                self.cond_resched().await;
+            } else {
+                self.block(Deadline::NEVER).await;
+            }
+        }
+    }
+
+    /// `handle_softirqs`.
+    async fn handle_softirqs(&self, context: Context) {
+        let now = self.w().now;
+        let mut passes = SoftirqLoop::begin(now);
+        loop {
+            self.w().cpus[self.cpu].net_rx_pending = false;
+            self.net_rx_action(context).await;
+            let mut w = self.w();
+            let cpu = &w.cpus[self.cpu];
+            match passes.again(w.now, cpu.need_resched, cpu.net_rx_pending) {
+                SoftirqNext::Run => w.hit(Decision::SoftirqAgain),
+                SoftirqNext::Done => {
+                    w.hit(Decision::SoftirqDone);
+                    return;
+                }
+                SoftirqNext::WakeKsoftirqd => {
+                    w.hit(Decision::SoftirqToKsoftirqd);
+                    w.cpus[self.cpu].ksoftirqd_wakes += 1;
+                    w.note(Event::Ksoftirqd { cpu: CpuIx(self.cpu as u16) });
+                    let ksoftirqd = w.cpus[self.cpu].ksoftirqd;
+                    w.wake(ksoftirqd);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// `net_rx_action`.
+    async fn net_rx_action(&self, context: Context) {
+        let mut run = {
+            let mut w = self.w();
+            w.cpus[self.cpu].softirq_runs += 1;
+            let (now, budget) = (w.now, w.sysctl.netdev_budget);
+            let limit = Span::from_us(u64::from(w.sysctl.netdev_budget_usecs));
+            NetRxRun::begin(&mut w.cpus[self.cpu].lists, now, budget, limit)
+        };
+        loop {
+            let step = run.next(&mut self.w().cpus[self.cpu].lists);
+            match step {
+                NetRxStep::Poll(napi) => {
+                    let polled = self.poll_once(napi.into(), context).await;
+                    let mut w = self.w();
+                    let now = w.now;
+                    run.polled(&mut w.cpus[self.cpu].lists, now, napi, polled.work, polled.repoll);
+                }
+                NetRxStep::Finish { reraise } => {
+                    self.end_run(run.squeezed(), reraise);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn end_run(&self, squeezed: bool, reraise: bool) {
+        let mut w = self.w();
+        let cpu = CpuIx(self.cpu as u16);
+        if squeezed {
+            w.cpus[self.cpu].time_squeeze += 1;
+            w.note(Event::Squeeze { cpu });
+        }
+        if w.log.is_some() {
+            let left = w.cpus[self.cpu].lists.iter().map(|napi| NapiIx(*napi)).collect();
+            w.note(Event::RunEnd { cpu, left });
+        }
+        if reraise {
+            w.raise(self.cpu, false);
+        }
+    }
+}

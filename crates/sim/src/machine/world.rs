@@ -1,0 +1,322 @@
+//! Everything that exists in a simulated machine, and the events that move it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use napier_core::ids::IdAllocator;
+use napier_core::time::{Deadline, Instant, Span};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::coverage::{Coverage, Decision};
+use super::device::{Dev, Frames};
+use super::gro::Up;
+use super::napi::Napi;
+use super::sched::Cpu;
+use super::socket::{Ep, Sock};
+use super::vm::CtxId;
+use super::{Faults, Plant};
+use crate::scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, Sysctl};
+
+/// What a CPU takes as a hardware interrupt.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum HardIrq {
+    /// The device's, for one instance.
+    Device { napi: usize },
+    /// The instance's timer; `generation` is that of its arming.
+    Timer { napi: usize, generation: u32 },
+    /// `napi_schedule` of a scenario.
+    Schedule { napi: usize },
+    /// A timer is armed by a scenario.
+    Arm { napi: usize, after: Span },
+}
+
+/// Something that will happen.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Ev {
+    /// The topmost context of a CPU has spent its time.
+    Cpu { cpu: usize, generation: u32 },
+    /// An interrupt reaches a CPU.
+    Irq { cpu: usize, irq: HardIrq },
+    /// The instance's timer expires.
+    Timer { napi: usize, generation: u32 },
+    /// The interrupt-coalescing timer of a queue expires.
+    Coalesce { napi: usize, generation: u32 },
+    /// A woken thread can run.
+    Wake { ctx: CtxId, generation: u32 },
+    /// A sleep ends by time.
+    Timeout { ctx: CtxId, generation: u32 },
+    /// The running thread's slice is over.
+    Slice { cpu: usize, generation: u32 },
+    /// A stalled thread may go on.
+    Thaw { ctx: CtxId },
+    /// A step of the timeline; `left` packets of a burst are still to come.
+    Step { step: usize, left: u32 },
+}
+
+/// What a thread is doing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Run {
+    /// On the CPU or in its queue, or not a thread.
+    Ready,
+    /// Asleep.
+    Blocked,
+    /// Woken, not there yet.
+    Waking,
+}
+
+/// What the machine knows of a context.
+pub(super) struct Ctx {
+    pub(super) cpu: usize,
+    pub(super) policy: Policy,
+    pub(super) run: Run,
+    pub(super) remaining: u64,
+    pub(super) vruntime: u64,
+    pub(super) bh_off: u32,
+    pub(super) preempt_off: u32,
+    pub(super) wake_gen: u32,
+    pub(super) frozen_until: Instant,
+}
+
+impl Ctx {
+    pub(super) fn new(cpu: usize, policy: Policy) -> Self {
+        Self {
+            cpu,
+            policy,
+            run: Run::Ready,
+            remaining: 0,
+            vruntime: 0,
+            bh_off: 0,
+            preempt_off: 0,
+            wake_gen: 0,
+            frozen_until: Instant::ZERO,
+        }
+    }
+}
+
+/// An application thread's calls that are not done, and CPU time that hogs want.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub(super) ctx: CtxId,
+    pub(super) calls: std::collections::VecDeque<Call>,
+    pub(super) cap_net_admin: bool,
+    /// A call is being made.
+    pub(super) busy: bool,
+}
+
+/// An event and when it happens; equal times in the order of pushing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Queued {
+    at_ns: u64,
+    seq: u64,
+    event: Ev,
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.seq).cmp(&(other.at_ns, other.seq))
+    }
+}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The machine.
+pub(super) struct World {
+    pub(super) now: Instant,
+    /// Time zero of the timeline.
+    pub(super) epoch: Instant,
+    pub(super) horizon: Instant,
+    heap: BinaryHeap<Reverse<Queued>>,
+    seq: u64,
+    pub(super) cpus: Vec<Cpu>,
+    pub(super) ctxs: Vec<Ctx>,
+    pub(super) napis: Vec<Napi>,
+    pub(super) devs: Vec<Dev>,
+    pub(super) socks: Vec<Sock>,
+    pub(super) epolls: Vec<Ep>,
+    pub(super) inboxes: Vec<Inbox>,
+    /// CPU time that is wanted by others, per CPU and policy (fair, FIFO).
+    pub(super) hogs: Vec<[(CtxId, u64); 2]>,
+    pub(super) timeline: Vec<Step>,
+    pub(super) ids: IdAllocator,
+    pub(super) hz: u32,
+    pub(super) sysctl: Sysctl,
+    pub(super) costs: Costs,
+    jitter: Option<Xoshiro256PlusPlus>,
+    late_irqs: Option<Xoshiro256PlusPlus>,
+    pub(super) plant: Plant,
+    /// Thread creations until one fails; 0 = none will.
+    pub(super) fail_thread_in: u32,
+    pub(super) log: Option<Vec<Seen>>,
+    /// The timeline has begun: what happens is logged.
+    pub(super) started: bool,
+    pub(super) cover: Coverage,
+    pub(super) broken: Option<String>,
+    pub(super) steps: u64,
+    pub(super) dirty: Vec<usize>,
+    pub(super) busy_poll_rx_packets: u64,
+    pub(super) arrived: u64,
+    pub(super) drops: [u64; super::device::DROP_REASONS],
+    pub(super) frames: Frames,
+    pub(super) up: Up,
+}
+
+impl World {
+    pub(super) fn new(scenario: &Scenario, faults: &Faults) -> Self {
+        let machine = &scenario.machine;
+        let rng = |on: bool, name: &str| on.then(|| crate::rng::named(machine.seed, name));
+        Self {
+            now: Instant::ZERO,
+            epoch: Instant::ZERO,
+            horizon: Instant::ZERO,
+            heap: BinaryHeap::with_capacity(64),
+            seq: 0,
+            cpus: Vec::new(),
+            ctxs: Vec::new(),
+            napis: Vec::new(),
+            devs: Vec::new(),
+            socks: Vec::new(),
+            epolls: Vec::new(),
+            inboxes: Vec::new(),
+            hogs: Vec::new(),
+            timeline: scenario.timeline.clone(),
+            ids: IdAllocator::new(u32::from(machine.cpus)),
+            hz: machine.hz,
+            sysctl: machine.sysctl,
+            costs: machine.costs,
+            jitter: rng(faults.jitter, "jitter"),
+            late_irqs: rng(faults.late_interrupts, "late interrupts"),
+            plant: faults.plant,
+            fail_thread_in: 0,
+            log: faults.log.then(Vec::new),
+            started: false,
+            cover: Coverage::default(),
+            broken: None,
+            steps: 0,
+            dirty: Vec::new(),
+            busy_poll_rx_packets: 0,
+            arrived: 0,
+            drops: [0; super::device::DROP_REASONS],
+            frames: Frames::default(),
+            up: Up::default(),
+        }
+    }
+
+    /// The current jiffy.
+    pub(super) fn jiffy(&self) -> u64 {
+        self.now.ns / (1_000_000_000 / u64::from(self.hz))
+    }
+
+    /// Logs what happened.
+    #[inline]
+    pub(super) fn note(&mut self, event: Event) {
+        self.cover.event(&event);
+        if !self.started {
+            return;
+        }
+        let at = Instant::from_ns(self.now.ns - self.epoch.ns);
+        if let Some(log) = &mut self.log {
+            log.push(Seen { at, event });
+        }
+    }
+
+    /// Counts a decision of the rules.
+    #[inline]
+    pub(super) fn hit(&mut self, decision: Decision) {
+        self.cover.decision(decision);
+    }
+
+    /// Something must hold and does not.
+    #[cold]
+    pub(super) fn fail(&mut self, why: String) {
+        let at = self.now.ns.saturating_sub(self.epoch.ns);
+        self.broken.get_or_insert_with(|| format!("at {:.3} us: {why}", at as f64 / 1000.0));
+    }
+
+    /// A cost as it turns out this time.
+    #[inline]
+    pub(super) fn jittered(&mut self, span: Span) -> u64 {
+        match &mut self.jitter {
+            // 0.25 to 2 times, so that steps of different CPUs overtake each other.
+            Some(rng) if span.ns > 0 => (span.ns * u64::from(rng.random_range(64_u32..512))).div_ceil(256),
+            _ => span.ns,
+        }
+    }
+
+    /// How late an interrupt is.
+    pub(super) fn irq_delay(&mut self) -> Span {
+        let Some(rng) = &mut self.late_irqs else { return Span::ZERO };
+        if rng.random_range(0..8_u32) == 0 { Span::from_ns(rng.random_range(0..20_000)) } else { Span::ZERO }
+    }
+
+    /// Asks the late-interrupt stream for one more, spurious, interrupt.
+    pub(super) fn spurious(&mut self) -> bool {
+        self.late_irqs.as_mut().is_some_and(|rng| rng.random_range(0..16_u32) == 0)
+    }
+
+    pub(super) fn push_at(&mut self, at: Instant, event: Ev) {
+        self.seq += 1;
+        self.heap.push(Reverse(Queued { at_ns: at.ns, seq: self.seq, event }));
+    }
+
+    pub(super) fn next_event_at(&self) -> Instant {
+        self.heap.peek().map_or(Instant::from_ns(u64::MAX), |Reverse(queued)| Instant::from_ns(queued.at_ns))
+    }
+
+    /// Takes the next event up to `until` and moves the clock to it.
+    pub(super) fn pop_event(&mut self, until: Instant) -> Option<Ev> {
+        if self.next_event_at() > until {
+            return None;
+        }
+        let Reverse(queued) = self.heap.pop()?;
+        assert!(queued.at_ns >= self.now.ns, "time does not go back");
+        self.now = Instant::from_ns(queued.at_ns);
+        Some(queued.event)
+    }
+
+    /// Carries an event out; the CPU that must look again.
+    pub(super) fn on_event(&mut self, event: Ev) -> Option<usize> {
+        self.steps += 1;
+        match event {
+            Ev::Cpu { cpu, generation } => self.cpus[cpu].is_current(generation).then_some(cpu),
+            Ev::Irq { cpu, irq } => {
+                if let HardIrq::Device { napi } = irq {
+                    self.napis[napi].irq_latched = false;
+                }
+                self.cpus[cpu].hard_queue.push_back(irq);
+                Some(cpu)
+            }
+            Ev::Timer { napi, generation } => self.timer_expires(napi, generation),
+            Ev::Coalesce { napi, generation } => {
+                self.coalesce_expires(napi, generation);
+                None
+            }
+            Ev::Wake { ctx, generation } | Ev::Timeout { ctx, generation } => {
+                if self.ctxs[ctx].wake_gen != generation || self.ctxs[ctx].run == Run::Ready {
+                    return None;
+                }
+                self.ctxs[ctx].wake_gen += 1;
+                self.make_ready(ctx);
+                Some(self.ctxs[ctx].cpu)
+            }
+            Ev::Slice { cpu, generation } => {
+                if !self.cpus[cpu].is_slice(generation) {
+                    return None;
+                }
+                self.cpus[cpu].need_resched = true;
+                Some(cpu)
+            }
+            Ev::Thaw { ctx } => Some(self.ctxs[ctx].cpu),
+            Ev::Step { step, left } => self.take_step(step, left),
+        }
+    }
+
+    /// A point in time as seen by the rules: now.
+    pub(super) fn after(&self, span: Span) -> Deadline {
+        Deadline::after(self.now, span)
+    }
+}
