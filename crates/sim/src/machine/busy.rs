@@ -76,7 +76,7 @@ impl K {
     }
 
     /// What an iteration costs that polls nothing.
-    async fn spin_pause(&self) {
+    pub(super) async fn spin_pause(&self) {
         let span = self.w().costs.poll;
         self.spend(span).await;
     }

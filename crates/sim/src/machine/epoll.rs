@@ -124,6 +124,8 @@ impl K {
             match scan.next() {
                 ScanStep::Scan { busy } => {
                     let mut may_busy_poll = false;
+                    // A scan takes time even if no socket polls.
+                    self.spin_pause().await;
                     for socket in sockets {
                         may_busy_poll |= busy && self.scan_socket(socket.at()).await;
                     }

@@ -70,14 +70,27 @@ impl Exec {
             assert!(polled == Poll::Pending, "contexts go on for ever");
             let request = self.vm.take_request().expect("a context stops only to ask");
             let mut w = self.vm.w();
-            w.steps += 1;
+            w.count_step();
             w.answer(cpu, id, request);
             w.check_dirty();
         }
     }
 }
 
+/// Steps at one instant after which time is taken to stand still.
+const STEPS_PER_INSTANT_MAX: u64 = 1_000_000;
+
 impl World {
+    /// Counts a step; too many at one instant are a loop without an end.
+    pub(super) fn count_step(&mut self) {
+        self.steps += 1;
+        if self.now != self.instant.0 {
+            self.instant = (self.now, self.steps);
+        } else if self.steps - self.instant.1 > STEPS_PER_INSTANT_MAX {
+            self.fail("time stands still".to_owned());
+        }
+    }
+
     /// True: the context may be polled now. Its time is spent at once if nothing else can happen meanwhile;
     /// otherwise an event is set for when it has been spent.
     fn advance_alone(&mut self, cpu: usize, id: usize) -> bool {

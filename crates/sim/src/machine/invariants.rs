@@ -4,6 +4,7 @@ use napier_core::state::State;
 
 use super::napi::Owner;
 use super::world::World;
+use crate::scenario::Scenario;
 
 impl World {
     /// Checks the instances that the last step touched.
@@ -73,7 +74,7 @@ impl World {
         }
     }
 
-    /// Nothing waits for anybody that will not come. `expected`: sockets and threads may be left as they are.
+    /// No packet waits for anybody who will not come; sockets may be left as they are.
     pub(super) fn check_drained(&mut self) {
         for napi in 0..self.napis.len() {
             let n = &self.napis[napi];
@@ -89,6 +90,15 @@ impl World {
             };
             let (name, word) = (self.napi_name(napi), n.word);
             self.fail(format!("{name}: at the end {why} ({word:?})"));
+        }
+    }
+
+    /// No thread waits for ever.
+    pub(super) fn check_calls_ended(&mut self, scenario: &Scenario) {
+        let stuck = (0..self.inboxes.len()).find(|thread| self.inboxes[*thread].busy);
+        if let Some(thread) = stuck {
+            let name = &scenario.machine.threads[thread].name;
+            self.fail(format!("at the end the thread {name} is still in a call"));
         }
     }
 }

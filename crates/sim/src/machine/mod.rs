@@ -55,23 +55,21 @@ pub enum Plant {
     NoSecondLook,
 }
 
-/// What else happens beside the timeline.
+/// How to run.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub struct Faults {
-    /// Each cost varies between a quarter and twice.
-    pub jitter: bool,
-    /// Interrupts come late, or once more without a reason.
-    pub late_interrupts: bool,
-    /// A deliberate mistake.
-    pub plant: Plant,
+pub struct Options {
     /// Events are logged.
     pub log: bool,
+    /// At the end no thread may still be in a call.
+    pub calls_end: bool,
+    /// A deliberate mistake.
+    pub plant: Plant,
 }
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// What was seen, in order; empty without [`Faults::log`].
+    /// What was seen, in order; empty without [`Options::log`].
     pub events: Vec<Seen>,
     /// Counters at the end.
     pub counters: Vec<(String, i64)>,
@@ -86,13 +84,13 @@ pub struct Outcome {
 /// Runs a scenario in virtual time and logs what happens.
 #[must_use]
 pub fn run(scenario: &Scenario) -> Outcome {
-    run_with(scenario, &Faults { log: true, ..Faults::default() })
+    run_with(scenario, &Options { log: true, ..Options::default() })
 }
 
-/// Runs a scenario with faults.
+/// Runs a scenario.
 #[must_use]
-pub fn run_with(scenario: &Scenario, faults: &Faults) -> Outcome {
-    let mut exec = setup::build(scenario, faults);
+pub fn run_with(scenario: &Scenario, options: &Options) -> Outcome {
+    let mut exec = setup::build(scenario, options);
     let end = {
         let w = exec.vm.w();
         let last = scenario.timeline.last().map_or(Instant::ZERO, |step| step.at);
@@ -104,6 +102,9 @@ pub fn run_with(scenario: &Scenario, faults: &Faults) -> Outcome {
         w.check_conserved();
         if scenario.expect.drains {
             w.check_drained();
+        }
+        if options.calls_end {
+            w.check_calls_ended(scenario);
         }
     }
     Outcome {

@@ -11,7 +11,7 @@ use napier_core::sockopt::SocketBusy;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
-use super::Faults;
+use super::Options;
 use super::device::Dev;
 use super::exec::{Code, Exec};
 use super::gro::Merge;
@@ -26,9 +26,9 @@ use crate::scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, 
 const SETUP_MAX: Instant = Instant::from_ns(1_000_000_000);
 
 /// Builds the machine and brings its devices up; what happens meanwhile is not logged. Time zero is a whole second.
-pub(super) fn build(scenario: &Scenario, faults: &Faults) -> Exec {
+pub(super) fn build(scenario: &Scenario, options: &Options) -> Exec {
     let machine = &scenario.machine;
-    let mut w = World::new(scenario, faults);
+    let mut w = World::new(scenario, options);
     add_cpus(&mut w, machine);
     add_devices(&mut w, machine);
     add_programs(&mut w, machine);

@@ -154,10 +154,13 @@ impl K {
             w.cpus[self.cpu].time_squeeze += 1;
             w.note(Event::Squeeze { cpu });
         }
-        if w.log.is_some() {
-            let left = w.cpus[self.cpu].lists.iter().map(|napi| NapiIx(*napi)).collect();
-            w.note(Event::RunEnd { cpu, left });
-        }
+        // Only a log is worth the allocation.
+        let left = if w.log.is_some() {
+            w.cpus[self.cpu].lists.iter().map(|napi| NapiIx(*napi)).collect()
+        } else {
+            Vec::new()
+        };
+        w.note(Event::RunEnd { cpu, left });
         if reraise {
             w.raise(self.cpu, false);
         }

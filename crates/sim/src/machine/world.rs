@@ -15,7 +15,7 @@ use super::napi::Napi;
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
 use super::vm::CtxId;
-use super::{Faults, Plant};
+use super::{Options, Plant};
 use crate::scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, Sysctl};
 
 /// What a CPU takes as a hardware interrupt.
@@ -157,6 +157,8 @@ pub(super) struct World {
     pub(super) cover: Coverage,
     pub(super) broken: Option<String>,
     pub(super) steps: u64,
+    /// The last instant at which something happened, and the steps before it.
+    pub(super) instant: (Instant, u64),
     pub(super) dirty: Vec<usize>,
     pub(super) busy_poll_rx_packets: u64,
     pub(super) arrived: u64,
@@ -166,7 +168,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(scenario: &Scenario, faults: &Faults) -> Self {
+    pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
         let machine = &scenario.machine;
         let rng = |on: bool, name: &str| on.then(|| crate::rng::named(machine.seed, name));
         Self {
@@ -188,15 +190,16 @@ impl World {
             hz: machine.hz,
             sysctl: machine.sysctl,
             costs: machine.costs,
-            jitter: rng(faults.jitter, "jitter"),
-            late_irqs: rng(faults.late_interrupts, "late interrupts"),
-            plant: faults.plant,
+            jitter: rng(machine.jitter, "jitter"),
+            late_irqs: rng(machine.late_interrupts, "late interrupts"),
+            plant: options.plant,
             fail_thread_in: 0,
-            log: faults.log.then(Vec::new),
+            log: options.log.then(Vec::new),
             started: false,
             cover: Coverage::default(),
             broken: None,
             steps: 0,
+            instant: (Instant::ZERO, 0),
             dirty: Vec::new(),
             busy_poll_rx_packets: 0,
             arrived: 0,
@@ -280,7 +283,7 @@ impl World {
 
     /// Carries an event out; the CPU that must look again.
     pub(super) fn on_event(&mut self, event: Ev) -> Option<usize> {
-        self.steps += 1;
+        self.count_step();
         match event {
             Ev::Cpu { cpu, generation } => self.cpus[cpu].is_current(generation).then_some(cpu),
             Ev::Irq { cpu, irq } => {

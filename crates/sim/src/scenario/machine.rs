@@ -17,6 +17,10 @@ pub struct Machine {
     pub hz: u32,
     /// Seed of everything that is random.
     pub seed: u64,
+    /// Each cost varies between a quarter and twice, by the seed. Default false.
+    pub jitter: bool,
+    /// Some interrupts come late, or once more without a reason, by the seed. Default false.
+    pub late_interrupts: bool,
     /// System-wide knobs at the start.
     pub sysctl: Sysctl,
     /// How long things take.

@@ -63,6 +63,8 @@ fn machine(whole: &Table<'_>) -> Result<Machine> {
         cpus: 1,
         hz: 250,
         seed: 1,
+        jitter: false,
+        late_interrupts: false,
         sysctl: Sysctl::defaults(250),
         costs: Costs::default(),
         devices: Vec::new(),
@@ -71,10 +73,13 @@ fn machine(whole: &Table<'_>) -> Result<Machine> {
         epolls: Vec::new(),
     };
     let Some(node) = whole.get("machine") else { return Ok(machine) };
-    let table = node.table("the table [machine]")?.only(&["cpus", "hz", "seed", "sysctl", "costs"])?;
+    let table = node.table("the table [machine]")?;
+    let table = table.only(&["cpus", "hz", "seed", "jitter", "late-interrupts", "sysctl", "costs"])?;
     machine.cpus = table.number("cpus", 1..=CPUS_MAX, machine.cpus)?;
     machine.hz = table.number("hz", 1..=HZ_MAX, machine.hz)?;
     machine.seed = table.number("seed", 0..=i128::from(u64::MAX), machine.seed)?;
+    machine.jitter = table.flag("jitter", machine.jitter)?;
+    machine.late_interrupts = table.flag("late-interrupts", machine.late_interrupts)?;
     machine.sysctl = Sysctl::defaults(machine.hz);
     if let Some(node) = table.get("sysctl") {
         sysctl(&node, &mut machine.sysctl)?;
@@ -169,6 +174,9 @@ fn device(node: &Node<'_>, machine: &Machine) -> Result<Device> {
     to.threaded = table.map("threaded", threaded)?.unwrap_or(to.threaded);
     to.rx_usecs = table.number("rx-usecs", 0..=INT_MAX, to.rx_usecs)?;
     to.rx_frames = table.number("rx-frames", 0..=INT_MAX, to.rx_frames)?;
+    if let Some(node) = table.get("rx-frames").filter(|_| to.rx_usecs == 0 && to.rx_frames > 1) {
+        return Err(node.wrong("0 or 1 while rx-usecs is 0: more frames without a time would wait for ever"));
+    }
     to.gro = table.flag("gro", to.gro)?;
     to.weight = table.number("weight", 1..=RING_MAX, to.weight)?;
     Ok(to)

@@ -75,6 +75,8 @@ impl Out<'_> {
         self.line("cpus", machine.cpus);
         self.line("hz", machine.hz);
         self.line("seed", machine.seed);
+        self.line("jitter", machine.jitter);
+        self.line("late-interrupts", machine.late_interrupts);
         self.text.push_str("\n[machine.sysctl]\n");
         self.line("netdev_budget", machine.sysctl.netdev_budget);
         self.line("netdev_budget_usecs", machine.sysctl.netdev_budget_usecs);
