@@ -4,6 +4,7 @@
 //! something real. All names of the file are resolved to positions here, so an executor never looks a name up.
 
 mod action;
+pub mod compare;
 mod event;
 mod expect;
 mod machine;
