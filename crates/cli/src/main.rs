@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod conform;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ enum Command {
     /// One experiment: what a part costs, or how long it takes.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run scenario files and compare what happens with what must happen.
+    Conform(conform::Args),
 }
 
 /// Bad usage, as clap exits with it too.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, &interrupted),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Conform(args) => conform::run(&args, &interrupted),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

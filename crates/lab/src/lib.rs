@@ -3,10 +3,12 @@
 //! Read in this order: [`modes`] (what a mode name means), [`loads`] (what is offered, and in which order the cells of
 //! an experiment run), [`kv`] (the workload), [`arrivals`] (when requests leave), [`stats`] (what is kept of each reply)
 //! and [`report`] (what the reader gets). Nothing in these modules reads a clock or starts a thread; [`compare`] and [`mod@bench`] do, with the engine.
+//! [`conform`] runs scenario files.
 
 pub mod arrivals;
 pub mod bench;
 pub mod compare;
+pub mod conform;
 pub mod kv;
 pub mod loads;
 pub mod modes;

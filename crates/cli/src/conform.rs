@@ -1,0 +1,60 @@
+//! `napier conform`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::bail;
+use napier_lab::conform::{self, Totals};
+
+use crate::Usage;
+
+/// Options of `napier conform`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Scenario files, or folders with scenario files in them and below (docs/scenarios.md)
+    #[arg(value_name = "PATH", required_unless_present = "coverage")]
+    paths: Vec<PathBuf>,
+
+    /// What carries the scenarios out
+    #[arg(long, value_name = "NAME", default_value = "sim")]
+    executor: String,
+
+    /// Print one JSON object instead of a line per file (docs/json.md)
+    #[arg(long)]
+    json: bool,
+
+    /// Run nothing; print which scenario in this folder covers which rule of its rules.toml, as markdown
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["paths", "executor", "json"])]
+    coverage: Option<PathBuf>,
+}
+
+/// Runs the scenarios, and fails unless all of them passed or were refused.
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if let Some(folder) = &args.coverage {
+        out.write_all(conform::coverage(folder)?.as_bytes())?;
+        return Ok(());
+    }
+    let mut executor = conform::executor(&args.executor).map_err(|error| Usage(error.into()))?;
+    let files = conform::find(&args.paths).map_err(|error| Usage(error.into()))?;
+    let mut results = Vec::with_capacity(files.len());
+    for file in &files {
+        if interrupted.load(Ordering::Relaxed) {
+            bail!("interrupted after {} of {} files", results.len(), files.len());
+        }
+        let result = conform::run_file(file, executor.as_mut());
+        if !args.json {
+            out.write_all(conform::line(&result).as_bytes())?;
+            out.flush()?;
+        }
+        results.push(result);
+    }
+    let totals = Totals::of(&results);
+    let end = if args.json { conform::json(&results) } else { totals.line(executor.name()) };
+    out.write_all(end.as_bytes())?;
+    if totals.failed > 0 {
+        bail!("{} of {} scenario files failed", totals.failed, totals.files);
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! `napier conform`: exit status and output.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn conform(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_napier")).arg("conform").args(args).output().expect("the program under test runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// A folder that goes away at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        for (file, text) in files {
+            std::fs::write(folder.join(file), text).expect("a file can be written");
+        }
+        Self(folder)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the folder of the build has a plain name")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One packet makes one interrupt, one poll and one delivery.
+const GOOD: &str = r#"
+title = "A packet is masked, polled, delivered and unmasked"
+rules = ["1"]
+[[socket]]
+name = "rx"
+[timeline]
+steps = [{ at = "1ms", packets = 1, to = "rx" }]
+[expect]
+watch = ["mask", "poll", "deliver", "unmask"]
+events = [
+  { at = "1ms", mask = "eth0/0" },
+  { at = "1ms", poll = "eth0/0", in = "softirq", work = 1, budget = 64 },
+  { deliver = "rx", packets = 1 },
+  { unmask = "eth0/0" },
+]
+[expect.counters]
+"eth0/0.polls" = 1
+"#;
+
+/// The path of a file of the repository.
+fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn a_good_file_passes() {
+    let folder = Folder::new("good", &[("good.toml", GOOD)]);
+    let output = conform(&[folder.path()]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{shown}{}", text(&output.stderr));
+    let expected =
+        format!("pass     {}/good.toml\n1 file, executor sim: 1 passed, 0 failed, 0 refused\n", folder.path());
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_wrong_file_fails_with_a_difference() {
+    let wrong = GOOD.replace("work = 1", "work = 2");
+    let folder = Folder::new("wrong", &[("a.toml", GOOD), ("b.toml", &wrong), ("c.toml", "titel = 1")]);
+    let output = conform(&[folder.path()]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("line 12: work is 1, expected 2"), "{shown}");
+    assert!(shown.contains("c.toml:1: unknown key \"titel\""), "{shown}");
+    assert!(shown.ends_with("3 files, executor sim: 1 passed, 2 failed, 0 refused\n"), "{shown}");
+    assert_eq!(text(&output.stderr), "napier: 2 of 3 scenario files failed\n");
+
+    let output = conform(&["--json", folder.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(object["totals"]["fail"], 2);
+    assert_eq!(object["results"][0]["result"], "pass");
+    assert_eq!(object["results"][0]["expected"], Value::Null);
+    assert_eq!(object["results"][1]["executor"], "sim");
+    assert_eq!(object["results"][1]["reason"], "line 12: work is 1, expected 2");
+    assert_eq!(object["results"][1]["seen"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn bad_usage() {
+    let folder = Folder::new("usage", &[("good.toml", GOOD)]);
+    let empty = Folder::new("empty", &[]);
+    for (args, message) in [
+        (vec![], "required"),
+        (vec!["/nonexistent"], "/nonexistent: No such file"),
+        (vec![empty.path()], "no scenario file"),
+        (vec!["--executor", "x", folder.path()], "unknown executor \"x\""),
+        (vec!["--json", "--coverage", folder.path()], "cannot be used with"),
+    ] {
+        let output = conform(&args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(message), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn coverage_is_printed_and_unknown_rules_fail() {
+    let rules = "[[rule]]\nid = \"1\"\ntext = \"t\"\nsource = \"s\"\n";
+    let folder = Folder::new("coverage", &[("rules.toml", rules), ("good.toml", GOOD)]);
+    let output = conform(&["--coverage", folder.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("| 1 | t | s | [good]"), "{}", text(&output.stdout));
+    std::fs::write(folder.0.join("bad.toml"), GOOD.replace("\"1\"", "\"2\"")).expect("a file can be written");
+    let output = conform(&["--coverage", folder.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("bad.toml: rule \"2\" is not in rules.toml"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_page_of_rules_is_current() {
+    let folder = in_repository("conformance");
+    if !folder.exists() {
+        eprintln!("SKIPPED: there is no folder conformance/, so docs/conformance.md cannot be checked");
+        return;
+    }
+    let folder = folder.canonicalize().expect("it exists");
+    let made = conform(&["--coverage", folder.to_str().expect("a plain name")]);
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let page = std::fs::read_to_string(in_repository("docs/conformance.md")).unwrap_or_default();
+    assert!(
+        page == text(&made.stdout),
+        "docs/conformance.md is old; run: napier conform --coverage conformance > docs/conformance.md"
+    );
+}

@@ -1,0 +1,167 @@
+//! Conformance: scenario files are carried out by an executor, and what was seen is compared with what must be seen.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `files` | which files |
+//! | `sim` | the executor in virtual time |
+//! | `report` | lines for people, one JSON object for programs |
+//! | `rules` | which rule has which scenario |
+
+mod files;
+mod report;
+mod rules;
+mod sim;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use napier_sim::scenario::compare::{Clock, Difference, Verdict, judge};
+use napier_sim::scenario::{Scenario, Seen};
+
+pub use files::{FilesError, find};
+pub use report::{JsonConformance, JsonResult, JsonTotals, Totals, json, line};
+pub use rules::{CoverageError, coverage};
+
+/// The executors of this build, by name.
+pub const EXECUTORS: &[&str] = &["sim"];
+
+/// Largest scenario file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Carries scenarios out: in virtual time, with the engine, on a live kernel.
+pub trait Executor {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Whose time its runs are in. In real time a scenario whose `[engine]` says `run = false` is not given to it.
+    fn clock(&self) -> Clock;
+
+    /// Carries out a scenario.
+    ///
+    /// # Errors
+    /// If the scenario can not be carried out here.
+    fn run(&mut self, scenario: &Scenario) -> Result<Observed, Refused>;
+}
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Observed {
+    /// What was seen, in order of time; at least the kinds that the scenario watches.
+    pub events: Vec<Seen>,
+    /// Counters at the end.
+    pub counters: Vec<(String, i64)>,
+    /// An invariant that did not hold.
+    pub broken: Option<String>,
+}
+
+/// A scenario is not for this executor, or not for this machine.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not runnable here: {why}")]
+pub struct Refused {
+    /// Why.
+    pub why: String,
+}
+
+/// There is no executor of this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unknown executor {name:?}; this build has {}", EXECUTORS.join(", "))]
+pub struct UnknownExecutor {
+    /// The name.
+    pub name: String,
+}
+
+/// The executor of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn executor(name: &str) -> Result<Box<dyn Executor>, UnknownExecutor> {
+    match name {
+        "sim" => Ok(Box::new(sim::Sim)),
+        _ => Err(UnknownExecutor { name: name.to_owned() }),
+    }
+}
+
+/// What came of one file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FileResult {
+    /// The file.
+    pub file: PathBuf,
+    /// The executor.
+    pub executor: &'static str,
+    /// What came of it.
+    pub outcome: FileOutcome,
+}
+
+/// Whether a file passed.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FileOutcome {
+    /// Everything was as expected.
+    Pass,
+    /// Something was not, or the file cannot be read.
+    Fail {
+        /// In one sentence.
+        reason: String,
+        /// Both sides, if they differ.
+        difference: Option<Difference>,
+    },
+    /// It was not run.
+    Refused(Refused),
+}
+
+/// Runs one file.
+pub fn run_file(file: &Path, executor: &mut dyn Executor) -> FileResult {
+    let outcome = match read(file) {
+        Ok(scenario) => run(&scenario, executor),
+        Err(reason) => FileOutcome::Fail { reason, difference: None },
+    };
+    FileResult { file: file.to_owned(), executor: executor.name(), outcome }
+}
+
+/// Reads one file; the error names it.
+fn read(file: &Path) -> Result<Scenario, String> {
+    let named = |error: std::io::Error| format!("{}: {error}", file.display());
+    let bytes = std::fs::metadata(file).map_err(named)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("{}: {bytes} bytes; a scenario has at most {FILE_BYTES_MAX}", file.display()));
+    }
+    let text = std::fs::read_to_string(file).map_err(named)?;
+    Scenario::parse(&text, &file.display().to_string()).map_err(|error| error.to_string())
+}
+
+fn run(scenario: &Scenario, executor: &mut dyn Executor) -> FileOutcome {
+    let clock = executor.clock();
+    if let (Clock::Real, Some(why)) = (clock, &scenario.engine.not_runnable) {
+        return FileOutcome::Refused(Refused { why: why.clone() });
+    }
+    // An executor that asserts has found a mistake of ours; the files after this one are still worth a run.
+    let observed = match catch_unwind(AssertUnwindSafe(|| executor.run(scenario))) {
+        Ok(Ok(observed)) => observed,
+        Ok(Err(refused)) => return FileOutcome::Refused(refused),
+        Err(panic) => {
+            let reason = format!("the executor {} panicked: {}", executor.name(), panic_message(&*panic));
+            return FileOutcome::Fail { reason, difference: None };
+        }
+    };
+    let verdict = judge(scenario, clock, &observed.events, &observed.counters);
+    match (observed.broken, verdict) {
+        (None, Verdict::Pass) => FileOutcome::Pass,
+        (None, Verdict::Fail(difference)) => {
+            FileOutcome::Fail { reason: difference.reason.clone(), difference: Some(difference) }
+        }
+        (Some(broken), verdict) => FileOutcome::Fail {
+            reason: format!("an invariant does not hold: {broken}"),
+            difference: match verdict {
+                Verdict::Pass => None,
+                Verdict::Fail(difference) => Some(difference),
+            },
+        },
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests;
