@@ -8,6 +8,7 @@ use napier_core::state::State;
 use napier_core::time::Deadline;
 
 use crate::engine::{EngineInner, ThreadRole};
+use crate::journal::Rule;
 use crate::napi::{Napi, PollContext};
 use crate::sys::tsc::ticks;
 
@@ -76,7 +77,7 @@ impl EngineInner {
         let mut empty_in_a_row = 0;
         let mut last = ticks();
         loop {
-            let busy = napi.transition(State::thread_turn);
+            let busy = napi.transition(Rule::ThreadTurn, State::thread_turn);
             let context = if busy { PollContext::ThreadBusy } else { PollContext::Thread };
             let polled = self.poll_once(napi, context);
             if !busy {
@@ -103,7 +104,7 @@ impl EngineInner {
 
     /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
     pub(crate) fn workqueue_turn(&self, napi: &Napi) -> bool {
-        let _ = napi.transition(State::thread_turn);
+        let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
         self.poll_once(napi, PollContext::Thread).repoll
     }
 }

@@ -9,6 +9,7 @@ mod clock;
 mod device;
 mod engine;
 mod event;
+pub mod journal;
 mod kthread;
 mod link;
 mod napi;

@@ -10,6 +10,7 @@ use super::devices::Devices;
 use super::threads::Threads;
 use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running, Sysctls};
 use crate::clock::Clock;
+use crate::journal::Recorder;
 use crate::softirq::{self, SoftirqCpu};
 use crate::sys::tsc::ticks;
 use crate::workqueue::Workqueue;
@@ -52,11 +53,20 @@ pub struct EngineBuilder {
     worker_cpus: Vec<usize>,
     busy_poll: u32,
     busy_read: u32,
+    journal: Option<usize>,
 }
 
 impl EngineBuilder {
     pub(super) fn new() -> Self {
-        Self { softirq_cpus: Vec::new(), fifo: true, workers: 2, worker_cpus: Vec::new(), busy_poll: 0, busy_read: 0 }
+        Self {
+            softirq_cpus: Vec::new(),
+            fifo: true,
+            workers: 2,
+            worker_cpus: Vec::new(),
+            busy_poll: 0,
+            busy_read: 0,
+            journal: None,
+        }
     }
 
     /// The processors that run softirqs; all that this process may use if none is named.
@@ -95,6 +105,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Keeps a [`journal`](crate::journal) of at most `records_max` records, about 100 bytes each (default none). The
+    /// engine is slower with one.
+    pub fn journal(mut self, records_max: usize) -> Self {
+        self.journal = Some(records_max);
+        self
+    }
+
     /// Starts the softirq CPUs.
     ///
     /// # Errors
@@ -128,6 +145,7 @@ impl EngineBuilder {
             ids: Mutex::new(IdAllocator::new(NR_CPUS)),
             devices: Mutex::new(Devices::default()),
             workqueue: Workqueue::new(self.workers),
+            journal: self.journal.map(|max| Arc::new(Recorder::new(clock, &cpus, max))),
             threads: Threads::default(),
             thread_cpus,
             worker_cpus,

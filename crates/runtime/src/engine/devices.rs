@@ -11,6 +11,7 @@ use napier_ring::Exclusive;
 
 use super::{Engine, EngineInner, NAPI_MAX};
 use crate::device::{Device, Rss};
+use crate::journal::Tap;
 use crate::link::{self, FrameAccount, LinkConfig, LinkError, QueuePair, RxCounters, TxCounters};
 use crate::napi::{Napi, NapiStats};
 use crate::stack::NetNs;
@@ -205,11 +206,14 @@ impl Devices {
             up: AtomicBool::new(false),
             tx_down: AtomicU64::new(0),
         });
-        let napis = rx
-            .into_iter()
+        let napis = (0..)
+            .zip(rx)
             .zip(irq_cpus)
-            .map(|((rx, irq), cpu)| {
-                engine.add_napi(|index| Napi::new(index, device.clone(), rx, irq, *cpu, engine.started()))
+            .map(|((queue, (rx, irq)), cpu)| {
+                engine.add_napi(|index| {
+                    let journal = engine.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
+                    Napi::new(index, device.clone(), rx, irq, *cpu, engine.started(), journal)
+                })
             })
             .collect();
         device.netns.device_add(device.clone()).expect("interface numbers are unique in an engine");

@@ -18,6 +18,7 @@ use rustix::thread::CpuSet;
 
 use crate::clock::Clock;
 use crate::event::{BusyPoller, EventContext};
+use crate::journal::{Journal, Recorder};
 use crate::napi::Napi;
 use crate::softirq::{SoftirqCpu, SoftirqStats};
 use crate::stack::NetNs;
@@ -93,6 +94,7 @@ pub(crate) struct EngineInner {
     ids: Mutex<IdAllocator>,
     pub(crate) devices: Mutex<Devices>,
     pub(crate) workqueue: Workqueue,
+    pub(crate) journal: Option<Arc<Recorder>>,
     pub(crate) threads: Threads,
     thread_cpus: Option<CpuSet>,
     worker_cpus: Option<CpuSet>,
@@ -119,6 +121,12 @@ impl Engine {
     #[must_use]
     pub fn softirq_stats(&self) -> Vec<SoftirqStats> {
         self.inner.softirq.iter().map(|cpu| cpu.stats()).collect()
+    }
+
+    /// A copy of what the journal holds; nothing unless [`EngineBuilder::journal`] asked for one.
+    #[must_use]
+    pub fn journal(&self) -> Journal {
+        self.inner.journal.as_ref().map_or_else(Journal::default, |journal| journal.snapshot())
     }
 
     /// CPU time of each thread that the engine has started.

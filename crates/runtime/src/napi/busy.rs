@@ -1,12 +1,16 @@
 //! The busy loop: `__napi_busy_loop` and `busy_poll_stop`, run by an application thread.
 
-use napier_core::busy::{BusyLimit, BusyLoop, BusyParams, BusyStep, BusyStop, busy_poll_stop};
+use napier_core::busy::{
+    AfterStopPoll, BusyLimit, BusyLoop, BusyParams, BusyStep, BusyStop, after_stop_poll, busy_poll_stop,
+};
+use napier_core::event::{resume, suspend};
 use napier_core::state::State;
 use napier_core::time::Instant;
 use napier_ring::Entered;
 
 use super::{Napi, Owned, PollContext};
 use crate::engine::EngineInner;
+use crate::journal::{Event, Rule};
 use crate::sys::tsc::ticks;
 
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
@@ -25,7 +29,7 @@ impl EngineInner {
         let mut machine = BusyLoop::new(params, now);
         let mut owned: Option<Entered<'_, Owned>> = None;
         let mut spin = Spin::begin(napi, limit);
-        let mut budget = 0;
+        let budget = params.budget_pkts();
         let mut iterations = 0_u32;
         loop {
             match machine.next() {
@@ -37,8 +41,8 @@ impl EngineInner {
                     machine.on_acquire(got);
                 }
                 BusyStep::Poll { budget_pkts } => {
-                    budget = u32::from(budget_pkts);
-                    let work = napi.drive(owned.as_mut().expect("polls only as owner"), budget, PollContext::Busy);
+                    let owned = owned.as_mut().expect("polls only as owner");
+                    let work = napi.drive(owned, u32::from(budget_pkts), PollContext::Busy);
                     if work > 0 {
                         napi.counters.busy_packets(work);
                         spin.found();
@@ -67,22 +71,33 @@ impl EngineInner {
     }
 
     /// `busy_poll_stop`: keep the pledge by arming the timer, or poll once more and complete.
-    fn busy_poll_stop(&self, napi: &Napi, mut owned: Entered<'_, Owned>, prefer: bool, budget_pkts: u32) {
-        napi.transition(|state| (state.busy_stop_begin(), ()));
+    fn busy_poll_stop(&self, napi: &Napi, mut owned: Entered<'_, Owned>, prefer: bool, budget_pkts: u16) {
+        napi.transition(Rule::BusyStopBegin, |state| (state.busy_stop_begin(), ()));
         let tunables = napi.tunables();
-        match busy_poll_stop(prefer, &tunables, &mut owned.defers_left) {
+        let left = &mut owned.defers_left;
+        let (decision, _) = napi.journaled(
+            || (busy_poll_stop(prefer, &tunables, left), *left),
+            |&(decision, defers_left)| Event::BusyStop { prefer, tunables, decision, defers_left },
+        );
+        match decision {
             BusyStop::ArmTimer(span) => {
                 drop(owned);
-                napi.transition(|state| (state.busy_stop_release(), ()));
+                napi.transition(Rule::BusyStopRelease, |state| (state.busy_stop_release(), ()));
                 self.arm_timer(napi, span);
             }
             BusyStop::PollOnce => {
-                let work = napi.drive(&mut owned, budget_pkts, PollContext::Busy);
-                if work < budget_pkts {
-                    self.complete_and_unmask(napi, owned, work);
-                } else {
-                    drop(owned);
-                    self.schedule_owned(napi);
+                let work = napi.drive(&mut owned, u32::from(budget_pkts), PollContext::Busy);
+                let after = napi.journaled(
+                    || after_stop_poll(work, budget_pkts),
+                    |&decision| Event::AfterStopPoll { work, budget: budget_pkts, decision },
+                );
+                match after {
+                    // The driver completes inside its poll, so this is where it would have done so.
+                    AfterStopPoll::Gone => self.complete_and_unmask(napi, owned, work),
+                    AfterStopPoll::HandOver => {
+                        drop(owned);
+                        self.schedule_owned(napi);
+                    }
                 }
             }
         }
@@ -91,7 +106,9 @@ impl EngineInner {
     /// Masks nothing: stretches the timer that keeps the interrupt masked (`napi_suspend_irqs`).
     pub(crate) fn suspend_irqs(&self, napi_id: u32) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
-        if let Some(span) = napier_core::event::suspend(&napi.tunables()) {
+        let tunables = napi.tunables();
+        let arm = napi.journaled(|| suspend(&tunables), |&arm| Event::Suspend { tunables, arm });
+        if let Some(span) = arm {
             self.arm_timer(napi, span);
         }
     }
@@ -99,7 +116,8 @@ impl EngineInner {
     /// Schedules the instance so that deferral takes over again (`napi_resume_irqs`).
     pub(crate) fn resume_irqs(&self, napi_id: u32) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
-        if napier_core::event::resume(&napi.tunables()) {
+        let tunables = napi.tunables();
+        if napi.journaled(|| resume(&tunables), |&schedule| Event::Resume { tunables, schedule }) {
             self.napi_schedule(napi);
         }
     }
@@ -109,9 +127,13 @@ impl Napi {
     /// One attempt to become the busy-polling owner; a prefer poller that loses leaves its mark.
     fn try_busy_acquire(&self, prefer: bool) -> bool {
         let acquire = |bits| State::from_bits(bits).busy_acquire().map(State::bits);
-        let got = self.state.update_once(acquire).is_ok();
+        let rule = Rule::BusyAcquire;
+        let got = self.journaled(
+            || self.state.update_once(acquire).is_ok(),
+            |&answer| Event::Rule { rule, word: self.state(), answer },
+        );
         if !got && prefer && !self.state().contains(State::PREFER_BUSY_POLL) {
-            self.transition(|state| (state.busy_contended(), ()));
+            self.transition(Rule::BusyContended, |state| (state.busy_contended(), ()));
         }
         got
     }

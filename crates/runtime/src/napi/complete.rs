@@ -2,10 +2,12 @@
 
 use napier_core::completion::{Completed, Completion, complete};
 use napier_core::poll::{AfterPoll, after_poll};
+use napier_core::state::State;
 use napier_ring::Entered;
 
 use super::{HZ, Napi, Owned, PollContext, WEIGHT_PKTS};
 use crate::engine::EngineInner;
+use crate::journal::{Event, Rule};
 
 /// What the poller does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -24,7 +26,11 @@ impl EngineInner {
             self.complete_and_unmask(napi, owned, work);
             return Polled { work, repoll: false };
         }
-        let repoll = match after_poll(napi.state(), work, WEIGHT_PKTS, HZ) {
+        let after = napi.journaled(
+            || after_poll(napi.state(), work, WEIGHT_PKTS, HZ),
+            |&decision| Event::AfterPoll { work, weight: WEIGHT_PKTS, hz: HZ, decision },
+        );
+        let repoll = match after {
             AfterPoll::Repoll { .. } => {
                 drop(owned);
                 true
@@ -57,13 +63,17 @@ impl EngineInner {
     pub(crate) fn complete_done(&self, napi: &Napi, mut owned: Entered<'_, Owned>, work: u32) -> bool {
         let tunables = napi.tunables();
         // No GRO in the engine's UDP path: nothing is ever held, so there is nothing to flush either.
-        let Completion::Release(release) = complete(napi.state(), work, false, &tunables, &mut owned.defers_left)
-        else {
-            return false;
-        };
+        let held = false;
+        let left = &mut owned.defers_left;
+        let (decision, _) = napi.journaled(
+            || (complete(napi.state(), work, held, &tunables, left), *left),
+            |&(decision, defers_left)| Event::Complete { work, held, tunables, decision, defers_left },
+        );
+        let Completion::Release(release) = decision else { return false };
         drop(owned);
-        let missed = napi.transition(napier_core::state::State::complete_release);
-        match release.finish(missed) {
+        let missed = napi.transition(Rule::CompleteRelease, State::complete_release);
+        let completed = napi.journaled(|| release.finish(missed), |&decision| Event::Completed { missed, decision });
+        match completed {
             Completed::Reschedule => {
                 self.schedule_owned(napi);
                 false
@@ -80,7 +90,7 @@ impl EngineInner {
     /// Enables the interrupt and looks again: work that came in between is scheduled here.
     pub(crate) fn unmask(&self, napi: &Napi) {
         napi.counters.unmasked();
-        if napi.irq.unmask() {
+        if napi.journaled(|| napi.irq.unmask(), |&waiting| Event::Unmask { waiting }) {
             self.interrupt(napi);
         }
     }

@@ -9,6 +9,7 @@ use napier_core::state::{State, StopThread};
 
 use super::{Napi, Runner};
 use crate::engine::EngineInner;
+use crate::journal::{Event, Rule};
 use crate::kthread::Kthread;
 use crate::softirq::{coalesce_token, doorbell_token};
 
@@ -28,7 +29,9 @@ impl EngineInner {
         self.watch_doorbell(napi)?;
         self.publish_id(napi);
         let threaded = napi.threaded_setting().threaded();
-        napi.transition(|state| (state.enable(threaded).expect("checked above, under the control lock"), ()));
+        napi.transition(Rule::Enable(threaded), |state| {
+            (state.enable(threaded).expect("checked above, under the control lock"), ())
+        });
         // Frames may have come while nobody listened.
         self.unmask(napi);
         Ok(())
@@ -36,16 +39,16 @@ impl EngineInner {
 
     /// Disables an enabled instance: waits until its owner lets go, stops its timer, hides its id.
     pub(crate) fn napi_disable(&self, napi: &Napi) {
-        napi.transition(|state| (state.disable_begin(), ()));
-        while !napi.transition_if(State::disable_claim) {
+        napi.transition(Rule::DisableBegin, |state| (state.disable_begin(), ()));
+        while !napi.transition_if(Rule::DisableClaim, State::disable_claim) {
             std::thread::sleep(WAIT_FOR_RELEASE);
         }
         // The id first: nobody arms the timer of an instance that cannot be found.
         self.hide_id(napi);
-        napi.timer.cancel();
-        napi.irq.mask();
+        napi.journaled(|| napi.timer.cancel(), |&armed| armed.then_some(Event::TimerCancel));
+        napi.mask();
         self.unwatch_doorbell(napi);
-        napi.transition(|state| (state.disable_end(), ()));
+        napi.transition(Rule::DisableEnd, |state| (state.disable_end(), ()));
     }
 
     /// Runs `f` on the owned data while the instance is disabled, and enables it again if it was.
@@ -90,7 +93,10 @@ impl EngineInner {
         }
         napi.keep_threaded_setting(setting);
         // A disabled instance takes the mode from its setting when it is enabled.
-        napi.transition(|state| (if state.is_disabled() { state } else { state.set_threaded(setting.threaded()) }, ()));
+        let threaded = setting.threaded();
+        napi.transition(Rule::SetThreaded(threaded), |state| {
+            (if state.is_disabled() { state } else { state.set_threaded(threaded) }, ())
+        });
         Ok(())
     }
 
@@ -112,7 +118,7 @@ impl EngineInner {
     /// `napi_stop_kthread`, for the pool as well: from here on softirq polls the instance.
     pub(crate) fn stop_runner(&self, napi: &Napi) {
         loop {
-            let cleared = napi.transition(|state| match state.stop_thread_claim() {
+            let cleared = napi.transition(Rule::StopThreadClaim, |state| match state.stop_thread_claim() {
                 StopThread::Cleared(next) => (next, true),
                 StopThread::Busy => (state, false),
             });

@@ -18,10 +18,12 @@ use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
 use crate::device::Device;
+use crate::journal::{Answer, Context, Event, Rule, Tap};
 use crate::kthread::Kthread;
 use crate::link::{IrqLine, RxQueue};
 use crate::park::Parker;
 use crate::raw::RawSink;
+use crate::softirq;
 use stats::NapiCounters;
 pub use stats::{NapiStats, PollContext};
 
@@ -55,6 +57,8 @@ pub(crate) struct Napi {
     /// 0 until the first enable; kept over disable (persistent config).
     id: AtomicU32,
     pub(crate) state: StateCell,
+    /// None unless the engine keeps a journal.
+    journal: Option<Tap>,
     pub(crate) owned: Exclusive<Owned>,
     pub(crate) irq: Arc<IrqLine>,
     /// Softirq CPU that takes the interrupt.
@@ -83,12 +87,14 @@ impl Napi {
         irq: Arc<IrqLine>,
         irq_cpu: u32,
         epoch: Instant,
+        journal: Option<Tap>,
     ) -> Self {
         Self {
             index,
             device,
             id: AtomicU32::new(0),
             state: StateCell::new(State::ADDED.bits()),
+            journal,
             owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None }),
             irq,
             irq_cpu: AtomicU32::new(irq_cpu),
@@ -120,19 +126,55 @@ impl Napi {
         State::from_bits(self.state.load())
     }
 
-    /// Applies a rule to the state word as one compare-and-swap loop.
+    /// Applies a rule to the state word as one compare-and-swap loop; `name` is how the journal calls it.
     #[inline]
-    pub(crate) fn transition<R>(&self, mut rule: impl FnMut(State) -> (State, R)) -> R {
-        self.state.update(|bits| {
-            let (next, answer) = rule(State::from_bits(bits));
-            (next.bits(), answer)
-        })
+    pub(crate) fn transition<R: Answer>(&self, name: Rule, mut rule: impl FnMut(State) -> (State, R)) -> R {
+        let apply = || {
+            self.state.update(|bits| {
+                let (next, answer) = rule(State::from_bits(bits));
+                (next.bits(), answer)
+            })
+        };
+        self.journaled(apply, |answer| Event::Rule { rule: name, word: self.state(), answer: answer.as_bool() })
     }
 
     /// Applies a rule that may decline; false if it did.
     #[inline]
-    pub(crate) fn transition_if(&self, mut rule: impl FnMut(State) -> Option<State>) -> bool {
-        self.transition(|state| rule(state).map_or((state, false), |next| (next, true)))
+    pub(crate) fn transition_if(&self, name: Rule, mut rule: impl FnMut(State) -> Option<State>) -> bool {
+        self.transition(name, |state| rule(state).map_or((state, false), |next| (next, true)))
+    }
+
+    /// Does `act`. If there is a journal, `event` says what to record of it, and nothing else that is journaled happens
+    /// before, between or after the two.
+    #[inline]
+    pub(crate) fn journaled<R, E: Into<Option<Event>>>(
+        &self,
+        act: impl FnOnce() -> R,
+        event: impl FnOnce(&R) -> E,
+    ) -> R {
+        match &self.journal {
+            None => act(),
+            Some(tap) => tap.record(|| self.id(), act, event),
+        }
+    }
+
+    /// Masks the interrupt.
+    #[inline]
+    pub(crate) fn mask(&self) {
+        self.journaled(|| self.irq.mask(), |()| Event::Mask);
+    }
+
+    fn journal_poll(&self, context: PollContext, work: u32, budget: u32) {
+        let Some(tap) = &self.journal else { return };
+        let place = softirq::place();
+        let (context, cpu) = match context {
+            PollContext::Softirq if place.ksoftirqd => (Context::Ksoftirqd, tap.cpu(place.handling)),
+            PollContext::Softirq => (Context::Softirq, tap.cpu(place.handling)),
+            PollContext::Thread => (Context::Kthread, tap.cpu(None)),
+            PollContext::ThreadBusy => (Context::KthreadBusy, tap.cpu(None)),
+            PollContext::Busy => (Context::User, tap.cpu(None)),
+        };
+        self.journaled(|| (), |()| Event::Poll { context, cpu, work, budget });
     }
 
     pub(crate) fn irq_cpu(&self) -> u32 {
@@ -174,6 +216,9 @@ impl Napi {
         }
         owned.rx.refill();
         self.counters.polled(context, work);
+        if self.journal.is_some() {
+            self.journal_poll(context, work, budget_pkts);
+        }
         work
     }
 
@@ -233,9 +278,9 @@ impl TimerSlot {
         self.word.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
     }
 
-    /// Disarms; a callback that took the slot before is not stopped by this.
-    pub(crate) fn cancel(&self) {
-        self.word.store(0, Ordering::Release);
+    /// Disarms; a callback that took the slot before is not stopped by this. True if it was armed.
+    pub(crate) fn cancel(&self) -> bool {
+        self.word.swap(0, Ordering::AcqRel) != 0
     }
 
     /// The expiry, if armed on `cpu`.

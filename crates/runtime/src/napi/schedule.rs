@@ -5,20 +5,21 @@ use napier_core::time::Span;
 
 use super::{Napi, Runner};
 use crate::engine::EngineInner;
+use crate::journal::{Event, Rule, Target};
 
 impl EngineInner {
     /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
     #[inline]
     pub(crate) fn interrupt(&self, napi: &Napi) {
-        if napi.transition(State::schedule_prep) {
-            napi.irq.mask();
+        if napi.transition(Rule::SchedulePrep, State::schedule_prep) {
+            napi.mask();
             self.schedule_owned(napi);
         }
     }
 
     /// `napi_schedule`: true if this call took ownership.
     pub(crate) fn napi_schedule(&self, napi: &Napi) -> bool {
-        let acquired = napi.transition(State::schedule_prep);
+        let acquired = napi.transition(Rule::SchedulePrep, State::schedule_prep);
         if acquired {
             self.schedule_owned(napi);
         }
@@ -29,12 +30,15 @@ impl EngineInner {
     /// list of this CPU.
     pub(crate) fn schedule_owned(&self, napi: &Napi) {
         napi.counters.scheduled();
-        let to_thread = napi.transition(|state| {
+        let to_thread = napi.transition(Rule::ScheduleToThread, |state| {
             // A disabled instance has THREADED clear, so a thread that does not exist is never targeted.
             if state.contains(State::THREADED) { (state.schedule_to_thread(), true) } else { (state, false) }
         });
         if to_thread {
-            match napi.runner() {
+            let runner = napi.runner();
+            let target = if runner == Runner::Kthread { Target::Kthread } else { Target::Workqueue };
+            napi.journaled(|| (), |()| Event::Scheduled { target });
+            match runner {
                 Runner::Kthread => {
                     napi.thread_parker.wake();
                 }
@@ -42,7 +46,9 @@ impl EngineInner {
             }
             return;
         }
-        self.softirq_of_this_context(napi).raise(self, napi.index);
+        let cpu = self.softirq_of_this_context(napi);
+        napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
+        cpu.raise(self, napi.index);
     }
 
     /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.
@@ -50,7 +56,7 @@ impl EngineInner {
     pub(crate) fn arm_timer(&self, napi: &Napi, span: Span) {
         let cpu = self.softirq_of_this_context(napi);
         let at = self.clock.now() + span;
-        napi.timer.arm(at, cpu.index);
+        napi.journaled(|| napi.timer.arm(at, cpu.index), |()| Event::TimerStart { span, due: at, cpu: cpu.cpu });
         cpu.timer_armed(self, napi.index, at);
     }
 }

@@ -28,11 +28,18 @@ pub(crate) struct Here {
     /// The softirq CPU whose thread this is.
     thread_of: Option<u32>,
     /// The softirq CPU whose poll list this thread is running now.
-    handling: Option<u32>,
+    pub(crate) handling: Option<u32>,
+    /// The thread works off what the softirq left over.
+    pub(crate) ksoftirqd: bool,
 }
 
 thread_local! {
-    static HERE: Cell<Here> = const { Cell::new(Here { thread_of: None, handling: None }) };
+    static HERE: Cell<Here> = const { Cell::new(Here { thread_of: None, handling: None, ksoftirqd: false }) };
+}
+
+/// Where the calling thread is running.
+pub(crate) fn place() -> Here {
+    HERE.get()
 }
 
 /// One CPU that runs softirqs.

@@ -109,6 +109,8 @@ impl SoftirqCpu {
         if want_fifo {
             let _ = sys::sched::set_other();
         }
+        let before = HERE.get();
+        HERE.set(Here { ksoftirqd: true, ..before });
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
             self.run(engine);
@@ -117,6 +119,7 @@ impl SoftirqCpu {
             // While this thread runs nobody sets the kernel timer, so look at every turn.
             self.run_due_timers(engine);
         }
+        HERE.set(before);
         if want_fifo {
             self.fifo.store(sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
         }
@@ -150,7 +153,7 @@ pub(crate) fn start(
     ready: SyncSender<()>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
-        HERE.set(Here { thread_of: Some(cpu.index), handling: None });
+        HERE.set(Here { thread_of: Some(cpu.index), handling: None, ksoftirqd: false });
         crate::engine::pin_current_thread(cpu.cpu);
         let fifo = want_fifo && sys::sched::set_fifo(FIFO_PRIORITY).is_ok();
         cpu.fifo.store(fifo, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use napier_core::state::State;
 use napier_core::time::Instant;
 use rustix::fd::OwnedFd;
 use rustix::time::{
@@ -22,6 +23,7 @@ use rustix::time::{
 
 use super::{HERE, SoftirqCpu};
 use crate::engine::EngineInner;
+use crate::journal::{Event, Rule};
 
 const NEVER_NS: u64 = u64::MAX;
 
@@ -212,11 +214,15 @@ impl SoftirqCpu {
         let now = engine.clock.now();
         let mut any = false;
         engine.for_each_napi(|napi| {
-            if let Some(at) = napi.timer.take_due(self.index, now) {
+            let due = napi.journaled(
+                || napi.timer.take_due(self.index, now),
+                |due| due.map(|due| Event::TimerFire { due, cpu: self.cpu }),
+            );
+            if let Some(at) = due {
                 any = true;
                 napi.counters.timer_fired((now - at).ns);
-                if napi.transition_if(napier_core::state::State::timer_acquire) {
-                    napi.irq.mask();
+                if napi.transition_if(Rule::TimerAcquire, State::timer_acquire) {
+                    napi.mask();
                     engine.schedule_owned(napi);
                 }
             }

@@ -8,7 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, EndConfig, Engine, EpollParamsRequest, IfAddr, LinkConfig, NapiStats, NetNs};
+use napier_runtime::{
+    DeviceHandle, EndConfig, Engine, EngineBuilder, EpollParamsRequest, IfAddr, LinkConfig, NapiStats, NetNs,
+};
 
 /// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,7 +36,12 @@ pub(crate) struct Pair {
 impl Pair {
     /// A link whose ends know each other's Ethernet addresses.
     pub(crate) fn new(config: &LinkConfig) -> Self {
-        let pair = Self::strangers(config);
+        Self::on(Engine::builder(), config)
+    }
+
+    /// The same in an engine of one's own.
+    pub(crate) fn on(engine: EngineBuilder, config: &LinkConfig) -> Self {
+        let pair = Self::strangers_on(engine, config);
         for addr in [IpAddr::from(PEER_V4), PEER_V6.into()] {
             pair.tested_ns.neighbour_add(pair.tested.ifindex(), addr, PEER_MAC).unwrap();
         }
@@ -46,7 +53,11 @@ impl Pair {
 
     /// A link whose ends know nothing of each other.
     pub(crate) fn strangers(config: &LinkConfig) -> Self {
-        let engine = Engine::builder().start().unwrap();
+        Self::strangers_on(Engine::builder(), config)
+    }
+
+    fn strangers_on(engine: EngineBuilder, config: &LinkConfig) -> Self {
+        let engine = engine.start().unwrap();
         let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
         let end = |name: &str, netns: &NetNs, mac, v4: Ipv4Addr, v6: Ipv6Addr| EndConfig {
             name: name.to_owned(),
