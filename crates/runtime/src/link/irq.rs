@@ -111,6 +111,11 @@ impl IrqLine {
     /// To be called when the timer's descriptor is ready. `true` = this is an interrupt; `false` = a timer that was
     /// overtaken by an interrupt or a mask.
     pub(crate) fn timer_fired(&self) -> bool {
+        // First, and whatever the answer: a producer that was held up may start the timer for packets that have been
+        // polled meanwhile. The next packet needs a timer of its own then.
+        self.state.timer_started.store(0, Ordering::Relaxed);
+        // Pairs with the fence in `announce`: either its packets are seen here, or it finds the timer not started.
+        fence(Ordering::SeqCst);
         self.state.pending.load(Ordering::Relaxed) > 0 && self.claim()
     }
 
@@ -156,7 +161,7 @@ impl IrqLine {
             return false;
         }
         let pending = state.pending.fetch_add(frames, Ordering::Relaxed).saturating_add(frames);
-        // Pairs with the fence in `set_coalesce`.
+        // Pairs with the fences in `set_coalesce` and `timer_fired`.
         fence(Ordering::SeqCst);
         let coalesce = self.coalesce();
         let kicked = if coalesce.due(pending) {

@@ -122,6 +122,25 @@ fn a_timer_that_ends_while_masked_is_no_interrupt() {
     assert_eq!(line.interrupts(), 0);
 }
 
+/// The producer announces, is held up before it starts the timer, and meanwhile its packet is polled. The timer comes for
+/// nothing, and the next packet starts another.
+#[test]
+fn a_timer_that_fired_for_nothing_is_started_again() {
+    let mut link = link(&LinkConfig { rx_usecs: 1_000, rx_frames: 0, ..small() });
+    let line = link.server[0].irq.clone();
+    assert!(!link.server[0].rx.unmask());
+    send(&mut link.client[0], 1).expect("room");
+    assert_eq!(receive(&mut link.server[0], &link.table), Some(1));
+    line.quiet(); // stands for the mask and the unmask that came before the timer was noted
+    assert!(is_ready(line.timer_fd(), 900));
+    assert!(!line.timer_fired());
+    send(&mut link.client[0], 2).expect("room");
+    assert_eq!((link.client[0].tx.counters().kicks.get(), line.suppressed()), (2, 0));
+    assert!(is_ready(line.timer_fd(), 900));
+    assert!(line.timer_fired());
+    assert_eq!(line.interrupts(), 1);
+}
+
 #[test]
 fn new_coalescing_announces_what_waits_by_the_old() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000_000, rx_frames: 0, ..small() });
