@@ -290,3 +290,29 @@ fn nothing_is_lost_and_flows_keep_their_order() {
     }
     assert_eq!(seen, received);
 }
+
+/// A packet that says no more than it must is held.
+#[test]
+fn packets_may_be_held_unless_they_say_no() {
+    struct Plain;
+    impl GroPacket for Plain {
+        fn flow_hash(&self) -> u32 {
+            0
+        }
+        fn mergeable(&self) -> bool {
+            true
+        }
+        fn same_flow(&self, _held: &Self) -> bool {
+            false
+        }
+        fn merge(&mut self, next: Self) -> Merged<Self> {
+            Merged::Separate(next)
+        }
+        fn segments(&self) -> u32 {
+            1
+        }
+    }
+    let mut gro = Gro::default();
+    gro.receive(Plain, 0, BATCH, &mut |_| panic!("it is held"));
+    assert!(gro.held());
+}
