@@ -206,9 +206,7 @@ impl Draw {
         match self.below(100) {
             0..40 => self.packets(machine),
             40..44 => Action::Interrupt { napi: self.napi(machine) },
-            44..47 => {
-                Action::Schedule { napi: self.napi(machine), cpu: CpuIx(self.below(machine.cpus.into()) as u16) }
-            }
+            44..47 => Action::Schedule { napi: self.napi(machine), cpu: CpuIx(self.below(machine.cpus.into()) as u16) },
             47..50 => {
                 let thread = ThreadIx(self.below(machine.threads.len() as u32) as u16);
                 Action::Stall { thread, span: self.us(500) }
@@ -229,11 +227,8 @@ impl Draw {
     }
 
     fn packets(&mut self, machine: &Machine) -> Action {
-        let to = if self.one_in(12) {
-            Target::Napi(self.napi(machine))
-        } else {
-            Target::Socket(self.socket_ix(machine))
-        };
+        let to =
+            if self.one_in(12) { Target::Napi(self.napi(machine)) } else { Target::Socket(self.socket_ix(machine)) };
         Action::Packets(Packets {
             to,
             count: self.of(&[1, 1, 2, 7, 70]),
@@ -291,9 +286,7 @@ impl Draw {
             10 => Call::SetSockOpt { socket, option: 46, value: self.of(&[0, 10, 300]), optlen: 4 },
             11 => Call::Socket { socket },
             _ if machine.epolls.is_empty() => Call::Recv { socket, nonblock: true, timeout },
-            12..17 => {
-                Call::EpollWait { epoll, timeout: self.of(&[Some(Span::ZERO), timeout, timeout]), max_events: 4 }
-            }
+            12..17 => Call::EpollWait { epoll, timeout: self.of(&[Some(Span::ZERO), timeout, timeout]), max_events: 4 },
             17 => Call::EpollAdd { epoll, socket },
             18 if self.one_in(3) => Call::EpollClose { epoll },
             _ => {

@@ -4,6 +4,7 @@ use napier_core::busy::{AfterStopPoll, BusyLoop, BusyParams, BusyStep, BusyStop,
 use napier_core::completion::Flush;
 use napier_core::event;
 use napier_core::state::State;
+use napier_core::time::Span;
 
 use super::Plant;
 use super::coverage::Decision;
@@ -41,6 +42,10 @@ impl K {
                         self.bh_off();
                     }
                     let work = self.drive(napi, budget_pkts.into(), Context::User).await;
+                    if work < u32::from(budget_pkts) && self.w().napis[napi].quirk != Quirk::NeverCompletes {
+                        // The driver does not know who polls; the completion is refused.
+                        self.complete_and_unmask(napi, work).await;
+                    }
                     {
                         let mut w = self.w();
                         w.deliver(napi);
@@ -75,9 +80,9 @@ impl K {
         self.preempt_on();
     }
 
-    /// What an iteration costs that polls nothing.
+    /// What an iteration costs that polls nothing; never nothing, so that a loop of them ends.
     pub(super) async fn spin_pause(&self) {
-        let span = self.w().costs.poll;
+        let span = self.w().costs.op.max(Span::from_ns(1));
         self.spend(span).await;
     }
 

@@ -191,7 +191,9 @@ impl K {
         }
         let mut w = self.w();
         w.hit(Decision::Deleted);
-        w.napis[napi].present = false;
+        let n = &mut w.napis[napi];
+        n.present = false;
+        n.word = n.word.without(State::LISTED);
         w.touch(napi);
     }
 
@@ -281,7 +283,7 @@ impl World {
     }
 
     /// A fresh instance, disabled; the threaded setting that it starts with.
-    fn add_instance(&mut self, napi: usize) -> ThreadedSetting {
+    pub(super) fn add_instance(&mut self, napi: usize) -> ThreadedSetting {
         let dev = self.napis[napi].dev;
         let (settings, persistent) = (self.devs[dev].settings, self.devs[dev].persistent);
         let slot = self.devs[dev].config.slots()[usize::from(self.napis[napi].queue)];

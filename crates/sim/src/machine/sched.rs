@@ -142,7 +142,11 @@ impl World {
         // Who slept long does not get all of it back.
         self.ctxs[id].vruntime = self.ctxs[id].vruntime.max(least.saturating_sub(SLICE.ns / 2));
         self.cpus[cpu].ready.push(id);
-        let Some(current) = self.cpus[cpu].current else { return };
+        let Some(current) = self.cpus[cpu].current else {
+            // The idle task gives way to everybody; a softirq over it looks at this.
+            self.cpus[cpu].need_resched = true;
+            return;
+        };
         let preempts = match (self.ctxs[id].policy, self.ctxs[current].policy) {
             (Policy::Fifo, Policy::Fair) => true,
             (Policy::Fair, Policy::Fair) => self.ctxs[id].vruntime + WAKE_PREEMPTION_NS < self.ctxs[current].vruntime,

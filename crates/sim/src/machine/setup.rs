@@ -97,6 +97,10 @@ fn add_devices(w: &mut World, machine: &Machine) {
             w.cpus[thread_cpu].ready.push(kthread);
             let index = NapiIx(w.napis.len() as u16);
             w.napis.push(new_instance(index, dev, queue, irq_cpu, kthread, device.weight));
+            if device.persistent {
+                // Such a driver adds its instances when it finds the device, not when the device comes up.
+                w.add_instance(index.at());
+            }
         }
     }
 }
@@ -108,7 +112,7 @@ fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize, kthread: 
         queue,
         irq_cpu,
         present: false,
-        word: State::ADDED,
+        word: State::SCHED.with(State::NPSVC),
         owner: Some(Owner::Disabled),
         defers_left: 0,
         defers_max: 0,
