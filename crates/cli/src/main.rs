@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod conform;
+mod sim;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ enum Command {
     /// One experiment: what a part costs, or how long it takes.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run the simulator.
+    #[command(subcommand)]
+    Sim(sim::Sim),
     /// Run scenario files and compare what happens with what must happen.
     Conform(conform::Args),
 }
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, &interrupted),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Sim(sim) => sim::run(&sim, &interrupted),
         Command::Conform(args) => conform::run(&args, &interrupted),
     };
     match result {

@@ -9,6 +9,7 @@ pub mod arrivals;
 pub mod bench;
 pub mod compare;
 pub mod conform;
+pub mod farm;
 pub mod kv;
 pub mod loads;
 pub mod modes;

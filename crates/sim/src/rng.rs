@@ -1,14 +1,34 @@
-//! Randomness: seeded, and split by name, so that a draw more in one place changes nothing in another.
+//! Seeded random streams, split by name.
+//!
+//! Every consumer of randomness takes its own stream from the one seed of a run, under its own name. A draw added to
+//! one stream then leaves all the others as they were, and a run repeats from its seed alone.
 
 use rand::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
+pub use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The stream of this name under this seed.
+/// The stream called `name` of the run with this `seed`.
+///
+/// The same pair always gives the same stream, on every machine; different names give unrelated streams.
 #[must_use]
-pub fn named(seed: u64, name: &str) -> Xoshiro256PlusPlus {
-    // FNV-1a: stable over versions of everything.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    Xoshiro256PlusPlus::seed_from_u64(seed ^ hash)
+pub fn stream(seed: u64, name: &str) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(mixed(mix(seed), name))
+}
+
+/// A seed out of any text.
+#[must_use]
+pub fn seed_of(text: &str) -> u64 {
+    mixed(0, text)
+}
+
+fn mixed(seed: u64, text: &str) -> u64 {
+    text.bytes().fold(seed, |mixed, byte| mix(mixed ^ u64::from(byte)))
+}
+
+/// Finalizer of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
+#[must_use]
+pub fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

@@ -9,11 +9,19 @@ mod shrink;
 pub use generate::scenario;
 pub use shrink::shrink;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::machine::{Coverage, Decision, Options, Outcome, Plant, run_with};
 use crate::scenario::{Kind, Scenario};
 
 /// The mistakes that a campaign must be able to find.
-pub const CANARIES: &[Plant] = &[Plant::ArmBeforeRelease, Plant::HandOverAndForget, Plant::NoSecondLook];
+pub const CANARIES: &[Plant] = &[
+    Plant::ArmBeforeRelease,
+    Plant::HandOverAndForget,
+    Plant::NoSecondLook,
+    Plant::TimerIgnoresOwner,
+    Plant::UncountedLoss,
+];
 
 /// How seeds are run.
 #[must_use]
@@ -29,8 +37,11 @@ pub fn run_seed(seed: u64) -> Outcome {
 
 /// Seeds from `first` on until the planted mistake is found, at most `most`; the seed that found it.
 #[must_use]
-pub fn find_canary(plant: Plant, first: u64, most: u64) -> Option<u64> {
-    (first..first.saturating_add(most)).find(|seed| run_with(&scenario(*seed), &options(plant)).broken.is_some())
+pub fn find_canary(plant: Plant, first: u64, most: u64, stop: &AtomicBool) -> Option<u64> {
+    (0..most)
+        .map(|index| first.wrapping_add(index))
+        .take_while(|_| !stop.load(Ordering::Relaxed))
+        .find(|seed| run_with(&scenario(*seed), &options(plant)).broken.is_some())
 }
 
 /// Events and decisions that never occurred.
@@ -46,3 +57,6 @@ pub fn missing(coverage: &Coverage) -> Vec<&'static str> {
 pub fn explain(seed: u64, plant: Plant) -> (Scenario, String) {
     shrink(&scenario(seed), &options(plant))
 }
+
+#[cfg(test)]
+mod tests;

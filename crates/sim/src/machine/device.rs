@@ -7,6 +7,7 @@ use napier_core::gro::{GroPacket, Merged};
 use napier_core::moderation::{Moderated, Moderation};
 use napier_core::time::Deadline;
 
+use super::Plant;
 use super::vm::CtxId;
 use super::world::{Ev, HardIrq, World};
 use crate::scenario::{DropReason, Event, Packets, Quirk, SocketIx, Target};
@@ -231,6 +232,10 @@ impl World {
         for _ in 0..count {
             let mut packet = self.napis[napi].ring.pop_front().expect("counted by the caller");
             self.go(packet.frame, FrameAt::Ring, FrameAt::Stack);
+            if self.plant == Plant::UncountedLoss && self.napis[napi].packets.is_multiple_of(50) {
+                self.go(packet.frame, FrameAt::Stack, FrameAt::Free);
+                continue;
+            }
             packet.napi_id = if self.napis[napi].id_visible { self.napis[napi].id } else { 0 };
             let merge = &mut self.napis[napi].merge;
             let up = &mut self.up;

@@ -53,6 +53,25 @@ pub enum Plant {
     HandOverAndForget,
     /// The driver unmasks without looking at its ring again.
     NoSecondLook,
+    /// The timer takes an instance that somebody owns.
+    TimerIgnoresOwner,
+    /// Now and then a poll loses a packet and counts nothing.
+    UncountedLoss,
+}
+
+impl Plant {
+    /// In words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::ArmBeforeRelease => "the timer is armed while the instance is still owned",
+            Self::HandOverAndForget => "a hand-over to a busy poller does not schedule again",
+            Self::NoSecondLook => "a driver unmasks without looking at its ring again",
+            Self::TimerIgnoresOwner => "the timer takes an instance that somebody owns",
+            Self::UncountedLoss => "a poll loses a packet and counts nothing",
+        }
+    }
 }
 
 /// How to run.
@@ -87,9 +106,24 @@ pub fn run(scenario: &Scenario) -> Outcome {
     run_with(scenario, &Options { log: true, ..Options::default() })
 }
 
-/// Runs a scenario.
+/// Runs a scenario. An assertion of the rules that fails is reported as broken, like an invariant.
 #[must_use]
 pub fn run_with(scenario: &Scenario, options: &Options) -> Outcome {
+    let run = || run_to_end(scenario, options);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Outcome {
+            events: Vec::new(),
+            counters: Vec::new(),
+            broken: Some(format!("an assertion failed: {text}")),
+            steps: 0,
+            coverage: Coverage::default(),
+        }
+    })
+}
+
+fn run_to_end(scenario: &Scenario, options: &Options) -> Outcome {
     let mut exec = setup::build(scenario, options);
     let end = {
         let w = exec.vm.w();

@@ -4,6 +4,7 @@ use napier_core::softirq::{NetRxRun, NetRxStep, SoftirqLoop, SoftirqNext};
 use napier_core::state::State;
 use napier_core::time::{Deadline, Span};
 
+use super::Plant;
 use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
@@ -52,15 +53,19 @@ impl K {
         }
         let span = self.w().costs.irq;
         self.spend(span).await;
-        let got = {
-            let mut w = self.w();
-            let got = w.transition_if(napi, State::timer_acquire);
-            if got {
-                w.own(napi, Owner::Ctx(self.me));
-            }
-            w.hit(if got { Decision::TimerTook } else { Decision::TimerFoundOwner });
-            got
-        };
+        let got =
+            {
+                let mut w = self.w();
+                let ignores_owner = w.plant == Plant::TimerIgnoresOwner && !w.napis[napi].word.contains(State::NPSVC);
+                let got = w.transition_if(napi, |word| {
+                    if ignores_owner { Some(word.with(State::SCHED)) } else { word.timer_acquire() }
+                });
+                if got {
+                    w.own(napi, Owner::Ctx(self.me));
+                }
+                w.hit(if got { Decision::TimerTook } else { Decision::TimerFoundOwner });
+                got
+            };
         self.op().await;
         if got {
             self.schedule_owned(napi).await;

@@ -170,7 +170,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
         let machine = &scenario.machine;
-        let rng = |on: bool, name: &str| on.then(|| crate::rng::named(machine.seed, name));
+        let rng = |on: bool, name: &str| on.then(|| crate::rng::stream(machine.seed, name));
         Self {
             now: Instant::ZERO,
             epoch: Instant::ZERO,
@@ -314,7 +314,10 @@ impl World {
                 Some(cpu)
             }
             Ev::Thaw { ctx } => Some(self.ctxs[ctx].cpu),
-            Ev::Step { step, left } => self.take_step(step, left),
+            Ev::Step { step, left } => {
+                self.check_conserved();
+                self.take_step(step, left)
+            }
         }
     }
 

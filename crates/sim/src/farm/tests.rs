@@ -1,0 +1,69 @@
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::machine::run;
+use crate::scenario::Action;
+
+#[test]
+fn a_seed_is_a_run() {
+    for seed in [0, 1, 77, u64::MAX] {
+        assert_eq!(scenario(seed), scenario(seed));
+        let (one, other) = (run(&scenario(seed)), run(&scenario(seed)));
+        assert_eq!(one, other, "seed {seed}");
+        assert_eq!(one.broken, None);
+        assert_eq!(one.coverage, run_seed(seed).coverage, "a log changes nothing");
+    }
+    assert_ne!(scenario(1).timeline, scenario(2).timeline);
+}
+
+#[test]
+fn random_scenarios_can_be_written_down() {
+    for seed in 0..100 {
+        let scenario = scenario(seed);
+        let mut read = Scenario::parse(&scenario.to_toml(), "seed.toml").expect("what is written can be read");
+        read.timeline.iter_mut().for_each(|step| step.line = 0);
+        assert_eq!(read, scenario);
+    }
+}
+
+#[test]
+fn seeds_hold_and_cover() {
+    let mut coverage = Coverage::default();
+    for seed in 0..250 {
+        let outcome = run_seed(seed);
+        assert_eq!(outcome.broken, None, "seed {seed}");
+        coverage.add(&outcome.coverage);
+    }
+    assert_eq!(missing(&coverage), Vec::<&str>::new());
+    assert!(!missing(&Coverage::default()).is_empty());
+}
+
+#[test]
+fn planted_mistakes_are_found_and_made_small() {
+    let stop = AtomicBool::new(false);
+    for plant in CANARIES {
+        let seed = find_canary(*plant, 0, 5000, &stop).unwrap_or_else(|| panic!("{} was not found", plant.text()));
+        let before = scenario(seed).timeline.len();
+        let (small, why) = explain(seed, *plant);
+        assert!(small.timeline.len() < before, "{}: {} of {before} steps", plant.text(), small.timeline.len());
+        assert_eq!(run_with(&small, &options(*plant)).broken, Some(why));
+        assert_eq!(run_with(&small, &options(Plant::Nothing)).broken, None, "it is the mistake that fails");
+        let mut read = Scenario::parse(&small.to_toml(), "small.toml").expect("what is written can be read");
+        read.timeline.iter_mut().for_each(|step| step.line = 0);
+        assert_eq!(read, small);
+    }
+}
+
+#[test]
+fn a_stopped_search_finds_nothing() {
+    assert_eq!(find_canary(Plant::UncountedLoss, 0, 5000, &AtomicBool::new(true)), None);
+}
+
+#[test]
+fn timelines_end_in_peace() {
+    for seed in 0..50 {
+        let scenario = scenario(seed);
+        let last = scenario.timeline.last().expect("a timeline has steps");
+        assert!(matches!(&last.action, Action::Call { .. }), "{last:?}");
+    }
+}
