@@ -143,3 +143,20 @@ fn the_page_of_rules_is_current() {
         "docs/conformance.md is old; run: napier conform --coverage conformance > docs/conformance.md"
     );
 }
+
+/// Every example of the page is a scenario. Those that say what they expect hold too.
+#[test]
+fn the_examples_of_the_page_hold() {
+    let page = std::fs::read_to_string(in_repository("docs/scenarios.md")).expect("docs/scenarios.md");
+    let blocks: Vec<&str> = page
+        .split("\n```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("\n```").next().expect("a split has a first part"))
+        .collect();
+    assert!(blocks.len() >= 5, "the page has {} examples", blocks.len());
+    let named: Vec<_> = (0..blocks.len()).map(|at| format!("{at:02}.toml")).collect();
+    let files: Vec<_> = named.iter().zip(&blocks).map(|(name, block)| (name.as_str(), *block)).collect();
+    let folder = Folder::new("page", &files);
+    let output = conform(&[folder.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}

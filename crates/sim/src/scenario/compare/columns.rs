@@ -9,7 +9,7 @@ const CONTEXT_ROWS: usize = 3;
 /// Lines of one side in a row that are shown.
 const ONE_SIDED_ROWS_MAX: usize = 20;
 /// Width of the times.
-const AT_CHARS: usize = 11;
+const AT_CHARS: usize = 9;
 /// Least width of a column.
 const COLUMN_CHARS_MIN: usize = 24;
 

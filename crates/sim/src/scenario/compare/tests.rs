@@ -241,15 +241,15 @@ fn the_columns() {
         text,
         "\
 line 25: `timer-start eth0/0 after=2ms` did not happen
-            EXPECTED                                                     SEEN
-            ... 9 lines equal ...
-    0.009ms poll eth0/0 work=9                                   0.009ms poll eth0/0 in=softirq work=9 budget=64 cpu=0
-    0.010ms poll eth0/0 work=10                                  0.010ms poll eth0/0 in=softirq work=10 budget=64 cpu=0
-    0.011ms poll eth0/0 work=11                                  0.011ms poll eth0/0 in=softirq work=11 budget=64 cpu=0
-            timer-start eth0/0 after=2ms                   <
-    2.000ms poll eth0/0 in=softirq work=0                  |     2.000ms poll eth0/0 in=softirq work=1 budget=64 cpu=0
-                                                           >     2.000ms deliver rx packets=1
-            unmask eth0/0                                        2.010ms unmask eth0/0
+          EXPECTED                                                     SEEN
+          ... 9 lines equal ...
+  0.009ms poll eth0/0 work=9                                   0.009ms poll eth0/0 in=softirq work=9 budget=64 cpu=0
+  0.010ms poll eth0/0 work=10                                  0.010ms poll eth0/0 in=softirq work=10 budget=64 cpu=0
+  0.011ms poll eth0/0 work=11                                  0.011ms poll eth0/0 in=softirq work=11 budget=64 cpu=0
+          timer-start eth0/0 after=2ms                     <
+  2.000ms poll eth0/0 in=softirq work=0                    |   2.000ms poll eth0/0 in=softirq work=1 budget=64 cpu=0
+                                                           >   2.000ms deliver rx packets=1
+          unmask eth0/0                                        2.010ms unmask eth0/0
 "
     );
     assert!(text.lines().all(|line| line.chars().count() <= 120));
