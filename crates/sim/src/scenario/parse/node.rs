@@ -195,6 +195,12 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Its keys are called as if they were at the top: nobody needs to be told what table steps are in.
+    pub(super) fn nameless(mut self) -> Self {
+        self.path.clear();
+        self
+    }
+
     pub(super) fn error(&self, message: impl Display) -> ParseError {
         self.source.error(self.offset, &self.path, message)
     }

@@ -46,7 +46,7 @@ pub(super) fn bit_names(state: State) -> Vec<String> {
 pub(super) fn read(whole: &Table<'_>, machine: &Machine) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> = Vec::new();
     let Some(timeline) = whole.get("timeline") else { return Ok(steps) };
-    let timeline = timeline.table("the table [timeline]")?.only(&["steps"])?;
+    let timeline = timeline.table("the table [timeline]")?.only(&["steps"])?.nameless();
     for node in timeline.list("steps", STEPS_MAX, "an array of steps { at = ..., ... }")? {
         let step = step(&node, Names(machine))?;
         let last = steps.last().map_or(Instant::ZERO, |step| step.at);
@@ -102,7 +102,7 @@ fn step(node: &Node<'_>, names: Names<'_>) -> Result<Step> {
         }
         "fail-thread" => {
             let table = table.only(&["at", "fail-thread"])?;
-            (at(&table)?, Action::FailThread { nth: table.need("fail-thread")?.number(1..=THREADS_FAIL_MAX)? })
+            (at(&table)?, Action::FailThread { nth: table.need("fail-thread")?.number(0..=THREADS_FAIL_MAX)? })
         }
         "driver" => {
             let table = table.only(&["at", "driver", "quirk"])?;

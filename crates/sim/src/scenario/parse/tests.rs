@@ -35,7 +35,7 @@ fn the_rich_file_says_what_it_should() {
     let scenario = parse(RICH);
     assert_eq!(scenario.machine.seed, u64::MAX);
     assert_eq!(scenario.machine.napis(), 3);
-    assert_eq!(scenario.timeline[0].line, 82);
+    assert_eq!(scenario.timeline[0].line, 84);
     assert_eq!(scenario.expect.events[26].repeat, Range { min: 0, max: 210 });
     assert_eq!(scenario.expect.events[1].fields[0], ("napi".to_owned(), Pattern::Text("eth0/0".to_owned())));
     let napi_set = scenario.timeline.iter().find_map(|step| match &step.action {
@@ -139,14 +139,14 @@ const ERRORS: &[(&str, u32, &str)] = &[
     ("[[socket]]\nname = \"a\"\nkind = \"tcp\"\nconnected = false", 5, "a tcp socket is always connected"),
     ("[[socket]]\nname = \"a\"\n[[epoll]]\nname = \"a\"", 5, "the name \"a\" is taken"),
     ("[[epoll]]\nname = \"e\"\nmembers = [\"rx\"]", 4, "epoll[0].members[0]: unknown socket \"rx\"; expected none"),
-    ("[timeline]\nsteps = [\n{ at = 0 },\n]", 4, "steps[0]: nothing happens; expected one of packets, interrupt, "),
-    ("[timeline]\nsteps = [\n{ at = 0, packet = 1 },\n]", 4, "steps[0]: unknown key \"packet\"; expected packets, "),
+    ("[timeline]\nsteps = [\n{ at = 0 },\n]", 4, ": steps[0]: nothing happens; expected one of packets, interrupt, "),
+    ("[timeline]\nsteps = [\n{ at = 0, packet = 1 },\n]", 4, ": steps[0]: unknown key \"packet\"; expected packets, "),
     ("[timeline]\nsteps = [\n{ at = 0, packet = 1 },\n]", 4, "(did you mean packets?)"),
-    ("[timeline]\nsteps = [\n{ interrupt = \"eth0/0\" },\n]", 4, "steps[0]: missing key \"at\""),
+    ("[timeline]\nsteps = [\n{ interrupt = \"eth0/0\" },\n]", 4, ": steps[0]: missing key \"at\""),
     (
         "[timeline]\nsteps = [\n{ at = 1, interrupt = \"eth0/0\" },\n]",
         4,
-        "steps[0].at: found the number 1; expected a time",
+        ": steps[0].at: found the number 1; expected a time",
     ),
     (
         "[timeline]\nsteps = [\n{ at = 0, interrupt = \"eth0/0\", schedule = \"eth0/0\" },\n]",
@@ -156,31 +156,35 @@ const ERRORS: &[(&str, u32, &str)] = &[
     (
         "[timeline]\nsteps = [\n{ at = 0, interrupt = \"eth0/0\", cpu = 0 },\n]",
         4,
-        "steps[0]: unknown key \"cpu\"; expected at, interrupt",
+        ": steps[0]: unknown key \"cpu\"; expected at, interrupt",
     ),
     (
         "[timeline]\nsteps = [\n{ at = \"2ms\", interrupt = \"eth0/0\" },\n{ at = \"1ms\", interrupt = \"eth0/0\" },\n]",
         5,
-        "steps[1]: at 1ms comes after 2ms; put the steps in the order of time",
+        ": steps[1]: at 1ms comes after 2ms; put the steps in the order of time",
     ),
-    ("[timeline]\nsteps = [\n{ at = 0, packets = 0, to = \"eth0/0\" },\n]", 4, "steps[0].packets: found the number 0"),
+    (
+        "[timeline]\nsteps = [\n{ at = 0, packets = 0, to = \"eth0/0\" },\n]",
+        4,
+        ": steps[0].packets: found the number 0",
+    ),
     (
         "[timeline]\nsteps = [\n{ at = 0, packets = 1, to = \"rx\" },\n]",
         4,
-        "steps[0].to: unknown socket \"rx\"; expected none",
+        ": steps[0].to: unknown socket \"rx\"; expected none",
     ),
     ("[timeline]\nsteps = [\n{ at = 0, check = \"eth0/0\" },\n]", 4, "nothing to look at"),
     (
         "[timeline]\nsteps = [\n{ at = 0, check = \"eth0/0\", set = [\"SHED\"] },\n]",
         4,
-        "steps[0].set[0]: unknown name \"SHED\"",
+        ": steps[0].set[0]: unknown name \"SHED\"",
     ),
     ("[timeline]\nsteps = [\n{ at = 0, check = \"eth0/0\", queued = 1 },\n]", 4, "unknown key \"queued\""),
     ("[timeline]\nsteps = [\n{ at = 0, call = \"epol-wait\" },\n]", 4, "(did you mean epoll-wait?)"),
     (
         "[timeline]\nsteps = [\n{ at = 0, by = \"app\", call = \"napi-get\" },\n]",
         4,
-        "steps[0].by: unknown thread \"app\"; expected ctl",
+        ": steps[0].by: unknown thread \"app\"; expected ctl",
     ),
     ("[timeline]\nsteps = [\n{ at = 0, call = \"napi-get\", napi = \"eth0/0\", id = 1 },\n]", 4, "both napi and id"),
     (
@@ -255,4 +259,33 @@ fn errors_say_where_and_what() {
         let error = Scenario::parse(text, "x.toml").expect_err(text).to_string();
         assert!(error.contains(message), "{error}");
     }
+}
+
+#[test]
+fn generated_scenarios_come_back() {
+    for seed in 0..300 {
+        let scenario = crate::farm::scenario(seed);
+        let text = scenario.to_toml();
+        let (read, written) = (without_lines(parse(&text)), without_lines(scenario));
+        for (read, written) in read.timeline.iter().zip(&written.timeline) {
+            assert_eq!(read, written, "seed {seed}");
+        }
+        assert_eq!(read, written, "seed {seed}\n{text}");
+    }
+}
+
+#[test]
+fn the_conformance_files_come_back() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
+    let mut files = 0;
+    for part in std::fs::read_dir(&folder).expect("conformance/").map(|entry| entry.expect("an entry").path()) {
+        for file in std::fs::read_dir(part).into_iter().flatten().map(|entry| entry.expect("an entry").path()) {
+            let text = std::fs::read_to_string(&file).expect("a file");
+            let scenario =
+                Scenario::parse(&text, &file.display().to_string()).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(without_lines(parse(&scenario.to_toml())), without_lines(scenario), "{}", file.display());
+            files += 1;
+        }
+    }
+    assert!(files > 100, "{files} files in {}", folder.display());
 }
