@@ -44,6 +44,15 @@ struct Rule {
     id: String,
     text: String,
     source: String,
+    checked: Option<Checked>,
+}
+
+/// How a rule is checked beside the scenarios that name it.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Checked {
+    /// After each step of every run.
+    Always,
 }
 
 /// The page that says which scenarios cover each rule of `FOLDER/rules.toml`, as markdown.
@@ -107,26 +116,30 @@ fn escape(text: &str) -> String {
 
 fn page(folder: &Path, rules: &[Rule], covered: &[Vec<String>]) -> String {
     let name = folder.file_name().map_or_else(|| "conformance".into(), |name| name.to_string_lossy());
-    let none = rules.iter().zip(covered).filter(|(_, files)| files.is_empty()).count();
+    let always = rules.iter().zip(covered).filter(|(rule, files)| files.is_empty() && rule.checked.is_some()).count();
+    let without = || rules.iter().zip(covered).filter(|(rule, files)| files.is_empty() && rule.checked.is_none());
+    let none = without().count();
     let mut page = format!(
         "# Conformance\n\nWhich scenario shows that a rule holds. Made by `napier conform --coverage {name}`; \
          [scenarios.md](scenarios.md) describes the files, and `napier conform {name}` runs them.\n\n\
-         {} rules, {} with a scenario, {none} without.\n\n\
+         {} rules: {} with a scenario, {always} checked in every run, {none} without.\n\n\
          | rule | what holds | source | scenarios |\n|---|---|---|---|\n",
         rules.len(),
-        rules.len() - none,
+        rules.len() - always - none,
     );
     for (rule, files) in rules.iter().zip(covered) {
         let (id, text, source) = (escape(&rule.id), escape(&rule.text), escape(&rule.source));
-        let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
-        let files = files.replace("(FOLDER/", &format!("(../{name}/"));
-        writeln!(page, "| {id} | {text} | {source} | {files} |").expect("a string takes everything");
+        let every = rule.checked.as_ref().map(|Checked::Always| "every, after each step".to_owned());
+        let cell: Vec<String> = every.into_iter().chain(files.iter().cloned()).collect();
+        let cell = if cell.is_empty() { "none".to_owned() } else { cell.join(", ") };
+        let cell = cell.replace("(FOLDER/", &format!("(../{name}/"));
+        writeln!(page, "| {id} | {text} | {source} | {cell} |").expect("a string takes everything");
     }
     page.push_str("\n## Rules without a scenario\n\n");
     if none == 0 {
         page.push_str("None.\n");
     }
-    for (rule, _) in rules.iter().zip(covered).filter(|(_, files)| files.is_empty()) {
+    for (rule, _) in without() {
         writeln!(page, "- {}: {}", rule.id, rule.text.replace('\n', " ")).expect("a string takes everything");
     }
     page

@@ -133,16 +133,18 @@ fn totals_and_json() {
 }
 
 const RULES: &str = "[[rule]]\nid = \"1\"\ntext = \"a | b\"\nsource = \"dev.c x\"\n\
-                     [[rule]]\nid = \"2\"\ntext = \"c\"\nsource = \"y\"\n";
+                     [[rule]]\nid = \"2\"\ntext = \"c\"\nsource = \"y\"\n\
+                     [[rule]]\nid = \"3\"\ntext = \"d\"\nsource = \"z\"\nchecked = \"always\"\n";
 
 #[test]
 fn the_coverage_page() {
     let folder = folder("coverage", &[("rules.toml", RULES), ("a/1-one.toml", ONE_POLL)]);
     let page = coverage(&folder).expect("it is all right");
     let name = folder.file_name().expect("it has a name").to_string_lossy().into_owned();
-    assert!(page.contains("2 rules, 1 with a scenario, 1 without."), "{page}");
+    assert!(page.contains("3 rules: 1 with a scenario, 1 checked in every run, 1 without."), "{page}");
     assert!(page.contains(&format!("| 1 | a \\| b | dev.c x | [a/1-one](../{name}/a/1-one.toml \"t\") |\n")), "{page}");
     assert!(page.contains("| 2 | c | y | none |\n"), "{page}");
+    assert!(page.contains("| 3 | d | z | every, after each step |\n"), "{page}");
     assert!(page.ends_with("## Rules without a scenario\n\n- 2: c\n"), "{page}");
     std::fs::remove_dir_all(&folder).expect("it was made");
 }
