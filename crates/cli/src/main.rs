@@ -79,6 +79,8 @@ fn main() -> ExitCode {
             eprintln!("napier: interrupted");
             ExitCode::FAILURE
         }
+        // Whoever read the output has seen enough: `napier ... | head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<Usage>() => {
             eprintln!("napier: {error:#}");
             ExitCode::from(EXIT_USAGE)
@@ -88,4 +90,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

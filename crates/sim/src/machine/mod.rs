@@ -180,3 +180,6 @@ impl world::World {
 
 /// How long a scenario goes on after its last step, unless it says otherwise.
 pub const SETTLE: Span = Span::from_ms(100);
+
+#[cfg(test)]
+mod tests;
