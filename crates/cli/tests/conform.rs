@@ -128,6 +128,17 @@ fn coverage_is_printed_and_unknown_rules_fail() {
 }
 
 #[test]
+fn the_scenarios_of_the_repository_pass() {
+    let folder = in_repository("conformance");
+    if !folder.exists() {
+        eprintln!("SKIPPED: there is no folder conformance/");
+        return;
+    }
+    let output = conform(&[folder.to_str().expect("a plain name")]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+#[test]
 fn the_page_of_rules_is_current() {
     let folder = in_repository("conformance");
     if !folder.exists() {
