@@ -239,6 +239,7 @@ impl Draw {
             own_flow: self.one_in(3),
             hash: if self.one_in(3) { Some(0) } else { None },
             mergeable: !self.one_in(4),
+            rss: self.one_in(3),
             loopback: self.one_in(20),
             syn: None,
         })

@@ -5,6 +5,7 @@ use napier_core::config::ConfigTable;
 use napier_core::control::DevSettings;
 use napier_core::gro::{GroPacket, Merged};
 use napier_core::moderation::{Moderated, Moderation};
+use napier_core::rss::{DEFAULT_KEY, FlowV4, IndirectionTable, toeplitz};
 use napier_core::time::Deadline;
 
 use super::Plant;
@@ -131,6 +132,7 @@ impl World {
             Target::Socket(socket) => self.socks[socket.at()].napi,
             Target::Napi(napi) => napi.at(),
         };
+        let napi = if packets.rss { self.spread(napi, packets, flow) } else { napi };
         let mut packet = Packet {
             frame: self.frames.take(),
             socket,
@@ -172,6 +174,23 @@ impl World {
             self.moderate(napi);
         }
         None
+    }
+
+    /// Receive-side scaling: the instance of the queue that the flow's hash falls on.
+    fn spread(&self, napi: usize, packets: &Packets, flow: u32) -> usize {
+        let place = match packets.to {
+            Target::Socket(socket) => socket.0,
+            Target::Napi(_) => 0,
+        };
+        let dev = &self.devs[self.napis[napi].dev];
+        let flow = FlowV4 {
+            src: [10, 0, 0, 1],
+            dst: [10, 0, 0, 2],
+            src_port: (flow as u16).wrapping_add(1024),
+            dst_port: place.wrapping_add(4000),
+        };
+        let hash = packets.hash.unwrap_or_else(|| toeplitz(&DEFAULT_KEY, &flow.input()));
+        dev.first_napi + usize::from(IndirectionTable::equal(dev.queues).queue(hash))
     }
 
     /// A frame came while the interrupt is unmasked.

@@ -100,6 +100,8 @@ pub struct Packets {
     pub hash: Option<u32>,
     /// They can be held for merging, if the device merges. Default true.
     pub mergeable: bool,
+    /// The device spreads them over its queues in use by the flow's hash. Default false: they come on the socket's queue.
+    pub rss: bool,
     /// They come over loopback, not over the device. Default false.
     pub loopback: bool,
     /// A connection request to a listener: makes this socket.

@@ -129,8 +129,19 @@ pub(super) fn at(table: &Table<'_>) -> Result<Instant> {
 }
 
 fn packets(table: Table<'_>, names: Names<'_>) -> Result<(Instant, Action)> {
-    let table =
-        table.only(&["at", "packets", "to", "every", "flow", "own-flow", "hash", "mergeable", "loopback", "syn"])?;
+    let table = table.only(&[
+        "at",
+        "packets",
+        "to",
+        "every",
+        "flow",
+        "own-flow",
+        "hash",
+        "mergeable",
+        "rss",
+        "loopback",
+        "syn",
+    ])?;
     let to = target(&table.need("to")?, names)?;
     let sockets = &names.0.sockets;
     let mut syn = None;
@@ -154,6 +165,7 @@ fn packets(table: Table<'_>, names: Names<'_>) -> Result<(Instant, Action)> {
         own_flow: table.flag("own-flow", false)?,
         hash: table.map("hash", |node| node.number(0..=U32_MAX))?,
         mergeable: table.flag("mergeable", true)?,
+        rss: table.flag("rss", false)?,
         loopback: table.flag("loopback", false)?,
         syn,
     };

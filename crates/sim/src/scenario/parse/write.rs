@@ -194,6 +194,7 @@ impl Out<'_> {
         to.add("own-flow", packets.own_flow);
         to.add_if("hash", packets.hash, |hash| hash.to_string());
         to.add("mergeable", packets.mergeable);
+        to.add("rss", packets.rss);
         to.add("loopback", packets.loopback);
         to.add_if("syn", packets.syn, |socket| self.socket(socket));
     }
