@@ -4,7 +4,7 @@ mod case;
 mod client;
 mod cpus;
 pub mod faults;
-mod frames;
+pub(crate) mod frames;
 mod host;
 mod run;
 mod server;

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `files` | which files |
 //! | `sim` | the executor in virtual time |
+//! | `engine` | the executor in real time, on the engine |
 //! | `report` | lines for people, one JSON object for programs |
 //! | `rules` | which rule has which scenario |
 
+mod engine;
 mod files;
 mod report;
 mod rules;
@@ -23,7 +25,7 @@ pub use report::{JsonConformance, JsonResult, JsonTotals, Totals, json, line};
 pub use rules::{CoverageError, coverage};
 
 /// The executors of this build, by name.
-pub const EXECUTORS: &[&str] = &["sim"];
+pub const EXECUTORS: &[&str] = &["sim", "engine"];
 
 /// Largest scenario file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -77,6 +79,7 @@ pub struct UnknownExecutor {
 pub fn executor(name: &str) -> Result<Box<dyn Executor>, UnknownExecutor> {
     match name {
         "sim" => Ok(Box::new(sim::Sim)),
+        "engine" => Ok(Box::new(engine::RealEngine)),
         _ => Err(UnknownExecutor { name: name.to_owned() }),
     }
 }

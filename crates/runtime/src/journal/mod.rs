@@ -12,9 +12,11 @@
 //!
 //! # What it leaves out
 //! An attempt that is refused again while the word of its instance is the same is recorded once: a busy poller or a
-//! disable that waits asks as fast as it can. The frames themselves, and who got them, are not recorded.
+//! disable that waits asks as fast as it can. Of frames it is recorded how many came to which socket, not which.
 
 mod recorder;
+
+use std::net::SocketAddr;
 
 use napier_core::busy::{AfterStopPoll, BusyStop};
 use napier_core::completion::{Completed, Completion, Tunables};
@@ -175,6 +177,17 @@ pub enum Event {
         /// Packets had come before: an interrupt is taken at once.
         waiting: bool,
     },
+    /// Packets of the poll under way came to a socket's queue; the socket is about to be told.
+    Deliver {
+        /// The address that the socket is bound to.
+        to: SocketAddr,
+        /// How many.
+        packets: u32,
+    },
+    /// The instance's own thread was started.
+    KthreadStart,
+    /// It has ended.
+    KthreadStop,
 }
 
 /// A rule on the state word: the function of [`napier_core::state::State`] with the same name.

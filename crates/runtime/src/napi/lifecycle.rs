@@ -109,6 +109,7 @@ impl EngineInner {
                 let mut kthread = napi.kthread.lock().expect("no panic while held");
                 if kthread.is_none() {
                     *kthread = Some(Kthread::spawn(self, napi)?);
+                    napi.journaled(|| (), |()| Event::KthreadStart);
                 }
                 Ok(())
             }
@@ -132,6 +133,7 @@ impl EngineInner {
         }
         if let Some(kthread) = napi.kthread.lock().expect("no panic while held").take() {
             kthread.stop(napi);
+            napi.journaled(|| (), |()| Event::KthreadStop);
         }
     }
 

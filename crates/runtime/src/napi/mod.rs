@@ -234,6 +234,7 @@ impl Napi {
             }
             let view = self.device.netns.view();
             let Some(mut pass) = view.pass(self.id(), self.device.ifindex) else { return work };
+            pass.journal(self.journal.as_ref());
             while work < until
                 && let Some((frame, len)) = rx.take()
             {

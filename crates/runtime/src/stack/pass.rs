@@ -27,6 +27,7 @@ use super::queue::UdpInner;
 use super::slow;
 use super::wire::{self, Datagram, Meta, Packet, Refused};
 use crate::event::Interest;
+use crate::journal::{Event, Tap};
 
 /// Frames after which sockets are told. Source: `net/core/hotdata.c gro_normal_batch`.
 const ROUND_PKTS: usize = 8;
@@ -56,10 +57,11 @@ impl View<'_> {
             snapshot,
             interface,
             napi_id,
-            touched: [(None, 0); ROUND_PKTS],
+            touched: [Touched::default(); ROUND_PKTS],
             sockets: 0,
             round_pkts: 0,
             tally: Tally::default(),
+            journal: None,
         })
     }
 }
@@ -70,11 +72,21 @@ pub(crate) struct RxPass<'v> {
     pub(super) snapshot: &'v Snapshot,
     pub(super) interface: &'v Interface,
     napi_id: u32,
-    /// Sockets that got something in this round, each once, with the bytes to charge.
-    touched: [(Option<&'v UdpInner>, usize); ROUND_PKTS],
+    /// Sockets that got something in this round, each once.
+    touched: [Touched<'v>; ROUND_PKTS],
     sockets: usize,
     round_pkts: usize,
     tally: Tally,
+    journal: Option<&'v Tap>,
+}
+
+/// A socket that got something.
+#[derive(Copy, Clone, Default)]
+struct Touched<'v> {
+    socket: Option<&'v UdpInner>,
+    /// To be charged.
+    bytes: usize,
+    packets: u32,
 }
 
 /// Good datagrams, counted here and added to the shared counters at the end.
@@ -85,6 +97,12 @@ struct Tally {
 }
 
 impl<'v> RxPass<'v> {
+    /// Records who gets how many packets.
+    #[inline]
+    pub(crate) fn journal(&mut self, journal: Option<&'v Tap>) {
+        self.journal = journal;
+    }
+
     /// Takes a received frame of `len` bytes: into a socket's queue, or home after it was answered or counted.
     ///
     /// # Panics
@@ -126,11 +144,11 @@ impl<'v> RxPass<'v> {
             return self.lose(frame, v4, NO_PORTS);
         };
         let at = self.slot_of(socket);
-        let pending = self.touched[at].1;
-        if !socket.has_room(pending, truesize) {
+        let Touched { bytes, packets, .. } = self.touched[at];
+        if !socket.has_room(bytes, truesize) {
             return self.lose(frame, v4, RCVBUF_ERRORS);
         }
-        self.touched[at] = (Some(socket), pending + truesize);
+        self.touched[at] = Touched { socket: Some(socket), bytes: bytes + truesize, packets: packets + 1 };
         self.sockets = self.sockets.max(at + 1);
         socket.record(self.napi_id);
         socket.list.push(&self.ns.frames, frame);
@@ -145,15 +163,19 @@ impl<'v> RxPass<'v> {
     /// after as many frames as there are places.
     #[inline]
     fn slot_of(&self, socket: &UdpInner) -> usize {
-        let same = |touched: &(Option<&UdpInner>, usize)| touched.0.is_some_and(|t| std::ptr::eq(t, socket));
+        let same = |touched: &Touched<'_>| touched.socket.is_some_and(|t| std::ptr::eq(t, socket));
         self.touched[..self.sockets].iter().position(same).unwrap_or(self.sockets)
     }
 
     /// Charges and tells the sockets of this round.
     fn end_round(&mut self) {
         for touched in &mut self.touched[..self.sockets] {
-            let (Some(socket), bytes) = std::mem::take(touched) else { continue };
+            let Touched { socket: Some(socket), bytes, packets } = std::mem::take(touched) else { continue };
             socket.charge(bytes);
+            if let Some(tap) = self.journal {
+                let to = socket.ends.load().place.local.socket_addr(0);
+                tap.record(|| self.napi_id, || (), |()| Event::Deliver { to, packets });
+            }
             // Relaxed: the id is a hint that orders nothing.
             socket.source.notify(socket.napi_id.load(Ordering::Relaxed), Interest::IN);
             socket.parker.wake();
