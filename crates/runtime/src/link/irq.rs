@@ -103,6 +103,13 @@ impl IrqLine {
         self.doorbell.as_fd()
     }
 
+    /// What rang before is no interrupt any more. For whoever is about to watch the doorbell, and looks at the ring
+    /// afterwards: nobody reads a doorbell that was heard, and a new watch would hear it again.
+    pub(crate) fn forget_rings(&self) {
+        // Nothing to read: it has not rung.
+        let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
+    }
+
     /// Ready (edge) = ask [`timer_fired`](Self::timer_fired).
     pub(crate) fn timer_fd(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()

@@ -154,6 +154,7 @@ impl EngineInner {
 
     fn watch_doorbell(&self, napi: &Napi) -> rustix::io::Result<()> {
         let cpu = &self.softirq[napi.irq_cpu() as usize];
+        napi.irq.forget_rings();
         cpu.watch(napi.irq.doorbell_fd(), doorbell_token(napi.index))?;
         cpu.watch(napi.irq.timer_fd(), coalesce_token(napi.index))
     }

@@ -222,7 +222,8 @@ impl SoftirqCpu {
                 any = true;
                 napi.counters.timer_fired((now - at).ns);
                 if napi.transition_if(Rule::TimerAcquire, State::timer_acquire) {
-                    napi.mask();
+                    // Not masked here: the timer may belong to an instance whose interrupt was never taken, and stays as
+                    // it is then.
                     engine.schedule_owned(napi);
                 }
             }
