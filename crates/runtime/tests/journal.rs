@@ -11,12 +11,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::modes::{Mode, echo, round_trips, stop};
-use common::{PEER_V4, Pair, TESTED_V4, v4};
+use common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::completion::Completed;
 use napier_core::state::State;
 use napier_core::time::Span;
+use napier_runtime::control::NapiSet;
 use napier_runtime::journal::{Event, Journal, Record, Rule};
-use napier_runtime::{Engine, LinkConfig, UdpSocket};
+use napier_runtime::{Engine, LinkConfig, SocketOption, UdpSocket};
 use replay::replay;
 
 const ROOM: usize = 2_000_000;
@@ -228,4 +229,76 @@ fn a_full_journal_keeps_the_beginning() {
 fn without_being_asked_for_there_is_none() {
     let pair = Pair::new(&LinkConfig::default());
     assert_eq!(pair.engine.journal(), Journal::default());
+}
+
+/// The records of the instance under test from the first `Enable` after `mark` on.
+fn since_enable(pair: &Pair, mark: usize) -> Vec<Event> {
+    let id = pair.tested.napi_id(0);
+    let records = pair.engine.journal().records;
+    let own = records[mark..].iter().filter(|record| record.napi_id == id).map(|record| record.event);
+    own.skip_while(|event| !matches!(event, Event::Rule { rule: Rule::Enable(_), .. })).collect()
+}
+
+#[test]
+fn an_enable_hears_no_interrupt_of_before() {
+    let pair = Pair::on(Engine::builder().journal(ROOM), &LinkConfig::default());
+    let server = Server::start(&pair, Mode::Softirq, 0);
+    round_trips(&server.client, server.addr, 4, 1);
+    let mark = pair.engine.journal().records.len();
+    pair.tested.set_down();
+    pair.tested.set_up().unwrap();
+    // An edge that a new watch reports comes at once.
+    std::thread::sleep(Duration::from_millis(20));
+    let events = since_enable(&pair, mark);
+    let heard = |event: &Event| matches!(event, Event::Rule { rule: Rule::SchedulePrep, .. } | Event::Poll { .. });
+    assert!(!events.is_empty() && !events.iter().any(heard), "{events:?}");
+    assert!(!pair.engine.journal().records.iter().any(|record| match record.event {
+        Event::Rule { word, .. } => word.is_disabled() && word.contains(State::MISSED),
+        _ => false,
+    }));
+    stop(&server.client, server.addr, server.thread);
+}
+
+#[test]
+fn a_timer_leaves_an_unmasked_interrupt_alone() {
+    let pair = Pair::on(Engine::builder().journal(ROOM), &LinkConfig::default());
+    let (addr, client) = (v4(TESTED_V4, 4000), UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap());
+    let socket = UdpSocket::bind(&pair.tested_ns, addr).unwrap();
+    client.send_to(&[0; 8], addr).unwrap();
+    socket.recv(&mut [0; 8]).unwrap();
+    let id = pair.tested.napi_id(0);
+    let own = |from: usize| -> Vec<Event> {
+        let records = pair.engine.journal().records;
+        records[from..].iter().filter(|record| record.napi_id == id).map(|record| record.event).collect()
+    };
+    eventually("the interrupt is unmasked", || matches!(own(0).last(), Some(Event::Unmask { waiting: false })));
+    let settings = NapiSet { defer_hard_irqs: Some(1), gro_flush_timeout: Some(1_000_000), ..NapiSet::default() };
+    pair.set_all(&pair.tested, &settings);
+    socket.setsockopt(SocketOption::BusyPoll, 50).unwrap();
+    socket.setsockopt(SocketOption::PreferBusyPoll, 1).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mark = pair.engine.journal().records.len();
+    socket.recv(&mut [0; 8]).unwrap_err();
+    eventually("the pledge has run out", || matches!(own(mark).last(), Some(Event::Unmask { waiting: false })));
+    let events = own(mark);
+    assert!(events.iter().any(|event| matches!(event, Event::TimerFire { .. })), "{events:?}");
+    assert!(!events.contains(&Event::Mask), "{events:?}");
+}
+
+#[test]
+fn deliveries_are_counted_by_socket() {
+    let pair = Pair::on(Engine::builder().journal(ROOM), &LinkConfig::default());
+    let servers: Vec<_> = (0..2).map(|number| Server::start(&pair, Mode::Softirq, number)).collect();
+    for (server, count) in servers.iter().zip([3, 70]) {
+        round_trips(&server.client, server.addr, count, 20);
+    }
+    for (server, count) in servers.into_iter().zip([3, 70]) {
+        stop(&server.client, server.addr, server.thread);
+        let records = pair.engine.journal().records;
+        let delivered = records.iter().map(|record| match record.event {
+            Event::Deliver { to, packets } if to == server.addr => packets,
+            _ => 0,
+        });
+        assert_eq!(delivered.sum::<u32>(), count + 1, "one more stopped it");
+    }
 }

@@ -79,7 +79,7 @@ pub struct UnknownExecutor {
 pub fn executor(name: &str) -> Result<Box<dyn Executor>, UnknownExecutor> {
     match name {
         "sim" => Ok(Box::new(sim::Sim)),
-        "engine" => Ok(Box::new(engine::RealEngine)),
+        "engine" => Ok(Box::new(engine::RealEngine::default())),
         _ => Err(UnknownExecutor { name: name.to_owned() }),
     }
 }

@@ -220,7 +220,7 @@ impl Instance {
     fn after_rule(&mut self, rule: Rule, answer: bool, thread: u32, due: Option<Next>) -> Vec<Next> {
         match (rule, answer) {
             (Rule::SchedulePrep, true) => vec![Next::MaskAndSchedule],
-            (Rule::TimerAcquire, true) => vec![Next::Mask, Next::Apply(Rule::ScheduleToThread)],
+            (Rule::TimerAcquire, true) => vec![Next::Apply(Rule::ScheduleToThread)],
             (Rule::ScheduleToThread, to_thread) => {
                 if to_thread {
                     self.poller = Poller::Thread;

@@ -150,7 +150,8 @@ fn get_option(rig: &Rig<'_>, socket: SocketIx, number: i32) -> Result<Answer, Re
     match open(rig, socket)?.getsockopt(option(number)?) {
         Err(error) => Ok(Answer::Error(errno(&error.into())?)),
         Ok(value) => {
-            let id = (BusyOption::from_number(number) == Some(BusyOption::IncomingNapiId)).then(|| value.unsigned_abs());
+            let id =
+                (BusyOption::from_number(number) == Some(BusyOption::IncomingNapiId)).then(|| value.unsigned_abs());
             let name = id.filter(|id| *id != 0).and_then(|id| rig.name_of_id(id));
             Ok(name.map_or(Answer::Number(value.into()), Answer::Text))
         }

@@ -28,9 +28,10 @@ pub(super) struct Looked {
 
 /// Looks.
 pub(super) fn look(rig: &Rig<'_>, check: &Check, line: u32, sent: &[u64]) -> Looked {
-    let id = check.socket.and_then(|socket| rig.socket(socket.at())).map_or(0, |socket| {
-        socket.getsockopt(SocketOption::IncomingNapiId).expect("it can be read").unsigned_abs()
-    });
+    let id = check
+        .socket
+        .and_then(|socket| rig.socket(socket.at()))
+        .map_or(0, |socket| socket.getsockopt(SocketOption::IncomingNapiId).expect("it can be read").unsigned_abs());
     let slot = check.epoll.and_then(|epoll| rig.epoll(epoll.at())).map_or(0, |epoll| epoll.napi_id());
     Looked {
         check: check.clone(),

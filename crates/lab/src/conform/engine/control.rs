@@ -1,8 +1,6 @@
 //! The control plane: netlink requests, device files, knobs, up and down.
 
-use napier_core::control::{
-    DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiSet, QueueGet, parse_number,
-};
+use napier_core::control::{DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiSet, QueueGet, parse_number};
 use napier_sim::scenario::{Answer, Call, DeviceIx, NapiRef};
 
 use super::rig::Rig;

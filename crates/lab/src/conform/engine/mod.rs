@@ -32,13 +32,22 @@ use super::{Executor, Observed, Refused};
 use drive::Driven;
 use rig::Rig;
 
-/// How long the log goes on after the last thing that is expected, so that what nobody expects is seen.
+/// Enough after the last thing that is expected to see what nobody expects.
 const AFTER_LAST: Span = Span::from_ms(30);
 /// How long after the end of the log a packet may still wait for a timer.
 const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// Runs scenarios on the engine.
-pub(super) struct RealEngine;
+pub(super) struct RealEngine {
+    /// How long the log goes on after the last thing that is expected.
+    after_last: Span,
+}
+
+impl Default for RealEngine {
+    fn default() -> Self {
+        Self { after_last: AFTER_LAST }
+    }
+}
 
 impl Executor for RealEngine {
     fn name(&self) -> &'static str {
@@ -54,7 +63,7 @@ impl Executor for RealEngine {
         refuse::check(scenario, cpus.len())?;
         let (rig, wire) = Rig::build(scenario, cpus)?;
         let before = counters::Reading::take(&rig);
-        let driven = drive::run(&rig, &wire, end(scenario))?;
+        let driven = drive::run(&rig, &wire, end(scenario, self.after_last))?;
         let counters = counters::since(&rig, &before, &driven)?;
         let broken = broken(&rig, &driven);
         let journal = rig.engine.journal();
@@ -79,7 +88,7 @@ fn watched(scenario: &Scenario) -> &[Kind] {
 }
 
 /// When the log ends: what is expected last, and a little, but no later than the scenario has it.
-fn end(scenario: &Scenario) -> Instant {
+fn end(scenario: &Scenario, after_last: Span) -> Instant {
     let last_step = scenario.timeline.last().map_or(Instant::ZERO, |step| last_packet(step.at, &step.action));
     let mut last = last_step;
     for expected in &scenario.expect.events {
@@ -94,7 +103,7 @@ fn end(scenario: &Scenario) -> Instant {
         }
     }
     let latest = last_step + scenario.expect.settle;
-    (last + AFTER_LAST).min(latest)
+    (last + after_last).min(latest)
 }
 
 fn last_packet(at: Instant, action: &napier_sim::scenario::Action) -> Instant {
@@ -127,3 +136,6 @@ fn broken(rig: &Rig<'_>, driven: &Driven) -> Option<String> {
         std::thread::sleep(DRAIN_STEP);
     }
 }
+
+#[cfg(test)]
+mod tests;
