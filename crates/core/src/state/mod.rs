@@ -44,36 +44,36 @@ pub enum Threaded {
 
 impl State {
     /// Bit 0: the instance is owned; only the owner may poll.
-    pub const SCHED: Self = Self(1 << 0);
+    pub const SCHED: Self = Self::bit(0);
     /// Bit 1: an event came while the instance was owned; it is polled once more.
-    pub const MISSED: Self = Self(1 << 1);
+    pub const MISSED: Self = Self::bit(1);
     /// Bit 2: a disable waits for the owner.
-    pub const DISABLE: Self = Self(1 << 2);
+    pub const DISABLE: Self = Self::bit(2);
     /// Bit 3: completion is refused; together with `SCHED` and without an owner: disabled.
-    pub const NPSVC: Self = Self(1 << 3);
+    pub const NPSVC: Self = Self::bit(3);
     /// Bit 4: the instance is in its device's list.
-    pub const LISTED: Self = Self(1 << 4);
+    pub const LISTED: Self = Self::bit(4);
     /// Bit 5: never given an id, so never busy polled (transmit-only instances).
-    pub const NO_BUSY_POLL: Self = Self(1 << 5);
+    pub const NO_BUSY_POLL: Self = Self::bit(5);
     /// Bit 6: a busy poller owns the instance; completion neither releases nor unmasks.
-    pub const IN_BUSY_POLL: Self = Self(1 << 6);
+    pub const IN_BUSY_POLL: Self = Self::bit(6);
     /// Bit 7: a prefer-busy-poll user failed to become owner and waits for it.
-    pub const PREFER_BUSY_POLL: Self = Self(1 << 7);
+    pub const PREFER_BUSY_POLL: Self = Self::bit(7);
     /// Bit 8: schedule to the thread, not to softirq.
-    pub const THREADED: Self = Self(1 << 8);
+    pub const THREADED: Self = Self::bit(8);
     /// Bit 9: the thread is the owner.
-    pub const SCHED_THREADED: Self = Self(1 << 9);
+    pub const SCHED_THREADED: Self = Self::bit(9);
     /// Bit 10: an interrupt-affinity notifier is attached.
-    pub const HAS_NOTIFIER: Self = Self(1 << 10);
+    pub const HAS_NOTIFIER: Self = Self::bit(10);
     /// Bit 11: the thread polls without end once it owns the instance.
-    pub const THREADED_BUSY_POLL: Self = Self(1 << 11);
+    pub const THREADED_BUSY_POLL: Self = Self::bit(11);
 
     /// No bit.
     pub const EMPTY: Self = Self(0);
     /// An instance that was added and not yet enabled. Source: `net/core/dev.c netif_napi_add_weight_locked`.
-    pub const ADDED: Self = Self(Self::LISTED.0 | Self::SCHED.0 | Self::NPSVC.0);
+    pub const ADDED: Self = Self::LISTED.with(Self::SCHED).with(Self::NPSVC);
 
-    const MODE: Self = Self(Self::THREADED.0 | Self::THREADED_BUSY_POLL.0);
+    const MODE: Self = Self::THREADED.with(Self::THREADED_BUSY_POLL);
 
     const NAMES: [(Self, &'static str); 12] = [
         (Self::SCHED, "SCHED"),
@@ -89,6 +89,11 @@ impl State {
         (Self::HAS_NOTIFIER, "HAS_NOTIFIER"),
         (Self::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
     ];
+
+    /// The word with this bit alone.
+    const fn bit(number: u32) -> Self {
+        Self(1 << number)
+    }
 
     /// The word with these bits.
     #[inline]
@@ -136,7 +141,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn is_disabled(self) -> bool {
-        self.contains(Self(Self::SCHED.0 | Self::NPSVC.0)) && !self.intersects(Self::DISABLE)
+        self.contains(Self::SCHED.with(Self::NPSVC)) && !self.intersects(Self::DISABLE)
     }
 
     /// The mode that these bits report. Source: `net/core/dev.h napi_get_threaded`.
@@ -171,7 +176,7 @@ impl State {
             return Err("THREADED_BUSY_POLL without THREADED: a busy thread that is never scheduled");
         }
         if self.intersects(Self::NPSVC)
-            && self.intersects(Self(Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0))
+            && self.intersects(Self::IN_BUSY_POLL.with(Self::SCHED_THREADED).with(Self::PREFER_BUSY_POLL))
         {
             return Err("a disabled instance with an owner, or with somebody waiting for it");
         }

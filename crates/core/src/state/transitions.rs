@@ -84,7 +84,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn timer_acquire(self) -> Option<Self> {
-        if self.intersects(Self(Self::DISABLE.0 | Self::SCHED.0)) {
+        if self.intersects(Self::DISABLE.with(Self::SCHED)) {
             return None;
         }
         Some(self.with(Self::SCHED).without(Self::PREFER_BUSY_POLL))
@@ -95,10 +95,10 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn busy_acquire(self) -> Option<Self> {
-        if self.intersects(Self(Self::DISABLE.0 | Self::SCHED.0 | Self::IN_BUSY_POLL.0)) {
+        if self.intersects(Self::DISABLE.with(Self::SCHED).with(Self::IN_BUSY_POLL)) {
             return None;
         }
-        Some(self.with(Self(Self::SCHED.0 | Self::IN_BUSY_POLL.0)))
+        Some(self.with(Self::SCHED).with(Self::IN_BUSY_POLL))
     }
 
     /// A prefer-busy-poll user failed to become owner and says that it waits. Only such a loser sets the bit. Source:
@@ -107,7 +107,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn busy_contended(self) -> Self {
-        if self.intersects(Self(Self::DISABLE.0 | Self::NPSVC.0)) { self } else { self.with(Self::PREFER_BUSY_POLL) }
+        if self.intersects(Self::DISABLE.with(Self::NPSVC)) { self } else { self.with(Self::PREFER_BUSY_POLL) }
     }
 
     /// A busy poller begins to stop: events seen so far are covered by what follows. Source: `net/core/dev.c
@@ -118,12 +118,9 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn busy_stop_begin(self) -> Self {
-        assert!(
-            self.contains(Self(Self::SCHED.0 | Self::IN_BUSY_POLL.0)),
-            "only the busy poller can stop busy polling"
-        );
+        assert!(self.contains(Self::SCHED.with(Self::IN_BUSY_POLL)), "only the busy poller can stop busy polling");
         assert!(!self.intersects(Self::SCHED_THREADED), "the thread leaves busy polling by thread_turn");
-        self.without(Self(Self::MISSED.0 | Self::IN_BUSY_POLL.0))
+        self.without(Self::MISSED).without(Self::IN_BUSY_POLL)
     }
 
     /// The timer path of a busy-poll stop gives ownership up; the caller arms the timer next, never before. `MISSED`
@@ -137,7 +134,7 @@ impl State {
     pub const fn busy_stop_release(self) -> Self {
         assert!(self.intersects(Self::SCHED), "only an owned instance can be released");
         assert!(
-            !self.intersects(Self(Self::IN_BUSY_POLL.0 | Self::SCHED_THREADED.0 | Self::NPSVC.0)),
+            !self.intersects(Self::IN_BUSY_POLL.with(Self::SCHED_THREADED).with(Self::NPSVC)),
             "busy_stop_begin comes first, and the releaser is the busy poller"
         );
         self.without(Self::SCHED)
@@ -148,7 +145,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn complete_refused(self) -> bool {
-        self.intersects(Self(Self::NPSVC.0 | Self::IN_BUSY_POLL.0))
+        self.intersects(Self::NPSVC.with(Self::IN_BUSY_POLL))
     }
 
     /// Gives ownership up; `true` if `MISSED` was set, and then `SCHED` is kept: the caller is still owner and must
@@ -162,7 +159,7 @@ impl State {
         assert!(self.intersects(Self::SCHED), "only an owned instance can be completed");
         assert!(!self.complete_refused(), "a refused completion must not release");
         let missed = self.intersects(Self::MISSED);
-        let gone = Self(Self::MISSED.0 | Self::SCHED.0 | Self::SCHED_THREADED.0 | Self::PREFER_BUSY_POLL.0);
+        let gone = Self::MISSED.with(Self::SCHED).with(Self::SCHED_THREADED).with(Self::PREFER_BUSY_POLL);
         let next = self.without(gone);
         (if missed { next.with(Self::SCHED) } else { next }, missed)
     }
@@ -175,7 +172,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn thread_turn(self) -> (Self, bool) {
-        assert!(self.contains(Self(Self::SCHED.0 | Self::SCHED_THREADED.0)), "the thread may poll only as owner");
+        assert!(self.contains(Self::SCHED.with(Self::SCHED_THREADED)), "the thread may poll only as owner");
         let busy = self.intersects(Self::THREADED_BUSY_POLL) && !self.intersects(Self::DISABLE);
         (if busy { self.with(Self::IN_BUSY_POLL) } else { self.without(Self::IN_BUSY_POLL) }, busy)
     }
@@ -201,10 +198,10 @@ impl State {
     #[must_use]
     pub const fn disable_claim(self) -> Option<Self> {
         assert!(self.intersects(Self::DISABLE), "disable_begin comes first");
-        if self.intersects(Self(Self::SCHED.0 | Self::NPSVC.0)) {
+        if self.intersects(Self::SCHED.with(Self::NPSVC)) {
             return None;
         }
-        let next = self.with(Self(Self::SCHED.0 | Self::NPSVC.0));
+        let next = self.with(Self::SCHED).with(Self::NPSVC);
         Some(next.without(Self::MODE).without(Self::PREFER_BUSY_POLL))
     }
 
@@ -217,7 +214,7 @@ impl State {
     #[must_use]
     pub const fn disable_end(self) -> Self {
         assert!(
-            self.contains(Self(Self::DISABLE.0 | Self::SCHED.0 | Self::NPSVC.0)),
+            self.contains(Self::DISABLE.with(Self::SCHED).with(Self::NPSVC)),
             "disable_claim comes before disable_end"
         );
         self.without(Self::DISABLE)
@@ -233,7 +230,7 @@ impl State {
         if !self.is_disabled() {
             return Err(NotDisabled(self));
         }
-        let next = self.without(Self(Self::SCHED.0 | Self::NPSVC.0));
+        let next = self.without(Self::SCHED).without(Self::NPSVC);
         Ok(next.with(Self::mode_bits(threaded)))
     }
 
@@ -250,7 +247,7 @@ impl State {
     /// waits for a release that never comes, with the device lock held.
     #[inline]
     pub const fn stop_thread_claim(self) -> StopThread {
-        let idle = !self.intersects(Self::SCHED) || self.contains(Self(Self::SCHED.0 | Self::NPSVC.0));
+        let idle = !self.intersects(Self::SCHED) || self.contains(Self::SCHED.with(Self::NPSVC));
         if idle || self.intersects(Self::SCHED_THREADED) {
             StopThread::Cleared(self.without(Self::MODE))
         } else {
