@@ -63,9 +63,8 @@ pub const fn busy_expired(start: u64, limit: u32, now: u64) -> bool {
         return true;
     }
     let end = start.wrapping_add(limit as u64);
-    let past_end = now.wrapping_sub(end);
-    // The clock has passed the end iff the distance is in the lower half of the range.
-    past_end != 0 && past_end < 1 << 63
+    // The kernel's time_after: the end lies in the half of the clock's range that is behind now.
+    end.wrapping_sub(now).cast_signed() < 0
 }
 
 /// What the executor does next; each is answered by the method named.

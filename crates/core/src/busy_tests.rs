@@ -33,6 +33,8 @@ fn expiry_is_strict_and_survives_a_wrap() {
     assert!(!busy_expired(start, 20, start) && !busy_expired(start, 20, 9) && busy_expired(start, 20, 10));
     assert!(!busy_expired(100, u32::MAX, 100 + u64::from(u32::MAX)));
     assert!(busy_expired(100, u32::MAX, 101 + u64::from(u32::MAX)));
+    // The half of the range that counts as past begins one unit after the end and includes its far edge.
+    assert!(busy_expired(5, 200, 205 + (1 << 63)) && !busy_expired(5, 200, 206 + (1 << 63)));
 }
 
 /// A call that does not block: one poll, then the stop.
