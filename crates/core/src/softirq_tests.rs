@@ -204,6 +204,54 @@ fn raise_is_asked_for_outside_runs_only() {
     assert!(lists.push_back('C'), "drained: nobody has raised");
 }
 
+/// In the middle of a run an instance waits in one of three lists; all of them count, and go in their order.
+#[test]
+fn the_lists_of_a_run_count_together() {
+    let mut lists = PollLists::new();
+    for id in 'A'..='G' {
+        let _ = lists.push_back(id);
+    }
+    let mut run = NetRxRun::begin(&mut lists, NOW, 300, LIMIT);
+    for id in 'A'..='D' {
+        assert_eq!(run.next(&mut lists), NetRxStep::Poll(id));
+        run.polled(&mut lists, NOW, id, 64, true);
+    }
+    for id in ['X', 'Y'] {
+        let _ = lists.push_back(id);
+    }
+    assert_eq!((lists.run.len(), lists.scheduled.len(), lists.repoll.len()), (3, 2, 4));
+    assert_eq!(lists.len(), 9);
+    assert!(lists.iter().eq(&['E', 'F', 'G', 'X', 'Y', 'A', 'B', 'C', 'D']));
+    assert!(lists.drain().eq(['E', 'F', 'G', 'X', 'Y', 'A', 'B', 'C', 'D']));
+    assert_eq!(lists.len(), 0);
+}
+
+/// The promise of `with_capacity`: with all instances on the lists, in whichever of them, no list grows.
+#[test]
+fn lists_with_room_never_grow() {
+    const INSTANCES: u32 = 100;
+    let mut lists = PollLists::with_capacity(INSTANCES as usize);
+    let room = |lists: &PollLists<u32>| {
+        let mut room = [&lists.scheduled, &lists.run, &lists.repoll].map(VecDeque::capacity);
+        room.sort_unstable();
+        room
+    };
+    let before = room(&lists);
+    assert!(before[0] >= INSTANCES as usize, "{before:?}");
+    for id in 0..INSTANCES {
+        let _ = lists.push_back(id);
+    }
+    // Squeezed at once, in the middle, and not at all; the instances polled so far are all to be polled again.
+    for budget in [1, 64 * 50, i32::MAX] {
+        let mut run = NetRxRun::begin(&mut lists, NOW, budget, LIMIT);
+        while let NetRxStep::Poll(id) = run.next(&mut lists) {
+            run.polled(&mut lists, NOW, id, 64, true);
+        }
+        assert_eq!(lists.len(), INSTANCES as usize);
+        assert_eq!(room(&lists), before, "budget {budget}");
+    }
+}
+
 #[test]
 #[should_panic(expected = "must be reported")]
 fn a_poll_must_be_reported() {
