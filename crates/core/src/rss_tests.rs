@@ -1,3 +1,5 @@
+use alloc::format;
+
 use super::*;
 
 struct V4(FlowV4, u32, u32);
@@ -73,6 +75,12 @@ fn table_and_definition_agree_on_every_bit() {
         assert_eq!(table.hash(&input), toeplitz(&key, &input), "bit {bit}");
     }
     assert_eq!(table.hash(&[]), 0);
+}
+
+/// 9216 words are no help in a failed assertion.
+#[test]
+fn debug_prints_the_tables_name_only() {
+    assert_eq!(format!("{:?}", ToeplitzTable::default()), "ToeplitzTable");
 }
 
 #[test]

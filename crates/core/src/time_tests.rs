@@ -1,3 +1,5 @@
+use alloc::format;
+
 use super::*;
 
 const fn at(ns: u64) -> Instant {
@@ -45,4 +47,22 @@ fn huge_spans_mean_never() {
     }
     assert_eq!(Deadline::after(at(5), Span::from_ns(6)), Deadline::at(at(11)));
     assert!(Deadline::after(at(5), Span::from_secs(1 << 32)).instant().is_some());
+}
+
+/// The last instant that the kernel's clock can hold stands for never; the one before it is a time like others.
+#[test]
+fn the_end_of_the_kernels_clock_means_never() {
+    let ktime_max = i64::MAX as u64;
+    assert_eq!(Deadline::after(at(5), Span::from_ns(ktime_max - 5)), Deadline::NEVER);
+    assert_eq!(Deadline::after(at(5), Span::from_ns(ktime_max - 6)), Deadline::at(at(ktime_max - 1)));
+    assert_eq!(Deadline::after(at(ktime_max), Span::ZERO), Deadline::NEVER);
+}
+
+/// What a failed assertion prints tells the three types apart.
+#[test]
+fn debug_prints_the_unit_and_the_type() {
+    assert_eq!(format!("{:?}", at(12)), "@12ns");
+    assert_eq!(format!("{:?}", Span::from_us(3)), "3000ns");
+    assert_eq!(format!("{:?}", Deadline::at(at(12))), "Deadline(@12ns)");
+    assert_eq!(format!("{:?}", Deadline::NEVER), "Deadline(never)");
 }
