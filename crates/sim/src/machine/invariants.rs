@@ -31,6 +31,9 @@ impl World {
         if n.word.contains(State::SCHED_THREADED) != matches!(n.owner, Some(Owner::Thread)) {
             return Err("SCHED_THREADED and ownership by the thread differ");
         }
+        if n.word.contains(State::SCHED_THREADED) && !n.has_thread {
+            return Err("given to a thread that is not there");
+        }
         if n.word.contains(State::MISSED) && !owned && !n.missed_kept {
             return Err("MISSED is set without an owner");
         }

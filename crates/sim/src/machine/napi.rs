@@ -88,9 +88,15 @@ impl World {
     #[inline]
     pub(super) fn transition<R>(&mut self, napi: usize, rule: impl FnOnce(State) -> (State, R)) -> R {
         let n = &mut self.napis[napi];
-        let (next, answer) = rule(n.word);
+        let before = n.word;
+        let (next, answer) = rule(before);
         n.word = next;
         self.touch(napi);
+        let taken = !before.contains(State::SCHED) && next.contains(State::SCHED);
+        if taken && before.contains(State::DISABLE) && !next.contains(State::NPSVC) {
+            let name = self.napi_name(napi);
+            self.fail(format!("{name}: a new owner while a disable waits"));
+        }
         answer
     }
 

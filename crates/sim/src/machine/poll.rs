@@ -40,9 +40,16 @@ impl K {
 
     /// `__napi_schedule`, by whoever owns the instance.
     pub(super) async fn schedule_owned(&self, napi: usize) {
+        let threaded = {
+            let w = self.w();
+            w.napis[napi].word.contains(State::THREADED) && w.napis[napi].has_thread
+        };
+        if threaded {
+            // Another CPU may come in between the look and the change.
+            self.op().await;
+        }
         {
             let mut w = self.w();
-            let threaded = w.napis[napi].word.contains(State::THREADED) && w.napis[napi].has_thread;
             if threaded {
                 w.hit(Decision::ScheduleToThread);
                 w.transition(napi, |word| (word.schedule_to_thread(), ()));
