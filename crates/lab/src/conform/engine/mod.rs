@@ -99,7 +99,7 @@ fn end(scenario: &Scenario, after_last: Span) -> Instant {
         });
         last = last.max(expected.at.unwrap_or(last));
         if expected.kind == Kind::TimerStart {
-            last = last + after.unwrap_or(Span::ZERO);
+            last += after.unwrap_or(Span::ZERO);
         }
     }
     let latest = last_step + scenario.expect.settle;
