@@ -48,9 +48,15 @@ impl Pace<'_, '_> {
         Duration::from_nanos((self.window.end_ns + GRACE.ns).saturating_sub(self.now_ns()).max(1))
     }
 
-    /// Waits for a time of the scenario.
-    fn wait_for(self, at: Instant) {
-        self.wait_until(self.window.start_ns + at.ns);
+    /// Waits for a time of the scenario; how late it is then. Whoever comes too late to wait was busy with what came
+    /// before, and that is not late.
+    fn wait_for(self, at: Instant) -> Span {
+        let until_ns = self.window.start_ns + at.ns;
+        if self.now_ns() >= until_ns {
+            return Span::ZERO;
+        }
+        self.wait_until(until_ns);
+        Span::from_ns(self.now_ns() - until_ns)
     }
 
     fn wait_until(self, until_ns: u64) {
@@ -74,7 +80,27 @@ enum Deed<'s> {
     Look(&'s Check, u32),
 }
 
+/// What the threads of a run tell it.
+#[derive(Default)]
+struct Told {
+    returns: Vec<Seen>,
+    refused: Option<Refused>,
+    /// What was done latest after its time: that time, and by how much.
+    late: Option<(Instant, Span)>,
+}
+
+impl Told {
+    fn was_late(&mut self, at: Instant, by: Span) {
+        if self.late.is_none_or(|(_, most)| by > most) {
+            self.late = Some((at, by));
+        }
+    }
+}
+
 /// Runs the timeline.
+///
+/// # Errors
+/// A call turned out not to be one of the engine's, or the machine was too busy to keep the times of the timeline.
 pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Refused> {
     let scenario = rig.scenario;
     let primed = super::log::states(rig, &rig.engine.journal().records, u64::MAX);
@@ -89,33 +115,14 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
         sent: primed.iter().map(|known| known.taken).collect(),
         looked: Vec::new(),
     };
-    let returns = Mutex::new(Vec::new());
-    let refusals = Mutex::new(None);
+    let told = Mutex::new(Told::default());
     std::thread::scope(|scope| {
-        for (position, thread) in (0..).zip(&scenario.machine.threads) {
-            let calls = calls_of(rig, ThreadIx(position));
-            if calls.is_empty() {
-                continue;
+        for thread in (0..).map(ThreadIx).take(scenario.machine.threads.len()) {
+            let calls = calls_of(rig, thread);
+            if !calls.is_empty() {
+                let told = &told;
+                scope.spawn(move || make_calls(rig, pace, thread, calls, told));
             }
-            let (returns, refusals) = (&returns, &refusals);
-            scope.spawn(move || {
-                let _counted = rig.engine.count_thread(&thread.name, rig.thread_cpu(thread.cpu));
-                for (at, call) in calls {
-                    pace.wait_for(at);
-                    let made = calls::make(rig, pace, thread.cap_net_admin, call);
-                    let Some(at) = window.place(pace.now_ns()) else { return };
-                    match made {
-                        Ok((answer, ready)) => {
-                            let event = Event::Return { thread: ThreadIx(position), call: call.name(), answer, ready };
-                            returns.lock().expect("no panic while held").push(Seen { at, event });
-                        }
-                        Err(refused) => {
-                            *refusals.lock().expect("no panic while held") = Some(refused);
-                            return;
-                        }
-                    }
-                }
-            });
         }
         for (at, deed) in deeds(rig) {
             pace.wait_for(at);
@@ -126,13 +133,55 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
                 }
                 Deed::Look(step, line) => driven.looked.push(check::look(rig, step, line, &driven.sent)),
             }
+            let late = Span::from_ns(pace.now_ns() - window.start_ns - at.ns);
+            told.lock().expect("no panic while held").was_late(at, late);
         }
         pace.wait_until(window.end_ns);
     });
-    driven.returns = returns.into_inner().expect("no thread panicked");
-    match refusals.into_inner().expect("no thread panicked") {
-        Some(refused) => Err(refused),
-        None => Ok(driven),
+    let told = told.into_inner().expect("no thread panicked");
+    if let Some(refused) = told.refused {
+        return Err(refused);
+    }
+    match told.late {
+        Some((at, by)) if by > scenario.expect.tolerance.engine => Err(too_busy(at, by)),
+        _ => {
+            driven.returns = told.returns;
+            Ok(driven)
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time for people")]
+fn too_busy(at: Instant, by: Span) -> Refused {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    super::refused(format!(
+        "this machine is too busy: what is due at {:.1} ms was done {:.1} ms late; run it on a quiet one, or with \
+         priority (chrt -f 10 napier ...)",
+        ms(at.ns),
+        ms(by.ns)
+    ))
+}
+
+/// A thread of the scenario.
+fn make_calls(rig: &Rig<'_>, pace: Pace<'_, '_>, me: ThreadIx, calls: Vec<(Instant, &Call)>, told: &Mutex<Told>) {
+    let thread = &rig.scenario.machine.threads[me.at()];
+    let _counted = rig.engine.count_thread(&thread.name, rig.thread_cpu(thread.cpu));
+    for (at, call) in calls {
+        let late = pace.wait_for(at);
+        let made = calls::make(rig, pace, thread.cap_net_admin, call);
+        let returned = pace.window.place(pace.now_ns());
+        let mut told = told.lock().expect("no panic while held");
+        told.was_late(at, late);
+        match (made, returned) {
+            (Err(refused), _) => {
+                told.refused = Some(refused);
+                return;
+            }
+            (Ok(_), None) => return,
+            (Ok((answer, ready)), Some(at)) => {
+                told.returns.push(Seen { at, event: Event::Return { thread: me, call: call.name(), answer, ready } });
+            }
+        }
     }
 }
 

@@ -140,6 +140,7 @@ fn check_cpus(scenario: &Scenario, cpus: usize) -> Result<(), Refused> {
 
 fn check_action(action: &Action, machine: &Machine) -> Result<(), Refused> {
     let why = match action {
+        Action::Packets(Packets { rss: true, .. }) => "its packets are spread by hashes that it makes up",
         Action::Packets(Packets { loopback: true, .. }) => "the engine has no loopback",
         Action::Packets(Packets { syn: Some(_), .. }) => "it needs a TCP socket",
         Action::Packets(_) | Action::Check(_) => return Ok(()),

@@ -34,6 +34,7 @@ fn scenarios_pass_whatever_the_time() {
         // A check looks at a time.
         scenario.timeline.retain(|step| !matches!(step.action, Action::Check(_)));
         scenario.expect.settle = Span::from_secs(1);
+        scenario.expect.tolerance.engine = Span::from_secs(60);
         let observed = engine.run(&scenario).unwrap_or_else(|refused| panic!("{file}: {refused}"));
         assert_eq!(observed.broken, None, "{file}");
         for expected in &mut scenario.expect.events {
@@ -78,7 +79,8 @@ fn a_wrong_expectation_and_a_wrong_check_are_seen() {
                 { at = \"0ms\", packets = 1, to = \"rx\" },\n\
                 { at = \"200ms\", check = \"rx\", queued = 2 },\n]\n\
                 [expect]\nwatch = [\"poll\"]\nevents = [{ poll = \"eth0/0\", work = 2 }]\n";
-    let scenario = parse(text);
+    let mut scenario = parse(text);
+    scenario.expect.tolerance.engine = Span::from_secs(60);
     let observed = RealEngine::default().run(&scenario).expect("it can be run");
     let Verdict::Fail(difference) = judge(&scenario, Clock::Real, &observed.events, &observed.counters) else {
         panic!("it must not pass")
