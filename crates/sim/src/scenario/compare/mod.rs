@@ -119,6 +119,7 @@ fn wrong_counters(wanted: &[(String, Range)], counters: &[(String, i64)]) -> Vec
 struct Lane<'a> {
     expected: Vec<&'a Expected>,
     facts: Vec<&'a Facts>,
+    clock: Clock,
     tolerance: Span,
 }
 
@@ -126,13 +127,13 @@ type NamedLane<'a> = (Option<String>, Lane<'a>);
 
 fn lanes<'a>(clock: Clock, expected: &[&'a Expected], facts: &'a [Facts], tolerance: Span) -> Vec<NamedLane<'a>> {
     if clock == Clock::Virtual {
-        return vec![(None, Lane { expected: expected.to_vec(), facts: facts.iter().collect(), tolerance })];
+        return vec![(None, Lane { expected: expected.to_vec(), facts: facts.iter().collect(), clock, tolerance })];
     }
     let mut lanes: Vec<NamedLane<'a>> = Vec::new();
     let lane_of = |lanes: &mut Vec<NamedLane<'a>>, field: &str, subject: &str| {
         let name = format!("{field} {subject}");
         lanes.iter().position(|(known, _)| known.as_ref() == Some(&name)).unwrap_or_else(|| {
-            lanes.push((Some(name), Lane { expected: Vec::new(), facts: Vec::new(), tolerance }));
+            lanes.push((Some(name), Lane { expected: Vec::new(), facts: Vec::new(), clock, tolerance }));
             lanes.len() - 1
         })
     };
@@ -159,7 +160,7 @@ impl Lane<'_> {
                 return Some(format!("{name} is {seen}, expected {}", pattern.show()));
             }
         }
-        let within = expected.within.unwrap_or(self.tolerance);
+        let within = self.within(expected);
         match expected.at {
             Some(at) if first && !self.near(expected, facts) => {
                 let format = super::parse::duration::format;
@@ -170,8 +171,17 @@ impl Lane<'_> {
         }
     }
 
+    /// How far off the time may be. An event's own tolerance is made for virtual time; in real time it can only widen.
+    fn within(&self, expected: &Expected) -> Span {
+        match (self.clock, expected.within) {
+            (Clock::Virtual, Some(within)) => within,
+            (Clock::Real, Some(within)) => within.max(self.tolerance),
+            (_, None) => self.tolerance,
+        }
+    }
+
     fn near(&self, expected: &Expected, facts: &Facts) -> bool {
-        let within = expected.within.unwrap_or(self.tolerance);
+        let within = self.within(expected);
         expected.at.is_none_or(|at| at.ns.abs_diff(facts.at.ns) <= within.ns)
     }
 }
