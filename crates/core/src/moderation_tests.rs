@@ -69,9 +69,11 @@ fn no_frames_change_nothing() {
 fn new_settings_count_from_the_next_frames() {
     let mut line = line(10, 0);
     let _ = line.on_frames(1, NOW);
+    assert_eq!(line.coalesce(), Coalesce::new(10, 0).unwrap());
     let plain = Coalesce::default();
     line.set(plain);
     assert_eq!(line.coalesce(), plain);
+    assert_eq!(line.deadline(), Deadline::at(NOW + Span::from_us(10)), "a running timer is not changed");
     assert_eq!(line.on_frames(1, NOW), Moderated::Fire);
 }
 
