@@ -54,6 +54,8 @@ pub struct Observed {
     pub counters: Vec<(String, i64)>,
     /// An invariant that did not hold.
     pub broken: Option<String>,
+    /// What kept the run from being exact, to be said if it failed.
+    pub disturbed: Option<String>,
 }
 
 /// A scenario is not for this executor, or not for this machine.
@@ -146,19 +148,20 @@ fn run(scenario: &Scenario, executor: &mut dyn Executor) -> FileOutcome {
         }
     };
     let verdict = judge(scenario, clock, &observed.events, &observed.counters);
-    match (observed.broken, verdict) {
-        (None, Verdict::Pass) => FileOutcome::Pass,
-        (None, Verdict::Fail(difference)) => {
-            FileOutcome::Fail { reason: difference.reason.clone(), difference: Some(difference) }
-        }
-        (Some(broken), verdict) => FileOutcome::Fail {
-            reason: format!("an invariant does not hold: {broken}"),
-            difference: match verdict {
-                Verdict::Pass => None,
-                Verdict::Fail(difference) => Some(difference),
-            },
-        },
-    }
+    let difference = match verdict {
+        Verdict::Pass => None,
+        Verdict::Fail(difference) => Some(difference),
+    };
+    let reason = match (observed.broken, &difference) {
+        (Some(broken), _) => format!("an invariant does not hold: {broken}"),
+        (None, Some(difference)) => difference.reason.clone(),
+        (None, None) => return FileOutcome::Pass,
+    };
+    let reason = match observed.disturbed {
+        Some(disturbed) => format!("{reason}; {disturbed}"),
+        None => reason,
+    };
+    FileOutcome::Fail { reason, difference }
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

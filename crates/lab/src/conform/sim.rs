@@ -20,6 +20,6 @@ impl Executor for Sim {
 
     fn run(&mut self, scenario: &Scenario) -> Result<Observed, Refused> {
         let outcome = machine::run(scenario);
-        Ok(Observed { events: outcome.events, counters: outcome.counters, broken: outcome.broken })
+        Ok(Observed { events: outcome.events, counters: outcome.counters, broken: outcome.broken, disturbed: None })
     }
 }

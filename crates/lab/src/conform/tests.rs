@@ -30,7 +30,7 @@ fn told(clock: Clock, answer: impl FnMut() -> Result<Observed, Refused> + 'stati
 }
 
 fn nothing() -> Observed {
-    Observed { events: Vec::new(), counters: Vec::new(), broken: None }
+    Observed { events: Vec::new(), counters: Vec::new(), broken: None, disturbed: None }
 }
 
 fn poll() -> Observed {
@@ -74,6 +74,11 @@ fn outcomes() {
         shown(ONE_POLL, told(Clock::Virtual, broken)),
         "fail     DIR/x.toml\n    an invariant does not hold: two owners\n"
     );
+    let disturbed = || Ok(Observed { disturbed: Some("the machine was busy".to_owned()), ..nothing() });
+    let text = shown(ONE_POLL, told(Clock::Virtual, disturbed));
+    assert!(text.contains("\n    line 4: `poll eth0/0` did not happen; the machine was busy\n"), "{text}");
+    let disturbed = || Ok(Observed { disturbed: Some("the machine was busy".to_owned()), ..poll() });
+    assert_eq!(shown(ONE_POLL, told(Clock::Virtual, disturbed)), "pass     DIR/x.toml\n");
     let refused = || Err(Refused { why: "no second CPU".to_owned() });
     assert_eq!(
         shown(ONE_POLL, told(Clock::Virtual, refused)),

@@ -9,6 +9,7 @@ use napier_sim::scenario::{Action, Call, Check, Event, Packets, Seen, Target, Th
 use super::check::Looked;
 use super::log::Window;
 use super::rig::{Rig, Wire};
+use super::waits::own_wait;
 use super::{Refused, calls, check, last_packet};
 
 /// From the start of the threads to time zero.
@@ -29,6 +30,8 @@ pub(super) struct Driven {
     pub(super) sent: Vec<u64>,
     /// What checks saw at their times.
     pub(super) looked: Vec<Looked>,
+    /// The scenario's thread that waited longest for a processor, and for how long.
+    pub(super) waited: Option<(String, Span)>,
 }
 
 /// The clock of a run.
@@ -87,9 +90,17 @@ struct Told {
     refused: Option<Refused>,
     /// What was done latest after its time: that time, and by how much.
     late: Option<(Instant, Span)>,
+    /// Who waited longest for a processor.
+    waited: Option<(String, Span)>,
 }
 
 impl Told {
+    fn has_waited(&mut self, name: &str, waited: Span) {
+        if self.waited.as_ref().is_none_or(|(_, most)| waited > *most) {
+            self.waited = Some((name.to_owned(), waited));
+        }
+    }
+
     fn was_late(&mut self, at: Instant, by: Span) {
         if self.late.is_none_or(|(_, most)| by > most) {
             self.late = Some((at, by));
@@ -114,6 +125,7 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
         returns: Vec::new(),
         sent: primed.iter().map(|known| known.taken).collect(),
         looked: Vec::new(),
+        waited: None,
     };
     let told = Mutex::new(Told::default());
     std::thread::scope(|scope| {
@@ -146,6 +158,7 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
         Some((at, by)) if by > scenario.expect.tolerance.engine => Err(too_busy(at, by)),
         _ => {
             driven.returns = told.returns;
+            driven.waited = told.waited;
             Ok(driven)
         }
     }
@@ -172,6 +185,7 @@ fn make_calls(rig: &Rig<'_>, pace: Pace<'_, '_>, me: ThreadIx, calls: Vec<(Insta
         let returned = pace.window.place(pace.now_ns());
         let mut told = told.lock().expect("no panic while held");
         told.was_late(at, late);
+        told.has_waited(&thread.name, own_wait());
         match (made, returned) {
             (Err(refused), _) => {
                 told.refused = Some(refused);

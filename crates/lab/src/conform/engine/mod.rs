@@ -14,6 +14,7 @@
 //! | `log` | the journal as events, and the state of an instance at a time |
 //! | `check` | steps that look at something |
 //! | `counters` | counters under the names of scenarios |
+//! | `waits` | how long threads waited for a processor |
 
 mod calls;
 mod check;
@@ -23,6 +24,7 @@ mod drive;
 mod log;
 mod refuse;
 mod rig;
+mod waits;
 
 use napier_core::time::{Instant, Span};
 use napier_sim::scenario::compare::Clock;
@@ -63,7 +65,9 @@ impl Executor for RealEngine {
         refuse::check(scenario, cpus.len())?;
         let (rig, wire) = Rig::build(scenario, cpus)?;
         let before = counters::Reading::take(&rig);
+        let waits = waits::Waits::now();
         let driven = drive::run(&rig, &wire, end(scenario, self.after_last))?;
+        let disturbed = disturbed(scenario, &driven, &waits);
         let counters = counters::since(&rig, &before, &driven)?;
         let broken = broken(&rig, &driven);
         let journal = rig.engine.journal();
@@ -74,7 +78,7 @@ impl Executor for RealEngine {
         events.extend(check::failures(&rig, &journal.records, &driven)?);
         events.extend(driven.returns);
         events.sort_by_key(|seen| seen.at);
-        Ok(Observed { events, counters, broken })
+        Ok(Observed { events, counters, broken, disturbed })
     }
 }
 
@@ -113,6 +117,16 @@ fn last_packet(at: Instant, action: &napier_sim::scenario::Action) -> Instant {
         }
         _ => at,
     }
+}
+
+/// What to say if the run came out wrong: that a thread waited for a processor longer than times may be off.
+fn disturbed(scenario: &Scenario, driven: &Driven, waits: &waits::Waits) -> Option<String> {
+    let others = waits.longest_since();
+    let (name, waited) = others.into_iter().chain(driven.waited.clone()).max_by_key(|(_, waited)| *waited)?;
+    #[expect(clippy::cast_precision_loss, reason = "a time for people")]
+    let ms = waited.ns as f64 / 1e6;
+    (waited > scenario.expect.tolerance.engine)
+        .then(|| format!("the machine was busy: the thread {name} waited {ms:.1} ms for a processor"))
 }
 
 /// What must hold at the end: nobody who is masked is forgotten, and no packet waits for anybody who will not come.
