@@ -98,7 +98,7 @@ impl Draw {
             let socket = self.socket(index, &machine);
             machine.sockets.push(socket);
         }
-        for index in 0..self.of(&[0_u16, 1, 1, 2]) {
+        for index in 0..self.of(&[0_u16, 1, 1, 2, 2]) {
             let sockets = (0..machine.sockets.len() as u16).map(SocketIx);
             let members = sockets.filter(|socket| self.one_in(2) && machine.sockets[socket.at()].open).collect();
             machine.epolls.push(Epoll { name: format!("ep{index}"), params: self.epoll_params(), members });
@@ -170,7 +170,7 @@ impl Draw {
 
     fn epoll_params(&mut self) -> EpollParams {
         EpollParams {
-            busy_poll_usecs: self.of(&[0, 0, 20, 100]),
+            busy_poll_usecs: self.of(&[0, 0, 20, 100, 400]),
             busy_poll_budget: self.of(&[0, 1, 8, 64]),
             prefer_busy_poll: self.one_in(2),
         }

@@ -26,7 +26,7 @@ pub const CANARIES: &[Plant] = &[
 /// How seeds are run.
 #[must_use]
 pub const fn options(plant: Plant) -> Options {
-    Options { log: false, calls_end: true, plant }
+    Options { log: false, calls_end: true, plant, steps_max: None }
 }
 
 /// Runs one seed.

@@ -5,13 +5,18 @@ use crate::scenario::{Action, Scenario};
 
 /// Most runs that shrinking may cost.
 const RUNS_MAX: usize = 3000;
+/// Steps that a smaller scenario may take beyond twice those of the failing one.
+const STEPS_MORE: u64 = 20_000;
 
 /// A smaller scenario that fails in the same way, and how. `options` are those of the failing run.
 #[must_use]
 pub fn shrink(failing: &Scenario, options: &Options) -> (Scenario, String) {
-    let mut shrinker = Shrinker { options, runs: 0 };
+    let first = crate::machine::run_with(failing, options);
+    let mut why = first.broken.expect("what is shrunk fails");
     let mut best = failing.clone();
-    let mut why = shrinker.fails(&best).expect("what is shrunk fails");
+    // Without the step that stops it a thread may spin to the end of the run; that is not worth waiting for.
+    let options = Options { steps_max: Some(2 * first.steps + STEPS_MORE), ..*options };
+    let mut shrinker = Shrinker { options, runs: 0 };
     let mut changed = true;
     while changed && shrinker.runs < RUNS_MAX {
         changed = false;
@@ -23,15 +28,15 @@ pub fn shrink(failing: &Scenario, options: &Options) -> (Scenario, String) {
     (best, why)
 }
 
-struct Shrinker<'a> {
-    options: &'a Options,
+struct Shrinker {
+    options: Options,
     runs: usize,
 }
 
-impl Shrinker<'_> {
+impl Shrinker {
     fn fails(&mut self, scenario: &Scenario) -> Option<String> {
         self.runs += 1;
-        crate::machine::run_with(scenario, self.options).broken
+        crate::machine::run_with(scenario, &self.options).broken
     }
 
     /// Takes the candidate if it fails with the same symptom.
@@ -58,7 +63,7 @@ fn symptom(why: &str) -> String {
 }
 
 /// Removes ever smaller runs of steps.
-fn fewer_steps(shrinker: &mut Shrinker<'_>, best: &mut Scenario, why: &mut String) -> bool {
+fn fewer_steps(shrinker: &mut Shrinker, best: &mut Scenario, why: &mut String) -> bool {
     let mut changed = false;
     let mut chunk = best.timeline.len().div_ceil(2);
     while chunk > 0 {
@@ -78,7 +83,7 @@ fn fewer_steps(shrinker: &mut Shrinker<'_>, best: &mut Scenario, why: &mut Strin
     changed
 }
 
-fn smaller_bursts(shrinker: &mut Shrinker<'_>, best: &mut Scenario, why: &mut String) -> bool {
+fn smaller_bursts(shrinker: &mut Shrinker, best: &mut Scenario, why: &mut String) -> bool {
     let mut changed = false;
     for step in 0..best.timeline.len() {
         loop {
@@ -97,7 +102,7 @@ fn smaller_bursts(shrinker: &mut Shrinker<'_>, best: &mut Scenario, why: &mut St
     changed
 }
 
-fn calmer_machine(shrinker: &mut Shrinker<'_>, best: &mut Scenario, why: &mut String) -> bool {
+fn calmer_machine(shrinker: &mut Shrinker, best: &mut Scenario, why: &mut String) -> bool {
     let mut changed = false;
     let calmer: [fn(&mut Scenario); 5] = [
         |scenario| scenario.machine.jitter = false,

@@ -29,7 +29,7 @@ fn random_scenarios_can_be_written_down() {
 #[test]
 fn seeds_hold_and_cover() {
     let mut coverage = Coverage::default();
-    for seed in 0..250 {
+    for seed in 0..600 {
         let outcome = run_seed(seed);
         assert_eq!(outcome.broken, None, "seed {seed}");
         coverage.add(&outcome.coverage);

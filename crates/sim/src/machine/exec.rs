@@ -25,7 +25,7 @@ impl Exec {
         loop {
             let event = {
                 let mut w = self.vm.w();
-                if w.broken.is_some() {
+                if w.is_over() {
                     return;
                 }
                 w.horizon = until;
@@ -56,7 +56,7 @@ impl Exec {
         loop {
             let id = {
                 let mut w = self.vm.w();
-                if w.broken.is_some() {
+                if w.is_over() {
                     return;
                 }
                 let Some(id) = w.pick(cpu) else { return };
@@ -81,6 +81,11 @@ impl Exec {
 const STEPS_PER_INSTANT_MAX: u64 = 1_000_000;
 
 impl World {
+    /// Something is broken, or the run took too many steps.
+    fn is_over(&self) -> bool {
+        self.broken.is_some() || self.steps > self.steps_max
+    }
+
     /// Counts a step; too many at one instant are a loop without an end.
     pub(super) fn count_step(&mut self) {
         self.steps += 1;

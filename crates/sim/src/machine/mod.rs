@@ -83,6 +83,8 @@ pub struct Options {
     pub calls_end: bool,
     /// A deliberate mistake.
     pub plant: Plant,
+    /// The run is given up after so many steps, with nothing broken; `None`: it goes on to its end.
+    pub steps_max: Option<u64>,
 }
 
 /// What came of a run.
@@ -132,7 +134,7 @@ fn run_to_end(scenario: &Scenario, options: &Options) -> Outcome {
     };
     exec.run_until(end);
     let mut w = exec.vm.w();
-    if w.broken.is_none() {
+    if w.broken.is_none() && w.steps <= w.steps_max {
         w.check_conserved();
         if scenario.expect.drains {
             w.check_drained();

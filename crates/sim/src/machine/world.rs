@@ -157,6 +157,7 @@ pub(super) struct World {
     pub(super) cover: Coverage,
     pub(super) broken: Option<String>,
     pub(super) steps: u64,
+    pub(super) steps_max: u64,
     /// The last instant at which something happened, and the steps before it.
     pub(super) instant: (Instant, u64),
     pub(super) dirty: Vec<usize>,
@@ -199,6 +200,7 @@ impl World {
             cover: Coverage::default(),
             broken: None,
             steps: 0,
+            steps_max: options.steps_max.unwrap_or(u64::MAX),
             instant: (Instant::ZERO, 0),
             dirty: Vec::new(),
             busy_poll_rx_packets: 0,
