@@ -112,10 +112,9 @@ impl K {
     }
 
     async fn recv(&self, socket: usize, nonblock: bool, timeout: Option<Span>, me: ThreadIx) -> Answer {
-        let until = match timeout {
-            Some(span) => Deadline::after(self.w().now, span),
-            None => Deadline::NEVER,
-        };
+        // Only sleeping counts against the time-out, not busy polling. Source: `net/core/datagram.c
+        // __skb_wait_for_more_packets`.
+        let mut left = timeout;
         if !self.w().socks[socket].open {
             return Answer::Error(Errno::EBADF);
         }
@@ -141,9 +140,11 @@ impl K {
                     continue;
                 }
             }
-            if nonblock || until.is_due(self.w().now) {
+            if nonblock || left.is_some_and(Span::is_zero) {
                 return Answer::Error(Errno::EAGAIN);
             }
+            let slept_from = self.w().now;
+            let until = left.map_or(Deadline::NEVER, |span| Deadline::after(slept_from, span));
             {
                 let mut w = self.w();
                 if !w.socks[socket].queue.is_empty() {
@@ -158,6 +159,7 @@ impl K {
             if w.socks[socket].queue.is_empty() && until.is_due(w.now) {
                 return Answer::Error(Errno::EAGAIN);
             }
+            left = left.map(|span| Span::from_ns(span.ns.saturating_sub(w.now.ns - slept_from.ns)));
         }
     }
 
