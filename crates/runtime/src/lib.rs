@@ -15,6 +15,7 @@ mod link;
 mod napi;
 mod park;
 mod raw;
+mod real_time;
 mod softirq;
 mod stack;
 mod sys;
@@ -33,6 +34,7 @@ pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSender, TxRingFull};
+pub use real_time::RealTime;
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{

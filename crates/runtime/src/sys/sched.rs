@@ -7,6 +7,14 @@ use std::io;
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE` or an `RLIMIT_RTPRIO` that allows it.
 pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
+    set_class(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+/// As [`set_fifo`], and threads that this one starts inherit it.
+///
+/// # Errors
+/// As [`set_fifo`].
+pub(crate) fn set_fifo_for_children(priority: i32) -> io::Result<()> {
     set_class(libc::SCHED_FIFO, priority)
 }
 
@@ -15,12 +23,12 @@ pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
 /// # Errors
 /// Whatever the kernel says; going down is always allowed.
 pub(crate) fn set_other() -> io::Result<()> {
-    set_class(libc::SCHED_OTHER, 0)
+    set_class(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0)
 }
 
 fn set_class(class: libc::c_int, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: 0 names the calling thread and `param` lives through the call.
-    let failed = unsafe { libc::sched_setscheduler(0, class | libc::SCHED_RESET_ON_FORK, &raw const param) };
+    let failed = unsafe { libc::sched_setscheduler(0, class, &raw const param) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

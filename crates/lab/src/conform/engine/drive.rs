@@ -178,8 +178,8 @@ fn timed(rig: &Rig<'_>) -> bool {
 fn too_busy(at: Instant, by: Span) -> Refused {
     let ms = |ns: u64| ns as f64 / 1e6;
     super::refused(format!(
-        "this machine is too busy: what is due at {:.1} ms was done {:.1} ms late; run it on a quiet one, or with \
-         priority (chrt -f 10 napier ...)",
+        "this machine is too busy: what is due at {:.1} ms was done {:.1} ms late; run it on a quiet one, or where \
+         real-time scheduling is allowed (CAP_SYS_NICE)",
         ms(at.ns),
         ms(by.ns)
     ))

@@ -27,6 +27,7 @@ mod rig;
 mod waits;
 
 use napier_core::time::{Instant, Span};
+use napier_runtime::RealTime;
 use napier_sim::scenario::compare::Clock;
 use napier_sim::scenario::{Kind, Pattern, Scenario};
 
@@ -38,6 +39,9 @@ use rig::Rig;
 const AFTER_LAST: Span = Span::from_ms(30);
 /// How long after the end of the log a packet may still wait for a timer.
 const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// Of all threads of a run but the softirq ones, which have more.
+const PRIORITY: i32 = 10;
 
 /// Runs scenarios on the engine.
 pub(super) struct RealEngine {
@@ -63,6 +67,9 @@ impl Executor for RealEngine {
     fn run(&mut self, scenario: &Scenario) -> Result<Observed, Refused> {
         let cpus = napier_runtime::available_cpus();
         refuse::check(scenario, cpus.len())?;
+        // All threads of the run, so that other programs do not move its times. Where it is not allowed the times are
+        // looked at all the same, and a run that was late is refused.
+        let _real_time = RealTime::begin(PRIORITY).ok();
         let (rig, wire) = Rig::build(scenario, cpus)?;
         let before = counters::Reading::take(&rig);
         let waits = waits::Waits::now();
