@@ -157,7 +157,8 @@ impl World {
     /// Arms the timer on `cpu`; the last arming wins.
     pub(super) fn arm(&mut self, napi: usize, span: Span, cpu: usize) {
         let at = self.after(span);
-        let late = self.napis[napi].word.is_disabled();
+        // The disable has claimed the instance and may have cancelled the timer already.
+        let late = self.napis[napi].word.contains(State::NPSVC);
         let timer = &mut self.napis[napi].timer;
         *timer = super::napi::Timer { armed: true, cpu, generation: timer.generation + 1 };
         let generation = timer.generation;
