@@ -138,6 +138,30 @@ impl List {
         }
     }
 
+    /// Adds an element unless `admit` objects; `None` if it did, else as [`Self::push`]. `admit` is asked before the
+    /// element is added to a list that holds others, at most once, however often the attempt is repeated: a limit on
+    /// what waits for somebody who takes. The first element of a list is never asked for.
+    #[inline]
+    pub fn push_admitted(&self, links: &impl Linked, id: u32, admit: impl FnOnce() -> bool) -> Option<bool> {
+        let link = links.next_of(id);
+        let mut admit = Some(admit);
+        let mut old = self.newest.load(Ordering::Relaxed);
+        loop {
+            if old != NIL
+                && let Some(admit) = admit.take()
+                && !admit()
+            {
+                return None;
+            }
+            link.store(old, Ordering::Relaxed);
+            let success = order(Point::ListPush, Ordering::Release);
+            match self.newest.compare_exchange_weak(old, id, success, Ordering::Relaxed) {
+                Ok(_) => return Some(old == NIL),
+                Err(now) => old = now,
+            }
+        }
+    }
+
     /// Takes everything, oldest first. The turn-round costs one walk over what was taken.
     #[inline]
     pub fn take(&self, links: &impl Linked) -> Fifo {
@@ -217,6 +241,23 @@ mod tests {
         assert_eq!(rest(list.take(&links), &links), [2, 0, 3, 1]);
         assert!(list.is_empty());
         assert!(list.take(&links).is_empty());
+    }
+
+    #[test]
+    fn a_limit_holds_for_all_but_the_first() {
+        let links = Links::new(8);
+        let list = List::new();
+        let mut count = 0;
+        let mut push = |id| {
+            list.push_admitted(&links, id, || {
+                count += 1;
+                count <= 3
+            })
+        };
+        let answers = [0, 1, 2, 3, 4, 5].map(&mut push);
+        assert_eq!(answers, [Some(true), Some(false), Some(false), Some(false), None, None]);
+        assert_eq!(rest(list.take(&links), &links), [0, 1, 2, 3]);
+        assert_eq!(list.push_admitted(&links, 6, || panic!("an empty list has room")), Some(true));
     }
 
     #[test]

@@ -76,6 +76,57 @@ fn list() {
     list_keeps_all_in_order();
 }
 
+/// Senders push; the one whose push found the list empty takes the lock and the list. Everything is flushed by
+/// somebody, once, and nobody else takes the lock.
+fn one_sender_flushes_for_all() {
+    model(|| {
+        let shared = Shared::new(3);
+        let flushed = Arc::new(loom::sync::Mutex::new(Vec::new()));
+        let send = |shared: &Shared, flushed: &loom::sync::Mutex<Vec<u32>>, id: u32| {
+            shared.write(id);
+            match shared.list.push_admitted(&shared.links, id, || true) {
+                Some(true) => {
+                    let mut flushed = flushed.lock().unwrap();
+                    let some = shared.rest(shared.list.take(&shared.links), &mut flushed);
+                    assert!(some, "the flusher's own element is there");
+                }
+                Some(false) => {}
+                None => unreachable!("there is room"),
+            }
+        };
+        let other = (shared.clone(), flushed.clone());
+        let thread = thread::spawn(move || {
+            send(&other.0, &other.1, 0);
+            send(&other.0, &other.1, 1);
+        });
+        send(&shared, &flushed, 2);
+        thread.join().unwrap();
+        assert!(shared.list.is_empty(), "whoever was told to flush has");
+        let mut flushed = flushed.lock().unwrap();
+        let order = |id| flushed.iter().position(|one| *one == id).expect("flushed");
+        assert!(order(0) < order(1), "a sender's elements keep their order");
+        flushed.sort_unstable();
+        assert_eq!(*flushed, [0, 1, 2]);
+    });
+}
+
+#[test]
+fn flush_hand_over() {
+    one_sender_flushes_for_all();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn flush_hand_over_needs_release() {
+    without(Point::ListPush, one_sender_flushes_for_all);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn flush_hand_over_needs_acquire() {
+    without(Point::ListTake, one_sender_flushes_for_all);
+}
+
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn list_needs_the_ordering_of_the_push() {
