@@ -21,6 +21,7 @@
 //! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
 //! | [`rss`] | which queue a flow goes to | the published RSS hash |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
+//! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
 //! | [`time`] | integer time | |
 //!
 //! # Who may touch what
@@ -52,3 +53,4 @@ pub mod sockopt;
 pub mod softirq;
 pub mod state;
 pub mod time;
+pub mod tx;
