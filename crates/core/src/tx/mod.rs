@@ -15,9 +15,11 @@
 //! | [`state`] | the state word: scheduled, deactivated, missed | everybody, by compare and swap |
 //! | [`softirq`] | what waits for the transmit softirq of a CPU | that CPU |
 //! | [`queue`] | stop bits of a transmit queue | everybody, by compare and swap |
+//! | [`bql`] | how many bytes the driver is given | sender's half and completion's half |
 //!
 //! Every packet that does not reach the driver comes back to the executor with a [`DropReason`], and is counted.
 
+pub mod bql;
 mod codes;
 pub mod push;
 pub mod queue;
