@@ -12,6 +12,9 @@
 //! | module | rule | who may use it |
 //! |---|---|---|
 //! | [`push`] | the list push and its limit | every sender, without a lock |
+//! | [`flush`] | what becomes of a batch | the flusher, under the root lock |
+//! | [`root`] | discipline, requeue list, counters | the holder of the root lock |
+//! | [`run`] | dequeue, transmit, requeue, stop | the runner; the root lock is dropped for the driver |
 //! | [`state`] | the state word: scheduled, deactivated, missed | everybody, by compare and swap |
 //! | [`softirq`] | what waits for the transmit softirq of a CPU | that CPU |
 //! | [`queue`] | stop bits of a transmit queue | everybody, by compare and swap |
@@ -22,9 +25,12 @@
 
 pub mod bql;
 mod codes;
+pub mod flush;
 pub mod push;
 pub mod qdisc;
 pub mod queue;
+pub mod root;
+pub mod run;
 pub mod softirq;
 pub mod state;
 
