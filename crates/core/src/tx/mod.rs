@@ -20,12 +20,16 @@
 //! | [`queue`] | stop bits of a transmit queue | everybody, by compare and swap |
 //! | [`bql`] | how many bytes the driver is given | sender's half and completion's half |
 //! | [`qdisc`] | pfifo, fq, prio | the holder of the root lock |
+//! | [`nolock`] | a discipline without root lock | everybody |
+//! | [`noqueue`] | a device without discipline | the sender |
 //!
 //! Every packet that does not reach the driver comes back to the executor with a [`DropReason`], and is counted.
 
 pub mod bql;
 mod codes;
 pub mod flush;
+pub mod nolock;
+pub mod noqueue;
 pub mod push;
 pub mod qdisc;
 pub mod queue;
@@ -64,5 +68,7 @@ pub trait TxPacket {
     }
 }
 
+#[cfg(test)]
+mod explore;
 #[cfg(test)]
 mod testing;
