@@ -72,3 +72,5 @@ pub trait TxPacket {
 mod explore;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod walk;

@@ -213,6 +213,12 @@ impl<P: TxPacket> Root<P> {
         }
     }
 
+    /// For a walk that must fail: the first `pkts` go to the end.
+    #[cfg(test)]
+    pub(super) fn rotate_requeued(&mut self, pkts: usize) {
+        self.requeue.rotate_left(pkts);
+    }
+
     fn outside_pkts(&self) -> usize {
         self.requeue.len() + usize::from(self.other_queue.is_some())
     }
