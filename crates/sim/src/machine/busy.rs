@@ -11,7 +11,7 @@ use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
 use super::world::World;
-use crate::scenario::{Context, Quirk};
+use crate::scenario::Context;
 
 impl K {
     /// Busy polls the instance with this id until `ended`, time, or after one iteration. `rcu`: gives up instead of
@@ -42,10 +42,6 @@ impl K {
                         self.bh_off();
                     }
                     let work = self.drive(napi, budget_pkts.into(), Context::User).await;
-                    if work < u32::from(budget_pkts) && self.w().napis[napi].quirk != Quirk::NeverCompletes {
-                        // The driver does not know who polls; the completion is refused.
-                        self.complete_and_unmask(napi, work).await;
-                    }
                     {
                         let mut w = self.w();
                         w.deliver(napi);
@@ -129,14 +125,7 @@ impl K {
                 let budget = params.budget_pkts();
                 let work = self.drive(napi, budget.into(), Context::User).await;
                 match after_stop_poll(work, budget) {
-                    AfterStopPoll::Gone => {
-                        if self.w().napis[napi].quirk != Quirk::NeverCompletes {
-                            self.complete_and_unmask(napi, work).await;
-                        } else {
-                            // On no list, with nobody: as a driver that forgets leaves it.
-                            self.w().hit(Decision::StopPoll);
-                        }
-                    }
+                    AfterStopPoll::Gone => {}
                     AfterStopPoll::HandOver => {
                         self.w().hit(Decision::StopHandOver);
                         self.w().deliver(napi);

@@ -6,6 +6,7 @@ use napier_core::control::DevSettings;
 use napier_core::gro::{GroPacket, Merged};
 use napier_core::moderation::{Moderated, Moderation};
 use napier_core::rss::{DEFAULT_KEY, FlowV4, IndirectionTable, toeplitz};
+use napier_core::state::State;
 use napier_core::time::Deadline;
 
 use super::Plant;
@@ -120,17 +121,13 @@ impl Frames {
 }
 
 impl World {
-    /// One packet comes from the wire or over loopback. The CPU that must look again.
-    pub(super) fn packet_arrives(&mut self, packets: &Packets, nth: u32) -> Option<usize> {
+    /// One packet comes from the wire or over loopback.
+    pub(super) fn packet_arrives(&mut self, packets: &Packets, nth: u32) {
         self.arrived += 1;
         let flow = if packets.own_flow { packets.flow.wrapping_add(nth) } else { packets.flow };
-        let socket = match packets.to {
-            Target::Socket(socket) => Some(socket),
-            Target::Napi(_) => None,
-        };
-        let napi = match packets.to {
-            Target::Socket(socket) => self.socks[socket.at()].napi,
-            Target::Napi(napi) => napi.at(),
+        let (socket, napi) = match packets.to {
+            Target::Socket(socket) => (Some(socket), self.socks[socket.at()].napi),
+            Target::Napi(napi) => (None, napi.at()),
         };
         let napi = if packets.rss { self.spread(napi, packets, flow) } else { napi };
         let mut packet = Packet {
@@ -150,7 +147,7 @@ impl World {
             self.up.packets.push(packet);
             self.up.lists.push(1);
             self.go_up(napi, false);
-            return None;
+            return;
         }
         let n = &self.napis[napi];
         let dev = &self.devs[n.dev];
@@ -166,14 +163,13 @@ impl World {
         if let Some(why) = lost {
             self.go(packet.frame, FrameAt::Ring, FrameAt::Free);
             self.lose(napi, why, 1);
-            return None;
+            return;
         }
         self.napis[napi].ring.push_back(packet);
         self.touch(napi);
         if !self.napis[napi].masked {
             self.moderate(napi);
         }
-        None
     }
 
     /// Receive-side scaling: the instance of the queue that the flow's hash falls on.
@@ -270,11 +266,11 @@ impl World {
 
     /// Completes held packets.
     pub(super) fn flush(&mut self, napi: usize, which: Flush) {
+        let jiffy = self.jiffy();
         let merge = &mut self.napis[napi].merge;
         if !merge.held() {
             return;
         }
-        let jiffy = self.now.ns / (1_000_000_000 / u64::from(self.hz));
         let up = &mut self.up;
         merge.gro.flush(which, jiffy, self.sysctl.gro_normal_batch, &mut |list| up.take(list));
         self.go_up(napi, true);
@@ -356,7 +352,6 @@ impl World {
 
     /// The driver's poll begins: by the owner alone, and never twice at once.
     pub(super) fn enter_poll(&mut self, napi: usize, me: CtxId) {
-        use napier_core::state::State;
         let n = &mut self.napis[napi];
         let wrong = if let Some(other) = n.polling {
             Some(format!("polled by context {me} while {other} polls"))

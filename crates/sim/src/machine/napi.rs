@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
-use napier_core::time::{Deadline, Instant, Span};
+use napier_core::time::Span;
 
 use super::device::Packet;
 use super::gro::Merge;
@@ -160,7 +160,7 @@ impl World {
         // The disable has claimed the instance and may have cancelled the timer already.
         let late = self.napis[napi].word.contains(State::NPSVC);
         let timer = &mut self.napis[napi].timer;
-        *timer = super::napi::Timer { armed: true, cpu, generation: timer.generation + 1 };
+        *timer = Timer { armed: true, cpu, generation: timer.generation + 1 };
         let generation = timer.generation;
         self.napis[napi].armed_late = late;
         let index = self.napis[napi].index;
@@ -188,10 +188,5 @@ impl World {
         }
         self.cpus[timer.cpu].hard_queue.push_back(HardIrq::Timer { napi, generation });
         Some(timer.cpu)
-    }
-
-    /// A deadline in the past of `now` that means "at once".
-    pub(super) fn now_deadline(&self) -> Deadline {
-        Deadline::at(Instant::from_ns(self.now.ns))
     }
 }

@@ -93,7 +93,8 @@ impl K {
         }
     }
 
-    /// The driver's poll: takes packets and sends them up. The caller owns the instance.
+    /// The driver's poll: takes packets, sends them up, and completes if it took less than its budget. It does not know
+    /// who polls; a busy poller's completion is refused. The caller owns the instance.
     pub(super) async fn drive(&self, napi: usize, budget: u32, context: Context) -> u32 {
         let (work, span) = {
             let mut w = self.w();
@@ -110,6 +111,12 @@ impl K {
         };
         self.spend(span).await;
         self.w().leave_poll(napi, self.me);
+        if work < budget && self.w().napis[napi].quirk != Quirk::NeverCompletes {
+            if self.complete_done(napi, work).await {
+                self.unmask(napi).await;
+            }
+            self.w().finished(napi);
+        }
         work
     }
 
@@ -124,9 +131,6 @@ impl K {
         };
         let work = self.drive(napi, weight, context).await;
         if work < weight {
-            if self.w().napis[napi].quirk != Quirk::NeverCompletes {
-                self.complete_and_unmask(napi, work).await;
-            }
             return Polled { work, repoll: false };
         }
         let (after, wrong) = {
@@ -160,14 +164,6 @@ impl K {
             }
         };
         Polled { work, repoll }
-    }
-
-    /// What a driver does after a poll that used less than its budget.
-    pub(super) async fn complete_and_unmask(&self, napi: usize, work: u32) {
-        if self.complete_done(napi, work).await {
-            self.unmask(napi).await;
-        }
-        self.w().finished(napi);
     }
 
     /// `napi_complete_done`: true = the caller may unmask. The caller says [`World::finished`] when it has.

@@ -6,7 +6,7 @@ use super::world::{Ev, HardIrq, World};
 use crate::scenario::{Action, Check, Event, Policy};
 
 impl World {
-    /// Carries a step out; the CPU that must look again. `left`: packets of a burst still to come.
+    /// Carries a step out; the CPU that must look again, if one must. `left`: packets of a burst still to come.
     pub(super) fn take_step(&mut self, step: usize, left: u32) -> Option<usize> {
         let line = self.timeline[step].line;
         // The step is put back: a burst comes in several parts.
@@ -17,7 +17,7 @@ impl World {
     }
 
     fn act(&mut self, action: &Action, step: usize, line: u32, left: u32) -> Option<usize> {
-        let now = self.now_deadline();
+        let now = Deadline::at(self.now);
         match action {
             Action::Packets(packets) => {
                 let left = left.min(packets.count);

@@ -94,7 +94,7 @@ impl Ctx {
     }
 }
 
-/// An application thread's calls that are not done, and CPU time that hogs want.
+/// An application thread's calls that are not done.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) ctx: CtxId,
