@@ -34,6 +34,13 @@ impl<T> Exclusive<T> {
         Some(Entered { cell: self, inside: ManuallyDrop::new(self.value.get_mut()) })
     }
 
+    /// Whether somebody is inside. `false` also means that what the last one inside wrote is seen.
+    #[inline]
+    pub fn is_entered(&self) -> bool {
+        // Acquire: pairs with the Release store in `Entered::drop`.
+        self.occupied.load(Ordering::Acquire) != 0
+    }
+
     /// Enters.
     ///
     /// # Panics

@@ -21,6 +21,7 @@ mod list;
 mod loom_tests;
 mod mapping;
 pub mod memif;
+mod sections;
 pub mod spsc;
 mod state;
 pub mod sync;
@@ -28,9 +29,12 @@ pub mod sync;
 pub use baton::{Baton, Held};
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
-pub use frame::{ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameFifo, FrameList, FramePool, FrameTable};
+pub use frame::{
+    ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameFifo, FrameList, FramePool, FrameSorter, FrameTable,
+};
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
+pub use sections::{enter_section, section_is_over};
 pub use state::StateCell;
 
 #[cfg(all(test, not(loom)))]

@@ -32,6 +32,8 @@ pub(crate) enum Point {
     RingUnmaskFence,
     RingHeadStore,
     RingTailStore,
+    SectionEnter,
+    SectionWait,
 }
 
 /// A full fence, unless a loom test weakened `point`.

@@ -1,6 +1,9 @@
 //! Giving back many frames at once.
 
-use super::{ArenaId, Frame, FrameTable};
+use std::sync::Arc;
+
+use super::table::Arena;
+use super::{ArenaId, Frame, FramePool, FrameTable};
 use crate::list::Chain;
 
 /// Homes that a batch keeps apart; a frame of one more home sends the oldest chain on its way.
@@ -64,6 +67,70 @@ impl<'a> FrameBatch<'a> {
         for slot in &mut self.chains {
             send(self.table, slot.take());
         }
+    }
+}
+
+/// Frames of one arena on their way home, kept apart by home however many homes there are: one compare-and-swap per
+/// home. Its memory is one chain per home, so that it is worth keeping.
+pub struct FrameSorter {
+    table: Arc<FrameTable>,
+    arena_id: ArenaId,
+    arena: Arc<Arena>,
+    chains: Box<[Option<Chain>]>,
+    /// Homes that have a chain.
+    used: Vec<u16>,
+}
+
+impl FrameSorter {
+    /// A sorter for the frames of the pool's arena, with nothing in it.
+    #[must_use]
+    pub fn new(pool: &FramePool) -> Self {
+        let (table, arena_id) = (pool.table().clone(), pool.arena());
+        let arena = table.arena(arena_id).clone();
+        let homes = arena.homes();
+        Self { table, arena_id, arena, chains: (0..homes).map(|_| None).collect(), used: Vec::with_capacity(homes) }
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is of another arena.
+    #[inline]
+    pub fn push(&mut self, frame: Frame) {
+        assert_eq!(self.table.raw_for(&frame), Frame::raw_of(self.arena_id, frame.index()), "a frame of another arena");
+        let index = frame.index();
+        let home = self.arena.home_of(index);
+        match &mut self.chains[usize::from(home)] {
+            Some(chain) => chain.push(&self.arena.links, index),
+            empty => {
+                *empty = Some(Chain::new(&self.arena.links, index));
+                self.used.push(home);
+            }
+        }
+    }
+
+    /// Gives everything back now; dropping the sorter does it too.
+    #[inline]
+    pub fn flush(&mut self) {
+        for home in self.used.drain(..) {
+            if let Some(chain) = self.chains[usize::from(home)].take() {
+                self.arena.returned(home).push_chain(&self.arena.links, chain.newest, chain.oldest);
+            }
+        }
+    }
+
+    /// The arena whose frames it takes.
+    #[must_use]
+    #[inline]
+    pub fn arena(&self) -> ArenaId {
+        self.arena_id
+    }
+}
+
+impl Drop for FrameSorter {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 

@@ -39,6 +39,28 @@ impl FrameList {
         self.list.push(&TableLinks(table), raw)
     }
 
+    /// Adds a frame unless `admit` objects, which is asked as [`List::push_admitted`] asks it. `Ok(true)` = the list was
+    /// empty.
+    ///
+    /// # Errors
+    ///
+    /// The frame, if `admit` objected.
+    ///
+    /// # Panics
+    ///
+    /// If the frame or the list belongs to another table.
+    #[inline]
+    pub fn push_admitted(
+        &self,
+        table: &FrameTable,
+        frame: Frame,
+        admit: impl FnOnce() -> bool,
+    ) -> Result<bool, Frame> {
+        let raw = table.raw_for(&frame);
+        self.bind(table);
+        self.list.push_admitted(&TableLinks(table), raw, admit).ok_or(frame)
+    }
+
     /// Adds what was taken from another list, in its order, with one swap. `true` = this list was empty and is not
     /// now.
     ///

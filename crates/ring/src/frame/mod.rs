@@ -67,7 +67,7 @@ mod list;
 mod pool;
 mod table;
 
-pub use batch::FrameBatch;
+pub use batch::{FrameBatch, FrameSorter};
 pub use list::{FrameFifo, FrameList};
 pub use pool::FramePool;
 pub(crate) use table::FramePlaces;

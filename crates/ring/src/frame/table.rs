@@ -89,6 +89,10 @@ impl Arena {
         }
     }
 
+    pub(super) fn homes(&self) -> usize {
+        self.returned.len()
+    }
+
     #[inline]
     pub(super) fn returned(&self, home: u16) -> &List {
         &self.returned[usize::from(home)].0
@@ -291,7 +295,7 @@ impl FrameTable {
     }
 
     #[inline]
-    pub(super) fn arena(&self, id: ArenaId) -> &Arena {
+    pub(super) fn arena(&self, id: ArenaId) -> &Arc<Arena> {
         match self.arenas[usize::from(id.0)].get() {
             Some(arena) => arena,
             None => panic!("no arena {} in this table", id.0),
@@ -305,7 +309,7 @@ impl FrameTable {
 
     /// Where the frames of an arena are, for the ring code.
     pub(crate) fn places_of(&self, arena: ArenaId) -> FramePlaces {
-        let Arena { offset, stride, frames, .. } = self.arena(arena);
+        let Arena { offset, stride, frames, .. } = &**self.arena(arena);
         // `add_arena` refuses more than 4 GiB.
         FramePlaces { table: self.id, offset: *offset as u32, stride: *stride as u32, frames: *frames }
     }

@@ -141,6 +141,43 @@ fn a_batch_brings_every_frame_home() {
 }
 
 #[test]
+fn a_sorter_brings_every_frame_home() {
+    let (table, mut pools) = table_with(4, 6);
+    let mut sorter = FrameSorter::new(&pools[0]);
+    for round in 0..2 {
+        let frames = (0..4).flat_map(|_| pools.iter_mut().map(|pool| pool.alloc().expect("frame")).collect::<Vec<_>>());
+        let frames: Vec<_> = frames.collect();
+        frames.into_iter().for_each(|frame| sorter.push(frame));
+        assert!(pools.iter_mut().all(|pool| pool.available() == 0), "round {round}: still in the sorter");
+        sorter.flush();
+        assert!(pools.iter_mut().all(|pool| pool.available() == 4), "round {round}: all at home");
+    }
+    sorter.push(pools[5].alloc().expect("frame"));
+    drop(sorter);
+    assert_eq!(pools[5].available(), 4);
+    drop(table);
+}
+
+#[test]
+fn a_list_may_refuse_a_frame() {
+    let (table, mut pools) = table_with(4, 1);
+    let list = FrameList::new();
+    let mut next = || pools[0].alloc().expect("frame");
+    assert!(list.push_admitted(&table, next(), || panic!("an empty list has room")).expect("taken"));
+    assert!(!list.push_admitted(&table, next(), || true).expect("taken"));
+    let refused = list.push_admitted(&table, next(), || false).expect_err("refused");
+    assert_eq!(refused.index(), 2);
+    table.give_back(refused);
+    let mut taken = list.take(&table);
+    for index in [0, 1] {
+        let frame = taken.pop(&table).expect("both that were admitted, in order");
+        assert_eq!(frame.index(), index);
+        table.give_back(frame);
+    }
+    assert!(taken.is_empty() && list.is_empty());
+}
+
+#[test]
 fn frames_travel_through_a_queue() {
     let (table, mut pools) = table_with(2, 1);
     let (mut producer, mut consumer) = spsc::channel::<Frame>(2);

@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{model, without};
 use crate::sync::Point;
-use crate::{Baton, Doorbell, Exclusive, StateCell};
+use crate::{Baton, Doorbell, Exclusive, StateCell, enter_section, section_is_over};
 
 const OWNED: u32 = 1;
 const MISSED: u32 = 2;
@@ -245,4 +245,66 @@ fn one_side_ends_a_sleep() {
         let wakes = ringers.map(|ringer| ringer.join().unwrap());
         assert_eq!(wakes.into_iter().filter(|woken| *woken).count(), usize::from(rung));
     });
+}
+
+/// A reader that acts by a switch, inside a section; who throws the switch takes over what the reader acted on as soon as
+/// the section is over.
+struct Switched {
+    reader: Exclusive<()>,
+    thrown: AtomicU32,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the model checks that the data has one user at a time; loom reports it if not.
+unsafe impl Sync for Switched {}
+
+impl Switched {
+    fn add(&self) {
+        self.data.with_mut(|data| {
+            // SAFETY: that nobody else is there is what the model is about.
+            unsafe { *data += 1 }
+        });
+    }
+}
+
+fn a_switch_waits_for_its_reader() {
+    model(|| {
+        let shared = Arc::new(Switched {
+            reader: Exclusive::new(()),
+            thrown: AtomicU32::new(0),
+            data: UnsafeCell::new(0),
+        });
+        let reader = shared.clone();
+        let thread = thread::spawn(move || {
+            for _ in 0..2 {
+                let section = enter_section(&reader.reader).expect("one reader per cell");
+                if reader.thrown.load(Ordering::Relaxed) == 0 {
+                    reader.add();
+                }
+                drop(section);
+            }
+        });
+        shared.thrown.store(1, Ordering::Relaxed);
+        if section_is_over(&shared.reader) {
+            shared.add();
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn section() {
+    a_switch_waits_for_its_reader();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn section_needs_the_fence_of_the_reader() {
+    without(Point::SectionEnter, a_switch_waits_for_its_reader);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn section_needs_the_fence_of_the_switch() {
+    without(Point::SectionWait, a_switch_waits_for_its_reader);
 }

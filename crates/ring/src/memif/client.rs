@@ -13,6 +13,8 @@ struct Slots {
     arena: ArenaId,
     /// Where the arena's frames are: no look-up per packet.
     place: FramePlaces,
+    /// A second arena of the region whose frames are taken as well.
+    second: Option<(ArenaId, FramePlaces)>,
     index_errors: u64,
 }
 
@@ -22,7 +24,7 @@ impl Slots {
         assert!(table.arena_is_in(arena, ring.mapping()), "the frames are not in the ring's region");
         let frames = (0..ring.size()).map(|_| None).collect();
         let place = table.places_of(arena);
-        Self { leader: Leader::new(ring, start), frames, arena, place, index_errors: 0 }
+        Self { leader: Leader::new(ring, start), frames, arena, place, second: None, index_errors: 0 }
     }
 
     #[inline]
@@ -36,8 +38,8 @@ impl Slots {
         if self.leader.free() == 0 {
             return Err(frame);
         }
-        assert_eq!(frame.arena(), self.arena, "only frames of the ring's own region can be offered");
-        let (offset, capacity) = (self.place.offset_of(&frame), self.place.capacity());
+        let place = self.place_of(frame.arena());
+        let (offset, capacity) = (place.offset_of(&frame), place.capacity());
         let length = length.unwrap_or(capacity);
         assert!((1..=capacity).contains(&length), "a packet has 1 byte to one frame");
         let index = self.leader.next();
@@ -45,6 +47,17 @@ impl Slots {
         assert!(before.is_none(), "a free slot held a frame");
         self.leader.offer(offset, length);
         Ok(())
+    }
+
+    #[inline]
+    fn place_of(&self, arena: ArenaId) -> &FramePlaces {
+        if arena == self.arena {
+            return &self.place;
+        }
+        match &self.second {
+            Some((second, place)) if *second == arena => place,
+            _ => panic!("only frames of the ring's own region can be offered"),
+        }
     }
 
     #[inline]
@@ -87,6 +100,24 @@ impl C2sProducer {
 
     pub(super) fn starting_at(ring: RingView, table: &FrameTable, arena: ArenaId, start: u16) -> Self {
         Self { slots: Slots::new(ring, table, arena, start) }
+    }
+
+    /// Takes frames of a second arena too.
+    ///
+    /// # Panics
+    ///
+    /// If the arena does not lie in the ring's mapping, or there is a second one already.
+    pub fn add_arena(&mut self, table: &FrameTable, arena: ArenaId) {
+        assert!(table.arena_is_in(arena, self.slots.leader.memory.mapping()), "the frames are not in the ring's region");
+        assert!(self.slots.second.is_none(), "a ring takes frames of two arenas");
+        self.slots.second = Some((arena, table.places_of(arena)));
+    }
+
+    /// Whether frames of this arena can be pushed.
+    #[must_use]
+    #[inline]
+    pub fn takes(&self, arena: ArenaId) -> bool {
+        arena == self.slots.arena || self.slots.second.as_ref().is_some_and(|(second, _)| *second == arena)
     }
 
     /// Packets that can be pushed. Slots of sent packets count after [`reclaim`](Self::reclaim).
