@@ -25,6 +25,7 @@ mod sections;
 pub mod spsc;
 mod state;
 pub mod sync;
+mod wake;
 
 pub use baton::{Baton, Held};
 pub use doorbell::Doorbell;
@@ -36,6 +37,7 @@ pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use sections::{enter_section, section_is_over};
 pub use state::StateCell;
+pub use wake::{flush_fence, wake_fence};
 
 #[cfg(all(test, not(loom)))]
 mod test_rng {

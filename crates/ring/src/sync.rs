@@ -34,6 +34,8 @@ pub(crate) enum Point {
     RingTailStore,
     SectionEnter,
     SectionWait,
+    FlushLook,
+    WakeLook,
 }
 
 /// A full fence, unless a loom test weakened `point`.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
 use super::{model, model_preempted, without};
 use crate::sync::Point;
-use crate::{Chain, Fifo, Links, List, spsc};
+use crate::{Chain, Fifo, Links, List, flush_fence, spsc, wake_fence};
 
 /// A list whose elements carry data that is written before the push and read after the take.
 struct Shared {
@@ -125,6 +126,56 @@ fn flush_hand_over_needs_release() {
 #[should_panic(expected = "Causality violation")]
 fn flush_hand_over_needs_acquire() {
     without(Point::ListTake, one_sender_flushes_for_all);
+}
+
+/// A flusher finds the queue stopped and leaves its element; whoever starts the queue meanwhile sends it, or the flusher
+/// does.
+fn a_stop_strands_nothing() {
+    model(|| {
+        let shared = Shared::new(1);
+        let stopped = Arc::new(AtomicU32::new(1));
+        // Behind the root lock: how many elements wait.
+        let root = Arc::new(loom::sync::Mutex::new(0));
+        let waker = (shared.clone(), stopped.clone(), root.clone());
+        let thread = thread::spawn(move || {
+            let (shared, stopped, root) = waker;
+            stopped.store(0, Ordering::Relaxed);
+            wake_fence();
+            if shared.list.is_empty() {
+                *root.lock().unwrap() = 0;
+            }
+        });
+        shared.push(0);
+        {
+            let mut waiting = root.lock().unwrap();
+            let mut taken = Vec::new();
+            shared.rest(shared.list.take(&shared.links), &mut taken);
+            *waiting += taken.len();
+            flush_fence();
+            if stopped.load(Ordering::Relaxed) == 0 {
+                *waiting = 0;
+            }
+        }
+        thread.join().unwrap();
+        assert_eq!(*root.lock().unwrap(), 0, "an element is stranded");
+    });
+}
+
+#[test]
+fn stop_and_wake() {
+    a_stop_strands_nothing();
+}
+
+#[test]
+#[should_panic(expected = "stranded")]
+fn stop_and_wake_need_the_fence_of_the_flusher() {
+    without(Point::FlushLook, a_stop_strands_nothing);
+}
+
+#[test]
+#[should_panic(expected = "stranded")]
+fn stop_and_wake_need_the_fence_of_the_waker() {
+    without(Point::WakeLook, a_stop_strands_nothing);
 }
 
 #[test]
