@@ -21,6 +21,7 @@ mod list;
 mod loom_tests;
 mod mapping;
 pub mod memif;
+mod relay;
 mod sections;
 pub mod spsc;
 mod state;
@@ -35,6 +36,7 @@ pub use frame::{
 };
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
+pub use relay::{Inside, Relay};
 pub use sections::{enter_section, section_is_over};
 pub use state::StateCell;
 pub use wake::{flush_fence, wake_fence};

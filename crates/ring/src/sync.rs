@@ -36,6 +36,9 @@ pub(crate) enum Point {
     SectionWait,
     FlushLook,
     WakeLook,
+    RelayNote,
+    RelayRead,
+    RelayLeave,
 }
 
 /// A full fence, unless a loom test weakened `point`.

@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
-use napier_ring::{Entered, Exclusive};
+use napier_core::tx::XmitCode;
+use napier_ring::Entered;
 
-use crate::link::TxQueue;
 use crate::stack::NetNs;
 use crate::stack::seams::{Egress, IfAddr, TxError};
-
-/// Spins for a transmit queue that somebody else is filling before the processor is offered to others.
-const CLAIM_SPINS: u32 = 128;
+use crate::tx::{Mode, PacketClass, Sent, TxPath, TxShared, Wire, lock};
 
 /// Receive-side scaling of one device: whoever sends to it asks for the queue.
 pub(crate) struct Rss {
@@ -48,7 +46,11 @@ pub(crate) struct Device {
     pub(crate) mtu: u32,
     pub(crate) addresses: Vec<IfAddr>,
     pub(crate) netns: NetNs,
-    pub(crate) tx: Vec<Exclusive<TxQueue>>,
+    /// The transmit path of each queue.
+    pub(crate) tx: Vec<Arc<TxPath>>,
+    pub(crate) tx_shared: Arc<TxShared>,
+    /// Sockets choose the transmit queue by the processor that they send on.
+    pub(crate) tx_by_cpu: AtomicBool,
     pub(crate) rss: Arc<Rss>,
     /// The device at the other end: its table decides which of our queues leads where.
     pub(crate) peer_rss: Arc<Rss>,
@@ -58,20 +60,10 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Claims transmit queue `queue`. The claim lasts for one frame or one batch, never over a wait.
+    /// Takes the transmit lock of queue `queue`, for one frame or one batch, never over a wait.
     #[inline]
-    pub(crate) fn claim_tx(&self, queue: usize) -> Entered<'_, TxQueue> {
-        let mut spins = 0;
-        loop {
-            if let Some(claimed) = self.tx[queue].try_enter() {
-                return claimed;
-            }
-            spins += 1;
-            if spins % CLAIM_SPINS == 0 {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
+    pub(crate) fn claim_tx(&self, queue: usize) -> Entered<'_, Wire> {
+        lock(self.tx[queue].wire()).0
     }
 
     /// The transmit queue whose frames the peer receives for this hash.
@@ -102,9 +94,29 @@ impl Egress for Device {
         self.peer_rss.hash(src, dst)
     }
 
+    fn pick_queue(&self) -> Option<u16> {
+        let by_cpu = self.tx.len() > 1 && self.tx_by_cpu.load(Ordering::Relaxed);
+        by_cpu.then(|| (rustix::thread::sched_getcpu() % self.tx.len()) as u16) // fewer than 2^16 queues
+    }
+
     fn transmit(
         &self,
-        flow_hash: u32,
+        class: &PacketClass,
+        len_max: usize,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<(), TxError> {
+        let queue = class.queue.map_or_else(|| self.tx_queue_of(class.flow_hash), usize::from);
+        self.transmit_on(queue, class, len_max, build)
+    }
+}
+
+impl Device {
+    /// Transmits by way of the queue's discipline, if it has one.
+    #[inline]
+    pub(crate) fn transmit_on(
+        &self,
+        queue: usize,
+        class: &PacketClass,
         len_max: usize,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Result<(), TxError> {
@@ -112,11 +124,20 @@ impl Egress for Device {
             self.tx_down.fetch_add(1, Ordering::Relaxed);
             return Err(TxError::Down);
         }
-        let mut queue = self.claim_tx(self.tx_queue_of(flow_hash));
-        if queue.build(len_max, |slot| build(slot)).is_err() {
+        let path = &self.tx[queue];
+        if path.mode() != Mode::Noqueue {
+            match path.transmit(class, len_max, build) {
+                Sent::Code(XmitCode::Success | XmitCode::Congested) => return Ok(()),
+                Sent::Code(XmitCode::Drop | XmitCode::Error(_)) => return Err(TxError::Dropped),
+                Sent::Exhausted => return Err(TxError::Full),
+                Sent::Direct => {}
+            }
+        }
+        let mut wire = lock(path.wire()).0;
+        if wire.queue.build(len_max, |slot| build(slot)).is_err() {
             return Err(TxError::Full);
         }
-        queue.flush();
+        wire.queue.flush();
         Ok(())
     }
 }

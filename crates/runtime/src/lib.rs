@@ -19,6 +19,7 @@ mod real_time;
 mod softirq;
 mod stack;
 mod sys;
+mod tx;
 mod workqueue;
 
 pub use engine::{
@@ -33,7 +34,7 @@ pub use link::{LinkConfig, LinkError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
-pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSender, TxRingFull};
+pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
 pub use real_time::RealTime;
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
@@ -41,6 +42,10 @@ pub use stack::{
     DeviceError, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters, UdpSocket,
     UdpSocketBuilder, UnknownOption,
 };
+
+pub use napier_core::tx::DropReason;
+pub use napier_core::tx::qdisc::FqConfig;
+pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
 
 /// Processors that this process may use.
 #[must_use]

@@ -15,6 +15,8 @@ use napier_ring::{Frame, FrameTable, spsc};
 use crate::device::Device;
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::Napi;
+use crate::stack::seams::TxError;
+use crate::tx::PacketClass;
 
 /// The NAPI owner's end: frames go here instead of to the name space.
 pub(crate) struct RawSink {
@@ -219,7 +221,7 @@ impl RawPort {
     /// The ring is full; `build` was not called.
     #[inline]
     pub fn build(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxRingFull> {
-        self.device.claim_tx(usize::from(self.queue)).build(len_max, build).map_err(|_| TxRingFull)
+        self.device.claim_tx(usize::from(self.queue)).queue.build(len_max, build).map_err(|_| TxRingFull)
     }
 
     /// Sends a received frame on as it is, from this port's device; without a copy where the rings share
@@ -229,7 +231,7 @@ impl RawPort {
     /// The ring is full; the frame comes back.
     pub fn forward<'a>(&self, mut frame: RawFrame<'a>) -> Result<(), RawFrame<'a>> {
         let (moved, len) = (frame.frame.take().expect("present until dropped"), frame.len);
-        self.device.claim_tx(usize::from(self.queue)).give(moved, len).map_err(|back| {
+        self.device.claim_tx(usize::from(self.queue)).queue.give(moved, len).map_err(|back| {
             frame.frame = Some(back);
             frame
         })
@@ -238,13 +240,13 @@ impl RawPort {
     /// Publishes what was built and rings the peer's doorbell if it wants that.
     #[inline]
     pub fn flush(&self) {
-        self.device.claim_tx(usize::from(self.queue)).flush();
+        self.device.claim_tx(usize::from(self.queue)).queue.flush();
     }
 
     /// A second handle that only sends, for a thread beside the one that receives.
     #[must_use]
     pub fn sender(&self) -> RawSender {
-        RawSender { device: self.device.clone(), queue: self.queue }
+        RawSender { device: self.device.clone(), queue: self.queue, flow_hash: 0 }
     }
 
     /// A second handle that only polls, for a thread that does nothing else.
@@ -283,23 +285,51 @@ impl Drop for RawPort {
     }
 }
 
-/// Sends on the queue of a [`RawPort`] from another thread.
+/// Sends on the queue of a [`RawPort`] from another thread, by way of the queue's discipline if it has one, as a packet
+/// socket does; what the port itself sends goes straight to the ring, as from an AF_XDP socket.
+#[derive(Clone)]
 pub struct RawSender {
     device: Arc<Device>,
     queue: u16,
+    flow_hash: u32,
 }
 
 impl RawSender {
-    /// Builds a frame of at most `len_max` bytes in the transmit ring and sends it at once.
+    /// A handle whose packets are flow `flow_hash` to the discipline (default 0).
+    #[must_use]
+    pub fn with_flow(mut self, flow_hash: u32) -> Self {
+        self.flow_hash = flow_hash;
+        self
+    }
+
+    /// Builds a frame of at most `len_max` bytes and sends it at once.
     ///
     /// # Errors
-    /// The ring is full; `build` was not called.
-    pub fn send(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxRingFull> {
-        let mut queue = self.device.claim_tx(usize::from(self.queue));
-        queue.build(len_max, build).map_err(|_| TxRingFull)?;
-        queue.flush();
-        Ok(())
+    /// See [`RawSendError`]; `build` was called only if the discipline dropped the packet.
+    pub fn send(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), RawSendError> {
+        let mut build = Some(build);
+        let mut build = |frame: &mut [u8]| build.take().expect("a frame is built once")(frame);
+        let class = PacketClass::of_flow(self.flow_hash);
+        self.device.transmit_on(usize::from(self.queue), &class, len_max, &mut build).map_err(|error| match error {
+            TxError::Full => RawSendError::Full,
+            TxError::Down => RawSendError::Down,
+            TxError::Dropped => RawSendError::Dropped,
+        })
     }
+}
+
+/// Why a [`RawSender`] did not send.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RawSendError {
+    /// The ring has no room, or the sender has as many packets on the way as it may.
+    #[error("the transmit queue is full: try again when the peer has taken frames (EAGAIN)")]
+    Full,
+    /// The device is down.
+    #[error("the device is down: bring it up first (ENETDOWN)")]
+    Down,
+    /// The queueing discipline dropped the packet; it is counted there.
+    #[error("the queueing discipline dropped the packet: send more slowly or raise its limit (ENOBUFS)")]
+    Dropped,
 }
 
 /// Polls the NAPI instance of a [`RawPort`] from another thread: busy reading in a thread of its own.

@@ -50,12 +50,7 @@ impl FrameList {
     ///
     /// If the frame or the list belongs to another table.
     #[inline]
-    pub fn push_admitted(
-        &self,
-        table: &FrameTable,
-        frame: Frame,
-        admit: impl FnOnce() -> bool,
-    ) -> Result<bool, Frame> {
+    pub fn push_admitted(&self, table: &FrameTable, frame: Frame, admit: impl FnOnce() -> bool) -> Result<bool, Frame> {
         let raw = table.raw_for(&frame);
         self.bind(table);
         self.list.push_admitted(&TableLinks(table), raw, admit).ok_or(frame)

@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{model, without};
 use crate::sync::Point;
-use crate::{Baton, Doorbell, Exclusive, StateCell, enter_section, section_is_over};
+use crate::{Baton, Doorbell, Exclusive, Relay, StateCell, enter_section, section_is_over};
 
 const OWNED: u32 = 1;
 const MISSED: u32 = 2;
@@ -269,11 +269,8 @@ impl Switched {
 
 fn a_switch_waits_for_its_reader() {
     model(|| {
-        let shared = Arc::new(Switched {
-            reader: Exclusive::new(()),
-            thrown: AtomicU32::new(0),
-            data: UnsafeCell::new(0),
-        });
+        let shared =
+            Arc::new(Switched { reader: Exclusive::new(()), thrown: AtomicU32::new(0), data: UnsafeCell::new(0) });
         let reader = shared.clone();
         let thread = thread::spawn(move || {
             for _ in 0..2 {
@@ -307,4 +304,65 @@ fn section_needs_the_fence_of_the_reader() {
 #[should_panic(expected = "Causality violation")]
 fn section_needs_the_fence_of_the_switch() {
     without(Point::SectionWait, a_switch_waits_for_its_reader);
+}
+
+/// Each thread writes down work of its own and enters, or leaves it to the one inside, who does all that it can see.
+struct Relayed {
+    relay: Relay<u32>,
+    work: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: the model checks that the data has one user at a time; loom reports it if not.
+unsafe impl Sync for Relayed {}
+
+fn a_relay_does_all_work() {
+    model(|| {
+        let shared = Arc::new(Relayed { relay: Relay::new(0), work: [0, 0].map(UnsafeCell::new) });
+        let work = |shared: &Relayed, own: usize| {
+            shared.work[own].with_mut(|work| {
+                // SAFETY: nobody looks before the note, or before this thread is inside.
+                unsafe { *work = 1 }
+            });
+            let Some(mut inside) = shared.relay.enter_or_note() else { return };
+            let take = |at: usize| {
+                shared.work[at].with_mut(|work| {
+                    // SAFETY: own work, or work that its thread has left.
+                    unsafe { std::mem::take(&mut *work) }
+                })
+            };
+            *inside += take(own);
+            while let Some(again) = inside.leave() {
+                inside = again;
+                *inside += take(1 - own);
+            }
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || work(&other, 0));
+        work(&shared, 1);
+        thread.join().unwrap();
+        assert_eq!(*shared.relay.try_enter().expect("both have left"), 2, "work is stranded");
+    });
+}
+
+#[test]
+fn relay() {
+    a_relay_does_all_work();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn relay_needs_the_ordering_of_the_note() {
+    without(Point::RelayNote, a_relay_does_all_work);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn relay_needs_the_ordering_of_its_reader() {
+    without(Point::RelayRead, a_relay_does_all_work);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn relay_needs_the_ordering_of_the_leave() {
+    without(Point::RelayLeave, a_relay_does_all_work);
 }

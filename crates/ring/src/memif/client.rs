@@ -108,7 +108,10 @@ impl C2sProducer {
     ///
     /// If the arena does not lie in the ring's mapping, or there is a second one already.
     pub fn add_arena(&mut self, table: &FrameTable, arena: ArenaId) {
-        assert!(table.arena_is_in(arena, self.slots.leader.memory.mapping()), "the frames are not in the ring's region");
+        assert!(
+            table.arena_is_in(arena, self.slots.leader.memory.mapping()),
+            "the frames are not in the ring's region"
+        );
         assert!(self.slots.second.is_none(), "a ring takes frames of two arenas");
         self.slots.second = Some((arena, table.places_of(arena)));
     }

@@ -139,6 +139,7 @@ impl EngineBuilder {
             softirq,
             softirq_by_cpu,
             napi_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
+            tx_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
             napis: (0..NAPI_MAX).map(|_| OnceLock::new()).collect(),
             napi_count: AtomicU32::new(0),
             by_id: (0..NAPI_MAX).map(|_| AtomicU32::new(0)).collect(),

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
-use napier_ring::Exclusive;
 
 use super::{Engine, EngineInner, NAPI_MAX};
 use crate::device::{Device, Rss};
 use crate::journal::Tap;
-use crate::link::{self, FrameAccount, LinkConfig, LinkError, QueuePair, RxCounters, TxCounters};
+use crate::link::{self, FrameAccount, LinkConfig, LinkEnd, LinkError, RxCounters, TxCounters};
 use crate::napi::{Napi, NapiStats};
 use crate::stack::NetNs;
 use crate::stack::seams::IfAddr;
+use crate::tx::{TxPath, TxShared};
 
 /// One end of a link.
 #[derive(Clone)]
@@ -145,11 +145,11 @@ impl Engine {
         if inner.napi_room() < 2 * usize::from(config.queues) {
             return Err(AddLinkError::TooManyInstances);
         }
-        let (queues_a, queues_b) = link::create(config, &inner.frames)?;
+        let (end_a, end_b) = link::create(config, &inner.frames)?;
         let rss_a = new_rss(config.queues);
         let rss_b = new_rss(config.queues);
-        let device_a = devices.add(inner, a, queues_a, &irq_a, rss_a.clone(), rss_b.clone());
-        let device_b = devices.add(inner, b, queues_b, &irq_b, rss_b, rss_a);
+        let device_a = devices.add(inner, a, end_a, &irq_a, rss_a.clone(), rss_b.clone());
+        let device_b = devices.add(inner, b, end_b, &irq_b, rss_b, rss_a);
         for device in [&device_a, &device_b] {
             inner.device_up(devices.entry(device))?;
         }
@@ -183,16 +183,18 @@ impl Devices {
         &mut self,
         engine: &Arc<EngineInner>,
         end: EndConfig,
-        queues: Vec<QueuePair>,
+        link_end: LinkEnd,
         irq_cpus: &[u32],
         rss: Arc<Rss>,
         peer_rss: Arc<Rss>,
     ) -> Arc<Device> {
         self.ifindex_last += 1;
+        let LinkEnd { queues, senders } = link_end;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
         let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
-        let (rx, tx): (Vec<_>, Vec<_>) =
-            queues.into_iter().map(|queue| ((queue.rx, queue.irq), Exclusive::new(queue.tx))).unzip();
+        let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
+        let tx_shared = TxShared::new(engine.this(), engine.sysctl.qdisc_max_burst.clone(), senders);
+        let tx = tx.into_iter().map(|queue| TxPath::new(tx_shared.clone(), queue)).collect();
         let device = Arc::new(Device {
             name: end.name,
             ifindex: self.ifindex_last,
@@ -201,6 +203,8 @@ impl Devices {
             addresses: end.addresses,
             netns: end.netns,
             tx,
+            tx_shared,
+            tx_by_cpu: AtomicBool::new(false),
             rss,
             peer_rss,
             up: AtomicBool::new(false),
@@ -212,7 +216,8 @@ impl Devices {
             .map(|((queue, (rx, irq)), cpu)| {
                 engine.add_napi(|index| {
                     let journal = engine.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
-                    Napi::new(index, device.clone(), rx, irq, *cpu, engine.started(), journal)
+                    device.tx[usize::from(queue)].bind(index, *cpu);
+                    Napi::new(index, device.clone(), queue, rx, irq, *cpu, engine.started(), journal)
                 })
             })
             .collect();
@@ -263,12 +268,14 @@ impl EngineInner {
         for napi in &entry.napis {
             self.napi_enable(napi)?;
         }
+        entry.device.tx.iter().for_each(|path| path.activate());
         entry.device.up.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     pub(crate) fn device_down(&self, entry: &DeviceEntry) {
         entry.device.up.store(false, Ordering::Relaxed);
+        entry.device.tx.iter().for_each(|path| path.deactivate());
         for napi in &entry.napis {
             self.napi_disable(napi);
         }
@@ -281,6 +288,7 @@ impl EngineInner {
             if entry.device.up.load(Ordering::Relaxed) {
                 self.device_down(entry);
             }
+            entry.device.tx.iter().for_each(|path| path.stop_owner());
             for napi in &entry.napis {
                 self.stop_runner(napi);
             }
@@ -384,10 +392,14 @@ impl DeviceHandle {
         let received = received.map(|napi| self.engine.with_stopped(&napi, |owned| owned.rx.account()));
         let sent = queues.map(|queue| {
             let mut tx = self.device.claim_tx(usize::from(queue));
-            tx.reclaim();
-            tx.account()
+            tx.queue.reclaim();
+            tx.queue.account()
         });
-        received.chain(sent).sum::<FrameAccount>().out()
+        let mut senders = FrameAccount::default();
+        // Behind the reclaiming above, which brings their frames home.
+        let queues = received.chain(sent).sum::<FrameAccount>();
+        self.for_each_sender(|sender| senders = senders + FrameAccount::pooled(&mut sender.pool));
+        (queues + senders).out()
     }
 
     /// Takes the device down (`ip link set down`): its instances are disabled and nothing is sent.

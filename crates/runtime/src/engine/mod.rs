@@ -87,6 +87,8 @@ pub(crate) struct EngineInner {
     softirq_by_cpu: Vec<u32>,
     /// Links of poll lists: an instance is on one list at a time.
     pub(crate) napi_links: Links,
+    /// Links of output queues: a transmit queue, under the number of its instance, is on one at a time.
+    pub(crate) tx_links: Links,
     napis: Box<[OnceLock<Arc<Napi>>]>,
     napi_count: AtomicU32,
     /// Instance number + 1 by id modulo [`NAPI_MAX`]; 0 = no enabled instance.
@@ -156,10 +158,7 @@ impl Engine {
     /// Ticks of the accounting counter per microsecond, measured since the engine started.
     #[must_use]
     pub fn ticks_per_us(&self) -> f64 {
-        let ns = self.inner.clock.now().ns - self.inner.started_ns;
-        #[expect(clippy::cast_precision_loss, reason = "a ratio for reports")]
-        let ratio = ticks().wrapping_sub(self.inner.started_ticks) as f64 * 1000.0 / ns.max(1) as f64;
-        ratio
+        self.inner.ticks_per_us()
     }
 
     /// Takes `CAP_NET_ADMIN` from the program or gives it back, to see what it may do without.
@@ -177,6 +176,12 @@ impl Engine {
         self.inner.sysctl.busy_read.store(usecs, Ordering::Relaxed);
     }
 
+    /// `net.core.qdisc_max_burst`: packets that may wait for a flusher, the first not counted; negative: no limit, 0: none
+    /// but the first (default 1000).
+    pub fn set_sysctl_qdisc_max_burst(&self, packets: i32) {
+        self.inner.sysctl.qdisc_max_burst.store(packets, Ordering::Relaxed);
+    }
+
     /// `net.core.netdev_budget`: packets per softirq run.
     pub fn set_sysctl_netdev_budget(&self, packets: i32) {
         self.inner.sysctl.set_netdev_budget(packets);
@@ -192,6 +197,13 @@ impl Engine {
 }
 
 impl EngineInner {
+    pub(crate) fn ticks_per_us(&self) -> f64 {
+        let ns = self.clock.now().ns - self.started_ns;
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for reports")]
+        let ratio = ticks().wrapping_sub(self.started_ticks) as f64 * 1000.0 / ns.max(1) as f64;
+        ratio
+    }
+
     /// Instance number `index`, which exists as long as the engine.
     #[inline]
     pub(crate) fn napi_at(&self, index: u32) -> &Arc<Napi> {

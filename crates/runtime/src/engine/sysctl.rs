@@ -1,9 +1,11 @@
 //! System-wide knobs under their `net.core` names.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use napier_core::softirq::{NETDEV_BUDGET_PKTS, netdev_budget_span};
 use napier_core::time::Span;
+use napier_core::tx::push::QDISC_MAX_BURST;
 
 use crate::napi::HZ;
 
@@ -11,6 +13,8 @@ use crate::napi::HZ;
 pub(crate) struct Sysctls {
     pub(crate) busy_poll: AtomicU32,
     pub(crate) busy_read: AtomicU32,
+    /// Shared with the transmit paths, which have no way to the engine while they send.
+    pub(crate) qdisc_max_burst: Arc<AtomicI32>,
     netdev_budget: AtomicI32,
     netdev_budget_ns: AtomicU64,
 }
@@ -31,6 +35,7 @@ impl Sysctls {
         Self {
             busy_poll: AtomicU32::new(busy_poll),
             busy_read: AtomicU32::new(busy_read),
+            qdisc_max_burst: Arc::new(AtomicI32::new(QDISC_MAX_BURST)),
             netdev_budget: AtomicI32::new(NETDEV_BUDGET_PKTS),
             netdev_budget_ns: AtomicU64::new(netdev_budget_span(HZ).ns),
         }

@@ -4,6 +4,8 @@ use core::iter::Sum;
 use core::ops::Add;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use napier_ring::FramePool;
+
 /// A number that one thread at a time adds to and any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -78,6 +80,11 @@ pub(crate) struct FrameAccount {
 }
 
 impl FrameAccount {
+    /// A home without a ring.
+    pub(crate) fn pooled(pool: &mut FramePool) -> Self {
+        Self { total: pool.total().into(), pooled: pool.available() as u64, in_ring: 0 }
+    }
+
     /// Frames that are elsewhere: in sockets, in somebody's hands, or lost. 0 at rest, over all queues of an end.
     pub(crate) fn out(&self) -> i64 {
         self.total as i64 - self.pooled as i64 - self.in_ring as i64 // at most 2^24 frames

@@ -48,6 +48,8 @@ const FRAME_BYTES: core::ops::RangeInclusive<u32> = 128..=65536;
 const SPARE_FRAMES_MIN: u32 = 64;
 /// Most frames of a queue.
 const FRAMES_PER_QUEUE_MAX: u32 = 1 << 17;
+/// Most senders of an end, and most frames of each.
+const SENDERS_MAX: u16 = 1024;
 /// Between frames: makes the stride no power of two, so that packet heads spread over the cache sets.
 const FRAME_GAP_BYTES: u32 = 64;
 
@@ -67,11 +69,25 @@ pub struct LinkConfig {
     pub rx_usecs: u32,
     /// Interrupt coalescing at first, packets; 0 = by time only. As `ethtool -C rx-frames`.
     pub rx_frames: u32,
+    /// Senders that can build packets at the same time without waiting for each other, per end, where the device has a
+    /// queueing discipline: 1 to 1024. Each has frames of its own.
+    pub senders: u16,
+    /// Frames of each sender: what it can have on the way, as `SO_SNDBUF` bounds it for a kernel socket. 1 to 1024.
+    pub sender_frames: u32,
 }
 
 impl Default for LinkConfig {
     fn default() -> Self {
-        Self { queues: 1, ring_size: 1024, frame_bytes: 2048, frames_per_queue: 0, rx_usecs: 0, rx_frames: 1 }
+        Self {
+            queues: 1,
+            ring_size: 1024,
+            frame_bytes: 2048,
+            frames_per_queue: 0,
+            rx_usecs: 0,
+            rx_frames: 1,
+            senders: 64,
+            sender_frames: 64,
+        }
     }
 }
 
@@ -103,6 +119,14 @@ pub enum LinkError {
         frames: u32,
         /// The ring size and one poll's worth.
         least: u32,
+    },
+    /// The number of senders, or of their frames.
+    #[error("a link has 1 to {SENDERS_MAX} senders with 1 to {SENDERS_MAX} frames each, not {senders} with {frames}")]
+    Senders {
+        /// Senders asked for.
+        senders: u16,
+        /// Frames of each.
+        frames: u32,
     },
     /// Interrupt coalescing.
     #[error(transparent)]
@@ -151,11 +175,20 @@ impl LinkConfig {
         if !(least..=FRAMES_PER_QUEUE_MAX).contains(&frames) {
             return Err(LinkError::Frames { frames, least });
         }
+        let (senders, frames) = (self.senders, self.sender_frames);
+        if !(1..=SENDERS_MAX).contains(&senders) || !(1..=u32::from(SENDERS_MAX)).contains(&frames) {
+            return Err(LinkError::Senders { senders, frames });
+        }
         Ok(())
     }
 
     fn frames_per_home(&self) -> u32 {
         if self.frames_per_queue == 0 { 2 * self.ring_size } else { self.frames_per_queue }
+    }
+
+    /// Frames of all queues of the client; at most 2^24, checked as an arena.
+    fn queue_frames(&self) -> u32 {
+        self.frames_per_home() * 2 * u32::from(self.queues)
     }
 
     fn frame_stride(&self) -> u32 {
@@ -165,7 +198,7 @@ impl LinkConfig {
     fn layout(&self) -> Result<Layout, LinkError> {
         self.check()?;
         let log2 = self.ring_size.ilog2() as u8; // at most 12
-        let frames = self.frames_per_home() * 2 * u32::from(self.queues); // at most 2^24, checked as an arena
+        let frames = self.queue_frames() + u32::from(self.senders) * self.sender_frames;
         Ok(Layout::new(self.queues, log2, frames, self.frame_stride())?)
     }
 }
@@ -180,15 +213,53 @@ pub(crate) struct QueuePair {
     pub(crate) irq: Arc<IrqLine>,
 }
 
-/// Makes a link: the queues of the client end and those of the server end. All interrupts start masked.
+/// Where an end's senders will have their frames. They are made when the first queue gets a discipline.
+#[derive(Clone)]
+pub(crate) struct SenderSpace {
+    /// The region and where in it, at the client; the server has memory of its own.
+    place: Option<(Arc<Mapping>, usize)>,
+    senders: u16,
+    frames: u32,
+    stride: u32,
+}
+
+impl SenderSpace {
+    fn new(config: &LinkConfig, place: Option<(Arc<Mapping>, usize)>) -> Self {
+        Self { place, senders: config.senders, frames: config.sender_frames, stride: config.frame_stride() }
+    }
+
+    /// Makes the frames: one pool per sender. Once per end.
+    ///
+    /// # Errors
+    ///
+    /// No memory, or no room in the engine's frame table.
+    pub(crate) fn open(&self, table: &Arc<FrameTable>) -> Result<Vec<FramePool>, LinkError> {
+        let bytes = usize::from(self.senders) * self.frames as usize * self.stride as usize;
+        let (mapping, offset) = match &self.place {
+            Some((region, offset)) => (region.clone(), *offset),
+            None => {
+                let private = private_memory(bytes).map_err(|source| LinkError::Memory { bytes, source })?;
+                (Arc::new(private), 0)
+            }
+        };
+        let (stride, frames_per_home, homes) = (self.stride as usize, self.frames, self.senders);
+        let (_, pools) = table.add_arena(ArenaConfig { mapping, offset, stride, frames_per_home, homes })?;
+        Ok(pools)
+    }
+}
+
+/// One end of a link.
+pub(crate) struct LinkEnd {
+    pub(crate) queues: Vec<QueuePair>,
+    pub(crate) senders: SenderSpace,
+}
+
+/// Makes a link: the client end and the server end. All interrupts start masked.
 ///
 /// # Errors
 ///
 /// See [`LinkError`]. Frames are registered last, so a link that cannot be made costs the table at most one arena.
-pub(crate) fn create(
-    config: &LinkConfig,
-    table: &Arc<FrameTable>,
-) -> Result<(Vec<QueuePair>, Vec<QueuePair>), LinkError> {
+pub(crate) fn create(config: &LinkConfig, table: &Arc<FrameTable>) -> Result<(LinkEnd, LinkEnd), LinkError> {
     let layout = config.layout()?;
     let coalesce = Coalesce::new(config.rx_usecs, config.rx_frames)?;
     let bytes = layout.region_len();
@@ -223,11 +294,14 @@ pub(crate) fn create(
         let (c2s, s2c) = rings.server()?;
         servers.push(QueuePair {
             rx: RxQueue::server(c2s, next_pool(&mut server_pools), server_irq.clone()),
-            tx: TxQueue::server(s2c, table.clone(), config.frame_bytes, client_irq.clone()),
+            tx: TxQueue::server(s2c, table.clone(), config.ring_size, config.frame_bytes, client_irq.clone()),
             irq: server_irq.clone(),
         });
     }
-    Ok((clients, servers))
+    let senders_at = layout.frames_offset() + config.queue_frames() as usize * config.frame_stride() as usize;
+    let senders = SenderSpace::new(config, Some((region.clone(), senders_at)));
+    let client = LinkEnd { queues: clients, senders };
+    Ok((client, LinkEnd { queues: servers, senders: SenderSpace::new(config, None) }))
 }
 
 /// The frames of one end.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
-use napier_ring::{Frame, FramePool, FrameTable};
+use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::counters::{FrameAccount, TxCounters};
 use super::irq::IrqLine;
@@ -19,11 +19,13 @@ pub(crate) struct TxQueue {
     frame_bytes: usize,
     peer_irq: Arc<IrqLine>,
     counters: Arc<TxCounters>,
+    /// Brings the frames of senders home.
+    sorter: Option<FrameSorter>,
 }
 
 enum End {
     Client { ring: C2sProducer, pool: FramePool, reclaim_at: u32 },
-    Server { ring: S2cProducer, table: Arc<FrameTable> },
+    Server { ring: S2cProducer, table: Arc<FrameTable>, slots: u32 },
 }
 
 impl TxQueue {
@@ -34,12 +36,26 @@ impl TxQueue {
     }
 
     /// The server's side: packets are built in the buffers that the client posted.
-    pub(super) fn server(ring: S2cProducer, table: Arc<FrameTable>, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
-        Self::new(End::Server { ring, table }, frame_bytes, peer_irq)
+    pub(super) fn server(
+        ring: S2cProducer,
+        table: Arc<FrameTable>,
+        slots: u32,
+        frame_bytes: u32,
+        peer_irq: Arc<IrqLine>,
+    ) -> Self {
+        Self::new(End::Server { ring, table, slots }, frame_bytes, peer_irq)
     }
 
     fn new(end: End, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
-        Self { end, frame_bytes: frame_bytes as usize, peer_irq, counters: Arc::default() }
+        Self { end, frame_bytes: frame_bytes as usize, peer_irq, counters: Arc::default(), sorter: None }
+    }
+
+    /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
+    pub(crate) fn expect_senders(&mut self, pool: &FramePool) {
+        if let End::Client { ring, .. } = &mut self.end {
+            ring.add_arena(pool.table(), pool.arena());
+        }
+        self.sorter = Some(FrameSorter::new(pool));
     }
 
     /// Builds a packet of at most `max_len` bytes where it will be sent from. `build` gets `max_len` bytes, which
@@ -61,7 +77,7 @@ impl TxQueue {
             length
         };
         let length = match &mut self.end {
-            End::Client { ring, pool, .. } => build_in_frame(ring, pool, &self.counters, build)?,
+            End::Client { ring, pool, .. } => build_in_frame(ring, pool, &mut self.sorter, &self.counters, build)?,
             End::Server { ring, .. } => ring.build_at_least(max_len, build).map_err(|_| {
                 self.counters.tx_full_drops.add(1);
                 TxFull
@@ -87,9 +103,12 @@ impl TxQueue {
     pub(crate) fn give(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
         let bytes = len as usize;
         assert!((1..=self.frame_bytes).contains(&bytes), "a packet of {len} bytes for frames of {}", self.frame_bytes);
+        let sorter = &mut self.sorter;
         let table = match &mut self.end {
-            End::Client { ring, pool, .. } if frame.arena() == pool.arena() => {
-                make_room(ring, pool);
+            End::Client { ring, pool, .. } if ring.takes(frame.arena()) => {
+                if ring.free_slots() == 0 {
+                    ring.reclaim(|frame| bring_home(pool, sorter, frame));
+                }
                 ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
                 self.counters.packets.add(1);
                 self.counters.bytes.add(u64::from(len));
@@ -104,10 +123,31 @@ impl TxQueue {
         });
         match copied {
             Ok(()) => {
-                table.give_back(frame);
+                match &mut self.sorter {
+                    Some(sorter) if sorter.arena() == frame.arena() => sorter.push(frame),
+                    _ => table.give_back(frame),
+                }
                 Ok(())
             }
             Err(TxFull) => Err(frame),
+        }
+    }
+
+    /// Whether a packet can be given now, as far as is known without a look at the peer.
+    #[inline]
+    pub(crate) fn may_have_room(&mut self) -> bool {
+        match &mut self.end {
+            End::Client { ring, .. } => ring.free_slots() > 0,
+            End::Server { ring, .. } => ring.free_slots() > 0,
+        }
+    }
+
+    /// Packets in the ring that the peer has not finished with, as far as is known.
+    pub(crate) fn in_flight(&mut self) -> u32 {
+        match &mut self.end {
+            End::Client { ring, .. } => ring.in_flight(),
+            // A peer that takes a packet posts an empty buffer for it.
+            End::Server { ring, slots, .. } => slots.saturating_sub(ring.free_slots()),
         }
     }
 
@@ -117,7 +157,7 @@ impl TxQueue {
             End::Client { ring, pool, reclaim_at } => {
                 let publish = ring.publish();
                 if ring.in_flight() >= *reclaim_at {
-                    ring.reclaim(|frame| pool.free(frame));
+                    ring.reclaim(|frame| bring_home(pool, &mut self.sorter, frame));
                 }
                 publish
             }
@@ -130,13 +170,23 @@ impl TxQueue {
         } else if published > 0 {
             self.peer_irq.note_masked();
         }
+        self.send_home();
         self.note_ring_errors();
     }
 
     /// Takes back the frames that the peer has read. It happens by itself when they are needed.
     pub(crate) fn reclaim(&mut self) {
         if let End::Client { ring, pool, .. } = &mut self.end {
-            ring.reclaim(|frame| pool.free(frame));
+            ring.reclaim(|frame| bring_home(pool, &mut self.sorter, frame));
+        }
+        self.send_home();
+    }
+
+    /// Frames of senders that were read are theirs again.
+    #[inline]
+    fn send_home(&mut self) {
+        if let Some(sorter) = &mut self.sorter {
+            sorter.flush();
         }
     }
 
@@ -145,7 +195,7 @@ impl TxQueue {
     pub(crate) fn has_room(&mut self) -> bool {
         match &mut self.end {
             End::Client { ring, pool, .. } => {
-                make_room(ring, pool);
+                make_room(ring, pool, &mut self.sorter);
                 ring.free_slots() > 0
             }
             End::Server { ring, .. } => ring.free_slots() > 0,
@@ -183,15 +233,16 @@ impl TxQueue {
 fn build_in_frame(
     ring: &mut C2sProducer,
     pool: &mut FramePool,
+    sorter: &mut Option<FrameSorter>,
     counters: &TxCounters,
     build: impl FnOnce(&mut [u8]) -> usize,
 ) -> Result<usize, TxFull> {
-    make_room(ring, pool);
+    make_room(ring, pool, sorter);
     if ring.free_slots() == 0 {
         counters.tx_full_drops.add(1);
         return Err(TxFull);
     }
-    let Some(mut frame) = alloc(ring, pool) else {
+    let Some(mut frame) = alloc(ring, pool, sorter) else {
         counters.no_frame_drops.add(1);
         return Err(TxFull);
     };
@@ -205,16 +256,25 @@ fn build_in_frame(
 }
 
 /// A frame from the pool, or one that the peer has just finished with.
-fn alloc(ring: &mut C2sProducer, pool: &mut FramePool) -> Option<Frame> {
+fn alloc(ring: &mut C2sProducer, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) -> Option<Frame> {
     pool.alloc().or_else(|| {
-        ring.reclaim(|frame| pool.free(frame));
+        ring.reclaim(|frame| bring_home(pool, sorter, frame));
         pool.alloc()
     })
 }
 
+/// A frame that was sent goes back to where it came from.
+#[inline]
+fn bring_home(pool: &mut FramePool, sorter: &mut Option<FrameSorter>, frame: Frame) {
+    match sorter {
+        Some(sorter) if sorter.arena() == frame.arena() => sorter.push(frame),
+        _ => pool.free(frame),
+    }
+}
+
 /// Looks at the peer's index only if the ring is full as far as known.
-fn make_room(ring: &mut C2sProducer, pool: &mut FramePool) {
+fn make_room(ring: &mut C2sProducer, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) {
     if ring.free_slots() == 0 {
-        ring.reclaim(|frame| pool.free(frame));
+        ring.reclaim(|frame| bring_home(pool, sorter, frame));
     }
 }

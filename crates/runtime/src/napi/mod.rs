@@ -24,6 +24,7 @@ use crate::link::{IrqLine, RxQueue};
 use crate::park::Parker;
 use crate::raw::RawSink;
 use crate::softirq;
+use crate::tx::TxPath;
 use stats::NapiCounters;
 pub use stats::{NapiStats, PollContext};
 
@@ -54,6 +55,8 @@ pub(crate) struct Napi {
     /// Position in the engine's table; also the link index on poll lists.
     pub(crate) index: u32,
     pub(crate) device: Arc<Device>,
+    /// The device's queue.
+    pub(crate) queue: u16,
     /// 0 until the first enable; kept over disable (persistent config).
     id: AtomicU32,
     pub(crate) state: StateCell,
@@ -83,6 +86,7 @@ impl Napi {
     pub(crate) fn new(
         index: u32,
         device: Arc<Device>,
+        queue: u16,
         rx: RxQueue,
         irq: Arc<IrqLine>,
         irq_cpu: u32,
@@ -92,6 +96,7 @@ impl Napi {
         Self {
             index,
             device,
+            queue,
             id: AtomicU32::new(0),
             state: StateCell::new(State::ADDED.bits()),
             journal,
@@ -110,6 +115,12 @@ impl Napi {
             raw_parker: Parker::new(),
             counters: NapiCounters::default(),
         }
+    }
+
+    /// The transmit path of the instance's queue.
+    #[inline]
+    pub(crate) fn tx_path(&self) -> &TxPath {
+        &self.device.tx[usize::from(self.queue)]
     }
 
     /// Counters of the instance.

@@ -50,6 +50,8 @@ pub(crate) struct SoftirqCpu {
     pub(crate) cpu: usize,
     /// Instances scheduled here and not yet on the poll list; any thread pushes.
     raised: List,
+    /// The output queue: transmit queues that were scheduled here, by the number of their instance.
+    raised_tx: List,
     baton: Baton,
     lists: Exclusive<PollLists<u32>>,
     /// Work was left over by the limits of the softirq loop: the thread goes on as ksoftirqd.
@@ -96,6 +98,16 @@ impl SoftirqCpu {
     /// Puts an instance on this CPU's poll list and sees to it that the list is run.
     pub(crate) fn raise(&self, engine: &EngineInner, napi: u32) {
         self.raised.push(&engine.napi_links, napi);
+        self.run_raised(engine);
+    }
+
+    /// Puts a transmit queue on this CPU's output queue (`NET_TX`) and sees to it that it is run.
+    pub(crate) fn raise_tx(&self, engine: &EngineInner, index: u32) {
+        self.raised_tx.push(&engine.tx_links, index);
+        self.run_raised(engine);
+    }
+
+    fn run_raised(&self, engine: &EngineInner) {
         let here = HERE.get();
         // Inside the handler, or in the thread before it runs the handler: both look at the list again.
         if here.handling != Some(self.index) && here.thread_of != Some(self.index) {
@@ -115,7 +127,7 @@ impl SoftirqCpu {
 
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
     pub(crate) fn run(&self, engine: &EngineInner) {
-        if self.raised.is_empty() && !self.left_over.load(Ordering::Relaxed) {
+        if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return;
         }
         let mut held = self.baton.try_take();
@@ -124,7 +136,7 @@ impl SoftirqCpu {
             HERE.set(Here { handling: Some(self.index), ..before });
             self.handle(engine);
             HERE.set(before);
-            held = baton.pass(|| !self.raised.is_empty());
+            held = baton.pass(|| self.is_raised());
         }
     }
 
@@ -134,7 +146,13 @@ impl SoftirqCpu {
         let mut now = engine.clock.now();
         let mut passes = SoftirqLoop::begin(now);
         loop {
-            let pending = self.net_rx_action(engine, &mut lists, now);
+            self.net_tx_action(engine);
+            let pending = if self.raised.is_empty() && lists.is_empty() {
+                false
+            } else {
+                self.net_rx_action(engine, &mut lists, now)
+            };
+            let pending = pending || !self.raised_tx.is_empty();
             if !pending {
                 self.left_over.store(false, Ordering::Relaxed);
                 return;
@@ -149,6 +167,19 @@ impl SoftirqCpu {
                     return;
                 }
             }
+        }
+    }
+
+    #[inline]
+    fn is_raised(&self) -> bool {
+        !self.raised.is_empty() || !self.raised_tx.is_empty()
+    }
+
+    /// `net_tx_action`: runs each transmit queue that was scheduled before it began.
+    fn net_tx_action(&self, engine: &EngineInner) {
+        let mut scheduled = self.raised_tx.take(&engine.tx_links);
+        while let Some(index) = scheduled.pop(&engine.tx_links) {
+            engine.napi_at(index).tx_path().softirq_run();
         }
     }
 

@@ -41,6 +41,7 @@ impl SoftirqCpu {
             index,
             cpu,
             raised: List::new(),
+            raised_tx: List::new(),
             baton: Baton::new(),
             lists: Exclusive::new(roomy_lists()),
             left_over: AtomicBool::new(false),

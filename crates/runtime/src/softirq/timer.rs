@@ -157,6 +157,20 @@ impl SoftirqCpu {
         });
     }
 
+    /// The watchdog of a transmit queue was set, which this CPU's thread looks after. Exact, without slack: a departure
+    /// time is meant, and it is not put off again and again.
+    pub(crate) fn watchdog_armed(&self, at: Instant) {
+        if HERE.get().thread_of == Some(self.index) || self.thread_will_look() {
+            return;
+        }
+        if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns {
+            let one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+            if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns {
+                self.program_locked(at.ns, &one_at_a_time);
+            }
+        }
+    }
+
     /// Sets the kernel timer unless it fires before `at_ns` or not much later.
     #[inline]
     fn program_if_late(&self, at_ns: u64) {
@@ -214,6 +228,7 @@ impl SoftirqCpu {
         let now = engine.clock.now();
         let mut any = false;
         engine.for_each_napi(|napi| {
+            any |= napi.tx_path().run_watchdog(engine, self.index, now);
             let due = napi.journaled(
                 || napi.timer.take_due(self.index, now),
                 |due| due.map(|due| Event::TimerFire { due, cpu: self.cpu }),
@@ -270,6 +285,9 @@ impl SoftirqCpu {
         let mut next_ns = NEVER_NS;
         engine.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {
+                next_ns = next_ns.min(at.ns);
+            }
+            if let Some(at) = napi.tx_path().watchdog_on(self.index) {
                 next_ns = next_ns.min(at.ns);
             }
         });

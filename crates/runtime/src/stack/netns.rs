@@ -17,6 +17,7 @@ use super::demux::Demux;
 use super::neighbour::{Held, Key, LEARNT_MAX, Neighbour, Neighbours, Pending};
 use super::registry::Registry;
 use super::seams::{Egress, Host};
+use crate::tx::PacketClass;
 
 /// A network name space: the devices, neighbours and sockets that see each other. Clones are the same name space.
 ///
@@ -317,7 +318,7 @@ impl Inner {
         let Some(Held { frame, flow_hash }) = held else { return };
         let snapshot = self.snapshot.load();
         let Some(interface) = snapshot.interface(key.ifindex) else { return };
-        let sent = interface.egress.transmit(flow_hash, frame.len(), &mut |slot| {
+        let sent = interface.egress.transmit(&PacketClass::of_flow(flow_hash), frame.len(), &mut |slot| {
             slot[..frame.len()].copy_from_slice(&frame);
             slot[..6].copy_from_slice(&mac);
             frame.len()

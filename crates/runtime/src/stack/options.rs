@@ -1,8 +1,9 @@
 //! Socket options under the kernel's names and rules (`net/core/sock.c sk_setsockopt`, `sk_getsockopt`).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use napier_core::sockopt::{BusyOption, SockOptError, SocketBusy};
+use napier_core::tx::qdisc::RATE_UNLIMITED;
 use thiserror::Error;
 
 use super::queue::UdpInner;
@@ -13,13 +14,37 @@ const RMEM_MAX: u32 = 4 << 20;
 /// Smallest receive buffer in bytes. Source: `include/net/sock.h SOCK_MIN_RCVBUF` (2048 and the size of an sk_buff).
 const RCVBUF_MIN: usize = 2304;
 
+/// Largest SO_PRIORITY without a privilege. Source: `net/core/sock.c sk_set_prio_allowed`.
+const PRIORITY_FREE_MAX: i32 = 6;
+
+/// What goes with each packet of a socket; hardly ever written.
+pub(super) struct EgressOptions {
+    pub(super) priority: AtomicU32,
+    /// Bytes per second.
+    pub(super) pacing_rate: AtomicU64,
+    /// `IP_RECVERR`: the sender hears of drops.
+    pub(super) recverr: AtomicBool,
+}
+
+impl Default for EgressOptions {
+    fn default() -> Self {
+        Self {
+            priority: AtomicU32::new(0),
+            pacing_rate: AtomicU64::new(RATE_UNLIMITED),
+            recverr: AtomicBool::new(false),
+        }
+    }
+}
+
 /// An option of level `SOL_SOCKET`.
 ///
 /// | option | set | get |
 /// |---|---|---|
 /// | `SO_RCVBUF` | bytes; doubled, at most 8 MiB, at least 2304 after doubling | bytes in force |
 /// | `SO_REUSEPORT` | ENOPROTOOPT: choose it before binding, in the builder | 0 or 1 |
+/// | `SO_PRIORITY` | the band of a discipline with bands; more than 6, or negative, needs `CAP_NET_ADMIN` | the same |
 /// | `SO_BUSY_POLL` | µs (of 1024 ns) to poll before sleeping, not negative | the same |
+/// | `SO_MAX_PACING_RATE` | bytes per second, as unsigned; -1: no limit (`fq` paces) | the same |
 /// | `SO_INCOMING_NAPI_ID` | ENOPROTOOPT | the recorded id, or 0 |
 /// | `SO_PREFER_BUSY_POLL` | not 0 needs `CAP_NET_ADMIN` | 0 or 1 |
 /// | `SO_BUSY_POLL_BUDGET` | packets; more than now needs `CAP_NET_ADMIN`; at most 65535 | ENOPROTOOPT |
@@ -28,10 +53,14 @@ const RCVBUF_MIN: usize = 2304;
 pub enum SocketOption {
     /// `SO_RCVBUF` (8).
     RcvBuf,
+    /// `SO_PRIORITY` (12).
+    Priority,
     /// `SO_REUSEPORT` (15).
     ReusePort,
     /// `SO_BUSY_POLL` (46).
     BusyPoll,
+    /// `SO_MAX_PACING_RATE` (47).
+    MaxPacingRate,
     /// `SO_INCOMING_NAPI_ID` (56).
     IncomingNapiId,
     /// `SO_PREFER_BUSY_POLL` (69).
@@ -43,8 +72,8 @@ pub enum SocketOption {
 /// No option of this name is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown socket option {name}: known are SO_RCVBUF, SO_REUSEPORT, SO_BUSY_POLL, SO_INCOMING_NAPI_ID, \
-         SO_PREFER_BUSY_POLL and SO_BUSY_POLL_BUDGET"
+    "unknown socket option {name}: known are SO_RCVBUF, SO_PRIORITY, SO_REUSEPORT, SO_BUSY_POLL, SO_MAX_PACING_RATE, \
+         SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL and SO_BUSY_POLL_BUDGET"
 )]
 pub struct UnknownOption {
     name: String,
@@ -52,10 +81,12 @@ pub struct UnknownOption {
 
 impl SocketOption {
     /// All options, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::RcvBuf,
+        Self::Priority,
         Self::ReusePort,
         Self::BusyPoll,
+        Self::MaxPacingRate,
         Self::IncomingNapiId,
         Self::PreferBusyPoll,
         Self::BusyPollBudget,
@@ -67,6 +98,8 @@ impl SocketOption {
         match (self.busy(), self) {
             (Some(busy), _) => busy.name(),
             (None, Self::ReusePort) => "SO_REUSEPORT",
+            (None, Self::Priority) => "SO_PRIORITY",
+            (None, Self::MaxPacingRate) => "SO_MAX_PACING_RATE",
             (None, _) => "SO_RCVBUF",
         }
     }
@@ -77,13 +110,15 @@ impl SocketOption {
         match (self.busy(), self) {
             (Some(busy), _) => busy as i32,
             (None, Self::ReusePort) => 15,
+            (None, Self::Priority) => 12,
+            (None, Self::MaxPacingRate) => 47,
             (None, _) => 8,
         }
     }
 
     fn busy(self) -> Option<BusyOption> {
         match self {
-            Self::RcvBuf | Self::ReusePort => None,
+            Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate => None,
             Self::BusyPoll => Some(BusyOption::BusyPoll),
             Self::IncomingNapiId => Some(BusyOption::IncomingNapiId),
             Self::PreferBusyPoll => Some(BusyOption::PreferBusyPoll),
@@ -116,6 +151,9 @@ pub enum OptionError {
     /// SO_REUSEPORT of a bound socket.
     #[error("ENOPROTOOPT: SO_REUSEPORT is chosen before the socket is bound: use UdpSocket::builder().reuse_port()")]
     AlreadyBound,
+    /// SO_PRIORITY beyond what everybody may use.
+    #[error("EPERM: SO_PRIORITY beyond 0 to {PRIORITY_FREE_MAX} needs CAP_NET_ADMIN")]
+    Priority,
 }
 
 impl From<OptionError> for std::io::Error {
@@ -123,6 +161,7 @@ impl From<OptionError> for std::io::Error {
         Self::from_raw_os_error(match error {
             OptionError::Busy(error) => error.errno().number(),
             OptionError::AlreadyBound => libc::ENOPROTOOPT,
+            OptionError::Priority => libc::EPERM,
         })
     }
 }
@@ -130,11 +169,7 @@ impl From<OptionError> for std::io::Error {
 impl UdpInner {
     pub(super) fn set_option(&self, host: &dyn Host, option: SocketOption, value: i32) -> Result<(), OptionError> {
         let Some(busy_option) = option.busy() else {
-            if option == SocketOption::ReusePort {
-                return Err(OptionError::AlreadyBound);
-            }
-            self.ask_rcvbuf(value);
-            return Ok(());
+            return self.set_other_option(host, option, value);
         };
         let cap_net_admin = host.cap_net_admin();
         let mut now = self.busy.load(Ordering::Relaxed);
@@ -149,6 +184,22 @@ impl UdpInner {
         }
     }
 
+    fn set_other_option(&self, host: &dyn Host, option: SocketOption, value: i32) -> Result<(), OptionError> {
+        match option {
+            SocketOption::ReusePort => return Err(OptionError::AlreadyBound),
+            SocketOption::Priority if !(0..=PRIORITY_FREE_MAX).contains(&value) && !host.cap_net_admin() => {
+                return Err(OptionError::Priority);
+            }
+            SocketOption::Priority => self.egress.priority.store(value.cast_unsigned(), Ordering::Relaxed),
+            SocketOption::MaxPacingRate => {
+                let rate = if value == -1 { RATE_UNLIMITED } else { value.cast_unsigned().into() };
+                self.egress.pacing_rate.store(rate, Ordering::Relaxed);
+            }
+            _ => self.ask_rcvbuf(value),
+        }
+        Ok(())
+    }
+
     /// A negative value counts as a huge one, as in `net/core/sock.c __sock_set_rcvbuf`.
     pub(super) fn ask_rcvbuf(&self, bytes: i32) {
         let asked = bytes.cast_unsigned().min(RMEM_MAX) as usize;
@@ -158,6 +209,11 @@ impl UdpInner {
     pub(super) fn option(&self, host: &dyn Host, option: SocketOption) -> Result<i32, OptionError> {
         match option.busy() {
             Some(busy_option) => Ok(self.busy().get(busy_option, host.first_napi_id())?),
+            None if option == SocketOption::Priority => Ok(self.egress.priority.load(Ordering::Relaxed).cast_signed()),
+            None if option == SocketOption::MaxPacingRate => {
+                let rate = self.egress.pacing_rate.load(Ordering::Relaxed);
+                Ok(u32::try_from(rate).map_or(-1, u32::cast_signed))
+            }
             None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != super::ReusePort::No)),
             None => Ok(i32::try_from(self.rcvbuf()).expect("at most 8 MiB")),
         }

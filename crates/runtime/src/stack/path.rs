@@ -20,6 +20,8 @@ pub(super) struct Path {
     pub(super) interface: Arc<Interface>,
     pub(super) template: Template,
     pub(super) flow_hash: u32,
+    /// The transmit queue, if the flow's hash does not choose it.
+    pub(super) tx_queue: Option<u16>,
     pub(super) payload_max: usize,
 }
 
@@ -78,6 +80,7 @@ pub(super) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Re
         target,
         template: Template::new(interface.mac, mac, src, dst),
         flow_hash: interface.egress.rss_hash(&src.socket_addr(0), &dst.socket_addr(0)),
+        tx_queue: interface.egress.pick_queue(),
         payload_max: interface.mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
         interface: interface.clone(),
     };

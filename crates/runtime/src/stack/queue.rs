@@ -25,7 +25,7 @@ use super::addr::End;
 use super::builder::ReusePort;
 use super::counters::{Counter, Counters};
 use super::demux::Place;
-use super::options;
+use super::options::{self, EgressOptions};
 use super::send::PathCache;
 use super::wire::Meta;
 use crate::event::Source;
@@ -65,6 +65,7 @@ pub(crate) struct UdpInner {
     pub(super) read_timeout_ns: AtomicU64,
     /// The busy-poll settings, all but the id: see `options`.
     pub(super) busy: AtomicU64,
+    pub(super) egress: EgressOptions,
     pub(super) reuse: ReusePort,
     pub(super) frames: Arc<FrameTable>,
     counters: Arc<Counters>,
@@ -132,6 +133,7 @@ impl UdpInner {
             nonblocking: AtomicBool::new(false),
             read_timeout_ns: AtomicU64::new(0),
             busy: AtomicU64::new(options::pack(&busy)),
+            egress: EgressOptions::default(),
             reuse,
             ends: Line(ArcSwap::from_pointee(Ends { place: Place { local, peer: None }, peer_scope: 0 })),
             ends_epoch: AtomicU32::new(0),

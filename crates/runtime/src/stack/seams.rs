@@ -11,6 +11,7 @@ use napier_core::busy::BusyParams;
 use napier_ring::FrameTable;
 
 use crate::clock::Clock;
+use crate::tx::PacketClass;
 
 /// An address of a device with the prefix that is reached through it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum TxError {
     Full,
     /// The device is down or its peer is gone.
     Down,
+    /// The queueing discipline dropped the packet.
+    Dropped,
 }
 
 /// The transmit side of a device.
@@ -43,13 +46,17 @@ pub(crate) trait Egress: Send + Sync {
     /// The receive-side-scaling hash that the peer computes for a datagram with these ends.
     fn rss_hash(&self, src: &SocketAddr, dst: &SocketAddr) -> u32;
     /// Claims a slot of at least `len_max` bytes, calls `build` exactly once with it and transmits the number of bytes
-    /// that `build` returns; with 0 the slot is given up. On an error `build` was not called.
+    /// that `build` returns; with 0 the slot is given up. On an error but `Dropped`, `build` was not called.
     fn transmit(
         &self,
-        flow_hash: u32,
+        class: &PacketClass,
         len_max: usize,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Result<(), TxError>;
+    /// The transmit queue for what the calling thread sends to a new destination; `None`: by the flow's hash.
+    fn pick_queue(&self) -> Option<u16> {
+        None
+    }
 }
 
 /// The engine, as far as sockets know it.

@@ -8,6 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
+use napier_core::time::Instant;
+
 use super::addr::End;
 use super::counters::Counter;
 use super::neighbour::{Held, Hold, Key};
@@ -16,6 +18,7 @@ use super::path::{self, Path, Resolved};
 use super::queue::UdpInner;
 use super::seams::{TxError, errno};
 use super::slow;
+use crate::tx::PacketClass;
 
 /// Destinations that an unconnected socket remembers.
 const SLOTS: usize = 16;
@@ -61,6 +64,13 @@ impl Target {
     }
 }
 
+/// A datagram that is not built yet.
+#[derive(Copy, Clone)]
+struct Datagram {
+    len_max: usize,
+    departs: Option<Instant>,
+}
+
 impl PathCache {
     fn forget(&mut self, now: (u64, u32)) {
         self.made_at = now;
@@ -92,14 +102,16 @@ impl UdpInner {
         ns: &Inner,
         target: Option<Target>,
         len_max: usize,
+        departs: Option<Instant>,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
+        let packet = Datagram { len_max, departs };
         // Acquire: pairs with the Release in `edit_routes` and `connect` — what was changed before is seen below.
         let now = (ns.generation.load(Ordering::Acquire), self.ends_epoch.load(Ordering::Acquire));
         let Some(mut cache) = self.paths.try_enter() else {
             let target = target.or_else(|| self.peer()).ok_or_else(|| errno(libc::EDESTADDRREQ))?;
             let Resolved { path, unknown } = self.resolve(ns, target)?;
-            return self.send_on(ns, &path, unknown, len_max, build);
+            return self.send_on(ns, &path, unknown, packet, build);
         };
         if cache.made_at != now {
             cache.forget(now);
@@ -109,13 +121,13 @@ impl UdpInner {
             None => *cache.peer.insert(self.peer().ok_or_else(|| errno(libc::EDESTADDRREQ))?),
         };
         if let Some(path) = cache.find(target) {
-            return self.send_on(ns, path, None, len_max, build);
+            return self.send_on(ns, path, None, packet, build);
         }
         let Resolved { path, unknown } = self.resolve(ns, target)?;
         if unknown.is_some() {
-            return self.send_on(ns, &path, unknown, len_max, build);
+            return self.send_on(ns, &path, unknown, packet, build);
         }
-        self.send_on(ns, cache.keep(path), None, len_max, build)
+        self.send_on(ns, cache.keep(path), None, packet, build)
     }
 
     fn peer(&self) -> Option<Target> {
@@ -134,9 +146,10 @@ impl UdpInner {
         ns: &Inner,
         path: &Path,
         unknown: Option<Key>,
-        len_max: usize,
+        packet: Datagram,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
+        let Datagram { len_max, departs } = packet;
         if len_max > path.payload_max {
             return Err(errno(libc::EMSGSIZE));
         }
@@ -149,7 +162,18 @@ impl UdpInner {
             path.template.finish(slot, payload_len)
         };
         match unknown {
-            None => self.transmit(ns, path, head + len_max, &mut fill)?,
+            None => {
+                let class = PacketClass {
+                    flow_hash: path.flow_hash,
+                    priority: self.egress.priority.load(Ordering::Relaxed),
+                    pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
+                    departs,
+                    queue: path.tx_queue,
+                };
+                if !self.transmit(ns, path, &class, head + len_max, &mut fill)? {
+                    return Ok(payload_len);
+                }
+            }
             Some(key) => hold(ns, path, key, head + len_max, &mut fill)?,
         }
         let v4 = path.target.dst.addr.is_v4();
@@ -157,17 +181,23 @@ impl UdpInner {
         Ok(payload_len)
     }
 
+    /// False if the discipline dropped the packet and the socket does not want to know, as UDP sends.
     #[inline]
     fn transmit(
         &self,
         ns: &Inner,
         path: &Path,
+        class: &PacketClass,
         len_max: usize,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         for _ in 0..FULL_YIELDS_MAX {
-            match path.interface.egress.transmit(path.flow_hash, len_max, fill) {
-                Ok(()) => return Ok(()),
+            match path.interface.egress.transmit(class, len_max, fill) {
+                Ok(()) => return Ok(true),
+                Err(TxError::Dropped) => {
+                    let error = full(ns, path, libc::ENOBUFS);
+                    return if self.egress.recverr.load(Ordering::Relaxed) { Err(error) } else { Ok(false) };
+                }
                 Err(TxError::Down) => return Err(errno(libc::ENETDOWN)),
                 Err(TxError::Full) if self.nonblocking.load(Ordering::Relaxed) => {
                     return Err(full(ns, path, libc::EAGAIN));

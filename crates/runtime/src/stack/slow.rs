@@ -19,6 +19,7 @@ use super::netns::{Inner, Interface};
 use super::pass::RxPass;
 use super::template::TTL;
 use super::wire::{ETH_LEN, Packet};
+use crate::tx::PacketClass;
 
 /// RFC 4861 section 7.1: anything else has passed a router and is not about this link.
 const ND_HOP_LIMIT: u8 = 255;
@@ -282,7 +283,7 @@ fn emit(
         return false;
     }
     let header = EthernetRepr { src_addr: EthernetAddress(interface.mac), dst_addr: to, ethertype };
-    let sent = interface.egress.transmit(0, ETH_LEN + len, &mut |slot| {
+    let sent = interface.egress.transmit(&PacketClass::of_flow(0), ETH_LEN + len, &mut |slot| {
         let frame = &mut slot[..ETH_LEN + len];
         frame.fill(0);
         header.emit(&mut EthernetFrame::new_unchecked(&mut *frame));

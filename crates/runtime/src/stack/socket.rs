@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use napier_core::time::{Deadline, Span};
+use napier_core::time::{Deadline, Instant, Span};
 
 use super::addr::End;
 use super::builder::UdpSocketBuilder;
@@ -178,8 +178,9 @@ impl UdpSocket {
         Ok(count)
     }
 
-    /// Sends one datagram to `to`. Success means that it is in the device's ring, or that it is the one datagram that
-    /// waits for an unknown neighbour to answer.
+    /// Sends one datagram to `to`. Success means that it is in the device's ring or in its queueing discipline, or that it
+    /// is the one datagram that waits for an unknown neighbour to answer. One that the discipline dropped is counted as
+    /// SndbufErrors and is an error only with [`set_recverr`](Self::set_recverr).
     ///
     /// # Errors
     /// `EMSGSIZE` if it does not fit into one packet of the device (nothing is fragmented); `ENETUNREACH`, `EACCES`,
@@ -215,12 +216,41 @@ impl UdpSocket {
         len_max: usize,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
+        self.send_departing(to, len_max, None, build)
+    }
+
+    /// Sends one datagram to `to`, or to the peer, that leaves at `departs_ns` at the earliest ([`Engine::now_ns`]) if the
+    /// transmit queue has the discipline `fq`, as `SCM_TXTIME` says; others send it at once.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    ///
+    /// [`Engine::now_ns`]: crate::Engine::now_ns
+    pub fn send_at(&self, payload: &[u8], to: Option<SocketAddr>, departs_ns: u64) -> io::Result<usize> {
+        let departs = Instant { ns: departs_ns };
+        self.send_departing(to, payload.len(), Some(departs), |slot| copy(slot, payload))
+    }
+
+    /// Whether a datagram that a queueing discipline dropped is an error of its send (`IP_RECVERR`, default no): `ENOBUFS`.
+    /// It is counted as SndbufErrors in any case.
+    pub fn set_recverr(&self, on: bool) {
+        self.inner.egress.recverr.store(on, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn send_departing(
+        &self,
+        to: Option<SocketAddr>,
+        len_max: usize,
+        departs: Option<Instant>,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> io::Result<usize> {
         let target = match to {
             Some(to) => Some(Target::new(&to)?),
             None => None,
         };
         let mut build = Some(build);
-        self.inner.send(&self.ns.0, target, len_max, &mut |slot| {
+        self.inner.send(&self.ns.0, target, len_max, departs, &mut |slot| {
             let build = build.take().expect("a slot is built once");
             build(slot)
         })

@@ -15,6 +15,7 @@ use super::netns::NetNs;
 use super::seams::{Egress, Host, IfAddr, TxError};
 use crate::clock::Clock;
 use crate::event::BusyPoller;
+use crate::tx::PacketClass;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -86,6 +87,10 @@ pub(super) struct TestDevice {
     pub(super) sink: AtomicBool,
     pub(super) slot: Mutex<Vec<u8>>,
     pub(super) down: AtomicBool,
+    /// Its discipline drops everything.
+    pub(super) dropping: AtomicBool,
+    /// What the last packet was sent with.
+    pub(super) class: Mutex<Option<PacketClass>>,
 }
 
 impl Egress for TestDevice {
@@ -104,12 +109,21 @@ impl Egress for TestDevice {
     fn rss_hash(&self, src: &SocketAddr, dst: &SocketAddr) -> u32 {
         u32::from(src.port()) << 16 | u32::from(dst.port())
     }
-    fn transmit(&self, hash: u32, len_max: usize, build: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<(), TxError> {
+    fn transmit(
+        &self,
+        class: &PacketClass,
+        len_max: usize,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<(), TxError> {
         if self.down.load(Ordering::Relaxed) {
             return Err(TxError::Down);
         }
         if self.full.load(Ordering::Relaxed) {
             return Err(TxError::Full);
+        }
+        if self.dropping.load(Ordering::Relaxed) {
+            build(&mut vec![0; len_max]);
+            return Err(TxError::Dropped);
         }
         if self.sink.load(Ordering::Relaxed) {
             let mut slot = self.slot.lock().unwrap();
@@ -122,7 +136,8 @@ impl Egress for TestDevice {
         assert!(len <= len_max);
         slot.truncate(len);
         self.sent.lock().unwrap().push(slot);
-        self.hashes.lock().unwrap().push(hash);
+        self.hashes.lock().unwrap().push(class.flow_hash);
+        *self.class.lock().unwrap() = Some(*class);
         Ok(())
     }
 }

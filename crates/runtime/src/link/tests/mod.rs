@@ -14,7 +14,7 @@ struct Link {
 fn link(config: &LinkConfig) -> Link {
     let table = Arc::new(FrameTable::new());
     let (client, server) = create(config, &table).expect("link");
-    Link { table, client, server }
+    Link { table, client: client.queues, server: server.queues }
 }
 
 fn small() -> LinkConfig {

@@ -154,7 +154,8 @@ fn a_frame_of_the_region_is_sent_as_it_is() {
 fn any_other_frame_is_copied_and_given_back() {
     let mut link = link(&small());
     // One table, so that a frame can cross from one link to the other.
-    let (mut clients, mut servers) = create(&small(), &link.table).expect("link");
+    let (client, server) = create(&small(), &link.table).expect("link");
+    let (mut clients, mut servers) = (client.queues, server.queues);
     send(&mut servers[0], 1).expect("room");
     send(&mut clients[0], 2).expect("room");
     let (from_client, length) = clients[0].rx.take().expect("packet");

@@ -1,0 +1,140 @@
+//! A lock whose contenders need not wait: they leave their work to whoever is inside.
+
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+
+use crate::sync::{AtomicU32, MutPtr, Ordering, Point, UnsafeCell, order};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Somebody came by and left work.
+const NOTED: u32 = 2;
+
+/// A value with one thread inside at a time, and room for a note to it.
+///
+/// The order that strands no work: *publish, then* [`Relay::enter_or_note`]; whoever is inside looks at what was published
+/// before it leaves for good ([`Inside::leave`]). As [`Baton`](crate::Baton), with the value within and without a fence.
+pub struct Relay<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `word` lets one thread at a time reach the value, so sharing the cell only ever moves the value between
+// threads.
+unsafe impl<T: Send> Sync for Relay<T> {}
+// SAFETY: a `Relay` owns its value, and moving it moves the value.
+unsafe impl<T: Send> Send for Relay<T> {}
+
+impl<T> Relay<T> {
+    /// Wraps a value with nobody inside.
+    pub fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    /// Enters if nobody is inside.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Inside<'_, T>> {
+        // Acquire: pairs with the Release of `leave`: what was written inside is seen here.
+        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(Inside { relay: self, value: ManuallyDrop::new(self.value.get_mut()) })
+    }
+
+    /// Enters, or leaves a note to whoever is inside: `None` = it will see what was published before this call.
+    #[inline]
+    pub fn enter_or_note(&self) -> Option<Inside<'_, T>> {
+        loop {
+            if let Some(inside) = self.try_enter() {
+                return Some(inside);
+            }
+            // Release: pairs with the Acquire of `leave`. Also over an earlier note, whose reader must see our work too.
+            let note = order(Point::RelayNote, Ordering::Release);
+            let held = self.word.compare_exchange(HELD, NOTED, note, Ordering::Relaxed);
+            if held.is_ok() || self.word.compare_exchange(NOTED, NOTED, note, Ordering::Relaxed).is_ok() {
+                return None;
+            }
+        }
+    }
+
+    /// Whether somebody is inside, as a hint.
+    #[inline]
+    pub fn is_entered(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+}
+
+/// The inside of a [`Relay`]. A plain drop (a panic) leaves without looking at notes.
+#[must_use = "leave with `leave`, which tells of work that others have left"]
+pub struct Inside<'a, T> {
+    relay: &'a Relay<T>,
+    value: ManuallyDrop<MutPtr<T>>,
+}
+
+impl<'a, T> Inside<'a, T> {
+    /// Leaves; `Some` = not yet, somebody has left work, which is visible now.
+    #[inline]
+    pub fn leave(self) -> Option<Inside<'a, T>> {
+        let word = &self.relay.word;
+        // Release: pairs with the Acquire of `try_enter`.
+        let free = order(Point::RelayLeave, Ordering::Release);
+        if word.compare_exchange(HELD, FREE, free, Ordering::Relaxed).is_ok() {
+            self.forget();
+            return None;
+        }
+        // Acquire: pairs with the Release of the note. A swap, so that the note it takes is the last one.
+        let noted = word.swap(HELD, order(Point::RelayRead, Ordering::Acquire));
+        assert_eq!(noted, NOTED, "left twice");
+        Some(self)
+    }
+
+    /// Ends the claim on the value without touching the word.
+    fn forget(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: dropped here, once: `this` is not dropped and not used after.
+        unsafe { ManuallyDrop::drop(&mut this.value) };
+    }
+}
+
+impl<T> Deref for Inside<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the word is ours until this guard is gone, and `&self` keeps `deref_mut` away.
+        unsafe { MutPtr::deref(&self.value) }
+    }
+}
+
+impl<T> DerefMut for Inside<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the word is ours until this guard is gone, and `&mut self` makes this reference the only one.
+        unsafe { MutPtr::deref(&self.value) }
+    }
+}
+
+impl<T> Drop for Inside<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: dropped here, once, and not used after.
+        unsafe { ManuallyDrop::drop(&mut self.value) };
+        // Release: pairs with the Acquire of `try_enter`.
+        self.relay.word.store(FREE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_keeps_the_one_inside() {
+        let relay = Relay::new(1);
+        let mut inside = relay.try_enter().expect("free");
+        *inside += 1;
+        assert!(relay.try_enter().is_none() && relay.is_entered());
+        assert!(relay.enter_or_note().is_none());
+        assert!(relay.enter_or_note().is_none(), "a second note is one note");
+        let inside = inside.leave().expect("a note");
+        assert_eq!(*inside, 2);
+        assert!(inside.leave().is_none() && !relay.is_entered());
+        assert!(relay.enter_or_note().is_some());
+        assert!(!relay.is_entered(), "a drop leaves");
+    }
+}

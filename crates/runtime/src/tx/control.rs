@@ -1,0 +1,425 @@
+//! Discipline, variant and limits of a device's transmit queues.
+
+use std::sync::atomic::Ordering;
+
+use napier_core::tx::qdisc::{Fifo, Fq, FqConfig, Prio, Qdisc, TX_QUEUE_LEN};
+use napier_core::tx::root::Root;
+use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
+use napier_ring::Inside;
+
+use super::lock::{lock, lock_root};
+use super::owner::Owner;
+use super::packet::TxPkt;
+use super::senders::Senders;
+use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
+use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
+use crate::clock::Clock;
+use crate::engine::DeviceHandle;
+use crate::link::LinkError;
+
+/// A queueing discipline and its parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum QdiscConfig {
+    /// None: senders put packets into the ring themselves; where it is full they wait or are refused.
+    Noqueue,
+    /// First in, first out, at most this many packets.
+    Pfifo {
+        /// `limit` of tc.
+        limit_pkts: usize,
+    },
+    /// Three bands by `SO_PRIORITY`, the first one first, at most this many packets in each.
+    PfifoFast {
+        /// `txqueuelen` of the device.
+        limit_pkts: usize,
+    },
+    /// Fair queueing with pacing.
+    Fq(FqConfig),
+}
+
+impl QdiscConfig {
+    /// `pfifo` as tc makes it.
+    #[must_use]
+    pub const fn pfifo() -> Self {
+        Self::Pfifo { limit_pkts: TX_QUEUE_LEN }
+    }
+
+    /// `pfifo_fast` as the kernel makes it.
+    #[must_use]
+    pub const fn pfifo_fast() -> Self {
+        Self::PfifoFast { limit_pkts: TX_QUEUE_LEN }
+    }
+
+    fn make(&self) -> Qdisc<TxPkt> {
+        match self {
+            Self::Noqueue => Qdisc::Noqueue,
+            Self::Pfifo { limit_pkts } => Qdisc::Fifo(Fifo::new(*limit_pkts)),
+            Self::PfifoFast { limit_pkts } => Qdisc::Prio(Prio::new(*limit_pkts)),
+            Self::Fq(config) => Qdisc::Fq(Fq::new(config.clone())),
+        }
+    }
+}
+
+/// How a transmit queue is chosen for a socket's packets.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum TxSelect {
+    /// By the flow's hash, so that a flow arrives on the queue that the peer's receive-side scaling gives it.
+    FlowHash,
+    /// By the processor on which the socket first sends to a destination (`xps_cpus`): queue = processor modulo queues.
+    SenderCpu,
+}
+
+/// Why a transmit queue was not set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TxSetupError {
+    /// The device has fewer queues.
+    #[error("{device} has {queues} transmit queues, {queue} is none of them (EINVAL)")]
+    NoSuchQueue {
+        /// Name of the device.
+        device: String,
+        /// The queue asked for.
+        queue: u16,
+        /// Queues that there are.
+        queues: u16,
+    },
+    /// The variant hands packets to a discipline.
+    #[error("queue {queue} of {device} has no queueing discipline (EOPNOTSUPP): set one before the variant {variant}")]
+    Noqueue {
+        /// Name of the device.
+        device: String,
+        /// The queue.
+        queue: u16,
+        /// The variant asked for.
+        variant: &'static str,
+    },
+    /// A parameter that cannot be.
+    #[error("{parameter} of the queueing discipline cannot be {value} (EINVAL): {why}")]
+    Parameter {
+        /// As tc calls it.
+        parameter: &'static str,
+        /// As asked for.
+        value: u64,
+        /// What can be.
+        why: &'static str,
+    },
+    /// The senders' frames.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The owner's thread.
+    #[error("starting the owner of a transmit queue failed: {0}; check the limit on threads")]
+    Thread(#[from] std::io::Error),
+}
+
+impl QdiscConfig {
+    fn check(&self) -> Result<(), TxSetupError> {
+        let refuse = |parameter, value, why| Err(TxSetupError::Parameter { parameter, value, why });
+        match self {
+            Self::Fq(fq) if fq.quantum_bytes == 0 => refuse("quantum", 0, "a flow must be able to send"),
+            Self::Fq(fq) if !fq.buckets.is_power_of_two() => {
+                refuse("buckets", fq.buckets as u64, "it is a power of two")
+            }
+            Self::Fq(fq) if fq.flows_max == 0 || fq.flows_max > u32::MAX as usize - 1 => {
+                refuse("flows", fq.flows_max as u64, "it is 1 to 2^32 - 2")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TxPath {
+    /// Takes the discipline away from its senders and drops what waits. Nobody knows it afterwards.
+    pub(crate) fn deactivate(&self) {
+        let Some(senders) = self.shared.senders.get() else { return };
+        let mut steps = Deactivation::new();
+        loop {
+            match steps.next() {
+                DeactivateStep::Mark => self.update_state(|state| (state.deactivate(), ())),
+                DeactivateStep::WaitForSenders => senders.wait_for_all(),
+                DeactivateStep::Reset => self.drop_all(senders),
+                DeactivateStep::WaitForRunner => {
+                    while self.running.load(Ordering::Relaxed) || self.qdisc_state().intersects(QdiscState::SCHED) {
+                        std::thread::yield_now();
+                    }
+                }
+                DeactivateStep::Done => return,
+            }
+            steps.on_done();
+        }
+    }
+
+    /// Senders may come again.
+    pub(crate) fn activate(&self) {
+        self.update_state(|state| (state.activate(), ()));
+        if self.shared.senders.get().is_some() {
+            self.schedule_if_waiting();
+        }
+    }
+
+    /// Ends the owner's thread if there is one; the engine is going away, or another variant comes.
+    pub(crate) fn stop_owner(&self) {
+        // Taken out first: the thread is not waited for under the lock.
+        let owner = self.control.lock().expect("no panic while held").take();
+        drop(owner);
+    }
+
+    fn drop_all(&self, senders: &Senders) {
+        self.flush_rest();
+        let mut batch = senders.table.batch();
+        let (mut guarded, _) = lock_root(&self.root.0);
+        guarded.root.reset(&mut |dropped| batch.push(dropped.packet.frame));
+        let mut rest = self.rest();
+        self.release(guarded, &mut rest);
+        self.settle(rest);
+    }
+
+    /// Flushes what an owner has left; no sender that flushes for itself can come in between, for it would find the list
+    /// not empty.
+    fn flush_rest(&self) {
+        let (guarded, _) = lock_root(&self.root.0);
+        let mut rest = self.rest();
+        let (guarded, _) = self.flush_list(guarded, &mut rest);
+        self.release(guarded, &mut rest);
+        self.settle(rest);
+    }
+
+    /// Gives up the root lock, perhaps of a queue that never had a discipline.
+    fn release_any(&self, guarded: Inside<'_, Guarded>) {
+        if self.shared.senders.get().is_some() {
+            let mut rest = self.rest();
+            self.release(guarded, &mut rest);
+            self.settle(rest);
+        }
+    }
+
+    fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+        if let Some(senders) = self.shared.senders.get() {
+            senders.wait_for_all();
+        }
+    }
+}
+
+impl DeviceHandle {
+    fn tx_path(&self, queue: u16) -> Result<&std::sync::Arc<TxPath>, TxSetupError> {
+        self.device.tx.get(usize::from(queue)).ok_or_else(|| TxSetupError::NoSuchQueue {
+            device: self.name().to_owned(),
+            queue,
+            queues: self.queues(),
+        })
+    }
+
+    /// Makes the senders and tells every queue of them.
+    fn open_senders(&self) -> Result<(), TxSetupError> {
+        let shared = &self.device.tx_shared;
+        // The control lock keeps a second caller out.
+        let _devices = self.engine.devices.lock().expect("no panic while held");
+        if shared.senders.get().is_some() {
+            return Ok(());
+        }
+        let senders = Senders::new(&self.engine.frames, &shared.space)?;
+        for path in &self.device.tx {
+            senders.with_a_pool(|pool| lock(path.wire()).0.queue.expect_senders(pool));
+        }
+        assert!(shared.senders.set(senders).is_ok(), "senders are made once");
+        Ok(())
+    }
+
+    /// Gives transmit queue `queue` another queueing discipline, as `tc qdisc replace`. What waits in the one before is
+    /// dropped and counted there; counters begin at 0. Senders push as [`TxVariant::Llist`] says unless a variant was set
+    /// before.
+    ///
+    /// # Errors
+    /// See [`TxSetupError`]; nothing is changed then.
+    pub fn set_qdisc(&self, queue: u16, qdisc: &QdiscConfig) -> Result<(), TxSetupError> {
+        let path = self.tx_path(queue)?;
+        qdisc.check()?;
+        if *qdisc != QdiscConfig::Noqueue {
+            self.open_senders()?;
+        }
+        let before = path.mode();
+        if before == Mode::Noqueue && *qdisc == QdiscConfig::Noqueue {
+            return Ok(());
+        }
+        if *qdisc == QdiscConfig::Noqueue {
+            path.set_mode(Mode::Noqueue);
+        }
+        path.deactivate();
+        path.stop_owner();
+        path.flush_rest();
+        {
+            let (mut guarded, _) = lock_root(&path.root.0);
+            guarded.root = Root::new(qdisc.make(), true);
+            guarded.ledger = Ledger::default();
+            let mut rest = path.rest();
+            path.release(guarded, &mut rest);
+            path.settle(rest);
+        }
+        path.stops.store(0, Ordering::Relaxed);
+        path.defer.burst_drops.store(0, Ordering::Relaxed);
+        match (qdisc, before) {
+            (QdiscConfig::Noqueue, _) => {}
+            (_, Mode::Noqueue) => {
+                self.set_byte_limits_of(path, Some(ByteLimits::default()));
+                path.set_mode(Mode::Llist);
+            }
+            (_, Mode::Owner) => self.start_owner(path, queue, None)?,
+            _ => {}
+        }
+        path.activate();
+        Ok(())
+    }
+
+    /// Chooses how senders hand over on queue `queue`, under traffic: nothing is lost, and nothing overtakes.
+    ///
+    /// # Errors
+    /// The queue has no discipline, or the owner's thread cannot be started; the variant before goes on then.
+    pub fn set_tx_variant(&self, queue: u16, variant: TxVariant) -> Result<(), TxSetupError> {
+        self.set_tx_variant_on(queue, variant, None)
+    }
+
+    /// As [`Self::set_tx_variant`]; the owner's thread is pinned to `owner_cpu`.
+    ///
+    /// # Errors
+    /// As [`Self::set_tx_variant`].
+    pub fn set_tx_variant_on(
+        &self,
+        queue: u16,
+        variant: TxVariant,
+        owner_cpu: Option<usize>,
+    ) -> Result<(), TxSetupError> {
+        let path = self.tx_path(queue)?;
+        if path.mode() == Mode::Noqueue {
+            let (device, variant) = (self.name().to_owned(), variant.name());
+            return Err(TxSetupError::Noqueue { device, queue, variant });
+        }
+        match variant {
+            TxVariant::Owner => {
+                path.stop_owner();
+                self.start_owner(path, queue, owner_cpu)?;
+                path.set_mode(Mode::Owner);
+            }
+            TxVariant::Locked | TxVariant::Llist => {
+                path.set_mode(if variant == TxVariant::Locked { Mode::Locked } else { Mode::Llist });
+                path.stop_owner();
+                // What was pushed for the owner; a later push finds the list empty and flushes.
+                path.flush_rest();
+                // And what it had queued.
+                path.activate();
+            }
+        }
+        Ok(())
+    }
+
+    fn start_owner(&self, path: &std::sync::Arc<TxPath>, queue: u16, cpu: Option<usize>) -> Result<(), TxSetupError> {
+        let name = format!("tx/{}-{queue}", self.name());
+        let owner = Owner::start(path.clone(), &self.engine, &name, cpu)?;
+        *path.control.lock().expect("no panic while held") = Some(owner);
+        Ok(())
+    }
+
+    /// Sets the byte limits of queue `queue` (`byte_queue_limits` in sysfs); `None`: packets go to the ring one by one as
+    /// long as it has room. A discipline begins with the kernel's limits.
+    ///
+    /// # Errors
+    /// There is no such queue, or the bounds are the wrong way round.
+    pub fn set_byte_limits(&self, queue: u16, limits: Option<ByteLimits>) -> Result<(), TxSetupError> {
+        let path = self.tx_path(queue)?;
+        if let Some(limits) = limits {
+            limits.check()?;
+        }
+        self.set_byte_limits_of(path, limits);
+        Ok(())
+    }
+
+    fn set_byte_limits_of(&self, path: &TxPath, limits: Option<ByteLimits>) {
+        let (mut wire, _) = lock(path.wire());
+        wire.limit = limits.map(|limits| ByteLimit::new(limits, Clock.now(), usize::from(u16::MAX)));
+        path.update_bits(|bits| (bits.start_stack(), ()));
+        path.publish_allowance(&wire);
+    }
+
+    /// Chooses how sockets find the transmit queue of a destination; those that they have found before they keep until
+    /// the next change of routes or neighbours.
+    pub fn set_tx_select(&self, select: TxSelect) {
+        self.device.tx_by_cpu.store(select == TxSelect::SenderCpu, Ordering::Relaxed);
+    }
+
+    /// Counters of transmit queue `queue`.
+    ///
+    /// # Errors
+    /// There is no such queue.
+    pub fn tx_stats(&self, queue: u16) -> Result<TxQueueStats, TxSetupError> {
+        let path = self.tx_path(queue)?;
+        let limit_bytes = lock(path.wire()).0.limit.as_ref().map(ByteLimit::limit_bytes);
+        let ticks_per_us = self.engine.ticks_per_us();
+        #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
+        let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
+        let (guarded, _) = lock_root(&path.root.0);
+        let (root, ledger) = (&guarded.root, &guarded.ledger);
+        let stats = TxQueueStats {
+            qdisc: root.qdisc().name(),
+            variant: match path.mode() {
+                Mode::Locked => TxVariant::Locked,
+                Mode::Owner => TxVariant::Owner,
+                Mode::Llist | Mode::Noqueue => TxVariant::Llist,
+            },
+            packets: root.stats().packets,
+            bytes: root.stats().bytes,
+            qlen: root.qlen() as u64,
+            backlog_bytes: root.backlog_bytes(),
+            requeues: root.stats().requeues,
+            drops: drops_of(&root.stats().drops),
+            burst_drops: path.defer.burst_drops.load(Ordering::Relaxed),
+            batches: ledger.batches,
+            flushes: ledger.flushes,
+            runs: ledger.runs,
+            run_pkts: ledger.run_pkts,
+            softirq_runs: ledger.softirq_runs,
+            schedules: ledger.schedules,
+            lock_waits: ledger.lock_waits,
+            lock_wait_ns: ns(ledger.lock_wait_ticks),
+            stay_max_ns: ns(ledger.stay_max_ticks),
+            stops: path.stops.load(Ordering::Relaxed),
+            limit_bytes,
+        };
+        path.release_any(guarded);
+        Ok(stats)
+    }
+
+    /// Begins to measure transmit calls, from 0, or ends it.
+    pub fn measure_xmit(&self, on: bool) {
+        self.for_each_sender(|sender| sender.times = on.then(|| Box::new(CallTimes::new())));
+    }
+
+    /// What [`Self::measure_xmit`] has measured so far.
+    #[must_use]
+    pub fn xmit_times(&self) -> XmitTimes {
+        let mut sum = TimesSum::new();
+        self.for_each_sender(|sender| sender.times.iter().for_each(|times| sum.add(times)));
+        sum.finish(self.engine.ticks_per_us())
+    }
+
+    /// Senders that can be in the transmit path at the same time; 0 while no queue has a discipline.
+    #[must_use]
+    pub fn tx_senders(&self) -> usize {
+        self.device.tx_shared.senders.get().map_or(0, Senders::count)
+    }
+
+    pub(crate) fn for_each_sender(&self, look: impl FnMut(&mut super::Sender)) {
+        if let Some(senders) = self.device.tx_shared.senders.get() {
+            senders.for_each(look);
+        }
+    }
+}
+
+impl ByteLimits {
+    fn check(&self) -> Result<(), TxSetupError> {
+        let refuse = |parameter, value: u32, why| Err(TxSetupError::Parameter { parameter, value: value.into(), why });
+        if self.max_bytes > napier_core::tx::bql::LIMIT_BYTES_MAX {
+            return refuse("limit_max", self.max_bytes, "the counters could not tell so many bytes apart");
+        }
+        if self.min_bytes > self.max_bytes {
+            return refuse("limit_min", self.min_bytes, "it is at most limit_max");
+        }
+        Ok(())
+    }
+}

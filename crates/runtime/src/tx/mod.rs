@@ -1,0 +1,294 @@
+//! The transmit path of a device queue: the rules of [`napier_core::tx`] carried out by whoever sends.
+//!
+//! ```text
+//! build a frame --> [mode] noqueue: transmit lock, ring
+//!                     |--- locked:  (busylock,) root lock: enqueue, run
+//!                     |--- llist:   push; first one: root lock: take all, enqueue, run
+//!                     \--- owner:   push; a thread of the queue takes, enqueues and runs for ever
+//! run: root lock: chain out of the discipline --> transmit lock: ring, doorbell --> root lock ...
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `senders` | who is inside, with frames of his own, and how a change waits for them |
+//! | `packet` | what travels on the list and in the discipline |
+//! | `run` | flush and run, with the locks that the rules ask for |
+//! | `wake` | stop, completion, wake, scheduling in softirq context, the watchdog |
+//! | `owner` | the thread that holds the run for ever |
+//! | `control` | discipline, variant, limits, activation |
+//! | `limit` | byte-queue limits |
+//!
+//! Order of locks: busylock, root lock, transmit lock; the last is only tried under the root lock. With `llist` and
+//! `owner` no sender waits for another: it pushes and leaves, and if it should flush while the root lock is taken, it
+//! leaves that to the holder, who may have lost its processor.
+
+mod control;
+#[cfg(test)]
+mod hold;
+mod limit;
+mod lock;
+mod owner;
+mod packet;
+mod run;
+mod senders;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod wake;
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use napier_core::tx::push::{Pushed, exceeds_burst};
+use napier_core::tx::qdisc::Qdisc;
+use napier_core::tx::queue::QueueBits;
+use napier_core::tx::root::Root;
+use napier_core::tx::state::QdiscState;
+use napier_core::tx::{TxPacket, XmitCode};
+use napier_ring::{Exclusive, Frame, FrameList, Relay, StateCell};
+
+use crate::engine::EngineInner;
+use crate::link::{SenderSpace, TxQueue};
+use crate::sys::tsc::ticks;
+pub use control::{QdiscConfig, TxSelect, TxSetupError};
+use limit::ByteLimit;
+pub use limit::ByteLimits;
+pub(crate) use lock::lock;
+use owner::Owner;
+pub(crate) use packet::PacketClass;
+use packet::{TxPkt, describe};
+use senders::{Sender, Senders};
+use stats::Ledger;
+pub use stats::{TxQueueStats, XmitBucket, XmitTimes};
+
+/// How senders hand their packets to a queue's discipline.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum TxVariant {
+    /// Each takes the root lock and enqueues its own packet, behind a second lock while somebody runs the queue: Linux up
+    /// to 6.18.
+    Locked,
+    /// Each pushes to a lock-free list; whoever finds it empty takes the root lock and enqueues what has gathered: Linux
+    /// since 6.19.
+    Llist,
+    /// Each pushes and leaves; a thread of the queue polls the list and runs the queue for ever.
+    Owner,
+}
+
+impl TxVariant {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Locked, Self::Llist, Self::Owner];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Locked => "locked",
+            Self::Llist => "llist",
+            Self::Owner => "owner",
+        }
+    }
+}
+
+/// What a sender does; one word that is switched under traffic.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// No discipline.
+    Noqueue = 0,
+    Locked = 1,
+    Llist = 2,
+    Owner = 3,
+}
+
+/// What all queues of a device share.
+pub(crate) struct TxShared {
+    pub(crate) engine: Weak<EngineInner>,
+    /// `net.core.qdisc_max_burst`.
+    pub(crate) max_burst: Arc<AtomicI32>,
+    space: SenderSpace,
+    senders: OnceLock<Senders>,
+}
+
+impl TxShared {
+    pub(crate) fn new(engine: Weak<EngineInner>, max_burst: Arc<AtomicI32>, space: SenderSpace) -> Arc<Self> {
+        Arc::new(Self { engine, max_burst, space, senders: OnceLock::new() })
+    }
+
+    /// The senders; there are some once a queue has got a discipline.
+    #[inline]
+    fn senders(&self) -> &Senders {
+        self.senders.get().expect("a queue with a discipline has senders")
+    }
+}
+
+/// What the transmit lock protects.
+pub(crate) struct Wire {
+    pub(crate) queue: TxQueue,
+    limit: Option<ByteLimit>,
+}
+
+/// What the root lock protects.
+struct Guarded {
+    root: Root<TxPkt>,
+    ledger: Ledger,
+}
+
+/// The defer list and how many are on it, on a line of their own: every sender writes it.
+#[repr(align(128))]
+struct Defer {
+    list: FrameList,
+    count: AtomicU64,
+    /// Packets refused (`QDISC_BURST_DROP`), which no counter of the kernel holds.
+    burst_drops: AtomicU64,
+}
+
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// The transmit path of one queue.
+pub(crate) struct TxPath {
+    shared: Arc<TxShared>,
+    /// Number of the queue's NAPI instance, which softirqs and timers know the path by.
+    index: AtomicU32,
+    mode: AtomicU8,
+    /// Somebody runs the discipline; for senders that have no lock yet.
+    running: AtomicBool,
+    /// What may still go into the ring, as the last holder of the transmit lock left it.
+    bulk_bytes: AtomicI32,
+    state: StateCell,
+    bits: StateCell,
+    watchdog: wake::Watchdog,
+    stops: AtomicU64,
+    control: Mutex<Option<Owner>>,
+    defer: Defer,
+    busylock: Line<Exclusive<()>>,
+    root: Line<Relay<Guarded>>,
+    wire: Line<Exclusive<Wire>>,
+}
+
+/// What a transmit came to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// As the path says.
+    Code(XmitCode),
+    /// There is no discipline: transmit to the ring.
+    Direct,
+    /// No sender's cell or none of its frames is free now.
+    Exhausted,
+}
+
+impl TxPath {
+    pub(crate) fn new(shared: Arc<TxShared>, queue: TxQueue) -> Arc<Self> {
+        let root = Root::new(Qdisc::Noqueue, true);
+        Arc::new(Self {
+            shared,
+            index: AtomicU32::new(u32::MAX),
+            mode: AtomicU8::new(Mode::Noqueue as u8),
+            running: AtomicBool::new(false),
+            bulk_bytes: AtomicI32::new(0),
+            state: StateCell::new(QdiscState::EMPTY.bits().into()),
+            bits: StateCell::new(QueueBits::EMPTY.bits().into()),
+            watchdog: wake::Watchdog::new(),
+            stops: AtomicU64::new(0),
+            control: Mutex::new(None),
+            defer: Defer { list: FrameList::new(), count: AtomicU64::new(0), burst_drops: AtomicU64::new(0) },
+            busylock: Line(Exclusive::new(())),
+            root: Line(Relay::new(Guarded { root, ledger: Ledger::default() })),
+            wire: Line(Exclusive::new(Wire { queue, limit: None })),
+        })
+    }
+
+    /// The transmit lock.
+    #[inline]
+    pub(crate) fn wire(&self) -> &Exclusive<Wire> {
+        &self.wire.0
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        // Relaxed: whoever changes it waits for the senders' sections.
+        match self.mode.load(Ordering::Relaxed) {
+            0 => Mode::Noqueue,
+            1 => Mode::Locked,
+            2 => Mode::Llist,
+            _ => Mode::Owner,
+        }
+    }
+
+    /// One transmit: `build` fills a frame of at least `len_max` bytes and returns the packet's length; 0 gives it up.
+    #[inline]
+    pub(crate) fn transmit(
+        &self,
+        class: &PacketClass,
+        len_max: usize,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Sent {
+        let senders = self.shared.senders();
+        let Some(mut sender) = senders.enter() else { return Sent::Exhausted };
+        // Inside the section: nobody waits for us before this is read.
+        let mode = self.mode();
+        if mode == Mode::Noqueue {
+            return Sent::Direct;
+        }
+        let Some(mut frame) = sender.pool.alloc() else {
+            drop(sender);
+            self.collect_frames();
+            return Sent::Exhausted;
+        };
+        let len = build(&mut senders.table.data_mut(&mut frame)[..len_max]);
+        assert!(len <= len_max, "built a packet beyond its bound");
+        if len == 0 {
+            sender.pool.free(frame);
+            return Sent::Code(XmitCode::Success);
+        }
+        describe(&senders.table, &senders.paced, &mut frame, len, class);
+        if sender.times.is_none() {
+            return Sent::Code(self.xmit(mode, &mut sender, frame));
+        }
+        let begin = ticks();
+        let code = self.xmit(mode, &mut sender, frame);
+        let took = ticks().wrapping_sub(begin);
+        sender.times.iter_mut().for_each(|times| times.add(took));
+        Sent::Code(code)
+    }
+
+    /// `__dev_xmit_skb`.
+    #[inline]
+    fn xmit(&self, mode: Mode, sender: &mut Sender, frame: Frame) -> XmitCode {
+        #[cfg(test)]
+        hold::at(hold::Point::BeforePush);
+        match mode {
+            Mode::Noqueue => unreachable!("packets without discipline go another way"),
+            Mode::Locked => self.xmit_locked(frame),
+            Mode::Llist => {
+                let pushed = self.push(sender, frame);
+                pushed.code().unwrap_or_else(|| self.flush())
+            }
+            // The owner's next look finds it, whether the list was empty or not.
+            Mode::Owner => self.push(sender, frame).code().unwrap_or(XmitCode::Success),
+        }
+    }
+
+    #[inline]
+    fn push(&self, sender: &mut Sender, frame: Frame) -> Pushed {
+        let table = &*self.shared.senders().table;
+        let admit = || {
+            let count = self.defer.count.fetch_add(1, Ordering::Relaxed) + 1;
+            !exceeds_burst(count, self.shared.max_burst.load(Ordering::Relaxed))
+        };
+        match self.defer.list.push_admitted(table, frame, admit) {
+            Ok(true) => Pushed::Flush,
+            Ok(false) => Pushed::Handed,
+            Err(frame) => {
+                self.defer.burst_drops.fetch_add(1, Ordering::Relaxed);
+                sender.pool.free(frame);
+                Pushed::BurstDrop
+            }
+        }
+    }
+}
+
+/// Length on the wire in bytes.
+#[inline]
+fn len_of(packet: &TxPkt) -> u32 {
+    packet.len_bytes()
+}

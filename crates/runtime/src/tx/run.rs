@@ -1,0 +1,307 @@
+//! Flush and run: what the holder of the root lock does for everybody.
+
+use std::sync::atomic::Ordering;
+
+use napier_core::time::Instant;
+use napier_core::tx::flush::flush;
+use napier_core::tx::queue::QueueBits;
+use napier_core::tx::run::{DEV_TX_WEIGHT, RunStop, TxQueueView, TxRun, TxStep};
+use napier_core::tx::state::QdiscState;
+use napier_core::tx::{DroppedPacket, XmitCode};
+use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
+
+use super::lock::{lock, lock_root, lock_root_or_note};
+use super::packet::TxPkt;
+use super::{Guarded, TxPath, Wire, len_of};
+use crate::clock::Clock;
+use crate::sys::tsc::ticks;
+
+/// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
+const RECLAIM_AT_PKTS: u32 = 32;
+
+/// What is left to be done when no lock is held any more.
+#[must_use = "somebody must come back for what is left"]
+pub(super) struct Rest<'a> {
+    /// Run the transmit softirq.
+    pub(super) raise: bool,
+    /// Look again at this time.
+    pub(super) watch: Option<Instant>,
+    table: &'a FrameTable,
+    /// Frames of dropped packets.
+    dropped: Option<FrameBatch<'a>>,
+}
+
+impl<'a> Rest<'a> {
+    pub(super) fn new(table: &'a FrameTable) -> Self {
+        Self { raise: false, watch: None, table, dropped: None }
+    }
+
+    #[cold]
+    fn drop_packet(&mut self, dropped: DroppedPacket<TxPkt>) {
+        self.dropped.get_or_insert_with(|| self.table.batch()).push(dropped.packet.frame);
+    }
+}
+
+impl TxPath {
+    /// The sender whose push found the list empty: takes it and flushes for all who pushed. If somebody is at it, he does
+    /// it instead, for he looks again before he leaves.
+    pub(super) fn flush(&self) -> XmitCode {
+        let begin = ticks();
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::BeforeRootLock);
+        let Some((mut guarded, waited)) = lock_root_or_note(&self.root.0) else { return XmitCode::Success };
+        guarded.ledger.waited(waited);
+        let mut rest = self.rest();
+        let (mut guarded, code) = self.flush_list(guarded, &mut rest);
+        let stay = ticks().wrapping_sub(begin);
+        guarded.ledger.stay_max_ticks = guarded.ledger.stay_max_ticks.max(stay);
+        self.release(guarded, &mut rest);
+        self.settle(rest);
+        code
+    }
+
+    /// Takes the list, enqueues what was on it and runs the queue unless somebody does. The answer is that of the first
+    /// packet; success if another holder of the lock has taken the list before.
+    pub(super) fn flush_list<'a>(
+        &'a self,
+        mut guarded: Inside<'a, Guarded>,
+        rest: &mut Rest<'a>,
+    ) -> (Inside<'a, Guarded>, XmitCode) {
+        let senders = self.shared.senders();
+        let mut fifo = self.defer.list.take(&senders.table);
+        if fifo.is_empty() {
+            return (guarded, XmitCode::Success);
+        }
+        self.defer.count.store(0, Ordering::Relaxed);
+        flush_fence();
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::UnderRootLock);
+        let mut pkts = 0;
+        let batch = core::iter::from_fn(|| {
+            let frame = fifo.pop(&senders.table)?;
+            pkts += 1;
+            Some(TxPkt::read(&senders.table, &senders.paced, frame))
+        });
+        let now = Clock.now();
+        let state = self.qdisc_state();
+        let root = &mut guarded.root;
+        let flushed = flush(root, state, batch, now, DEV_TX_WEIGHT, &mut |packet| rest.drop_packet(packet));
+        guarded.ledger.batch(pkts);
+        match flushed.run {
+            Some(run) => (self.carry_out(guarded, run, now, rest), flushed.code),
+            None => (guarded, flushed.code),
+        }
+    }
+
+    /// Gives up the root lock, after what others have left to its holder.
+    #[inline]
+    pub(super) fn release<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) {
+        let mut guarded = guarded;
+        while let Some(noted) = guarded.leave() {
+            (guarded, _) = self.flush_list(noted, rest);
+        }
+    }
+
+    /// The path before the list: every sender enqueues its own packet. While somebody runs the queue, contenders line up
+    /// at a lock of their own, so that the runner has to compete with one of them only. Source: `net/core/dev.c
+    /// __dev_xmit_skb` (Linux 6.18).
+    pub(super) fn xmit_locked(&self, frame: Frame) -> XmitCode {
+        let senders = self.shared.senders();
+        let packet = TxPkt::read(&senders.table, &senders.paced, frame);
+        let contended = self.running.load(Ordering::Relaxed);
+        let busy = contended.then(|| lock(&self.busylock.0));
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::BeforeRootLock);
+        let (mut guarded, waited) = lock_root(&self.root.0);
+        guarded.ledger.waited(waited);
+        guarded.ledger.waited(busy.as_ref().map_or(0, |(_, waited)| *waited));
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::UnderRootLock);
+        let now = Clock.now();
+        let mut rest = self.rest();
+        if !self.defer.list.is_empty() {
+            // From before a change of variant: perhaps this sender's own, which must not be overtaken.
+            (guarded, _) = self.flush_list(guarded, &mut rest);
+        }
+        let state = self.qdisc_state();
+        let root = &mut guarded.root;
+        let flushed = flush(root, state, [packet], now, DEV_TX_WEIGHT, &mut |packet| rest.drop_packet(packet));
+        guarded.ledger.batch(1);
+        match flushed.run {
+            Some(run) => {
+                // The next contender may go to the root lock.
+                drop(busy);
+                let guarded = self.carry_out(guarded, run, now, &mut rest);
+                self.release(guarded, &mut rest);
+            }
+            None => {
+                self.release(guarded, &mut rest);
+                drop(busy);
+            }
+        }
+        self.settle(rest);
+        flushed.code
+    }
+
+    /// Runs the queue if nobody does. For the softirq and the owner.
+    pub(super) fn run_queue<'a>(
+        &'a self,
+        mut guarded: Inside<'a, Guarded>,
+        rest: &mut Rest<'a>,
+    ) -> Inside<'a, Guarded> {
+        match TxRun::begin(&mut guarded.root, DEV_TX_WEIGHT) {
+            Some(run) => self.carry_out(guarded, run, Clock.now(), rest),
+            None => guarded,
+        }
+    }
+
+    /// Carries out a run; the root lock is held at its begin and end, and free while the ring is filled.
+    fn carry_out<'a>(
+        &'a self,
+        guarded: Inside<'a, Guarded>,
+        mut run: TxRun<TxPkt>,
+        mut now: Instant,
+        rest: &mut Rest<'a>,
+    ) -> Inside<'a, Guarded> {
+        self.running.store(true, Ordering::Relaxed);
+        let mut guarded = Some(guarded);
+        let mut wire: Option<Entered<'a, Wire>> = None;
+        let (mut sent_pkts, mut waited) = (0, 0);
+        loop {
+            match run.next() {
+                TxStep::Dequeue => {
+                    if self.queue_bits().frozen_or_stopped() {
+                        self.look_for_room(now);
+                    }
+                    let root = &mut guarded.as_mut().expect("the rules dequeue under the root lock").root;
+                    run.on_dequeue(root, now, |_| self.view());
+                }
+                TxStep::TxLock { .. } => {
+                    self.release(guarded.take().expect("the rules run under the root lock"), rest);
+                    #[cfg(test)]
+                    super::hold::at(super::hold::Point::BeforeTxLock);
+                    let (mut locked, ticks) = lock(&self.wire.0);
+                    waited += ticks;
+                    if locked.queue.in_flight() >= RECLAIM_AT_PKTS {
+                        locked.complete(now);
+                    }
+                    run.on_tx_locked(self.queue_bits());
+                    wire = Some(locked);
+                }
+                TxStep::Offer { .. } => {
+                    let wire = wire.as_mut().expect("the rules offer under the transmit lock");
+                    sent_pkts += u64::from(self.offer(&mut run, wire, now));
+                }
+                TxStep::Relock => {
+                    if let Some(mut wire) = wire.take() {
+                        wire.queue.flush();
+                        self.publish_allowance(&wire);
+                    }
+                    let (mut again, ticks) = lock_root(&self.root.0);
+                    waited += ticks;
+                    run.on_relocked(&mut again.root);
+                    guarded = Some(again);
+                    now = Clock.now();
+                }
+                TxStep::Finish(end) => {
+                    let mut guarded = guarded.take().expect("the rules finish under the root lock");
+                    let watch = match end.stop {
+                        RunStop::NotBefore(at) => Some(at),
+                        RunStop::Stopped => Some(self.watchdog.recheck_at(now)),
+                        RunStop::Empty | RunStop::Busy | RunStop::Quota => None,
+                    };
+                    rest.watch = watch.or(rest.watch);
+                    let raise = end.again && self.schedule();
+                    rest.raise |= raise;
+                    run.finish(&mut guarded.root);
+                    self.running.store(false, Ordering::Relaxed);
+                    let ledger = &mut guarded.ledger;
+                    ledger.waited(waited);
+                    ledger.runs += 1;
+                    ledger.run_pkts += sent_pkts;
+                    ledger.schedules += u64::from(raise);
+                    return guarded;
+                }
+            }
+        }
+    }
+
+    pub(super) fn rest(&self) -> Rest<'_> {
+        Rest::new(&self.shared.senders().table)
+    }
+
+    /// Offers one packet to the ring; true if it was taken.
+    #[inline]
+    fn offer(&self, run: &mut TxRun<TxPkt>, wire: &mut Wire, now: Instant) -> bool {
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::UnderTxLock);
+        let packet = run.take();
+        let len = len_of(&packet);
+        if !wire.has_room(now) {
+            self.stop(QueueBits::stop_driver);
+            run.on_busy(packet);
+            return false;
+        }
+        let (frame, with_frame) = packet.split();
+        if let Err(frame) = wire.queue.give(frame, len) {
+            self.stop(QueueBits::stop_driver);
+            run.on_busy(with_frame(frame));
+            return false;
+        }
+        if let Some(limit) = &mut wire.limit {
+            limit.queued(len);
+            if limit.available() < 0 {
+                wire.complete(now);
+                if wire.allowance() < 0 {
+                    self.stop(QueueBits::stop_stack);
+                }
+            }
+        }
+        if !wire.has_room(now) {
+            self.stop(QueueBits::stop_driver);
+        }
+        run.on_taken(self.queue_bits());
+        true
+    }
+
+    #[inline]
+    fn view(&self) -> TxQueueView {
+        TxQueueView { bits: self.queue_bits(), bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed) }
+    }
+
+    #[inline]
+    pub(super) fn qdisc_state(&self) -> QdiscState {
+        QdiscState::from_bits(self.state.load() as u8) // only such words are stored
+    }
+
+    #[inline]
+    pub(super) fn queue_bits(&self) -> QueueBits {
+        QueueBits::from_bits(self.bits.load() as u8) // only such words are stored
+    }
+}
+
+impl Wire {
+    /// Takes back what the peer has read, for the senders and for the byte limit.
+    pub(super) fn complete(&mut self, now: Instant) {
+        self.queue.reclaim();
+        if let Some(limit) = &mut self.limit {
+            limit.completed(now, self.queue.in_flight());
+        }
+    }
+
+    /// Whether the ring has room for a packet; looks at the peer only if it must.
+    #[inline]
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
+        if self.queue.may_have_room() {
+            return true;
+        }
+        self.complete(now);
+        self.queue.may_have_room()
+    }
+
+    /// Bytes that may still go into the ring; without limits nothing is bulked.
+    #[inline]
+    pub(super) fn allowance(&self) -> i32 {
+        self.limit.as_ref().map_or(0, super::ByteLimit::available)
+    }
+}

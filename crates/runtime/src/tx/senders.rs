@@ -1,0 +1,110 @@
+//! Senders: who is inside the transmit path of a device, each with frames of its own.
+//!
+//! A thread that sends enters a cell that nobody else is in, mostly the one it used last. So senders share no line until
+//! they push, and whoever changes something of the path can wait until nobody still acts by the old state
+//! ([`Senders::wait_for_all`]). A thread that loses its processor inside keeps one cell; others use the next.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, section_is_over};
+
+use super::packet::Paced;
+use super::stats::CallTimes;
+use crate::link::{LinkError, SenderSpace};
+
+/// What belongs to whoever is inside.
+pub(crate) struct Sender {
+    pub(crate) pool: FramePool,
+    /// Duration of transmit calls, while somebody wants to know.
+    pub(crate) times: Option<Box<CallTimes>>,
+}
+
+#[repr(align(128))]
+struct Place(Exclusive<Sender>);
+
+/// The senders of a device.
+pub(crate) struct Senders {
+    places: Box<[Place]>,
+    pub(crate) table: Arc<FrameTable>,
+    pub(crate) paced: Paced,
+}
+
+thread_local! {
+    static LAST: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Senders {
+    /// # Errors
+    /// No memory, or no room for another arena.
+    pub(crate) fn new(table: &Arc<FrameTable>, space: &SenderSpace) -> Result<Self, LinkError> {
+        let pools = space.open(table)?;
+        let frames = pools.iter().map(|pool| pool.total() as usize).sum();
+        let place = |pool| Place(Exclusive::new(Sender { pool, times: None }));
+        Ok(Self { places: pools.into_iter().map(place).collect(), table: table.clone(), paced: Paced::new(frames) })
+    }
+
+    /// Enters a free cell; `None` if there is none now.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Entered<'_, Sender>> {
+        let last = LAST.get();
+        if let Some(place) = self.places.get(last)
+            && let Some(entered) = enter_section(&place.0)
+        {
+            return Some(entered);
+        }
+        self.enter_another(last)
+    }
+
+    #[cold]
+    fn enter_another(&self, last: usize) -> Option<Entered<'_, Sender>> {
+        // Relaxed: a number to begin with, so that threads spread.
+        let first = if last == usize::MAX { NEXT.fetch_add(1, Ordering::Relaxed) } else { last };
+        let count = self.places.len();
+        (0..count).map(|step| (first % count + step) % count).find_map(|at| {
+            let entered = enter_section(&self.places[at].0)?;
+            LAST.set(at);
+            Some(entered)
+        })
+    }
+
+    /// Waits until everybody who was inside has left. The caller has published the new state before.
+    pub(crate) fn wait_for_all(&self) {
+        for place in &self.places {
+            while !section_is_over(&place.0) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Shows each cell to `look`, when nobody is inside.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Sender)) {
+        for place in &self.places {
+            loop {
+                if let Some(mut sender) = enter_section(&place.0) {
+                    look(&mut sender);
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// How many can be inside at the same time.
+    pub(crate) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A pool of theirs, to know their arena by.
+    pub(crate) fn with_a_pool<R>(&self, look: impl FnOnce(&FramePool) -> R) -> R {
+        loop {
+            if let Some(sender) = self.enter() {
+                return look(&sender.pool);
+            }
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Who comes back: stop and wake of the queue, the transmit softirq, and the watchdog.
+//!
+//! A memif peer does not say that it has read packets. So the ring is looked at whenever somebody has work for it: by a
+//! runner that finds the queue stopped, by a sender without frames, by the poll of the queue's NAPI instance. If nobody
+//! comes, the watchdog does: it looks after [`RECHECK_MIN`], and less and less often while the peer reads nothing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use napier_core::time::{Instant, Span};
+use napier_core::tx::queue::QueueBits;
+use napier_core::tx::state::QdiscState;
+use napier_ring::wake_fence;
+
+use super::lock::lock_root;
+use super::run::Rest;
+use super::{Mode, TxPath, Wire};
+use crate::clock::Clock;
+use crate::engine::EngineInner;
+
+/// First look at a ring that was full.
+const RECHECK_MIN: Span = Span::from_us(20);
+/// Longest time between two looks, as a power of two of the first: 20 us * 2^6 = 1.28 ms.
+const RECHECK_DOUBLINGS_MAX: u32 = 6;
+const NEVER_NS: u64 = u64::MAX;
+
+/// When to look again though nobody sends.
+pub(super) struct Watchdog {
+    due_ns: AtomicU64,
+    /// Softirq CPU whose thread looks.
+    cpu: AtomicU32,
+    /// Looks in a row that found the queue still stopped.
+    in_vain: AtomicU32,
+}
+
+impl Watchdog {
+    pub(super) fn new() -> Self {
+        Self { due_ns: AtomicU64::new(NEVER_NS), cpu: AtomicU32::new(0), in_vain: AtomicU32::new(0) }
+    }
+
+    pub(super) fn recheck_at(&self, now: Instant) -> Instant {
+        let doublings = self.in_vain.load(Ordering::Relaxed).min(RECHECK_DOUBLINGS_MAX);
+        now + Span::from_ns(RECHECK_MIN.ns << doublings)
+    }
+}
+
+impl TxPath {
+    /// The NAPI instance of the queue, and the softirq CPU that takes its interrupts.
+    pub(crate) fn bind(&self, index: u32, cpu: u32) {
+        self.index.store(index, Ordering::Relaxed);
+        self.watchdog.cpu.store(cpu, Ordering::Relaxed);
+    }
+
+    /// Sets a stop bit; the caller holds the transmit lock, as everybody does who could clear it meanwhile.
+    #[cold]
+    pub(super) fn stop(&self, rule: fn(QueueBits) -> QueueBits) {
+        let newly = self.update_bits(|bits| (rule(bits), !bits.stopped()));
+        if newly {
+            self.stops.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A runner finds the queue stopped: the peer may have read meanwhile. Nobody else need be told.
+    #[cold]
+    pub(super) fn look_for_room(&self, now: Instant) {
+        if let Some(mut wire) = self.wire.0.try_enter() {
+            wire.complete(now);
+            let _ = self.start_if_room(&mut wire, now);
+        }
+    }
+
+    /// Completion outside a run: takes back frames, and schedules the queue if that starts it.
+    fn complete_and_wake(&self, engine: &EngineInner) {
+        let now = Clock.now();
+        let Some(mut wire) = self.wire.0.try_enter() else { return };
+        wire.complete(now);
+        let woken = self.start_if_room(&mut wire, now);
+        drop(wire);
+        if woken {
+            wake_fence();
+            if self.schedule() {
+                self.raise(engine);
+            }
+        }
+    }
+
+    /// Clears the stop bits that have lost their reason; true if the queue is to be scheduled.
+    fn start_if_room(&self, wire: &mut Wire, now: Instant) -> bool {
+        let mut woken = false;
+        let bits = self.queue_bits();
+        if bits.intersects(QueueBits::DRIVER_OFF) && wire.has_room(now) {
+            woken |= self.update_bits(QueueBits::wake_driver);
+        }
+        if bits.intersects(QueueBits::STACK_OFF) && wire.allowance() >= 0 {
+            woken |= self.update_bits(QueueBits::wake_stack);
+        }
+        self.publish_allowance(wire);
+        if woken {
+            self.watchdog.in_vain.store(0, Ordering::Relaxed);
+        }
+        woken
+    }
+
+    #[inline]
+    pub(super) fn publish_allowance(&self, wire: &Wire) {
+        self.bulk_bytes.store(wire.allowance(), Ordering::Relaxed);
+    }
+
+    /// `__netif_schedule`: true if the caller is to raise the softirq once it holds no lock.
+    pub(super) fn schedule(&self) -> bool {
+        if self.mode() == Mode::Owner {
+            return false; // the owner looks again anyhow
+        }
+        let defer_empty = self.defer.list.is_empty();
+        self.update_state(|state| state.schedule(defer_empty))
+    }
+
+    /// Does what was left to be done; no lock is held.
+    #[inline]
+    pub(super) fn settle(&self, rest: Rest<'_>) {
+        let Rest { raise, watch, .. } = rest;
+        if raise || watch.is_some() {
+            self.come_back(raise, watch);
+        }
+    }
+
+    #[cold]
+    fn come_back(&self, raise: bool, watch: Option<Instant>) {
+        let Some(engine) = self.shared.engine.upgrade() else { return };
+        if let Some(at) = watch
+            && self.mode() != Mode::Owner
+        {
+            self.watch(&engine, at);
+        }
+        if raise {
+            self.raise(&engine);
+        }
+    }
+
+    /// Schedules the queue if packets wait: they may have been left by an owner, or by the time before an activation.
+    pub(super) fn schedule_if_waiting(&self) {
+        let (guarded, _) = lock_root(&self.root.0);
+        let waiting = guarded.root.qlen() > 0;
+        let mut rest = self.rest();
+        self.release(guarded, &mut rest);
+        rest.raise |= waiting && self.schedule();
+        self.settle(rest);
+    }
+
+    fn watch(&self, engine: &EngineInner, at: Instant) {
+        self.watchdog.due_ns.store(at.ns, Ordering::SeqCst);
+        engine.softirq[self.watchdog.cpu.load(Ordering::Relaxed) as usize].watchdog_armed(at);
+    }
+
+    fn raise(&self, engine: &EngineInner) {
+        let index = self.index.load(Ordering::Relaxed);
+        engine.softirq_of_this_context(engine.napi_at(index)).raise_tx(engine, index);
+    }
+
+    /// `net_tx_action` for one discipline.
+    pub(crate) fn softirq_run(&self) {
+        let (mut guarded, waited) = lock_root(&self.root.0);
+        guarded.ledger.waited(waited);
+        guarded.ledger.softirq_runs += 1;
+        self.update_state(|state| (state.unschedule(), ()));
+        let mut rest = self.rest();
+        let guarded = self.run_queue(guarded, &mut rest);
+        self.release(guarded, &mut rest);
+        self.settle(rest);
+    }
+
+    /// When the thread of softirq CPU `cpu` is to look.
+    pub(crate) fn watchdog_on(&self, cpu: u32) -> Option<Instant> {
+        let due_ns = self.watchdog.due_ns.load(Ordering::SeqCst);
+        (due_ns != NEVER_NS && self.watchdog.cpu.load(Ordering::Relaxed) == cpu).then_some(Instant { ns: due_ns })
+    }
+
+    /// Looks if it is time; false if not.
+    pub(crate) fn run_watchdog(&self, engine: &EngineInner, cpu: u32, now: Instant) -> bool {
+        let Some(due) = self.watchdog_on(cpu).filter(|due| *due <= now) else { return false };
+        // Whoever armed it anew meanwhile is not lost: only this expiry is taken.
+        if self.watchdog.due_ns.compare_exchange(due.ns, NEVER_NS, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return true;
+        }
+        if self.queue_bits().stopped() {
+            self.complete_and_wake(engine);
+            if self.queue_bits().stopped() {
+                self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
+                self.watch(engine, self.watchdog.recheck_at(now));
+            }
+        } else if self.schedule() {
+            self.raise(engine);
+        }
+        true
+    }
+
+    /// The poll of the queue's NAPI instance, where a driver takes back what was sent.
+    #[inline]
+    pub(crate) fn napi_polled(&self, engine: &EngineInner) {
+        if self.queue_bits().stopped() {
+            self.complete_and_wake(engine);
+        }
+    }
+
+    /// A sender has no frame left: perhaps the peer has read some.
+    #[cold]
+    pub(super) fn collect_frames(&self) {
+        if let Some(engine) = self.shared.engine.upgrade() {
+            self.complete_and_wake(&engine);
+        }
+    }
+
+    pub(super) fn update_state<R>(&self, rule: impl Fn(QdiscState) -> (QdiscState, R)) -> R {
+        self.state.update(|bits| {
+            let (next, answer) = rule(QdiscState::from_bits(bits as u8)); // only such words are stored
+            (next.bits().into(), answer)
+        })
+    }
+
+    pub(super) fn update_bits<R>(&self, rule: impl Fn(QueueBits) -> (QueueBits, R)) -> R {
+        self.bits.update(|bits| {
+            let (next, answer) = rule(QueueBits::from_bits(bits as u8)); // only such words are stored
+            (next.bits().into(), answer)
+        })
+    }
+}
