@@ -217,7 +217,7 @@ impl Devices {
                 engine.add_napi(|index| {
                     let journal = engine.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
                     device.tx[usize::from(queue)].bind(index, *cpu);
-                    Napi::new(index, device.clone(), queue, rx, irq, *cpu, engine.started(), journal)
+                    Napi::new(index, (device.clone(), queue), rx, irq, *cpu, engine.started(), journal)
                 })
             })
             .collect();

@@ -85,8 +85,7 @@ pub(crate) struct Napi {
 impl Napi {
     pub(crate) fn new(
         index: u32,
-        device: Arc<Device>,
-        queue: u16,
+        (device, queue): (Arc<Device>, u16),
         rx: RxQueue,
         irq: Arc<IrqLine>,
         irq_cpu: u32,

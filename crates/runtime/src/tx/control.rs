@@ -377,7 +377,6 @@ impl DeviceHandle {
             schedules: ledger.schedules,
             lock_waits: ledger.lock_waits,
             lock_wait_ns: ns(ledger.lock_wait_ticks),
-            stay_max_ns: ns(ledger.stay_max_ticks),
             stops: path.stops.load(Ordering::Relaxed),
             limit_bytes,
         };

@@ -22,8 +22,10 @@ impl Point {
         [Self::BeforePush, Self::BeforeRootLock, Self::UnderRootLock, Self::BeforeTxLock, Self::UnderTxLock];
 }
 
+type Held = (Point, Box<dyn FnOnce()>);
+
 thread_local! {
-    static HELD: RefCell<Option<(Point, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// The calling thread comes by.
@@ -37,4 +39,9 @@ pub(super) fn at(point: Point) {
 /// When the calling thread next comes by `point`, it does `then`, once.
 pub(super) fn on_next(point: Point, then: impl FnOnce() + 'static) {
     HELD.set(Some((point, Box::new(then))));
+}
+
+/// Whether the calling thread is to be held: it goes the long way then, by the list.
+pub(super) fn is_armed() -> bool {
+    HELD.with_borrow(Option::is_some)
 }

@@ -14,7 +14,6 @@ use super::lock::{lock, lock_root, lock_root_or_note};
 use super::packet::TxPkt;
 use super::{Guarded, TxPath, Wire, len_of};
 use crate::clock::Clock;
-use crate::sys::tsc::ticks;
 
 /// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
 const RECLAIM_AT_PKTS: u32 = 32;
@@ -46,15 +45,12 @@ impl TxPath {
     /// The sender whose push found the list empty: takes it and flushes for all who pushed. If somebody is at it, he does
     /// it instead, for he looks again before he leaves.
     pub(super) fn flush(&self) -> XmitCode {
-        let begin = ticks();
         #[cfg(test)]
         super::hold::at(super::hold::Point::BeforeRootLock);
         let Some((mut guarded, waited)) = lock_root_or_note(&self.root.0) else { return XmitCode::Success };
         guarded.ledger.waited(waited);
         let mut rest = self.rest();
-        let (mut guarded, code) = self.flush_list(guarded, &mut rest);
-        let stay = ticks().wrapping_sub(begin);
-        guarded.ledger.stay_max_ticks = guarded.ledger.stay_max_ticks.max(stay);
+        let (guarded, code) = self.flush_list(guarded, &mut rest);
         self.release(guarded, &mut rest);
         self.settle(rest);
         code
@@ -106,8 +102,6 @@ impl TxPath {
     /// at a lock of their own, so that the runner has to compete with one of them only. Source: `net/core/dev.c
     /// __dev_xmit_skb` (Linux 6.18).
     pub(super) fn xmit_locked(&self, frame: Frame) -> XmitCode {
-        let senders = self.shared.senders();
-        let packet = TxPkt::read(&senders.table, &senders.paced, frame);
         let contended = self.running.load(Ordering::Relaxed);
         let busy = contended.then(|| lock(&self.busylock.0));
         #[cfg(test)]
@@ -117,13 +111,27 @@ impl TxPath {
         guarded.ledger.waited(busy.as_ref().map_or(0, |(_, waited)| *waited));
         #[cfg(test)]
         super::hold::at(super::hold::Point::UnderRootLock);
-        let now = Clock.now();
         let mut rest = self.rest();
         if !self.defer.list.is_empty() {
             // From before a change of variant: perhaps this sender's own, which must not be overtaken.
             (guarded, _) = self.flush_list(guarded, &mut rest);
         }
-        let state = self.qdisc_state();
+        self.enqueue_one(guarded, frame, busy.map(|(busy, _)| busy), rest)
+    }
+
+    /// Enqueues the caller's own packet and runs the queue unless somebody does; the list was empty while the root lock
+    /// was held.
+    #[inline]
+    pub(super) fn enqueue_one<'a>(
+        &'a self,
+        mut guarded: Inside<'a, Guarded>,
+        frame: Frame,
+        busy: Option<Entered<'a, ()>>,
+        mut rest: Rest<'a>,
+    ) -> XmitCode {
+        let senders = self.shared.senders();
+        let packet = TxPkt::read(&senders.table, &senders.paced, frame);
+        let (state, now) = (self.qdisc_state(), Clock.now());
         let root = &mut guarded.root;
         let flushed = flush(root, state, [packet], now, DEV_TX_WEIGHT, &mut |packet| rest.drop_packet(packet));
         guarded.ledger.batch(1);
@@ -200,8 +208,10 @@ impl TxPath {
                     let (mut again, ticks) = lock_root(&self.root.0);
                     waited += ticks;
                     run.on_relocked(&mut again.root);
+                    if again.root.qlen() > 0 {
+                        now = Clock.now(); // else nobody asks
+                    }
                     guarded = Some(again);
-                    now = Clock.now();
                 }
                 TxStep::Finish(end) => {
                     let mut guarded = guarded.take().expect("the rules finish under the root lock");

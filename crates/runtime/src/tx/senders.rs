@@ -17,6 +17,8 @@ use crate::link::{LinkError, SenderSpace};
 /// What belongs to whoever is inside.
 pub(crate) struct Sender {
     pub(crate) pool: FramePool,
+    /// Times that it flushed.
+    pub(crate) flushes: u64,
     /// Duration of transmit calls, while somebody wants to know.
     pub(crate) times: Option<Box<CallTimes>>,
 }
@@ -43,7 +45,7 @@ impl Senders {
     pub(crate) fn new(table: &Arc<FrameTable>, space: &SenderSpace) -> Result<Self, LinkError> {
         let pools = space.open(table)?;
         let frames = pools.iter().map(|pool| pool.total() as usize).sum();
-        let place = |pool| Place(Exclusive::new(Sender { pool, times: None }));
+        let place = |pool| Place(Exclusive::new(Sender { pool, flushes: 0, times: None }));
         Ok(Self { places: pools.into_iter().map(place).collect(), table: table.clone(), paced: Paced::new(frames) })
     }
 

@@ -13,17 +13,21 @@ const OCTAVES: usize = 40;
 pub(crate) struct CallTimes {
     counts: [u64; OCTAVES * PER_OCTAVE],
     pub(crate) max_ticks: u64,
+    pub(crate) stay_max_ticks: u64,
 }
 
 impl CallTimes {
     pub(crate) fn new() -> Self {
-        Self { counts: [0; OCTAVES * PER_OCTAVE], max_ticks: 0 }
+        Self { counts: [0; OCTAVES * PER_OCTAVE], max_ticks: 0, stay_max_ticks: 0 }
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, ticks: u64) {
+    pub(crate) fn add(&mut self, ticks: u64, flushed: bool) {
         self.counts[Self::bucket(ticks)] += 1;
         self.max_ticks = self.max_ticks.max(ticks);
+        if flushed {
+            self.stay_max_ticks = self.stay_max_ticks.max(ticks);
+        }
     }
 
     #[inline]
@@ -44,6 +48,7 @@ impl CallTimes {
     fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(to, from)| *to += from);
         self.max_ticks = self.max_ticks.max(other.max_ticks);
+        self.stay_max_ticks = self.stay_max_ticks.max(other.stay_max_ticks);
     }
 }
 
@@ -56,6 +61,9 @@ pub struct XmitTimes {
     pub buckets: Vec<XmitBucket>,
     /// The longest call, in ns.
     pub max_ns: f64,
+    /// The longest call that flushed for others, or found nobody to flush for it, in ns; 0 with the variants in which
+    /// nobody does.
+    pub stay_max_ns: f64,
 }
 
 /// One bucket of [`XmitTimes`].
@@ -90,7 +98,7 @@ impl TimesSum {
             below_ns: ns(CallTimes::lower(at + 1)),
             calls,
         });
-        XmitTimes { buckets: buckets.collect(), max_ns: ns(self.0.max_ticks) }
+        XmitTimes { buckets: buckets.collect(), max_ns: ns(self.0.max_ticks), stay_max_ns: ns(self.0.stay_max_ticks) }
     }
 }
 
@@ -103,7 +111,6 @@ pub(crate) struct Ledger {
     pub(crate) schedules: u64,
     pub(crate) lock_waits: u64,
     pub(crate) lock_wait_ticks: u64,
-    pub(crate) stay_max_ticks: u64,
     pub(crate) run_pkts: u64,
     pub(crate) runs: u64,
 }
@@ -162,8 +169,6 @@ pub struct TxQueueStats {
     pub lock_waits: u64,
     /// How long together, in ns.
     pub lock_wait_ns: f64,
-    /// Longest stay of a sender that flushed, from its push to its return, in ns.
-    pub stay_max_ns: f64,
     /// Times that the ring was full and the queue stopped.
     pub stops: u64,
     /// The byte limit in force; `None` without limits.
@@ -192,14 +197,14 @@ mod tests {
     #[test]
     fn sums_keep_counts_and_the_longest() {
         let (mut one, mut two) = (CallTimes::new(), CallTimes::new());
-        (0..10).for_each(|_| one.add(100));
-        two.add(4000);
+        (0..10).for_each(|_| one.add(100, true));
+        two.add(4000, false);
         let mut sum = TimesSum::new();
         sum.add(&one);
         sum.add(&two);
         let times = sum.finish(1000.0);
         assert_eq!(times.buckets.iter().map(|bucket| bucket.calls).collect::<Vec<_>>(), [10, 1]);
         assert!(times.buckets[0].from_ns <= 100.0 && 100.0 < times.buckets[0].below_ns);
-        assert!((times.max_ns - 4000.0).abs() < 1e-9);
+        assert!((times.max_ns - 4000.0).abs() < 1e-9 && (times.stay_max_ns - 100.0).abs() < 1e-9);
     }
 }

@@ -122,7 +122,13 @@ impl<P: TxPacket> Fq<P> {
             Some(_) => horizon,
         };
         let credit = i64::from(self.config.initial_quantum_bytes);
-        let Some(at) = self.flows.find(packet.flow_hash(), now, credit) else {
+        let mut found = self.flows.find(packet.flow_hash(), now, credit);
+        if found.is_none() {
+            // Empty flows may still be on their lists.
+            self.detach_empty(now);
+            found = self.flows.find(packet.flow_hash(), now, credit);
+        }
+        let Some(at) = found else {
             return Err(DroppedPacket { packet, reason: DropReason::Overlimit });
         };
         let flow = self.flows.get(at);
@@ -141,7 +147,16 @@ impl<P: TxPacket> Fq<P> {
     }
 
     /// Takes the next packet that may leave.
+    #[inline]
     pub fn dequeue(&mut self, now: Instant) -> Dequeued<P> {
+        // Empty flows stay on their lists meanwhile, as in `fq_dequeue`.
+        if self.packets.pkts == 0 {
+            return Dequeued::Empty;
+        }
+        self.dequeue_some(now)
+    }
+
+    pub(super) fn dequeue_some(&mut self, now: Instant) -> Dequeued<P> {
         while let Some(flow) = self.delayed.pop_due(now) {
             self.flows.push_back(&mut self.old, flow);
         }
@@ -162,7 +177,7 @@ impl<P: TxPacket> Fq<P> {
             }
             let Some(departs) = self.packets.first_departs(&flow.packets) else {
                 self.flows.pop_front(list);
-                if from_new {
+                if from_new && self.old.head != NONE {
                     // Through the old list once, so that a flow cannot stay new by sending one packet at a time.
                     self.flows.push_back(&mut self.old, at);
                 } else {
@@ -180,6 +195,17 @@ impl<P: TxPacket> Fq<P> {
             if let Some(packet) = self.packets.pop(&mut flow.packets) {
                 self.charge(at, &packet, now);
                 return Dequeued::Packet(packet);
+            }
+        }
+    }
+
+    /// Takes empty flows off the heads of the lists, as their turns would.
+    fn detach_empty(&mut self, now: Instant) {
+        for list in [&mut self.new, &mut self.old] {
+            while list.head != NONE && self.flows.get(list.head).packets.pkts == 0 {
+                let at = list.head;
+                self.flows.pop_front(list);
+                self.flows.detach(at, now);
             }
         }
     }

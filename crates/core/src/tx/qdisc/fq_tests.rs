@@ -63,6 +63,8 @@ fn credit_comes_back_after_the_refill_delay() {
         let mut fq = Fq::new(FqConfig { initial_quantum_bytes: 500, ..config() });
         fill(&mut fq, 7, 1);
         assert_eq!(flows(&mut fq, NOW), [7]);
+        // Its next turns, before others: it leaves the lists.
+        assert_eq!(fq.dequeue_some(NOW), Dequeued::Empty);
         fq.enqueue(Packet::new(7, 1), NOW + idle).unwrap();
         let at = fq.flows.find(7, NOW, 0).unwrap();
         let credit = fq.flows.get(at).credit_bytes;
