@@ -101,10 +101,16 @@ impl SoftirqCpu {
         self.run_raised(engine);
     }
 
-    /// Puts a transmit queue on this CPU's output queue (`NET_TX`) and sees to it that it is run.
-    pub(crate) fn raise_tx(&self, engine: &EngineInner, index: u32) {
+    /// Puts a transmit queue on this CPU's output queue (`NET_TX`) and sees to it that it is run: by the caller, or by the
+    /// CPU's thread.
+    pub(crate) fn raise_tx(&self, engine: &EngineInner, index: u32, by_caller: bool) {
         self.raised_tx.push(&engine.tx_links, index);
-        self.run_raised(engine);
+        let here = HERE.get();
+        if by_caller || here.handling == Some(self.index) || here.thread_of == Some(self.index) {
+            self.run_raised(engine);
+        } else {
+            self.kick();
+        }
     }
 
     fn run_raised(&self, engine: &EngineInner) {

@@ -8,8 +8,6 @@ use crate::sys::tsc::ticks;
 
 /// Looks at a taken lock before the processor is offered to others.
 const SPINS: u32 = 128;
-/// Looks at a root lock before the work is left to its holder. Enough for a batch to be taken, not for more.
-const SPINS_TO_NOTE: u32 = 32;
 
 /// Takes the lock, and says how long that took in ticks; 0 if it was free.
 #[inline]
@@ -54,19 +52,6 @@ fn lock_root_slow<T>(relay: &Relay<T>) -> (Inside<'_, T>, u64) {
             return (inside, ticks().wrapping_sub(begin).max(1));
         }
         std::thread::yield_now();
-    }
-}
-
-/// Takes a root lock, or leaves what was published before to its holder: `None`.
-#[inline]
-pub(crate) fn lock_root_or_note<T>(relay: &Relay<T>) -> Option<(Inside<'_, T>, u64)> {
-    match relay.try_enter() {
-        Some(inside) => Some((inside, 0)),
-        None => {
-            let begin = ticks();
-            let inside = look(relay, SPINS_TO_NOTE).or_else(|| relay.enter_or_note())?;
-            Some((inside, ticks().wrapping_sub(begin).max(1)))
-        }
     }
 }
 

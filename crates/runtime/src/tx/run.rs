@@ -10,9 +10,9 @@ use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DroppedPacket, XmitCode};
 use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
 
-use super::lock::{lock, lock_root, lock_root_or_note};
+use super::lock::{lock, lock_root};
 use super::packet::TxPkt;
-use super::{Guarded, TxPath, Wire, len_of};
+use super::{Guarded, Mode, TxPath, Wire, len_of};
 use crate::clock::Clock;
 
 /// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
@@ -25,6 +25,8 @@ pub(super) struct Rest<'a> {
     pub(super) raise: bool,
     /// Look again at this time.
     pub(super) watch: Option<Instant>,
+    /// The softirq will come, whoever asked for it.
+    softirq_comes: bool,
     table: &'a FrameTable,
     /// Frames of dropped packets.
     dropped: Option<FrameBatch<'a>>,
@@ -32,7 +34,7 @@ pub(super) struct Rest<'a> {
 
 impl<'a> Rest<'a> {
     pub(super) fn new(table: &'a FrameTable) -> Self {
-        Self { raise: false, watch: None, table, dropped: None }
+        Self { raise: false, watch: None, softirq_comes: false, table, dropped: None }
     }
 
     #[cold]
@@ -42,13 +44,12 @@ impl<'a> Rest<'a> {
 }
 
 impl TxPath {
-    /// The sender whose push found the list empty: takes it and flushes for all who pushed. If somebody is at it, he does
-    /// it instead, for he looks again before he leaves.
+    /// The sender whose push found the list empty: takes it and flushes for all who pushed. If somebody is at the
+    /// discipline or runs the queue, he does it instead, for he looks again before he leaves.
     pub(super) fn flush(&self) -> XmitCode {
         #[cfg(test)]
         super::hold::at(super::hold::Point::BeforeRootLock);
-        let Some((mut guarded, waited)) = lock_root_or_note(&self.root.0) else { return XmitCode::Success };
-        guarded.ledger.waited(waited);
+        let Some(guarded) = self.root.0.enter_or_note() else { return XmitCode::Success };
         let mut rest = self.rest();
         let (guarded, code) = self.flush_list(guarded, &mut rest);
         self.release(guarded, &mut rest);
@@ -89,11 +90,15 @@ impl TxPath {
         }
     }
 
-    /// Gives up the root lock, after what others have left to its holder.
+    /// Gives up the root lock, after what others have left to its holder; if its run has used up its quota, they have
+    /// left it to the softirq.
     #[inline]
     pub(super) fn release<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) {
         let mut guarded = guarded;
         while let Some(noted) = guarded.leave() {
+            if rest.softirq_comes {
+                return drop(noted);
+            }
             (guarded, _) = self.flush_list(noted, rest);
         }
     }
@@ -163,7 +168,8 @@ impl TxPath {
         }
     }
 
-    /// Carries out a run; the root lock is held at its begin and end, and free while the ring is filled.
+    /// Carries out a run. With the locked variant the root lock is free while the ring is filled, so that others can
+    /// enqueue; else nobody needs it: they push, and the runner takes the list whenever he comes back to the discipline.
     fn carry_out<'a>(
         &'a self,
         guarded: Inside<'a, Guarded>,
@@ -172,6 +178,7 @@ impl TxPath {
         rest: &mut Rest<'a>,
     ) -> Inside<'a, Guarded> {
         self.running.store(true, Ordering::Relaxed);
+        let unlocks = self.mode() == Mode::Locked;
         let mut guarded = Some(guarded);
         let mut wire: Option<Entered<'a, Wire>> = None;
         let (mut sent_pkts, mut waited) = (0, 0);
@@ -181,11 +188,17 @@ impl TxPath {
                     if self.queue_bits().frozen_or_stopped() {
                         self.look_for_room(now);
                     }
-                    let root = &mut guarded.as_mut().expect("the rules dequeue under the root lock").root;
-                    run.on_dequeue(root, now, |_| self.view());
+                    let mut held = guarded.take().expect("the rules dequeue under the root lock");
+                    if !self.defer.list.is_empty() {
+                        (held, _) = self.flush_list(held, rest);
+                    }
+                    run.on_dequeue(&mut held.root, now, |_| self.view());
+                    guarded = Some(held);
                 }
                 TxStep::TxLock { .. } => {
-                    self.release(guarded.take().expect("the rules run under the root lock"), rest);
+                    if unlocks && let Some(held) = guarded.take() {
+                        self.release(held, rest);
+                    }
                     #[cfg(test)]
                     super::hold::at(super::hold::Point::BeforeTxLock);
                     let (mut locked, ticks) = lock(&self.wire.0);
@@ -205,8 +218,11 @@ impl TxPath {
                         wire.queue.flush();
                         self.publish_allowance(&wire);
                     }
-                    let (mut again, ticks) = lock_root(&self.root.0);
-                    waited += ticks;
+                    let mut again = guarded.take().unwrap_or_else(|| {
+                        let (again, ticks) = lock_root(&self.root.0);
+                        waited += ticks;
+                        again
+                    });
                     run.on_relocked(&mut again.root);
                     if again.root.qlen() > 0 {
                         now = Clock.now(); // else nobody asks
@@ -221,8 +237,9 @@ impl TxPath {
                         RunStop::Empty | RunStop::Busy | RunStop::Quota => None,
                     };
                     rest.watch = watch.or(rest.watch);
-                    let raise = end.again && self.schedule();
+                    let raise = end.again && self.schedule_again(unlocks);
                     rest.raise |= raise;
+                    rest.softirq_comes |= end.again && self.qdisc_state().intersects(QdiscState::SCHED);
                     run.finish(&mut guarded.root);
                     self.running.store(false, Ordering::Relaxed);
                     let ledger = &mut guarded.ledger;

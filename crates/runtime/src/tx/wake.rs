@@ -114,6 +114,15 @@ impl TxPath {
         self.update_state(|state| state.schedule(defer_empty))
     }
 
+    /// A run ends though packets wait. Others may have left a list to the runner, which the softirq then takes with the
+    /// rest; with the locked variant there is no list, or it has a flusher.
+    pub(super) fn schedule_again(&self, locked: bool) -> bool {
+        if locked || self.mode() == Mode::Owner {
+            return self.schedule();
+        }
+        self.update_state(|state| state.schedule(true))
+    }
+
     /// Does what was left to be done; no lock is held.
     #[inline]
     pub(super) fn settle(&self, rest: Rest<'_>) {
@@ -151,9 +160,12 @@ impl TxPath {
         engine.softirq[self.watchdog.cpu.load(Ordering::Relaxed) as usize].watchdog_armed(at);
     }
 
+    /// With the locked variant the caller runs the softirq, as the kernel's senders do where they enable bottom halves
+    /// again; else its thread does: a sender has sent enough for others by then.
     fn raise(&self, engine: &EngineInner) {
         let index = self.index.load(Ordering::Relaxed);
-        engine.softirq_of_this_context(engine.napi_at(index)).raise_tx(engine, index);
+        let by_caller = self.mode() == Mode::Locked;
+        engine.softirq_of_this_context(engine.napi_at(index)).raise_tx(engine, index, by_caller);
     }
 
     /// `net_tx_action` for one discipline.
@@ -163,7 +175,11 @@ impl TxPath {
         guarded.ledger.softirq_runs += 1;
         self.update_state(|state| (state.unschedule(), ()));
         let mut rest = self.rest();
-        let guarded = self.run_queue(guarded, &mut rest);
+        let guarded = if self.defer.list.is_empty() {
+            self.run_queue(guarded, &mut rest)
+        } else {
+            self.flush_list(guarded, &mut rest).0
+        };
         self.release(guarded, &mut rest);
         self.settle(rest);
     }
