@@ -9,12 +9,52 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use napier_lab::farm::{self, Campaign};
+use napier_lab::transmit::{self, Experiment, Path, published};
 
 /// What is simulated.
 #[derive(Subcommand)]
 pub(crate) enum Sim {
     /// Run random machines with random timelines and faults, checked after every step
     Farm(FarmArgs),
+    /// Many senders on few transmit queues, with locks or with a list: a published experiment, from cache lines and locks
+    Transmit(TransmitArgs),
+}
+
+/// Options of `napier sim transmit`.
+#[derive(clap::Args)]
+pub(crate) struct TransmitArgs {
+    /// Programs that send
+    #[arg(long, value_name = "N", default_value_t = published::SENDERS)]
+    senders: u16,
+
+    /// Transmit queues
+    #[arg(long, value_name = "N", default_value_t = published::QUEUES)]
+    queues: u16,
+
+    /// Where all randomness comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How senders of a queue get along: locked, llist
+    #[arg(long, value_name = "PATH", value_delimiter = ',', default_value = "locked,llist", value_parser = parse_path)]
+    path: Vec<Path>,
+
+    /// Run again with each chosen parameter times 0.5, 0.7, 1.4 and 2, and each reckoned one times 0.5 and 2
+    #[arg(long)]
+    sensitivity: bool,
+
+    /// Threads [default: one per CPU]
+    #[arg(long, value_name = "J")]
+    jobs: Option<usize>,
+
+    /// Print one JSON object instead of the table (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_path(text: &str) -> Result<Path, String> {
+    let named = Path::ALL.into_iter().find(|path| path.name() == text);
+    named.ok_or_else(|| "no such path: give locked, llist or both".to_owned())
 }
 
 /// Options of `napier sim farm`.
@@ -49,15 +89,53 @@ pub(crate) struct FarmArgs {
 pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
     match sim {
         Sim::Farm(args) => run_farm(args, interrupted),
+        Sim::Transmit(args) => run_transmit(args, interrupted),
     }
 }
 
-fn run_farm(args: &FarmArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let jobs = match args.jobs {
-        Some(0) => return Err(crate::Usage(anyhow::anyhow!("--jobs must be at least 1")).into()),
-        Some(jobs) => jobs,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
+/// How many threads to use.
+fn threads(jobs: Option<usize>) -> anyhow::Result<usize> {
+    match jobs {
+        Some(0) => Err(crate::Usage(anyhow::anyhow!("--jobs must be at least 1")).into()),
+        Some(jobs) => Ok(jobs),
+        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
+
+fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let mut paths = args.path.clone();
+    paths.sort_unstable();
+    paths.dedup();
+    let experiment = Experiment {
+        senders: args.senders,
+        queues: args.queues,
+        seed: args.seed,
+        paths,
+        sensitivity: args.sensitivity,
+        jobs: threads(args.jobs)?,
     };
+    let bar = if std::io::stderr().is_terminal() && !args.json {
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed}").expect("a fixed template");
+        ProgressBar::no_length().with_style(style)
+    } else {
+        ProgressBar::hidden()
+    };
+    let report = transmit::run(&experiment, interrupted, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    })
+    .map_err(|error| crate::Usage(error.into()))?;
+    bar.finish_and_clear();
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted");
+    }
+    let text = if args.json { transmit::json(&report) } else { transmit::table(&report) };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn run_farm(args: &FarmArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let jobs = threads(args.jobs)?;
     if args.runs == 0 {
         return Err(crate::Usage(anyhow::anyhow!("--runs must be at least 1")).into());
     }
