@@ -8,7 +8,7 @@ mod udp_rr;
 mod wakeup;
 mod xsk_rr;
 
-pub use rtt::{Log2Histogram, Percentiles};
+pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
 pub use udp_rr::{UdpMode, UdpRr, UdpRrConfig, udp_rr};

@@ -65,46 +65,6 @@ pub(crate) fn turn_round(frame: &mut [u8]) {
     dst.swap_with_slice(&mut rest[..6]);
 }
 
-/// Durations by powers of two of ns, with bars as bpftrace prints them.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Log2Histogram {
-    /// `counts[n]` = durations of 2^n to 2^(n+1) - 1 ns; 0 ns counts as 1.
-    pub counts: Vec<u64>,
-}
-
-impl Log2Histogram {
-    pub(crate) fn add(&mut self, ns: u64) {
-        let bucket = ns.max(1).ilog2() as usize;
-        if self.counts.len() <= bucket {
-            self.counts.resize(bucket + 1, 0);
-        }
-        self.counts[bucket] += 1;
-    }
-}
-
-impl std::fmt::Display for Log2Histogram {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const WIDTH: u64 = 52;
-        let most = self.counts.iter().copied().max().unwrap_or(0).max(1);
-        let first = self.counts.iter().position(|count| *count > 0).unwrap_or(0);
-        for (bucket, count) in self.counts.iter().enumerate().skip(first) {
-            let bar = "@".repeat(usize::try_from(count * WIDTH / most).unwrap_or(0));
-            let range = format!("[{}, {})", power(bucket), power(bucket + 1));
-            writeln!(f, "  {range:<16} {count:>10} |{bar:<52}|")?;
-        }
-        Ok(())
-    }
-}
-
-fn power(exponent: usize) -> String {
-    match exponent {
-        0..10 => (1_u64 << exponent).to_string(),
-        10..20 => format!("{}K", 1_u64 << (exponent - 10)),
-        20..30 => format!("{}M", 1_u64 << (exponent - 20)),
-        _ => format!("{}G", 1_u64 << (exponent - 30)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,16 +76,5 @@ mod tests {
         turn_round(&mut frame);
         assert_eq!((stamp_of(&frame), &frame[..6], &frame[6..12]), (Some(77), &[1; 6][..], &[2; 6][..]));
         assert_eq!(stamp_of(&[0; 60]), None);
-    }
-
-    #[test]
-    fn buckets_are_powers_of_two() {
-        let mut histogram = Log2Histogram::default();
-        for ns in [0, 1, 2, 3, 4, 1024] {
-            histogram.add(ns);
-        }
-        assert_eq!(histogram.counts[..3], [2, 2, 1]);
-        assert_eq!(histogram.counts[10], 1);
-        assert!(histogram.to_string().contains("[1K, 2K)"));
     }
 }

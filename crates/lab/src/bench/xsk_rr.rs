@@ -14,8 +14,9 @@ use napier_runtime::control::NapiSet;
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, RawBusyPoll, RawPort, RawSender};
 use serde::Serialize;
 
-use super::rtt::{FRAME_BYTES, Log2Histogram, Percentiles, histogram, stamp_of, turn_round, write_stamped};
+use super::rtt::{FRAME_BYTES, Percentiles, histogram, stamp_of, turn_round, write_stamped};
 use crate::pair::Pair;
+use crate::report::PowerHistogram;
 
 /// `SO_BUSY_POLL` of the busy-read modes in us, as the proposal's script sets `net.core.busy_read`.
 const BUSY_READ_US: u32 = 400;
@@ -100,7 +101,7 @@ pub struct XskRr {
     /// From intended send to reply.
     pub latency: Option<Percentiles>,
     /// Time that the client spent in its receive calls.
-    pub receive_calls: Log2Histogram,
+    pub receive_calls: PowerHistogram,
     /// Requests without a reply.
     pub lost: u64,
     /// Why it did not run, if it did not.
@@ -185,7 +186,7 @@ impl XskRrConfig {
             sender_thread: false,
             cpus: Vec::new(),
             latency: None,
-            receive_calls: Log2Histogram::default(),
+            receive_calls: PowerHistogram::default(),
             lost: 0,
             refused: Some(why),
         }
@@ -203,7 +204,7 @@ struct Shared<'a> {
 
 struct Outcome {
     latency: Histogram<u64>,
-    receive_calls: Log2Histogram,
+    receive_calls: PowerHistogram,
     replies: u64,
 }
 
@@ -342,7 +343,7 @@ fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
 }
 
 fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
-    let mut outcome = Outcome { latency: histogram(), receive_calls: Log2Histogram::default(), replies: 0 };
+    let mut outcome = Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0 };
     let mut due = Due::new(pair, config);
     let warm_ns = due.next_ns + nanos(config.length) / 10;
     let end_ns = due.end_ns + nanos(STOP_LOOK);

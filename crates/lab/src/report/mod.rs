@@ -2,9 +2,12 @@
 
 pub mod hdrlog;
 pub mod json;
+pub mod power;
 pub mod progress;
 mod sentence;
 pub mod table;
+
+pub use power::PowerHistogram;
 
 use std::collections::BTreeMap;
 
