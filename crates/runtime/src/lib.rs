@@ -42,6 +42,8 @@ pub use stack::{
     DeviceError, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters, UdpSocket,
     UdpSocketBuilder, UnknownOption,
 };
+pub use sys::tsc::{ticks, ticks_after};
+pub use sys::usage::{ThreadUsage, thread_usage};
 
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;

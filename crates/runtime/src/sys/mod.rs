@@ -4,3 +4,4 @@ pub(crate) mod cpuclock;
 pub(crate) mod mmap;
 pub(crate) mod sched;
 pub(crate) mod tsc;
+pub(crate) mod usage;
