@@ -1,5 +1,7 @@
 //! `napier bench`: the experiments and how they are printed.
 
+mod tx;
+
 use std::io::Write;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ pub(crate) enum Bench {
     XskRr(Xsk),
     /// Request and response over UDP sockets, closed loop
     UdpRr(Udp),
+    /// The hand-over from many senders to one consumer, alone
+    TxList(tx::TxListArgs),
 }
 
 /// Options of `bench rx-cost`.
@@ -115,6 +119,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Wakeup(args) => wakeup(args),
         Bench::XskRr(args) => xsk_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
+        Bench::TxList(args) => tx::tx_list(args),
     }
 }
 

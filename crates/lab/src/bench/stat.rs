@@ -22,6 +22,12 @@ impl Spread {
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Self { median, min, max }
     }
+
+    /// In another unit: every figure times `factor`.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self { median: self.median * factor, min: self.min * factor, max: self.max * factor }
+    }
 }
 
 /// `median [min-max]` with as many digits as the size deserves.
@@ -46,5 +52,6 @@ mod tests {
         assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
         assert_eq!(spread.to_string(), "2.00 [1.00-3.00]");
         assert_eq!(Spread::of(&[120.0, 130.0]).to_string(), "125 [120-130]");
+        assert_eq!(Spread::of(&[2000.0, 4000.0]).scaled(1e-3).to_string(), "3.00 [2.00-4.00]");
     }
 }

@@ -1,0 +1,71 @@
+//! Short times by the tick counter, in ns, and what reading it costs.
+
+use std::time::{Duration, Instant};
+
+use napier_runtime::{ticks, ticks_after};
+
+/// How long the counter is compared with the clock: its rate is then right to about 2 parts in a million.
+const CALIBRATION: Duration = Duration::from_millis(50);
+
+/// Readings of which the median is taken.
+const READINGS: usize = 4097;
+
+/// Turns ticks into ns.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct TickClock {
+    /// ns per tick, times 2^32.
+    scale: u64,
+}
+
+impl TickClock {
+    /// Finds out how fast the counter runs; takes 50 ms.
+    pub(super) fn calibrate() -> Self {
+        let (from, from_ticks) = (Instant::now(), ticks());
+        while from.elapsed() < CALIBRATION {
+            std::hint::spin_loop();
+        }
+        let passed_ticks = ticks() - from_ticks;
+        let scale = (from.elapsed().as_nanos() << 32) / u128::from(passed_ticks.max(1));
+        Self { scale: scale.try_into().expect("a tick is shorter than 4 s") }
+    }
+
+    /// ns of a number of ticks.
+    #[inline]
+    pub(super) fn ns(self, ticks: u64) -> u64 {
+        ((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64
+    }
+
+    /// Ticks of a number of ns.
+    pub(super) fn ticks(self, ns: u64) -> u64 {
+        ((u128::from(ns) << 32) / u128::from(self.scale.max(1))) as u64
+    }
+
+    /// What a measurement of nothing shows: the part of every measured time that is the reading itself. Median, in ns.
+    pub(super) fn cost_ns(self) -> u64 {
+        let mut empty: Vec<u64> = (0..READINGS)
+            .map(|_| {
+                let before = ticks();
+                ticks_after() - before
+            })
+            .collect();
+        empty.sort_unstable();
+        self.ns(empty[READINGS / 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_and_clock_agree() {
+        let clock = TickClock::calibrate();
+        let (from, from_ticks) = (Instant::now(), ticks());
+        std::thread::sleep(Duration::from_millis(20));
+        let (passed, by_ticks) = (from.elapsed(), clock.ns(ticks() - from_ticks));
+        // The thread may lose its processor between two readings; a wrong scale would be off by far more.
+        let apart = passed.abs_diff(Duration::from_nanos(by_ticks));
+        assert!(apart < Duration::from_millis(10), "{passed:?} by the clock, {by_ticks} ns by ticks");
+        assert!(clock.ns(clock.ticks(1_000_000)).abs_diff(1_000_000) < 10);
+    }
+}
