@@ -93,7 +93,8 @@ fn print_tx_list(rows: &[TxList], args: &TxListArgs) {
     }
     if args.histogram {
         for row in rows {
-            print!("\n{} senders, {}: time in the push call, ns\n{}", row.threads, row.variant.name(), row.push_calls);
+            println!("\n{} senders, {}; CPU, %: {}", row.threads, row.variant.name(), row.cpu);
+            print!("time in the push call, ns:\n{}", row.push_calls);
         }
     }
     let clock_ns = rows.first().map_or(0, |row| row.clock_ns);

@@ -6,8 +6,10 @@ pub mod power;
 pub mod progress;
 mod sentence;
 pub mod table;
+pub mod transmit;
 
 pub use power::PowerHistogram;
+pub use transmit::{CpuTimes, CpuUse, LockWaits};
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ use self::handover::{MutexQueue, OurList, SpinRing};
 use self::run::{Run, Setup, run};
 use super::stat::Spread;
 use super::ticks::TickClock;
-use crate::report::PowerHistogram;
+use crate::report::{CpuUse, PowerHistogram};
 
 /// Most senders of an experiment.
 pub const TX_LIST_SENDERS_MAX: u32 = 4096;
@@ -113,6 +113,8 @@ pub struct TxList {
     pub max_ns: Spread,
     /// CPU time of all threads per item, in ns.
     pub cpu_ns_per_item: Spread,
+    /// Who used the processors; the consumer is the receiver. Median of each share.
+    pub cpu: CpuUse,
     /// What reading the clock adds to each time in the push call, in ns.
     pub clock_ns: u64,
     /// Times in the push call, in ns; all runs.
@@ -134,7 +136,7 @@ pub fn tx_list(config: &TxListConfig) -> anyhow::Result<Vec<TxList>> {
     let pin = config.pin.then_some(cpus.as_slice());
     let mut rows = Vec::new();
     for &senders in &config.threads {
-        let setup = Setup { senders, length: config.length, pin, clock };
+        let setup = Setup { senders, length: config.length, cpus: cpus.len(), pin, clock };
         let mut runs: Vec<Vec<Run>> = config.variants.iter().map(|_| Vec::new()).collect();
         for _ in 0..config.runs {
             for (variant, runs) in config.variants.iter().zip(&mut runs) {
@@ -173,7 +175,10 @@ fn row(variant: TxListVariant, setup: &Setup<'_>, runs: &[Run], list: Option<&[R
         p99_ns: percentile(0.99),
         p999_ns: percentile(0.999),
         max_ns: spread(&|run| run.push_ns.max() as f64),
-        cpu_ns_per_item: spread(&|run| run.cpu.as_nanos() as f64 / run.items.max(1) as f64),
+        cpu_ns_per_item: spread(&|run| {
+            (run.cpu.sending() + run.cpu.receivers).as_nanos() as f64 / run.items.max(1) as f64
+        }),
+        cpu: CpuUse::median(&runs.iter().map(|run| run.cpu.shares(run.wall, setup.cpus)).collect::<Vec<_>>()),
         clock_ns: setup.clock.cost_ns(),
         push_calls: merged(|run| &run.push_ns),
         batch_items: merged(|run| &run.batch),
@@ -196,7 +201,7 @@ mod tests {
     fn ratios_are_taken_round_by_round() {
         let run = |items| Run { items, wall: Duration::from_secs(1), ..Run::default() };
         let clock = TickClock::calibrate();
-        let setup = Setup { senders: 2, length: Duration::from_secs(1), pin: None, clock };
+        let setup = Setup { senders: 2, length: Duration::from_secs(1), cpus: 2, pin: None, clock };
         let (list, own) = ([run(100), run(200), run(400)], [run(50), run(300), run(400)]);
         let row = row(TxListVariant::Ring, &setup, &own, Some(&list));
         let ratio = row.ratio_to_list.expect("the list ran");

@@ -4,12 +4,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_runtime::{thread_usage, ticks, ticks_after};
+use napier_runtime::{ThreadUsage, thread_usage, ticks, ticks_after};
 
 use super::handover::{Alone, BATCH_MAX, HandOver};
 use crate::bench::pin::pin_to;
 use crate::bench::ticks::TickClock;
-use crate::report::PowerHistogram;
+use crate::report::{CpuTimes, PowerHistogram};
 
 /// Items of each sender. Source: `include/net/sock.h`, `_SK_MEM_PACKETS`: a socket's default send buffer holds 256.
 pub(super) const WINDOW: u32 = 256;
@@ -29,6 +29,8 @@ pub(super) const PAUSE_NS: u64 = 1000;
 pub(super) struct Setup<'a> {
     pub(super) senders: u32,
     pub(super) length: Duration,
+    /// Processors that the process may use.
+    pub(super) cpus: usize,
     /// Processors to pin to: senders in turn, the consumer to the last.
     pub(super) pin: Option<&'a [usize]>,
     pub(super) clock: TickClock,
@@ -45,8 +47,21 @@ pub(super) struct Run {
     pub(super) push_ns: PowerHistogram,
     /// Items per take that found any.
     pub(super) batch: PowerHistogram,
-    /// CPU time of all senders and of the consumer.
-    pub(super) cpu: Duration,
+    /// CPU time of all senders and of the consumer, which is the receiver.
+    pub(super) cpu: CpuTimes,
+}
+
+/// What one sender counted.
+struct Sent {
+    items: u64,
+    push_ns: PowerHistogram,
+    usage: ThreadUsage,
+}
+
+/// What the consumer counted.
+struct Consumed {
+    batch: PowerHistogram,
+    usage: ThreadUsage,
 }
 
 /// Items of each sender that have come back, on lines of their own: written by the consumer, at most once per sender
@@ -72,11 +87,11 @@ pub(super) fn run<H: HandOver>(setup: Setup<'_>) -> Run {
         for sender in senders {
             let sent = sender.join().expect("a sender does not panic");
             run.items += sent.items;
-            run.cpu += sent.cpu;
+            run.cpu.add_sender(sent.usage);
             run.push_ns.merge(&sent.push_ns);
         }
         let consumed = consumer.join().expect("the consumer does not panic");
-        run.cpu += consumed.cpu;
+        run.cpu.add_receiver(consumed.usage);
         run.batch = consumed.batch;
         run
     })
@@ -89,11 +104,11 @@ fn send<H: HandOver>(
     start: &Barrier,
     stop: &AtomicBool,
     setup: Setup<'_>,
-) -> Run {
+) -> Sent {
     if let Some(cpus) = setup.pin {
         pin_to(cpus[me as usize % cpus.len()]);
     }
-    let mut run = Run::default();
+    let (mut items, mut push_ns) = (0, PowerHistogram::default());
     let (mut sent, mut back, mut until_timed) = (0_u32, 0_u32, me % TIMED_EVERY);
     start.wait();
     while !stop.load(Ordering::Relaxed) {
@@ -106,16 +121,15 @@ fn send<H: HandOver>(
             until_timed = TIMED_EVERY;
             let before = ticks();
             queue.push(item);
-            run.push_ns.add(setup.clock.ns(ticks_after() - before));
+            push_ns.add(setup.clock.ns(ticks_after() - before));
         } else {
             queue.push(item);
         }
         until_timed -= 1;
         sent = sent.wrapping_add(1);
-        run.items += 1;
+        items += 1;
     }
-    run.cpu = cpu_time();
-    run
+    Sent { items, push_ns, usage: thread_usage() }
 }
 
 /// Looks until an item has come back or the run is over; the new count.
@@ -136,11 +150,17 @@ fn wait_for_items(returned: &AtomicU32, sent: u32, stop: &AtomicBool) -> u32 {
     }
 }
 
-fn consume<H: HandOver>(queue: &H, returned: &Returned, start: &Barrier, stop: &AtomicBool, setup: Setup<'_>) -> Run {
+fn consume<H: HandOver>(
+    queue: &H,
+    returned: &Returned,
+    start: &Barrier,
+    stop: &AtomicBool,
+    setup: Setup<'_>,
+) -> Consumed {
     if let Some(cpus) = setup.pin {
         pin_to(*cpus.last().expect("there is a processor"));
     }
-    let mut run = Run::default();
+    let mut batch = PowerHistogram::default();
     let mut back = vec![0_u32; setup.senders as usize];
     // Release: pairs with the Acquire in `wait_for_items`.
     let give_back = |sender: usize, count: u32| returned.0[sender].0.store(count, Ordering::Release);
@@ -163,7 +183,7 @@ fn consume<H: HandOver>(queue: &H, returned: &Returned, start: &Barrier, stop: &
             continue;
         };
         give_back(last, back[last]);
-        run.batch.add(taken);
+        batch.add(taken);
         if taken < BATCH_MAX as u64 {
             let paused = ticks();
             while ticks() - paused < pause_ticks {
@@ -171,13 +191,7 @@ fn consume<H: HandOver>(queue: &H, returned: &Returned, start: &Barrier, stop: &
             }
         }
     }
-    run.cpu = cpu_time();
-    run
-}
-
-fn cpu_time() -> Duration {
-    let usage = thread_usage();
-    usage.user + usage.system
+    Consumed { batch, usage: thread_usage() }
 }
 
 #[cfg(test)]
@@ -187,9 +201,10 @@ mod tests {
 
     #[test]
     fn a_run_counts_what_it_did() {
-        let setup = Setup { senders: 3, length: Duration::from_millis(60), pin: None, clock: TickClock::calibrate() };
+        let setup =
+            Setup { senders: 3, length: Duration::from_millis(60), cpus: 2, pin: None, clock: TickClock::calibrate() };
         let run = run::<OurList>(setup);
-        assert!(run.wall >= setup.length && run.cpu > Duration::ZERO);
+        assert!(run.wall >= setup.length && run.cpu.receivers > Duration::ZERO && run.cpu.sending() > Duration::ZERO);
         assert!(run.items > u64::from(3 * WINDOW), "{} items: none came back", run.items);
         let timed = run.push_ns.count() * u64::from(TIMED_EVERY);
         assert!(timed.abs_diff(run.items) <= u64::from(3 * TIMED_EVERY), "{timed} of {}", run.items);
