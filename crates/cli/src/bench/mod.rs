@@ -26,6 +26,8 @@ pub(crate) enum Bench {
     UdpRr(Udp),
     /// The hand-over from many senders to one consumer, alone
     TxList(tx::TxListArgs),
+    /// Many threads send datagrams as fast as they can over few transmit queues
+    UdpStream(tx::UdpStreamArgs),
 }
 
 /// Options of `bench rx-cost`.
@@ -120,6 +122,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::XskRr(args) => xsk_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
         Bench::TxList(args) => tx::tx_list(args),
+        Bench::UdpStream(args) => tx::udp_stream(args),
     }
 }
 

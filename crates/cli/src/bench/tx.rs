@@ -1,10 +1,12 @@
 //! The experiments of the transmit path.
 
+use std::io::Write;
 use std::time::Duration;
 
-use napier_lab::bench::{self, TX_LIST_SENDERS_MAX, TX_LIST_TIMED_EVERY, TxList, TxListConfig, TxListVariant};
-
-use crate::Usage;
+use napier_lab::bench::{
+    self, TIMED_EVERY, TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant, UDP_STREAM_BYTES_MAX,
+    UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig, UdpStreamVariant,
+};
 
 /// Options of `bench tx-list`.
 #[derive(clap::Args)]
@@ -20,7 +22,7 @@ pub(crate) struct TxListArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Length of each run in seconds
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: the senders in turn, the consumer on the last
     #[arg(long)]
@@ -40,13 +42,13 @@ fn parse_variant(name: &str) -> Result<TxListVariant, String> {
     })
 }
 
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
+    if seconds > 0.0 && seconds <= 3600.0 { Ok(seconds) } else { Err("give more than 0 and at most 3600".to_owned()) }
+}
+
 /// Runs `bench tx-list` and prints it.
 pub(crate) fn tx_list(args: &TxListArgs) -> anyhow::Result<()> {
-    let most = 3600.0;
-    let legal = args.seconds > 0.0 && args.seconds <= most;
-    if !legal {
-        return Err(Usage(anyhow::anyhow!("--seconds must be more than 0 and at most {most}")).into());
-    }
     let variants = if args.variant.is_empty() { TxListVariant::ALL.to_vec() } else { args.variant.clone() };
     let rows = bench::tx_list(&TxListConfig {
         threads: args.threads.clone(),
@@ -58,12 +60,13 @@ pub(crate) fn tx_list(args: &TxListArgs) -> anyhow::Result<()> {
     if args.json {
         return super::print_json("tx-list", &rows);
     }
-    print_tx_list(&rows, args);
-    Ok(())
+    Ok(print_tx_list(&rows, args)?)
 }
 
-fn print_tx_list(rows: &[TxList], args: &TxListArgs) {
-    println!(
+fn print_tx_list(rows: &[TxList], args: &TxListArgs) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
         "{:>7} {:<6} {:>21} {:>18} {:>7} {:>7} {:>20} {:>9} {:>8} {:>6}",
         "senders",
         "",
@@ -75,9 +78,10 @@ fn print_tx_list(rows: &[TxList], args: &TxListArgs) {
         "max us",
         "cpu ns",
         "batch"
-    );
+    )?;
     for row in rows {
-        println!(
+        writeln!(
+            out,
             "{:>7} {:<6} {:>21} {:>18} {:>7.0} {:>7.0} {:>20} {:>9.0} {:>8.1} {:>6}",
             row.threads,
             row.variant.name(),
@@ -89,21 +93,141 @@ fn print_tx_list(rows: &[TxList], args: &TxListArgs) {
             row.max_ns.median / 1e3,
             row.cpu_ns_per_item.median,
             row.batch_items.percentile(0.5),
-        );
+        )?;
     }
     if args.histogram {
         for row in rows {
-            println!("\n{} senders, {}; CPU, %: {}", row.threads, row.variant.name(), row.cpu);
-            print!("time in the push call, ns:\n{}", row.push_calls);
+            writeln!(out, "\n{} senders, {}; CPU, %: {}", row.threads, row.variant.name(), row.cpu)?;
+            write!(out, "time in the push call, ns:\n{}", row.push_calls)?;
         }
     }
     let clock_ns = rows.first().map_or(0, |row| row.clock_ns);
-    println!(
-        "\nMedian of {} runs of {} s, {}. Times of every {TX_LIST_TIMED_EVERY}th push; the {clock_ns} ns that reading the \
+    writeln!(
+        out,
+        "\nMedian of {} runs of {} s, {}. Times of every {TIMED_EVERY}th push; the {clock_ns} ns that reading the \
          clock takes are in them.\ncpu: CPU time of all threads per item; batch: median of the items that the consumer \
          found at once.",
         args.runs,
         args.seconds,
         if args.pin { "each thread on one CPU" } else { "threads run where the system lets them" },
-    );
+    )
+}
+
+/// Options of `bench udp-stream`.
+#[derive(clap::Args)]
+pub(crate) struct UdpStreamArgs {
+    /// Numbers of sender threads, each an experiment of its own
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(UDP_STREAM_SENDERS_MAX)))]
+    threads: Vec<u32>,
+    /// mutex, ring, alone; all if none is given
+    #[arg(long, value_delimiter = ',', value_parser = parse_stream_variant)]
+    variant: Vec<UdpStreamVariant>,
+    /// Transmit queues of the link
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: u16,
+    /// Bytes of each datagram
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u16).range(1..=UDP_STREAM_BYTES_MAX as i64))]
+    size: u16,
+    /// Runs per variant, interleaved
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
+    seconds: f64,
+    /// Keep each thread on one CPU: senders and transmitters in turn, the receiver on the last
+    #[arg(long)]
+    pin: bool,
+    /// Print the histograms of the call that sends, and of what was published at once
+    #[arg(long)]
+    histogram: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_stream_variant(name: &str) -> Result<UdpStreamVariant, String> {
+    UdpStreamVariant::parse(name).ok_or_else(|| {
+        let names = UdpStreamVariant::ALL.map(UdpStreamVariant::name);
+        format!("no such variant; give {}", names.join(", "))
+    })
+}
+
+/// Runs `bench udp-stream` and prints it.
+pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
+    let variants = if args.variant.is_empty() { UdpStreamVariant::ALL.to_vec() } else { args.variant.clone() };
+    let rows = bench::udp_stream(&UdpStreamConfig {
+        threads: args.threads.clone(),
+        variants,
+        queues: args.queues,
+        size_bytes: usize::from(args.size),
+        runs: args.runs,
+        length: Duration::from_secs_f64(args.seconds),
+        pin: args.pin,
+    })?;
+    if args.json {
+        return super::print_json("udp-stream", &rows);
+    }
+    Ok(print_udp_stream(&rows, args)?)
+}
+
+fn print_udp_stream(rows: &[UdpStream], args: &UdpStreamArgs) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{:>7} {:<6} {:>24} {:>18} {:>7} {:>7} {:>9} {:>9} {:>24} {:>6}",
+        "senders",
+        "",
+        "M packets/s [min-max]",
+        "x first [min-max]",
+        "p50 ns",
+        "p99 ns",
+        "p99.9 ns",
+        "max us",
+        "cycles/packet [min-max]",
+        "lost"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "{:>7} {:<6} {:>24} {:>18} {:>7.0} {:>7.0} {:>9.0} {:>9.0} {:>24} {:>6}",
+            row.threads,
+            row.variant.name(),
+            row.packets_per_s.scaled(1e-6).to_string(),
+            row.ratio_to_first.to_string(),
+            row.p50_ns.median,
+            row.p99_ns.median,
+            row.p999_ns.median,
+            row.max_ns.median / 1e3,
+            row.cycles_per_packet.map_or_else(|| "-".to_owned(), |cycles| cycles.to_string()),
+            row.lost,
+        )?;
+    }
+    writeln!(out)?;
+    for row in rows {
+        writeln!(out, "{:>7} {:<6} CPU, %: {}", row.threads, row.variant.name(), row.cpu)?;
+        if row.lock_waits.contended > 0 {
+            writeln!(out, "{:>14} waited for the lock: {}", "", row.lock_waits)?;
+        }
+        if args.histogram {
+            write!(out, "{:>14} time in the call that sends, ns:\n{}", "", row.send_calls)?;
+            if row.batch_packets.count() > 0 {
+                write!(out, "{:>14} packets published at once:\n{}", "", row.batch_packets)?;
+            }
+        }
+    }
+    let clock_ns = rows.first().map_or(0, |row| row.clock_ns);
+    writeln!(
+        out,
+        "\n{} bytes a datagram, {} transmit queue{}; median of {} runs of {} s, {}. Times of every {TIMED_EVERY}th \
+         call;\nthe {clock_ns} ns that reading the clock takes are in them. Cycles: reference cycles of all that send, \
+         without the receiver.\nalone: a sender per queue that shares nothing and publishes 64 at once: what the link \
+         can do.",
+        args.size,
+        args.queues,
+        if args.queues == 1 { "" } else { "s" },
+        args.runs,
+        args.seconds,
+        if args.pin { "each thread on one CPU" } else { "threads run where the system lets them" },
+    )
 }

@@ -8,13 +8,18 @@ mod stat;
 mod ticks;
 mod tx_list;
 mod udp_rr;
+mod udp_stream;
 mod wakeup;
 mod xsk_rr;
 
 pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
-pub use tx_list::{TX_LIST_SENDERS_MAX, TX_LIST_TIMED_EVERY, TxList, TxListConfig, TxListVariant, tx_list};
+pub use ticks::TIMED_EVERY;
+pub use tx_list::{TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant, tx_list};
 pub use udp_rr::{UdpMode, UdpRr, UdpRrConfig, udp_rr};
+pub use udp_stream::{
+    UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig, UdpStreamVariant, udp_stream,
+};
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
 pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};

@@ -10,6 +10,10 @@ const CALIBRATION: Duration = Duration::from_millis(50);
 /// Readings of which the median is taken.
 const READINGS: usize = 4097;
 
+/// Of short calls, every so many is timed: two clock readings around each would take longer than many a call. A prime,
+/// so that every place of a batch has its turn.
+pub const TIMED_EVERY: u32 = 17;
+
 /// Turns ticks into ns.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct TickClock {

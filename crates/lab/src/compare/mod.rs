@@ -10,6 +10,6 @@ mod run;
 mod server;
 
 pub use cpus::{CpuLayout, TooFewCpus};
-pub(crate) use frames::Template;
+pub(crate) use frames::{HEADER_BYTES, Template};
 pub use host::host_and_commit;
 pub use run::{CompareConfig, compare};

@@ -21,9 +21,6 @@ use crate::report::{CpuUse, PowerHistogram};
 /// Most senders of an experiment.
 pub const TX_LIST_SENDERS_MAX: u32 = 4096;
 
-/// Every so many pushes one is timed.
-pub const TX_LIST_TIMED_EVERY: u32 = run::TIMED_EVERY;
-
 /// How an item gets from a sender to the consumer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

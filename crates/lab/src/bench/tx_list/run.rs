@@ -8,15 +8,11 @@ use napier_runtime::{ThreadUsage, thread_usage, ticks, ticks_after};
 
 use super::handover::{Alone, BATCH_MAX, HandOver};
 use crate::bench::pin::pin_to;
-use crate::bench::ticks::TickClock;
+use crate::bench::ticks::{TIMED_EVERY, TickClock};
 use crate::report::{CpuTimes, PowerHistogram};
 
 /// Items of each sender. Source: `include/net/sock.h`, `_SK_MEM_PACKETS`: a socket's default send buffer holds 256.
 pub(super) const WINDOW: u32 = 256;
-
-/// Every so many pushes one is timed: two clock readings around each would take longer than the push. A prime, so that
-/// every place of the window has its turn.
-pub(super) const TIMED_EVERY: u32 = 17;
 
 /// Looks for a returned item before the sender gives up its processor.
 const LOOKS_MAX: u32 = 32;

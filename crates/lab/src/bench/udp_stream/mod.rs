@@ -1,0 +1,263 @@
+//! `bench udp-stream`: many threads send datagrams as fast as they can over a link with few transmit queues.
+//!
+//! After the test that the lock-free list of the transmit path was proposed with ("net: dev_queue_xmit() llist
+//! adoption"): each sender has a flow of its own, and what they share is the transmit queue.
+
+mod paths;
+mod run;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use self::paths::{AlonePath, MutexPath, QueuePath};
+use self::run::{Run, Setup, run};
+use super::stat::Spread;
+use super::ticks::TickClock;
+use crate::report::{CpuUse, LockWaits, PowerHistogram};
+
+/// Most senders of an experiment: ports are counted up from 10000.
+pub const UDP_STREAM_SENDERS_MAX: u32 = 4096;
+
+/// Most bytes of a datagram: what fits an Ethernet frame with IPv4 and UDP headers.
+pub const UDP_STREAM_BYTES_MAX: usize = 1472;
+
+/// How a datagram gets from a sender's buffer into the transmit ring.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UdpStreamVariant {
+    /// The standard library's mutex round the ring: lock, build, send.
+    Mutex,
+    /// A bounded lock-free queue (crossbeam's `ArrayQueue`) to a thread that transmits.
+    Ring,
+    /// Nothing is shared: a sender per queue, as many as there are CPUs beside the receiver's, in batches of 64. What
+    /// the link can do, beside which the others stand.
+    Alone,
+}
+
+impl UdpStreamVariant {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mutex, Self::Ring, Self::Alone];
+
+    /// The name on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Ring => "ring",
+            Self::Alone => "alone",
+        }
+    }
+
+    /// The variant of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name)
+    }
+
+    /// What of `setup` this variant cannot use is cut down.
+    fn fitted(self, setup: Setup<'_>) -> Setup<'_> {
+        match self {
+            Self::Mutex | Self::Ring => setup,
+            Self::Alone => {
+                let beside_receiver = u16::try_from(setup.cpus.len().saturating_sub(1)).unwrap_or(u16::MAX);
+                let queues = setup.queues.min(beside_receiver.max(1));
+                Setup { queues, senders: u32::from(queues), ..setup }
+            }
+        }
+    }
+
+    fn run(self, setup: Setup<'_>) -> anyhow::Result<Run> {
+        match self {
+            Self::Mutex => run::<MutexPath>(setup),
+            Self::Ring => run::<QueuePath>(setup),
+            Self::Alone => run::<AlonePath>(self.fitted(setup)),
+        }
+        .context(self.name())
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct UdpStreamConfig {
+    /// Numbers of senders, each an experiment of its own.
+    pub threads: Vec<u32>,
+    /// Variants, interleaved.
+    pub variants: Vec<UdpStreamVariant>,
+    /// Transmit queues of the link, 1 to 64.
+    pub queues: u16,
+    /// Bytes of each datagram.
+    pub size_bytes: usize,
+    /// Runs per variant.
+    pub runs: u32,
+    /// Length of each run.
+    pub length: Duration,
+    /// Keep each thread on one processor.
+    pub pin: bool,
+}
+
+/// One variant at one number of senders.
+#[derive(Clone, Debug, Serialize)]
+pub struct UdpStream {
+    /// The variant.
+    pub variant: UdpStreamVariant,
+    /// Senders that ran; of `alone` fewer than were asked for.
+    pub threads: u32,
+    /// Transmit queues that were used.
+    pub queues: u16,
+    /// Bytes of a datagram.
+    pub size_bytes: usize,
+    /// Whether each thread was kept on one processor.
+    pub pinned: bool,
+    /// Runs behind the figures.
+    pub runs: u32,
+    /// Packets per second at the other end.
+    pub packets_per_s: Spread,
+    /// Packets per second by those of the first variant in the same round.
+    pub ratio_to_first: Spread,
+    /// Packets that were sent and did not come, all runs.
+    pub lost: u64,
+    /// Time in the call that sends: median of each run, in ns.
+    pub p50_ns: Spread,
+    /// 99th percentile of each run, in ns.
+    pub p99_ns: Spread,
+    /// 99.9th percentile of each run, in ns.
+    pub p999_ns: Spread,
+    /// Longest of each run, in ns.
+    pub max_ns: Spread,
+    /// Reference cycles of sending per packet that came: CPU time of senders and transmitters. Absent if none came.
+    pub cycles_per_packet: Option<Spread>,
+    /// Who used the processors. Median of each share.
+    pub cpu: CpuUse,
+    /// What reading the clock adds to each time in the call, in ns.
+    pub clock_ns: u64,
+    /// Times in the call that sends, in ns; all runs.
+    pub send_calls: PowerHistogram,
+    /// Waits for the variant's lock; all runs.
+    pub lock_waits: LockWaits,
+    /// Packets that one thread published at once, where a thread has several; all runs.
+    pub batch_packets: PowerHistogram,
+}
+
+/// Runs every variant in turn, round by round, for each number of senders.
+///
+/// # Errors
+/// A setting that is none, or the engine did not start.
+pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
+    let legal = |threads: &u32| (1..=UDP_STREAM_SENDERS_MAX).contains(threads);
+    anyhow::ensure!(config.threads.iter().all(legal), "senders are 1 to {UDP_STREAM_SENDERS_MAX}");
+    anyhow::ensure!(config.size_bytes <= UDP_STREAM_BYTES_MAX, "a datagram has at most {UDP_STREAM_BYTES_MAX} bytes");
+    anyhow::ensure!(config.runs > 0 && !config.variants.is_empty(), "give at least one run and one variant");
+    let (clock, cpus) = (TickClock::calibrate(), napier_runtime::available_cpus());
+    let mut rows = Vec::new();
+    for &senders in &config.threads {
+        let setup = Setup {
+            senders,
+            queues: config.queues,
+            payload_bytes: config.size_bytes,
+            length: config.length,
+            cpus: &cpus,
+            pin: config.pin,
+            clock,
+        };
+        let mut runs: Vec<Vec<Run>> = config.variants.iter().map(|_| Vec::new()).collect();
+        for _ in 0..config.runs {
+            for (variant, runs) in config.variants.iter().zip(&mut runs) {
+                runs.push(variant.run(setup)?);
+            }
+        }
+        rows.extend(config.variants.iter().zip(&runs).map(|(variant, own)| row(*variant, setup, own, &runs[0])));
+    }
+    Ok(rows)
+}
+
+fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run]) -> UdpStream {
+    let setup = variant.fitted(setup);
+    let spread = |of: &dyn Fn(&Run) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
+    let rate = |run: &Run| run.packets as f64 / run.wall.as_secs_f64();
+    let percentile = |quantile: f64| spread(&|run| run.call_ns.percentile(quantile) as f64);
+    let ratios: Vec<f64> = runs.iter().zip(first).map(|(own, first)| rate(own) / rate(first)).collect();
+    let merged = |of: fn(&Run) -> &PowerHistogram| {
+        let mut all = PowerHistogram::default();
+        runs.iter().for_each(|run| all.merge(of(run)));
+        all
+    };
+    let ticks_per_us = setup.clock.ticks(1_000_000) as f64 / 1e3;
+    let cycles: Vec<f64> = runs.iter().filter_map(|run| run.cpu.cycles_per_packet(run.packets, ticks_per_us)).collect();
+    let mut lock_waits = LockWaits::default();
+    runs.iter().for_each(|run| lock_waits.merge(&run.lock_waits));
+    UdpStream {
+        variant,
+        threads: setup.senders,
+        queues: setup.queues,
+        size_bytes: setup.payload_bytes,
+        pinned: setup.pin,
+        runs: runs.len() as u32,
+        packets_per_s: spread(&rate),
+        ratio_to_first: Spread::of(&ratios),
+        lost: runs.iter().map(|run| run.lost).sum(),
+        p50_ns: percentile(0.5),
+        p99_ns: percentile(0.99),
+        p999_ns: percentile(0.999),
+        max_ns: spread(&|run| run.call_ns.max() as f64),
+        cycles_per_packet: (cycles.len() == runs.len()).then(|| Spread::of(&cycles)),
+        cpu: CpuUse::median(&runs.iter().map(|run| run.cpu.shares(run.wall, setup.cpus.len())).collect::<Vec<_>>()),
+        clock_ns: setup.clock.cost_ns(),
+        send_calls: merged(|run| &run.call_ns),
+        lock_waits,
+        batch_packets: merged(|run| &run.batch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> UdpStreamConfig {
+        UdpStreamConfig {
+            threads: vec![3],
+            variants: UdpStreamVariant::ALL.to_vec(),
+            queues: 2,
+            size_bytes: 120,
+            runs: 1,
+            length: Duration::from_millis(30),
+            pin: false,
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for variant in UdpStreamVariant::ALL {
+            assert_eq!(UdpStreamVariant::parse(variant.name()), Some(variant));
+        }
+        assert_eq!(UdpStreamVariant::parse("tcp"), None);
+    }
+
+    #[test]
+    fn every_variant_sends_and_loses_nothing() {
+        let rows = udp_stream(&config()).expect("the engine starts");
+        let seen: Vec<_> = rows.iter().map(|row| row.variant).collect();
+        assert_eq!(seen, UdpStreamVariant::ALL);
+        for row in &rows {
+            assert!(row.packets_per_s.median > 0.0, "{:?}", row.variant);
+            assert_eq!(row.lost, 0, "{:?}", row.variant);
+            assert!(row.send_calls.count() > 0 && row.cycles_per_packet.is_some_and(|cycles| cycles.median > 0.0));
+            assert!(row.batch_packets.max() <= 64);
+        }
+        assert_eq!(rows[0].ratio_to_first.median, 1.0);
+        assert_eq!((rows[0].threads, rows[0].queues), (3, 2));
+        // One thread on its own queue batches; a lock that each sender takes for itself does not.
+        let [mutex, ring, alone] = &rows[..] else { panic!("three rows") };
+        assert!(mutex.batch_packets.count() == 0 && ring.batch_packets.count() > 0 && alone.batch_packets.max() > 1);
+        assert_eq!(alone.threads, u32::from(alone.queues));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        assert!(udp_stream(&UdpStreamConfig { threads: vec![0], ..config() }).is_err());
+        assert!(udp_stream(&UdpStreamConfig { size_bytes: 1473, ..config() }).is_err());
+        assert!(udp_stream(&UdpStreamConfig { queues: 0, ..config() }).is_err());
+        assert!(udp_stream(&UdpStreamConfig { runs: 0, ..config() }).is_err());
+    }
+}

@@ -1,0 +1,306 @@
+//! How a datagram gets from a sender's buffer into the transmit ring of its queue.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use crossbeam_queue::ArrayQueue;
+use napier_runtime::{RawPort, ticks};
+
+use crate::bench::ticks::TickClock;
+use crate::compare::{HEADER_BYTES, Template};
+use crate::report::{LockWaits, PowerHistogram};
+
+/// Frames that are published together where one thread has several: the weight of a NAPI poll.
+const BATCH_MAX: u64 = 64;
+
+/// Frames of a sender on the way through a queue. Source: `include/net/sock.h`, `_SK_MEM_PACKETS`: a socket's default
+/// send buffer holds 256.
+const WINDOW: usize = 256;
+
+/// Places of a queue between senders and a transmit thread. Source: `include/net/pkt_sched.h`, `DEFAULT_TX_QUEUE_LEN`:
+/// a queueing discipline holds 1000; rounded up.
+const QUEUE_PLACES: usize = 1024;
+
+/// One sender's flow.
+#[derive(Clone)]
+pub(super) struct Flow {
+    /// Which sender.
+    pub(super) sender: u32,
+    /// Transmit queue of the flow.
+    pub(super) queue: u16,
+    /// Its headers.
+    pub(super) template: Template,
+}
+
+impl Flow {
+    /// Builds the whole frame; its length.
+    #[inline]
+    fn build(&self, frame: &mut [u8], payload: &[u8]) -> usize {
+        frame[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+        self.template.complete(frame, payload.len())
+    }
+}
+
+/// What a thread counted on its path.
+#[derive(Default)]
+pub(super) struct PathCounts {
+    pub(super) lock_waits: LockWaits,
+    /// Packets that were published together, by a thread that has several at a time.
+    pub(super) batch: PowerHistogram,
+}
+
+/// A sender's end of a path.
+pub(super) trait Sender {
+    /// Sends one datagram; blocks while there is no room. `false`: the run is over and it was not sent.
+    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool;
+
+    /// What was counted.
+    fn finish(self) -> PathCounts;
+}
+
+/// A way to the transmit rings, shared by all threads of a run.
+pub(super) trait Path: Sync {
+    /// Whether each queue has a thread that only transmits.
+    const TRANSMITTERS: bool = false;
+    /// Whether sender n has queue n to itself, instead of the one that its flow leads to.
+    const OWN_QUEUES: bool = false;
+
+    /// Over one raw port per queue of the sending device.
+    fn new(ports: Vec<RawPort>, senders: u32, payload_bytes: usize, clock: TickClock) -> Self;
+
+    /// The end of one sender.
+    fn sender(&self, flow: Flow) -> impl Sender + '_;
+
+    /// The work of the thread that transmits for `queue`, until all has been sent and `over` is set.
+    fn transmit(&self, _queue: u16, _over: &AtomicBool) -> PathCounts {
+        unreachable!("asked of paths that have transmitters")
+    }
+}
+
+/// A mutex round each transmit ring: whoever holds it builds its packet there and sends it.
+pub(super) struct MutexPath {
+    ports: Vec<Mutex<RawPort>>,
+    clock: TickClock,
+}
+
+struct MutexSender<'a> {
+    port: &'a Mutex<RawPort>,
+    flow: Flow,
+    clock: TickClock,
+    lock_waits: LockWaits,
+}
+
+impl Path for MutexPath {
+    fn new(ports: Vec<RawPort>, _senders: u32, _payload_bytes: usize, clock: TickClock) -> Self {
+        Self { ports: ports.into_iter().map(Mutex::new).collect(), clock }
+    }
+
+    fn sender(&self, flow: Flow) -> impl Sender + '_ {
+        let port = &self.ports[usize::from(flow.queue)];
+        MutexSender { port, flow, clock: self.clock, lock_waits: LockWaits::default() }
+    }
+}
+
+impl Sender for MutexSender<'_> {
+    #[inline]
+    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool {
+        loop {
+            let port = lock(self.port, self.clock, &mut self.lock_waits);
+            if port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_ok() {
+                port.flush();
+                return true;
+            }
+            drop(port);
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn finish(self) -> PathCounts {
+        PathCounts { lock_waits: self.lock_waits, ..PathCounts::default() }
+    }
+}
+
+/// Takes a lock, and counts the time if it was not free.
+#[inline]
+fn lock<'a, T>(mutex: &'a Mutex<T>, clock: TickClock, waits: &mut LockWaits) -> MutexGuard<'a, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::WouldBlock) => {
+            let before = ticks();
+            let guard = mutex.lock().expect("no panic while held");
+            waits.add(clock.ns(ticks() - before));
+            guard
+        }
+        Err(TryLockError::Poisoned(_)) => panic!("no panic while held"),
+    }
+}
+
+/// A bounded lock-free queue to a thread that transmits. Senders build packets in buffers of their own, which come back.
+pub(super) struct QueuePath {
+    queues: Vec<ArrayQueue<Packet>>,
+    returned: Vec<ArrayQueue<Box<[u8]>>>,
+    ports: Vec<Mutex<RawPort>>,
+}
+
+struct Packet {
+    bytes: Box<[u8]>,
+    length: usize,
+    sender: u32,
+}
+
+struct QueueSender<'a> {
+    path: &'a QueuePath,
+    flow: Flow,
+}
+
+impl Path for QueuePath {
+    const TRANSMITTERS: bool = true;
+
+    fn new(ports: Vec<RawPort>, senders: u32, payload_bytes: usize, _clock: TickClock) -> Self {
+        let own = || {
+            let free = ArrayQueue::new(WINDOW);
+            while free.push(vec![0; HEADER_BYTES + payload_bytes].into()).is_ok() {}
+            free
+        };
+        Self {
+            queues: ports.iter().map(|_| ArrayQueue::new(QUEUE_PLACES)).collect(),
+            returned: (0..senders).map(|_| own()).collect(),
+            ports: ports.into_iter().map(Mutex::new).collect(),
+        }
+    }
+
+    fn sender(&self, flow: Flow) -> impl Sender + '_ {
+        QueueSender { path: self, flow }
+    }
+
+    fn transmit(&self, queue: u16, over: &AtomicBool) -> PathCounts {
+        let port = self.ports[usize::from(queue)].lock().expect("no panic while held");
+        let queue = &self.queues[usize::from(queue)];
+        let mut counts = PathCounts::default();
+        loop {
+            // Acquire: pairs with the Release of whoever set it: what was sent before is in the queue.
+            let last_look = over.load(Ordering::Acquire);
+            let mut sent = 0;
+            while sent < BATCH_MAX
+                && let Some(Packet { bytes, length, sender }) = queue.pop()
+            {
+                while port.build(length, |frame| copy(&bytes[..length], frame)).is_err() {
+                    port.flush();
+                    std::thread::yield_now();
+                }
+                sent += 1;
+                self.returned[sender as usize].push(bytes).expect("each buffer has its place");
+            }
+            if sent > 0 {
+                port.flush();
+                counts.batch.add(sent);
+            } else if last_look {
+                return counts;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[inline]
+fn copy(bytes: &[u8], frame: &mut [u8]) -> usize {
+    frame[..bytes.len()].copy_from_slice(bytes);
+    bytes.len()
+}
+
+impl Sender for QueueSender<'_> {
+    #[inline]
+    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool {
+        let Some(mut bytes) = until(stop, || self.path.returned[self.flow.sender as usize].pop()) else { return false };
+        let length = self.flow.build(&mut bytes, payload);
+        let mut packet = Some(Packet { bytes, length, sender: self.flow.sender });
+        let queue = &self.path.queues[usize::from(self.flow.queue)];
+        until(stop, || match queue.push(packet.take().expect("it comes back where there is no room")) {
+            Ok(()) => Some(()),
+            Err(back) => {
+                packet = Some(back);
+                None
+            }
+        })
+        .is_some()
+    }
+
+    fn finish(self) -> PathCounts {
+        PathCounts::default()
+    }
+}
+
+/// Tries, giving up the processor in between, until it works or the run is over.
+#[inline]
+fn until<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let Some(done) = attempt() {
+            return Some(done);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// No hand-over at all: each queue has one sender, which publishes a batch at a time. What the link itself can do.
+pub(super) struct AlonePath(Vec<Mutex<Option<RawPort>>>);
+
+struct AloneSender {
+    port: RawPort,
+    flow: Flow,
+    built: u64,
+    counts: PathCounts,
+}
+
+impl Path for AlonePath {
+    const OWN_QUEUES: bool = true;
+
+    fn new(ports: Vec<RawPort>, _senders: u32, _payload_bytes: usize, _clock: TickClock) -> Self {
+        Self(ports.into_iter().map(|port| Mutex::new(Some(port))).collect())
+    }
+
+    fn sender(&self, flow: Flow) -> impl Sender + '_ {
+        let port = self.0[usize::from(flow.queue)].lock().expect("no panic while held").take();
+        AloneSender { port: port.expect("one sender per queue"), flow, built: 0, counts: PathCounts::default() }
+    }
+}
+
+impl AloneSender {
+    #[inline]
+    fn flush(&mut self) {
+        if self.built > 0 {
+            self.port.flush();
+            self.counts.batch.add(self.built);
+            self.built = 0;
+        }
+    }
+}
+
+impl Sender for AloneSender {
+    #[inline]
+    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool {
+        while self.port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_err() {
+            self.flush();
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        self.built += 1;
+        if self.built == BATCH_MAX {
+            self.flush();
+        }
+        true
+    }
+
+    fn finish(mut self) -> PathCounts {
+        self.flush();
+        self.counts
+    }
+}
