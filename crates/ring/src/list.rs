@@ -126,7 +126,7 @@ impl List {
     #[inline]
     pub fn push_chain(&self, links: &impl Linked, newest: u32, oldest: u32) -> bool {
         let last = links.next_of(oldest);
-        let mut old = self.newest.load(Ordering::Relaxed);
+        let mut old = NIL; // see `push_admitted`
         loop {
             last.store(old, Ordering::Relaxed);
             // Release: pairs with the Acquire swap in `take_newest`: links and elements are seen there.
@@ -145,7 +145,9 @@ impl List {
     pub fn push_admitted(&self, links: &impl Linked, id: u32, admit: impl FnOnce() -> bool) -> Option<bool> {
         let link = links.next_of(id);
         let mut admit = Some(admit);
-        let mut old = self.newest.load(Ordering::Relaxed);
+        // No look before the first attempt: that would fetch the line to read it, and the swap would fetch it once more
+        // to write it. An attempt that fails has it to write already, and the next one costs little.
+        let mut old = NIL;
         loop {
             if old != NIL
                 && let Some(admit) = admit.take()
