@@ -1,6 +1,7 @@
 //! `napier bench`: the experiments and how they are printed.
 
-mod tx;
+mod tx_list;
+mod udp_stream;
 
 use std::io::Write;
 use std::time::Duration;
@@ -25,9 +26,9 @@ pub(crate) enum Bench {
     /// Request and response over UDP sockets, closed loop
     UdpRr(Udp),
     /// The hand-over from many senders to one consumer, alone
-    TxList(tx::TxListArgs),
+    TxList(tx_list::TxListArgs),
     /// Many threads send datagrams as fast as they can over few transmit queues
-    UdpStream(tx::UdpStreamArgs),
+    UdpStream(udp_stream::UdpStreamArgs),
 }
 
 /// Options of `bench rx-cost`.
@@ -121,8 +122,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Wakeup(args) => wakeup(args),
         Bench::XskRr(args) => xsk_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
-        Bench::TxList(args) => tx::tx_list(args),
-        Bench::UdpStream(args) => tx::udp_stream(args),
+        Bench::TxList(args) => tx_list::tx_list(args),
+        Bench::UdpStream(args) => udp_stream::udp_stream(args),
     }
 }
 

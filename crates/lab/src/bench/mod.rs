@@ -23,3 +23,5 @@ pub use udp_stream::{
 };
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
 pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};
+
+pub use napier_runtime::{FqConfig, QdiscConfig};

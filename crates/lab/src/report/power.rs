@@ -34,6 +34,19 @@ impl PowerHistogram {
         self.max = self.max.max(value);
     }
 
+    /// Adds `count` values of which no more is known than that they are 2^power to 2^(power+1) - 1. They count as the
+    /// smallest of these.
+    ///
+    /// # Panics
+    /// If 2^power is beyond what is told apart.
+    pub fn add_power(&mut self, power: u32, count: u64) {
+        assert!(power < VALUE_BITS, "2^{power} is beyond what is told apart");
+        if count > 0 {
+            self.parts[part_of(1 << power)] += count;
+            self.max = self.max.max(1 << power);
+        }
+    }
+
     /// Adds what another thread or another run recorded.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.parts.iter_mut().zip(&other.parts) {
@@ -173,6 +186,14 @@ mod tests {
         let histogram = of([0, 1, 2, 3, 4, 1023, 1024]);
         assert_eq!(histogram.powers(), [2, 2, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!((histogram.count(), histogram.max()), (7, 1024));
+    }
+
+    #[test]
+    fn powers_alone_can_be_added() {
+        let mut histogram = of([5]);
+        [0, 3, 0, 0, 2].into_iter().enumerate().for_each(|(power, count)| histogram.add_power(power as u32, count));
+        assert_eq!(histogram.powers(), [0, 3, 1, 0, 2]);
+        assert_eq!((histogram.count(), histogram.max()), (6, 16));
     }
 
     #[test]

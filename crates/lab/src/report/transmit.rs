@@ -121,8 +121,8 @@ pub struct LockWaits {
     pub contended: u64,
     /// Time waited, all together, in ns.
     pub total_ns: u64,
-    /// The longest wait, in ns.
-    pub max_ns: u64,
+    /// The longest wait, in ns; absent where none was noted.
+    pub max_ns: Option<u64>,
 }
 
 impl LockWaits {
@@ -131,7 +131,7 @@ impl LockWaits {
     pub fn add(&mut self, ns: u64) {
         self.contended += 1;
         self.total_ns += ns;
-        self.max_ns = self.max_ns.max(ns);
+        self.max_ns = self.max_ns.max(Some(ns));
     }
 
     /// Adds what another thread or another run counted.
@@ -148,16 +148,17 @@ impl LockWaits {
     }
 }
 
-/// `contended`, total, longest and mean wait.
+/// `contended`, total, mean and longest wait.
 impl fmt::Display for LockWaits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (total, max, mean) = (time(self.total_ns), time(self.max_ns), time(self.mean_ns()));
-        write!(f, "{} times, {total} in all, {max} at most, {mean} on average", self.contended)
+        write!(f, "{} times, {} in all, {} on average", self.contended, time(self.total_ns), time(self.mean_ns()))?;
+        self.max_ns.map_or(Ok(()), |max_ns| write!(f, ", {} at most", time(max_ns)))
     }
 }
 
 /// A time in the unit that suits its size, with two decimals.
-fn time(ns: u64) -> String {
+#[must_use]
+pub fn time(ns: u64) -> String {
     let ns = ns as f64;
     match ns {
         small if small < 1e3 => format!("{ns:.0} ns"),
@@ -210,9 +211,9 @@ mod tests {
         let mut waits = LockWaits::default();
         assert_eq!(waits.mean_ns(), 0);
         waits.add(500);
-        waits.merge(&LockWaits { contended: 3, total_ns: 7_500, max_ns: 2_500_000 });
-        assert_eq!(waits, LockWaits { contended: 4, total_ns: 8_000, max_ns: 2_500_000 });
-        assert_eq!(waits.to_string(), "4 times, 8.00 us in all, 2.50 ms at most, 2.00 us on average");
+        waits.merge(&LockWaits { contended: 3, total_ns: 7_500, max_ns: Some(2_500_000) });
+        assert_eq!(waits, LockWaits { contended: 4, total_ns: 8_000, max_ns: Some(2_500_000) });
+        assert_eq!(waits.to_string(), "4 times, 8.00 us in all, 2.00 us on average, 2.50 ms at most");
         assert_eq!(time(3_210_000_000), "3.21 s");
     }
 }

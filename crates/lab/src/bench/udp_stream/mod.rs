@@ -5,14 +5,17 @@
 
 mod paths;
 mod run;
+mod sockets;
 
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_runtime::{QdiscConfig, TxVariant};
 use serde::Serialize;
 
-use self::paths::{AlonePath, MutexPath, QueuePath};
+use self::paths::{AlonePath, MutexPath, PathCounts, QueuePath};
 use self::run::{Run, Setup, run};
+use self::sockets::SocketPath;
 use super::stat::Spread;
 use super::ticks::TickClock;
 use crate::report::{CpuUse, LockWaits, PowerHistogram};
@@ -23,13 +26,21 @@ pub const UDP_STREAM_SENDERS_MAX: u32 = 4096;
 /// Most bytes of a datagram: what fits an Ethernet frame with IPv4 and UDP headers.
 pub const UDP_STREAM_BYTES_MAX: usize = 1472;
 
-/// How a datagram gets from a sender's buffer into the transmit ring.
+/// How a datagram gets from a sender into the transmit ring.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UdpStreamVariant {
-    /// The standard library's mutex round the ring: lock, build, send.
+    /// A socket, and a discipline behind a lock that every sender takes: Linux up to 6.18.
+    Locked,
+    /// A socket, and a lock-free list; whoever finds it empty does the work for all: Linux since 6.19.
+    Llist,
+    /// A socket, and a lock-free list that a thread of the queue polls.
+    Owner,
+    /// A socket, and no discipline: whoever sends takes the transmit lock.
+    Noqueue,
+    /// No socket: the standard library's mutex round the ring: lock, build, send.
     Mutex,
-    /// A bounded lock-free queue (crossbeam's `ArrayQueue`) to a thread that transmits.
+    /// No socket: a bounded lock-free queue (crossbeam's `ArrayQueue`) to a thread that transmits.
     Ring,
     /// Nothing is shared: a sender per queue, as many as there are CPUs beside the receiver's, in batches of 64. What
     /// the link can do, beside which the others stand.
@@ -38,12 +49,17 @@ pub enum UdpStreamVariant {
 
 impl UdpStreamVariant {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Mutex, Self::Ring, Self::Alone];
+    pub const ALL: [Self; 7] =
+        [Self::Locked, Self::Llist, Self::Owner, Self::Noqueue, Self::Mutex, Self::Ring, Self::Alone];
 
     /// The name on the command line and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Locked => "locked",
+            Self::Llist => "llist",
+            Self::Owner => "owner",
+            Self::Noqueue => "noqueue",
             Self::Mutex => "mutex",
             Self::Ring => "ring",
             Self::Alone => "alone",
@@ -56,10 +72,23 @@ impl UdpStreamVariant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
+    /// How its sockets hand over to their queue's discipline; `None` if it has none.
+    #[must_use]
+    pub const fn tx_variant(self) -> Option<TxVariant> {
+        match self {
+            Self::Locked => Some(TxVariant::Locked),
+            Self::Llist => Some(TxVariant::Llist),
+            Self::Owner => Some(TxVariant::Owner),
+            Self::Noqueue | Self::Mutex | Self::Ring | Self::Alone => None,
+        }
+    }
+
     /// What of `setup` this variant cannot use is cut down.
     fn fitted(self, setup: Setup<'_>) -> Setup<'_> {
         match self {
-            Self::Mutex | Self::Ring => setup,
+            Self::Locked | Self::Llist | Self::Owner | Self::Noqueue | Self::Mutex | Self::Ring => {
+                Setup { tx_variant: self.tx_variant(), ..setup }
+            }
             Self::Alone => {
                 let beside_receiver = u16::try_from(setup.cpus.len().saturating_sub(1)).unwrap_or(u16::MAX);
                 let queues = setup.queues.min(beside_receiver.max(1));
@@ -69,10 +98,12 @@ impl UdpStreamVariant {
     }
 
     fn run(self, setup: Setup<'_>) -> anyhow::Result<Run> {
+        let setup = self.fitted(setup);
         match self {
+            Self::Locked | Self::Llist | Self::Owner | Self::Noqueue => run::<SocketPath>(setup),
             Self::Mutex => run::<MutexPath>(setup),
             Self::Ring => run::<QueuePath>(setup),
-            Self::Alone => run::<AlonePath>(self.fitted(setup)),
+            Self::Alone => run::<AlonePath>(setup),
         }
         .context(self.name())
     }
@@ -85,6 +116,8 @@ pub struct UdpStreamConfig {
     pub threads: Vec<u32>,
     /// Variants, interleaved.
     pub variants: Vec<UdpStreamVariant>,
+    /// Discipline of the variants that have one.
+    pub qdisc: QdiscConfig,
     /// Transmit queues of the link, 1 to 64.
     pub queues: u16,
     /// Bytes of each datagram.
@@ -116,8 +149,12 @@ pub struct UdpStream {
     pub packets_per_s: Spread,
     /// Packets per second by those of the first variant in the same round.
     pub ratio_to_first: Spread,
-    /// Packets that were sent and did not come, all runs.
+    /// Packets that the discipline or its list dropped, as they may; all runs.
+    pub dropped: u64,
+    /// Packets that were sent, not dropped, and did not come; all runs.
     pub lost: u64,
+    /// Calls that found no room and were repeated, per packet that came; all runs.
+    pub full_per_packet: f64,
     /// Time in the call that sends: median of each run, in ns.
     pub p50_ns: Spread,
     /// 99th percentile of each run, in ns.
@@ -136,8 +173,10 @@ pub struct UdpStream {
     pub send_calls: PowerHistogram,
     /// Waits for the variant's lock; all runs.
     pub lock_waits: LockWaits,
-    /// Packets that one thread published at once, where a thread has several; all runs.
+    /// Packets that one thread handled at once, where a thread has several; all runs.
     pub batch_packets: PowerHistogram,
+    /// Longest time that a sender spent flushing for others, of each run, in ns. Only where senders do that.
+    pub flusher_stay_max_ns: Option<Spread>,
 }
 
 /// Runs every variant in turn, round by round, for each number of senders.
@@ -148,11 +187,21 @@ pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
     let legal = |threads: &u32| (1..=UDP_STREAM_SENDERS_MAX).contains(threads);
     anyhow::ensure!(config.threads.iter().all(legal), "senders are 1 to {UDP_STREAM_SENDERS_MAX}");
     anyhow::ensure!(config.size_bytes <= UDP_STREAM_BYTES_MAX, "a datagram has at most {UDP_STREAM_BYTES_MAX} bytes");
+    let none = config.qdisc == QdiscConfig::Noqueue;
+    let needs_one = config.variants.iter().find(|variant| none && variant.tx_variant().is_some());
+    if let Some(variant) = needs_one {
+        anyhow::bail!(
+            "variant {} hands packets to a queueing discipline: give one, or the variant noqueue",
+            variant.name()
+        );
+    }
     anyhow::ensure!(config.runs > 0 && !config.variants.is_empty(), "give at least one run and one variant");
     let (clock, cpus) = (TickClock::calibrate(), napier_runtime::available_cpus());
     let mut rows = Vec::new();
     for &senders in &config.threads {
         let setup = Setup {
+            qdisc: &config.qdisc,
+            tx_variant: None,
             senders,
             queues: config.queues,
             payload_bytes: config.size_bytes,
@@ -178,15 +227,14 @@ fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run])
     let rate = |run: &Run| run.packets as f64 / run.wall.as_secs_f64();
     let percentile = |quantile: f64| spread(&|run| run.call_ns.percentile(quantile) as f64);
     let ratios: Vec<f64> = runs.iter().zip(first).map(|(own, first)| rate(own) / rate(first)).collect();
-    let merged = |of: fn(&Run) -> &PowerHistogram| {
-        let mut all = PowerHistogram::default();
-        runs.iter().for_each(|run| all.merge(of(run)));
-        all
-    };
     let ticks_per_us = setup.clock.ticks(1_000_000) as f64 / 1e3;
     let cycles: Vec<f64> = runs.iter().filter_map(|run| run.cpu.cycles_per_packet(run.packets, ticks_per_us)).collect();
-    let mut lock_waits = LockWaits::default();
-    runs.iter().for_each(|run| lock_waits.merge(&run.lock_waits));
+    let mut counts = PathCounts::default();
+    runs.iter().for_each(|run| counts.merge(&run.counts));
+    let stays: Vec<f64> = runs.iter().filter_map(|run| run.counts.stay_max_ns).collect();
+    let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
+    let mut send_calls = PowerHistogram::default();
+    runs.iter().for_each(|run| send_calls.merge(&run.call_ns));
     UdpStream {
         variant,
         threads: setup.senders,
@@ -196,7 +244,9 @@ fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run])
         runs: runs.len() as u32,
         packets_per_s: spread(&rate),
         ratio_to_first: Spread::of(&ratios),
-        lost: runs.iter().map(|run| run.lost).sum(),
+        dropped: counts.dropped,
+        lost: sum(|run| run.lost),
+        full_per_packet: sum(|run| run.full) as f64 / sum(|run| run.packets).max(1) as f64,
         p50_ns: percentile(0.5),
         p99_ns: percentile(0.99),
         p999_ns: percentile(0.999),
@@ -204,9 +254,10 @@ fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run])
         cycles_per_packet: (cycles.len() == runs.len()).then(|| Spread::of(&cycles)),
         cpu: CpuUse::median(&runs.iter().map(|run| run.cpu.shares(run.wall, setup.cpus.len())).collect::<Vec<_>>()),
         clock_ns: setup.clock.cost_ns(),
-        send_calls: merged(|run| &run.call_ns),
-        lock_waits,
-        batch_packets: merged(|run| &run.batch),
+        send_calls,
+        lock_waits: counts.lock_waits,
+        batch_packets: counts.batch,
+        flusher_stay_max_ns: (!stays.is_empty()).then(|| Spread::of(&stays)),
     }
 }
 
@@ -218,6 +269,7 @@ mod tests {
         UdpStreamConfig {
             threads: vec![3],
             variants: UdpStreamVariant::ALL.to_vec(),
+            qdisc: QdiscConfig::pfifo(),
             queues: 2,
             size_bytes: 120,
             runs: 1,
@@ -243,13 +295,16 @@ mod tests {
             assert!(row.packets_per_s.median > 0.0, "{:?}", row.variant);
             assert_eq!(row.lost, 0, "{:?}", row.variant);
             assert!(row.send_calls.count() > 0 && row.cycles_per_packet.is_some_and(|cycles| cycles.median > 0.0));
-            assert!(row.batch_packets.max() <= 64);
         }
         assert_eq!(rows[0].ratio_to_first.median, 1.0);
         assert_eq!((rows[0].threads, rows[0].queues), (3, 2));
         // One thread on its own queue batches; a lock that each sender takes for itself does not.
-        let [mutex, ring, alone] = &rows[..] else { panic!("three rows") };
+        let [locked, llist, owner, noqueue, mutex, ring, alone] = &rows[..] else { panic!("seven rows") };
         assert!(mutex.batch_packets.count() == 0 && ring.batch_packets.count() > 0 && alone.batch_packets.max() > 1);
+        assert!(ring.batch_packets.max() <= 64 && alone.batch_packets.max() <= 64);
+        assert_eq!((locked.batch_packets.max(), noqueue.batch_packets.count()), (1, 0));
+        assert!(llist.batch_packets.count() > 0 && llist.flusher_stay_max_ns.is_some_and(|stay| stay.max > 0.0));
+        assert!(owner.batch_packets.count() > 0 && owner.flusher_stay_max_ns.is_none());
         assert_eq!(alone.threads, u32::from(alone.queues));
     }
 
@@ -259,5 +314,7 @@ mod tests {
         assert!(udp_stream(&UdpStreamConfig { size_bytes: 1473, ..config() }).is_err());
         assert!(udp_stream(&UdpStreamConfig { queues: 0, ..config() }).is_err());
         assert!(udp_stream(&UdpStreamConfig { runs: 0, ..config() }).is_err());
+        // Nobody can hand over to a discipline that is not there.
+        assert!(udp_stream(&UdpStreamConfig { qdisc: QdiscConfig::Noqueue, ..config() }).is_err());
     }
 }

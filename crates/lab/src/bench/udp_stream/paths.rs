@@ -1,21 +1,24 @@
 //! How a datagram gets from a sender's buffer into the transmit ring of its queue.
 
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_queue::ArrayQueue;
 use napier_runtime::{RawPort, ticks};
 
+use super::run::Setup;
 use crate::bench::ticks::TickClock;
 use crate::compare::{HEADER_BYTES, Template};
+use crate::pair::Pair;
 use crate::report::{LockWaits, PowerHistogram};
 
 /// Frames that are published together where one thread has several: the weight of a NAPI poll.
 const BATCH_MAX: u64 = 64;
 
-/// Frames of a sender on the way through a queue. Source: `include/net/sock.h`, `_SK_MEM_PACKETS`: a socket's default
-/// send buffer holds 256.
-const WINDOW: usize = 256;
+/// Frames that a sender may have on the way. Source: `include/net/sock.h`, `_SK_MEM_PACKETS`: a socket's default send
+/// buffer holds 256.
+pub(super) const WINDOW: usize = 256;
 
 /// Places of a queue between senders and a transmit thread. Source: `include/net/pkt_sched.h`, `DEFAULT_TX_QUEUE_LEN`:
 /// a queueing discipline holds 1000; rounded up.
@@ -28,7 +31,10 @@ pub(super) struct Flow {
     pub(super) sender: u32,
     /// Transmit queue of the flow.
     pub(super) queue: u16,
-    /// Its headers.
+    /// Where it comes from and goes to.
+    pub(super) from: SocketAddrV4,
+    pub(super) to: SocketAddrV4,
+    /// Its headers, for paths that make them themselves.
     pub(super) template: Template,
 }
 
@@ -41,39 +47,82 @@ impl Flow {
     }
 }
 
-/// What a thread counted on its path.
+/// What was counted on a path.
 #[derive(Default)]
 pub(super) struct PathCounts {
     pub(super) lock_waits: LockWaits,
-    /// Packets that were published together, by a thread that has several at a time.
+    /// Packets that one thread handled at once, where a thread has several.
     pub(super) batch: PowerHistogram,
+    /// Packets that the path itself dropped, as it may.
+    pub(super) dropped: u64,
+    /// Longest time that a sender spent on the packets of others, in ns; only where senders do that.
+    pub(super) stay_max_ns: Option<f64>,
+}
+
+impl PathCounts {
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.lock_waits.merge(&other.lock_waits);
+        self.batch.merge(&other.batch);
+        self.dropped += other.dropped;
+        self.stay_max_ns = match (self.stay_max_ns, other.stay_max_ns) {
+            (Some(one), Some(two)) => Some(one.max(two)),
+            (one, two) => one.or(two),
+        };
+    }
+}
+
+/// What became of a datagram.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// It is the path's now.
+    Sent,
+    /// There was no room; nothing has happened.
+    Full,
 }
 
 /// A sender's end of a path.
-pub(super) trait Sender {
-    /// Sends one datagram; blocks while there is no room. `false`: the run is over and it was not sent.
-    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool;
+pub(super) trait Sender: Send {
+    /// Sends one datagram if there is room; waits for no room, but perhaps for a lock.
+    ///
+    /// # Errors
+    /// What no sender expects.
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome>;
 
     /// What was counted.
     fn finish(self) -> PathCounts;
 }
 
 /// A way to the transmit rings, shared by all threads of a run.
-pub(super) trait Path: Sync {
+pub(super) trait Path: Sync + Sized {
     /// Whether each queue has a thread that only transmits.
     const TRANSMITTERS: bool = false;
     /// Whether sender n has queue n to itself, instead of the one that its flow leads to.
     const OWN_QUEUES: bool = false;
 
-    /// Over one raw port per queue of the sending device.
-    fn new(ports: Vec<RawPort>, senders: u32, payload_bytes: usize, clock: TickClock) -> Self;
+    /// From the end under test, of whose queues there is a raw port each.
+    ///
+    /// # Errors
+    /// The engine refuses what `setup` asks for.
+    fn open(pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self>;
 
     /// The end of one sender.
-    fn sender(&self, flow: Flow) -> impl Sender + '_;
+    ///
+    /// # Errors
+    /// The engine refuses a socket.
+    fn sender(&self, pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_>;
 
     /// The work of the thread that transmits for `queue`, until all has been sent and `over` is set.
     fn transmit(&self, _queue: u16, _over: &AtomicBool) -> PathCounts {
         unreachable!("asked of paths that have transmitters")
+    }
+
+    /// What the path counted as a whole, so far.
+    ///
+    /// # Errors
+    /// The engine's counters cannot be read.
+    fn counts(&self, _pair: &Pair) -> anyhow::Result<PathCounts> {
+        Ok(PathCounts::default())
     }
 }
 
@@ -91,31 +140,25 @@ struct MutexSender<'a> {
 }
 
 impl Path for MutexPath {
-    fn new(ports: Vec<RawPort>, _senders: u32, _payload_bytes: usize, clock: TickClock) -> Self {
-        Self { ports: ports.into_iter().map(Mutex::new).collect(), clock }
+    fn open(_pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
+        Ok(Self { ports: ports.into_iter().map(Mutex::new).collect(), clock: setup.clock })
     }
 
-    fn sender(&self, flow: Flow) -> impl Sender + '_ {
+    fn sender(&self, _pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
         let port = &self.ports[usize::from(flow.queue)];
-        MutexSender { port, flow, clock: self.clock, lock_waits: LockWaits::default() }
+        Ok(MutexSender { port, flow, clock: self.clock, lock_waits: LockWaits::default() })
     }
 }
 
 impl Sender for MutexSender<'_> {
     #[inline]
-    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool {
-        loop {
-            let port = lock(self.port, self.clock, &mut self.lock_waits);
-            if port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_ok() {
-                port.flush();
-                return true;
-            }
-            drop(port);
-            if stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::yield_now();
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+        let port = lock(self.port, self.clock, &mut self.lock_waits);
+        if port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_err() {
+            return Ok(Outcome::Full);
         }
+        port.flush();
+        Ok(Outcome::Sent)
     }
 
     fn finish(self) -> PathCounts {
@@ -159,21 +202,21 @@ struct QueueSender<'a> {
 impl Path for QueuePath {
     const TRANSMITTERS: bool = true;
 
-    fn new(ports: Vec<RawPort>, senders: u32, payload_bytes: usize, _clock: TickClock) -> Self {
+    fn open(_pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
         let own = || {
             let free = ArrayQueue::new(WINDOW);
-            while free.push(vec![0; HEADER_BYTES + payload_bytes].into()).is_ok() {}
+            while free.push(vec![0; HEADER_BYTES + setup.payload_bytes].into()).is_ok() {}
             free
         };
-        Self {
+        Ok(Self {
             queues: ports.iter().map(|_| ArrayQueue::new(QUEUE_PLACES)).collect(),
-            returned: (0..senders).map(|_| own()).collect(),
+            returned: (0..setup.senders).map(|_| own()).collect(),
             ports: ports.into_iter().map(Mutex::new).collect(),
-        }
+        })
     }
 
-    fn sender(&self, flow: Flow) -> impl Sender + '_ {
-        QueueSender { path: self, flow }
+    fn sender(&self, _pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
+        Ok(QueueSender { path: self, flow })
     }
 
     fn transmit(&self, queue: u16, over: &AtomicBool) -> PathCounts {
@@ -214,37 +257,26 @@ fn copy(bytes: &[u8], frame: &mut [u8]) -> usize {
 
 impl Sender for QueueSender<'_> {
     #[inline]
-    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool {
-        let Some(mut bytes) = until(stop, || self.path.returned[self.flow.sender as usize].pop()) else { return false };
-        let length = self.flow.build(&mut bytes, payload);
-        let mut packet = Some(Packet { bytes, length, sender: self.flow.sender });
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+        let returned = &self.path.returned[self.flow.sender as usize];
         let queue = &self.path.queues[usize::from(self.flow.queue)];
-        until(stop, || match queue.push(packet.take().expect("it comes back where there is no room")) {
-            Ok(()) => Some(()),
+        // A hint is enough: who finds no place below gives the buffer back.
+        if queue.is_full() {
+            return Ok(Outcome::Full);
+        }
+        let Some(mut bytes) = returned.pop() else { return Ok(Outcome::Full) };
+        let length = self.flow.build(&mut bytes, payload);
+        match queue.push(Packet { bytes, length, sender: self.flow.sender }) {
+            Ok(()) => Ok(Outcome::Sent),
             Err(back) => {
-                packet = Some(back);
-                None
+                returned.push(back.bytes).expect("each buffer has its place");
+                Ok(Outcome::Full)
             }
-        })
-        .is_some()
+        }
     }
 
     fn finish(self) -> PathCounts {
         PathCounts::default()
-    }
-}
-
-/// Tries, giving up the processor in between, until it works or the run is over.
-#[inline]
-fn until<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    loop {
-        if let Some(done) = attempt() {
-            return Some(done);
-        }
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
-        std::thread::yield_now();
     }
 }
 
@@ -261,13 +293,13 @@ struct AloneSender {
 impl Path for AlonePath {
     const OWN_QUEUES: bool = true;
 
-    fn new(ports: Vec<RawPort>, _senders: u32, _payload_bytes: usize, _clock: TickClock) -> Self {
-        Self(ports.into_iter().map(|port| Mutex::new(Some(port))).collect())
+    fn open(_pair: &Pair, ports: Vec<RawPort>, _setup: Setup<'_>) -> anyhow::Result<Self> {
+        Ok(Self(ports.into_iter().map(|port| Mutex::new(Some(port))).collect()))
     }
 
-    fn sender(&self, flow: Flow) -> impl Sender + '_ {
+    fn sender(&self, _pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
         let port = self.0[usize::from(flow.queue)].lock().expect("no panic while held").take();
-        AloneSender { port: port.expect("one sender per queue"), flow, built: 0, counts: PathCounts::default() }
+        Ok(AloneSender { port: port.expect("one sender per queue"), flow, built: 0, counts: PathCounts::default() })
     }
 }
 
@@ -284,19 +316,16 @@ impl AloneSender {
 
 impl Sender for AloneSender {
     #[inline]
-    fn send(&mut self, payload: &[u8], stop: &AtomicBool) -> bool {
-        while self.port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_err() {
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+        if self.port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_err() {
             self.flush();
-            if stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::yield_now();
+            return Ok(Outcome::Full);
         }
         self.built += 1;
         if self.built == BATCH_MAX {
             self.flush();
         }
-        true
+        Ok(Outcome::Sent)
     }
 
     fn finish(mut self) -> PathCounts {

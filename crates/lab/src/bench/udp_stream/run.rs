@@ -2,18 +2,21 @@
 
 use std::net::SocketAddrV4;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, ThreadUsage, thread_usage, ticks, ticks_after};
+use napier_runtime::{
+    LinkConfig, QdiscConfig, RawBusyPoll, RawPort, ThreadUsage, TxVariant, thread_usage, ticks, ticks_after,
+};
 
-use super::paths::{Flow, Path, PathCounts, Sender};
+use super::paths::{Flow, Outcome, Path, PathCounts, Sender, WINDOW};
+use super::sockets::{engine_time, wait_until};
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::ticks::{TIMED_EVERY, TickClock};
 use crate::compare::Template;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
-use crate::report::{CpuTimes, LockWaits, PowerHistogram};
+use crate::report::{CpuTimes, PowerHistogram};
 
 /// Port of the first sender; the others follow.
 const FIRST_PORT: u16 = 10_000;
@@ -27,6 +30,9 @@ const RECEIVE_BUDGET: u16 = 64;
 /// How long the first packet of a queue may take.
 const FIRST_PACKET_MAX: Duration = Duration::from_secs(5);
 
+/// How long what was sent may take to come when nobody sends any more; what has not come then is lost.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
 /// What all threads of a run are told.
 #[derive(Copy, Clone)]
 pub(super) struct Setup<'a> {
@@ -37,6 +43,9 @@ pub(super) struct Setup<'a> {
     pub(super) cpus: &'a [usize],
     /// Keep threads on one processor each: senders and transmitters in turn, the receiver on the last.
     pub(super) pin: bool,
+    /// Discipline of the sending end's queues, and how sockets hand over to it; `None`: sockets without a discipline.
+    pub(super) qdisc: &'a QdiscConfig,
+    pub(super) tx_variant: Option<TxVariant>,
     pub(super) clock: TickClock,
 }
 
@@ -45,46 +54,50 @@ pub(super) struct Setup<'a> {
 pub(super) struct Run {
     /// Packets that came to the other end before the senders were told to stop.
     pub(super) packets: u64,
-    /// Packets that were sent and never came.
+    /// Packets that were sent, not dropped, and never came.
     pub(super) lost: u64,
+    /// Calls that found no room.
+    pub(super) full: u64,
     pub(super) wall: Duration,
-    /// Time in the timed calls, ns.
+    /// Time in the timed calls that found room, ns.
     pub(super) call_ns: PowerHistogram,
-    pub(super) lock_waits: LockWaits,
-    pub(super) batch: PowerHistogram,
+    pub(super) counts: PathCounts,
     pub(super) cpu: CpuTimes,
 }
 
-/// How far the run has got. Each flag is set after those before it have had their effect.
+/// How far the run has got.
 #[derive(Default)]
 struct Phases {
     /// Senders stop.
     stop: AtomicBool,
     /// No sender runs any more.
     all_sent: AtomicBool,
-    /// Nothing is on its way to the rings any more.
-    all_transmitted: AtomicBool,
+    /// The receiver stops as well.
+    over: AtomicBool,
+    /// Packets that the receiver has found.
+    received: AtomicU64,
 }
 
 /// Runs one path.
 pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
-    let link = LinkConfig { queues: setup.queues, ..LinkConfig::default() };
+    let link = LinkConfig { queues: setup.queues, sender_frames: WINDOW as u32, ..LinkConfig::default() };
     let pair = Pair::new(&link, setup.cpus, setup.cpus)?;
     pair.never_interrupt(&pair.peer)?;
     let bind = |device| (0..setup.queues).map(|queue| RawPort::bind(device, queue)).collect::<Result<Vec<_>, _>>();
     let (sending, receiving) = (bind(&pair.tested)?, bind(&pair.peer)?);
     take_over(&sending, &receiving)?;
-    let path = P::new(sending, setup.senders, setup.payload_bytes, setup.clock);
+    let path = P::open(&pair, sending, setup)?;
+    let senders =
+        (0..setup.senders).map(|me| path.sender(&pair, flow::<P>(&pair, me))).collect::<Result<Vec<_>, _>>()?;
     let phases = Phases::default();
     let transmitters = if P::TRANSMITTERS { setup.queues } else { 0 };
-    let start = Barrier::new(setup.senders as usize + usize::from(transmitters) + 2);
+    let start = Barrier::new(senders.len() + usize::from(transmitters) + 2);
+    let engine_before = engine_time(&pair);
     std::thread::scope(|scope| {
         let (path, phases, start) = (&path, &phases, &start);
-        let senders: Vec<_> = (0..setup.senders)
-            .map(|me| {
-                let flow = flow::<P>(&pair, me);
-                scope.spawn(move || send_all(path.sender(flow), me, phases, start, setup))
-            })
+        let senders: Vec<_> = (0..)
+            .zip(senders)
+            .map(|(me, sender)| scope.spawn(move || send_all(sender, me, phases, start, setup)))
             .collect();
         let transmitters: Vec<_> = (0..transmitters)
             .map(|queue| scope.spawn(move || transmit_all(path, queue, phases, start, setup)))
@@ -95,25 +108,34 @@ pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
         std::thread::sleep(setup.length);
         phases.stop.store(true, Ordering::Relaxed);
         let mut run = Run { wall: started.elapsed(), ..Run::default() };
-        let mut sent = 0;
+        run.cpu.transmitters = engine_time(&pair) - engine_before;
+        let (mut sent, mut failed) = (0, None);
         for sender in senders {
             let own = sender.join().expect("a sender does not panic");
             sent += own.sent;
+            run.full += own.full;
             run.call_ns.merge(&own.call_ns);
             run.cpu.add_sender(own.usage);
-            run.add(&own.counts);
+            run.counts.merge(&own.counts);
+            failed = failed.or(own.failed);
         }
         phases.all_sent.store(true, Ordering::Release);
         for transmitter in transmitters {
             let (counts, usage) = transmitter.join().expect("a transmit thread does not panic");
             run.cpu.add_transmitter(usage);
-            run.add(&counts);
+            run.counts.merge(&counts);
         }
-        phases.all_transmitted.store(true, Ordering::Release);
-        let received = receiver.join().expect("the receiver does not panic");
-        run.cpu.add_receiver(received.usage);
-        run.packets = received.in_time;
-        run.lost = sent - received.all;
+        // What a discipline still holds comes by itself.
+        let drained =
+            wait_until(DRAIN_MAX, || Ok(phases.received.load(Ordering::Relaxed) + path.counts(&pair)?.dropped >= sent));
+        phases.over.store(true, Ordering::Relaxed);
+        let (in_time, usage) = receiver.join().expect("the receiver does not panic");
+        drained?;
+        failed.map_or(Ok(()), Err)?;
+        run.cpu.add_receiver(usage);
+        run.counts.merge(&path.counts(&pair)?);
+        run.packets = in_time;
+        run.lost = sent - run.counts.dropped - phases.received.load(Ordering::Relaxed);
         Ok(run)
     })
 }
@@ -135,26 +157,21 @@ fn take_over(sending: &[RawPort], receiving: &[RawPort]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Run {
-    fn add(&mut self, counts: &PathCounts) {
-        self.lock_waits.merge(&counts.lock_waits);
-        self.batch.merge(&counts.batch);
-    }
-}
-
 /// The flow of a sender. Receive-side scaling of the other end decides on the queue, as it does for a socket.
 fn flow<P: Path>(pair: &Pair, sender: u32) -> Flow {
     let port = FIRST_PORT + u16::try_from(sender).expect("senders are few");
     let (from, to) = (SocketAddrV4::new(TESTED_IP, port), SocketAddrV4::new(PEER_IP, SINK_PORT));
     let queue = if P::OWN_QUEUES { sender as u16 } else { pair.peer.rx_queue_of(from.into(), to.into()) };
-    Flow { sender, queue, template: Template::new(pair.tested.mac(), pair.peer.mac(), from, to) }
+    Flow { sender, queue, from, to, template: Template::new(pair.tested.mac(), pair.peer.mac(), from, to) }
 }
 
 struct Sent {
     sent: u64,
+    full: u64,
     call_ns: PowerHistogram,
     counts: PathCounts,
     usage: ThreadUsage,
+    failed: Option<anyhow::Error>,
 }
 
 fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, setup: Setup<'_>) -> Sent {
@@ -162,23 +179,32 @@ fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, 
         pin_to(setup.cpus[me as usize % setup.cpus.len()]);
     }
     let payload = vec![7; setup.payload_bytes];
-    let (mut sent, mut call_ns) = (0, PowerHistogram::default());
+    let (mut sent, mut full, mut call_ns, mut failed) = (0, 0, PowerHistogram::default(), None);
     let mut until_timed = me % TIMED_EVERY;
     start.wait();
     while !phases.stop.load(Ordering::Relaxed) {
-        let done = if until_timed == 0 {
-            until_timed = TIMED_EVERY;
-            let before = ticks();
-            let done = sender.send(&payload, &phases.stop);
-            call_ns.add(setup.clock.ns(ticks_after() - before));
-            done
-        } else {
-            sender.send(&payload, &phases.stop)
-        };
-        until_timed -= 1;
-        sent += u64::from(done);
+        let timed = until_timed == 0;
+        let before = if timed { ticks() } else { 0 };
+        match sender.send(&payload) {
+            Ok(Outcome::Sent) => {
+                if timed {
+                    call_ns.add(setup.clock.ns(ticks_after() - before));
+                    until_timed = TIMED_EVERY;
+                }
+                until_timed -= 1;
+                sent += 1;
+            }
+            Ok(Outcome::Full) => {
+                full += 1;
+                std::thread::yield_now();
+            }
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
     }
-    Sent { sent, call_ns, counts: sender.finish(), usage: thread_usage() }
+    Sent { sent, full, call_ns, counts: sender.finish(), usage: thread_usage(), failed }
 }
 
 fn transmit_all<P: Path>(
@@ -195,23 +221,15 @@ fn transmit_all<P: Path>(
     (path.transmit(queue, &phases.all_sent), thread_usage())
 }
 
-struct Received {
-    in_time: u64,
-    all: u64,
-    usage: ThreadUsage,
-}
-
-/// Takes everything out of the rings of the other end and looks at its first byte. Never sleeps; gives up its processor
-/// when it finds nothing.
-fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: Setup<'_>) -> Received {
+/// Takes everything out of the rings of the other end and looks at its first byte; how much that was until the senders
+/// were told to stop. Never sleeps; gives up its processor when it finds nothing.
+fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: Setup<'_>) -> (u64, ThreadUsage) {
     if setup.pin {
         pin_to(*setup.cpus.last().expect("there is a processor"));
     }
-    let (mut all, mut in_time) = (0, None);
+    let (mut received, mut in_time) = (0, None);
     start.wait();
-    loop {
-        // Acquire: pairs with the Release in `run`: what was transmitted before is found below.
-        let last_look = phases.all_transmitted.load(Ordering::Acquire);
+    while !phases.over.load(Ordering::Relaxed) {
         let mut found = 0;
         for port in ports {
             if port.recv() {
@@ -220,15 +238,15 @@ fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: Setup
                 }) as u64;
             }
         }
-        all += found;
+        received += found;
         if in_time.is_none() && phases.stop.load(Ordering::Relaxed) {
-            in_time = Some(all);
+            in_time = Some(received);
         }
         if found == 0 {
-            if last_look {
-                return Received { in_time: in_time.unwrap_or(all), all, usage: thread_usage() };
-            }
             std::thread::yield_now();
+        } else {
+            phases.received.store(received, Ordering::Relaxed);
         }
     }
+    (in_time.unwrap_or(received), thread_usage())
 }
