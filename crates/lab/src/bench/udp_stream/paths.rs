@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_queue::ArrayQueue;
-use napier_runtime::{RawPort, ticks};
+use napier_runtime::{LinkConfig, RawPort, ticks};
 
 use super::run::Setup;
 use crate::bench::ticks::TickClock;
@@ -15,10 +15,6 @@ use crate::report::{LockWaits, PowerHistogram};
 
 /// Frames that are published together where one thread has several: the weight of a NAPI poll.
 const BATCH_MAX: u64 = 64;
-
-/// Frames that a sender may have on the way. Source: `include/net/sock.h`, `_SK_MEM_PACKETS`: a socket's default send
-/// buffer holds 256.
-pub(super) const WINDOW: usize = 256;
 
 /// Places of a queue between senders and a transmit thread. Source: `include/net/pkt_sched.h`, `DEFAULT_TX_QUEUE_LEN`:
 /// a queueing discipline holds 1000; rounded up.
@@ -203,8 +199,10 @@ impl Path for QueuePath {
     const TRANSMITTERS: bool = true;
 
     fn open(_pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
+        // As many as the engine gives a sender with a discipline.
+        let window = LinkConfig::default().sender_frames as usize;
         let own = || {
-            let free = ArrayQueue::new(WINDOW);
+            let free = ArrayQueue::new(window);
             while free.push(vec![0; HEADER_BYTES + setup.payload_bytes].into()).is_ok() {}
             free
         };

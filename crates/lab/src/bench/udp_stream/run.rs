@@ -9,7 +9,7 @@ use napier_runtime::{
     LinkConfig, QdiscConfig, RawBusyPoll, RawPort, ThreadUsage, TxVariant, thread_usage, ticks, ticks_after,
 };
 
-use super::paths::{Flow, Outcome, Path, PathCounts, Sender, WINDOW};
+use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
 use super::sockets::{engine_time, wait_until};
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
@@ -80,7 +80,7 @@ struct Phases {
 
 /// Runs one path.
 pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
-    let link = LinkConfig { queues: setup.queues, sender_frames: WINDOW as u32, ..LinkConfig::default() };
+    let link = LinkConfig { queues: setup.queues, ..LinkConfig::default() };
     let pair = Pair::new(&link, setup.cpus, setup.cpus)?;
     pair.never_interrupt(&pair.peer)?;
     let bind = |device| (0..setup.queues).map(|queue| RawPort::bind(device, queue)).collect::<Result<Vec<_>, _>>();
