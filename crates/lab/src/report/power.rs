@@ -34,16 +34,12 @@ impl PowerHistogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds `count` values of which no more is known than that they are 2^power to 2^(power+1) - 1. They count as the
-    /// smallest of these.
-    ///
-    /// # Panics
-    /// If 2^power is beyond what is told apart.
-    pub fn add_power(&mut self, power: u32, count: u64) {
-        assert!(power < VALUE_BITS, "2^{power} is beyond what is told apart");
+    /// Adds `count` times the same value, as [`Self::add`]: for what somebody else has counted already.
+    pub fn add_many(&mut self, value: u64, count: u64) {
         if count > 0 {
-            self.parts[part_of(1 << power)] += count;
-            self.max = self.max.max(1 << power);
+            let value = value.min((1 << VALUE_BITS) - 1);
+            self.parts[part_of(value)] += count;
+            self.max = self.max.max(value);
         }
     }
 
@@ -189,11 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn powers_alone_can_be_added() {
+    fn counts_of_others_can_be_added() {
         let mut histogram = of([5]);
-        [0, 3, 0, 0, 2].into_iter().enumerate().for_each(|(power, count)| histogram.add_power(power as u32, count));
-        assert_eq!(histogram.powers(), [0, 3, 1, 0, 2]);
-        assert_eq!((histogram.count(), histogram.max()), (6, 16));
+        [(2, 3), (70, 0), (16, 2)].into_iter().for_each(|(value, count)| histogram.add_many(value, count));
+        assert_eq!(histogram, of([2, 2, 2, 5, 16, 16]));
     }
 
     #[test]

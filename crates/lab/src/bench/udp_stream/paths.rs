@@ -51,7 +51,9 @@ pub(super) struct PathCounts {
     pub(super) batch: PowerHistogram,
     /// Packets that the path itself dropped, as it may.
     pub(super) dropped: u64,
-    /// Longest time that a sender spent on the packets of others, in ns; only where senders do that.
+    /// Transmit calls inside the engine, in ns, if they were measured.
+    pub(super) xmit_ns: Option<PowerHistogram>,
+    /// The longest of those that flushed, for others as well, in ns; only where senders do that.
     pub(super) stay_max_ns: Option<f64>,
 }
 
@@ -60,6 +62,9 @@ impl PathCounts {
         self.lock_waits.merge(&other.lock_waits);
         self.batch.merge(&other.batch);
         self.dropped += other.dropped;
+        if let Some(other) = &other.xmit_ns {
+            self.xmit_ns.get_or_insert_default().merge(other);
+        }
         self.stay_max_ns = match (self.stay_max_ns, other.stay_max_ns) {
             (Some(one), Some(two)) => Some(one.max(two)),
             (one, two) => one.or(two),

@@ -46,6 +46,8 @@ pub(super) struct Setup<'a> {
     /// Discipline of the sending end's queues, and how sockets hand over to it; `None`: sockets without a discipline.
     pub(super) qdisc: &'a QdiscConfig,
     pub(super) tx_variant: Option<TxVariant>,
+    /// Measure each transmit call inside the engine.
+    pub(super) xmit: bool,
     pub(super) clock: TickClock,
 }
 

@@ -16,19 +16,23 @@ use crate::report::{LockWaits, PowerHistogram};
 pub(super) struct SocketPath {
     queues: u16,
     variant: Option<TxVariant>,
+    xmit: bool,
 }
 
 struct SocketSender(UdpSocket);
 
 impl Path for SocketPath {
     fn open(pair: &Pair, _ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
-        let Some(variant) = setup.tx_variant else { return Ok(Self { queues: setup.queues, variant: None }) };
+        let Some(variant) = setup.tx_variant else {
+            return Ok(Self { queues: setup.queues, variant: None, xmit: false });
+        };
         for queue in 0..setup.queues {
             let owner_cpu = setup.pin.then(|| setup.cpus[usize::from(queue) % setup.cpus.len()]);
             pair.tested.set_qdisc(queue, setup.qdisc)?;
             pair.tested.set_tx_variant_on(queue, variant, owner_cpu)?;
         }
-        Ok(Self { queues: setup.queues, variant: Some(variant) })
+        pair.tested.measure_xmit(setup.xmit);
+        Ok(Self { queues: setup.queues, variant: Some(variant), xmit: setup.xmit })
     }
 
     fn sender(&self, pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
@@ -41,14 +45,12 @@ impl Path for SocketPath {
 
     fn counts(&self, pair: &Pair) -> anyhow::Result<PathCounts> {
         let mut all = PathCounts::default();
-        if self.variant.is_none() {
-            return Ok(all);
-        }
+        let Some(variant) = self.variant else { return Ok(all) };
         for queue in 0..self.queues {
             let stats = pair.tested.tx_stats(queue)?;
             let mut batch = PowerHistogram::default();
-            for (power, batches) in (0..).zip(stats.batches) {
-                batch.add_power(power, batches);
+            for (power, batches) in (0_u32..).zip(stats.batches) {
+                batch.add_many(1 << power, batches);
             }
             all.merge(&PathCounts {
                 lock_waits: LockWaits {
@@ -58,8 +60,16 @@ impl Path for SocketPath {
                 },
                 batch,
                 dropped: stats.burst_drops + stats.drops.iter().map(|(_, packets)| packets).sum::<u64>(),
-                stay_max_ns: (self.variant == Some(TxVariant::Llist)).then_some(stats.stay_max_ns),
+                ..PathCounts::default()
             });
+        }
+        if self.xmit {
+            let times = pair.tested.xmit_times();
+            let calls = all.xmit_ns.insert(PowerHistogram::default());
+            for bucket in &times.buckets {
+                calls.add_many(f64::midpoint(bucket.from_ns, bucket.below_ns) as u64, bucket.calls);
+            }
+            all.stay_max_ns = (variant == TxVariant::Llist).then_some(times.stay_max_ns);
         }
         Ok(all)
     }
