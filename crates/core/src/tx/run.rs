@@ -127,11 +127,32 @@ impl<P: TxPacket> TxRun<P> {
     /// If somebody else runs, or packets wait.
     pub(super) fn bypass(root: &mut Root<P>, packet: P, quota_pkts: u32) -> Self {
         assert!(root.qlen() == 0, "a packet that passes by must not overtake others");
-        root.count_sent(&packet);
         let Some(mut run) = Self::begin(root, quota_pkts) else { panic!("one runner at a time") };
-        run.chain.push_back(packet);
-        run.phase = Phase::Locking { validate: true };
+        run.pass_by(root, packet);
         run
+    }
+
+    /// Answers the first `Dequeue` with a packet that passes by the discipline; it does not count against the quota.
+    /// Without root lock: for a runner that may ([`super::nolock::Recheck::Transmit`]). Others may be queueing at this
+    /// moment, so that nothing is said of what waits.
+    ///
+    /// # Panics
+    /// If no chain was asked for.
+    pub fn pass_by(&mut self, root: &mut Root<P>, packet: P) {
+        assert!(self.phase == Phase::Dequeuing, "pass_by answers Dequeue");
+        root.count_sent(&packet);
+        self.chain.push_back(packet);
+        self.phase = Phase::Locking { validate: true };
+    }
+
+    /// Answers `Dequeue` without a look at the discipline: after a packet that passed by without root lock, if no bit
+    /// says that anything waits ([`super::state::QdiscState::may_hold`]).
+    ///
+    /// # Panics
+    /// If no chain was asked for.
+    pub fn on_nothing(&mut self) {
+        assert!(self.phase == Phase::Dequeuing, "on_nothing answers Dequeue");
+        self.phase = Self::end(RunStop::Empty, false);
     }
 
     /// What to do next.

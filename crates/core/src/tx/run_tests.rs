@@ -278,3 +278,44 @@ fn packets_are_offered_under_the_transmit_lock() {
     let mut root = filled(1);
     let _ = TxRun::begin(&mut root, 64).unwrap().take();
 }
+
+/// Without root lock: what passes by is counted, is not charged, and goes before what others have queued meanwhile.
+#[test]
+fn a_packet_that_passes_by_goes_first() {
+    let mut root = filled(2);
+    let mut device = Device::new(1000, 0);
+    let mut first = TxRun::begin(&mut root, 1).unwrap();
+    first.pass_by(&mut root, Packet::new(1, 9));
+    let end = device.run(&mut root, first);
+    assert_eq!(device.sent, [9, 0], "a quota of one is left for the next");
+    assert_eq!(end, RunEnd { stop: RunStop::Quota, again: true });
+    assert_eq!((root.stats().packets, root.qlen()), (2, 1));
+}
+
+#[test]
+fn a_run_may_end_without_a_look() {
+    let mut root = filled(2);
+    let mut run = TxRun::begin(&mut root, 64).unwrap();
+    run.on_nothing();
+    assert_eq!(run.next(), TxStep::Finish(RunEnd { stop: RunStop::Empty, again: false }));
+    run.finish(&mut root);
+    assert!(!root.is_running() && root.qlen() == 2);
+}
+
+#[test]
+#[should_panic(expected = "pass_by answers Dequeue")]
+fn nothing_passes_by_a_chain() {
+    let mut root = filled(2);
+    let mut run = TxRun::begin(&mut root, 64).unwrap();
+    run.on_dequeue(&mut root, NOW, |_| TxQueueView::default());
+    run.pass_by(&mut root, Packet::new(1, 9));
+}
+
+#[test]
+#[should_panic(expected = "on_nothing answers Dequeue")]
+fn a_chain_is_not_nothing() {
+    let mut root = filled(2);
+    let mut run = TxRun::begin(&mut root, 64).unwrap();
+    run.on_dequeue(&mut root, NOW, |_| TxQueueView::default());
+    run.on_nothing();
+}
