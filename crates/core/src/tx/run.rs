@@ -167,7 +167,8 @@ impl<P: TxPacket> TxRun<P> {
         }
     }
 
-    /// Gets a chain. `view` tells of a transmit queue of the device, by its number.
+    /// Gets a chain. `view` tells of a transmit queue of the device, by its number; a discipline that serves one asks
+    /// for that as 0 as well, whatever number its packets have.
     ///
     /// # Panics
     /// If it was not asked for.

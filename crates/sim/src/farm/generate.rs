@@ -24,8 +24,9 @@ const DRAIN_BOUND: Span = Span::from_secs(2);
 #[must_use]
 pub fn scenario(seed: u64) -> Scenario {
     let mut draw = Draw { rng: crate::rng::stream(seed, "scenario"), real_time: false };
-    let machine = draw.machine(seed);
-    let timeline = draw.timeline(&machine);
+    let mut machine = draw.machine(seed);
+    let mut timeline = draw.timeline(&machine);
+    super::transmit::add(seed, &mut machine, &mut timeline);
     Scenario {
         title: format!("What seed {seed} of the farm does"),
         rules: Vec::new(),
@@ -145,6 +146,7 @@ impl Draw {
             rx_frames: if rx_usecs == 0 { 0 } else { self.of(&[0, 4]) },
             gro: self.one_in(3),
             weight: self.of(&[64, 64, 8, 2]),
+            transmit: None,
         }
     }
 
@@ -165,6 +167,7 @@ impl Draw {
                 napi_id: 0,
             },
             primed: open && !self.one_in(5),
+            recverr: false,
         }
     }
 

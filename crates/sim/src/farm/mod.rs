@@ -5,6 +5,7 @@
 
 mod generate;
 mod shrink;
+mod transmit;
 
 pub use generate::scenario;
 pub use shrink::shrink;
@@ -21,6 +22,10 @@ pub const CANARIES: &[Plant] = &[
     Plant::NoSecondLook,
     Plant::TimerIgnoresOwner,
     Plant::UncountedLoss,
+    Plant::SilentWake,
+    Plant::RequeueAtTheBack,
+    Plant::TornTake,
+    Plant::DeferCountKept,
 ];
 
 /// How seeds are run.

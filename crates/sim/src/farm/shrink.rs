@@ -1,7 +1,7 @@
 //! Making a failing scenario small: fewer steps, smaller bursts, fewer disturbances, as long as it still fails.
 
 use crate::machine::Options;
-use crate::scenario::{Action, Scenario};
+use crate::scenario::{Action, Call, Scenario};
 
 /// Most runs that shrinking may cost.
 const RUNS_MAX: usize = 3000;
@@ -88,11 +88,15 @@ fn smaller_bursts(shrinker: &mut Shrinker, best: &mut Scenario, why: &mut String
     for step in 0..best.timeline.len() {
         loop {
             let mut candidate = best.clone();
-            let Action::Packets(packets) = &mut candidate.timeline[step].action else { break };
-            if packets.count <= 1 {
+            let count = match &mut candidate.timeline[step].action {
+                Action::Packets(packets) => &mut packets.count,
+                Action::Call { call: Call::Send(sending), .. } => &mut sending.packets,
+                _ => break,
+            };
+            if *count <= 1 {
                 break;
             }
-            packets.count /= 2;
+            *count /= 2;
             if !shrinker.accept(candidate, best, why) {
                 break;
             }
@@ -104,12 +108,16 @@ fn smaller_bursts(shrinker: &mut Shrinker, best: &mut Scenario, why: &mut String
 
 fn calmer_machine(shrinker: &mut Shrinker, best: &mut Scenario, why: &mut String) -> bool {
     let mut changed = false;
-    let calmer: [fn(&mut Scenario); 5] = [
+    let calmer: [fn(&mut Scenario); 6] = [
         |scenario| scenario.machine.jitter = false,
         |scenario| scenario.machine.late_interrupts = false,
         |scenario| scenario.machine.epolls.iter_mut().for_each(|epoll| epoll.members.clear()),
         |scenario| scenario.machine.devices.iter_mut().for_each(|device| (device.rx_usecs, device.rx_frames) = (0, 0)),
         |scenario| scenario.machine.devices.iter_mut().for_each(|device| device.gro = false),
+        |scenario| {
+            let transmits = scenario.machine.devices.iter_mut().filter_map(|device| device.transmit.as_mut());
+            transmits.for_each(|transmit| transmit.bql = None);
+        },
     ];
     for calm in calmer {
         let mut candidate = best.clone();

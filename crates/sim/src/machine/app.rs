@@ -92,6 +92,19 @@ impl K {
                 result.into()
             }
             Call::Delete { napi } => self.delete(napi.at()).await.into(),
+            Call::Send(sending) => self.send(&sending, me).await,
+            Call::Activate { device } => {
+                self.lock(device.at()).await;
+                let result = self.tx_activate(device.at()).await;
+                self.unlock(device.at());
+                result.into()
+            }
+            Call::Deactivate { device } => {
+                self.lock(device.at()).await;
+                self.tx_deactivate(device.at()).await;
+                self.unlock(device.at());
+                Answer::Number(0)
+            }
             call => self.w().quick_call(call, capable),
         };
         (answer, Vec::new())

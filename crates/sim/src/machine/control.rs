@@ -234,6 +234,11 @@ impl World {
                 0 => return Err(Errno::EINVAL),
                 batch => self.sysctl.gro_normal_batch = batch,
             },
+            "dev_weight" => match natural()? {
+                0 => return Err(Errno::EINVAL),
+                weight => self.sysctl.dev_weight = weight,
+            },
+            "qdisc_max_burst" => self.sysctl.qdisc_max_burst = i32::try_from(value).map_err(|_| Errno::EINVAL)?,
             _ => return Err(Errno::ENOENT),
         }
         Ok(())

@@ -16,6 +16,7 @@ impl World {
                 self.fail(format!("{name}: {why} ({word:?})"));
             }
         }
+        self.check_tx_dirty();
     }
 
     fn check_instance(&self, napi: usize) -> Result<(), &'static str> {
@@ -75,6 +76,7 @@ impl World {
         if out != held {
             self.fail(format!("frames are leaked: {out} are out, {held} are held by somebody"));
         }
+        self.check_tx_conserved();
     }
 
     /// No packet waits for anybody who will not come; sockets may be left as they are.

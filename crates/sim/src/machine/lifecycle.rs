@@ -47,6 +47,7 @@ impl K {
             self.napi_add(napi).await;
             self.napi_enable(napi).await;
         }
+        self.tx_up(dev).await;
         Ok(())
     }
 
@@ -56,6 +57,9 @@ impl K {
             return Ok(());
         }
         self.w().devs[dev].up = false;
+        if self.w().transmits(dev) {
+            self.tx_deactivate(dev).await;
+        }
         let (first, queues) = self.w().queues(dev);
         for napi in first..first + queues {
             if !self.w().napis[napi].present {
@@ -67,6 +71,7 @@ impl K {
                 self.napi_del(napi).await;
             }
         }
+        self.tx_down(dev);
         Ok(())
     }
 
@@ -97,6 +102,7 @@ impl K {
                 self.napi_enable(napi).await;
             }
         }
+        self.w().tx_requeued(dev);
         Ok(())
     }
 

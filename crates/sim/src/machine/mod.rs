@@ -9,6 +9,7 @@
 //! | `softirq`, `kthread`, `busy`, `poll` | who polls, and what follows |
 //! | `lifecycle`, `control` | add, enable, disable, delete, settings |
 //! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
+//! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
 //!
 //! The same scenario gives the same run: time is integer nanoseconds, events of one instant keep the order in which
@@ -32,6 +33,7 @@ mod setup;
 mod socket;
 mod softirq;
 mod steps;
+mod tx;
 mod vm;
 mod world;
 
@@ -57,6 +59,14 @@ pub enum Plant {
     TimerIgnoresOwner,
     /// Now and then a poll loses a packet and counts nothing.
     UncountedLoss,
+    /// The wake of a transmit queue schedules nothing.
+    SilentWake,
+    /// A packet that a driver did not take goes to the end of its discipline.
+    RequeueAtTheBack,
+    /// A flusher reads the list, and empties it a moment later.
+    TornTake,
+    /// A flusher leaves the defer count as it is.
+    DeferCountKept,
 }
 
 impl Plant {
@@ -70,6 +80,10 @@ impl Plant {
             Self::NoSecondLook => "a driver unmasks without looking at its ring again",
             Self::TimerIgnoresOwner => "the timer takes an instance that somebody owns",
             Self::UncountedLoss => "a poll loses a packet and counts nothing",
+            Self::SilentWake => "the wake of a transmit queue schedules nothing",
+            Self::RequeueAtTheBack => "a packet that a driver did not take goes to the end",
+            Self::TornTake => "a flusher reads the defer list and empties it a moment later",
+            Self::DeferCountKept => "a flusher does not set the defer count to 0",
         }
     }
 }
@@ -138,6 +152,7 @@ fn run_to_end(scenario: &Scenario, options: &Options) -> Outcome {
         w.check_conserved();
         if scenario.expect.drains {
             w.check_drained();
+            w.check_tx_drained();
         }
         if options.calls_end {
             w.check_calls_ended(scenario);
@@ -176,6 +191,7 @@ impl world::World {
         for sock in &self.socks {
             add(format!("{}.delivered", sock.name), sock.delivered);
         }
+        self.tx_counters(&mut add);
         counters
     }
 }

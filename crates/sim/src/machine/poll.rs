@@ -96,9 +96,12 @@ impl K {
     /// The driver's poll: takes packets, sends them up, and completes if it took less than its budget. It does not know
     /// who polls; a busy poller's completion is refused. The caller owns the instance.
     pub(super) async fn drive(&self, napi: usize, budget: u32, context: Context) -> u32 {
+        self.w().enter_poll(napi, self.me);
+        if self.w().tx_done(napi) {
+            self.tx_clean(napi).await;
+        }
         let (work, span) = {
             let mut w = self.w();
-            w.enter_poll(napi, self.me);
             let taken = (w.napis[napi].ring.len() as u32).min(budget);
             let work = if w.napis[napi].quirk == Quirk::AlwaysFull { budget } else { taken };
             let index = w.napis[napi].index;
@@ -250,7 +253,7 @@ impl K {
             let n = &mut w.napis[napi];
             n.unmasks += 1;
             let index = n.index;
-            let again = !n.ring.is_empty();
+            let again = !n.ring.is_empty() || w.tx_done(napi);
             w.note(Event::Unmask { napi: index });
             again && w.plant != Plant::NoSecondLook
         };

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use napier_core::softirq::PollLists;
 use napier_core::time::{Deadline, Instant, Span};
+use napier_core::tx::softirq::OutputQueue;
 
 use super::vm::CtxId;
 use super::world::{Ev, HardIrq, Run, World};
@@ -23,7 +24,11 @@ pub(super) struct Cpu {
     pub(super) soft_active: bool,
     /// The receive softirq is raised.
     pub(super) net_rx_pending: bool,
+    /// The transmit softirq is raised.
+    pub(super) net_tx_pending: bool,
     pub(super) lists: PollLists<u16>,
+    /// Disciplines that wait for the transmit softirq.
+    pub(super) output: OutputQueue<usize>,
     pub(super) current: Option<CtxId>,
     pub(super) ready: Vec<CtxId>,
     pub(super) need_resched: bool,
@@ -37,6 +42,7 @@ pub(super) struct Cpu {
     pub(super) time_squeeze: u64,
     pub(super) softirq_runs: u64,
     pub(super) ksoftirqd_wakes: u64,
+    pub(super) tx_runs: u64,
 }
 
 impl Cpu {
@@ -46,7 +52,9 @@ impl Cpu {
             hard_active: false,
             soft_active: false,
             net_rx_pending: false,
+            net_tx_pending: false,
             lists: PollLists::new(),
+            output: OutputQueue::new(),
             current: None,
             ready: Vec::new(),
             need_resched: false,
@@ -59,11 +67,17 @@ impl Cpu {
             time_squeeze: 0,
             softirq_runs: 0,
             ksoftirqd_wakes: 0,
+            tx_runs: 0,
         }
     }
 
     pub(super) fn is_current(&self, generation: u32) -> bool {
         self.generation == generation
+    }
+
+    /// A softirq is raised.
+    pub(super) fn softirq_pending(&self) -> bool {
+        self.net_rx_pending || self.net_tx_pending
     }
 
     pub(super) fn is_slice(&self, generation: u32) -> bool {
@@ -199,7 +213,7 @@ impl World {
         }
         assert!(id == c.hard, "only levels park");
         c.hard_active = false;
-        if c.hard_queue.is_empty() && c.net_rx_pending && !c.soft_active && !bh_off {
+        if c.hard_queue.is_empty() && c.softirq_pending() && !c.soft_active && !bh_off {
             c.soft_active = true;
         }
     }
@@ -209,7 +223,7 @@ impl World {
         let ctx = &mut self.ctxs[id];
         ctx.bh_off -= 1;
         let cpu = &mut self.cpus[ctx.cpu];
-        if ctx.bh_off == 0 && cpu.net_rx_pending {
+        if ctx.bh_off == 0 && cpu.softirq_pending() {
             cpu.soft_active = true;
         }
         cpu.soft_active
@@ -219,6 +233,15 @@ impl World {
     pub(super) fn raise(&mut self, cpu: usize, from_process: bool) {
         self.cpus[cpu].net_rx_pending = true;
         self.note(Event::Raise { cpu: CpuIx(cpu as u16) });
+        if from_process {
+            let ksoftirqd = self.cpus[cpu].ksoftirqd;
+            self.wake(ksoftirqd);
+        }
+    }
+
+    /// Raises the transmit softirq, likewise.
+    pub(super) fn raise_tx(&mut self, cpu: usize, from_process: bool) {
+        self.cpus[cpu].net_tx_pending = true;
         if from_process {
             let ksoftirqd = self.cpus[cpu].ksoftirqd;
             self.wake(ksoftirqd);

@@ -31,6 +31,7 @@ pub(super) fn build(scenario: &Scenario, options: &Options) -> Exec {
     let mut w = World::new(scenario, options);
     add_cpus(&mut w, machine);
     add_devices(&mut w, machine);
+    super::tx::add_transmit(&mut w, machine);
     add_programs(&mut w, machine);
     let vm = Vm::new(w);
     let code = write_code(&vm, machine);
@@ -158,6 +159,7 @@ fn add_programs(w: &mut World, machine: &Machine) {
             delivered: 0,
             taken: 0,
             waiters: Vec::new(),
+            recverr: socket.recverr,
         });
     }
     for epoll in &machine.epolls {

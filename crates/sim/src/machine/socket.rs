@@ -26,6 +26,8 @@ pub(super) struct Sock {
     pub(super) delivered: u64,
     pub(super) taken: u64,
     pub(super) waiters: Vec<CtxId>,
+    /// `IP_RECVERR`.
+    pub(super) recverr: bool,
 }
 
 /// One event context.

@@ -29,6 +29,14 @@ impl K {
                         HardIrq::Timer { napi, generation } => self.timer_interrupt(napi, generation).await,
                         HardIrq::Schedule { napi } => self.napi_schedule(napi).await,
                         HardIrq::Arm { napi, after } => self.w().arm(napi, after, self.cpu),
+                        HardIrq::Watchdog { qd, generation } => {
+                            self.spend(span).await;
+                            self.watchdog_interrupt(qd, generation).await;
+                        }
+                        HardIrq::TxWake { txq, by } => {
+                            self.spend(span).await;
+                            self.tx_wake(txq, by).await;
+                        }
                     }
                 }
             }
@@ -78,7 +86,7 @@ impl K {
     /// The softirq level of a CPU.
     pub(super) async fn soft_main(self) {
         loop {
-            if self.w().cpus[self.cpu].net_rx_pending {
+            if self.w().cpus[self.cpu].softirq_pending() {
                 self.handle_softirqs(Context::Softirq).await;
             }
             self.park().await;
@@ -88,7 +96,7 @@ impl K {
     /// The thread ksoftirqd of a CPU.
     pub(super) async fn ksoftirqd_main(self) {
         loop {
-            if self.w().cpus[self.cpu].net_rx_pending {
+            if self.w().cpus[self.cpu].softirq_pending() {
                 self.bh_off();
                 self.handle_softirqs(Context::Ksoftirqd).await;
                 self.bh_on_quietly();
@@ -104,11 +112,20 @@ impl K {
         let now = self.w().now;
         let mut passes = SoftirqLoop::begin(now);
         loop {
-            self.w().cpus[self.cpu].net_rx_pending = false;
-            self.net_rx_action(context).await;
+            let (transmit, receive) = {
+                let mut w = self.w();
+                let cpu = &mut w.cpus[self.cpu];
+                (std::mem::take(&mut cpu.net_tx_pending), std::mem::take(&mut cpu.net_rx_pending))
+            };
+            if transmit {
+                self.net_tx_action(context).await;
+            }
+            if receive {
+                self.net_rx_action(context).await;
+            }
             let mut w = self.w();
             let cpu = &w.cpus[self.cpu];
-            match passes.again(w.now, cpu.need_resched, cpu.net_rx_pending) {
+            match passes.again(w.now, cpu.need_resched, cpu.softirq_pending()) {
                 SoftirqNext::Run => w.hit(Decision::SoftirqAgain),
                 SoftirqNext::Done => {
                     w.hit(Decision::SoftirqDone);

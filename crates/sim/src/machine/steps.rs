@@ -3,7 +3,7 @@
 use napier_core::time::{Deadline, Span};
 
 use super::world::{Ev, HardIrq, World};
-use crate::scenario::{Action, Check, Event, Policy};
+use crate::scenario::{Action, Check, Event, Policy, TxCheck};
 
 impl World {
     /// Carries a step out; the CPU that must look again, if one must. `left`: packets of a burst still to come.
@@ -50,6 +50,8 @@ impl World {
             Action::FailThread { nth } => self.fail_thread_in = *nth,
             Action::Driver { napi, quirk } => self.napis[napi.at()].quirk = *quirk,
             Action::Check(check) => self.check(check, line),
+            Action::CheckTx(check) => self.look_at_tx(check, line),
+            Action::Tx { txq, deed } => self.do_tx(txq.at(), *deed),
             Action::Call { thread, call } => {
                 let inbox = &mut self.inboxes[thread.at()];
                 inbox.calls.push_back(call.clone());
@@ -104,6 +106,19 @@ impl World {
             compare("slot", wanted(slot), id_name(self.epolls[epoll.at()].slot));
         }
         if !expected.is_empty() {
+            self.note(Event::CheckFailed { line, expected: expected.join(", "), seen: seen.join(", ") });
+        }
+    }
+
+    fn look_at_tx(&mut self, check: &TxCheck, line: u32) {
+        let mut differs = Vec::new();
+        self.check_tx(check, &mut |name: &str, want: String, have: String| {
+            if want != have {
+                differs.push((format!("{name} = {want}"), format!("{name} = {have}")));
+            }
+        });
+        if !differs.is_empty() {
+            let (expected, seen): (Vec<_>, Vec<_>) = differs.into_iter().unzip();
             self.note(Event::CheckFailed { line, expected: expected.join(", "), seen: seen.join(", ") });
         }
     }

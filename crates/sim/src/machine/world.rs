@@ -14,9 +14,10 @@ use super::gro::Up;
 use super::napi::Napi;
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
+use super::tx::Tx;
 use super::vm::CtxId;
 use super::{Options, Plant};
-use crate::scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, Sysctl};
+use crate::scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, StopBy, Sysctl};
 
 /// What a CPU takes as a hardware interrupt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -29,6 +30,10 @@ pub(super) enum HardIrq {
     Schedule { napi: usize },
     /// A timer is armed by a scenario.
     Arm { napi: usize, after: Span },
+    /// The timer of a discipline; `generation` is that of its arming.
+    Watchdog { qd: usize, generation: u32 },
+    /// A stop of a transmit queue ends.
+    TxWake { txq: usize, by: StopBy },
 }
 
 /// Something that will happen.
@@ -42,6 +47,10 @@ pub(super) enum Ev {
     Timer { napi: usize, generation: u32 },
     /// The interrupt-coalescing timer of a queue expires.
     Coalesce { napi: usize, generation: u32 },
+    /// A packet has left the ring of a transmit queue.
+    TxDone { txq: usize, generation: u32 },
+    /// The timer of a discipline expires.
+    Watchdog { qd: usize, generation: u32 },
     /// A woken thread can run.
     Wake { ctx: CtxId, generation: u32 },
     /// A sleep ends by time.
@@ -166,6 +175,7 @@ pub(super) struct World {
     pub(super) drops: [u64; super::device::DROP_REASONS],
     pub(super) frames: Frames,
     pub(super) up: Up,
+    pub(super) tx: Tx,
 }
 
 impl World {
@@ -208,6 +218,7 @@ impl World {
             drops: [0; super::device::DROP_REASONS],
             frames: Frames::default(),
             up: Up::default(),
+            tx: Tx::default(),
         }
     }
 
@@ -300,6 +311,11 @@ impl World {
                 self.coalesce_expires(napi, generation);
                 None
             }
+            Ev::TxDone { txq, generation } => {
+                self.packet_left(txq, generation);
+                None
+            }
+            Ev::Watchdog { qd, generation } => self.watchdog_expires(qd, generation),
             Ev::Wake { ctx, generation } | Ev::Timeout { ctx, generation } => {
                 if self.ctxs[ctx].wake_gen != generation || self.ctxs[ctx].run == Run::Ready {
                     return None;

@@ -5,7 +5,7 @@ use napier_core::event::EpollParamsRequest;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
-use super::{CpuIx, DeviceIx, EpollIx, NapiIx, Policy, SocketIx, ThreadIx};
+use super::{CpuIx, DeviceIx, EpollIx, NapiIx, Policy, Sending, SocketIx, ThreadIx, TxCheck, TxDeed, TxqIx};
 
 /// One step of the timeline.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,6 +74,15 @@ pub enum Action {
     },
     /// Look at something; what is found must be what is said.
     Check(Check),
+    /// The same on the transmit side.
+    CheckTx(TxCheck),
+    /// Something is done to a transmit queue.
+    Tx {
+        /// Which.
+        txq: TxqIx,
+        /// What.
+        deed: TxDeed,
+    },
     /// An application thread makes a call, after those that it has not finished yet.
     Call {
         /// Who.
@@ -237,6 +246,12 @@ pub enum Call {
     SetQueues { device: DeviceIx, queues: u16 },
     /// Deletes one instance that is disabled (device down).
     Delete { napi: NapiIx },
+    /// Sends packets; answers how many the path took, or with a socket what its protocol reports.
+    Send(Sending),
+    /// The disciplines of a device are taken away from it.
+    Deactivate { device: DeviceIx },
+    /// And given back.
+    Activate { device: DeviceIx },
 }
 
 impl Call {
@@ -269,6 +284,9 @@ impl Call {
             Self::Down { .. } => "down",
             Self::SetQueues { .. } => "set-queues",
             Self::Delete { .. } => "delete",
+            Self::Send(_) => "send",
+            Self::Deactivate { .. } => "deactivate",
+            Self::Activate { .. } => "activate",
         }
     }
 }

@@ -3,20 +3,20 @@
 use napier_core::control::Errno;
 use napier_core::time::{Instant, Span};
 
-use super::{CpuIx, NapiIx, SocketIx, ThreadIx};
+use super::{CpuIx, NapiIx, SocketIx, ThreadIx, TxEvent};
 
-/// Who polls.
+/// Who polls, or runs a discipline.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Context {
-    /// The receive softirq, at the end of an interrupt or where bottom halves are enabled again.
+    /// A softirq, at the end of an interrupt or where bottom halves are enabled again.
     Softirq,
-    /// The receive softirq in the thread `ksoftirqd`.
+    /// A softirq in the thread `ksoftirqd`.
     Ksoftirqd,
     /// The instance's thread.
     Kthread,
     /// The instance's thread in busy-poll mode.
     KthreadBusy,
-    /// A busy-polling application thread, in its loop or at its stop.
+    /// An application thread: it busy polls, in its loop or at its stop, or it sends.
     User,
 }
 
@@ -84,11 +84,13 @@ pub enum Event {
     KthreadStop { napi: NapiIx },
     /// A step `check` failed; both sides as text.
     CheckFailed { line: u32, expected: String, seen: String },
+    /// Something on the transmit side.
+    Tx(TxEvent),
 }
 
 /// Kinds of events, as files name them.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "each is the variant of Event of the same name")]
+#[expect(missing_docs, reason = "each is the variant of Event or TxEvent of the same name")]
 pub enum Kind {
     Poll,
     TimerStart,
@@ -110,6 +112,20 @@ pub enum Kind {
     KthreadStart,
     KthreadStop,
     CheckFailed,
+    Xmit,
+    Push,
+    Flush,
+    TxRun,
+    TxRunEnd,
+    Transmit,
+    Requeue,
+    TxSchedule,
+    TxDrop,
+    TxStop,
+    TxWake,
+    TxComplete,
+    WatchdogStart,
+    WatchdogFire,
 }
 
 /// What a call returned.
@@ -161,6 +177,30 @@ impl Event {
             Self::KthreadStart { .. } => Kind::KthreadStart,
             Self::KthreadStop { .. } => Kind::KthreadStop,
             Self::CheckFailed { .. } => Kind::CheckFailed,
+            Self::Tx(event) => event.kind(),
+        }
+    }
+}
+
+impl TxEvent {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Xmit { .. } => Kind::Xmit,
+            Self::Push { .. } => Kind::Push,
+            Self::Flush { .. } => Kind::Flush,
+            Self::Run { .. } => Kind::TxRun,
+            Self::RunEnd { .. } => Kind::TxRunEnd,
+            Self::Transmit { .. } => Kind::Transmit,
+            Self::Requeue { .. } => Kind::Requeue,
+            Self::Schedule { .. } => Kind::TxSchedule,
+            Self::Drop { .. } => Kind::TxDrop,
+            Self::Stop { .. } => Kind::TxStop,
+            Self::Wake { .. } => Kind::TxWake,
+            Self::Complete { .. } => Kind::TxComplete,
+            Self::WatchdogStart { .. } => Kind::WatchdogStart,
+            Self::WatchdogFire { .. } => Kind::WatchdogFire,
         }
     }
 }

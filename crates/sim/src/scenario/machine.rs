@@ -6,7 +6,7 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 
-use super::{CpuIx, DeviceIx, NapiIx, SocketIx};
+use super::{CpuIx, DeviceIx, NapiIx, SocketIx, Transmit};
 
 /// `[machine]` and everything in it.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,6 +49,10 @@ pub struct Sysctl {
     pub busy_poll: u32,
     /// Segments of one list that goes up the stack; default 8.
     pub gro_normal_batch: u32,
+    /// Packets of one run of a discipline; default 64.
+    pub dev_weight: u32,
+    /// Packets that may wait for a flusher behind the first; negative: any number. Default 1000.
+    pub qdisc_max_burst: i32,
 }
 
 impl Sysctl {
@@ -62,6 +66,8 @@ impl Sysctl {
             busy_read: 0,
             busy_poll: 0,
             gro_normal_batch: 8,
+            dev_weight: napier_core::tx::run::DEV_TX_WEIGHT,
+            qdisc_max_burst: napier_core::tx::push::QDISC_MAX_BURST,
         }
     }
 }
@@ -73,7 +79,7 @@ pub struct Costs {
     pub op: Span,
     /// One call of the driver's poll, at least 1 ns. Default 200 ns.
     pub poll: Span,
-    /// Each packet in a poll. Default 50 ns.
+    /// Each packet in a poll, and each that a driver is given. Default 50 ns.
     pub packet: Span,
     /// Entering an interrupt handler. Default 100 ns.
     pub irq: Span,
@@ -132,6 +138,8 @@ pub struct Device {
     pub gro: bool,
     /// Budget of a poll outside busy polling. Default 64.
     pub weight: u32,
+    /// How it transmits; `None`: that is no part of the scenario.
+    pub transmit: Option<Transmit>,
 }
 
 /// Scheduling class.
@@ -187,6 +195,8 @@ pub struct Socket {
     pub busy: SocketBusy,
     /// The recorded id is that of [`Self::napi`] at the start.
     pub primed: bool,
+    /// `IP_RECVERR`: a send reports what was dropped on its way to the device. Default false.
+    pub recverr: bool,
 }
 
 /// `[[epoll]]`: an event context.

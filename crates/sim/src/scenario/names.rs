@@ -1,6 +1,6 @@
 //! Words of the file format for the enums of scenarios.
 
-use super::{Context, DropReason, Kind, Policy, Quirk, SocketKind};
+use super::{Context, DropReason, Kind, Policy, Quirk, SocketKind, StopBy};
 
 macro_rules! names {
     ($($name:ident: $($variant:ident = $word:literal),* $(,)?;)*) => {$(
@@ -29,7 +29,10 @@ names! {
         Mask = "mask", Unmask = "unmask", Complete = "complete", Schedule = "schedule", List = "list",
         Deliver = "deliver", Drop = "drop", Return = "return", Sleep = "sleep", Raise = "raise",
         Squeeze = "squeeze", RunEnd = "run-end", Ksoftirqd = "ksoftirqd", KthreadStart = "kthread-start",
-        KthreadStop = "kthread-stop", CheckFailed = "check-failed";
+        KthreadStop = "kthread-stop", CheckFailed = "check-failed", Xmit = "xmit", Push = "push", Flush = "flush",
+        TxRun = "tx-run", TxRunEnd = "tx-run-end", Transmit = "transmit", Requeue = "requeue",
+        TxSchedule = "tx-schedule", TxDrop = "tx-drop", TxStop = "tx-stop", TxWake = "tx-wake",
+        TxComplete = "tx-complete", WatchdogStart = "watchdog-start", WatchdogFire = "watchdog-fire";
     Context:
         Softirq = "softirq", Ksoftirqd = "ksoftirqd", Kthread = "kthread", KthreadBusy = "kthread-busy",
         User = "user";
@@ -38,6 +41,7 @@ names! {
         NoSocket = "no-socket", Disabled = "disabled";
     Policy: Fair = "fair", Fifo = "fifo";
     Quirk: None = "none", NeverCompletes = "never-completes", AlwaysFull = "always-full";
+    StopBy: Driver = "driver", Stack = "stack", Frozen = "frozen";
     SocketKind: Udp = "udp", Tcp = "tcp", TcpListener = "tcp-listener";
 }
 

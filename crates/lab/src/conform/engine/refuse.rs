@@ -58,7 +58,9 @@ fn check_machine(machine: &Machine) -> Result<(), Refused> {
 }
 
 fn check_device(device: &Device) -> Result<(), Refused> {
-    let why = if device.gro {
+    let why = if device.transmit.is_some() {
+        "it has a queueing discipline, and the engine sends without one"
+    } else if device.gro {
         "the engine holds no packets for merging"
     } else if !device.persistent {
         "the engine's devices keep their settings and ids over down and up"
@@ -151,6 +153,7 @@ fn check_action(action: &Action, machine: &Machine) -> Result<(), Refused> {
         Action::Hog { .. } => "it keeps a processor busy",
         Action::FailThread { .. } => "it lets the creation of a thread fail",
         Action::Driver { .. } => "it lets a driver misbehave",
+        Action::Tx { .. } | Action::CheckTx(_) => "it is about a queueing discipline",
         Action::Call { call, .. } => return check_call(call, machine),
     };
     Err(refused(why))
@@ -162,6 +165,7 @@ fn check_call(call: &Call, machine: &Machine) -> Result<(), Refused> {
         Call::BusyLoop { .. } => "it makes a busy loop by itself",
         Call::Ioctl { .. } => "it makes an ioctl by its number",
         Call::SetQueues { .. } => "the engine never changes the number of a device's queues",
+        Call::Send(_) | Call::Activate { .. } | Call::Deactivate { .. } => "it is about a queueing discipline",
         Call::Delete { .. } => "the engine removes an instance only with its device",
         Call::SetSockOpt { optlen, .. } if *optlen != 4 => "the engine's socket options are numbers, not bytes",
         Call::EpollWait { max_events, .. } if !(0..=EVENTS_MAX).contains(max_events) => {

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use napier_core::time::{Instant, Span};
 
-use crate::scenario::{Answer, Event, Expected, Kind, Machine, Pattern, Range, Seen, SocketIx};
+use crate::scenario::parse::transmit::{plan_name, stop_name};
+use crate::scenario::{Answer, Event, Expected, Kind, Machine, Pattern, Range, Seen, SocketIx, TxEvent};
+use napier_core::tx::XmitCode;
 
 /// What a field of an event holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -109,6 +111,53 @@ fn fields(event: &Event, machine: &Machine) -> Vec<(&'static str, Value)> {
         Event::CheckFailed { line, expected, seen } => {
             vec![number("line", *line), word("expected", expected), word("seen", seen)]
         }
+        Event::Tx(event) => tx_fields(event, machine),
+    }
+}
+
+fn tx_fields(event: &TxEvent, machine: &Machine) -> Vec<(&'static str, Value)> {
+    let qdisc = |qdisc| ("qdisc", Value::Text(machine.qdisc_name(qdisc)));
+    let txq = |txq| ("txq", Value::Text(machine.txq_name(txq)));
+    let cpu = |cpu: crate::scenario::CpuIx| ("cpu", Value::Number(i64::from(cpu.0)));
+    let number = |name, number: u32| (name, Value::Number(i64::from(number)));
+    let word = |name, word: &str| (name, Value::Text(word.to_owned()));
+    let flag = |name, flag: bool| (name, Value::Text(flag.to_string()));
+    match event {
+        TxEvent::Xmit { thread, to, code } => {
+            let code = match code {
+                XmitCode::Error(errno) => word("code", errno.name()),
+                XmitCode::Success | XmitCode::Drop | XmitCode::Congested => {
+                    ("code", Value::Number(code.number().into()))
+                }
+            };
+            let thread = word("thread", &machine.threads[thread.at()].name);
+            vec![thread, ("to", Value::Text(machine.txq_name(*to))), code]
+        }
+        TxEvent::Push { qdisc: of, flusher } => vec![qdisc(*of), flag("flusher", *flusher)],
+        TxEvent::Flush { qdisc: of, packets, plan } => {
+            vec![qdisc(*of), number("packets", *packets), word("plan", plan_name(*plan))]
+        }
+        TxEvent::Run { qdisc: of, context, cpu: on } => vec![qdisc(*of), word("in", context.name()), cpu(*on)],
+        TxEvent::RunEnd { qdisc: of, why, packets } => {
+            vec![qdisc(*of), word("why", stop_name(*why)), number("packets", *packets)]
+        }
+        TxEvent::Transmit { txq: of, flow, more, cpu: on } => {
+            vec![txq(*of), number("flow", *flow), flag("more", *more), cpu(*on)]
+        }
+        TxEvent::Requeue { qdisc: of, packets } => vec![qdisc(*of), number("packets", *packets)],
+        TxEvent::Schedule { qdisc: of, took, cpu: on } => vec![qdisc(*of), flag("took", *took), cpu(*on)],
+        TxEvent::Drop { qdisc: of, why, packets } => {
+            vec![qdisc(*of), word("why", why.name()), number("packets", *packets)]
+        }
+        TxEvent::Stop { txq: of, by } => vec![txq(*of), word("by", by.name())],
+        TxEvent::Wake { txq: of, by, schedules } => {
+            vec![txq(*of), word("by", by.name()), flag("schedules", *schedules)]
+        }
+        TxEvent::Complete { txq: of, packets, bytes } => {
+            vec![txq(*of), number("packets", *packets), number("bytes", *bytes)]
+        }
+        TxEvent::WatchdogStart { qdisc: of, after } => vec![qdisc(*of), ("after", Value::Span(*after))],
+        TxEvent::WatchdogFire { qdisc: of, cpu: on } => vec![qdisc(*of), cpu(*on)],
     }
 }
 

@@ -44,6 +44,9 @@ const CALLS: &[(&str, &[&str])] = &[
     ("down", &["at", "by", "call", "device"]),
     ("set-queues", &["at", "by", "call", "device", "queues"]),
     ("delete", &["at", "by", "call", "napi"]),
+    ("send", super::transmit::SEND_KEYS),
+    ("deactivate", &["at", "by", "call", "device"]),
+    ("activate", &["at", "by", "call", "device"]),
 ];
 
 pub(super) fn names() -> Vec<&'static str> {
@@ -73,6 +76,7 @@ fn ctl(names: Names<'_>) -> ThreadIx {
 fn call(name: &str, table: &Table<'_>, names: Names<'_>) -> Result<Call> {
     match name {
         "socket" | "recv" | "setsockopt" | "getsockopt" => socket_call(name, table, names),
+        "send" => super::transmit::sending(table, names).map(Call::Send),
         "ioctl" => Ok(Call::Ioctl {
             on: names.callable(&table.need("on")?)?,
             number: table.need("number")?.number(0..=U32_MAX)?,
@@ -187,6 +191,8 @@ fn control_call(name: &str, table: &Table<'_>, names: Names<'_>) -> Result<Call>
         },
         "up" => Call::Up { device: device()? },
         "down" => Call::Down { device: device()? },
+        "deactivate" => Call::Deactivate { device: transmits(table, names)? },
+        "activate" => Call::Activate { device: transmits(table, names)? },
         "set-queues" => {
             let device = device()?;
             let queues_max = names.0.devices[device.at()].queues;
@@ -195,6 +201,15 @@ fn control_call(name: &str, table: &Table<'_>, names: Names<'_>) -> Result<Call>
         "delete" => Call::Delete { napi: names.napi(&table.need("napi")?)? },
         _ => panic!("{name} is in the table of calls and nothing reads it"),
     })
+}
+
+/// A device with a discipline.
+fn transmits(table: &Table<'_>, names: Names<'_>) -> Result<DeviceIx> {
+    let node = table.need("device")?;
+    match names.device(&node)? {
+        device if names.0.devices[device.at()].transmit.is_some() => Ok(device),
+        _ => Err(node.error("the device has no qdisc")),
+    }
 }
 
 fn sockets(table: &Table<'_>, names: Names<'_>) -> Result<Vec<SocketIx>> {

@@ -6,7 +6,7 @@ use napier_core::time::{Instant, Span};
 use super::call;
 use super::lookup::Names;
 use super::node::{Node, Table, unknown};
-use super::{ParseError, duration};
+use super::{ParseError, duration, transmit};
 use crate::scenario::{Context, DropReason, EnginePart, Expect, Expected, Kind, Machine, Pattern, Range, Tolerance};
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -20,6 +20,8 @@ pub(crate) enum Subject {
     Socket,
     Thread,
     Cpu,
+    Qdisc,
+    Txq,
 }
 
 impl Subject {
@@ -30,6 +32,8 @@ impl Subject {
             Self::Socket => "socket",
             Self::Thread => "thread",
             Self::Cpu => "cpu",
+            Self::Qdisc => "qdisc",
+            Self::Txq => "txq",
         }
     }
 
@@ -51,6 +55,17 @@ impl Subject {
             Kind::Deliver => Some(Self::Socket),
             Kind::Return | Kind::Sleep => Some(Self::Thread),
             Kind::Raise | Kind::Squeeze | Kind::RunEnd | Kind::Ksoftirqd => Some(Self::Cpu),
+            Kind::Xmit => Some(Self::Thread),
+            Kind::Push
+            | Kind::Flush
+            | Kind::TxRun
+            | Kind::TxRunEnd
+            | Kind::Requeue
+            | Kind::TxSchedule
+            | Kind::TxDrop
+            | Kind::WatchdogStart
+            | Kind::WatchdogFire => Some(Self::Qdisc),
+            Kind::Transmit | Kind::TxStop | Kind::TxWake | Kind::TxComplete => Some(Self::Txq),
             Kind::CheckFailed => None,
         }
     }
@@ -213,6 +228,20 @@ const fn keys(kind: Kind) -> &'static [&'static str] {
         Kind::Ksoftirqd => &["at", "within", "repeat", "ksoftirqd"],
         Kind::KthreadStart => &["at", "within", "repeat", "kthread-start"],
         Kind::KthreadStop => &["at", "within", "repeat", "kthread-stop"],
+        Kind::Xmit => &["at", "within", "repeat", "xmit", "to", "code"],
+        Kind::Push => &["at", "within", "repeat", "push", "flusher"],
+        Kind::Flush => &["at", "within", "repeat", "flush", "packets", "plan"],
+        Kind::TxRun => &["at", "within", "repeat", "tx-run", "in", "cpu"],
+        Kind::TxRunEnd => &["at", "within", "repeat", "tx-run-end", "why", "packets"],
+        Kind::Transmit => &["at", "within", "repeat", "transmit", "flow", "more", "cpu"],
+        Kind::Requeue => &["at", "within", "repeat", "requeue", "packets"],
+        Kind::TxSchedule => &["at", "within", "repeat", "tx-schedule", "took", "cpu"],
+        Kind::TxDrop => &["at", "within", "repeat", "tx-drop", "why", "packets"],
+        Kind::TxStop => &["at", "within", "repeat", "tx-stop", "by"],
+        Kind::TxWake => &["at", "within", "repeat", "tx-wake", "by", "schedules"],
+        Kind::TxComplete => &["at", "within", "repeat", "tx-complete", "packets", "bytes"],
+        Kind::WatchdogStart => &["at", "within", "repeat", "watchdog-start", "after"],
+        Kind::WatchdogFire => &["at", "within", "repeat", "watchdog-fire", "cpu"],
         Kind::CheckFailed => &[],
     }
 }
@@ -223,6 +252,8 @@ fn subject_pattern(node: &Node<'_>, subject: Subject, names: Names<'_>) -> Resul
         Subject::Napi => names.napi(node).and_then(|_| text(node)),
         Subject::Socket => names.socket(node).and_then(|_| text(node)),
         Subject::Thread => names.thread(node).and_then(|_| text(node)),
+        Subject::Qdisc => names.qdisc(node).and_then(|_| text(node)),
+        Subject::Txq => names.txq(node).and_then(|_| text(node)),
         Subject::Cpu => names.cpu(node).map(|cpu| Pattern::Number(Range::exactly(i64::from(cpu.0)))),
     }
 }
@@ -233,6 +264,9 @@ fn field(kind: Kind, key: &str, node: &Node<'_>, names: Names<'_>) -> Result<Pat
         let find = |word: &str| all.iter().copied().find(|known| *known == word);
         node.word(find, &all).map(word)
     };
+    if let Some(pattern) = transmit::field(kind, key, node, names)? {
+        return Ok(pattern);
+    }
     match (kind, key) {
         (_, "in") => words(Context::ALL.iter().map(|context| context.name()).collect()),
         (_, "why") => words(DropReason::ALL.iter().map(|reason| reason.name()).collect()),
@@ -256,7 +290,7 @@ fn known(node: &Node<'_>, check: impl Fn(&Node<'_>) -> Result<()>) -> Result<Pat
 }
 
 /// What a call returned.
-fn value(node: &Node<'_>) -> Result<Pattern> {
+pub(super) fn value(node: &Node<'_>) -> Result<Pattern> {
     if node.is_text() {
         let text = node.text("a text")?;
         let like_error = text.len() > 1 && text.starts_with('E') && text.bytes().all(|b| b.is_ascii_uppercase());
@@ -288,15 +322,18 @@ fn value(node: &Node<'_>) -> Result<Pattern> {
     if node.is_integer() { node.range(i64::MIN).map(Pattern::Number) } else { Err(node.wrong(expected)) }
 }
 
-const CPU_COUNTERS: [&str; 3] = ["time_squeeze", "softirq_runs", "ksoftirqd"];
+const CPU_COUNTERS: [&str; 4] = ["time_squeeze", "softirq_runs", "ksoftirqd", "tx_runs"];
 const NAPI_COUNTERS: [&str; 5] = ["polls", "packets", "interrupts", "timer_fires", "unmasks"];
 const BUSY_POLL_COUNTER: &str = "busy_poll_rx_packets";
+/// Datagrams that a UDP socket lost on their way to the device, by its name in `nstat`.
+const SNDBUF_ERRORS: &str = "UdpSndbufErrors";
 
 /// The counters there are, for errors.
-const COUNTERS: [&str; 11] = [
+const COUNTERS: [&str; 20] = [
     "cpuN.time_squeeze",
     "cpuN.softirq_runs",
     "cpuN.ksoftirqd",
+    "cpuN.tx_runs",
     "DEVICE/QUEUE.polls",
     "DEVICE/QUEUE.packets",
     "DEVICE/QUEUE.interrupts",
@@ -305,11 +342,19 @@ const COUNTERS: [&str; 11] = [
     BUSY_POLL_COUNTER,
     "drops.REASON",
     "SOCKET.delivered",
+    "QDISC.packets",
+    "QDISC.bytes",
+    "QDISC.requeues",
+    "QDISC.dropped",
+    "DEVICE.tx_packets",
+    "DEVICE.tx_dropped",
+    "tx_drops.REASON",
+    SNDBUF_ERRORS,
 ];
 
 fn is_counter(name: &str, machine: &Machine) -> bool {
     let names = Names(machine);
-    if name == BUSY_POLL_COUNTER {
+    if name == BUSY_POLL_COUNTER || name == SNDBUF_ERRORS {
         return true;
     }
     let Some((of, what)) = name.split_once('.') else { return false };
@@ -318,4 +363,5 @@ fn is_counter(name: &str, machine: &Machine) -> bool {
         || (names.napi_named(of).is_some() && NAPI_COUNTERS.contains(&what))
         || (of == "drops" && DropReason::from_name(what).is_some())
         || (names.sockets().contains(&of) && what == "delivered")
+        || transmit::is_counter(of, what, names)
 }

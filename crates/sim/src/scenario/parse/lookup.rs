@@ -2,7 +2,7 @@
 
 use super::ParseError;
 use super::node::{Node, unknown};
-use crate::scenario::{Callable, CpuIx, DeviceIx, EpollIx, Machine, NapiIx, SocketIx, ThreadIx};
+use crate::scenario::{Callable, CpuIx, DeviceIx, EpollIx, Machine, NapiIx, QdiscIx, SocketIx, ThreadIx, TxqIx};
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -27,7 +27,7 @@ macro_rules! from_u16 {
         }
     )*};
 }
-from_u16!(DeviceIx, ThreadIx, SocketIx, EpollIx);
+from_u16!(DeviceIx, ThreadIx, SocketIx, EpollIx, QdiscIx, TxqIx);
 
 impl<'m> Names<'m> {
     pub(super) fn devices(self) -> Vec<&'m str> {
@@ -87,6 +87,39 @@ impl<'m> Names<'m> {
         }
     }
 
+    fn txq_names(self) -> Vec<String> {
+        (0..).take(self.0.tx_queues().count()).map(|txq| self.0.txq_name(TxqIx(txq))).collect()
+    }
+
+    pub(super) fn qdisc_names(self) -> Vec<String> {
+        (0..).take(self.0.qdiscs().count()).map(|qdisc| self.0.qdisc_name(QdiscIx(qdisc))).collect()
+    }
+
+    /// Transmit queues, and disciplines that serve several.
+    pub(super) fn tx_names(self) -> Vec<String> {
+        let mut names = self.txq_names();
+        names.extend(self.qdisc_names().into_iter().filter(|name| name.ends_with("/tx")));
+        names
+    }
+
+    pub(super) fn txq_named(self, node: &Node<'_>) -> Result<Option<TxqIx>> {
+        let name = node.text("a transmit queue, DEVICE/tx-N")?;
+        Ok(position(&strs(&self.txq_names()), name))
+    }
+
+    pub(super) fn qdisc_named(self, node: &Node<'_>) -> Result<Option<QdiscIx>> {
+        let name = node.text("a discipline, DEVICE/tx-N, or DEVICE/tx with mq = false")?;
+        Ok(position(&strs(&self.qdisc_names()), name))
+    }
+
+    pub(super) fn txq(self, node: &Node<'_>) -> Result<TxqIx> {
+        find(node, "transmit queue", &strs(&self.txq_names()))
+    }
+
+    pub(super) fn qdisc(self, node: &Node<'_>) -> Result<QdiscIx> {
+        find(node, "discipline", &strs(&self.qdisc_names()))
+    }
+
     /// A socket or an event context.
     pub(super) fn callable(self, node: &Node<'_>) -> Result<Callable> {
         let name = node.text("a socket or epoll")?;
@@ -102,6 +135,10 @@ impl<'m> Names<'m> {
     pub(super) fn cpu(self, node: &Node<'_>) -> Result<CpuIx> {
         node.number(0..=i128::from(self.0.cpus) - 1).map(CpuIx)
     }
+}
+
+fn strs(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
 }
 
 fn find<T: From<u16>>(node: &Node<'_>, what: &str, names: &[&str]) -> Result<T> {

@@ -9,6 +9,7 @@ use napier_core::time::Span;
 use super::ParseError;
 use super::lookup::{Names, new_name};
 use super::node::{Node, Table};
+use super::transmit;
 use crate::scenario::{
     Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread,
 };
@@ -97,6 +98,8 @@ fn sysctl(node: &Node<'_>, to: &mut Sysctl) -> Result<()> {
     to.busy_read = table.number("busy_read", 0..=INT_MAX, to.busy_read)?;
     to.busy_poll = table.number("busy_poll", 0..=INT_MAX, to.busy_poll)?;
     to.gro_normal_batch = table.number("gro_normal_batch", 1..=INT_MAX, to.gro_normal_batch)?;
+    to.dev_weight = table.number("dev_weight", 1..=INT_MAX, to.dev_weight)?;
+    to.qdisc_max_burst = table.number("qdisc_max_burst", i128::from(i32::MIN)..=INT_MAX, to.qdisc_max_burst)?;
     Ok(())
 }
 
@@ -134,6 +137,7 @@ fn default_device(name: String, cpus: u16) -> Device {
         rx_frames: 0,
         gro: false,
         weight: 64,
+        transmit: None,
     }
 }
 
@@ -156,6 +160,14 @@ fn device(node: &Node<'_>, machine: &Machine) -> Result<Device> {
         "rx-frames",
         "gro",
         "weight",
+        "qdisc",
+        "qdisc-options",
+        "tx-queues",
+        "mq",
+        "tx-ring",
+        "bql",
+        "tx-time",
+        "lower",
     ])?;
     let names = Names(machine);
     let name = new_name(&table.need("name")?, &names.devices())?;
@@ -179,6 +191,7 @@ fn device(node: &Node<'_>, machine: &Machine) -> Result<Device> {
     }
     to.gro = table.flag("gro", to.gro)?;
     to.weight = table.number("weight", 1..=RING_MAX, to.weight)?;
+    to.transmit = transmit::device(&table, &to.name, names)?;
     Ok(to)
 }
 
@@ -227,6 +240,7 @@ fn socket(node: &Node<'_>, machine: &Machine) -> Result<Socket> {
         "SO_BUSY_POLL",
         "SO_PREFER_BUSY_POLL",
         "SO_BUSY_POLL_BUDGET",
+        "IP_RECVERR",
     ])?;
     let names = Names(machine);
     let name = new_name(&table.need("name")?, &names.sockets())?;
@@ -256,6 +270,7 @@ fn socket(node: &Node<'_>, machine: &Machine) -> Result<Socket> {
         open,
         busy,
         primed,
+        recverr: table.map("IP_RECVERR", Node::zero_or_one)?.unwrap_or(false),
     })
 }
 

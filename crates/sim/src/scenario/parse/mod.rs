@@ -9,6 +9,7 @@ mod lookup;
 mod machine;
 mod node;
 mod step;
+pub(crate) mod transmit;
 mod write;
 
 use std::fmt;

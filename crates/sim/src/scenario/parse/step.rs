@@ -5,7 +5,7 @@ use napier_core::time::{Instant, Span};
 
 use super::lookup::Names;
 use super::node::{Node, Table, unknown};
-use super::{ParseError, call, machine};
+use super::{ParseError, call, machine, transmit};
 use crate::scenario::{Action, Callable, Check, Machine, Packets, Quirk, SocketKind, Step, Target};
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -16,12 +16,35 @@ const THREADS_FAIL_MAX: i128 = 1 << 20;
 pub(super) const U32_MAX: i128 = u32::MAX as i128;
 
 /// The knobs that a scenario can turn.
-pub(super) const SYSCTLS: &[&str] =
-    &["netdev_budget", "netdev_budget_usecs", "busy_read", "busy_poll", "gro_normal_batch"];
+pub(super) const SYSCTLS: &[&str] = &[
+    "netdev_budget",
+    "netdev_budget_usecs",
+    "busy_read",
+    "busy_poll",
+    "gro_normal_batch",
+    "dev_weight",
+    "qdisc_max_burst",
+];
 
 /// The key that says what a step is.
-const ACTIONS: &[&str] =
-    &["packets", "interrupt", "schedule", "arm", "stall", "hog", "fail-thread", "driver", "check", "call"];
+const ACTIONS: &[&str] = &[
+    "packets",
+    "interrupt",
+    "schedule",
+    "arm",
+    "stall",
+    "hog",
+    "fail-thread",
+    "driver",
+    "tx-stop",
+    "tx-wake",
+    "tx-freeze",
+    "tx-thaw",
+    "tx-stall",
+    "tx-busy",
+    "check",
+    "call",
+];
 
 const BITS: [(&str, State); 12] = [
     ("SCHED", State::SCHED),
@@ -64,7 +87,9 @@ pub(super) fn read(whole: &Table<'_>, machine: &Machine) -> Result<Vec<Step>> {
 
 fn step(node: &Node<'_>, names: Names<'_>) -> Result<Step> {
     let table = node.table("a table { at = ..., ... }")?;
-    let mut kinds = ACTIONS.iter().filter(|action| table.has(action));
+    // How many packets, elsewhere.
+    let counts = table.has("call") || table.has("tx-busy");
+    let mut kinds = ACTIONS.iter().filter(|action| table.has(action) && !(counts && **action == "packets"));
     let action = match (kinds.next(), kinds.next()) {
         (Some(kind), None) => *kind,
         (Some(one), Some(other)) => {
@@ -111,6 +136,7 @@ fn step(node: &Node<'_>, names: Names<'_>) -> Result<Step> {
             (at(&table)?, Action::Driver { napi, quirk: quirk(&table.need("quirk")?)? })
         }
         "check" => check(table, names)?,
+        _ if transmit::ACTIONS.contains(&action) => transmit::action(action, table, names)?,
         _ => call::read(table, names)?,
     };
     Ok(Step { at, line, action })
@@ -186,6 +212,9 @@ fn check(table: Table<'_>, names: Names<'_>) -> Result<(Instant, Action)> {
         &["at", "check", "set", "clear", "defers-left", "masked", "armed", "listed", "thread", "pending", "held"];
     let keys = table.in_order();
     let (_, node) = keys.iter().find(|(key, _)| *key == "check").expect("the step was told by this key");
+    if transmit::is_name(node.text("an instance DEVICE/QUEUE, a socket or an epoll")?) {
+        return transmit::check(table, names);
+    }
     let mut check = Check::default();
     let table = if node.text("an instance DEVICE/QUEUE, a socket or an epoll")?.contains('/') {
         check.napi = Some(names.napi(node)?);

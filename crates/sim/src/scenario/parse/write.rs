@@ -1,6 +1,7 @@
 //! Scenarios back to files. Everything is written, defaults too.
 
 mod call;
+mod transmit;
 
 use std::fmt::{Display, Write};
 
@@ -83,6 +84,8 @@ impl Out<'_> {
         self.line("busy_read", machine.sysctl.busy_read);
         self.line("busy_poll", machine.sysctl.busy_poll);
         self.line("gro_normal_batch", machine.sysctl.gro_normal_batch);
+        self.line("dev_weight", machine.sysctl.dev_weight);
+        self.line("qdisc_max_burst", machine.sysctl.qdisc_max_burst);
         self.text.push_str("\n[machine.costs]\n");
         self.line("op", span(machine.costs.op));
         self.line("poll", span(machine.costs.poll));
@@ -111,6 +114,7 @@ impl Out<'_> {
             self.line("SO_BUSY_POLL", socket.busy.busy_poll_usecs);
             self.line("SO_PREFER_BUSY_POLL", u8::from(socket.busy.prefer));
             self.line("SO_BUSY_POLL_BUDGET", socket.busy.budget);
+            self.line("IP_RECVERR", u8::from(socket.recverr));
         }
         for epoll in &machine.epolls {
             self.text.push_str("\n[[epoll]]\n");
@@ -141,6 +145,7 @@ impl Out<'_> {
         self.line("rx-frames", device.rx_frames);
         self.line("gro", device.gro);
         self.line("weight", device.weight);
+        self.transmit(device);
     }
 
     fn step(&self, step: &Step) -> Fields {
@@ -173,6 +178,8 @@ impl Out<'_> {
                 to.add("quirk", quote(quirk.name()));
             }
             Action::Check(check) => self.check(check, &mut to),
+            Action::CheckTx(check) => self.check_tx(check, &mut to),
+            Action::Tx { txq, deed } => self.deed(*txq, *deed, &mut to),
             Action::Call { thread, call } => {
                 to.add("by", quote(&self.machine.threads[thread.at()].name));
                 to.add("call", quote(call.name()));

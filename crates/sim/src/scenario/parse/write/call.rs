@@ -94,12 +94,16 @@ impl Out<'_> {
                 to.add("name", quote(name));
                 to.add("value", value);
             }
-            Call::Up { device: which } | Call::Down { device: which } => to.add("device", quote(device(*which))),
+            Call::Up { device: which }
+            | Call::Down { device: which }
+            | Call::Deactivate { device: which }
+            | Call::Activate { device: which } => to.add("device", quote(device(*which))),
             Call::SetQueues { device: which, queues } => {
                 to.add("device", quote(device(*which)));
                 to.add("queues", queues);
             }
             Call::Delete { napi } => to.add("napi", self.napi(*napi)),
+            Call::Send(sending) => self.sending(sending, to),
             _ => panic!("{} is a call of a socket or of an event context", call.name()),
         }
     }

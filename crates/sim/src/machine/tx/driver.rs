@@ -1,0 +1,301 @@
+//! A driver's transmit side: `ndo_start_xmit`, the ring, the wire, completion in the instance's poll, byte limits.
+
+use napier_core::time::{Deadline, Span};
+use napier_core::tx::TxPacket;
+use napier_core::tx::bql::available;
+use napier_core::tx::queue::QueueBits;
+
+use super::{At, TxPkt};
+use crate::machine::coverage::Decision;
+use crate::machine::vm::K;
+use crate::machine::world::{Ev, HardIrq, World};
+use crate::scenario::{StopBy, TxDeed, TxEvent};
+
+impl K {
+    /// The driver is given a packet, under the transmit lock.
+    ///
+    /// # Errors
+    /// The packet, if the driver is busy.
+    pub(super) async fn hard_start_xmit(&self, txq: usize, packet: TxPkt, more: bool) -> Result<(), TxPkt> {
+        let lower = self.w().tx.txqs[txq].lower;
+        if let Some(lower) = lower {
+            let inner = self.w().forward(txq, lower, packet, more, self.cpu);
+            // What becomes of it there is not this driver's business: it has taken the packet.
+            let inner: std::pin::Pin<Box<dyn Future<Output = _>>> = Box::pin(self.dev_queue_xmit(lower, inner));
+            let _ = inner.await;
+            return Ok(());
+        }
+        let taken = self.w().put_in_ring(txq, packet, more, self.cpu);
+        if taken {
+            let span = self.w().costs.packet;
+            self.spend(span).await;
+        }
+        if self.w().tx.txqs[txq].full() {
+            self.stop_driver(txq).await;
+        }
+        if taken && self.w().over_limit(txq) {
+            self.stop_stack(txq).await;
+        }
+        if taken { Ok(()) } else { Err(packet) }
+    }
+
+    /// The ring is full: the driver stops its queue, and looks once more.
+    async fn stop_driver(&self, txq: usize) {
+        self.w().stop(txq, StopBy::Driver);
+        self.op().await;
+        let mut w = self.w();
+        let of = w.txq(txq);
+        if !of.full() && of.bits.intersects(QueueBits::DRIVER_OFF) {
+            of.bits = of.bits.start_driver();
+            let txq = of.index;
+            w.hit(Decision::TxStopTakenBack);
+            w.note_tx(TxEvent::Wake { txq, by: StopBy::Driver, schedules: false });
+        }
+    }
+
+    /// The byte limit is used up: the stack stops the queue, and looks once more.
+    async fn stop_stack(&self, txq: usize) {
+        self.w().stop(txq, StopBy::Stack);
+        self.op().await;
+        if self.w().over_limit(txq) {
+            return;
+        }
+        let mut w = self.w();
+        let of = w.txq(txq);
+        if of.bits.intersects(QueueBits::STACK_OFF) {
+            of.bits = of.bits.start_stack();
+            let txq = of.index;
+            w.hit(Decision::TxLimitTakenBack);
+            w.note_tx(TxEvent::Wake { txq, by: StopBy::Stack, schedules: false });
+        }
+    }
+
+    /// The driver frees what has left, in the instance's poll.
+    pub(in crate::machine) async fn tx_clean(&self, napi: usize) {
+        let queues: Vec<usize> = self.w().txqs_of(napi).collect();
+        for txq in queues {
+            if !self.w().free_done(txq) {
+                continue;
+            }
+            self.op().await;
+            let (bits, room) = {
+                let w = self.w();
+                let of = &w.tx.txqs[txq];
+                (of.bits, !of.full())
+            };
+            if bits.intersects(QueueBits::STACK_OFF) && !self.w().over_limit(txq) {
+                self.tx_wake(txq, StopBy::Stack).await;
+            }
+            if bits.intersects(QueueBits::DRIVER_OFF) && room {
+                self.tx_wake(txq, StopBy::Driver).await;
+            }
+        }
+    }
+}
+
+impl World {
+    /// The driver takes the packet, if it can.
+    fn put_in_ring(&mut self, txq: usize, packet: TxPkt, more: bool, cpu: usize) -> bool {
+        let of = self.txq(txq);
+        if of.busy_pkts > 0 {
+            of.busy_pkts -= 1;
+            return false;
+        }
+        if of.full() {
+            return false;
+        }
+        if of.bql.is_some() {
+            of.sent = of.sent.queued(packet.len_bytes());
+        }
+        of.ring.push_back(packet);
+        self.move_packet(packet.id, At::Path, At::Ring);
+        self.in_order(txq, &packet);
+        self.start_wire(txq);
+        let txq = self.tx.txqs[txq].index;
+        self.note_tx(TxEvent::Transmit { txq, flow: packet.flow, more, cpu: Self::cpu_ix(cpu) });
+        true
+    }
+
+    /// A device on top of another hands the packet on.
+    fn forward(&mut self, txq: usize, lower: usize, packet: TxPkt, more: bool, cpu: usize) -> TxPkt {
+        self.in_order(txq, &packet);
+        let of = self.txq(txq);
+        let (index, dev) = (of.index, of.dev);
+        self.tx.devs[dev].as_mut().expect("the queue is that of a device").packets += 1;
+        self.note_tx(TxEvent::Transmit { txq: index, flow: packet.flow, more, cpu: Self::cpu_ix(cpu) });
+        let next = &mut self.tx.streams.entry((packet.sender, lower, packet.flow, packet.priority)).or_default().0;
+        *next += 1;
+        TxPkt { number: *next, queue: self.tx.txqs[lower].queue, ..packet }
+    }
+
+    /// What one sender sends in one flow leaves in that order, unless it asks for times.
+    fn in_order(&mut self, txq: usize, packet: &TxPkt) {
+        if packet.txtime.is_some() {
+            return;
+        }
+        let least = &mut self.tx.streams.entry((packet.sender, txq, packet.flow, packet.priority)).or_default().1;
+        if packet.number < *least {
+            let (flow, number) = (packet.flow, packet.number);
+            self.fail(format!("transmit queue {txq}: out of order, packet {number} of flow {flow}"));
+            return;
+        }
+        *least = packet.number + 1;
+    }
+
+    fn stop(&mut self, txq: usize, by: StopBy) {
+        let of = self.txq(txq);
+        let bits = match by {
+            StopBy::Driver => of.bits.stop_driver(),
+            StopBy::Stack => of.bits.stop_stack(),
+            StopBy::Frozen => of.bits.freeze(),
+        };
+        let was = std::mem::replace(&mut of.bits, bits);
+        let txq = of.index;
+        if was != bits {
+            self.hit(match by {
+                StopBy::Driver => Decision::TxStopDriver,
+                StopBy::Stack => Decision::TxStopStack,
+                StopBy::Frozen => Decision::TxFrozen,
+            });
+            self.note_tx(TxEvent::Stop { txq, by });
+        }
+    }
+
+    fn over_limit(&self, txq: usize) -> bool {
+        let of = &self.tx.txqs[txq];
+        of.bql.as_ref().is_some_and(|bql| available(of.sent, bql.adjusted_limit()) < 0)
+    }
+
+    /// The next packet goes out.
+    fn start_wire(&mut self, txq: usize) {
+        let (now, of) = (self.now, &mut self.tx.txqs[txq]);
+        if of.wire_busy || of.done == of.ring.len() {
+            return;
+        }
+        of.wire_busy = true;
+        let (at, generation) = (Deadline::after(now, of.wire), of.wire_generation);
+        self.push(at, Ev::TxDone { txq, generation });
+    }
+
+    /// A packet has left; the device interrupts for it, if it may.
+    pub(in crate::machine) fn packet_left(&mut self, txq: usize, generation: u32) {
+        let now = self.now;
+        let of = self.txq(txq);
+        if of.wire_generation != generation {
+            return;
+        }
+        if now < of.stalled_until {
+            let at = of.stalled_until;
+            self.push(Deadline::at(at), Ev::TxDone { txq, generation });
+            return;
+        }
+        of.done += 1;
+        of.wire_busy = false;
+        let dev = of.dev;
+        self.tx.devs[dev].as_mut().expect("the queue is that of a device").packets += 1;
+        self.start_wire(txq);
+        self.interrupt_for(txq);
+    }
+
+    /// Completions wait: the device interrupts, unless it is masked.
+    fn interrupt_for(&mut self, txq: usize) {
+        let napi = self.napi_of(txq);
+        let n = &self.napis[napi];
+        if n.present && !n.masked {
+            self.raise_irq(napi);
+        }
+    }
+
+    /// Queues in use have changed: what has left is somebody else's to free.
+    pub(in crate::machine) fn tx_requeued(&mut self, dev: usize) {
+        let Some(Some(of)) = self.tx.devs.get(dev) else { return };
+        for txq in of.first_txq..of.first_txq + of.txqs {
+            if self.tx.txqs[txq].done > 0 {
+                self.interrupt_for(txq);
+            }
+        }
+    }
+
+    /// The instance in whose poll a transmit queue completes.
+    fn napi_of(&self, txq: usize) -> usize {
+        let of = &self.tx.txqs[txq];
+        let dev = &self.devs[of.dev];
+        dev.first_napi + usize::from(of.queue % dev.queues)
+    }
+
+    fn txqs_of(&self, napi: usize) -> impl Iterator<Item = usize> {
+        let dev = self.tx.devs.get(self.napis[napi].dev).and_then(Option::as_ref);
+        let queues = dev.map_or(0..0, |dev| dev.first_txq..dev.first_txq + dev.txqs);
+        queues.filter(move |txq| self.napi_of(*txq) == napi)
+    }
+
+    /// Completions wait for the instance's poll.
+    #[inline]
+    pub(in crate::machine) fn tx_done(&self, napi: usize) -> bool {
+        !self.tx.txqs.is_empty() && self.txqs_of(napi).any(|txq| self.tx.txqs[txq].done > 0)
+    }
+
+    /// Frees what has left the ring; false if nothing has.
+    fn free_done(&mut self, txq: usize) -> bool {
+        let now = self.now;
+        let of = self.txq(txq);
+        let freed: Vec<TxPkt> = of.ring.drain(..of.done).collect();
+        of.done = 0;
+        if freed.is_empty() {
+            return false;
+        }
+        let bytes = freed.iter().map(|packet| packet.bytes).sum();
+        let sent = of.sent;
+        if let Some(bql) = &mut of.bql {
+            bql.completed(now, sent, bytes);
+        }
+        let txq = of.index;
+        for packet in &freed {
+            self.move_packet(packet.id, At::Ring, At::Free);
+            self.tx.done += 1;
+        }
+        self.note_tx(TxEvent::Complete { txq, packets: freed.len() as u32, bytes });
+        true
+    }
+
+    /// A step of the timeline; the CPU that must look again, if one must.
+    pub(in crate::machine) fn do_tx(&mut self, txq: usize, deed: TxDeed) {
+        let cpu = self.napis[self.napi_of(txq)].irq_cpu;
+        let now = Deadline::at(self.now);
+        match deed {
+            TxDeed::Stop => self.stop(txq, StopBy::Driver),
+            TxDeed::Freeze => self.stop(txq, StopBy::Frozen),
+            TxDeed::Wake => self.push(now, Ev::Irq { cpu, irq: HardIrq::TxWake { txq, by: StopBy::Driver } }),
+            TxDeed::Thaw => self.push(now, Ev::Irq { cpu, irq: HardIrq::TxWake { txq, by: StopBy::Frozen } }),
+            TxDeed::Stall(span) => {
+                let until = Deadline::after(self.now, span).instant();
+                let of = self.txq(txq);
+                of.stalled_until = until.unwrap_or(of.stalled_until).max(of.stalled_until);
+            }
+            TxDeed::Busy(packets) => self.txq(txq).busy_pkts = packets,
+        }
+    }
+
+    /// The device is down: its rings are emptied, and nothing that was learnt is kept.
+    pub(super) fn empty_rings(&mut self, dev: usize) {
+        let Some(Some(of)) = self.tx.devs.get(dev) else { return };
+        let queues = of.first_txq..of.first_txq + of.txqs;
+        for txq in queues {
+            let now = self.now;
+            let of = self.txq(txq);
+            let lost: Vec<TxPkt> = of.ring.drain(..).collect();
+            (of.done, of.wire_busy, of.bits) = (0, false, QueueBits::EMPTY);
+            of.wire_generation += 1;
+            of.sent = napier_core::tx::bql::BqlSent::default();
+            if let Some(bql) = &mut of.bql {
+                bql.reset(now);
+            }
+            let qd = of.qd;
+            self.drop_packets(qd, napier_core::tx::DropReason::DeviceDown, &lost, At::Ring);
+            self.count_device_drops(qd, lost.len() as u64);
+        }
+    }
+}
+
+/// How long a deactivation pauses between two looks.
+pub(super) const LOOK_PAUSE: Span = Span::from_us(10);
