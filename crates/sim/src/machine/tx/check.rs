@@ -47,6 +47,15 @@ impl World {
         if of.down && (of.root.qlen() > 0 || of.root.is_running() || listed > 0) {
             return Err("taken away from its device, and not at rest");
         }
+        for txq in &self.tx.txqs[of.first_txq..of.first_txq + of.txqs] {
+            if txq.ring.len() > txq.slots {
+                return Err("more packets are in a ring than it holds");
+            }
+            let bytes: u32 = txq.ring.iter().map(|packet| packet.bytes).sum();
+            if txq.bql.as_ref().is_some_and(|bql| bql.in_flight_bytes(txq.sent) != bytes) {
+                return Err("the byte limit and the ring differ in what is under way");
+            }
+        }
         if of.root.qlen() > 0 && !self.comes_back_for(of) {
             return Err("packets wait, and nobody will come for them");
         }

@@ -303,3 +303,6 @@ impl World {
         self.push(Deadline::at(at), super::world::Ev::Watchdog { qd, generation });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,11 +120,12 @@ impl K {
             let was = of.bits != bits;
             of.bits = bits;
             let (index, qd) = (of.index, of.qd);
+            let schedules = schedules && w.tx.qds[qd].way != Way::Noqueue;
             w.hit(if was { Decision::TxWake } else { Decision::TxWakeNothing });
             if was {
                 w.note_tx(TxEvent::Wake { txq: index, by, schedules });
             }
-            let schedules = schedules && w.tx.qds[qd].way != Way::Noqueue && w.plant != Plant::SilentWake;
+            let schedules = schedules && w.plant != Plant::SilentWake;
             w.qd(qd).coming += u32::from(schedules);
             (schedules, qd)
         };
