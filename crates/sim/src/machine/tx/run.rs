@@ -19,10 +19,8 @@ impl K {
         loop {
             {
                 let mut w = self.w();
-                let me = self.me;
-                let locked = &mut w.qd(qd).locked;
-                if locked.is_none() {
-                    *locked = Some(me);
+                if w.tx.qds[qd].locked.is_none() {
+                    w.qd(qd).locked = Some(self.me);
                     break;
                 }
                 w.hit(Decision::TxRootSpin);
@@ -42,10 +40,8 @@ impl K {
         loop {
             {
                 let mut w = self.w();
-                let cpu = self.cpu;
-                let locked = &mut w.txq(txq).locked;
-                if locked.is_none() {
-                    *locked = Some(cpu);
+                if w.tx.txqs[txq].locked.is_none() {
+                    w.txq(txq).locked = Some(self.cpu);
                     return;
                 }
                 w.hit(Decision::TxLockSpin);
