@@ -37,8 +37,8 @@ impl World {
         if of.defer.is_empty() != (of.flushers == 0) {
             return Err("a defer list without a flusher, or a flusher without a list");
         }
-        if of.runners > 1 {
-            return Err("two runners");
+        if of.runners != u32::from(of.root.is_running()) {
+            return Err("not exactly one runner");
         }
         let listed: usize = self.cpus.iter().map(|cpu| cpu.output.iter().filter(|on| **on == qd).count()).sum();
         if listed + of.taken as usize != usize::from(of.state.intersects(QdiscState::SCHED)) {

@@ -70,9 +70,7 @@ impl K {
         loop {
             match begin.next() {
                 BeginStep::TryLock => {
-                    let mut w = self.w();
-                    let quota = w.sysctl.dev_weight;
-                    run = TxRun::begin(&mut w.qd(qd).root, quota);
+                    run = self.w().begin_run(qd);
                     begin.on_tried(run.is_some());
                 }
                 BeginStep::Miss => {

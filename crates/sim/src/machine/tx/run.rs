@@ -102,7 +102,6 @@ impl K {
         let nolock = {
             let mut w = self.w();
             let of = w.qd(qd);
-            of.runners += 1;
             let (qdisc, nolock) = (of.index, of.way == Way::Nolock);
             w.note_tx(TxEvent::Run { qdisc, context, cpu: World::cpu_ix(self.cpu) });
             nolock
@@ -214,6 +213,7 @@ impl World {
         });
         let mut dropped = Vec::new();
         let flushed = flush(&mut of.root, state, batch.iter().copied(), now, quota, &mut |drop| dropped.push(drop));
+        of.runners += u32::from(flushed.run.is_some());
         let qdisc = of.index;
         self.hit(match decided {
             FlushPlan::DropAll => Decision::TxFlushDrop,
@@ -223,6 +223,15 @@ impl World {
         });
         self.note_tx(TxEvent::Flush { qdisc, packets: batch.len() as u32, plan: decided });
         (flushed.code, flushed.run, dropped)
+    }
+
+    /// Becomes runner, unless somebody is.
+    pub(super) fn begin_run(&mut self, qd: usize) -> Option<TxRun<TxPkt>> {
+        let quota = self.sysctl.dev_weight;
+        let of = self.qd(qd);
+        let run = TxRun::begin(&mut of.root, quota);
+        of.runners += u32::from(run.is_some());
+        run
     }
 
     /// Counts dropped packets, by runs of one reason.

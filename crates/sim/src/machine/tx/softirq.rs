@@ -1,6 +1,5 @@
 //! Scheduling and the transmit softirq: `__netif_schedule`, `net_tx_action`, `netif_tx_wake_queue`, `qdisc_watchdog`.
 
-use napier_core::tx::run::TxRun;
 use napier_core::tx::state::QdiscState;
 
 use super::Way;
@@ -58,9 +57,8 @@ impl K {
             self.root_lock(qd).await;
             let run = {
                 let mut w = self.w();
-                let quota = w.sysctl.dev_weight;
                 w.unschedule(qd);
-                TxRun::begin(&mut w.qd(qd).root, quota)
+                w.begin_run(qd)
             };
             match run {
                 Some(run) => self.carry_out(qd, run, context).await,
