@@ -59,7 +59,7 @@ fn check_machine(machine: &Machine) -> Result<(), Refused> {
 
 fn check_device(device: &Device) -> Result<(), Refused> {
     let why = if device.transmit.is_some() {
-        "it has a queueing discipline, and the engine sends without one"
+        "it has a queueing discipline, and this executor does not drive the engine's yet"
     } else if device.gro {
         "the engine holds no packets for merging"
     } else if !device.persistent {
