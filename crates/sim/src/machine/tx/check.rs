@@ -1,6 +1,7 @@
 //! What must hold on the transmit side, what a scenario looks at, and counters.
 
 use napier_core::tx::DropReason;
+use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
 
 use super::{At, Qd};
@@ -142,7 +143,7 @@ impl World {
             let bits = of.bits.bits();
             if bits & check.queue_set.bits() != check.queue_set.bits() || bits & check.queue_clear.bits() != 0 {
                 let want = (bits | check.queue_set.bits()) & !check.queue_clear.bits();
-                let want = napier_core::tx::queue::QueueBits::from_bits(want);
+                let want = QueueBits::from_bits(want);
                 compare("set", format!("{want:?}"), format!("{:?}", of.bits));
             }
         }

@@ -1,9 +1,11 @@
 //! A driver's transmit side: `ndo_start_xmit`, the ring, the wire, completion in the instance's poll, byte limits.
 
-use napier_core::time::{Deadline, Span};
-use napier_core::tx::TxPacket;
-use napier_core::tx::bql::available;
+use std::pin::Pin;
+
+use napier_core::time::Deadline;
+use napier_core::tx::bql::{BqlSent, available};
 use napier_core::tx::queue::QueueBits;
+use napier_core::tx::{DropReason, TxPacket};
 
 use super::{At, TxPkt};
 use crate::machine::coverage::Decision;
@@ -21,7 +23,7 @@ impl K {
         if let Some(lower) = lower {
             let inner = self.w().forward(txq, lower, packet, more, self.cpu);
             // What becomes of it there is not this driver's business: it has taken the packet.
-            let inner: std::pin::Pin<Box<dyn Future<Output = _>>> = Box::pin(self.dev_queue_xmit(lower, inner));
+            let inner: Pin<Box<dyn Future<Output = _>>> = Box::pin(self.dev_queue_xmit(lower, inner));
             let _ = inner.await;
             return Ok(());
         }
@@ -258,7 +260,7 @@ impl World {
         true
     }
 
-    /// A step of the timeline; the CPU that must look again, if one must.
+    /// A step of the timeline.
     pub(in crate::machine) fn do_tx(&mut self, txq: usize, deed: TxDeed) {
         let cpu = self.napis[self.napi_of(txq)].irq_cpu;
         let now = Deadline::at(self.now);
@@ -286,16 +288,13 @@ impl World {
             let lost: Vec<TxPkt> = of.ring.drain(..).collect();
             (of.done, of.wire_busy, of.bits) = (0, false, QueueBits::EMPTY);
             of.wire_generation += 1;
-            of.sent = napier_core::tx::bql::BqlSent::default();
+            of.sent = BqlSent::default();
             if let Some(bql) = &mut of.bql {
                 bql.reset(now);
             }
             let qd = of.qd;
-            self.drop_packets(qd, napier_core::tx::DropReason::DeviceDown, &lost, At::Ring);
+            self.drop_packets(qd, DropReason::DeviceDown, &lost, At::Ring);
             self.count_device_drops(qd, lost.len() as u64);
         }
     }
 }
-
-/// How long a deactivation pauses between two looks.
-pub(super) const LOOK_PAUSE: Span = Span::from_us(10);

@@ -1,13 +1,16 @@
 //! A discipline is given to its device, and taken away: `dev_activate`, `dev_deactivate_many`. Under the device lock.
 
 use napier_core::control::Errno;
+use napier_core::time::Span;
 use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
 
 use super::Way;
-use super::driver::LOOK_PAUSE;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::World;
+
+/// How long a deactivation pauses between two looks.
+const LOOK_PAUSE: Span = Span::from_us(10);
 
 impl K {
     /// The device's disciplines become those that senders find; what waits in them is scheduled.

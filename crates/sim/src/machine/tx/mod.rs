@@ -32,7 +32,7 @@ use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DropReason, TxDrops, TxPacket};
 
 use super::vm::CtxId;
-use super::world::World;
+use super::world::{Ev, World};
 use crate::scenario::{CpuIx, Event, QdiscIx, TxEvent, TxqIx};
 
 pub(super) use setup::add_transmit;
@@ -300,7 +300,7 @@ impl World {
         let generation = watchdog.generation;
         let index = self.tx.qds[qd].index;
         self.note_tx(TxEvent::WatchdogStart { qdisc: index, after: at - now });
-        self.push(Deadline::at(at), super::world::Ev::Watchdog { qd, generation });
+        self.push(Deadline::at(at), Ev::Watchdog { qd, generation });
     }
 }
 

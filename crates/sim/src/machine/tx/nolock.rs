@@ -5,7 +5,7 @@ use napier_core::tx::XmitCode;
 use napier_core::tx::nolock::{
     BeginStep, NolockBegin, NolockDequeue, NolockPlan, Recheck, Stopped, StoppedStep, end_schedules, plan, recheck,
 };
-use napier_core::tx::run::{RunEnd, TxRun};
+use napier_core::tx::run::{RunEnd, RunStop, TxRun};
 use napier_core::tx::state::QdiscState;
 
 use super::{At, TxPkt};
@@ -143,7 +143,7 @@ impl K {
 
     /// The runner leaves, and schedules if somebody has asked for it meanwhile.
     pub(super) async fn nolock_finish(&self, qd: usize, run: TxRun<TxPkt>, end: RunEnd, sent: u32) {
-        if end.stop == napier_core::tx::run::RunStop::Stopped {
+        if end.stop == RunStop::Stopped {
             self.nolock_stopped(qd).await;
             self.op().await;
         }

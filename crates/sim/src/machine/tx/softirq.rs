@@ -6,7 +6,7 @@ use super::Way;
 use crate::machine::Plant;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::{K, Level};
-use crate::machine::world::World;
+use crate::machine::world::{HardIrq, World};
 use crate::scenario::{Context, StopBy, TxEvent};
 
 impl K {
@@ -153,7 +153,7 @@ impl World {
         if !watchdog.armed || watchdog.generation != generation {
             return None;
         }
-        let irq = crate::machine::world::HardIrq::Watchdog { qd, generation };
+        let irq = HardIrq::Watchdog { qd, generation };
         self.cpus[watchdog.cpu].hard_queue.push_back(irq);
         Some(watchdog.cpu)
     }
