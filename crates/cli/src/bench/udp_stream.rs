@@ -137,7 +137,7 @@ fn print_udp_stream(rows: &[UdpStream], args: &UdpStreamArgs) -> std::io::Result
             row.threads,
             row.variant.name(),
             row.packets_per_s.scaled(1e-6).to_string(),
-            row.ratio_to_first.to_string(),
+            row.ratio_to_first.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
             row.p50_ns.median,
             row.p99_ns.median,
             row.p999_ns.median,

@@ -149,8 +149,8 @@ pub struct UdpStream {
     pub runs: u32,
     /// Packets per second at the other end.
     pub packets_per_s: Spread,
-    /// Packets per second by those of the first variant in the same round.
-    pub ratio_to_first: Spread,
+    /// Packets per second by those of the first variant in the same round. Absent if that had a round without a packet.
+    pub ratio_to_first: Option<Spread>,
     /// Packets that the discipline or its list dropped, as they may; all runs.
     pub dropped: u64,
     /// Packets that were sent, not dropped, and did not come; all runs.
@@ -249,7 +249,7 @@ fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run])
         pinned: setup.pin,
         runs: runs.len() as u32,
         packets_per_s: spread(&rate),
-        ratio_to_first: Spread::of(&ratios),
+        ratio_to_first: first.iter().all(|run| run.packets > 0).then(|| Spread::of(&ratios)),
         dropped: counts.dropped,
         lost: sum(|run| run.lost),
         full_per_packet: sum(|run| run.full) as f64 / sum(|run| run.packets).max(1) as f64,
@@ -304,7 +304,7 @@ mod tests {
             assert_eq!(row.lost, 0, "{:?}", row.variant);
             assert!(row.send_calls.count() > 0 && row.cycles_per_packet.is_some_and(|cycles| cycles.median > 0.0));
         }
-        assert_eq!(rows[0].ratio_to_first.median, 1.0);
+        assert_eq!(rows[0].ratio_to_first.map(|ratio| ratio.median), Some(1.0));
         assert_eq!((rows[0].threads, rows[0].queues), (3, 2));
         // One thread on its own queue batches; a lock that each sender takes for itself does not.
         let [locked, llist, owner, noqueue, mutex, ring, alone] = &rows[..] else { panic!("seven rows") };
