@@ -88,6 +88,19 @@ impl Bql {
         }
     }
 
+    /// As [`Self::new`] and [`Self::configure`], with the least limit in force from the start: nothing waits for a first
+    /// completion.
+    ///
+    /// # Panics
+    /// As [`Self::configure`].
+    #[must_use]
+    pub const fn beginning_at_min(now: Instant, min_bytes: u32, max_bytes: u32, slack_hold: Span) -> Self {
+        let mut bql = Self::new(now);
+        bql.configure(min_bytes, max_bytes, slack_hold);
+        bql.limit_bytes = min_bytes;
+        bql
+    }
+
     /// Bounds for the limit (`byte_queue_limits/limit_min`, `limit_max`) and the hold time; the limit in force follows
     /// at the next completion.
     ///

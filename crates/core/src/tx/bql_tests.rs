@@ -184,3 +184,12 @@ fn completing_too_much_is_a_mistake() {
     ring.fill(100);
     ring.complete(at_ms(1), 101);
 }
+
+#[test]
+fn a_least_limit_can_be_in_force_from_the_start() {
+    let bql = Bql::beginning_at_min(Instant::ZERO, 3000, 9000, SLACK_HOLD);
+    assert_eq!((bql.limit_bytes(), available(BqlSent::default(), bql.adjusted_limit())), (3000, 3000));
+    let mut later = Bql::new(Instant::ZERO);
+    later.configure(3000, 9000, SLACK_HOLD);
+    assert_eq!(later.limit_bytes(), 0, "else it follows at a completion");
+}

@@ -317,7 +317,7 @@ impl DeviceHandle {
     }
 
     /// Sets the byte limits of queue `queue` (`byte_queue_limits` in sysfs); `None`: packets go to the ring one by one as
-    /// long as it has room. A discipline begins with the kernel's limits.
+    /// long as it has room. A discipline begins with [`ByteLimits::default`].
     ///
     /// # Errors
     /// There is no such queue, or the bounds are the wrong way round.

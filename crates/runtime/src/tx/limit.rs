@@ -16,10 +16,14 @@ pub struct ByteLimits {
     pub hold_ms: u64,
 }
 
+/// Bytes that may always wait in a ring. The kernel's is 0, and its driver hears of every packet that has left; here the
+/// ring has to be looked at, and a short burst should not wait for that.
+const LIMIT_MIN_BYTES: u32 = 32 * 1024;
+
 impl Default for ByteLimits {
-    /// The kernel's: nothing is allowed beforehand, the limit is learnt.
+    /// At least 32 KiB; beyond that the limit is learnt, as the kernel does.
     fn default() -> Self {
-        Self { min_bytes: 0, max_bytes: LIMIT_BYTES_MAX, hold_ms: SLACK_HOLD.ns / 1_000_000 }
+        Self { min_bytes: LIMIT_MIN_BYTES, max_bytes: LIMIT_BYTES_MAX, hold_ms: SLACK_HOLD.ns / 1_000_000 }
     }
 }
 
@@ -33,8 +37,8 @@ pub(crate) struct ByteLimit {
 
 impl ByteLimit {
     pub(crate) fn new(limits: ByteLimits, now: Instant, ring_slots: usize) -> Self {
-        let mut bql = Bql::new(now);
-        bql.configure(limits.min_bytes, limits.max_bytes, Span::from_ms(limits.hold_ms));
+        let hold = Span::from_ms(limits.hold_ms);
+        let bql = Bql::beginning_at_min(now, limits.min_bytes, limits.max_bytes, hold);
         Self { bql, sent: BqlSent::default(), lengths: VecDeque::with_capacity(ring_slots) }
     }
 

@@ -2,6 +2,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use napier_core::tx::queue::QueueBits;
+
 use super::hold::{self, Point};
 use super::*;
 use crate::{DeviceHandle, DropReason, Engine, FqConfig, LinkConfig, RawPort, RawSendError, RawSender};
@@ -400,4 +402,124 @@ fn bad_settings_are_refused_and_change_nothing() {
     rig.with(&QdiscConfig::pfifo(), TxVariant::Owner);
     rig.from.set_qdisc(0, &QdiscConfig::Noqueue).expect("taken away");
     traffic(&rig, 2, 100);
+}
+
+/// A sender that is held before it takes the root lock, with what others push meanwhile.
+fn with_a_waiting_batch(rig: &Rig, others: u32, meanwhile: impl FnOnce()) -> Result<(), RawSendError> {
+    let sender = rig.sender();
+    let (reached, is_reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let flusher = std::thread::spawn({
+        let sender = sender.clone();
+        move || {
+            hold::on_next(Point::BeforeRootLock, move || {
+                reached.send(()).expect("the test listens");
+                may_go_on.recv().expect("the test goes on");
+            });
+            send(&sender, 0, 0)
+        }
+    });
+    is_reached.recv_timeout(PATIENCE).expect("the sender comes by");
+    for number in 0..others {
+        assert_eq!(send(&sender, 1, number), Ok(()), "others are told success");
+    }
+    meanwhile();
+    go_on.send(()).expect("the sender waits");
+    flusher.join().expect("the sender ends")
+}
+
+#[test]
+fn one_sender_passes_by_an_empty_pfifo() {
+    let rig = rig(&LinkConfig::default(), false);
+    rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
+    let mut receiver = Receiver::new(&rig.to);
+    let sender = rig.sender();
+    for number in 0..20 {
+        assert_eq!(send(&sender, 0, number), Ok(()));
+        let stats = rig.stats();
+        assert_eq!((stats.qlen, stats.packets, stats.run_pkts), (0, u64::from(number) + 1, u64::from(number) + 1));
+    }
+    receiver.until(&rig, 20);
+}
+
+#[test]
+fn a_batch_for_a_deactivated_queue_is_dropped_and_only_its_flusher_hears_of_it() {
+    let rig = rig(&LinkConfig::default(), false);
+    rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
+    let path = rig.from.device.tx[0].clone();
+    let deactivated = || path.update_state(|state| (state.deactivate(), ()));
+    assert_eq!(with_a_waiting_batch(&rig, 7, deactivated), Err(RawSendError::Dropped));
+    let stats = rig.stats();
+    assert_eq!((stats.drops, stats.qlen), (vec![(DropReason::Deactivated, 8)], 0));
+    path.activate();
+    rig.assert_nothing_lost();
+}
+
+#[test]
+fn a_run_ends_at_its_quota_and_the_softirq_goes_on() {
+    let rig = rig(&LinkConfig { sender_frames: 256, ..LinkConfig::default() }, false);
+    rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
+    // Without limits nothing is bulked: a run sends 64 packets one by one.
+    rig.from.set_byte_limits(0, None).expect("limits");
+    let mut receiver = Receiver::new(&rig.to);
+    assert_eq!(with_a_waiting_batch(&rig, 199, || {}), Ok(()));
+    receiver.until(&rig, 200);
+    let begin = Instant::now();
+    while rig.stats().runs < 4 {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", rig.stats());
+        std::thread::yield_now();
+    }
+    let stats = rig.stats();
+    // 64 by the flusher, 64 + 64 + 8 by the softirq.
+    assert_eq!((stats.runs, stats.softirq_runs, stats.schedules, stats.run_pkts), (4, 3, 3, 200));
+    assert_eq!(stats.batches[7], 1, "one batch of 128 to 255 packets");
+}
+
+#[test]
+fn a_stopped_queue_is_woken_once() {
+    let rig = rig(&LinkConfig::default(), false);
+    rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
+    let path = rig.from.device.tx[0].clone();
+    let mut receiver = Receiver::new(&rig.to);
+    // As somebody who holds all queues still: no completion takes this back.
+    path.update_bits(|bits| (bits.freeze(), ()));
+    let sender = rig.sender();
+    for number in 0..10 {
+        assert_eq!(send(&sender, 0, number), Ok(()));
+    }
+    let stats = rig.stats();
+    assert_eq!((stats.qlen, stats.run_pkts), (10, 0), "nothing leaves a queue that is held still");
+    assert!(path.update_bits(QueueBits::thaw), "it was held still");
+    assert!(!path.update_bits(QueueBits::thaw), "a second time it was not");
+    path.schedule_if_waiting();
+    receiver.until(&rig, 10);
+    assert_eq!(rig.stats().qlen, 0);
+    rig.assert_nothing_lost();
+}
+
+#[test]
+fn bands_go_by_priority() {
+    let rig = rig(&LinkConfig::default(), false);
+    rig.with(&QdiscConfig::pfifo_fast(), TxVariant::Llist);
+    let path = rig.from.device.tx[0].clone();
+    let socket = crate::UdpSocket::bind(rig.from.netns(), "10.77.0.1:0".parse().expect("address")).expect("socket");
+    let peer = crate::UdpSocket::bind(rig.to.netns(), "10.77.0.2:7".parse().expect("address")).expect("socket");
+    peer.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    let to = peer.local_addr().expect("address");
+    let mut buffer = [0; 16];
+    socket.send_to(b"hello", to).expect("sent");
+    peer.recv_from(&mut buffer).expect("the neighbour is known now");
+    path.update_bits(|bits| (bits.freeze(), ()));
+    for (priority, payload) in [(2, b"1st!"), (2, b"bulk"), (0, b"best"), (6, b"soon")] {
+        socket.setsockopt(crate::SocketOption::Priority, priority).expect("priority");
+        socket.send_to(payload, to).expect("queued");
+    }
+    assert!(path.update_bits(QueueBits::thaw));
+    path.schedule_if_waiting();
+    let order = [(); 4].map(|()| {
+        let (len, _) = peer.recv_from(&mut buffer).expect("received");
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    });
+    // The first passed by the empty discipline, was not taken, and so comes back to the front.
+    assert_eq!(order, ["1st!", "soon", "best", "bulk"]);
 }
