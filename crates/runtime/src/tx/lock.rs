@@ -2,12 +2,18 @@
 //! program's thread, unlike the kernel's, can lose its processor while it holds one, and then a waiter that only spun
 //! would keep it from going on.
 
+use std::time::Duration;
+
 use napier_ring::{Entered, Exclusive, Inside, Relay};
 
 use crate::sys::tsc::ticks;
 
 /// Looks at a taken lock before the processor is offered to others.
 const SPINS: u32 = 128;
+/// Times that the processor is offered before the waiter sleeps.
+const YIELDS: u32 = 4;
+/// How long it sleeps then: some batches.
+const NAP: Duration = Duration::from_micros(20);
 
 /// Takes the lock, and says how long that took in ticks; 0 if it was free.
 #[inline]
@@ -21,6 +27,7 @@ pub(crate) fn lock<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
 #[cold]
 fn lock_slow<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
     let begin = ticks();
+    let mut rounds = 0;
     loop {
         for _ in 0..SPINS {
             // Only a look, so that the line stays with whoever works under the lock.
@@ -31,7 +38,18 @@ fn lock_slow<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
             }
             std::hint::spin_loop();
         }
+        give_way(&mut rounds);
+    }
+}
+
+/// Offers the processor to others, and if that was to no avail sleeps for a moment: a softirq thread in a real-time class
+/// would otherwise keep a holder of lower class, whose processor it took, from ever letting go.
+fn give_way(rounds: &mut u32) {
+    *rounds += 1;
+    if *rounds <= YIELDS {
         std::thread::yield_now();
+    } else {
+        std::thread::sleep(NAP);
     }
 }
 
@@ -47,11 +65,12 @@ pub(crate) fn lock_root<T>(relay: &Relay<T>) -> (Inside<'_, T>, u64) {
 #[cold]
 fn lock_root_slow<T>(relay: &Relay<T>) -> (Inside<'_, T>, u64) {
     let begin = ticks();
+    let mut rounds = 0;
     loop {
         if let Some(inside) = look(relay, SPINS) {
             return (inside, ticks().wrapping_sub(begin).max(1));
         }
-        std::thread::yield_now();
+        give_way(&mut rounds);
     }
 }
 
@@ -66,4 +85,47 @@ fn look<T>(relay: &Relay<T>, times: u32) -> Option<Inside<'_, T>> {
         std::hint::spin_loop();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::engine::pin_current_thread;
+    use crate::sys::sched::set_fifo;
+
+    /// A waiter that only offered the processor would hold it until the system takes it away, after most of a second.
+    #[test]
+    fn a_waiter_in_a_real_time_class_lets_the_holder_go_on() {
+        let cpu = crate::available_cpus()[0];
+        let (cell, held, waiting) = (Exclusive::new(()), AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin_current_thread(cpu);
+                let entered = cell.try_enter().expect("nobody else is there yet");
+                held.store(true, Ordering::Release);
+                while !waiting.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                drop(entered);
+            });
+            scope.spawn(|| {
+                pin_current_thread(cpu);
+                while !held.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                if set_fifo(1).is_err() {
+                    let _ = writeln!(std::io::stderr(), "\nSKIPPED: SCHED_FIFO is not granted (CAP_SYS_NICE)");
+                }
+                waiting.store(true, Ordering::Release);
+                let begin = Instant::now();
+                drop(lock(&cell));
+                let waited = begin.elapsed();
+                assert!(waited < Duration::from_millis(400), "waited {waited:?} for a holder on the same processor");
+            });
+        });
+    }
 }
