@@ -67,7 +67,7 @@ impl TxPath {
         while !stop.load(Ordering::Relaxed) {
             let listed = !self.defer.list.is_empty();
             if listed || waiting {
-                waiting = self.own_once(listed);
+                waiting = self.own_once();
             }
             if listed {
                 idle = 0;
@@ -83,10 +83,10 @@ impl TxPath {
     }
 
     /// One turn; true if packets still wait.
-    fn own_once(&self, listed: bool) -> bool {
+    fn own_once(&self) -> bool {
         let (guarded, _) = lock_root(&self.root.0);
         let mut rest = self.rest();
-        let guarded = if listed { self.flush_list(guarded, &mut rest).0 } else { self.run_queue(guarded, &mut rest) };
+        let guarded = self.flush_or_run(guarded, &mut rest);
         let waiting = guarded.root.qlen() > 0;
         self.release(guarded, &mut rest);
         // Mostly nothing: the owner comes back by itself, but it may begin before the variant is in force.

@@ -90,16 +90,22 @@ impl TxPath {
         }
     }
 
+    /// Takes the list, or without one runs what waits.
+    pub(super) fn flush_or_run<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) -> Inside<'a, Guarded> {
+        if self.defer.list.is_empty() { self.run_queue(guarded, rest) } else { self.flush_list(guarded, rest).0 }
+    }
+
     /// Gives up the root lock, after what others have left to its holder; if its run has used up its quota, they have
     /// left it to the softirq.
     #[inline]
     pub(super) fn release<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) {
         let mut guarded = guarded;
         while let Some(noted) = guarded.leave() {
-            if rest.softirq_comes {
+            // It would have cleared SCHED before a note of its own.
+            if rest.softirq_comes && self.qdisc_state().intersects(QdiscState::SCHED) {
                 return drop(noted);
             }
-            (guarded, _) = self.flush_list(noted, rest);
+            guarded = self.flush_or_run(noted, rest);
         }
     }
 

@@ -168,18 +168,14 @@ impl TxPath {
         engine.softirq_of_this_context(engine.napi_at(index)).raise_tx(engine, index, by_caller);
     }
 
-    /// `net_tx_action` for one discipline.
+    /// `net_tx_action` for one discipline. A softirq thread may be of a class that keeps the holder of the root lock from
+    /// going on: it does not wait for it but leaves the run to it.
     pub(crate) fn softirq_run(&self) {
-        let (mut guarded, waited) = lock_root(&self.root.0);
-        guarded.ledger.waited(waited);
-        guarded.ledger.softirq_runs += 1;
         self.update_state(|state| (state.unschedule(), ()));
+        let Some(mut guarded) = self.root.0.enter_or_note() else { return };
+        guarded.ledger.softirq_runs += 1;
         let mut rest = self.rest();
-        let guarded = if self.defer.list.is_empty() {
-            self.run_queue(guarded, &mut rest)
-        } else {
-            self.flush_list(guarded, &mut rest).0
-        };
+        let guarded = self.flush_or_run(guarded, &mut rest);
         self.release(guarded, &mut rest);
         self.settle(rest);
     }
