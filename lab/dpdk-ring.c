@@ -1,6 +1,7 @@
 /* The workload of `napier bench tx-list` over DPDK's rte_ring: many senders, one item at a time, one consumer.
  *
- *   dpdk-ring MODE SENDERS SECONDS        MODE: mp (default multi-producer), rts, hts; always single-consumer
+ *   dpdk-ring MODE SENDERS SECONDS [pin]  MODE: mp (default multi-producer), rts, hts; always single-consumer
+ *                                         pin: sender n on CPU n modulo CPUs, the consumer on the last
  *
  * Prints: items per second, p50, p99, p99.9 and longest push in ns, CPU ns per item.
  * Everything but the ring is as in crates/lab/src/bench/tx_list: 256 items per sender that come back over a word of
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <x86intrin.h>
 
 #include <rte_ring.h>
@@ -37,11 +39,20 @@ static uint32_t senders;
 static _Alignas(128) int stop;
 static _Alignas(128) pthread_barrier_t start;
 static double ns_per_tick;
+static int pinned;
 
 static uint64_t clock_ns(clockid_t id) {
     struct timespec time;
     clock_gettime(id, &time);
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void pin_to(long cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    if (pinned)
+        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
 static uint64_t ticks_after(void) {
@@ -82,6 +93,7 @@ static uint32_t wait_for_items(uint32_t *count, uint32_t sent) {
 static void *send_all(void *argument) {
     struct sender *own = argument;
     uint32_t sent = 0, back = 0, until_timed = own->me % TIMED_EVERY;
+    pin_to(own->me % sysconf(_SC_NPROCESSORS_ONLN));
     pthread_barrier_wait(&start);
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
         if (sent - back == WINDOW) {
@@ -115,6 +127,7 @@ static void give_back(uint32_t sender, uint32_t count) {
 static void *consume_all(void *cpu_ns) {
     uint32_t *back = calloc(senders, sizeof *back), batch[BATCH_MAX];
     uint64_t pause = (uint64_t)(PAUSE_NS / ns_per_tick);
+    pin_to(sysconf(_SC_NPROCESSORS_ONLN) - 1);
     pthread_barrier_wait(&start);
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
         unsigned taken = rte_ring_dequeue_burst_elem(ring, batch, sizeof batch[0], BATCH_MAX, NULL);
@@ -159,6 +172,8 @@ static uint64_t percentile(const struct sender *all, uint64_t timed, double quan
 
 int main(int argc, char **argv) {
     unsigned flags = RING_F_SC_DEQ;
+    pinned = argc == 5 && strcmp(argv[4], "pin") == 0;
+    argc -= pinned;
     senders = argc == 4 ? (uint32_t)atoi(argv[2]) : 0;
     if (argc == 4 && strcmp(argv[1], "rts") == 0)
         flags |= RING_F_MP_RTS_ENQ;
@@ -167,7 +182,7 @@ int main(int argc, char **argv) {
     else if (argc != 4 || strcmp(argv[1], "mp") != 0)
         senders = 0;
     if (senders == 0 || atof(argv[3]) <= 0) {
-        fprintf(stderr, "usage: %s mp|rts|hts SENDERS SECONDS\n", argv[0]);
+        fprintf(stderr, "usage: %s mp|rts|hts SENDERS SECONDS [pin]\n", argv[0]);
         return 2;
     }
     unsigned slots = 1;
