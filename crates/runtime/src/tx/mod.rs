@@ -229,6 +229,9 @@ impl TxPath {
         if mode == Mode::Noqueue {
             return Sent::Direct;
         }
+        if mode == Mode::Owner && self.owner_is_behind() {
+            return Sent::Exhausted;
+        }
         let Some(mut frame) = sender.pool.alloc() else {
             drop(sender);
             self.collect_frames();
@@ -266,7 +269,7 @@ impl TxPath {
                     && let Some(guarded) = self.root.0.try_enter()
                 {
                     sender.flushes += 1;
-                    return self.enqueue_one(guarded, frame, None, self.rest());
+                    return self.enqueue_one(guarded, frame, None, self.rest_of_flusher());
                 }
                 let pushed = self.push(sender, frame);
                 pushed.code().unwrap_or_else(|| {
@@ -277,6 +280,14 @@ impl TxPath {
             // The owner's next look finds it, whether the list was empty or not.
             Mode::Owner => self.push(sender, frame).code().unwrap_or(XmitCode::Success),
         }
+    }
+
+    /// The owner has so much to take that the defer list will soon refuse. It comes for sure, so its senders wait as for
+    /// frames of their own, and are refused only what they push all the same.
+    #[inline]
+    fn owner_is_behind(&self) -> bool {
+        let max_burst = self.shared.max_burst.load(Ordering::Relaxed);
+        max_burst > 0 && self.defer.count.load(Ordering::Relaxed) >= u64::from(max_burst.unsigned_abs() / 4 * 3)
     }
 
     /// Nobody has pushed and nobody is at the discipline, as it looks.

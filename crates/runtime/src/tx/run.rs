@@ -18,6 +18,10 @@ use crate::clock::Clock;
 /// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
 const RECLAIM_AT_PKTS: u32 = 32;
 
+/// Runs of a sender that flushes, one after the other, before the softirq's thread takes over. The kernel's sender goes on
+/// by itself where it enables bottom halves again, for up to ten passes.
+const RUNS_PER_FLUSH: u32 = 4;
+
 /// What is left to be done when no lock is held any more.
 #[must_use = "somebody must come back for what is left"]
 pub(super) struct Rest<'a> {
@@ -27,6 +31,8 @@ pub(super) struct Rest<'a> {
     pub(super) watch: Option<Instant>,
     /// The softirq will come, whoever asked for it.
     softirq_comes: bool,
+    /// Runs that may follow one that has used up its quota.
+    more_runs: u32,
     table: &'a FrameTable,
     /// Frames of dropped packets.
     dropped: Option<FrameBatch<'a>>,
@@ -34,7 +40,7 @@ pub(super) struct Rest<'a> {
 
 impl<'a> Rest<'a> {
     pub(super) fn new(table: &'a FrameTable) -> Self {
-        Self { raise: false, watch: None, softirq_comes: false, table, dropped: None }
+        Self { raise: false, watch: None, softirq_comes: false, more_runs: 0, table, dropped: None }
     }
 
     #[cold]
@@ -50,7 +56,7 @@ impl TxPath {
         #[cfg(test)]
         super::hold::at(super::hold::Point::BeforeRootLock);
         let Some(guarded) = self.root.0.enter_or_note() else { return XmitCode::Success };
-        let mut rest = self.rest();
+        let mut rest = self.rest_of_flusher();
         let (guarded, code) = self.flush_list(guarded, &mut rest);
         self.release(guarded, &mut rest);
         self.settle(rest);
@@ -236,24 +242,31 @@ impl TxPath {
                     guarded = Some(again);
                 }
                 TxStep::Finish(end) => {
-                    let mut guarded = guarded.take().expect("the rules finish under the root lock");
+                    let mut held = guarded.take().expect("the rules finish under the root lock");
                     let watch = match end.stop {
                         RunStop::NotBefore(at) => Some(at),
                         RunStop::Stopped => Some(self.watchdog.recheck_at(now)),
                         RunStop::Empty | RunStop::Busy | RunStop::Quota => None,
                     };
                     rest.watch = watch.or(rest.watch);
-                    let raise = end.again && self.schedule_again(unlocks);
+                    let goes_on = end.stop == RunStop::Quota && rest.more_runs > 0 && !unlocks;
+                    let raise = end.again && !goes_on && self.schedule_again(unlocks);
                     rest.raise |= raise;
                     rest.softirq_comes |= end.again && self.qdisc_state().intersects(QdiscState::SCHED);
-                    run.finish(&mut guarded.root);
-                    self.running.store(false, Ordering::Relaxed);
-                    let ledger = &mut guarded.ledger;
-                    ledger.waited(waited);
+                    run.finish(&mut held.root);
+                    let ledger = &mut held.ledger;
+                    ledger.waited(std::mem::take(&mut waited));
                     ledger.runs += 1;
-                    ledger.run_pkts += sent_pkts;
+                    ledger.run_pkts += std::mem::take(&mut sent_pkts);
                     ledger.schedules += u64::from(raise);
-                    return guarded;
+                    if goes_on && let Some(next) = TxRun::begin(&mut held.root, DEV_TX_WEIGHT) {
+                        rest.more_runs -= 1;
+                        (run, now) = (next, Clock.now());
+                        guarded = Some(held);
+                    } else {
+                        self.running.store(false, Ordering::Relaxed);
+                        return held;
+                    }
                 }
             }
         }
@@ -261,6 +274,10 @@ impl TxPath {
 
     pub(super) fn rest(&self) -> Rest<'_> {
         Rest::new(&self.shared.senders().table)
+    }
+
+    pub(super) fn rest_of_flusher(&self) -> Rest<'_> {
+        Rest { more_runs: RUNS_PER_FLUSH - 1, ..self.rest() }
     }
 
     /// Offers one packet to the ring; true if it was taken.

@@ -459,22 +459,22 @@ fn a_batch_for_a_deactivated_queue_is_dropped_and_only_its_flusher_hears_of_it()
 
 #[test]
 fn a_run_ends_at_its_quota_and_the_softirq_goes_on() {
-    let rig = rig(&LinkConfig { sender_frames: 256, ..LinkConfig::default() }, false);
+    let rig = rig(&LinkConfig { sender_frames: 512, ..LinkConfig::default() }, false);
     rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
     // Without limits nothing is bulked: a run sends 64 packets one by one.
     rig.from.set_byte_limits(0, None).expect("limits");
     let mut receiver = Receiver::new(&rig.to);
-    assert_eq!(with_a_waiting_batch(&rig, 199, || {}), Ok(()));
-    receiver.until(&rig, 200);
+    assert_eq!(with_a_waiting_batch(&rig, 399, || {}), Ok(()));
+    receiver.until(&rig, 400);
     let begin = Instant::now();
-    while rig.stats().runs < 4 {
+    while rig.stats().runs < 7 {
         assert!(begin.elapsed() < PATIENCE, "{:?}", rig.stats());
         std::thread::yield_now();
     }
     let stats = rig.stats();
-    // 64 by the flusher, 64 + 64 + 8 by the softirq.
-    assert_eq!((stats.runs, stats.softirq_runs, stats.schedules, stats.run_pkts), (4, 3, 3, 200));
-    assert_eq!(stats.batches[7], 1, "one batch of 128 to 255 packets");
+    // Four times 64 by the flusher, 64 + 64 + 16 by the softirq.
+    assert_eq!((stats.runs, stats.softirq_runs, stats.schedules, stats.run_pkts), (7, 3, 3, 400));
+    assert_eq!(stats.batches[8], 1, "one batch of 256 to 511 packets");
 }
 
 #[test]
