@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::modes::{Mode, echo, echo_raw, stop};
 use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
-use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, ThreadRole, UdpSocket};
+use napier_runtime::{FqConfig, LinkConfig, QdiscConfig, RawBusyPoll, RawPort, ThreadRole, TxVariant, UdpSocket};
 
 /// Counts what the whole process allocates while `COUNTING`.
 struct Counting;
@@ -125,6 +125,22 @@ fn by_raw_ports(mode: Mode) {
     }
 }
 
+/// Both ends transmit by way of a discipline; its memory grows with the traffic of the warm-up and is kept.
+fn by_disciplines(variant: TxVariant) {
+    for qdisc in [QdiscConfig::pfifo(), QdiscConfig::pfifo_fast(), QdiscConfig::Fq(FqConfig::default())] {
+        let pair = Pair::new(&LinkConfig::default());
+        for device in [&pair.tested, &pair.peer] {
+            device.set_qdisc(0, &qdisc).unwrap();
+            device.set_tx_variant(0, variant).unwrap();
+        }
+        let server = v4(TESTED_V4, 4000);
+        let thread = echo(&pair.engine, Mode::Softirq, UdpSocket::bind(&pair.tested_ns, server).unwrap());
+        let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
+        assert_eq!(allocations(&client, server), 0, "{variant:?}, {qdisc:?}");
+        stop(&client, server, thread);
+    }
+}
+
 /// One test, for the count is one for the process.
 #[test]
 fn packets_need_no_allocation() {
@@ -142,5 +158,9 @@ fn packets_need_no_allocation() {
         if mode != Mode::SeparatePoller {
             by_sockets(mode);
         }
+    }
+    for variant in TxVariant::ALL {
+        println!("{variant:?}");
+        by_disciplines(variant);
     }
 }

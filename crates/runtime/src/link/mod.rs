@@ -41,7 +41,7 @@ const QUEUES_MAX: u16 = 64;
 /// Fewest slots of a ring.
 const RING_SIZE_MIN: u32 = 64;
 /// Most slots of a ring.
-const RING_SIZE_MAX: u32 = 4096;
+pub(crate) const RING_SIZE_MAX: u32 = 4096;
 /// Fewest and most bytes of a frame. A larger one would hold more than an IP packet can be.
 const FRAME_BYTES: core::ops::RangeInclusive<u32> = 128..=65536;
 /// Frames that a queue has beyond those in its ring, at least: one poll's worth (NAPI_POLL_WEIGHT).

@@ -15,7 +15,7 @@ use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
 use crate::clock::Clock;
 use crate::engine::DeviceHandle;
-use crate::link::LinkError;
+use crate::link::{LinkError, RING_SIZE_MAX};
 
 /// A queueing discipline and its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -332,7 +332,7 @@ impl DeviceHandle {
 
     fn set_byte_limits_of(&self, path: &TxPath, limits: Option<ByteLimits>) {
         let (mut wire, _) = lock(path.wire());
-        wire.limit = limits.map(|limits| ByteLimit::new(limits, Clock.now(), usize::from(u16::MAX)));
+        wire.limit = limits.map(|limits| ByteLimit::new(limits, Clock.now(), RING_SIZE_MAX as usize));
         path.update_bits(|bits| (bits.start_stack(), ()));
         path.publish_allowance(&wire);
     }
