@@ -300,7 +300,8 @@ impl Act<'_> {
         let napis = engine.napi_dump(None);
         let stats = |device: &napier_runtime::DeviceHandle| {
             let queues: Vec<_> = (0..device.queues()).map(|queue| device.napi_stats(queue)).collect();
-            format!("{:?}\n  {queues:?}", device.stats())
+            let tx: Vec<_> = (0..device.queues()).map(|queue| device.tx_stats(queue)).collect();
+            format!("{:?}\n  {queues:?}\n  {tx:?}", device.stats())
         };
         format!(
             "workers: {:?}\ninstances: {napis:?}\ntested: {}\npeer: {}\nsoftirq: {:?}\nserver:\n{}",

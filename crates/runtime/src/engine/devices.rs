@@ -105,6 +105,10 @@ pub struct DeviceStats {
     pub tx_no_frame: u64,
     /// Packets refused because the device was down.
     pub tx_down: u64,
+    /// Packets that queueing disciplines dropped, those that were taken away since included, or their defer lists refused.
+    pub tx_qdisc_drops: u64,
+    /// Of these, packets whose sender was told; sockets count them as SndbufErrors.
+    pub tx_qdisc_drops_told: u64,
     /// Buffers of the peer that could not be used.
     pub tx_bad_descriptors: u64,
     /// Times that the peer's ring index was impossible.
@@ -364,6 +368,7 @@ impl DeviceHandle {
         let entry = devices.entry(&self.device);
         let rx = |of: fn(&RxCounters) -> u64| entry.rx_counters.iter().map(|counters| of(counters)).sum();
         let tx = |of: fn(&TxCounters) -> u64| entry.tx_counters.iter().map(|counters| of(counters)).sum();
+        let (drops, told): (Vec<u64>, Vec<u64>) = self.device.tx.iter().map(|path| path.drops()).unzip();
         DeviceStats {
             rx_packets: rx(|c| c.packets.get()),
             rx_bytes: rx(|c| c.bytes.get()),
@@ -375,6 +380,8 @@ impl DeviceHandle {
             tx_ring_full: tx(|c| c.tx_full_drops.get()),
             tx_no_frame: tx(|c| c.no_frame_drops.get()),
             tx_down: self.device.tx_down.load(Ordering::Relaxed),
+            tx_qdisc_drops: drops.iter().sum(),
+            tx_qdisc_drops_told: told.iter().sum(),
             tx_bad_descriptors: tx(|c| c.bad_descriptors.get()),
             tx_index_errors: tx(|c| c.index_errors.get()),
             tx_kicks: tx(|c| c.kicks.get()),
@@ -390,16 +397,17 @@ impl DeviceHandle {
         let queues = 0..self.queues();
         let received = queues.clone().filter_map(|queue| self.napi(queue));
         let received = received.map(|napi| self.engine.with_stopped(&napi, |owned| owned.rx.account()));
-        let sent = queues.map(|queue| {
-            let mut tx = self.device.claim_tx(usize::from(queue));
-            tx.queue.reclaim();
-            tx.queue.account()
+        let received = received.sum::<FrameAccount>();
+        // Nobody sends meanwhile: a frame on its way would be counted twice or not at all.
+        let senders = self.hold_senders();
+        let mut wires: Vec<_> = queues.map(|queue| self.device.claim_tx(usize::from(queue))).collect();
+        let sent = wires.iter_mut().map(|wire| {
+            wire.queue.reclaim();
+            wire.queue.account()
         });
-        let mut senders = FrameAccount::default();
-        // Behind the reclaiming above, which brings their frames home.
-        let queues = received.chain(sent).sum::<FrameAccount>();
-        self.for_each_sender(|sender| senders = senders + FrameAccount::pooled(&mut sender.pool));
-        (queues + senders).out()
+        let sent = sent.sum::<FrameAccount>();
+        let pools = senders.into_iter().map(|mut sender| FrameAccount::pooled(&mut sender.pool));
+        (received + sent + pools.sum()).out()
     }
 
     /// Takes the device down (`ip link set down`): its instances are disabled and nothing is sent.

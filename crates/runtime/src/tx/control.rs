@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use napier_core::tx::qdisc::{Fifo, Fq, FqConfig, Prio, Qdisc, TX_QUEUE_LEN};
 use napier_core::tx::root::Root;
 use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
-use napier_ring::Inside;
+use napier_ring::{Entered, Inside};
 
 use super::lock::{lock, lock_root};
 use super::owner::Owner;
@@ -154,6 +154,15 @@ impl TxPath {
         }
     }
 
+    /// Packets that the queue's disciplines and its defer list have dropped, and of how many their senders were told.
+    pub(crate) fn drops(&self) -> (u64, u64) {
+        let (guarded, _) = lock_root(&self.root.0);
+        let now = guarded.root.stats().drops.total() + self.defer.burst_drops.load(Ordering::Relaxed);
+        let all = now + self.former_drops.load(Ordering::Relaxed);
+        self.release_any(guarded);
+        (all, self.told.load(Ordering::Relaxed))
+    }
+
     /// Ends the owner's thread if there is one; the engine is going away, or another variant comes.
     pub(crate) fn stop_owner(&self) {
         // Taken out first: the thread is not waited for under the lock.
@@ -247,6 +256,8 @@ impl DeviceHandle {
         path.flush_rest();
         {
             let (mut guarded, _) = lock_root(&path.root.0);
+            let former = guarded.root.stats().drops.total() + path.defer.burst_drops.swap(0, Ordering::Relaxed);
+            path.former_drops.fetch_add(former, Ordering::Relaxed);
             guarded.root = Root::new(qdisc.make(), true);
             guarded.ledger = Ledger::default();
             let mut rest = path.rest();
@@ -254,7 +265,6 @@ impl DeviceHandle {
             path.settle(rest);
         }
         path.stops.store(0, Ordering::Relaxed);
-        path.defer.burst_drops.store(0, Ordering::Relaxed);
         match (qdisc, before) {
             (QdiscConfig::Noqueue, _) => {}
             (_, Mode::Noqueue) => {
@@ -401,6 +411,11 @@ impl DeviceHandle {
     #[must_use]
     pub fn tx_senders(&self) -> usize {
         self.device.tx_shared.senders.get().map_or(0, Senders::count)
+    }
+
+    /// Enters every sender's cell, and so keeps everybody from sending by way of a discipline.
+    pub(crate) fn hold_senders(&self) -> Vec<Entered<'_, super::Sender>> {
+        self.device.tx_shared.senders.get().map_or_else(Vec::new, Senders::hold_all)
     }
 
     pub(crate) fn for_each_sender(&self, look: impl FnMut(&mut super::Sender)) {

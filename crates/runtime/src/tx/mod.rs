@@ -158,6 +158,10 @@ pub(crate) struct TxPath {
     bits: StateCell,
     watchdog: wake::Watchdog,
     stops: AtomicU64,
+    /// What disciplines before this one dropped, and their defer lists.
+    former_drops: AtomicU64,
+    /// Drops that senders were told of.
+    told: AtomicU64,
     control: Mutex<Option<Owner>>,
     defer: Defer,
     busylock: Line<Exclusive<()>>,
@@ -189,6 +193,8 @@ impl TxPath {
             bits: StateCell::new(QueueBits::EMPTY.bits().into()),
             watchdog: wake::Watchdog::new(),
             stops: AtomicU64::new(0),
+            former_drops: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             control: Mutex::new(None),
             defer: Defer { list: FrameList::new(), count: AtomicU64::new(0), burst_drops: AtomicU64::new(0) },
             busylock: Line(Exclusive::new(())),
@@ -232,9 +238,7 @@ impl TxPath {
         if mode == Mode::Owner && self.owner_is_behind() {
             return Sent::Exhausted;
         }
-        let Some(mut frame) = sender.pool.alloc() else {
-            drop(sender);
-            self.collect_frames();
+        let Some(mut frame) = sender.pool.alloc().or_else(|| self.alloc_after_a_look(&mut sender)) else {
             return Sent::Exhausted;
         };
         let len = build(&mut senders.table.data_mut(&mut frame)[..len_max]);
@@ -244,15 +248,32 @@ impl TxPath {
             return Sent::Code(XmitCode::Success);
         }
         describe(&senders.table, &senders.paced, &mut frame, len, class);
-        if sender.times.is_none() {
-            return Sent::Code(self.xmit(mode, &mut sender, frame));
+        let code = if sender.times.is_none() {
+            self.xmit(mode, &mut sender, frame)
+        } else {
+            self.xmit_timed(mode, &mut sender, frame)
+        };
+        if code != XmitCode::Success {
+            self.told.fetch_add(1, Ordering::Relaxed);
         }
+        Sent::Code(code)
+    }
+
+    /// All frames of the sender are on the way, as far as was known: the peer may have read some since.
+    #[cold]
+    fn alloc_after_a_look(&self, sender: &mut Sender) -> Option<Frame> {
+        self.collect_frames();
+        sender.pool.alloc()
+    }
+
+    #[cold]
+    fn xmit_timed(&self, mode: Mode, sender: &mut Sender, frame: Frame) -> XmitCode {
         let (begin, flushes) = (ticks(), sender.flushes);
-        let code = self.xmit(mode, &mut sender, frame);
+        let code = self.xmit(mode, sender, frame);
         let took = ticks().wrapping_sub(begin);
         let flushed = sender.flushes != flushes;
         sender.times.iter_mut().for_each(|times| times.add(took, flushed));
-        Sent::Code(code)
+        code
     }
 
     /// `__dev_xmit_skb`.

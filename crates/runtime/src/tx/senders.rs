@@ -26,6 +26,18 @@ pub(crate) struct Sender {
 #[repr(align(128))]
 struct Place(Exclusive<Sender>);
 
+impl Place {
+    /// Enters when nobody is inside.
+    fn wait(&self) -> Entered<'_, Sender> {
+        loop {
+            if let Some(sender) = enter_section(&self.0) {
+                return sender;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// The senders of a device.
 pub(crate) struct Senders {
     places: Box<[Place]>,
@@ -84,15 +96,12 @@ impl Senders {
 
     /// Shows each cell to `look`, when nobody is inside.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Sender)) {
-        for place in &self.places {
-            loop {
-                if let Some(mut sender) = enter_section(&place.0) {
-                    look(&mut sender);
-                    break;
-                }
-                std::thread::yield_now();
-            }
-        }
+        self.places.iter().for_each(|place| look(&mut place.wait()));
+    }
+
+    /// Enters all cells.
+    pub(crate) fn hold_all(&self) -> Vec<Entered<'_, Sender>> {
+        self.places.iter().map(Place::wait).collect()
     }
 
     /// How many can be inside at the same time.

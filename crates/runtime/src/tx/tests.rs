@@ -525,3 +525,38 @@ fn bands_go_by_priority() {
     // The first passed by the empty discipline, was not taken, and so comes back to the front.
     assert_eq!(order, ["1st!", "soon", "best", "bulk"]);
 }
+
+/// Whoever reads counters holds the root lock for a moment, and what is left to it meanwhile must be done.
+#[test]
+fn readers_of_counters_strand_nothing() {
+    for qdisc in disciplines() {
+        let rig = rig(&LinkConfig::default(), true);
+        rig.with(&qdisc, TxVariant::Llist);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stop = StopAtEnd(&stop);
+            let (device, flag) = (rig.from.clone(), stop.0);
+            scope.spawn(move || {
+                while !flag.load(Ordering::Relaxed) {
+                    let _ = (device.stats(), device.tx_stats(0));
+                }
+            });
+            traffic(&rig, 3, 20_000);
+        });
+    }
+}
+
+/// Whoever has all frames in the ring sees that the peer has read them, also if it does not try twice.
+#[test]
+fn frames_that_were_read_can_be_used_at_once() {
+    let rig = rig(&LinkConfig { sender_frames: 40, ..LinkConfig::default() }, false);
+    rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
+    let mut receiver = Receiver::new(&rig.to);
+    let sender = rig.sender();
+    for round in 0..3 {
+        for number in 0..40 {
+            assert_eq!(send(&sender, 0, 40 * round + number), Ok(()), "round {round}, packet {number}");
+        }
+        receiver.until(&rig, 40 * (u64::from(round) + 1));
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use napier_runtime::control::{DevAttribute, DevSet, Errno, NapiSet};
-use napier_runtime::{Coalesce, DeviceHandle, EpollParamsRequest};
+use napier_runtime::{ByteLimits, Coalesce, DeviceHandle, EpollParamsRequest, FqConfig, QdiscConfig, TxVariant};
 use rand::Rng as _;
 
 use super::controls::Controls;
@@ -129,7 +129,7 @@ impl<'a> Disturber<'a> {
     }
 
     fn one(&mut self) -> anyhow::Result<()> {
-        match self.below(16) {
+        match self.below(18) {
             0..=3 => self.switch_mode(),
             4..=5 => self.down(),
             6 => {
@@ -144,6 +144,7 @@ impl<'a> Disturber<'a> {
             11 => self.tune(),
             12 => self.thread(),
             13 => self.stop_for_a_moment(),
+            14..=15 => self.transmit(),
             _ => self.wrong_calls(),
         }
     }
@@ -300,6 +301,32 @@ impl<'a> Disturber<'a> {
         self.note(format_args!("{} {queue} threaded {threaded:?}, pool {workqueue}", device.name()));
         let id = Some(u64::from(device.napi_id(queue)));
         self.napi_set(NapiSet { id, threaded, workqueue, ..NapiSet::default() }, up)
+    }
+
+    /// Another discipline, another way to hand over to it, or other byte limits, for the replies of one queue.
+    fn transmit(&mut self) -> anyhow::Result<()> {
+        let device = &self.pair.tested;
+        let queue = u16::try_from(self.below(u32::from(device.queues())))?;
+        self.done.others += 1;
+        let has_one = device.tx_stats(queue)?.qdisc != "noqueue";
+        if has_one && self.chance(2) {
+            let variant = TxVariant::ALL[self.below(3) as usize];
+            self.note(format_args!("{} {queue} hands over as {}", device.name(), variant.name()));
+            return Ok(device.set_tx_variant(queue, variant)?);
+        }
+        if has_one && self.chance(3) {
+            let limits = (!self.chance(3)).then(ByteLimits::default);
+            self.note(format_args!("{} {queue} byte limits {limits:?}", device.name()));
+            return Ok(device.set_byte_limits(queue, limits)?);
+        }
+        let qdisc = match self.below(4) {
+            0 => QdiscConfig::Noqueue,
+            1 => QdiscConfig::pfifo(),
+            2 => QdiscConfig::pfifo_fast(),
+            _ => QdiscConfig::Fq(FqConfig::default()),
+        };
+        self.note(format_args!("{} {queue} gets {qdisc:?}", device.name()));
+        Ok(device.set_qdisc(queue, &qdisc)?)
     }
 
     /// Counting frames stops each instance of a device for a moment.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::pair::Pair;
 
 /// Places in the order of a packet's way: out of the generator, into the server, back.
-const PLACES: usize = 12;
+const PLACES: usize = 13;
 
 /// Packets lost since the pair was made, by counter.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,9 @@ impl Losses {
             ("tested UdpNoPorts", server.udp_no_ports),
             ("tested UdpInErrors", server.udp_in_errors),
             ("tested UdpCloseDiscards", server.udp_close_discards),
-            ("tested UdpSndbufErrors", server.udp_sndbuf_errors),
+            // Those that the discipline dropped are counted there.
+            ("tested UdpSndbufErrors", server.udp_sndbuf_errors.saturating_sub(back.tx_qdisc_drops_told)),
+            ("tested tx_qdisc_drops", back.tx_qdisc_drops),
             ("tested tx_down", back.tx_down),
             ("peer rx_no_frame", out.rx_no_frame),
             ("peer UdpNoPorts", generator.udp_no_ports),
@@ -41,7 +43,13 @@ impl Losses {
 
     /// Losses that came because something was full.
     pub(super) fn overflows(&self) -> u64 {
-        let full = ["peer tx_ring_full", "tested rx_no_frame", "tested UdpInErrors", "tested UdpSndbufErrors"];
+        let full = [
+            "peer tx_ring_full",
+            "tested rx_no_frame",
+            "tested UdpInErrors",
+            "tested UdpSndbufErrors",
+            "tested tx_qdisc_drops",
+        ];
         self.0.iter().filter(|(place, _)| full.contains(place)).map(|(_, count)| count).sum()
     }
 
