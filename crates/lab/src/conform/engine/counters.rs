@@ -4,20 +4,22 @@ use napier_runtime::{NapiStats, SoftirqStats, StackCounters};
 
 use super::drive::Driven;
 use super::rig::Rig;
-use super::{Refused, log, refused};
+use super::{Refused, log, refused, transmit};
 
 /// All counters at one time.
 pub(super) struct Reading {
     softirq: Vec<SoftirqStats>,
     napis: Vec<NapiStats>,
     stack: Vec<StackCounters>,
+    transmit: Vec<(String, u64)>,
 }
 
 impl Reading {
     pub(super) fn take(rig: &Rig<'_>) -> Self {
         let queues = |device: &napier_runtime::DeviceHandle| (0..device.queues()).collect::<Vec<_>>();
         let napis = rig.devices.iter().flat_map(|device| queues(device).into_iter().map(|q| device.napi_stats(q)));
-        Self { softirq: rig.engine.softirq_stats(), napis: napis.collect(), stack: rig.stack_counters() }
+        let (softirq, stack, transmit) = (rig.engine.softirq_stats(), rig.stack_counters(), transmit::counters(rig));
+        Self { softirq, napis: napis.collect(), stack, transmit }
     }
 }
 
@@ -51,6 +53,9 @@ pub(super) fn since(rig: &Rig<'_>, before: &Reading, driven: &Driven) -> Result<
     add("drops.socket-full".to_owned(), full(&before.stack), full(&after.stack));
     let nobody = |stack: &[StackCounters]| stack.iter().map(|stack| stack.udp_no_ports).sum();
     add("drops.no-socket".to_owned(), nobody(&before.stack), nobody(&after.stack));
+    for ((name, before), (_, after)) in before.transmit.iter().zip(&after.transmit) {
+        add(name.clone(), *before, *after);
+    }
     let records = rig.engine.journal().records;
     let first = log::delivered(rig, &records, driven.window.start_ns);
     let last = log::delivered(rig, &records, driven.window.end_ns);

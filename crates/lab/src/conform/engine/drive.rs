@@ -4,18 +4,20 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use napier_core::time::{Instant, Span};
-use napier_sim::scenario::{Action, Call, Check, Event, Packets, Seen, Target, ThreadIx};
+use napier_sim::scenario::{Action, Call, Check, Event, Packets, Seen, Target, ThreadIx, TxCheck};
 
 use super::check::Looked;
 use super::log::Window;
 use super::rig::{Rig, Wire};
 use super::waits::own_wait;
-use super::{Refused, calls, check, last_packet};
+use super::{Refused, calls, check, last_packet, transmit};
 
 /// From the start of the threads to time zero.
 const HEAD_START: Span = Span::from_ms(10);
 /// The last part of a wait is spun: a sleeper wakes up late.
 const SPIN: Span = Span::from_us(100);
+/// How often is looked at what has come.
+const TAKE_EVERY: Span = Span::from_us(50);
 /// Calls without end return this long after the end of the log.
 const GRACE: Span = Span::from_ms(1);
 
@@ -30,6 +32,8 @@ pub(super) struct Driven {
     pub(super) sent: Vec<u64>,
     /// What checks saw at their times.
     pub(super) looked: Vec<Looked>,
+    /// Checks of the transmit side that did not hold.
+    pub(super) tx_failures: Vec<Seen>,
     /// The scenario's thread that waited longest for a processor, and for how long.
     pub(super) waited: Option<(String, Span)>,
 }
@@ -81,6 +85,7 @@ impl Pace<'_, '_> {
 enum Deed<'s> {
     Send(Target, u32),
     Look(&'s Check, u32),
+    LookTx(&'s TxCheck, u32),
 }
 
 /// What the threads of a run tell it.
@@ -125,6 +130,7 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
         returns: Vec::new(),
         sent: primed.iter().map(|known| known.taken).collect(),
         looked: Vec::new(),
+        tx_failures: Vec::new(),
         waited: None,
     };
     let told = Mutex::new(Told::default());
@@ -137,17 +143,25 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
             }
         }
         for (at, deed) in deeds(rig) {
+            take_until(rig, wire, pace, window.start_ns + at.ns);
             pace.wait_for(at);
             match deed {
                 Deed::Send(target, count) => {
                     let sent = wire.send(rig, target, count);
                     driven.sent[rig.napi_to(target).at()] += u64::from(sent);
                 }
+                Deed::LookTx(step, line) => {
+                    let at = window.place(rig.engine.now_ns());
+                    if let (Some((expected, seen)), Some(at)) = (transmit::look(rig, step), at) {
+                        driven.tx_failures.push(Seen { at, event: Event::CheckFailed { line, expected, seen } });
+                    }
+                }
                 Deed::Look(step, line) => driven.looked.push(check::look(rig, step, line, &driven.sent)),
             }
             let late = Span::from_ns(pace.now_ns() - window.start_ns - at.ns);
             told.lock().expect("no panic while held").was_late(at, late);
         }
+        take_until(rig, wire, pace, window.end_ns);
         pace.wait_until(window.end_ns);
     });
     let told = told.into_inner().expect("no thread panicked");
@@ -161,6 +175,18 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
             driven.waited = told.waited;
             Ok(driven)
         }
+    }
+}
+
+/// Takes what the devices transmit until then, if they do.
+fn take_until(rig: &Rig<'_>, wire: &Wire, pace: Pace<'_, '_>, until_ns: u64) {
+    if !transmit::is_part_of(rig.scenario) {
+        return;
+    }
+    wire.take(rig);
+    while pace.now_ns() + TAKE_EVERY.ns < until_ns {
+        std::thread::sleep(Duration::from_nanos(TAKE_EVERY.ns));
+        wire.take(rig);
     }
 }
 
@@ -191,7 +217,12 @@ fn make_calls(rig: &Rig<'_>, pace: Pace<'_, '_>, me: ThreadIx, calls: Vec<(Insta
     let _counted = rig.engine.count_thread(&thread.name, rig.thread_cpu(thread.cpu));
     for (at, call) in calls {
         let late = pace.wait_for(at);
-        let made = calls::make(rig, pace, thread.cap_net_admin, call);
+        let make = || calls::make(rig, pace, thread.cap_net_admin, call);
+        let made = match call {
+            Call::Send(sending) => transmit::send(rig, pace, me, sending),
+            Call::Down { device } | Call::Up { device } => transmit::switch(rig, *device, make),
+            _ => make(),
+        };
         let returned = pace.window.place(pace.now_ns());
         let mut told = told.lock().expect("no panic while held");
         told.was_late(at, late);
@@ -230,6 +261,7 @@ fn deeds<'s>(rig: &Rig<'s>) -> Vec<(Instant, Deed<'s>)> {
                 deeds.extend(times.map(|at| (at, Deed::Send(*to, 1))));
             }
             Action::Check(check) => deeds.push((step.at, Deed::Look(check, step.line))),
+            Action::CheckTx(check) => deeds.push((step.at, Deed::LookTx(check, step.line))),
             _ => {}
         }
     }

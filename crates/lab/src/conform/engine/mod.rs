@@ -7,11 +7,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `refuse` | what cannot be done, found before anything is started |
+//! | `refuse`, `refuse_tx` | what cannot be done, found before anything is started |
 //! | `rig` | engine, devices, sockets, event contexts as the scenario has them at time zero |
 //! | `drive` | the clock, the packets, the threads |
 //! | `calls`, `control` | the calls, and how their answers are spelled |
 //! | `log` | the journal as events, and the state of an instance at a time |
+//! | `transmit` | sends by way of transmit queues, and what arrives |
 //! | `check` | steps that look at something |
 //! | `counters` | counters under the names of scenarios |
 //! | `waits` | how long threads waited for a processor |
@@ -23,7 +24,9 @@ mod counters;
 mod drive;
 mod log;
 mod refuse;
+mod refuse_tx;
 mod rig;
+mod transmit;
 mod waits;
 
 use napier_core::time::{Instant, Span};
@@ -74,6 +77,7 @@ impl Executor for RealEngine {
         let before = counters::Reading::take(&rig);
         let waits = waits::Waits::now();
         let driven = drive::run(&rig, &wire, end(scenario, self.after_last))?;
+        transmit::check_noted(&rig)?;
         let disturbed = disturbed(scenario, &driven, &waits);
         let counters = counters::since(&rig, &before, &driven)?;
         let broken = broken(&rig, &driven);
@@ -83,6 +87,8 @@ impl Executor for RealEngine {
         }
         let mut events = log::events(&rig, &journal.records, driven.window);
         events.extend(check::failures(&rig, &journal.records, &driven)?);
+        events.extend(rig.transmits.events(driven.window));
+        events.extend(driven.tx_failures);
         events.extend(driven.returns);
         events.sort_by_key(|seen| seen.at);
         Ok(Observed { events, counters, broken, disturbed })

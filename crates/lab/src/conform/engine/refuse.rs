@@ -5,7 +5,7 @@ use napier_sim::scenario::{
     Action, Call, CpuIx, Device, Kind, Machine, Packets, Policy, Scenario, SocketKind, Sysctl, ThreadIx,
 };
 
-use super::{Refused, refused};
+use super::{Refused, refuse_tx, refused};
 
 /// Ticks per second of the engine.
 const HZ: u32 = 1000;
@@ -29,6 +29,7 @@ pub(super) fn check(scenario: &Scenario, cpus: usize) -> Result<(), Refused> {
         check_action(&step.action, machine)?;
     }
     check_receivers(scenario)?;
+    refuse_tx::check(scenario)?;
     for kind in super::watched(scenario) {
         if !recorded(*kind) {
             return Err(refused(format!("the engine keeps no record of {}", kind.name())));
@@ -41,7 +42,7 @@ const fn recorded(kind: Kind) -> bool {
     !matches!(
         kind,
         Kind::List | Kind::Drop | Kind::Sleep | Kind::Raise | Kind::Squeeze | Kind::RunEnd | Kind::Ksoftirqd
-    )
+    ) && refuse_tx::recorded(kind)
 }
 
 fn check_machine(machine: &Machine) -> Result<(), Refused> {
@@ -58,9 +59,8 @@ fn check_machine(machine: &Machine) -> Result<(), Refused> {
 }
 
 fn check_device(device: &Device) -> Result<(), Refused> {
-    let why = if device.transmit.is_some() {
-        "it has a queueing discipline, and this executor does not drive the engine's yet"
-    } else if device.gro {
+    refuse_tx::check_device(device)?;
+    let why = if device.gro {
         "the engine holds no packets for merging"
     } else if !device.persistent {
         "the engine's devices keep their settings and ids over down and up"
@@ -153,7 +153,11 @@ fn check_action(action: &Action, machine: &Machine) -> Result<(), Refused> {
         Action::Hog { .. } => "it keeps a processor busy",
         Action::FailThread { .. } => "it lets the creation of a thread fail",
         Action::Driver { .. } => "it lets a driver misbehave",
-        Action::Tx { .. } | Action::CheckTx(_) => "it is about a queueing discipline",
+        Action::Tx { deed, .. } => refuse_tx::deed(*deed),
+        Action::CheckTx(check) => match refuse_tx::look(check, machine) {
+            Some(why) => why,
+            None => return Ok(()),
+        },
         Action::Call { call, .. } => return check_call(call, machine),
     };
     Err(refused(why))
@@ -165,7 +169,7 @@ fn check_call(call: &Call, machine: &Machine) -> Result<(), Refused> {
         Call::BusyLoop { .. } => "it makes a busy loop by itself",
         Call::Ioctl { .. } => "it makes an ioctl by its number",
         Call::SetQueues { .. } => "the engine never changes the number of a device's queues",
-        Call::Send(_) | Call::Activate { .. } | Call::Deactivate { .. } => "it is about a queueing discipline",
+        Call::Activate { .. } | Call::Deactivate { .. } => "the engine takes a discipline away only with the device",
         Call::Delete { .. } => "the engine removes an instance only with its device",
         Call::SetSockOpt { optlen, .. } if *optlen != 4 => "the engine's socket options are numbers, not bytes",
         Call::EpollWait { max_events, .. } if !(0..=EVENTS_MAX).contains(max_events) => {

@@ -11,8 +11,9 @@ use napier_runtime::{
     Coalesce, DeviceHandle, EndConfig, Engine, EventContext, IfAddr, Interest, LinkConfig, NetNs, RawPort,
     SocketOption, StackCounters, UdpSocket,
 };
-use napier_sim::scenario::{CpuIx, Device, NapiIx, Scenario, Socket, SocketIx, Sysctl, Target};
+use napier_sim::scenario::{CpuIx, Device, DeviceIx, NapiIx, Scenario, Socket, SocketIx, Sysctl, Target};
 
+use super::transmit::Transmits;
 use super::{Refused, log, refuse, refused};
 use crate::compare::frames::{HEADER_BYTES, Template};
 
@@ -28,7 +29,7 @@ const STEP: Duration = Duration::from_micros(200);
 const FIRST_PORT: u16 = 4000;
 /// A port that no socket is bound to.
 const NOBODY_PORT: u16 = 9;
-const PEER_PORT: u16 = 5000;
+pub(super) const PEER_PORT: u16 = 5000;
 const PAYLOAD_BYTES: usize = 8;
 
 /// What a scenario's calls act on.
@@ -45,6 +46,8 @@ pub(super) struct Rig<'s> {
     epolls: Vec<Mutex<Option<EventContext>>>,
     /// Held while the engine is as capable as one thread is.
     capability: Mutex<()>,
+    /// What is sent by way of transmit queues.
+    pub(super) transmits: Transmits,
 }
 
 /// The other ends of the links: one port per instance.
@@ -52,15 +55,15 @@ pub(super) struct Wire {
     ports: Vec<RawPort>,
 }
 
-fn mac(device: usize, end: u8) -> [u8; 6] {
+pub(super) fn mac(device: usize, end: u8) -> [u8; 6] {
     [2, 0, 0, 0x77, u8::try_from(device).expect("checked when the link was made"), end]
 }
 
-fn addr(device: usize, end: u8) -> Ipv4Addr {
+pub(super) fn addr(device: usize, end: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, u8::try_from(device).expect("checked when the link was made"), end)
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> Refused {
+pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> Refused {
     refused(format!("{what} failed: {error}"))
 }
 
@@ -76,8 +79,9 @@ impl<'s> Rig<'s> {
         let taken = machine.sockets.iter().map(|_| AtomicU64::new(0)).collect();
         let epolls = machine.epolls.iter().map(|_| Mutex::new(None)).collect();
         let capability = Mutex::new(());
+        let (devices, transmits) = (Vec::new(), Transmits::none());
         let mut rig =
-            Self { scenario, engine, cpus, devices: Vec::new(), namespaces, sockets, taken, epolls, capability };
+            Self { scenario, engine, cpus, devices, namespaces, sockets, taken, epolls, capability, transmits };
         let mut wire = Wire { ports: Vec::new() };
         for (position, device) in machine.devices.iter().enumerate() {
             rig.add_device(position, device, &mut wire)?;
@@ -97,6 +101,7 @@ impl<'s> Rig<'s> {
             rig.set_device(position, device).map_err(|error| failed("setting a device", error))?;
         }
         rig.make_contexts()?;
+        rig.transmits = Transmits::build(scenario, &rig.devices, &rig.namespaces)?;
         Ok((rig, wire))
     }
 
@@ -350,6 +355,17 @@ impl Drop for Capable<'_> {
 }
 
 impl Wire {
+    /// Takes what has come from the devices that transmit.
+    pub(super) fn take(&self, rig: &Rig<'_>) {
+        for (position, device) in (0..).zip(&rig.scenario.machine.devices) {
+            if device.transmit.is_some() {
+                let device = DeviceIx(position);
+                let port = &self.ports[rig.scenario.machine.napi(device, 0).at()];
+                port.drain(usize::MAX, |frame| rig.transmits.arrived(rig, device, frame));
+            }
+        }
+    }
+
     /// Sends packets together; how many found room in the ring.
     pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32) -> u32 {
         let napi = rig.napi_to(target);

@@ -17,6 +17,8 @@ const FILES: &[&str] = &[
     "G-threaded/62-enabled",
     "H-control/72-all-or-nothing",
     "H-control/74a-dump",
+    "K-transmit/247-noqueue-down",
+    "K-transmit/261-counted-at-the-discipline",
 ];
 
 fn parse(text: &str) -> Scenario {
@@ -63,6 +65,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         (step("call = \"busy-loop\", napi = \"eth0/0\", budget = 8"), "it makes a busy loop by itself"),
         (watch("raise"), "the engine keeps no record of raise"),
         (watch("drop"), "the engine keeps no record of drop"),
+        (watch("tx-run"), "the engine keeps no record of tx-run"),
     ] {
         let expect = if part.contains("[expect]") { "" } else { "[expect]\nevents = []\n" };
         let scenario = parse(&format!("title = \"t\"\nrules = [\"1\"]\n{part}{expect}"));
@@ -71,6 +74,103 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     let asks = "title = \"t\"\nrules = [\"1\"]\n[expect]\nevents = []\n[expect.counters]\n\"drops.disabled\" = 0\n";
     let refusal = RealEngine::default().run(&parse(asks)).expect_err("there is no such counter");
     assert_eq!(refusal.why, "the engine has no counter drops.disabled");
+}
+
+/// A device that sends, with `device` in its table, and these steps.
+fn sending(device: &str, steps: &str, expect: &str) -> Scenario {
+    parse(&format!(
+        "title = \"t\"\nrules = [\"1\"]\n[[device]]\nname = \"eth0\"\n{device}\n[[thread]]\nname = \"a\"\n[[thread]]\n\
+         name = \"b\"\n[timeline]\nsteps = [\n{steps}\n]\n[expect]\n{expect}\n"
+    ))
+}
+
+#[test]
+fn what_the_transmit_side_does_not_have_or_show_is_refused_with_the_reason() {
+    let send = "{ at = \"1ms\", by = \"a\", call = \"send\", to = \"eth0/tx-0\" },";
+    let both = &format!("{send}\n{}", send.replace("\"a\"", "\"b\""));
+    let down = &format!("{{ at = \"0ms\", call = \"down\", device = \"eth0\" }},\n{send}");
+    let step = |step: &str| format!("{{ at = \"1ms\", {step} }},");
+    let (stop, freeze) = (&step("tx-stop = \"eth0/tx-0\""), &step("tx-freeze = \"eth0/tx-0\""));
+    let (ring, running) =
+        (&step("check = \"eth0/tx-0\", in-ring = 0"), &step("check = \"eth0/tx-0\", running = false"));
+    let (bit, away) =
+        (&step("check = \"eth0/tx-0\", set = [\"SCHED\"]"), &step("call = \"deactivate\", device = \"eth0\""));
+    let (pfifo, nothing) = ("qdisc = \"pfifo\"", "events = []");
+    let expects = |event: &str, kind: &str| format!("watch = [\"{kind}\"]\nevents = [{{ {event} }}]");
+    let more = &expects("transmit = \"eth0/tx-0\", more = false", "transmit");
+    let congested = &expects("xmit = \"a\", code = 2", "xmit");
+    for (device, steps, expect, why) in [
+        ("qdisc = \"pfifo_fast\"", send, nothing, "the engine has no discipline without root lock"),
+        (
+            "qdisc = \"pfifo\"\nbql = true",
+            send,
+            nothing,
+            "byte limits follow the speed of the wire, which in the engine is that of the peer",
+        ),
+        (
+            "qdisc = \"pfifo\"\ntx-time = \"1ms\"",
+            send,
+            nothing,
+            "the wire has a speed, and in the engine that is the peer's",
+        ),
+        ("qdisc = \"pfifo\"\ntx-ring = 2", send, nothing, "both directions of a link have rings of one size"),
+        (
+            "qdisc = \"pfifo\"\ntx-queues = 2",
+            send,
+            nothing,
+            "the engine's sockets choose the transmit queue of a packet, not the program",
+        ),
+        (pfifo, both, nothing, "several threads send, and whose drop it was is not seen"),
+        (pfifo, down, nothing, "the engine reports that a device is down where its discipline was taken away"),
+        (pfifo, stop, nothing, "it stops a transmit queue, which the engine does only when the ring is full"),
+        (pfifo, freeze, nothing, "the engine never freezes a transmit queue"),
+        (pfifo, away, nothing, "the engine takes a discipline away only with the device"),
+        (pfifo, ring, nothing, "what is in a ring follows the speed of the wire"),
+        (pfifo, running, nothing, "the engine does not show who runs a discipline, nor what waits to be sent again"),
+        (pfifo, bit, nothing, "the engine does not show the state word of a discipline"),
+        (pfifo, send, more, "the engine does not show whether its driver was told that more follow"),
+        (pfifo, send, congested, "the engine's sockets do not tell congestion from success"),
+    ] {
+        let scenario = sending(device, steps, expect);
+        assert_eq!(RealEngine::default().run(&scenario), Err(refused(why)), "{device} {steps} {expect}");
+    }
+}
+
+#[test]
+fn what_a_sender_wrongly_expects_is_seen() {
+    // The third packet exceeds the limit, the others wait long.
+    let steps = "{ at = \"1ms\", by = \"a\", call = \"send\", to = \"eth0/tx-0\", packets = 3, txtime = \"1000s\" },\n\
+                 { at = \"200ms\", by = \"a\", call = \"send\", to = \"eth0/tx-0\", flow = 7 },\n\
+                 { at = \"400ms\", check = \"eth0/tx-0\", qlen = QLEN },";
+    let expect = "watch = [\"xmit\", \"tx-drop\", \"transmit\"]\nevents = [\n\
+                  { xmit = \"a\", code = 0, repeat = 2 },\n{ tx-drop = \"eth0/tx-0\", why = \"WHY\" },\n\
+                  { xmit = \"a\", code = CODE },\n{ transmit = \"eth0/tx-0\", flow = FLOW },\n\
+                  { xmit = \"a\", code = 0 },\n]\n[expect.counters]\n\"eth0/tx-0.dropped\" = DROPPED\n";
+    let device = "qdisc = \"fq\"\nqdisc-options = { flow_limit = 2, horizon = \"3600s\" }";
+    let run = |wrong: Option<(&str, &str)>| {
+        let right = [("QLEN", "2"), ("WHY", "qdisc_flow_limit"), ("CODE", "1"), ("FLOW", "7"), ("DROPPED", "1")];
+        let (mut steps, mut expect) = (steps.to_owned(), expect.to_owned());
+        for (name, value) in wrong.into_iter().chain(right) {
+            (steps, expect) = (steps.replace(name, value), expect.replace(name, value));
+        }
+        let mut scenario = sending(device, &steps, &expect);
+        scenario.expect.settle = Span::from_secs(1);
+        scenario.expect.tolerance.engine = Span::from_secs(60);
+        let observed = RealEngine { after_last: Span::from_ms(300) }.run(&scenario).expect("it can be run");
+        judge(&scenario, Clock::Real, &observed.events, &observed.counters)
+    };
+    assert!(matches!(run(None), Verdict::Pass));
+    for (wrong, shown) in [
+        (("QLEN", "3"), "expected qlen = 3 and found qlen = 2"),
+        (("WHY", "qdisc_overlimit"), "qdisc_overlimit"),
+        (("CODE", "0"), "code"),
+        (("FLOW", "8"), "flow=7"),
+        (("DROPPED", "0"), "eth0/tx-0.dropped"),
+    ] {
+        let Verdict::Fail(difference) = run(Some(wrong)) else { panic!("{wrong:?} must not pass") };
+        let text = difference.render(120);
+        assert!(text.contains(shown), "{text}");
+    }
 }
 
 #[test]
