@@ -271,7 +271,11 @@ impl DeviceHandle {
                 self.set_byte_limits_of(path, Some(ByteLimits::default()));
                 path.set_mode(Mode::Llist);
             }
-            (_, Mode::Owner) => self.start_owner(path, queue, None)?,
+            (_, Mode::Owner) => {
+                let started = self.start_owner(path, queue, None);
+                path.activate();
+                return started;
+            }
             _ => {}
         }
         path.activate();
@@ -281,7 +285,8 @@ impl DeviceHandle {
     /// Chooses how senders hand over on queue `queue`, under traffic: nothing is lost, and nothing overtakes.
     ///
     /// # Errors
-    /// The queue has no discipline, or the owner's thread cannot be started; the variant before goes on then.
+    /// The queue has no discipline, or the owner's thread cannot be started; the variant before goes on then, after an owner
+    /// [`TxVariant::Llist`].
     pub fn set_tx_variant(&self, queue: u16, variant: TxVariant) -> Result<(), TxSetupError> {
         self.set_tx_variant_on(queue, variant, None)
     }
@@ -321,7 +326,13 @@ impl DeviceHandle {
 
     fn start_owner(&self, path: &std::sync::Arc<TxPath>, queue: u16, cpu: Option<usize>) -> Result<(), TxSetupError> {
         let name = format!("tx/{}-{queue}", self.name());
-        let owner = Owner::start(path.clone(), &self.engine, &name, cpu)?;
+        let owner = Owner::start(path.clone(), &self.engine, &name, cpu).inspect_err(|_| {
+            // An owner that was there has ended: its senders flush for themselves.
+            if path.mode() == Mode::Owner {
+                path.set_mode(Mode::Llist);
+                path.flush_rest();
+            }
+        })?;
         *path.control.lock().expect("no panic while held") = Some(owner);
         Ok(())
     }
