@@ -106,9 +106,7 @@ impl TxQueue {
         let sorter = &mut self.sorter;
         let table = match &mut self.end {
             End::Client { ring, pool, .. } if ring.takes(frame.arena()) => {
-                if ring.free_slots() == 0 {
-                    ring.reclaim(|frame| bring_home(pool, sorter, frame));
-                }
+                make_room(ring, pool, sorter);
                 ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
                 self.counters.packets.add(1);
                 self.counters.bytes.add(u64::from(len));

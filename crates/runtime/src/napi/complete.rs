@@ -20,7 +20,7 @@ impl EngineInner {
     /// One poll with the full weight by the owner of SCHED (`net/core/dev.c __napi_poll`).
     #[inline]
     pub(crate) fn poll_once(&self, napi: &Napi, context: PollContext) -> Polled {
-        napi.tx_path().napi_polled(self);
+        napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
         let work = napi.drive(&mut owned, WEIGHT_PKTS, context);
         if work < WEIGHT_PKTS {

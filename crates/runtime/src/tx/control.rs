@@ -175,9 +175,7 @@ impl TxPath {
         let mut batch = senders.table.batch();
         let (mut guarded, _) = lock_root(&self.root.0);
         guarded.root.reset(&mut |dropped| batch.push(dropped.packet.frame));
-        let mut rest = self.rest();
-        self.release(guarded, &mut rest);
-        self.settle(rest);
+        self.leave(guarded, self.rest());
     }
 
     /// Flushes what an owner has left; no sender that flushes for itself can come in between, for it would find the list
@@ -186,16 +184,13 @@ impl TxPath {
         let (guarded, _) = lock_root(&self.root.0);
         let mut rest = self.rest();
         let (guarded, _) = self.flush_list(guarded, &mut rest);
-        self.release(guarded, &mut rest);
-        self.settle(rest);
+        self.leave(guarded, rest);
     }
 
     /// Gives up the root lock, perhaps of a queue that never had a discipline.
     fn release_any(&self, guarded: Inside<'_, Guarded>) {
         if self.shared.senders.get().is_some() {
-            let mut rest = self.rest();
-            self.release(guarded, &mut rest);
-            self.settle(rest);
+            self.leave(guarded, self.rest());
         }
     }
 
@@ -260,26 +255,20 @@ impl DeviceHandle {
             path.former_drops.fetch_add(former, Ordering::Relaxed);
             guarded.root = Root::new(qdisc.make(), true);
             guarded.ledger = Ledger::default();
-            let mut rest = path.rest();
-            path.release(guarded, &mut rest);
-            path.settle(rest);
+            path.leave(guarded, path.rest());
         }
         path.stops.store(0, Ordering::Relaxed);
-        match (qdisc, before) {
-            (QdiscConfig::Noqueue, _) => {}
+        let started = match (qdisc, before) {
             (_, Mode::Noqueue) => {
                 self.set_byte_limits_of(path, Some(ByteLimits::default()));
                 path.set_mode(Mode::Llist);
+                Ok(())
             }
-            (_, Mode::Owner) => {
-                let started = self.start_owner(path, queue, None);
-                path.activate();
-                return started;
-            }
-            _ => {}
-        }
+            (QdiscConfig::Noqueue, _) | (_, Mode::Locked | Mode::Llist) => Ok(()),
+            (_, Mode::Owner) => self.start_owner(path, queue, None),
+        };
         path.activate();
-        Ok(())
+        started
     }
 
     /// Chooses how senders hand over on queue `queue`, under traffic: nothing is lost, and nothing overtakes.

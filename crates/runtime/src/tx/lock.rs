@@ -20,20 +20,19 @@ const NAP: Duration = Duration::from_micros(20);
 pub(crate) fn lock<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
     match cell.try_enter() {
         Some(entered) => (entered, 0),
-        None => lock_slow(cell),
+        // Only looks, so that the line stays with whoever works under the lock.
+        None => wait_for(|| if cell.is_entered() { None } else { cell.try_enter() }),
     }
 }
 
+/// Tries until `enter` gives something, and says how long that took in ticks.
 #[cold]
-fn lock_slow<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
+fn wait_for<G>(mut enter: impl FnMut() -> Option<G>) -> (G, u64) {
     let begin = ticks();
     let mut rounds = 0;
     loop {
         for _ in 0..SPINS {
-            // Only a look, so that the line stays with whoever works under the lock.
-            if !cell.is_entered()
-                && let Some(entered) = cell.try_enter()
-            {
+            if let Some(entered) = enter() {
                 return (entered, ticks().wrapping_sub(begin).max(1));
             }
             std::hint::spin_loop();
@@ -58,33 +57,8 @@ fn give_way(rounds: &mut u32) {
 pub(crate) fn lock_root<T>(relay: &Relay<T>) -> (Inside<'_, T>, u64) {
     match relay.try_enter() {
         Some(inside) => (inside, 0),
-        None => lock_root_slow(relay),
+        None => wait_for(|| if relay.is_entered() { None } else { relay.try_enter() }),
     }
-}
-
-#[cold]
-fn lock_root_slow<T>(relay: &Relay<T>) -> (Inside<'_, T>, u64) {
-    let begin = ticks();
-    let mut rounds = 0;
-    loop {
-        if let Some(inside) = look(relay, SPINS) {
-            return (inside, ticks().wrapping_sub(begin).max(1));
-        }
-        give_way(&mut rounds);
-    }
-}
-
-/// Looks for a while whether the lock becomes free; only looks, so that the line stays with whoever works under it.
-fn look<T>(relay: &Relay<T>, times: u32) -> Option<Inside<'_, T>> {
-    for _ in 0..times {
-        if !relay.is_entered()
-            && let Some(inside) = relay.try_enter()
-        {
-            return Some(inside);
-        }
-        std::hint::spin_loop();
-    }
-    None
 }
 
 #[cfg(test)]

@@ -39,12 +39,12 @@ mod wake;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use napier_core::tx::XmitCode;
 use napier_core::tx::push::{Pushed, exceeds_burst};
 use napier_core::tx::qdisc::Qdisc;
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::QdiscState;
-use napier_core::tx::{TxPacket, XmitCode};
 use napier_ring::{Exclusive, Frame, FrameList, Relay, StateCell};
 
 use crate::engine::EngineInner;
@@ -262,7 +262,7 @@ impl TxPath {
     /// All frames of the sender are on the way, as far as was known: the peer may have read some since.
     #[cold]
     fn alloc_after_a_look(&self, sender: &mut Sender) -> Option<Frame> {
-        self.collect_frames();
+        self.complete_and_wake();
         sender.pool.alloc()
     }
 
@@ -338,10 +338,4 @@ impl TxPath {
             }
         }
     }
-}
-
-/// Length on the wire in bytes.
-#[inline]
-fn len_of(packet: &TxPkt) -> u32 {
-    packet.len_bytes()
 }

@@ -88,9 +88,8 @@ impl TxPath {
         let mut rest = self.rest();
         let guarded = self.flush_or_run(guarded, &mut rest);
         let waiting = guarded.root.qlen() > 0;
-        self.release(guarded, &mut rest);
-        // Mostly nothing: the owner comes back by itself, but it may begin before the variant is in force.
-        self.settle(rest);
+        // Mostly nothing is left: the owner comes back by itself, but it may begin before the variant is in force.
+        self.leave(guarded, rest);
         waiting
     }
 }

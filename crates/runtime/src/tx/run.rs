@@ -7,12 +7,12 @@ use napier_core::tx::flush::flush;
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::run::{DEV_TX_WEIGHT, RunStop, TxQueueView, TxRun, TxStep};
 use napier_core::tx::state::QdiscState;
-use napier_core::tx::{DroppedPacket, XmitCode};
+use napier_core::tx::{DroppedPacket, TxPacket, XmitCode};
 use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
 
 use super::lock::{lock, lock_root};
 use super::packet::TxPkt;
-use super::{Guarded, Mode, TxPath, Wire, len_of};
+use super::{Guarded, Mode, TxPath, Wire};
 use crate::clock::Clock;
 
 /// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
@@ -58,8 +58,7 @@ impl TxPath {
         let Some(guarded) = self.root.0.enter_or_note() else { return XmitCode::Success };
         let mut rest = self.rest_of_flusher();
         let (guarded, code) = self.flush_list(guarded, &mut rest);
-        self.release(guarded, &mut rest);
-        self.settle(rest);
+        self.leave(guarded, rest);
         code
     }
 
@@ -113,6 +112,13 @@ impl TxPath {
             }
             guarded = self.flush_or_run(noted, rest);
         }
+    }
+
+    /// Gives up the root lock for good, and does what was left to be done without it.
+    #[inline]
+    pub(super) fn leave<'a>(&'a self, guarded: Inside<'a, Guarded>, mut rest: Rest<'a>) {
+        self.release(guarded, &mut rest);
+        self.settle(rest);
     }
 
     /// The path before the list: every sender enqueues its own packet. While somebody runs the queue, contenders line up
@@ -286,7 +292,7 @@ impl TxPath {
         #[cfg(test)]
         super::hold::at(super::hold::Point::UnderTxLock);
         let packet = run.take();
-        let len = len_of(&packet);
+        let len = packet.len_bytes();
         if !wire.has_room(now) {
             self.stop(QueueBits::stop_driver);
             run.on_busy(packet);

@@ -69,7 +69,7 @@ impl TxPath {
     }
 
     /// Completion outside a run: takes back frames, and schedules the queue if that starts it.
-    fn complete_and_wake(&self, engine: &EngineInner) {
+    pub(super) fn complete_and_wake(&self) {
         let now = Clock.now();
         let Some(mut wire) = self.wire.0.try_enter() else { return };
         wire.complete(now);
@@ -78,7 +78,7 @@ impl TxPath {
         if woken {
             wake_fence();
             if self.schedule() {
-                self.raise(engine);
+                self.come_back(true, None);
             }
         }
     }
@@ -176,8 +176,7 @@ impl TxPath {
         guarded.ledger.softirq_runs += 1;
         let mut rest = self.rest();
         let guarded = self.flush_or_run(guarded, &mut rest);
-        self.release(guarded, &mut rest);
-        self.settle(rest);
+        self.leave(guarded, rest);
     }
 
     /// When the thread of softirq CPU `cpu` is to look.
@@ -194,7 +193,7 @@ impl TxPath {
             return true;
         }
         if self.queue_bits().stopped() {
-            self.complete_and_wake(engine);
+            self.complete_and_wake();
             if self.queue_bits().stopped() {
                 self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
                 self.watch(engine, self.watchdog.recheck_at(now));
@@ -207,17 +206,9 @@ impl TxPath {
 
     /// The poll of the queue's NAPI instance, where a driver takes back what was sent.
     #[inline]
-    pub(crate) fn napi_polled(&self, engine: &EngineInner) {
+    pub(crate) fn napi_polled(&self) {
         if self.queue_bits().stopped() {
-            self.complete_and_wake(engine);
-        }
-    }
-
-    /// A sender has no frame left: perhaps the peer has read some.
-    #[cold]
-    pub(super) fn collect_frames(&self) {
-        if let Some(engine) = self.shared.engine.upgrade() {
-            self.complete_and_wake(&engine);
+            self.complete_and_wake();
         }
     }
 
