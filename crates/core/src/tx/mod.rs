@@ -25,6 +25,7 @@
 //!
 //! Every packet that does not reach the driver comes back to the executor with a [`DropReason`], and is counted.
 
+mod bits;
 pub mod bql;
 mod codes;
 pub mod flush;

@@ -4,7 +4,7 @@
 //! A transition is a pure function; the executor applies it with one compare-and-swap loop. Where it answers `true`,
 //! the queue's discipline is to be scheduled ([`crate::tx::state::QdiscState::schedule`]).
 
-use core::fmt;
+use super::bits::word_of_bits;
 
 /// The bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -20,32 +20,11 @@ impl QueueBits {
     /// Somebody holds all queues of the device still for a moment.
     pub const FROZEN: Self = Self(1 << 2);
 
-    const NAMES: [(Self, &'static str); 3] =
-        [(Self::DRIVER_OFF, "DRIVER_OFF"), (Self::STACK_OFF, "STACK_OFF"), (Self::FROZEN, "FROZEN")];
-
-    /// The word with these bits, e.g. out of an atomic.
-    ///
-    /// # Panics
-    /// If there is no such bit.
-    #[inline]
-    #[must_use]
-    pub const fn from_bits(bits: u8) -> Self {
-        assert!(bits < 1 << 3, "no such bit");
-        Self(bits)
-    }
-
-    /// The bits, e.g. for an atomic.
-    #[inline]
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
     /// Either of the off bits.
     #[inline]
     #[must_use]
     pub const fn stopped(self) -> bool {
-        self.intersects(Self(Self::DRIVER_OFF.0 | Self::STACK_OFF.0))
+        self.intersects(Self::DRIVER_OFF.with(Self::STACK_OFF))
     }
 
     /// Any of the three.
@@ -55,19 +34,12 @@ impl QueueBits {
         self.0 != 0
     }
 
-    /// True if one of `other`'s bits is set.
-    #[inline]
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
     /// The driver's ring has no room for another packet. The driver looks at its ring once more afterwards, behind a
     /// full fence, and starts the queue again if a completion came in between.
     #[inline]
     #[must_use]
     pub const fn stop_driver(self) -> Self {
-        Self(self.0 | Self::DRIVER_OFF.0)
+        self.with(Self::DRIVER_OFF)
     }
 
     /// The driver goes on, in a place where somebody transmits anyway: nothing is scheduled.
@@ -89,7 +61,7 @@ impl QueueBits {
     #[inline]
     #[must_use]
     pub const fn stop_stack(self) -> Self {
-        Self(self.0 | Self::STACK_OFF.0)
+        self.with(Self::STACK_OFF)
     }
 
     /// Takes back [`QueueBits::stop_stack`]; nothing is scheduled, for the caller transmits.
@@ -110,7 +82,7 @@ impl QueueBits {
     #[inline]
     #[must_use]
     pub const fn freeze(self) -> Self {
-        Self(self.0 | Self::FROZEN.0)
+        self.with(Self::FROZEN)
     }
 
     /// And go on; `true`: schedule, for somebody may have found the queue frozen.
@@ -119,18 +91,9 @@ impl QueueBits {
     pub const fn thaw(self) -> (Self, bool) {
         (self.without(Self::FROZEN), self.intersects(Self::FROZEN) && !self.stopped())
     }
-
-    const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
 }
 
-impl fmt::Debug for QueueBits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Self::NAMES.into_iter().filter(|(bit, _)| self.intersects(*bit)).map(|(_, name)| name);
-        f.debug_set().entries(names).finish()
-    }
-}
+word_of_bits!(QueueBits, DRIVER_OFF, STACK_OFF, FROZEN);
 
 #[cfg(test)]
 #[path = "queue_tests.rs"]

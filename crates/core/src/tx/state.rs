@@ -10,7 +10,7 @@
 //! no root lock: nobody left behind --miss--> MISSED --empty dequeue--> none | --queue stopped--> DRAINING
 //! ```
 
-use core::fmt;
+use super::bits::word_of_bits;
 
 /// The word.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -28,38 +28,6 @@ impl QdiscState {
     /// Without root lock: packets wait, and the transmit queue is stopped; its wake brings the runner.
     pub const DRAINING: Self = Self(1 << 3);
 
-    const NAMES: [(Self, &'static str); 4] = [
-        (Self::SCHED, "SCHED"),
-        (Self::DEACTIVATED, "DEACTIVATED"),
-        (Self::MISSED, "MISSED"),
-        (Self::DRAINING, "DRAINING"),
-    ];
-
-    /// The word with these bits, e.g. out of an atomic.
-    ///
-    /// # Panics
-    /// If there is no such bit.
-    #[inline]
-    #[must_use]
-    pub const fn from_bits(bits: u8) -> Self {
-        assert!(bits < 1 << 4, "no such bit");
-        Self(bits)
-    }
-
-    /// The bits, e.g. for an atomic.
-    #[inline]
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// True if one of `other`'s bits is set.
-    #[inline]
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
     /// Asks for a run in softirq context. `true`: append the discipline to this CPU's output queue
     /// ([`crate::tx::softirq::OutputQueue`]). Nothing happens if it is there already, if it is deactivated (activation
     /// schedules what waits), or if the defer list is not empty: its flusher will take the root lock after this and run
@@ -68,10 +36,10 @@ impl QdiscState {
     #[inline]
     #[must_use]
     pub const fn schedule(self, defer_empty: bool) -> (Self, bool) {
-        if self.intersects(Self(Self::SCHED.0 | Self::DEACTIVATED.0)) || !defer_empty {
+        if self.intersects(Self::SCHED.with(Self::DEACTIVATED)) || !defer_empty {
             return (self, false);
         }
-        (Self(self.0 | Self::SCHED.0), true)
+        (self.with(Self::SCHED), true)
     }
 
     /// The softirq has taken the discipline off its queue. To be applied under the root lock and before the run: what
@@ -90,7 +58,7 @@ impl QdiscState {
     #[inline]
     #[must_use]
     pub const fn deactivate(self) -> Self {
-        Self(self.0 | Self::DEACTIVATED.0)
+        self.with(Self::DEACTIVATED)
     }
 
     /// Activation. If packets wait, schedule afterwards. Source: `net/sched/sch_generic.c transition_one_qdisc`.
@@ -104,7 +72,7 @@ impl QdiscState {
     #[inline]
     #[must_use]
     pub const fn miss(self) -> (Self, bool) {
-        (Self(self.0 | Self::MISSED.0), self.intersects(Self::MISSED))
+        (self.with(Self::MISSED), self.intersects(Self::MISSED))
     }
 
     /// Packets may wait in a discipline without root lock. Source: `include/net/sch_generic.h
@@ -112,14 +80,14 @@ impl QdiscState {
     #[inline]
     #[must_use]
     pub const fn may_hold(self) -> bool {
-        self.intersects(Self(Self::MISSED.0 | Self::DRAINING.0))
+        self.intersects(Self::MISSED.with(Self::DRAINING))
     }
 
     /// The word without `MISSED` and `DRAINING`.
     #[inline]
     #[must_use]
     pub const fn clear_holding(self) -> Self {
-        self.without(Self(Self::MISSED.0 | Self::DRAINING.0))
+        self.without(Self::MISSED.with(Self::DRAINING))
     }
 
     /// The word without `MISSED`.
@@ -133,20 +101,11 @@ impl QdiscState {
     #[inline]
     #[must_use]
     pub const fn drain(self) -> Self {
-        Self(self.0 | Self::DRAINING.0)
-    }
-
-    const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
+        self.with(Self::DRAINING)
     }
 }
 
-impl fmt::Debug for QdiscState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Self::NAMES.into_iter().filter(|(bit, _)| self.intersects(*bit)).map(|(_, name)| name);
-        f.debug_set().entries(names).finish()
-    }
-}
+word_of_bits!(QdiscState, SCHED, DEACTIVATED, MISSED, DRAINING);
 
 /// What to do next in a deactivation.
 #[must_use]
