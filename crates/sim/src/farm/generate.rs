@@ -5,10 +5,9 @@ use napier_core::control::{DevAttribute, ThreadedSetting};
 use napier_core::event::{EpollParams, EpollParamsRequest};
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::{Instant, Span};
-use rand::RngExt;
-use rand::seq::IndexedRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::random::Random;
 use crate::scenario::{
     Action, Call, Costs, CpuIx, Device, DeviceIx, EnginePart, Epoll, EpollIx, Expect, Machine, NapiIx, NapiRef,
     Packets, Policy, Quirk, Scenario, Socket, SocketIx, SocketKind, Step, Sysctl, Target, Thread, ThreadIx, Tolerance,
@@ -50,23 +49,13 @@ struct Draw {
     real_time: bool,
 }
 
+impl Random for Draw {
+    fn rng(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.rng
+    }
+}
+
 impl Draw {
-    fn below(&mut self, n: u32) -> u32 {
-        self.rng.random_range(0..n)
-    }
-
-    fn one_in(&mut self, n: u32) -> bool {
-        self.below(n) == 0
-    }
-
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        *values.choose(&mut self.rng).expect("a choice of something")
-    }
-
-    fn us(&mut self, max: u64) -> Span {
-        Span::from_ns(self.rng.random_range(0..=max * 1000))
-    }
-
     fn machine(&mut self, seed: u64) -> Machine {
         let hz = self.of(&[100, 250, 1000]);
         let mut machine = Machine {

@@ -4,6 +4,7 @@
 //! and [`Scenario::to_toml`] writes it down.
 
 mod generate;
+mod random;
 mod shrink;
 mod transmit;
 

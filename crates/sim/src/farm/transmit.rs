@@ -4,9 +4,9 @@
 use napier_core::time::{Instant, Span};
 use napier_core::tx::qdisc::FqConfig;
 use rand::RngExt;
-use rand::seq::IndexedRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::random::Random;
 use crate::scenario::{
     Action, ByteLimits, Call, DeviceIx, Machine, QdiscSpec, Sending, SocketIx, SocketKind, Step, ThreadIx, Transmit,
     TxDeed, TxqIx,
@@ -65,23 +65,13 @@ struct Draw {
     rng: Xoshiro256PlusPlus,
 }
 
+impl Random for Draw {
+    fn rng(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.rng
+    }
+}
+
 impl Draw {
-    fn below(&mut self, n: u32) -> u32 {
-        self.rng.random_range(0..n)
-    }
-
-    fn one_in(&mut self, n: u32) -> bool {
-        self.below(n) == 0
-    }
-
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        *values.choose(&mut self.rng).expect("a choice of something")
-    }
-
-    fn us(&mut self, max: u64) -> Span {
-        Span::from_ns(self.rng.random_range(0..=max * 1000))
-    }
-
     fn until(&mut self, last: Instant) -> Instant {
         Instant::from_ns(self.rng.random_range(0..=last.ns))
     }
