@@ -291,3 +291,14 @@ fn udp_rr(args: &Udp) -> anyhow::Result<()> {
     println!("\nRound trip of a 64-byte frame; median of {} runs of {} round trips.", args.runs, args.round_trips);
     Ok(())
 }
+
+/// What is said of a variant that does not exist.
+fn no_such_variant(names: &[&str]) -> String {
+    format!("no such variant; give {}", names.join(", "))
+}
+
+/// Length of a run.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
+    if seconds > 0.0 && seconds <= 3600.0 { Ok(seconds) } else { Err("give more than 0 and at most 3600".to_owned()) }
+}

@@ -19,7 +19,7 @@ pub(crate) struct TxListArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Length of each run in seconds
-    #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
+    #[arg(long, default_value_t = 0.5, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: the senders in turn, the consumer on the last
     #[arg(long)]
@@ -33,15 +33,7 @@ pub(crate) struct TxListArgs {
 }
 
 fn parse_variant(name: &str) -> Result<TxListVariant, String> {
-    TxListVariant::parse(name).ok_or_else(|| {
-        let names = TxListVariant::ALL.map(TxListVariant::name);
-        format!("no such variant; give {}", names.join(", "))
-    })
-}
-
-pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
-    if seconds > 0.0 && seconds <= 3600.0 { Ok(seconds) } else { Err("give more than 0 and at most 3600".to_owned()) }
+    TxListVariant::parse(name).ok_or_else(|| super::no_such_variant(&TxListVariant::ALL.map(TxListVariant::name)))
 }
 
 /// Runs `bench tx-list` and prints it.

@@ -10,7 +10,6 @@ use napier_lab::bench::{
 };
 use napier_lab::report::transmit::time;
 
-use super::tx_list::parse_seconds;
 use crate::Usage;
 
 /// Options of `bench udp-stream`.
@@ -36,7 +35,7 @@ pub(crate) struct UdpStreamArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Length of each run in seconds
-    #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
+    #[arg(long, default_value_t = 0.5, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: senders and transmitters in turn, the receiver on the last
     #[arg(long)]
@@ -82,10 +81,8 @@ impl Discipline {
 }
 
 fn parse_stream_variant(name: &str) -> Result<UdpStreamVariant, String> {
-    UdpStreamVariant::parse(name).ok_or_else(|| {
-        let names = UdpStreamVariant::ALL.map(UdpStreamVariant::name);
-        format!("no such variant; give {}", names.join(", "))
-    })
+    UdpStreamVariant::parse(name)
+        .ok_or_else(|| super::no_such_variant(&UdpStreamVariant::ALL.map(UdpStreamVariant::name)))
 }
 
 /// Runs `bench udp-stream` and prints it.
