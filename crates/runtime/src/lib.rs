@@ -14,6 +14,7 @@ mod kthread;
 mod link;
 mod napi;
 mod park;
+mod port;
 mod raw;
 mod real_time;
 mod softirq;
@@ -23,8 +24,8 @@ mod tx;
 mod workqueue;
 
 pub use engine::{
-    AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine, EngineBuilder, RssError,
-    StartError, SysctlError, ThreadRole, ThreadTime,
+    AddDeviceError, AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine,
+    EngineBuilder, LinkState, RssError, StartError, SysctlError, ThreadRole, ThreadTime,
 };
 pub use event::{
     AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
@@ -34,6 +35,7 @@ pub use link::{LinkConfig, LinkError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
+pub use port::SenderSpaceError;
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
 pub use real_time::RealTime;
 pub use softirq::SoftirqStats;

@@ -219,11 +219,10 @@ impl DeviceHandle {
         self.engine.devices.lock().expect("no panic while held").entry(&self.device).settings
     }
 
-    /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue.
+    /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue, or if it is the peer in another
+    /// process, or the kernel, who decides when to interrupt.
     pub fn set_coalesce(&self, queue: u16, coalesce: Coalesce) -> bool {
-        let Some(napi) = self.napi(queue) else { return false };
-        napi.irq.set_coalesce(coalesce);
-        true
+        self.napi(queue).is_some_and(|napi| napi.irq.set_coalesce(coalesce))
     }
 
     /// The receive-side-scaling table (`ethtool -x`).

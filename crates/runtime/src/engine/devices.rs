@@ -8,11 +8,13 @@ use arc_swap::ArcSwap;
 use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 
+use super::carrier::Carrier;
 use super::{Engine, EngineInner, NAPI_MAX};
 use crate::device::{Device, Rss};
 use crate::journal::Tap;
-use crate::link::{self, FrameAccount, LinkConfig, LinkEnd, LinkError, RxCounters, TxCounters};
+use crate::link::{self, LinkConfig, LinkError};
 use crate::napi::{Napi, NapiStats};
+use crate::port::{FrameAccount, Ports, RxCounters, TxCounters};
 use crate::stack::NetNs;
 use crate::stack::seams::IfAddr;
 use crate::tx::{TxPath, TxShared};
@@ -33,9 +35,9 @@ pub struct EndConfig {
     pub irq_cpus: Vec<usize>,
 }
 
-/// Why a link was not added.
+/// Why a device was not added.
 #[derive(Debug, thiserror::Error)]
-pub enum AddLinkError {
+pub enum AddDeviceError {
     /// The name is taken.
     #[error("a device named {name:?} exists already: choose another name")]
     NameTaken {
@@ -59,12 +61,20 @@ pub enum AddLinkError {
     /// The engine has made as many instances as it can.
     #[error("an engine makes at most {NAPI_MAX} NAPI instances in its life: start a new engine")]
     TooManyInstances,
-    /// The shared memory could not be made.
-    #[error(transparent)]
-    Link(#[from] LinkError),
     /// The system refused a descriptor.
     #[error("watching a doorbell failed: {0}; check the limit on open files")]
     System(#[from] rustix::io::Errno),
+}
+
+/// Why a link was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddLinkError {
+    /// One of its devices cannot be.
+    #[error(transparent)]
+    Device(#[from] AddDeviceError),
+    /// The shared memory could not be made.
+    #[error(transparent)]
+    Link(#[from] LinkError),
 }
 
 /// The devices of an engine. Guarded by one lock, which is also the control lock of their instances.
@@ -80,6 +90,19 @@ pub(crate) struct DeviceEntry {
     rx_counters: Vec<Arc<RxCounters>>,
     tx_counters: Vec<Arc<TxCounters>>,
     pub(crate) settings: DevSettings,
+    /// As the user wants it; the device is up if there is carrier as well.
+    pub(super) admin_up: bool,
+    pub(super) carrier: Carrier,
+}
+
+/// What a kind of device brings along, for [`EngineInner::add_device`].
+pub(crate) struct NewDevice {
+    pub(crate) config: EndConfig,
+    pub(crate) ports: Ports,
+    /// By which table packets that come in were spread over the queues, and by which those that go out will be.
+    pub(crate) rss: Arc<Rss>,
+    pub(crate) peer_rss: Arc<Rss>,
+    pub(crate) carrier: Carrier,
 }
 
 /// Counters of a device since it was added. Whatever is lost on it is counted here.
@@ -143,27 +166,29 @@ impl Engine {
     ) -> Result<(DeviceHandle, DeviceHandle), AddLinkError> {
         let inner = &self.inner;
         let mut devices = inner.devices.lock().expect("no panic while held");
-        devices.check_names(&a.name, &b.name)?;
-        let irq_a = inner.irq_cpus(&a, config.queues)?;
-        let irq_b = inner.irq_cpus(&b, config.queues)?;
+        if a.name == b.name {
+            return Err(AddDeviceError::NameTaken { name: b.name }.into());
+        }
+        // Before the memory is made: what the frame table has given it does not take back.
+        inner.check_device(&devices, &a, config.queues)?;
+        inner.check_device(&devices, &b, config.queues)?;
         if inner.napi_room() < 2 * usize::from(config.queues) {
-            return Err(AddLinkError::TooManyInstances);
+            return Err(AddDeviceError::TooManyInstances.into());
         }
         let (end_a, end_b) = link::create(config, &inner.frames)?;
-        let rss_a = new_rss(config.queues);
-        let rss_b = new_rss(config.queues);
-        let device_a = devices.add(inner, a, end_a, &irq_a, rss_a.clone(), rss_b.clone());
-        let device_b = devices.add(inner, b, end_b, &irq_b, rss_b, rss_a);
-        for device in [&device_a, &device_b] {
-            inner.device_up(devices.entry(device))?;
-        }
+        let (rss_a, rss_b) = (new_rss(config.queues), new_rss(config.queues));
+        let mut add = |config, ports, rss, peer_rss| {
+            inner.add_device(&mut devices, NewDevice { config, ports, rss, peer_rss, carrier: Carrier::always() })
+        };
+        let device_a = add(a, end_a, rss_a.clone(), rss_b.clone())?;
+        let device_b = add(b, end_b, rss_b, rss_a)?;
         drop(devices);
         let handle = |device| DeviceHandle { engine: inner.clone(), device };
         Ok((handle(device_a), handle(device_b)))
     }
 }
 
-fn new_rss(queues: u16) -> Arc<Rss> {
+pub(crate) fn new_rss(queues: u16) -> Arc<Rss> {
     Arc::new(Rss {
         toeplitz: ToeplitzTable::new(&DEFAULT_KEY),
         indirection: ArcSwap::from_pointee(IndirectionTable::equal(queues)),
@@ -171,29 +196,20 @@ fn new_rss(queues: u16) -> Arc<Rss> {
 }
 
 impl Devices {
-    fn check_names(&self, a: &str, b: &str) -> Result<(), AddLinkError> {
-        for name in [a, b] {
-            if name.is_empty() || name.len() > 15 {
-                return Err(AddLinkError::BadName { name: name.to_owned() });
-            }
-            if a == b || self.entries.iter().any(|entry| entry.device.name == name) {
-                return Err(AddLinkError::NameTaken { name: name.to_owned() });
-            }
+    fn check_name(&self, name: &str) -> Result<(), AddDeviceError> {
+        let name = name.to_owned();
+        if name.is_empty() || name.len() > 15 {
+            return Err(AddDeviceError::BadName { name });
+        }
+        if self.entries.iter().any(|entry| entry.device.name == name) {
+            return Err(AddDeviceError::NameTaken { name });
         }
         Ok(())
     }
 
-    fn add(
-        &mut self,
-        engine: &Arc<EngineInner>,
-        end: EndConfig,
-        link_end: LinkEnd,
-        irq_cpus: &[u32],
-        rss: Arc<Rss>,
-        peer_rss: Arc<Rss>,
-    ) -> Arc<Device> {
+    fn add(&mut self, engine: &Arc<EngineInner>, new: NewDevice, irq_cpus: &[u32]) -> Arc<Device> {
         self.ifindex_last += 1;
-        let LinkEnd { queues, senders } = link_end;
+        let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier } = new;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
         let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
@@ -227,7 +243,16 @@ impl Devices {
             .collect();
         device.netns.device_add(device.clone()).expect("interface numbers are unique in an engine");
         let settings = DevSettings::default();
-        self.entries.push(DeviceEntry { device: device.clone(), napis, rx_counters, tx_counters, settings });
+        let device_of = device.clone();
+        self.entries.push(DeviceEntry {
+            device: device_of,
+            napis,
+            rx_counters,
+            tx_counters,
+            settings,
+            admin_up: true,
+            carrier,
+        });
         device
     }
 
@@ -241,6 +266,39 @@ impl Devices {
 }
 
 impl EngineInner {
+    /// Whether a device with this configuration can be added; nothing is changed.
+    ///
+    /// # Errors
+    /// See [`AddDeviceError`].
+    pub(crate) fn check_device(
+        &self,
+        devices: &Devices,
+        config: &EndConfig,
+        queues: u16,
+    ) -> Result<Vec<u32>, AddDeviceError> {
+        devices.check_name(&config.name)?;
+        if self.napi_room() < usize::from(queues) {
+            return Err(AddDeviceError::TooManyInstances);
+        }
+        self.irq_cpus(config, queues)
+    }
+
+    /// Adds a device, and brings it up if it has carrier.
+    ///
+    /// # Errors
+    /// See [`AddDeviceError`]; nothing is added then, unless a doorbell could not be watched.
+    pub(crate) fn add_device(
+        self: &Arc<Self>,
+        devices: &mut Devices,
+        new: NewDevice,
+    ) -> Result<Arc<Device>, AddDeviceError> {
+        let queues = u16::try_from(new.ports.queues.len()).expect("checked by whoever made the queues");
+        let irq_cpus = self.check_device(devices, &new.config, queues)?;
+        let device = devices.add(self, new, &irq_cpus);
+        self.follow_carrier(devices.entry(&device))?;
+        Ok(device)
+    }
+
     fn napi_room(&self) -> usize {
         NAPI_MAX - self.napi_count.load(Ordering::Relaxed) as usize
     }
@@ -256,14 +314,14 @@ impl EngineInner {
         napi
     }
 
-    fn irq_cpus(&self, end: &EndConfig, queues: u16) -> Result<Vec<u32>, AddLinkError> {
+    fn irq_cpus(&self, end: &EndConfig, queues: u16) -> Result<Vec<u32>, AddDeviceError> {
         let available: Vec<usize> = self.softirq.iter().map(|cpu| cpu.cpu).collect();
         let cpus = if end.irq_cpus.is_empty() { &available } else { &end.irq_cpus };
         (0..usize::from(queues))
             .map(|queue| {
                 let cpu = cpus[queue % cpus.len()];
                 self.softirq_index_of(cpu)
-                    .ok_or_else(|| AddLinkError::NoSuchSoftirqCpu { cpu, available: available.clone() })
+                    .ok_or_else(|| AddDeviceError::NoSuchSoftirqCpu { cpu, available: available.clone() })
             })
             .collect()
     }
@@ -412,21 +470,20 @@ impl DeviceHandle {
 
     /// Takes the device down (`ip link set down`): its instances are disabled and nothing is sent.
     pub fn set_down(&self) {
-        let devices = self.engine.devices.lock().expect("no panic while held");
-        if self.device.up.load(Ordering::Relaxed) {
-            self.engine.device_down(devices.entry(&self.device));
-        }
+        let mut devices = self.engine.devices.lock().expect("no panic while held");
+        let entry = devices.entry_mut(&self.device);
+        entry.admin_up = false;
+        self.engine.follow_carrier(entry).expect("nothing is watched on the way down");
     }
 
-    /// Brings the device up again.
+    /// Brings the device up again, now or as soon as there is carrier.
     ///
     /// # Errors
     /// The system refused to watch a doorbell.
     pub fn set_up(&self) -> std::io::Result<()> {
-        let devices = self.engine.devices.lock().expect("no panic while held");
-        if !self.device.up.load(Ordering::Relaxed) {
-            self.engine.device_up(devices.entry(&self.device))?;
-        }
-        Ok(())
+        let mut devices = self.engine.devices.lock().expect("no panic while held");
+        let entry = devices.entry_mut(&self.device);
+        entry.admin_up = true;
+        Ok(self.engine.follow_carrier(entry)?)
     }
 }

@@ -28,7 +28,10 @@ use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
-pub use devices::{AddLinkError, DeviceHandle, DeviceStats, EndConfig};
+mod carrier;
+
+pub use carrier::LinkState;
+pub use devices::{AddDeviceError, AddLinkError, DeviceHandle, DeviceStats, EndConfig};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;

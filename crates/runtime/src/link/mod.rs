@@ -11,12 +11,9 @@
 //! What must hold: no packet is lost without a counter ([`RxCounters`], [`TxCounters`]), and at rest
 //! [`FrameAccount::out`] is 0 over all queues of an end.
 
-mod counters;
-mod irq;
-mod rx;
+mod line;
 #[cfg(test)]
 mod tests;
-mod tx;
 
 use std::io;
 use std::sync::Arc;
@@ -27,13 +24,9 @@ use napier_ring::memif::{
 };
 use napier_ring::{ArenaConfig, ArenaError, ArenaId, FramePool, FrameTable, Mapping};
 
-pub(crate) use counters::{FrameAccount, RxCounters, TxCounters};
-pub(crate) use irq::IrqLine;
-pub(crate) use rx::RxQueue;
-#[cfg(test)]
-pub(crate) use tx::TxFull;
-pub(crate) use tx::TxQueue;
+pub(crate) use line::LinkLine;
 
+use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use crate::sys::mmap::{private_memory, shared_memory};
 
 /// Most queues of a link.
@@ -203,69 +196,18 @@ impl LinkConfig {
     }
 }
 
-/// One queue of one end.
-pub(crate) struct QueuePair {
-    /// Packets that come in.
-    pub(crate) rx: RxQueue,
-    /// Packets that go out.
-    pub(crate) tx: TxQueue,
-    /// The interrupt that this end receives for `rx`.
-    pub(crate) irq: Arc<IrqLine>,
-}
-
-/// Where an end's senders will have their frames. They are made when the first queue gets a discipline.
-#[derive(Clone)]
-pub(crate) struct SenderSpace {
-    /// The region and where in it, at the client; the server has memory of its own.
-    place: Option<(Arc<Mapping>, usize)>,
-    senders: u16,
-    frames: u32,
-    stride: u32,
-}
-
-impl SenderSpace {
-    fn new(config: &LinkConfig, place: Option<(Arc<Mapping>, usize)>) -> Self {
-        Self { place, senders: config.senders, frames: config.sender_frames, stride: config.frame_stride() }
-    }
-
-    /// Makes the frames: one pool per sender. Once per end.
-    ///
-    /// # Errors
-    ///
-    /// No memory, or no room in the engine's frame table.
-    pub(crate) fn open(&self, table: &Arc<FrameTable>) -> Result<Vec<FramePool>, LinkError> {
-        let bytes = usize::from(self.senders) * self.frames as usize * self.stride as usize;
-        let (mapping, offset) = match &self.place {
-            Some((region, offset)) => (region.clone(), *offset),
-            None => {
-                let private = private_memory(bytes).map_err(|source| LinkError::Memory { bytes, source })?;
-                (Arc::new(private), 0)
-            }
-        };
-        let (stride, frames_per_home, homes) = (self.stride as usize, self.frames, self.senders);
-        let (_, pools) = table.add_arena(ArenaConfig { mapping, offset, stride, frames_per_home, homes })?;
-        Ok(pools)
-    }
-}
-
-/// One end of a link.
-pub(crate) struct LinkEnd {
-    pub(crate) queues: Vec<QueuePair>,
-    pub(crate) senders: SenderSpace,
-}
-
 /// Makes a link: the client end and the server end. All interrupts start masked.
 ///
 /// # Errors
 ///
 /// See [`LinkError`]. Frames are registered last, so a link that cannot be made costs the table at most one arena.
-pub(crate) fn create(config: &LinkConfig, table: &Arc<FrameTable>) -> Result<(LinkEnd, LinkEnd), LinkError> {
+pub(crate) fn create(config: &LinkConfig, table: &Arc<FrameTable>) -> Result<(Ports, Ports), LinkError> {
     let layout = config.layout()?;
     let coalesce = Coalesce::new(config.rx_usecs, config.rx_frames)?;
     let bytes = layout.region_len();
     let (_file, region) = shared_memory(bytes).map_err(|source| LinkError::Memory { bytes, source })?;
     let region = Arc::new(region);
-    let line = |_| IrqLine::new(coalesce).map(Arc::new);
+    let line = |_| LinkLine::new(coalesce).map(Arc::new);
     let lines = (0..2 * config.queues).map(line);
     let lines: Vec<_> = lines.collect::<Result<_, _>>().map_err(LinkError::Irq)?;
 
@@ -286,22 +228,27 @@ pub(crate) fn create(config: &LinkConfig, table: &Arc<FrameTable>) -> Result<(Li
         let (rx_pool, tx_pool) = (next_pool(&mut client_pools), next_pool(&mut client_pools));
         let (client_irq, server_irq) = (&lines[0], &lines[1]);
         let (c2s, s2c) = rings.client(table, client_arena)?;
+        client_irq.serve(s2c.interrupt_switch());
+        let reclaim_at = c2s.free_slots() / 2;
+        let tx = TxEnd::LinkClient { ring: c2s, pool: tx_pool, reclaim_at, peer_irq: server_irq.clone() };
         clients.push(QueuePair {
-            rx: RxQueue::client(s2c, rx_pool, client_irq.clone()),
-            tx: TxQueue::client(c2s, tx_pool, config.frame_bytes, server_irq.clone()),
-            irq: client_irq.clone(),
+            rx: RxQueue::new(RxEnd::LinkClient(s2c), rx_pool, IrqLine::Link(client_irq.clone())),
+            tx: TxQueue::new(tx, table.clone(), config.frame_bytes),
+            irq: IrqLine::Link(client_irq.clone()),
         });
         let (c2s, s2c) = rings.server()?;
+        server_irq.serve(c2s.interrupt_switch());
+        let tx = TxEnd::LinkServer { ring: s2c, slots: config.ring_size, peer_irq: client_irq.clone() };
         servers.push(QueuePair {
-            rx: RxQueue::server(c2s, next_pool(&mut server_pools), server_irq.clone()),
-            tx: TxQueue::server(s2c, table.clone(), config.ring_size, config.frame_bytes, client_irq.clone()),
-            irq: server_irq.clone(),
+            rx: RxQueue::new(RxEnd::LinkServer(c2s), next_pool(&mut server_pools), IrqLine::Link(server_irq.clone())),
+            tx: TxQueue::new(tx, table.clone(), config.frame_bytes),
+            irq: IrqLine::Link(server_irq.clone()),
         });
     }
     let senders_at = layout.frames_offset() + config.queue_frames() as usize * config.frame_stride() as usize;
-    let senders = SenderSpace::new(config, Some((region.clone(), senders_at)));
-    let client = LinkEnd { queues: clients, senders };
-    Ok((client, LinkEnd { queues: servers, senders: SenderSpace::new(config, None) }))
+    let senders = |place| SenderSpace::new(config.senders, config.sender_frames, config.frame_stride(), place);
+    let client = Ports { queues: clients, senders: senders(Some((region.clone(), senders_at))) };
+    Ok((client, Ports { queues: servers, senders: senders(None) }))
 }
 
 /// The frames of one end.

@@ -155,14 +155,20 @@ impl EngineInner {
     fn watch_doorbell(&self, napi: &Napi) -> rustix::io::Result<()> {
         let cpu = &self.softirq[napi.irq_cpu() as usize];
         napi.irq.forget_rings();
-        cpu.watch(napi.irq.doorbell_fd(), doorbell_token(napi.index))?;
-        cpu.watch(napi.irq.timer_fd(), coalesce_token(napi.index))
+        if let Some(doorbell) = napi.irq.doorbell_fd() {
+            cpu.watch(doorbell, doorbell_token(napi.index))?;
+        }
+        match napi.irq.timer_fd() {
+            Some(timer) => cpu.watch(timer, coalesce_token(napi.index)),
+            None => Ok(()),
+        }
     }
 
     fn unwatch_doorbell(&self, napi: &Napi) {
         let cpu = &self.softirq[napi.irq_cpu() as usize];
-        // Both were watched by the enable before; the descriptors live as long as the instance.
-        let _ = cpu.unwatch(napi.irq.doorbell_fd());
-        let _ = cpu.unwatch(napi.irq.timer_fd());
+        // What was watched by the enable before is there still: a line changes only while its instance is disabled.
+        for fd in [napi.irq.doorbell_fd(), napi.irq.timer_fd()].into_iter().flatten() {
+            let _ = cpu.unwatch(fd);
+        }
     }
 }

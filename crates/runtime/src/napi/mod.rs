@@ -20,8 +20,8 @@ use napier_ring::{Exclusive, StateCell};
 use crate::device::Device;
 use crate::journal::{Answer, Context, Event, Rule, Tap};
 use crate::kthread::Kthread;
-use crate::link::{IrqLine, RxQueue};
 use crate::park::Parker;
+use crate::port::{IrqLine, RxQueue};
 use crate::raw::RawSink;
 use crate::softirq;
 use crate::tx::TxPath;
@@ -63,7 +63,7 @@ pub(crate) struct Napi {
     /// None unless the engine keeps a journal.
     journal: Option<Tap>,
     pub(crate) owned: Exclusive<Owned>,
-    pub(crate) irq: Arc<IrqLine>,
+    pub(crate) irq: IrqLine,
     /// Softirq CPU that takes the interrupt.
     irq_cpu: AtomicU32,
     defer_hard_irqs: AtomicU32,
@@ -87,7 +87,7 @@ impl Napi {
         index: u32,
         (device, queue): (Arc<Device>, u16),
         rx: RxQueue,
-        irq: Arc<IrqLine>,
+        irq: IrqLine,
         irq_cpu: u32,
         epoch: Instant,
         journal: Option<Tap>,

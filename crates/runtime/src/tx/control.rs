@@ -15,7 +15,8 @@ use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
 use crate::clock::Clock;
 use crate::engine::DeviceHandle;
-use crate::link::{LinkError, RING_SIZE_MAX};
+use crate::link::RING_SIZE_MAX;
+use crate::port::SenderSpaceError;
 
 /// A queueing discipline and its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,7 +104,7 @@ pub enum TxSetupError {
     },
     /// The senders' frames.
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Senders(#[from] SenderSpaceError),
     /// The owner's thread.
     #[error("starting the owner of a transmit queue failed: {0}; check the limit on threads")]
     Thread(#[from] std::io::Error),

@@ -48,7 +48,7 @@ use napier_core::tx::state::QdiscState;
 use napier_ring::{Exclusive, Frame, FrameList, Relay, StateCell};
 
 use crate::engine::EngineInner;
-use crate::link::{SenderSpace, TxQueue};
+use crate::port::{SenderSpace, TxQueue};
 use crate::sys::tsc::ticks;
 pub use control::{QdiscConfig, TxSelect, TxSetupError};
 use limit::ByteLimit;

@@ -12,7 +12,7 @@ use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, sect
 
 use super::packet::Paced;
 use super::stats::CallTimes;
-use crate::link::{LinkError, SenderSpace};
+use crate::port::{SenderSpace, SenderSpaceError};
 
 /// What belongs to whoever is inside.
 pub(crate) struct Sender {
@@ -54,7 +54,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 impl Senders {
     /// # Errors
     /// No memory, or no room for another arena.
-    pub(crate) fn new(table: &Arc<FrameTable>, space: &SenderSpace) -> Result<Self, LinkError> {
+    pub(crate) fn new(table: &Arc<FrameTable>, space: &SenderSpace) -> Result<Self, SenderSpaceError> {
         let pools = space.open(table)?;
         let frames = pools.iter().map(|pool| pool.total() as usize).sum();
         let place = |pool| Place(Exclusive::new(Sender { pool, flushes: 0, times: None }));

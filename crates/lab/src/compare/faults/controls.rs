@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use anyhow::{Context as _, ensure};
 use napier_runtime::control::{DevAttribute, DevSet, DevSettings, Errno, NapiGet, NapiInfo, NapiSet, QueueGet};
 use napier_runtime::{
-    AddLinkError, AffinityError, BindRawError, Coalesce, CoalesceError, DeviceHandle, EndConfig, EpollParams,
-    EpollParamsRequest, EventContext, Interest, LinkConfig, NeighbourError, OptionError, RawPort, ReusePort,
-    SocketOption, SysctlError, UdpSocket, WaitError,
+    AddDeviceError, AddLinkError, AffinityError, BindRawError, Coalesce, CoalesceError, DeviceHandle, EndConfig,
+    EpollParams, EpollParamsRequest, EventContext, Interest, LinkConfig, NeighbourError, OptionError, RawPort,
+    ReusePort, SocketOption, SysctlError, UdpSocket, WaitError,
 };
 
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
@@ -196,12 +196,13 @@ impl Controls<'_> {
         let shape = LinkConfig::default();
         let engine = &self.pair.engine;
         let add = |shape: &LinkConfig, a, b| engine.add_link(shape, a, b).map(|_| ());
-        let taken = |error: &AddLinkError| matches!(error, AddLinkError::NameTaken { .. });
+        let taken = |error: &AddLinkError| matches!(error, AddLinkError::Device(AddDeviceError::NameTaken { .. }));
         let mut made = refused("a name twice", add(&shape, end("tested", &[]), end("new", &[])), taken)?;
         made += refused("equal names", add(&shape, end("new", &[]), end("new", &[])), taken)?;
-        let bad_name = |error: &AddLinkError| matches!(error, AddLinkError::BadName { .. });
+        let bad_name = |error: &AddLinkError| matches!(error, AddLinkError::Device(AddDeviceError::BadName { .. }));
         made += refused("a long name", add(&shape, end("sixteen bytes ..", &[]), end("new", &[])), bad_name)?;
-        let no_cpu = |error: &AddLinkError| matches!(error, AddLinkError::NoSuchSoftirqCpu { .. });
+        let no_cpu =
+            |error: &AddLinkError| matches!(error, AddLinkError::Device(AddDeviceError::NoSuchSoftirqCpu { .. }));
         made += refused("no such CPU", add(&shape, end("a", &[NO_CPU]), end("b", &[])), no_cpu)?;
         for wrong in [
             LinkConfig { queues: 0, ..shape.clone() },

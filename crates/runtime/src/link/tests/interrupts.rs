@@ -17,7 +17,7 @@ fn is_ready(fd: BorrowedFd<'_>, wait_ms: i64) -> bool {
 #[test]
 fn masked_means_no_doorbell() {
     let mut link = link(&small());
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     send(&mut link.client[0], 1).expect("room");
     assert!(!is_ready(line.doorbell_fd(), 0));
     assert_eq!((line.interrupts(), line.suppressed()), (0, 1));
@@ -44,7 +44,7 @@ fn one_interrupt_per_unmask_on_an_edge() {
         };
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&poll, to.irq.doorbell_fd(), epoll::EventData::new_u64(1), flags).expect("add");
+        epoll::add(&poll, line_of(to).doorbell_fd(), epoll::EventData::new_u64(1), flags).expect("add");
         let events = || {
             let mut buffer = Vec::with_capacity(4);
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -66,7 +66,7 @@ fn one_interrupt_per_unmask_on_an_edge() {
 #[test]
 fn coalescing_by_frames() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000_000, rx_frames: 3, ..small() });
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     assert_eq!(line.coalesce(), rule(1_000_000, 3));
     assert!(!link.server[0].rx.unmask());
     (0..2).for_each(|number| send(&mut link.client[0], number).expect("room"));
@@ -81,7 +81,7 @@ fn coalescing_by_frames() {
 #[test]
 fn coalescing_by_time() {
     let mut link = link(&LinkConfig { rx_usecs: 2_000, rx_frames: 0, ..small() });
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     for round in 1..3 {
         assert!(!link.server[0].rx.unmask());
         (0..20).for_each(|number| send(&mut link.client[0], number).expect("room"));
@@ -98,7 +98,7 @@ fn coalescing_by_time() {
 #[test]
 fn a_timer_left_over_from_before_the_unmask_is_no_interrupt() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000, rx_frames: 2, ..small() });
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     assert!(!link.server[0].rx.unmask());
     (0..2).for_each(|number| send(&mut link.client[0], number).expect("room"));
     link.server[0].rx.mask();
@@ -112,7 +112,7 @@ fn a_timer_left_over_from_before_the_unmask_is_no_interrupt() {
 #[test]
 fn a_timer_that_ends_while_masked_is_no_interrupt() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000, rx_frames: 0, ..small() });
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     assert!(!link.server[0].rx.unmask());
     send(&mut link.client[0], 1).expect("room");
     link.server[0].rx.mask();
@@ -127,7 +127,7 @@ fn a_timer_that_ends_while_masked_is_no_interrupt() {
 #[test]
 fn a_timer_that_fired_for_nothing_is_started_again() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000, rx_frames: 0, ..small() });
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     assert!(!link.server[0].rx.unmask());
     send(&mut link.client[0], 1).expect("room");
     assert_eq!(receive(&mut link.server[0], &link.table), Some(1));
@@ -144,7 +144,7 @@ fn a_timer_that_fired_for_nothing_is_started_again() {
 #[test]
 fn new_coalescing_announces_what_waits_by_the_old() {
     let mut link = link(&LinkConfig { rx_usecs: 1_000_000, rx_frames: 0, ..small() });
-    let line = link.server[0].irq.clone();
+    let line = line_of(&link.server[0]);
     assert!(!link.server[0].rx.unmask());
     line.set_coalesce(rule(900_000, 0));
     assert!(!is_ready(line.doorbell_fd(), 0), "nothing waits");
@@ -158,7 +158,7 @@ fn new_coalescing_announces_what_waits_by_the_old() {
 /// A consumer that sleeps between interrupts gets every packet, whatever happens to the coalescing meanwhile. A lost
 /// interrupt shows as a wait of seconds.
 fn sleeping_consumer_gets_all(from: &mut QueuePair, to: &mut QueuePair, table: &FrameTable, packets: u64) {
-    let line = to.irq.clone();
+    let line = line_of(to);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,6 +1,7 @@
 use napier_ring::Frame;
 
 use super::*;
+use crate::port::{FrameAccount, TxFull};
 
 mod interrupts;
 mod traffic;
@@ -58,5 +59,11 @@ impl Link {
     fn assert_at_rest(&mut self) {
         assert_at_rest(&mut self.server);
         assert_at_rest(&mut self.client);
+    }
+}
+
+fn line_of(pair: &QueuePair) -> Arc<LinkLine> {
+    match &pair.irq {
+        IrqLine::Link(line) => line.clone(),
     }
 }

@@ -14,48 +14,56 @@ const REFILL_BATCH: u32 = 32;
 
 /// A queue that packets come out of. One owner at a time.
 pub(crate) struct RxQueue {
-    end: End,
+    end: RxEnd,
     pool: FramePool,
     table: Arc<FrameTable>,
-    irq: Arc<IrqLine>,
+    irq: IrqLine,
     counters: Arc<RxCounters>,
     unpublished: u32,
     /// Counted since the last publication; shown with it.
     unpublished_bytes: u64,
 }
 
-enum End {
-    Client(S2cConsumer),
-    Server(C2sConsumer),
+/// Where packets come from.
+pub(crate) enum RxEnd {
+    /// The client of a link: packets are in frames that it posted.
+    LinkClient(S2cConsumer),
+    /// The server of a link: packets are copied out of the client's memory.
+    LinkServer(C2sConsumer),
+    /// Nowhere: the peer is not there.
+    Detached,
 }
 
 impl RxQueue {
-    /// The client's side: all slots of its ring are filled with frames of `pool`, and stay filled.
-    pub(super) fn client(ring: S2cConsumer, pool: FramePool, irq: Arc<IrqLine>) -> Self {
-        Self::new(End::Client(ring), pool, irq)
-    }
-
-    /// The server's side: packets are copied into frames of `pool`.
-    pub(super) fn server(ring: C2sConsumer, pool: FramePool, irq: Arc<IrqLine>) -> Self {
-        Self::new(End::Server(ring), pool, irq)
-    }
-
-    fn new(end: End, pool: FramePool, irq: Arc<IrqLine>) -> Self {
+    /// A queue whose interrupt is masked. Its end gets the frames that it needs from `pool`.
+    pub(crate) fn new(end: RxEnd, pool: FramePool, irq: IrqLine) -> Self {
         let table = pool.table().clone();
-        let mut queue = Self { end, pool, table, irq, counters: Arc::default(), unpublished: 0, unpublished_bytes: 0 };
-        queue.irq.serve(match &queue.end {
-            End::Client(ring) => ring.interrupt_switch(),
-            End::Server(ring) => ring.interrupt_switch(),
-        });
-        queue.irq.mask();
-        if let End::Client(ring) = &mut queue.end {
+        let mut queue = Self {
+            end: RxEnd::Detached,
+            pool,
+            table,
+            irq,
+            counters: Arc::default(),
+            unpublished: 0,
+            unpublished_bytes: 0,
+        };
+        queue.attach(end);
+        queue
+    }
+
+    /// Packets come from `end` from now on. Returns the end that they came from before, with whatever it holds.
+    pub(crate) fn attach(&mut self, end: RxEnd) -> RxEnd {
+        let before = std::mem::replace(&mut self.end, end);
+        self.irq.mask();
+        if let RxEnd::LinkClient(ring) = &mut self.end {
+            // All slots are filled with frames, and stay filled.
             while ring.free_slots() > 0 {
-                let Some(frame) = queue.pool.alloc() else { panic!("a home has fewer frames than its ring slots") };
+                let Some(frame) = self.pool.alloc() else { panic!("a home has fewer frames than its ring slots") };
                 assert!(ring.post(frame).is_ok(), "a free slot refused a frame");
             }
         }
-        queue.refill();
-        queue
+        self.refill();
+        before
     }
 
     /// Takes the oldest packet: its frame and its length in bytes.
@@ -65,8 +73,9 @@ impl RxQueue {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
         let taken = match &mut self.end {
-            End::Client(ring) => take_posted(ring, &mut self.pool, &self.counters),
-            End::Server(ring) => take_copied(ring, &self.table, &mut self.pool, &self.counters),
+            RxEnd::LinkClient(ring) => take_posted(ring, &mut self.pool, &self.counters),
+            RxEnd::LinkServer(ring) => take_copied(ring, &self.table, &mut self.pool, &self.counters),
+            RxEnd::Detached => None,
         };
         let Some((frame, length)) = taken else {
             self.refill();
@@ -88,17 +97,18 @@ impl RxQueue {
             self.counters.bytes.add(std::mem::take(&mut self.unpublished_bytes));
         }
         let consumed = match &mut self.end {
-            End::Client(ring) => {
+            RxEnd::LinkClient(ring) => {
                 ring.publish_posts();
                 self.counters.bad_descriptors.set(ring.bad_descriptors());
                 self.counters.index_errors.set(ring.index_errors());
                 ring.consumed()
             }
-            End::Server(ring) => {
+            RxEnd::LinkServer(ring) => {
                 ring.release();
                 self.counters.index_errors.set(ring.index_errors());
                 ring.consumed()
             }
+            RxEnd::Detached => return,
         };
         self.irq.note_consumed(consumed);
     }
@@ -107,8 +117,9 @@ impl RxQueue {
     #[inline]
     pub(crate) fn pending(&mut self) -> u32 {
         match &mut self.end {
-            End::Client(ring) => ring.pending(),
-            End::Server(ring) => ring.pending(),
+            RxEnd::LinkClient(ring) => ring.pending(),
+            RxEnd::LinkServer(ring) => ring.pending(),
+            RxEnd::Detached => 0,
         }
     }
 
@@ -120,8 +131,8 @@ impl RxQueue {
     /// Where this home's frames are.
     pub(crate) fn account(&mut self) -> FrameAccount {
         let in_ring = match &self.end {
-            End::Client(ring) => u64::from(ring.posted()),
-            End::Server(_) => 0,
+            RxEnd::LinkClient(ring) => u64::from(ring.posted()),
+            RxEnd::LinkServer(_) | RxEnd::Detached => 0,
         };
         FrameAccount { total: u64::from(self.pool.total()), pooled: self.pool.available() as u64, in_ring }
     }
@@ -135,12 +146,12 @@ impl RxQueue {
 #[cfg(test)]
 impl RxQueue {
     /// As the engine does before it polls.
-    pub(super) fn mask(&mut self) {
+    pub(crate) fn mask(&mut self) {
         self.irq.mask();
     }
 
     /// As the engine does after a poll that ended the work.
-    pub(super) fn unmask(&mut self) -> bool {
+    pub(crate) fn unmask(&mut self) -> bool {
         self.refill();
         self.irq.unmask()
     }

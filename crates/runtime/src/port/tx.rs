@@ -6,7 +6,7 @@ use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::counters::{FrameAccount, TxCounters};
-use super::irq::IrqLine;
+use crate::link::LinkLine;
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,44 +15,44 @@ pub(crate) struct TxFull;
 
 /// A queue that packets go into. One claimant at a time.
 pub(crate) struct TxQueue {
-    end: End,
+    end: TxEnd,
+    table: Arc<FrameTable>,
     frame_bytes: usize,
-    peer_irq: Arc<IrqLine>,
     counters: Arc<TxCounters>,
     /// Brings the frames of senders home.
     sorter: Option<FrameSorter>,
 }
 
-enum End {
-    Client { ring: C2sProducer, pool: FramePool, reclaim_at: u32 },
-    Server { ring: S2cProducer, table: Arc<FrameTable>, slots: u32 },
+/// Where packets go.
+pub(crate) enum TxEnd {
+    /// The client of a link: packets are built in frames of `pool`, or sent in frames of the region as they are.
+    LinkClient {
+        ring: C2sProducer,
+        pool: FramePool,
+        /// Frames that may be with the peer before it is asked for them.
+        reclaim_at: u32,
+        peer_irq: Arc<LinkLine>,
+    },
+    /// The server of a link: packets are built in the buffers that the client posted.
+    LinkServer { ring: S2cProducer, slots: u32, peer_irq: Arc<LinkLine> },
+    /// Nowhere: the peer is not there. Packets are refused as by a full ring.
+    Detached,
 }
 
 impl TxQueue {
-    /// The client's side: packets are built in frames of `pool`, or sent in frames of the region as they are.
-    pub(super) fn client(ring: C2sProducer, pool: FramePool, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
-        let reclaim_at = ring.free_slots() / 2;
-        Self::new(End::Client { ring, pool, reclaim_at }, frame_bytes, peer_irq)
+    /// A queue for packets of at most `frame_bytes`.
+    pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
+        Self { end, table, frame_bytes: frame_bytes as usize, counters: Arc::default(), sorter: None }
     }
 
-    /// The server's side: packets are built in the buffers that the client posted.
-    pub(super) fn server(
-        ring: S2cProducer,
-        table: Arc<FrameTable>,
-        slots: u32,
-        frame_bytes: u32,
-        peer_irq: Arc<IrqLine>,
-    ) -> Self {
-        Self::new(End::Server { ring, table, slots }, frame_bytes, peer_irq)
-    }
-
-    fn new(end: End, frame_bytes: u32, peer_irq: Arc<IrqLine>) -> Self {
-        Self { end, frame_bytes: frame_bytes as usize, peer_irq, counters: Arc::default(), sorter: None }
+    /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
+    pub(crate) fn attach(&mut self, end: TxEnd) -> TxEnd {
+        std::mem::replace(&mut self.end, end)
     }
 
     /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
     pub(crate) fn expect_senders(&mut self, pool: &FramePool) {
-        if let End::Client { ring, .. } = &mut self.end {
+        if let TxEnd::LinkClient { ring, .. } = &mut self.end {
             ring.add_arena(pool.table(), pool.arena());
         }
         self.sorter = Some(FrameSorter::new(pool));
@@ -77,11 +77,17 @@ impl TxQueue {
             length
         };
         let length = match &mut self.end {
-            End::Client { ring, pool, .. } => build_in_frame(ring, pool, &mut self.sorter, &self.counters, build)?,
-            End::Server { ring, .. } => ring.build_at_least(max_len, build).map_err(|_| {
+            TxEnd::LinkClient { ring, pool, .. } => {
+                build_in_frame(ring, pool, &mut self.sorter, &self.counters, build)?
+            }
+            TxEnd::LinkServer { ring, .. } => ring.build_at_least(max_len, build).map_err(|_| {
                 self.counters.tx_full_drops.add(1);
                 TxFull
             })?,
+            TxEnd::Detached => {
+                self.counters.tx_full_drops.add(1);
+                return Err(TxFull);
+            }
         };
         if length > 0 {
             self.counters.packets.add(1);
@@ -103,18 +109,16 @@ impl TxQueue {
     pub(crate) fn give(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
         let bytes = len as usize;
         assert!((1..=self.frame_bytes).contains(&bytes), "a packet of {len} bytes for frames of {}", self.frame_bytes);
-        let sorter = &mut self.sorter;
-        let table = match &mut self.end {
-            End::Client { ring, pool, .. } if ring.takes(frame.arena()) => {
-                make_room(ring, pool, sorter);
-                ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
-                self.counters.packets.add(1);
-                self.counters.bytes.add(u64::from(len));
-                return Ok(());
-            }
-            End::Client { pool, .. } => pool.table().clone(),
-            End::Server { table, .. } => table.clone(),
-        };
+        if let TxEnd::LinkClient { ring, pool, .. } = &mut self.end
+            && ring.takes(frame.arena())
+        {
+            make_room(ring, pool, &mut self.sorter);
+            ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
+            self.counters.packets.add(1);
+            self.counters.bytes.add(u64::from(len));
+            return Ok(());
+        }
+        let table = self.table.clone();
         let copied = self.build(bytes, |buffer| {
             buffer.copy_from_slice(table.data(&frame, bytes));
             bytes
@@ -135,38 +139,42 @@ impl TxQueue {
     #[inline]
     pub(crate) fn may_have_room(&mut self) -> bool {
         match &mut self.end {
-            End::Client { ring, .. } => ring.free_slots() > 0,
-            End::Server { ring, .. } => ring.free_slots() > 0,
+            TxEnd::LinkClient { ring, .. } => ring.free_slots() > 0,
+            TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
+            TxEnd::Detached => false,
         }
     }
 
     /// Packets in the ring that the peer has not finished with, as far as is known.
     pub(crate) fn in_flight(&mut self) -> u32 {
         match &mut self.end {
-            End::Client { ring, .. } => ring.in_flight(),
+            TxEnd::LinkClient { ring, .. } => ring.in_flight(),
             // A peer that takes a packet posts an empty buffer for it.
-            End::Server { ring, slots, .. } => slots.saturating_sub(ring.free_slots()),
+            TxEnd::LinkServer { ring, slots, .. } => slots.saturating_sub(ring.free_slots()),
+            TxEnd::Detached => 0,
         }
     }
 
     /// Shows the peer what was built and given, and interrupts it if it wants that.
     pub(crate) fn flush(&mut self) {
-        let Publish { published, peer_wants_interrupt } = match &mut self.end {
-            End::Client { ring, pool, reclaim_at } => {
+        let (publish, peer_irq) = match &mut self.end {
+            TxEnd::LinkClient { ring, pool, reclaim_at, peer_irq } => {
                 let publish = ring.publish();
                 if ring.in_flight() >= *reclaim_at {
                     ring.reclaim(|frame| bring_home(pool, &mut self.sorter, frame));
                 }
-                publish
+                (publish, peer_irq)
             }
-            End::Server { ring, .. } => ring.publish(),
+            TxEnd::LinkServer { ring, peer_irq, .. } => (ring.publish(), peer_irq),
+            TxEnd::Detached => return,
         };
+        let Publish { published, peer_wants_interrupt } = publish;
         if peer_wants_interrupt {
-            if self.peer_irq.announce(published) {
+            if peer_irq.announce(published) {
                 self.counters.kicks.add(1);
             }
         } else if published > 0 {
-            self.peer_irq.note_masked();
+            peer_irq.note_masked();
         }
         self.send_home();
         self.note_ring_errors();
@@ -174,7 +182,7 @@ impl TxQueue {
 
     /// Takes back the frames that the peer has read. It happens by itself when they are needed.
     pub(crate) fn reclaim(&mut self) {
-        if let End::Client { ring, pool, .. } = &mut self.end {
+        if let TxEnd::LinkClient { ring, pool, .. } = &mut self.end {
             ring.reclaim(|frame| bring_home(pool, &mut self.sorter, frame));
         }
         self.send_home();
@@ -192,23 +200,24 @@ impl TxQueue {
     #[cfg(test)]
     pub(crate) fn has_room(&mut self) -> bool {
         match &mut self.end {
-            End::Client { ring, pool, .. } => {
+            TxEnd::LinkClient { ring, pool, .. } => {
                 make_room(ring, pool, &mut self.sorter);
                 ring.free_slots() > 0
             }
-            End::Server { ring, .. } => ring.free_slots() > 0,
+            TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
+            TxEnd::Detached => false,
         }
     }
 
     /// Where this home's frames are. Without frames of its own (the server's side) all zero.
     pub(crate) fn account(&mut self) -> FrameAccount {
         match &mut self.end {
-            End::Client { ring, pool, .. } => FrameAccount {
+            TxEnd::LinkClient { ring, pool, .. } => FrameAccount {
                 total: u64::from(pool.total()),
                 pooled: pool.available() as u64,
                 in_ring: u64::from(ring.in_flight()),
             },
-            End::Server { .. } => FrameAccount::default(),
+            TxEnd::LinkServer { .. } | TxEnd::Detached => FrameAccount::default(),
         }
     }
 
@@ -219,8 +228,9 @@ impl TxQueue {
 
     fn note_ring_errors(&self) {
         let (bad_descriptors, index_errors) = match &self.end {
-            End::Client { ring, .. } => (0, ring.index_errors()),
-            End::Server { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
+            TxEnd::LinkClient { ring, .. } => (0, ring.index_errors()),
+            TxEnd::LinkServer { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
+            TxEnd::Detached => return,
         };
         self.counters.bad_descriptors.set(bad_descriptors);
         self.counters.index_errors.set(index_errors);

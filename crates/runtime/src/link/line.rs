@@ -18,13 +18,13 @@ use napier_ring::memif::InterruptSwitch;
 use rustix::event::EventfdFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-use super::counters::Counter;
+use crate::port::Counter;
 
 /// An interrupt line from a link's producer to the CPU that serves its consumer.
 ///
 /// That CPU waits on both descriptors, edge-triggered, and reads neither. When the doorbell is ready, the interrupt
 /// has come; when the timer is ready, [`timer_fired`](Self::timer_fired) says whether it has.
-pub(crate) struct IrqLine {
+pub(crate) struct LinkLine {
     doorbell: OwnedFd,
     timer: OwnedFd,
     coalesce: AtomicU64,
@@ -47,7 +47,7 @@ struct State {
     timer_started: AtomicU32,
 }
 
-impl IrqLine {
+impl LinkLine {
     /// A line with nothing pending.
     ///
     /// # Errors
@@ -69,13 +69,13 @@ impl IrqLine {
     }
 
     /// The line serves the ring with this switch.
-    pub(super) fn serve(&self, switch: InterruptSwitch) {
+    pub(crate) fn serve(&self, switch: InterruptSwitch) {
         assert!(self.switch.set(switch).is_ok(), "a line serves one ring");
     }
 
     /// The owner of the receive queue has taken all packets before `index`.
     #[inline]
-    pub(super) fn note_consumed(&self, index: u16) {
+    pub(crate) fn note_consumed(&self, index: u16) {
         self.switch().note_consumed(index);
     }
 
@@ -153,13 +153,13 @@ impl IrqLine {
     }
 
     /// The producer published, and the consumer had its interrupt masked.
-    pub(super) fn note_masked(&self) {
+    pub(crate) fn note_masked(&self) {
         self.suppressed.add(1);
     }
 
     /// The producer published `frames` packets and, after a full fence, saw the interrupt unmasked. `true` = an
     /// interrupt was raised or its timer started.
-    pub(super) fn announce(&self, frames: u32) -> bool {
+    pub(crate) fn announce(&self, frames: u32) -> bool {
         let state = &self.state;
         // Relaxed, here and below: ordered by the fence between publishing and the look at the flag (ring), which
         // pairs with the one in the consumer's unmask, after `reset`.

@@ -18,17 +18,17 @@ impl Counter {
     }
 
     /// Adds; a plain load and store, for the owner of the queue is alone.
-    pub(super) fn add(&self, more: u64) {
+    pub(crate) fn add(&self, more: u64) {
         self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
     }
 
     /// Sets the number to one that is counted elsewhere.
-    pub(super) fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// Adds from any thread.
-    pub(super) fn add_shared(&self, more: u64) {
+    pub(crate) fn add_shared(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,98 @@
+//! Ports: one receive and one transmit queue of a device, as the engine drives them.
+//!
+//! What is alike for every kind of device is here: frames, counters, when slots are given back, and the interrupt as
+//! something that is masked and unmasked. What differs is an *end* ([`RxEnd`], [`TxEnd`]) and an [`IrqLine`].
+//!
+//! | kind | ends | interrupt |
+//! |---|---|---|
+//! | link (`link`) | memif rings, both ends in this process | a latch, an eventfd and a timer for coalescing |
+//!
+//! A queue whose peer is gone is [`RxEnd::Detached`] and [`TxEnd::Detached`]: its device has no carrier, so its instance
+//! is disabled meanwhile and nothing is sent.
+
+mod counters;
+mod irq;
+mod rx;
+mod tx;
+
+pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
+pub(crate) use irq::IrqLine;
+pub(crate) use rx::{RxEnd, RxQueue};
+#[cfg(test)]
+pub(crate) use tx::TxFull;
+pub(crate) use tx::{TxEnd, TxQueue};
+
+use std::io;
+use std::sync::Arc;
+
+use napier_ring::{ArenaConfig, FramePool, FrameTable, Mapping};
+
+use crate::sys::mmap::private_memory;
+
+/// One queue of a device.
+pub(crate) struct QueuePair {
+    /// Packets that come in.
+    pub(crate) rx: RxQueue,
+    /// Packets that go out.
+    pub(crate) tx: TxQueue,
+    /// The interrupt that this end receives for `rx`.
+    pub(crate) irq: IrqLine,
+}
+
+/// What a device is made of, whatever its kind.
+pub(crate) struct Ports {
+    pub(crate) queues: Vec<QueuePair>,
+    pub(crate) senders: SenderSpace,
+}
+
+/// Where a device's senders will have their frames. They are made when the first queue gets a discipline.
+#[derive(Clone)]
+pub(crate) struct SenderSpace {
+    /// Shared memory and where in it, if the peer reads frames where they are; else memory of its own is made.
+    place: Option<(Arc<Mapping>, usize)>,
+    senders: u16,
+    frames: u32,
+    stride: u32,
+}
+
+/// The frames of senders could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SenderSpaceError {
+    /// The engine's frame table.
+    #[error("frames for senders cannot be registered: {0}")]
+    Arena(#[from] napier_ring::ArenaError),
+    /// The kernel gave no memory.
+    #[error("{bytes} bytes of memory for senders: {source}; use fewer senders or fewer frames for each")]
+    Memory {
+        /// As asked for.
+        bytes: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl SenderSpace {
+    /// `senders` with `frames` each, `stride` bytes apart.
+    pub(crate) fn new(senders: u16, frames: u32, stride: u32, place: Option<(Arc<Mapping>, usize)>) -> Self {
+        Self { place, senders, frames, stride }
+    }
+
+    /// Makes the frames: one pool per sender. Once per device.
+    ///
+    /// # Errors
+    ///
+    /// No memory, or no room in the engine's frame table.
+    pub(crate) fn open(&self, table: &Arc<FrameTable>) -> Result<Vec<FramePool>, SenderSpaceError> {
+        let bytes = usize::from(self.senders) * self.frames as usize * self.stride as usize;
+        let (mapping, offset) = match &self.place {
+            Some((region, offset)) => (region.clone(), *offset),
+            None => {
+                let private = private_memory(bytes).map_err(|source| SenderSpaceError::Memory { bytes, source })?;
+                (Arc::new(private), 0)
+            }
+        };
+        let (stride, frames_per_home, homes) = (self.stride as usize, self.frames, self.senders);
+        let (_, pools) = table.add_arena(ArenaConfig { mapping, offset, stride, frames_per_home, homes })?;
+        Ok(pools)
+    }
+}
