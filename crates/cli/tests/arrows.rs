@@ -11,8 +11,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-ring", &["napier-core"]),
     ("napier-runtime", &["napier-core", "napier-ring"]),
     ("napier-sim", &["napier-core"]),
-    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-sim"]),
-    ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-lab"]),
+    ("napier-veth", &[]),
+    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth"]),
+    ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth", "napier-lab"]),
 ];
 
 /// Crates outside the workspace that the two lowest crates may use: none, so that nothing can reach a

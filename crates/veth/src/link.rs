@@ -1,0 +1,117 @@
+//! Requests about interfaces to the namespace of the calling thread (`rtnetlink(7)`).
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_bindings::rt_addr::{self, Ifaddrmsg};
+use netlink_bindings::rt_link::{self, IfinfoFlags, Ifinfomsg};
+use netlink_bindings::rt_neigh::{self, Ndmsg};
+use netlink_socket2::{NetlinkSocket, ReplyError};
+
+const AF_INET: u8 = 2; // include/linux/socket.h
+const AF_INET6: u8 = 10;
+/// `include/uapi/linux/neighbour.h`: never asked for again.
+const NUD_PERMANENT: u16 = 0x80;
+/// `include/uapi/linux/if_addr.h`: usable at once, without looking for a duplicate.
+const IFA_F_NODAD: u32 = 2;
+
+/// A kernel's answer as a plain error.
+pub(crate) fn plain(error: ReplyError) -> io::Error {
+    // The kernel's own words, where it has some.
+    io::Error::new(error.as_io_error().kind(), error.to_string())
+}
+
+/// Makes a veth called `name` and its peer, of which the kernel chooses the name. Both have this many queues.
+pub(crate) fn add_pair(name: &str, queues: u16) -> io::Result<()> {
+    let mut request = rt_link::Request::new().set_create().set_excl().op_newlink_do(&Ifinfomsg::new());
+    request
+        .encode()
+        .push_ifname_bytes(name.as_bytes())
+        .push_num_tx_queues(queues.into())
+        .push_num_rx_queues(queues.into())
+        .nested_linkinfo()
+        .push_kind(c"veth");
+    NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+/// Index of an interface, and that of its peer.
+pub(crate) fn indices(name: &str) -> io::Result<(u32, u32)> {
+    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
+    request.encode().push_ifname_bytes(name.as_bytes());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let (header, attributes) = replies.recv_one().map_err(plain)?;
+    let peer = attributes.get_link().map_err(io::Error::other)?;
+    Ok((header.ifi_index.cast_unsigned(), peer))
+}
+
+/// What to change of an interface.
+#[derive(Default)]
+pub(crate) struct Change<'a> {
+    pub(crate) name: Option<&'a str>,
+    pub(crate) mac: Option<[u8; 6]>,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) netns: Option<BorrowedFd<'a>>,
+    pub(crate) up: Option<bool>,
+}
+
+pub(crate) fn change(ifindex: u32, change: &Change<'_>) -> io::Result<()> {
+    let up = IfinfoFlags::Up as u32;
+    let (flags, mask) = change.up.map_or((0, 0), |wanted| (if wanted { up } else { 0 }, up));
+    let header = Ifinfomsg { ifi_flags: flags, ifi_change: mask, ..header(ifindex) };
+    let mut request = rt_link::Request::new().op_setlink_do(&header);
+    let mut attributes = request.encode();
+    if let Some(name) = change.name {
+        attributes = attributes.push_ifname_bytes(name.as_bytes());
+    }
+    if let Some(mac) = change.mac {
+        attributes = attributes.push_address(&mac);
+    }
+    if let Some(mtu) = change.mtu {
+        attributes = attributes.push_mtu(mtu);
+    }
+    if let Some(netns) = change.netns {
+        attributes = attributes.push_net_ns_fd(netns.as_raw_fd().cast_unsigned());
+    }
+    drop(attributes);
+    NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+pub(crate) fn delete(ifindex: u32) -> io::Result<()> {
+    let request = rt_link::Request::new().op_dellink_do(&header(ifindex));
+    NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+pub(crate) fn add_address(ifindex: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    let family = family(address);
+    let header = Ifaddrmsg { ifa_family: family, ifa_index: ifindex, ifa_prefixlen: prefix, ..Default::default() };
+    let mut request = rt_addr::Request::new().set_create().op_newaddr_do(&header);
+    let attributes = request.encode().push_local(address);
+    if address.is_ipv6() {
+        drop(attributes.push_flags(IFA_F_NODAD));
+    } else {
+        drop(attributes);
+    }
+    NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+pub(crate) fn add_neighbour(ifindex: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
+    let header = Ndmsg {
+        ndm_family: family(address),
+        ndm_ifindex: ifindex.cast_signed(),
+        ndm_state: NUD_PERMANENT,
+        ..Default::default()
+    };
+    let mut request = rt_neigh::Request::new().set_create().set_replace().op_newneigh_do(&header);
+    request.encode().push_dst(address).push_lladdr(&mac);
+    NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+fn header(ifindex: u32) -> Ifinfomsg {
+    Ifinfomsg { ifi_index: ifindex.cast_signed(), ..Default::default() }
+}
+
+fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { AF_INET } else { AF_INET6 }
+}
