@@ -20,6 +20,7 @@
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
 //! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
 //! | [`rss`] | which queue a flow goes to | the published RSS hash |
+//! | [`memif`] | links to another process: messages and handshake | none; the memif 2.0 protocol |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
 //! | [`time`] | integer time | |
@@ -45,6 +46,7 @@ pub mod control;
 pub mod event;
 pub mod gro;
 pub mod ids;
+pub mod memif;
 pub mod moderation;
 pub mod poll;
 pub mod rss;
