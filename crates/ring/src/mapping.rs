@@ -15,8 +15,8 @@ pub(crate) const MAPPING_ALIGN: usize = 64;
 /// safe without a contract on the caller.
 ///
 /// **Memory that another process maps too** can be written by that process at any time, whatever Napier's own books
-/// say. References to frames in it assume a peer that keeps to the protocol; links between two processes must copy
-/// out of the region first. Links of today have both ends in one process.
+/// say. References to frames in it assume a peer that keeps to the protocol, so links between two processes keep no frame
+/// in the region and copy through raw pointers ([`memif::remote`](crate::memif::remote)).
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -112,6 +112,14 @@ impl Mapping {
     #[inline]
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(offset)
+    }
+
+    /// The smallest range that holds all claims, if there are any.
+    pub(crate) fn claimed(&self) -> Option<Range<usize>> {
+        let claims = self.claims.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let start = claims.iter().map(|claim| claim.bytes.start).min()?;
+        let end = claims.iter().map(|claim| claim.bytes.end).max()?;
+        Some(start..end)
     }
 
     /// Records a holder for a range, so that no two holders can contradict each other. Claims last as long as the

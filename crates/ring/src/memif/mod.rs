@@ -16,11 +16,13 @@
 //! the second look. memif's other implementations have neither; a consumer of theirs may sleep through a packet, so
 //! an end whose peer is foreign keeps a coarse timeout as well.
 //!
-//! Not here: packets in more than one slot (NEXT) are refused and counted, on both ends.
+//! The four types above are for links within one process: the client's frames are in the region, and packets in more than
+//! one slot (NEXT) are refused and counted on both ends. [`remote`] has the ends whose peer is another process.
 
 mod client;
 mod layout;
 mod protocol;
+pub mod remote;
 mod server;
 mod switch;
 #[cfg(all(test, not(loom)))]

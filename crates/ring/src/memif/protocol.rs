@@ -141,6 +141,12 @@ impl<M: RingMemory> Leader<M> {
         self.tail_seen.wrapping_sub(self.oldest)
     }
 
+    /// Takes back all slots that were answered as far as known.
+    #[inline]
+    pub(crate) fn take_back_all(&mut self) {
+        self.oldest = self.tail_seen;
+    }
+
     /// Takes back the oldest answered slot.
     #[inline]
     pub(crate) fn take_back(&mut self) -> Option<u16> {
