@@ -9,6 +9,7 @@ use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
 use napier_core::tx::XmitCode;
 use napier_ring::Entered;
 
+use crate::capture::Taps;
 use crate::stack::NetNs;
 use crate::stack::seams::{Egress, IfAddr, TxError};
 use crate::tx::{Mode, PacketClass, Sent, TxPath, TxShared, Wire, lock};
@@ -57,6 +58,8 @@ pub(crate) struct Device {
     pub(crate) up: AtomicBool,
     /// Packets refused because the device was down.
     pub(crate) tx_down: AtomicU64,
+    /// Where its frames can be captured.
+    pub(crate) taps: Taps,
 }
 
 impl Device {

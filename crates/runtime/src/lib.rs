@@ -5,6 +5,7 @@
 //! contexts ([`EventContext`]) with epoll's semantics, or raw ports ([`RawPort`]). Which way packets are
 //! delivered is set per instance while traffic flows, in the kernel's vocabulary.
 
+mod capture;
 mod clock;
 mod device;
 mod engine;
@@ -23,6 +24,7 @@ mod sys;
 mod tx;
 mod workqueue;
 
+pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
 pub use engine::{
     AddDeviceError, AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine,
     EngineBuilder, LinkState, RssError, StartError, SysctlError, ThreadRole, ThreadTime,

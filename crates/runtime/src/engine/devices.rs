@@ -10,6 +10,7 @@ use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 
 use super::carrier::Carrier;
 use super::{Engine, EngineInner, NAPI_MAX};
+use crate::capture::Taps;
 use crate::device::{Device, Rss};
 use crate::journal::Tap;
 use crate::link::{self, LinkConfig, LinkError};
@@ -212,6 +213,11 @@ impl Devices {
         let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier } = new;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
         let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
+        let taps = Taps {
+            rx: queues.iter().map(|queue| queue.rx.tap().clone()).collect(),
+            tx: queues.iter().map(|queue| queue.tx.tap().clone()).collect(),
+            busy: Arc::default(),
+        };
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
         let tx_shared = TxShared::new(engine.this(), engine.sysctl.qdisc_max_burst.clone(), senders);
         let tx = tx.into_iter().map(|queue| TxPath::new(tx_shared.clone(), queue)).collect();
@@ -229,6 +235,7 @@ impl Devices {
             peer_rss,
             up: AtomicBool::new(false),
             tx_down: AtomicU64::new(0),
+            taps,
         });
         let napis = (0..)
             .zip(rx)

@@ -7,6 +7,7 @@ use napier_ring::{Frame, FramePool, FrameTable};
 
 use super::counters::{FrameAccount, RxCounters};
 use super::irq::IrqLine;
+use crate::capture::Tap;
 
 /// Packets between two publications of freed slots, so that the peer gets room during a long poll and its cache
 /// line is not touched per packet.
@@ -22,6 +23,7 @@ pub(crate) struct RxQueue {
     unpublished: u32,
     /// Counted since the last publication; shown with it.
     unpublished_bytes: u64,
+    tap: Arc<Tap>,
 }
 
 /// Where packets come from.
@@ -46,6 +48,7 @@ impl RxQueue {
             counters: Arc::default(),
             unpublished: 0,
             unpublished_bytes: 0,
+            tap: Tap::new(),
         };
         queue.attach(end);
         queue
@@ -81,6 +84,9 @@ impl RxQueue {
             self.refill();
             return None;
         };
+        if self.tap.is_on() {
+            self.tap.record(self.table.data(&frame, length as usize));
+        }
         self.unpublished += 1;
         self.unpublished_bytes += u64::from(length);
         if self.unpublished >= REFILL_BATCH {
@@ -140,6 +146,11 @@ impl RxQueue {
     /// The queue's counters.
     pub(crate) fn counters(&self) -> &Arc<RxCounters> {
         &self.counters
+    }
+
+    /// Where what is taken can be captured.
+    pub(crate) fn tap(&self) -> &Arc<Tap> {
+        &self.tap
     }
 }
 

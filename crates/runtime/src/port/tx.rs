@@ -6,6 +6,7 @@ use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::counters::{FrameAccount, TxCounters};
+use crate::capture::Tap;
 use crate::link::LinkLine;
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
@@ -21,6 +22,7 @@ pub(crate) struct TxQueue {
     counters: Arc<TxCounters>,
     /// Brings the frames of senders home.
     sorter: Option<FrameSorter>,
+    tap: Arc<Tap>,
 }
 
 /// Where packets go.
@@ -42,7 +44,8 @@ pub(crate) enum TxEnd {
 impl TxQueue {
     /// A queue for packets of at most `frame_bytes`.
     pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
-        Self { end, table, frame_bytes: frame_bytes as usize, counters: Arc::default(), sorter: None }
+        let (frame_bytes, counters) = (frame_bytes as usize, Arc::default());
+        Self { end, table, frame_bytes, counters, sorter: None, tap: Tap::new() }
     }
 
     /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
@@ -71,9 +74,14 @@ impl TxQueue {
     /// If `max_len` is more than a frame, or `build` returns more than `max_len`.
     pub(crate) fn build(&mut self, max_len: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxFull> {
         assert!(max_len <= self.frame_bytes, "a packet of {max_len} bytes for frames of {}", self.frame_bytes);
+        let tap = &self.tap;
+        // It is called only when the packet will go out.
         let build = |buffer: &mut [u8]| {
             let length = build(&mut buffer[..max_len]);
             assert!(length <= max_len, "built a packet beyond its bound");
+            if tap.is_on() && length > 0 {
+                tap.record(&buffer[..length]);
+            }
             length
         };
         let length = match &mut self.end {
@@ -113,6 +121,9 @@ impl TxQueue {
             && ring.takes(frame.arena())
         {
             make_room(ring, pool, &mut self.sorter);
+            if self.tap.is_on() && ring.free_slots() > 0 {
+                self.tap.record(self.table.data(&frame, bytes));
+            }
             ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
             self.counters.packets.add(1);
             self.counters.bytes.add(u64::from(len));
@@ -224,6 +235,11 @@ impl TxQueue {
     /// The queue's counters.
     pub(crate) fn counters(&self) -> &Arc<TxCounters> {
         &self.counters
+    }
+
+    /// Where what goes out can be captured.
+    pub(crate) fn tap(&self) -> &Arc<Tap> {
+        &self.tap
     }
 
     fn note_ring_errors(&self) {

@@ -3,6 +3,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod modes;
+pub(crate) mod pcapng;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
