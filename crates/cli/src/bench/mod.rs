@@ -4,6 +4,7 @@ mod tx_list;
 mod udp_stream;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -100,6 +101,9 @@ pub(crate) struct Udp {
     /// Runs per mode, interleaved
     #[arg(long, default_value_t = 5)]
     runs: u32,
+    /// Capture the server's device into this file, one section per run; the copying is part of the figures
+    #[arg(long, value_name = "FILE")]
+    pcapng: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -280,7 +284,8 @@ fn print_xsk(rows: &[XskRr], histogram: bool) {
 }
 
 fn udp_rr(args: &Udp) -> anyhow::Result<()> {
-    let rows = bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs })?;
+    let rows =
+        bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() })?;
     if args.json {
         return print_json("udp-rr", &rows);
     }
@@ -289,6 +294,10 @@ fn udp_rr(args: &Udp) -> anyhow::Result<()> {
         println!("{:<28} {:>28} {:>28}", row.mode.name(), row.p50_ns.to_string(), row.p99_ns.to_string());
     }
     println!("\nRound trip of a 64-byte frame; median of {} runs of {} round trips.", args.runs, args.round_trips);
+    if let Some(path) = &args.pcapng {
+        let (written, dropped) = rows.iter().filter_map(|row| row.captured).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        println!("{written} frames of the server's device are in {}; the capture dropped {dropped}.", path.display());
+    }
     Ok(())
 }
 

@@ -1,13 +1,15 @@
 //! `bench udp-rr`: one datagram to and fro between two programs with UDP sockets, closed loop.
 
 use std::net::{SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_runtime::control::NapiSet;
 use napier_runtime::{
-    EpollParamsRequest, Event, EventContext, Interest, LinkConfig, NetNs, SocketOption, Timeout, UdpSocket,
+    CaptureConfig, CaptureStats, EpollParamsRequest, Event, EventContext, Interest, LinkConfig, NetNs, SocketOption,
+    Timeout, UdpSocket,
 };
 use serde::Serialize;
 
@@ -65,6 +67,8 @@ pub struct UdpRrConfig {
     pub round_trips: u32,
     /// Runs per mode, interleaved.
     pub runs: u32,
+    /// Captures the server's device into this file, a section per run. The copying is part of the figures then.
+    pub pcapng: Option<PathBuf>,
 }
 
 /// One row.
@@ -78,6 +82,8 @@ pub struct UdpRr {
     pub p99_ns: Spread,
     /// Runs.
     pub runs: u32,
+    /// Frames captured and dropped by the capture, if there was one.
+    pub captured: Option<(u64, u64)>,
 }
 
 /// Measures every mode, in turn.
@@ -88,26 +94,41 @@ pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
     let cpus = napier_runtime::available_cpus();
     anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each program polls or sleeps on its own");
     let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); UdpMode::ALL.len()];
+    let mut captured = [CaptureStats::default(); UdpMode::ALL.len()];
+    let mut capture = config.pcapng.as_ref().map(CaptureConfig::new);
     for _ in 0..config.runs.max(1) {
-        for (mode, runs) in UdpMode::ALL.into_iter().zip(&mut runs) {
-            runs.push(run(mode, config.round_trips, cpus[0], cpus[1]).with_context(|| mode.name())?);
+        for (at, mode) in UdpMode::ALL.into_iter().enumerate() {
+            let cpus = (cpus[0], cpus[1]);
+            let (figures, stats) =
+                run(mode, config.round_trips, cpus, capture.as_ref()).with_context(|| mode.name())?;
+            runs[at].push(figures);
+            captured[at].written += stats.written;
+            captured[at].dropped += stats.dropped;
+            capture.iter_mut().for_each(|config| config.append = true);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
     let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
         Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
     };
-    let rows = UdpMode::ALL.into_iter().zip(&runs).map(|(mode, runs)| UdpRr {
+    let rows = UdpMode::ALL.into_iter().zip(&runs).zip(&captured).map(|((mode, runs), captured)| UdpRr {
         mode,
         p50_ns: spread(runs, |run| run.p50_ns),
         p99_ns: spread(runs, |run| run.p99_ns),
         runs: config.runs.max(1),
+        captured: config.pcapng.is_some().then_some((captured.written, captured.dropped)),
     });
     Ok(rows.collect())
 }
 
-fn run(mode: UdpMode, round_trips: u32, client_cpu: usize, server_cpu: usize) -> anyhow::Result<Percentiles> {
+fn run(
+    mode: UdpMode,
+    round_trips: u32,
+    (client_cpu, server_cpu): (usize, usize),
+    capture: Option<&CaptureConfig>,
+) -> anyhow::Result<(Percentiles, CaptureStats)> {
     let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
+    let capture = capture.map(|config| pair.tested.capture(config)).transpose()?;
     if mode.polls() {
         for device in [&pair.tested, &pair.peer] {
             pair.engine.napi_set(NapiSet {
@@ -120,7 +141,7 @@ fn run(mode: UdpMode, round_trips: u32, client_cpu: usize, server_cpu: usize) ->
     }
     let (client, server) = (SocketAddrV4::new(PEER_IP, 9000), SocketAddrV4::new(TESTED_IP, 9001));
     let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let measured = std::thread::scope(|scope| {
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let (pair, stop) = (&pair, &stop);
         let echo = scope.spawn(move || -> anyhow::Result<()> {
@@ -142,7 +163,9 @@ fn run(mode: UdpMode, round_trips: u32, client_cpu: usize, server_cpu: usize) ->
         stop.store(true, Ordering::Release);
         echo.join().expect("the server does not panic")?;
         measured
-    })
+    })?;
+    let captured = capture.map(|capture| capture.finish()).transpose()?;
+    Ok((measured, captured.unwrap_or_default()))
 }
 
 fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {

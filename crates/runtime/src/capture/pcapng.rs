@@ -5,7 +5,8 @@
 //! section header | interface description | enhanced packet ... | interface statistics
 //! ```
 //!
-//! Each function appends one whole block, padded to 32 bits, with its length at both ends.
+//! Each function appends one whole block, padded to 32 bits, with its length at both ends. Written here because it is
+//! little, must reach the file block by block, and `epb_queue` is not among the options of the usual crates' writers.
 
 /// `LINKTYPE_ETHERNET`.
 const LINKTYPE_ETHERNET: u16 = 1;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use napier_runtime::control::{DevAttribute, DevSet, Errno, NapiSet};
-use napier_runtime::{ByteLimits, Coalesce, DeviceHandle, EpollParamsRequest, FqConfig, QdiscConfig, TxVariant};
+use napier_runtime::{
+    ByteLimits, Capture, CaptureConfig, Coalesce, DeviceHandle, EpollParamsRequest, FqConfig, QdiscConfig, TxVariant,
+};
 use rand::Rng as _;
 
 use super::controls::Controls;
@@ -63,6 +65,7 @@ pub(super) struct Disturber<'a> {
     cpus: Vec<usize>,
     tested_is_up: bool,
     peer_is_up: bool,
+    capture: Option<Capture>,
     begun: Instant,
     log: VecDeque<String>,
 }
@@ -72,7 +75,8 @@ impl<'a> Disturber<'a> {
         let cpus = pair.engine.softirq_stats().iter().map(|stats| stats.cpu).collect();
         let modes = Mode::parse_list(MODES)?;
         let (done, begun, log) = (Done::default(), Instant::now(), VecDeque::new());
-        Ok(Self { pair, server, done, rng, modes, cpus, tested_is_up: true, peer_is_up: true, begun, log })
+        let (tested_is_up, peer_is_up, capture) = (true, true, None);
+        Ok(Self { pair, server, done, rng, modes, cpus, tested_is_up, peer_is_up, capture, begun, log })
     }
 
     /// The last disturbances, oldest first.
@@ -129,7 +133,7 @@ impl<'a> Disturber<'a> {
     }
 
     fn one(&mut self) -> anyhow::Result<()> {
-        match self.below(18) {
+        match self.below(19) {
             0..=3 => self.switch_mode(),
             4..=5 => self.down(),
             6 => {
@@ -145,6 +149,7 @@ impl<'a> Disturber<'a> {
             12 => self.thread(),
             13 => self.stop_for_a_moment(),
             14..=15 => self.transmit(),
+            16 => self.capture(),
             _ => self.wrong_calls(),
         }
     }
@@ -327,6 +332,21 @@ impl<'a> Disturber<'a> {
         };
         self.note(format_args!("{} {queue} gets {qdisc:?}", device.name()));
         Ok(device.set_qdisc(queue, &qdisc)?)
+    }
+
+    /// A capture begins, or ends; with a small ring now and then, which drops frames of the capture and of nobody else.
+    fn capture(&mut self) -> anyhow::Result<()> {
+        self.done.others += 1;
+        if let Some(capture) = self.capture.take() {
+            self.note("the capture ends");
+            capture.finish()?;
+            return Ok(());
+        }
+        let (device, _) = self.some_device();
+        let ring_bytes = if self.chance(2) { 256 } else { 1 << 20 };
+        self.note(format_args!("{} is captured by rings of {ring_bytes} bytes", device.name()));
+        self.capture = Some(device.capture(&CaptureConfig { ring_bytes, ..CaptureConfig::new("/dev/null") })?);
+        Ok(())
     }
 
     /// Counting frames stops each instance of a device for a moment.
