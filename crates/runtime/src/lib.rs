@@ -13,6 +13,7 @@ mod event;
 pub mod journal;
 mod kthread;
 mod link;
+mod memif;
 mod napi;
 mod park;
 mod port;
@@ -34,8 +35,10 @@ pub use event::{
     Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
 };
 pub use link::{LinkConfig, LinkError};
+pub use memif::{AddMemifError, MemifConfig, MemifRole, MemifSocketError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
+pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
 pub use port::SenderSpaceError;
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
@@ -65,13 +68,20 @@ pub fn available_cpus() -> Vec<usize> {
 pub fn doc_link() -> Result<(Engine, DeviceHandle, DeviceHandle), Box<dyn std::error::Error>> {
     let cpu = available_cpus()[0];
     let engine = Engine::builder().softirq_cpus(&[cpu]).start()?;
-    let end = |name: &str, last: u8| EndConfig {
+    let (tested, peer) =
+        engine.add_link(&LinkConfig::default(), doc_end(&engine, "tested", 1), doc_end(&engine, "peer", 2))?;
+    Ok((engine, tested, peer))
+}
+
+/// One end of a link for the examples in this documentation: 10.77.0.`last`.
+#[doc(hidden)]
+#[must_use]
+pub fn doc_end(engine: &Engine, name: &str, last: u8) -> EndConfig {
+    EndConfig {
         name: name.to_owned(),
         netns: engine.namespace(),
         mac: [2, 0, 0, 0x77, 0, last],
         addresses: vec![IfAddr { addr: std::net::Ipv4Addr::new(10, 77, 0, last).into(), prefix_len: 24 }],
-        irq_cpus: vec![cpu],
-    };
-    let (tested, peer) = engine.add_link(&LinkConfig::default(), end("tested", 1), end("peer", 2))?;
-    Ok((engine, tested, peer))
+        irq_cpus: Vec::new(),
+    }
 }

@@ -219,6 +219,7 @@ impl Bench {
                 ThreadRole::Softirq { cpu } => Some(*cpu) != client_softirq,
                 ThreadRole::Napi { device } => device == self.pair.tested.name(),
                 ThreadRole::Worker => true,
+                ThreadRole::MemifControl => false,
                 ThreadRole::Program { name } => name != CLIENT_THREAD,
             })
             .map(|thread| thread.cpu)

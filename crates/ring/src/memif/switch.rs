@@ -3,8 +3,8 @@
 //! Whoever finishes a poll gives the queue up first and unmasks then, so the switch must work beside
 //! whoever owns the queue next.
 
-use super::RingView;
 use super::protocol::{RingMemory, Word, mask, unmask};
+use super::{FLAG_MASK_INT, RingView};
 use crate::sync::{AtomicU16, Ordering};
 
 /// Switches the interrupt of one ring. Made by the end that consumes its packets.
@@ -31,6 +31,13 @@ impl InterruptSwitch {
     #[must_use = "true means that packets wait and nobody may be told"]
     pub fn unmask(&self) -> bool {
         self.0.unmask()
+    }
+
+    /// The interrupt is on and packets wait: it was raised and not heard yet, or never. For a look now and then where the
+    /// producer does not fence.
+    #[must_use]
+    pub fn is_overlooked(&self) -> bool {
+        self.0.is_overlooked()
     }
 }
 
@@ -65,5 +72,10 @@ impl<M: RingMemory> Switch<M> {
         unmask(&self.memory);
         // The full fence inside is before this look; Acquire pairs with the producer's Release store.
         self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_overlooked(&self) -> bool {
+        let unmasked = self.memory.load(Word::Flags, Ordering::Relaxed) & FLAG_MASK_INT == 0;
+        unmasked && self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
     }
 }

@@ -11,6 +11,7 @@ use super::threads::Threads;
 use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running, Sysctls};
 use crate::clock::Clock;
 use crate::journal::Recorder;
+use crate::memif;
 use crate::softirq::{self, SoftirqCpu};
 use crate::sys::tsc::ticks;
 use crate::workqueue::Workqueue;
@@ -146,6 +147,7 @@ impl EngineBuilder {
             ids: Mutex::new(IdAllocator::new(NR_CPUS)),
             devices: Mutex::new(Devices::default()),
             workqueue: Workqueue::new(self.workers),
+            memif: memif::Control::default(),
             journal: self.journal.map(|max| Arc::new(Recorder::new(clock, &cpus, max))),
             threads: Threads::default(),
             thread_cpus,

@@ -35,6 +35,11 @@ pub struct LinkState {
 pub(crate) struct Carrier(LinkState);
 
 impl Carrier {
+    /// No peer yet.
+    pub(crate) fn waiting(reason: String) -> Self {
+        Self(LinkState { reason: Some(reason), ..LinkState::default() })
+    }
+
     /// A peer that cannot go away.
     pub(crate) fn always() -> Self {
         Self(LinkState { carrier: true, ..LinkState::default() })
@@ -44,7 +49,6 @@ impl Carrier {
 impl EngineInner {
     /// There is a peer, and these are the ends of the queues that lead to it, in their order. Queues beyond them stay
     /// without an end. Frames that the old ends hold must have gone home already.
-    #[expect(dead_code, reason = "for devices whose peer comes and goes")]
     pub(crate) fn carrier_on(
         &self,
         device: &Arc<Device>,
@@ -64,7 +68,6 @@ impl EngineInner {
     }
 
     /// The peer is gone. Returns the ends that led to it, with the frames that they hold; none if there was no peer.
-    #[expect(dead_code, reason = "for devices whose peer comes and goes")]
     pub(crate) fn carrier_off(&self, device: &Arc<Device>, reason: String) -> Vec<(RxEnd, TxEnd)> {
         let mut devices = self.devices.lock().expect("no panic while held");
         let entry = devices.entry_mut(device);

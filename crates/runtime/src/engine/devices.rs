@@ -127,6 +127,8 @@ pub struct DeviceStats {
     pub tx_ring_full: u64,
     /// Packets refused because no frame was free.
     pub tx_no_frame: u64,
+    /// Packets dropped because they exceed the buffers of a peer in another process.
+    pub tx_too_long: u64,
     /// Packets refused because the device was down.
     pub tx_down: u64,
     /// Packets that queueing disciplines dropped, those that were taken away since included, or their defer lists refused.
@@ -334,8 +336,11 @@ impl EngineInner {
     }
 
     pub(crate) fn device_up(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
-        for napi in &entry.napis {
-            self.napi_enable(napi)?;
+        for (position, napi) in entry.napis.iter().enumerate() {
+            if let Err(error) = self.napi_enable(napi) {
+                entry.napis[..position].iter().for_each(|napi| self.napi_disable(napi));
+                return Err(error);
+            }
         }
         entry.device.tx.iter().for_each(|path| path.activate());
         entry.device.up.store(true, Ordering::Relaxed);
@@ -444,6 +449,7 @@ impl DeviceHandle {
             tx_bytes: tx(|c| c.bytes.get()),
             tx_ring_full: tx(|c| c.tx_full_drops.get()),
             tx_no_frame: tx(|c| c.no_frame_drops.get()),
+            tx_too_long: tx(|c| c.too_long_drops.get()),
             tx_down: self.device.tx_down.load(Ordering::Relaxed),
             tx_qdisc_drops: drops.iter().sum(),
             tx_qdisc_drops_told: told.iter().sum(),

@@ -19,6 +19,7 @@ use rustix::thread::CpuSet;
 use crate::clock::Clock;
 use crate::event::{BusyPoller, EventContext};
 use crate::journal::{Journal, Recorder};
+use crate::memif;
 use crate::napi::Napi;
 use crate::softirq::{SoftirqCpu, SoftirqStats};
 use crate::stack::NetNs;
@@ -30,8 +31,10 @@ pub use control::{AffinityError, RssError};
 use devices::Devices;
 mod carrier;
 
+pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
 pub use devices::{AddDeviceError, AddLinkError, DeviceHandle, DeviceStats, EndConfig};
+pub(crate) use devices::{NewDevice, new_rss};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;
@@ -99,6 +102,7 @@ pub(crate) struct EngineInner {
     ids: Mutex<IdAllocator>,
     pub(crate) devices: Mutex<Devices>,
     pub(crate) workqueue: Workqueue,
+    pub(crate) memif: memif::Control,
     pub(crate) journal: Option<Arc<Recorder>>,
     pub(crate) threads: Threads,
     thread_cpus: Option<CpuSet>,
@@ -356,6 +360,7 @@ impl EventContext {
 impl Drop for Running {
     fn drop(&mut self) {
         let inner = &self.inner;
+        inner.memif.stop();
         inner.remove_all_devices();
         inner.workqueue.stop();
         inner.stop.store(true, Ordering::Release);

@@ -21,6 +21,8 @@ pub enum ThreadRole {
     },
     /// A worker of the pool.
     Worker,
+    /// Connects memif devices with peers in other processes; no packet passes through it.
+    MemifControl,
     /// A thread of the program, counted on its request ([`crate::Engine::count_thread`]).
     Program {
         /// What the program calls it.

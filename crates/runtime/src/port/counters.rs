@@ -57,6 +57,8 @@ pub(crate) struct TxCounters {
     pub(crate) bytes: Counter,
     /// Packets refused because the peer's ring had no room: the peer is too slow.
     pub(crate) tx_full_drops: Counter,
+    /// Packets dropped because they exceed the peer's buffers.
+    pub(crate) too_long_drops: Counter,
     /// Packets refused because no frame was free, though the ring had room.
     pub(crate) no_frame_drops: Counter,
     /// Buffers of the peer that could not be used.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use napier_core::moderation::Coalesce;
 
 use crate::link::LinkLine;
+use crate::memif::RemoteLine;
 
 /// The interrupt of one receive queue. Clones are the same line.
 ///
@@ -15,6 +16,8 @@ use crate::link::LinkLine;
 pub(crate) enum IrqLine {
     /// From a producer in this process.
     Link(Arc<LinkLine>),
+    /// From a memif peer in another process.
+    Remote(Arc<RemoteLine>),
 }
 
 impl IrqLine {
@@ -23,6 +26,7 @@ impl IrqLine {
     pub(super) fn note_consumed(&self, index: u16) {
         match self {
             Self::Link(line) => line.note_consumed(index),
+            Self::Remote(line) => line.note_consumed(index),
         }
     }
 
@@ -31,6 +35,7 @@ impl IrqLine {
     pub(crate) fn mask(&self) {
         match self {
             Self::Link(line) => line.mask(),
+            Self::Remote(line) => line.mask(),
         }
     }
 
@@ -40,6 +45,7 @@ impl IrqLine {
     pub(crate) fn unmask(&self) -> bool {
         match self {
             Self::Link(line) => line.unmask(),
+            Self::Remote(line) => line.unmask(),
         }
     }
 
@@ -47,6 +53,7 @@ impl IrqLine {
     pub(crate) fn doorbell_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Link(line) => Some(line.doorbell_fd()),
+            Self::Remote(line) => Some(line.doorbell_fd()),
         }
     }
 
@@ -54,6 +61,7 @@ impl IrqLine {
     pub(crate) fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Link(line) => Some(line.timer_fd()),
+            Self::Remote(_) => None,
         }
     }
 
@@ -62,6 +70,7 @@ impl IrqLine {
     pub(crate) fn forget_rings(&self) {
         match self {
             Self::Link(line) => line.forget_rings(),
+            Self::Remote(line) => line.forget_rings(),
         }
     }
 
@@ -70,6 +79,7 @@ impl IrqLine {
     pub(crate) fn timer_fired(&self) -> bool {
         match self {
             Self::Link(line) => line.timer_fired(),
+            Self::Remote(_) => false,
         }
     }
 
@@ -80,6 +90,15 @@ impl IrqLine {
                 line.set_coalesce(coalesce);
                 true
             }
+            Self::Remote(_) => false,
+        }
+    }
+
+    /// The doorbell was ready. For a line whose producer keeps no count.
+    pub(crate) fn heard(&self) {
+        match self {
+            Self::Link(_) => {}
+            Self::Remote(line) => line.heard(),
         }
     }
 
@@ -87,6 +106,7 @@ impl IrqLine {
     pub(crate) fn interrupts(&self) -> u64 {
         match self {
             Self::Link(line) => line.interrupts(),
+            Self::Remote(line) => line.interrupts(),
         }
     }
 
@@ -94,6 +114,7 @@ impl IrqLine {
     pub(crate) fn suppressed(&self) -> u64 {
         match self {
             Self::Link(line) => line.suppressed(),
+            Self::Remote(_) => 0,
         }
     }
 }

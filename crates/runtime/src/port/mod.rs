@@ -6,6 +6,7 @@
 //! | kind | ends | interrupt |
 //! |---|---|---|
 //! | link (`link`) | memif rings, both ends in this process | a latch, an eventfd and a timer for coalescing |
+//! | memif (`memif`) | memif rings, the other end in another process | the peer's eventfd |
 //!
 //! A queue whose peer is gone is [`RxEnd::Detached`] and [`TxEnd::Detached`]: its device has no carrier, so its instance
 //! is disabled meanwhile and nothing is sent.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use napier_ring::memif::{C2sConsumer, S2cConsumer};
+use napier_ring::memif::remote::Receiver;
+use napier_ring::memif::{BadDescriptor, C2sConsumer, S2cConsumer};
 use napier_ring::{Frame, FramePool, FrameTable};
 
 use super::counters::{FrameAccount, RxCounters};
@@ -23,6 +24,8 @@ pub(crate) struct RxQueue {
     unpublished: u32,
     /// Counted since the last publication; shown with it.
     unpublished_bytes: u64,
+    /// Index errors of the ends before this one.
+    index_errors_before: u64,
     tap: Arc<Tap>,
 }
 
@@ -32,6 +35,8 @@ pub(crate) enum RxEnd {
     LinkClient(S2cConsumer),
     /// The server of a link: packets are copied out of the client's memory.
     LinkServer(C2sConsumer),
+    /// A memif peer in another process: packets of at most `frame_bytes` are copied out of memory that it can write.
+    Remote { ring: Receiver, frame_bytes: usize },
     /// Nowhere: the peer is not there.
     Detached,
 }
@@ -48,6 +53,7 @@ impl RxQueue {
             counters: Arc::default(),
             unpublished: 0,
             unpublished_bytes: 0,
+            index_errors_before: 0,
             tap: Tap::new(),
         };
         queue.attach(end);
@@ -56,6 +62,7 @@ impl RxQueue {
 
     /// Packets come from `end` from now on. Returns the end that they came from before, with whatever it holds.
     pub(crate) fn attach(&mut self, end: RxEnd) -> RxEnd {
+        self.index_errors_before = self.counters.index_errors.get();
         let before = std::mem::replace(&mut self.end, end);
         self.irq.mask();
         if let RxEnd::LinkClient(ring) = &mut self.end {
@@ -77,7 +84,16 @@ impl RxQueue {
     pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
         let taken = match &mut self.end {
             RxEnd::LinkClient(ring) => take_posted(ring, &mut self.pool, &self.counters),
-            RxEnd::LinkServer(ring) => take_copied(ring, &self.table, &mut self.pool, &self.counters),
+            RxEnd::LinkServer(ring) => {
+                take_copied(|to| ring.take_into(to), &self.table, &mut self.pool, &self.counters)
+            }
+            RxEnd::Remote { ring, frame_bytes } => {
+                let take_into = |to: &mut [u8]| {
+                    let room = to.len().min(*frame_bytes);
+                    ring.take_into(&mut to[..room])
+                };
+                take_copied(take_into, &self.table, &mut self.pool, &self.counters)
+            }
             RxEnd::Detached => None,
         };
         let Some((frame, length)) = taken else {
@@ -114,6 +130,11 @@ impl RxQueue {
                 self.counters.index_errors.set(ring.index_errors());
                 ring.consumed()
             }
+            RxEnd::Remote { ring, .. } => {
+                ring.release();
+                self.counters.index_errors.set(self.index_errors_before + ring.index_errors());
+                ring.consumed()
+            }
             RxEnd::Detached => return,
         };
         self.irq.note_consumed(consumed);
@@ -125,6 +146,7 @@ impl RxQueue {
         match &mut self.end {
             RxEnd::LinkClient(ring) => ring.pending(),
             RxEnd::LinkServer(ring) => ring.pending(),
+            RxEnd::Remote { ring, .. } => ring.pending(),
             RxEnd::Detached => 0,
         }
     }
@@ -138,7 +160,7 @@ impl RxQueue {
     pub(crate) fn account(&mut self) -> FrameAccount {
         let in_ring = match &self.end {
             RxEnd::LinkClient(ring) => u64::from(ring.posted()),
-            RxEnd::LinkServer(_) | RxEnd::Detached => 0,
+            RxEnd::LinkServer(_) | RxEnd::Remote { .. } | RxEnd::Detached => 0,
         };
         FrameAccount { total: u64::from(self.pool.total()), pooled: self.pool.available() as u64, in_ring }
     }
@@ -175,23 +197,24 @@ fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounte
     ring.exchange(|| pool.alloc(), || counters.no_frame_drops.add(1))
 }
 
-/// The server's way: the packet is copied into one of our frames. Ends within one ring size, for what is taken here
-/// is not released yet.
+/// The other way: the packet is copied into one of our frames by `take_into`. Ends within one ring size, for what is
+/// taken here is not released yet.
+#[inline]
 fn take_copied(
-    ring: &mut C2sConsumer,
+    mut take_into: impl FnMut(&mut [u8]) -> Option<Result<usize, BadDescriptor>>,
     table: &FrameTable,
     pool: &mut FramePool,
     counters: &RxCounters,
 ) -> Option<(Frame, u32)> {
     let Some(mut frame) = pool.alloc() else {
         // An empty buffer takes no packet, but it ends with the slot.
-        while ring.take_into(&mut []).is_some() {
+        while take_into(&mut []).is_some() {
             counters.no_frame_drops.add(1);
         }
         return None;
     };
     loop {
-        match ring.take_into(table.data_mut(&mut frame)) {
+        match take_into(table.data_mut(&mut frame)) {
             Some(Ok(length)) => return Some((frame, length as u32)), // at most a frame
             Some(Err(_)) => counters.bad_descriptors.add(1),
             None => break,

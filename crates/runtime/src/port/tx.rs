@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use napier_ring::memif::remote::{SendError, Sender};
 use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::counters::{FrameAccount, TxCounters};
 use crate::capture::Tap;
 use crate::link::LinkLine;
+use crate::memif::Kick;
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +24,8 @@ pub(crate) struct TxQueue {
     counters: Arc<TxCounters>,
     /// Brings the frames of senders home.
     sorter: Option<FrameSorter>,
+    /// Errors of the ends before this one: bad descriptors, then indices.
+    errors_before: (u64, u64),
     tap: Arc<Tap>,
 }
 
@@ -37,6 +41,9 @@ pub(crate) enum TxEnd {
     },
     /// The server of a link: packets are built in the buffers that the client posted.
     LinkServer { ring: S2cProducer, slots: u32, peer_irq: Arc<LinkLine> },
+    /// A memif peer in another process: packets are copied into memory that it can write. What is built is built in
+    /// `scratch` first, for nobody may read there what he wrote.
+    Remote { ring: Sender, scratch: Box<[u8]>, kick: Arc<Kick> },
     /// Nowhere: the peer is not there. Packets are refused as by a full ring.
     Detached,
 }
@@ -45,11 +52,12 @@ impl TxQueue {
     /// A queue for packets of at most `frame_bytes`.
     pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
         let (frame_bytes, counters) = (frame_bytes as usize, Arc::default());
-        Self { end, table, frame_bytes, counters, sorter: None, tap: Tap::new() }
+        Self { end, table, frame_bytes, counters, sorter: None, errors_before: (0, 0), tap: Tap::new() }
     }
 
     /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
     pub(crate) fn attach(&mut self, end: TxEnd) -> TxEnd {
+        self.errors_before = (self.counters.bad_descriptors.get(), self.counters.index_errors.get());
         std::mem::replace(&mut self.end, end)
     }
 
@@ -67,7 +75,7 @@ impl TxQueue {
     ///
     /// # Errors
     ///
-    /// [`TxFull`]; `build` was not called.
+    /// [`TxFull`]; `build` was not called, unless a peer in another process has spoilt its last buffers.
     ///
     /// # Panics
     ///
@@ -92,6 +100,16 @@ impl TxQueue {
                 self.counters.tx_full_drops.add(1);
                 TxFull
             })?,
+            TxEnd::Remote { ring, scratch, .. } => {
+                if !ring.has_room() {
+                    self.counters.tx_full_drops.add(1);
+                    return Err(TxFull);
+                }
+                match build(scratch) {
+                    0 => 0,
+                    length => return copy_to_peer(ring, &scratch[..length], &self.counters),
+                }
+            }
             TxEnd::Detached => {
                 self.counters.tx_full_drops.add(1);
                 return Err(TxFull);
@@ -129,16 +147,28 @@ impl TxQueue {
             self.counters.bytes.add(u64::from(len));
             return Ok(());
         }
-        let table = self.table.clone();
-        let copied = self.build(bytes, |buffer| {
-            buffer.copy_from_slice(table.data(&frame, bytes));
-            bytes
-        });
+        let copied = match &mut self.end {
+            TxEnd::Remote { ring, .. } => {
+                let packet = self.table.data(&frame, bytes);
+                let copied = copy_to_peer(ring, packet, &self.counters);
+                if self.tap.is_on() && copied.is_ok() {
+                    self.tap.record(packet);
+                }
+                copied
+            }
+            _ => {
+                let table = self.table.clone();
+                self.build(bytes, |buffer| {
+                    buffer.copy_from_slice(table.data(&frame, bytes));
+                    bytes
+                })
+            }
+        };
         match copied {
             Ok(()) => {
                 match &mut self.sorter {
                     Some(sorter) if sorter.arena() == frame.arena() => sorter.push(frame),
-                    _ => table.give_back(frame),
+                    _ => self.table.give_back(frame),
                 }
                 Ok(())
             }
@@ -152,6 +182,7 @@ impl TxQueue {
         match &mut self.end {
             TxEnd::LinkClient { ring, .. } => ring.free_slots() > 0,
             TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
+            TxEnd::Remote { ring, .. } => ring.has_room(),
             TxEnd::Detached => false,
         }
     }
@@ -162,12 +193,22 @@ impl TxQueue {
             TxEnd::LinkClient { ring, .. } => ring.in_flight(),
             // A peer that takes a packet posts an empty buffer for it.
             TxEnd::LinkServer { ring, slots, .. } => slots.saturating_sub(ring.free_slots()),
+            TxEnd::Remote { ring, .. } => ring.in_flight(),
             TxEnd::Detached => 0,
         }
     }
 
     /// Shows the peer what was built and given, and interrupts it if it wants that.
     pub(crate) fn flush(&mut self) {
+        if let TxEnd::Remote { ring, kick, .. } = &mut self.end {
+            if ring.publish().peer_wants_interrupt {
+                kick.ring();
+                self.counters.kicks.add(1);
+            }
+            self.send_home();
+            self.note_ring_errors();
+            return;
+        }
         let (publish, peer_irq) = match &mut self.end {
             TxEnd::LinkClient { ring, pool, reclaim_at, peer_irq } => {
                 let publish = ring.publish();
@@ -177,7 +218,7 @@ impl TxQueue {
                 (publish, peer_irq)
             }
             TxEnd::LinkServer { ring, peer_irq, .. } => (ring.publish(), peer_irq),
-            TxEnd::Detached => return,
+            TxEnd::Remote { .. } | TxEnd::Detached => return,
         };
         let Publish { published, peer_wants_interrupt } = publish;
         if peer_wants_interrupt {
@@ -216,6 +257,7 @@ impl TxQueue {
                 ring.free_slots() > 0
             }
             TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
+            TxEnd::Remote { ring, .. } => ring.has_room(),
             TxEnd::Detached => false,
         }
     }
@@ -228,7 +270,7 @@ impl TxQueue {
                 pooled: pool.available() as u64,
                 in_ring: u64::from(ring.in_flight()),
             },
-            TxEnd::LinkServer { .. } | TxEnd::Detached => FrameAccount::default(),
+            TxEnd::LinkServer { .. } | TxEnd::Remote { .. } | TxEnd::Detached => FrameAccount::default(),
         }
     }
 
@@ -246,10 +288,31 @@ impl TxQueue {
         let (bad_descriptors, index_errors) = match &self.end {
             TxEnd::LinkClient { ring, .. } => (0, ring.index_errors()),
             TxEnd::LinkServer { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
+            TxEnd::Remote { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
             TxEnd::Detached => return,
         };
-        self.counters.bad_descriptors.set(bad_descriptors);
-        self.counters.index_errors.set(index_errors);
+        self.counters.bad_descriptors.set(self.errors_before.0 + bad_descriptors);
+        self.counters.index_errors.set(self.errors_before.1 + index_errors);
+    }
+}
+
+/// Copies a packet to a peer in another process. One that its buffers cannot hold is dropped: it never will fit.
+#[inline]
+fn copy_to_peer(ring: &mut Sender, packet: &[u8], counters: &TxCounters) -> Result<(), TxFull> {
+    match ring.send(packet) {
+        Ok(()) => {
+            counters.packets.add(1);
+            counters.bytes.add(packet.len() as u64);
+            Ok(())
+        }
+        Err(SendError::TooLong) => {
+            counters.too_long_drops.add(1);
+            Ok(())
+        }
+        Err(SendError::Full) => {
+            counters.tx_full_drops.add(1);
+            Err(TxFull)
+        }
     }
 }
 

@@ -96,7 +96,11 @@ impl SoftirqCpu {
                 TOKEN_KICK => {}
                 token => {
                     let napi = engine.napi_at((token & !TIMER_BIT) as u32);
-                    if token & TIMER_BIT == 0 || napi.irq.timer_fired() {
+                    let doorbell = token & TIMER_BIT == 0;
+                    if doorbell {
+                        napi.irq.heard();
+                    }
+                    if doorbell || napi.irq.timer_fired() {
                         engine.interrupt(napi);
                     }
                 }

@@ -34,6 +34,61 @@ pub(crate) fn shared_memory(len: usize) -> io::Result<(OwnedFd, Mapping)> {
     Ok((file, mapping))
 }
 
+/// Why a file that a peer gave is not mapped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ForeignMemoryError {
+    /// Accesses behind its end would be fatal.
+    #[error("a file of {file} bytes for a region of {len} bytes")]
+    Short {
+        /// Length of the file.
+        file: u64,
+        /// As announced.
+        len: u64,
+    },
+    /// It could be made shorter at any time.
+    #[error("a file that is not sealed against shrinking (F_SEAL_SHRINK)")]
+    CanShrink,
+    /// Accesses may find no page at any time.
+    #[error("a file of huge pages or of no memory file system")]
+    Kind,
+    /// The kernel refused.
+    #[error("a file that cannot be mapped: {0}")]
+    System(#[from] rustix::io::Errno),
+}
+
+/// `statfs` type of memory files. Source: linux `include/uapi/linux/magic.h` `TMPFS_MAGIC`.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Maps the first `len` bytes of a file that a peer gave, after making sure that nothing the peer does to the file can
+/// make an access here fail.
+///
+/// Not populated: a peer may announce memory that was never there, and pays for it itself by using it.
+///
+/// # Errors
+///
+/// See [`ForeignMemoryError`].
+pub(crate) fn foreign_memory(file: &OwnedFd, len: u64) -> Result<Mapping, ForeignMemoryError> {
+    let stat = rustix::fs::fstat(file)?;
+    let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    if len == 0 || bytes < len {
+        return Err(ForeignMemoryError::Short { file: bytes, len });
+    }
+    // Files that cannot be sealed at all are no memory files.
+    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| ForeignMemoryError::CanShrink)?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(ForeignMemoryError::CanShrink);
+    }
+    if rustix::fs::fstatfs(file)?.f_type as u64 != TMPFS_MAGIC {
+        return Err(ForeignMemoryError::Kind);
+    }
+    let len = usize::try_from(len).map_err(|_| ForeignMemoryError::Short { file: bytes, len })?;
+    let pages = Pages::map_foreign(len, file)?;
+    let base = pages.base;
+    // SAFETY: `pages` keeps `len` readable and writable bytes mapped until it is dropped, and the seal keeps them in the
+    // file; only this function knows their address. The peer's writes are another process's.
+    Ok(unsafe { Mapping::from_raw(base, len, Box::new(pages)) })
+}
+
 /// Creates `len` bytes of zeroed memory of this process alone.
 ///
 /// # Errors
@@ -69,6 +124,14 @@ impl Pages {
         Ok(Self::at(base, len))
     }
 
+    fn map_foreign(len: usize, file: impl AsFd) -> rustix::io::Result<Self> {
+        // SAFETY: as in `map`.
+        let base = unsafe {
+            rustix::mm::mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
+        }?;
+        Ok(Self::at(base, len))
+    }
+
     fn map_private(len: usize) -> io::Result<Self> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
         // SAFETY: as in `map`.
@@ -100,5 +163,30 @@ mod tests {
         assert_eq!(mapping.len(), 10_000);
         assert_eq!(rustix::fs::fcntl_get_seals(&file).expect("seals"), SealFlags::SHRINK);
         assert!(rustix::fs::ftruncate(&file, 4096).is_err());
+    }
+
+    #[test]
+    fn foreign_memory_must_be_there_for_good() {
+        use ForeignMemoryError as E;
+        let memfd = |bytes, seals| {
+            let file =
+                rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memfd");
+            rustix::fs::ftruncate(&file, bytes).expect("room");
+            rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
+            file
+        };
+        let good = foreign_memory(&memfd(8192, SealFlags::SHRINK), 5000).expect("sealed and long enough");
+        assert_eq!(good.len(), 5000);
+        assert!(matches!(
+            foreign_memory(&memfd(8192, SealFlags::SHRINK), 8193),
+            Err(E::Short { file: 8192, len: 8193 })
+        ));
+        assert!(matches!(foreign_memory(&memfd(0, SealFlags::SHRINK), 1), Err(E::Short { .. })));
+        assert!(matches!(foreign_memory(&memfd(8192, SealFlags::empty()), 64), Err(E::CanShrink)));
+        assert!(matches!(foreign_memory(&memfd(8192, SealFlags::GROW), 64), Err(E::CanShrink)));
+        let read_only = memfd(8192, SealFlags::SHRINK | SealFlags::WRITE);
+        assert!(matches!(foreign_memory(&read_only, 64), Err(E::System(_))));
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        assert!(foreign_memory(&reader.into(), 64).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The few system interfaces that no safe library offers; each file is at most a screen.
 
 pub(crate) mod cpuclock;
+pub(crate) mod fd;
 pub(crate) mod mmap;
 pub(crate) mod sched;
 pub(crate) mod tsc;

@@ -203,6 +203,11 @@ impl TxPath {
         })
     }
 
+    /// Number of the queue's NAPI instance.
+    pub(crate) fn napi_index(&self) -> u32 {
+        self.index.load(Ordering::Relaxed)
+    }
+
     /// The transmit lock.
     #[inline]
     pub(crate) fn wire(&self) -> &Exclusive<Wire> {

@@ -1,0 +1,90 @@
+//! Why a connection ended, for the user and for the peer.
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+use napier_core::memif::{Fault, Message, Reason};
+use napier_ring::ClaimError;
+use napier_ring::memif::RingError;
+
+use crate::sys::mmap::ForeignMemoryError;
+
+/// Longest time that a peer may take for one step of the handshake.
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// Why a connection ended or was not made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Down {
+    /// The peer has closed its socket: it ended, or was killed.
+    #[error("the peer is gone")]
+    Gone,
+    /// The peer said why.
+    #[error("the peer disconnected: {0}")]
+    ByPeer(Reason),
+    /// The peer said something wrong.
+    #[error("refused the peer: {0}")]
+    Fault(#[from] Fault),
+    /// A region's file.
+    #[error("refused the peer: region {region} is {source}")]
+    Region {
+        /// Its number.
+        region: u16,
+        /// What is wrong.
+        source: ForeignMemoryError,
+    },
+    /// A ring in the peer's memory.
+    #[error("refused the peer: {0}")]
+    Ring(#[from] RingError),
+    /// A ring's descriptor.
+    #[error("refused the peer: the descriptor of a ring is no eventfd")]
+    NoEventfd,
+    /// The peer does not go on.
+    #[error("the peer did not answer for {} s", HANDSHAKE_MAX.as_secs())]
+    Silent,
+    /// Nobody is there.
+    #[error("nobody listens on {socket}: {source}")]
+    NotThere {
+        /// The socket.
+        socket: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The engine ends.
+    #[error("the interface is closed")]
+    Closing,
+    /// The system refused something of ours.
+    #[error("no connection could be made: {0}")]
+    System(#[from] io::Error),
+    /// Ours as well.
+    #[error("no connection could be made: {0}")]
+    Memory(#[from] ClaimError),
+}
+
+impl From<rustix::io::Errno> for Down {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::System(error.into())
+    }
+}
+
+impl Down {
+    /// What the peer is told, if it can hear it.
+    pub(super) fn message(&self) -> Option<Message> {
+        match self {
+            Self::Gone | Self::ByPeer(_) | Self::NotThere { .. } => None,
+            Self::Fault(fault) => Some(fault.disconnect()),
+            Self::Region { .. } | Self::Ring(_) | Self::NoEventfd | Self::Silent | Self::Closing => {
+                Some(disconnect(&self.to_string()))
+            }
+            // What fails here is nobody else's business.
+            Self::System(_) | Self::Memory(_) => Some(disconnect("the other side is out of something")),
+        }
+    }
+}
+
+fn disconnect(text: &str) -> Message {
+    let mut reason = Reason::new("");
+    // Cut, never refused.
+    let _ = reason.write_str(text.strip_prefix("refused the peer: ").unwrap_or(text));
+    Message::Disconnect { code: 0, reason }
+}

@@ -1,0 +1,338 @@
+//! memif devices whose peer is in another engine: both roles, queues, interrupts, peers that come and go.
+
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
+use napier_runtime::{
+    AddMemifError, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifRole, MemifSecret, MemifSocketError,
+    NetNs, RawPort, UdpSocket,
+};
+
+/// A socket that no other test and no other run uses.
+fn socket(test: &str) -> String {
+    format!("@napier-test-{}-{test}", std::process::id())
+}
+
+fn config(role: MemifRole, socket: &str) -> MemifConfig {
+    MemifConfig { ring_size: 128, retry: Duration::from_millis(20), ..MemifConfig::new(role, socket) }
+}
+
+/// One program with one memif device.
+struct Side {
+    _engine: Engine,
+    device: DeviceHandle,
+    netns: NetNs,
+}
+
+fn end(netns: &NetNs, name: &str, mac: [u8; 6], addr: Ipv4Addr) -> EndConfig {
+    let addresses = vec![IfAddr { addr: addr.into(), prefix_len: 24 }];
+    EndConfig { name: name.to_owned(), netns: netns.clone(), mac, addresses, irq_cpus: Vec::new() }
+}
+
+impl Side {
+    fn new(config: MemifConfig) -> Self {
+        let engine = Engine::builder().start().unwrap();
+        let netns = engine.namespace();
+        let is_server = config.role == MemifRole::Server;
+        let (own, other) = ((TESTED_MAC, TESTED_V4), (PEER_MAC, PEER_V4));
+        let ((mac, addr), (peer_mac, peer)) = if is_server { (own, other) } else { (other, own) };
+        let device = engine.add_memif(config, end(&netns, "memif0", mac, addr)).unwrap();
+        netns.neighbour_add(device.ifindex(), peer.into(), peer_mac).unwrap();
+        Self { _engine: engine, device, netns }
+    }
+
+    fn linked(&self) -> &Self {
+        assert!(self.device.wait_link(PATIENCE), "no peer: {:?}", self.device.link_state());
+        self
+    }
+
+    fn unlinked(&self) {
+        eventually("the peer is gone", || !self.device.link_state().carrier);
+    }
+
+    fn at_rest(&self) {
+        eventually("every frame is back", || self.device.frames_out() == 0);
+    }
+}
+
+fn pair(test: &str, change: impl Fn(&mut MemifConfig)) -> (Side, Side) {
+    let socket = socket(test);
+    let side = |role| {
+        let mut config = config(role, &socket);
+        change(&mut config);
+        Side::new(config)
+    };
+    let (server, client) = (side(MemifRole::Server), side(MemifRole::Client));
+    server.linked();
+    client.linked();
+    (server, client)
+}
+
+fn bound(netns: &NetNs, port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind(netns, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Datagrams each way, with interrupts only: whoever receives sleeps first.
+fn datagrams(server: &Side, client: &Side, rounds: u32) {
+    let (echo, asker) = (bound(&server.netns, 7), bound(&client.netns, 4000));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 2000];
+            for _ in 0..rounds {
+                let (length, from) = echo.recv_from(&mut buffer).expect("a request");
+                echo.send_to(&buffer[..length], from).expect("room");
+            }
+        });
+        for round in 0..rounds {
+            let mut sent = vec![round as u8; 4 + round as usize * 37 % 1400];
+            sent[..4].copy_from_slice(&round.to_le_bytes());
+            asker.send_to(&sent, v4(TESTED_V4, 7)).expect("room");
+            let mut got = [0; 2000];
+            let (length, from) = asker.recv_from(&mut got).expect("an answer");
+            assert_eq!((&got[..length], from), (&sent[..], v4(TESTED_V4, 7)));
+        }
+    });
+}
+
+#[test]
+fn datagrams_go_both_ways_by_interrupt() {
+    for queues in [1, 2, 4] {
+        let (server, client) = pair(&format!("udp{queues}"), |config| config.queues = queues);
+        datagrams(&server, &client, 200);
+        for side in [&server, &client] {
+            side.at_rest();
+            let stats = side.device.stats();
+            assert_eq!((stats.rx_packets, stats.tx_packets), (200, 200));
+            assert!(stats.interrupts > 0 && stats.tx_kicks > 0, "{stats:?}");
+            assert_eq!((stats.rx_bad_descriptors, stats.rx_index_errors, stats.tx_bad_descriptors), (0, 0, 0));
+        }
+    }
+}
+
+/// Numbered frames from one side to the other while the receiver only waits; the ring is full again and again.
+fn flood(from: &Side, to: &Side, queue: u16, frames: u64) {
+    let (tx, rx) = (RawPort::bind(&from.device, queue).unwrap(), RawPort::bind(&to.device, queue).unwrap());
+    let (begun, dropped_before) = (Instant::now(), to.device.stats().rx_no_frame);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..frames {
+                let build = || {
+                    tx.build(64, |frame| {
+                        frame[..8].copy_from_slice(&number.to_le_bytes());
+                        60
+                    })
+                };
+                while build().is_err() {
+                    tx.flush();
+                    std::thread::yield_now();
+                }
+                if number % 32 == 31 {
+                    tx.flush();
+                }
+            }
+            tx.flush();
+        });
+        // What finds all frames in this port's queue is dropped, and counted.
+        let dropped = || to.device.stats().rx_no_frame - dropped_before;
+        let (mut received, mut next) = (0, 0_u64);
+        while received + dropped() < frames {
+            let _ = rx.wait(Some(Duration::from_millis(100)));
+            rx.drain(64, |frame| {
+                let number = u64::from_le_bytes(frame[..8].try_into().expect("eight bytes"));
+                assert!(frame.len() == 60 && number >= next, "frame {number} where {next} belongs");
+                (received, next) = (received + 1, number + 1);
+            });
+            assert!(begun.elapsed() < PATIENCE, "{received} came and {} were dropped", dropped());
+        }
+        assert!(received > 0);
+    });
+}
+
+#[test]
+fn a_flood_arrives_in_order_on_every_queue() {
+    let (server, client) = pair("flood", |config| config.queues = 2);
+    for queue in 0..2 {
+        flood(&server, &client, queue, 50_000);
+        flood(&client, &server, queue, 50_000);
+    }
+    for side in [&server, &client] {
+        side.at_rest();
+        let stats = side.device.stats();
+        assert_eq!((stats.rx_packets + stats.rx_no_frame, stats.tx_packets), (100_000, 100_000));
+        assert_eq!((stats.rx_bytes, stats.tx_too_long), (60 * stats.rx_packets, 0));
+    }
+}
+
+/// A server with fewer queues and smaller rings than its client wants; the client sends on what there is.
+#[test]
+fn the_server_limits_its_client() {
+    let socket = socket("limits");
+    let server = Side::new(MemifConfig { queues: 2, ring_size: 64, ..config(MemifRole::Server, &socket) });
+    let client = Side::new(MemifConfig { queues: 4, ring_size: 512, ..config(MemifRole::Client, &socket) });
+    datagrams(server.linked(), client.linked(), 50);
+    flood(&client, &server, 1, 1000);
+    // The third queue leads nowhere.
+    let nowhere = RawPort::bind(&client.device, 2).unwrap();
+    assert!(nowhere.build(64, |_| 64).is_err());
+}
+
+#[test]
+fn either_side_may_go_and_come_back() {
+    let socket = socket("come-and-go");
+    let mut server = Side::new(config(MemifRole::Server, &socket));
+    let mut client = Side::new(config(MemifRole::Client, &socket));
+    for round in 0..6 {
+        datagrams(server.linked(), client.linked(), 20);
+        if round % 2 == 0 {
+            drop(client);
+            server.unlinked();
+            let state = server.device.link_state();
+            assert_eq!(state.reason.as_deref(), Some("the peer disconnected: the interface is closed"));
+            server.at_rest();
+            client = Side::new(config(MemifRole::Client, &socket));
+        } else {
+            drop(server);
+            client.unlinked();
+            client.at_rest();
+            // Nothing is sent to nobody, and nothing is lost of what is ours.
+            assert!(bound(&client.netns, 9).send_to(b"x", v4(TESTED_V4, 7)).is_err());
+            server = Side::new(config(MemifRole::Server, &socket));
+        }
+    }
+    assert!(server.device.link_state().losses + client.device.link_state().losses > 0);
+}
+
+/// Both ends of the traffic go on sending while the peer goes and comes back.
+#[test]
+fn a_peer_may_go_under_traffic() {
+    let socket = socket("under-traffic");
+    let server = Side::new(config(MemifRole::Server, &socket));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let port = RawPort::bind(&server.device, 0).unwrap();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = port.build(64, |_| 64);
+                port.flush();
+                port.drain(64, |frame| assert_eq!(frame.len(), 64));
+                std::thread::yield_now();
+            }
+        });
+        for _ in 0..10 {
+            let client = Side::new(config(MemifRole::Client, &socket));
+            let port = RawPort::bind(&client.linked().device, 0).unwrap();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(20) {
+                let _ = port.build(64, |_| 64);
+                port.flush();
+                port.drain(64, |frame| assert_eq!(frame.len(), 64));
+            }
+            drop(port);
+            client.at_rest();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    server.at_rest();
+    eventually("ten peers went", || server.device.link_state().losses == 10);
+}
+
+#[test]
+fn who_does_not_belong_here_is_told_so() {
+    let socket = socket("wrong");
+    let secret = |text: &str| MemifSecret::new(text.as_bytes());
+    let server = Side::new(MemifConfig { secret: secret("open sesame"), id: 3, ..config(MemifRole::Server, &socket) });
+    let wrong = |change: &dyn Fn(&mut MemifConfig), reason: &str| {
+        let mut config = MemifConfig { id: 3, secret: secret("open sesame"), ..config(MemifRole::Client, &socket) };
+        change(&mut config);
+        let client = Side::new(config);
+        eventually(reason, || client.device.link_state().reason.is_some_and(|why| why.ends_with(reason)));
+        assert!(!client.device.link_state().carrier);
+    };
+    wrong(&|config| config.id = 4, "no interface with id 4 on this socket");
+    wrong(&|config| config.secret = None, "secret required");
+    wrong(&|config| config.secret = secret("open simsim"), "wrong secret");
+    wrong(&|config| config.socket.push('x'), "Connection refused (os error 111)");
+    assert!(!server.device.link_state().carrier);
+    let client = Side::new(MemifConfig { id: 3, secret: secret("open sesame"), ..config(MemifRole::Client, &socket) });
+    datagrams(server.linked(), client.linked(), 5);
+    wrong(&|_| (), "interface id 3 has a peer already");
+    datagrams(&server, &client, 5);
+    assert_eq!(server.device.link_state().losses, 0);
+}
+
+#[test]
+fn several_interfaces_share_a_socket() {
+    let socket = socket("shared");
+    let engine = Engine::builder().start().unwrap();
+    let netns = [engine.namespace(), engine.namespace()];
+    let add = |id: u32| {
+        let config = MemifConfig { id, ..config(MemifRole::Server, &socket) };
+        let netns = &netns[id as usize];
+        let device = engine.add_memif(config, end(netns, &format!("memif{id}"), TESTED_MAC, TESTED_V4)).unwrap();
+        netns.neighbour_add(device.ifindex(), PEER_V4.into(), PEER_MAC).unwrap();
+        Side { _engine: engine.clone(), device, netns: netns.clone() }
+    };
+    let servers = [add(0), add(1)];
+    let again = engine.add_memif(config(MemifRole::Server, &socket), end(&netns[0], "memif2", TESTED_MAC, TESTED_V4));
+    assert!(matches!(again, Err(AddMemifError::IdTaken { id: 0, .. })));
+    let clients = [1, 0].map(|id| Side::new(MemifConfig { id, ..config(MemifRole::Client, &socket) }));
+    datagrams(servers[1].linked(), clients[0].linked(), 10);
+    datagrams(servers[0].linked(), clients[1].linked(), 10);
+    assert_eq!([0, 1].map(|id| servers[id].device.stats().rx_packets), [10, 10]);
+}
+
+#[test]
+fn a_socket_file_is_replaced_only_if_nobody_listens() {
+    let path = std::env::temp_dir().join(format!("napier-test-{}.sock", std::process::id()));
+    let socket = path.to_str().unwrap().to_owned();
+    let engine = Engine::builder().start().unwrap();
+    let add = |name: &str| {
+        let end = end(&engine.namespace(), name, TESTED_MAC, TESTED_V4);
+        engine.add_memif(config(MemifRole::Server, &socket), end)
+    };
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(add("a"), Err(AddMemifError::Socket(MemifSocketError::NotASocket { .. }))));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    std::fs::remove_file(&path).unwrap();
+    // A listener of another kind is somebody's as well.
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(matches!(add("a"), Err(AddMemifError::Socket(MemifSocketError::Taken { .. }))));
+    // Its file stays behind.
+    drop(other);
+    assert!(path.exists());
+    let server = Side::new(config(MemifRole::Server, &socket));
+    assert!(matches!(add("a"), Err(AddMemifError::Socket(MemifSocketError::Taken { .. }))));
+    let client = Side::new(config(MemifRole::Client, &socket));
+    datagrams(server.linked(), client.linked(), 5);
+    drop(server);
+    assert!(!path.exists(), "the file is removed with its listener");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let engine = Engine::builder().start().unwrap();
+    let add = |change: &dyn Fn(&mut MemifConfig)| {
+        let mut config = config(MemifRole::Server, &socket("refused"));
+        change(&mut config);
+        engine.add_memif(config, end(&engine.namespace(), "memif0", TESTED_MAC, TESTED_V4)).map(drop)
+    };
+    assert!(matches!(add(&|config| config.queues = 0), Err(AddMemifError::Shape(_))));
+    assert!(matches!(add(&|config| config.queues = 65), Err(AddMemifError::Shape(_))));
+    assert!(matches!(add(&|config| config.ring_size = 100), Err(AddMemifError::Shape(_))));
+    assert!(matches!(add(&|config| config.frame_bytes = 65536), Err(AddMemifError::Layout(_))));
+    for path in ["", "@", "a\0b", &"x".repeat(200)] {
+        let refused = add(&|config| config.socket = path.to_owned());
+        assert!(matches!(refused, Err(AddMemifError::Socket(MemifSocketError::Path { .. }))), "{path:?}");
+    }
+    assert!(matches!(
+        add(&|config| config.socket = "/no/such/folder/socket".to_owned()),
+        Err(AddMemifError::Socket(MemifSocketError::System { .. }))
+    ));
+    assert!(add(&|_| ()).is_ok());
+    assert!(matches!(add(&|config| config.id = 1), Err(AddMemifError::Device(_))), "the name is taken");
+}
