@@ -46,8 +46,8 @@ pub use real_time::RealTime;
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{
-    DeviceError, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters, UdpSocket,
-    UdpSocketBuilder, UnknownOption,
+    DeviceError, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters, TcpListener,
+    TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
 };
 pub use sys::tsc::{ticks, ticks_after};
 pub use sys::usage::{ThreadUsage, thread_usage};

@@ -314,6 +314,11 @@ impl Host for EngineInner {
         self.may_administer()
     }
 
+    fn thread_begins(&self, name: &str) {
+        self.unpin_thread();
+        self.threads.register(ThreadRole::Program { name: name.to_owned() });
+    }
+
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         Self::busy_loop(self, napi_id, params, ready);
     }
@@ -354,6 +359,12 @@ impl EventContext {
     #[must_use]
     pub fn new(engine: &Engine) -> Self {
         Self::with_poller(engine.inner.clone(), Self::MEMBERS_DEFAULT)
+    }
+
+    /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
+    #[must_use]
+    pub fn with_members_max(engine: &Engine, members_max: u32) -> Self {
+        Self::with_poller(engine.inner.clone(), members_max)
     }
 }
 

@@ -29,6 +29,8 @@ impl Interest {
     pub const ERR: Self = Self(0x008);
     /// `EPOLLHUP`: hung up. Always watched for.
     pub const HUP: Self = Self(0x010);
+    /// `EPOLLRDHUP`: the peer has closed its half of a connection.
+    pub const RDHUP: Self = Self(0x2000);
     /// `EPOLLONESHOT`: after one report the member is silent until [`modify`](super::EventContext::modify).
     pub const ONESHOT: Self = Self(1 << 30);
     /// `EPOLLET`: report news, not states.
@@ -40,7 +42,7 @@ impl Interest {
     pub(super) const MODES: Self = Self(Self::ONESHOT.0 | Self::EDGE.0);
     /// Conditions that nobody can switch off (`fs/eventpoll.c` `do_epoll_ctl`).
     pub(super) const ALWAYS: Self = Self(Self::ERR.0 | Self::HUP.0);
-    const SUPPORTED: Self = Self(Self::IN.0 | Self::OUT.0 | Self::ALWAYS.0 | Self::MODES.0);
+    const SUPPORTED: Self = Self(Self::IN.0 | Self::OUT.0 | Self::RDHUP.0 | Self::ALWAYS.0 | Self::MODES.0);
 
     /// The set with exactly these `EPOLL*` bits; bits that contexts do not support are kept, and refused by `add`.
     #[must_use]
@@ -107,6 +109,7 @@ impl fmt::Debug for Interest {
             (Self::OUT, "OUT"),
             (Self::ERR, "ERR"),
             (Self::HUP, "HUP"),
+            (Self::RDHUP, "RDHUP"),
             (Self::ONESHOT, "ONESHOT"),
             (Self::EDGE, "EDGE"),
         ];

@@ -54,9 +54,9 @@ counters! {
     ip_in_hdr_errors IpInHdrErrors "IpInHdrErrors";
     /// IPv4 packets to an address that is not ours; broadcast and multicast datagrams are counted here.
     ip_in_addr_errors IpInAddrErrors "IpInAddrErrors";
-    /// IPv4 packets of a protocol other than UDP and ICMP.
+    /// IPv4 packets of a protocol other than TCP, UDP and ICMP.
     ip_in_unknown_protos IpInUnknownProtos "IpInUnknownProtos";
-    /// IPv4 packets handed to UDP or ICMP.
+    /// IPv4 packets handed to TCP, UDP or ICMP.
     ip_in_delivers IpInDelivers "IpInDelivers";
     /// IPv4 fragments: dropped, never put together.
     ip_reasm_fails IpReasmFails "IpReasmFails";
@@ -70,11 +70,11 @@ counters! {
     ip6_in_hdr_errors Ip6InHdrErrors "Ip6InHdrErrors";
     /// IPv6 packets to an address that is not ours; multicast datagrams are counted here.
     ip6_in_addr_errors Ip6InAddrErrors "Ip6InAddrErrors";
-    /// IPv6 packets whose next header is not UDP, ICMPv6 or hop-by-hop: routing and destination options too.
+    /// IPv6 packets whose next header is not TCP, UDP, ICMPv6 or hop-by-hop: routing and destination options too.
     ip6_in_unknown_protos Ip6InUnknownProtos "Ip6InUnknownProtos";
     /// IPv6 packets shorter than their header says.
     ip6_in_truncated_pkts Ip6InTruncated "Ip6InTruncatedPkts";
-    /// IPv6 packets handed to UDP or ICMPv6.
+    /// IPv6 packets handed to TCP, UDP or ICMPv6.
     ip6_in_delivers Ip6InDelivers "Ip6InDelivers";
     /// IPv6 fragments: dropped, never put together.
     ip6_reasm_fails Ip6ReasmFails "Ip6ReasmFails";
@@ -134,6 +134,50 @@ counters! {
     udp6_sndbuf_errors Udp6SndbufErrors "Udp6SndbufErrors";
     /// As `UdpInCsumErrors`, over IPv6; a zero checksum counts here (RFC 8200 section 8.1).
     udp6_in_csum_errors Udp6InCsumErrors "Udp6InCsumErrors";
+    /// TCP segments received, good or bad.
+    tcp_in_segs TcpInSegs "TcpInSegs";
+    /// TCP segments with a bad header or checksum.
+    tcp_in_errs TcpInErrs "TcpInErrs";
+    /// TCP segments with a bad checksum; also in `TcpInErrs`.
+    tcp_in_csum_errors TcpInCsumErrors "TcpInCsumErrors";
+    /// TCP segments handed to a device, retransmitted ones not counted, resets included.
+    tcp_out_segs TcpOutSegs "TcpOutSegs";
+    /// TCP segments that carry something that was sent before.
+    tcp_retrans_segs TcpRetransSegs "TcpRetransSegs";
+    /// TCP resets sent.
+    tcp_out_rsts TcpOutRsts "TcpOutRsts";
+    /// Connections that a program asked for.
+    tcp_active_opens TcpActiveOpens "TcpActiveOpens";
+    /// Connections that a peer asked for.
+    tcp_passive_opens TcpPassiveOpens "TcpPassiveOpens";
+    /// Connections that ended before they were established.
+    tcp_attempt_fails TcpAttemptFails "TcpAttemptFails";
+    /// Established connections that ended at once, without an exchange of FINs.
+    tcp_estab_resets TcpEstabResets "TcpEstabResets";
+    /// Connections that are established now, or that only the peer has closed. The only one that also falls.
+    tcp_curr_estab TcpCurrEstab "TcpCurrEstab";
+    /// Connections that a listener could not take because its backlog was full.
+    tcp_ext_listen_overflows ListenOverflows "TcpExtListenOverflows";
+    /// SYNs, and last segments of handshakes, that a listener dropped for whatever reason.
+    tcp_ext_listen_drops ListenDrops "TcpExtListenDrops";
+    /// Connections that waited in TIME-WAIT (counted when that begins).
+    tcp_ext_tw TcpTimeWaits "TcpExtTW";
+    /// Connections in TIME-WAIT that were given up early, to make room or for a new SYN.
+    tcp_ext_tw_recycled TcpTimeWaitRecycled "TcpExtTWRecycled";
+    /// Connections reset because they were closed with unread data, or with a linger time of 0.
+    tcp_ext_tcp_abort_on_close TcpAbortOnClose "TcpExtTCPAbortOnClose";
+    /// Connections reset because data came after they were closed.
+    tcp_ext_tcp_abort_on_data TcpAbortOnData "TcpExtTCPAbortOnData";
+    /// Connections given up because the peer was silent for too long.
+    tcp_ext_tcp_abort_on_timeout TcpAbortOnTimeout "TcpExtTCPAbortOnTimeout";
+    /// Connections given up because the protocol machine met a case that it does not know (Linux: no counter).
+    tcp_faults TcpFaults "TcpFaults";
+    /// TCP segments that waited because the transmit ring was full (Linux: no counter).
+    tcp_tx_waits TcpTxWaits "TcpTxWaits";
+    /// TCP segments lost on their way out because the device was down; they are sent again.
+    tcp_tx_drops TcpTxDrops "TcpTxDrops";
+    /// TCP segments lost on their way out because no device leads to the peer any more (`IpOutNoRoutes`).
+    ip_out_no_routes IpOutNoRoutes "IpOutNoRoutes";
     /// ARP packets received.
     arp_in_pkts ArpInPkts "ArpInPkts";
     /// ARP packets that were malformed or not for us.
@@ -185,9 +229,15 @@ impl Counters {
         self.add(counter, 1);
     }
 
+    /// Takes one off a counter that also falls.
+    pub(super) fn uncount(&self, counter: Counter) {
+        self.add(counter, u64::MAX);
+    }
+
     fn get(&self, counter: Counter) -> u64 {
         // Relaxed: see `add`.
-        self.0.iter().map(|set| set.0[counter as usize].load(Ordering::Relaxed)).sum()
+        // Wrapping: what falls is taken off in one set and may have been added in another.
+        self.0.iter().fold(0, |sum, set| sum.wrapping_add(set.0[counter as usize].load(Ordering::Relaxed)))
     }
 }
 

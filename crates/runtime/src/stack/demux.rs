@@ -9,20 +9,30 @@
 //! hash stand in one run.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::addr::{Addr, End};
 use super::builder::ReusePort;
-use super::queue::UdpInner;
 
 const SHARDS: usize = 256;
 
+/// What can stand in the tables.
+pub(super) trait Member {
+    /// The recorded NAPI id.
+    fn recorded_napi(&self) -> &AtomicU32;
+}
+
 /// The socket tables of one moment.
-#[derive(Clone)]
-pub(super) struct Demux {
-    connected: Table,
-    bound: Table,
+pub(super) struct Demux<S> {
+    connected: Table<S>,
+    bound: Table<S>,
     seed: u64,
+}
+
+impl<S> Clone for Demux<S> {
+    fn clone(&self) -> Self {
+        Self { connected: self.connected.clone(), bound: self.bound.clone(), seed: self.seed }
+    }
 }
 
 /// Where a socket stands: its own end, and the peer's if it is connected.
@@ -32,7 +42,7 @@ pub(super) struct Place {
     pub(super) peer: Option<End>,
 }
 
-impl Demux {
+impl<S: Member> Demux<S> {
     /// `seed` keeps a peer from choosing addresses that fall into one run.
     pub(super) fn new(seed: u64) -> Self {
         Self { connected: Table::new(), bound: Table::new(), seed }
@@ -40,11 +50,11 @@ impl Demux {
 
     /// The socket for a datagram that instance `napi_id` received.
     #[inline]
-    pub(super) fn find(&self, src: End, dst: End, napi_id: u32) -> Option<&Arc<UdpInner>> {
+    pub(super) fn find(&self, src: End, dst: End, napi_id: u32) -> Option<&Arc<S>> {
         if self.connected.len != 0 {
             let hash = flow_hash(self.seed, src, dst);
             let ports = ports(src.port, dst.port);
-            let same = |e: &&Entry| e.ports == ports && e.local == dst.addr && e.peer == src.addr;
+            let same = |e: &&Entry<S>| e.ports == ports && e.local == dst.addr && e.peer == src.addr;
             if let Some(entry) = self.connected.run(hash).find(same) {
                 return Some(entry.select(self.seed, src, dst, napi_id));
             }
@@ -64,7 +74,7 @@ impl Demux {
     }
 
     /// Puts a socket at a place; it joins those already there, which must have the same `reuse`.
-    pub(super) fn insert(&mut self, place: Place, socket: &Arc<UdpInner>, reuse: ReusePort) {
+    pub(super) fn insert(&mut self, place: Place, socket: &Arc<S>, reuse: ReusePort) {
         let (table, hash) = self.table(place);
         table.edit(hash, |entries| match entries.iter_mut().find(|e| e.is_at(place)) {
             Some(entry) => {
@@ -77,7 +87,7 @@ impl Demux {
 
     /// # Panics
     /// If the socket is not there: places are kept by the registry, so that is our own mistake.
-    pub(super) fn remove(&mut self, place: Place, socket: &Arc<UdpInner>) {
+    pub(super) fn remove(&mut self, place: Place, socket: &Arc<S>) {
         let (table, hash) = self.table(place);
         table.edit(hash, |entries| {
             let at = entries.iter().position(|e| e.is_at(place)).expect("a registered place has an entry");
@@ -93,7 +103,7 @@ impl Demux {
         });
     }
 
-    fn table(&mut self, place: Place) -> (&mut Table, u32) {
+    fn table(&mut self, place: Place) -> (&mut Table<S>, u32) {
         match place.peer {
             Some(peer) => (&mut self.connected, flow_hash(self.seed, peer, place.local)),
             None => (&mut self.bound, port_hash(self.seed, place.local.port)),
@@ -102,25 +112,30 @@ impl Demux {
 }
 
 /// One place and who is there, in one cache line.
-#[derive(Clone)]
 #[repr(align(64))]
-struct Entry {
+struct Entry<S> {
     local: Addr,
     /// `::` in the table of bound sockets.
     peer: Addr,
     /// The only socket, or the first.
-    socket: Arc<UdpInner>,
+    socket: Arc<S>,
     /// All of them, if there are several.
-    group: Option<Arc<Group>>,
+    group: Option<Arc<Group<S>>>,
     ports: u32,
     hash: u32,
 }
 
-const _: () = assert!(size_of::<Option<Entry>>() == 64);
+const _: () = assert!(size_of::<Option<Entry<()>>>() == 64);
 
-struct Group {
+impl<S> Clone for Entry<S> {
+    fn clone(&self) -> Self {
+        Self { socket: self.socket.clone(), group: self.group.clone(), ..*self }
+    }
+}
+
+struct Group<S> {
     by_napi: bool,
-    members: Vec<Arc<UdpInner>>,
+    members: Vec<Arc<S>>,
 }
 
 fn key(place: Place) -> (Addr, Addr, u32) {
@@ -133,8 +148,8 @@ fn ports(peer: u16, local: u16) -> u32 {
     u32::from(peer) << 16 | u32::from(local)
 }
 
-impl Entry {
-    fn new(hash: u32, place: Place, socket: Arc<UdpInner>) -> Self {
+impl<S: Member> Entry<S> {
+    fn new(hash: u32, place: Place, socket: Arc<S>) -> Self {
         let (local, peer, ports) = key(place);
         Self { local, peer, socket, group: None, ports, hash }
     }
@@ -143,21 +158,21 @@ impl Entry {
         (self.local, self.peer, self.ports) == key(place)
     }
 
-    fn members(&self) -> &[Arc<UdpInner>] {
+    fn members(&self) -> &[Arc<S>] {
         match &self.group {
             Some(group) => &group.members,
             None => std::slice::from_ref(&self.socket),
         }
     }
 
-    fn set_members(&mut self, members: Vec<Arc<UdpInner>>, by_napi: bool) {
+    fn set_members(&mut self, members: Vec<Arc<S>>, by_napi: bool) {
         self.socket = members[0].clone();
         // A group of one keeps its rule: others may join again.
         self.group = Some(Arc::new(Group { by_napi, members }));
     }
 
     #[inline]
-    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<UdpInner> {
+    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<S> {
         match &self.group {
             None => &self.socket,
             Some(group) => group.select(seed, src, dst, napi_id),
@@ -165,20 +180,20 @@ impl Entry {
     }
 }
 
-impl Group {
+impl<S: Member> Group<S> {
     /// By NAPI: the member that already serves this instance; else the first that serves none yet, which is claimed by
     /// one compare-and-swap so that two instances never share a member while another is free; else as by hash.
     #[inline(never)]
-    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<UdpInner> {
+    fn select(&self, seed: u64, src: End, dst: End, napi_id: u32) -> &Arc<S> {
         let members = &self.members;
         if self.by_napi {
             // Relaxed: the id is a hint that orders nothing else.
-            if let Some(member) = members.iter().find(|m| m.napi_id.load(Ordering::Relaxed) == napi_id) {
+            if let Some(member) = members.iter().find(|m| m.recorded_napi().load(Ordering::Relaxed) == napi_id) {
                 return member;
             }
-            let claim = |m: &&Arc<UdpInner>| {
+            let claim = |m: &&Arc<S>| {
                 // Relaxed: as above; the exchange alone decides between two claimants.
-                m.napi_id.compare_exchange(0, napi_id, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+                m.recorded_napi().compare_exchange(0, napi_id, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             };
             if let Some(member) = members.iter().find(claim) {
                 return member;
@@ -192,21 +207,28 @@ impl Group {
 }
 
 /// 256 shards, each an array with a power of two of slots, at most half full.
-#[derive(Clone)]
-struct Table {
-    shards: Arc<[Arc<[Option<Entry>]>]>,
+struct Table<S> {
+    shards: Shards<S>,
     len: usize,
 }
 
-impl Table {
+type Shards<S> = Arc<[Arc<[Option<Entry<S>>]>]>;
+
+impl<S> Clone for Table<S> {
+    fn clone(&self) -> Self {
+        Self { shards: self.shards.clone(), len: self.len }
+    }
+}
+
+impl<S> Table<S> {
     fn new() -> Self {
-        let empty: Arc<[Option<Entry>]> = Arc::new([None]);
+        let empty: Arc<[Option<Entry<S>>]> = Arc::new([None]);
         Self { shards: std::iter::repeat_n(empty, SHARDS).collect(), len: 0 }
     }
 
     /// The entries with this hash.
     #[inline]
-    fn run(&self, hash: u32) -> impl Iterator<Item = &Entry> {
+    fn run(&self, hash: u32) -> impl Iterator<Item = &Entry<S>> {
         let shard = &*self.shards[hash as usize % SHARDS];
         let mut at = slot_of(hash);
         std::iter::from_fn(move || {
@@ -218,9 +240,9 @@ impl Table {
         .filter(move |entry| entry.hash == hash)
     }
 
-    fn edit(&mut self, hash: u32, change: impl FnOnce(&mut Vec<Entry>)) {
+    fn edit(&mut self, hash: u32, change: impl FnOnce(&mut Vec<Entry<S>>)) {
         let index = hash as usize % SHARDS;
-        let mut entries: Vec<Entry> = self.shards[index].iter().flatten().cloned().collect();
+        let mut entries: Vec<Entry<S>> = self.shards[index].iter().flatten().cloned().collect();
         self.len -= entries.len();
         change(&mut entries);
         self.len += entries.len();

@@ -1,4 +1,4 @@
-//! UDP/IP over the engine's devices: name spaces, sockets, ARP, neighbour discovery, echo.
+//! UDP/IP and TCP/IP over the engine's devices: name spaces, sockets, ARP, neighbour discovery, echo.
 //!
 //! A [`NetNs`] holds devices, neighbours and sockets. The owner of a NAPI instance hands each received frame to it; a
 //! UDP datagram goes from the frame straight into the queue of its [`UdpSocket`], without a copy, a lock or an
@@ -6,14 +6,14 @@
 //! apart with `smoltcp::wire`.
 //!
 //! # What is not here
-//! TCP, IP fragments in either direction, ICMP errors in either direction (so no `ECONNREFUSED`), multicast and
+//! IP fragments in either direction, ICMP errors in either direction (so no `ECONNREFUSED`), multicast and
 //! broadcast datagrams, VLAN tags, gateways (a destination must lie in the prefix of a device), a loopback device,
 //! IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
 //!
 //! # Files
 //! `pass` (receive, per poll) uses `wire` (parse), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
-//! type, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
-//! of them read; `path` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
+//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
+//! of them read; `tcp` has a map of its own; `path` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
 
 mod addr;
 mod builder;
@@ -31,6 +31,7 @@ pub(crate) mod seams;
 mod send;
 mod slow;
 mod socket;
+mod tcp;
 mod template;
 mod watch;
 mod wire;
@@ -45,3 +46,4 @@ pub use counters::StackCounters;
 pub use netns::{DeviceError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
 pub use socket::UdpSocket;
+pub use tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use napier_ring::FrameTable;
@@ -15,8 +15,10 @@ use super::addr::Addr;
 use super::counters::{Counter, Counters, StackCounters};
 use super::demux::Demux;
 use super::neighbour::{Held, Key, LEARNT_MAX, Neighbour, Neighbours, Pending};
+use super::queue::UdpInner;
 use super::registry::Registry;
 use super::seams::{Egress, Host};
+use super::tcp::{ListenerInner, Tcp};
 use crate::tx::PacketClass;
 
 /// A network name space: the devices, neighbours and sockets that see each other. Clones are the same name space.
@@ -45,6 +47,8 @@ pub(super) struct Inner {
     pub(super) generation: AtomicU64,
     /// Shared with the sockets, which may outlive their handles by a poll.
     pub(super) counters: Arc<Counters>,
+    /// Connections; made with the first TCP socket.
+    pub(super) tcp: OnceLock<Tcp>,
     writer: Mutex<Writer>,
 }
 
@@ -52,13 +56,17 @@ pub(super) struct Inner {
 #[derive(Default)]
 pub(super) struct Writer {
     pub(super) registry: Registry,
+    /// Ports of TCP sockets.
+    pub(super) tcp_registry: Registry,
     pub(super) pending: Pending,
 }
 
 /// All that the packet path reads, at one moment.
 #[derive(Clone)]
 pub(super) struct Snapshot {
-    pub(super) demux: Demux,
+    pub(super) demux: Demux<UdpInner>,
+    /// TCP sockets that listen.
+    pub(super) listeners: Demux<ListenerInner>,
     pub(super) interfaces: Arc<[Arc<Interface>]>,
     /// Addresses of all interfaces: a packet to any of them is ours, whichever device it came in by (the "weak host
     /// model", as `net/ipv4/route.c` by default).
@@ -139,6 +147,7 @@ impl NetNs {
     pub(crate) fn with_host(host: Arc<dyn Host>, seed: u64) -> Self {
         let snapshot = Snapshot {
             demux: Demux::new(seed),
+            listeners: Demux::new(seed),
             interfaces: Arc::new([]),
             locals: Arc::new([]),
             neighbours: Neighbours::default(),
@@ -149,6 +158,7 @@ impl NetNs {
             snapshot: ArcSwap::from_pointee(snapshot),
             generation: AtomicU64::new(0),
             counters: Arc::new(Counters::new()),
+            tcp: OnceLock::new(),
             writer: Mutex::new(Writer::default()),
         }))
     }

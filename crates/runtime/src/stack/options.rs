@@ -15,7 +15,7 @@ const RMEM_MAX: u32 = 4 << 20;
 const RCVBUF_MIN: usize = 2304;
 
 /// Largest SO_PRIORITY without a privilege. Source: `net/core/sock.c sk_set_prio_allowed`.
-const PRIORITY_FREE_MAX: i32 = 6;
+pub(super) const PRIORITY_FREE_MAX: i32 = 6;
 
 /// What goes with each packet of a socket; hardly ever written.
 pub(super) struct EgressOptions {
@@ -116,7 +116,7 @@ impl SocketOption {
         }
     }
 
-    fn busy(self) -> Option<BusyOption> {
+    pub(super) fn busy(self) -> Option<BusyOption> {
         match self {
             Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate => None,
             Self::BusyPoll => Some(BusyOption::BusyPoll),
@@ -151,6 +151,9 @@ pub enum OptionError {
     /// SO_REUSEPORT of a bound socket.
     #[error("ENOPROTOOPT: SO_REUSEPORT is chosen before the socket is bound: use UdpSocket::builder().reuse_port()")]
     AlreadyBound,
+    /// An option that TCP sockets do not have.
+    #[error("ENOPROTOOPT: TCP sockets have no such option; buffer sizes and SO_REUSEPORT are given to the builder")]
+    NotForTcp,
     /// SO_PRIORITY beyond what everybody may use.
     #[error("EPERM: SO_PRIORITY beyond 0 to {PRIORITY_FREE_MAX} needs CAP_NET_ADMIN")]
     Priority,
@@ -160,7 +163,7 @@ impl From<OptionError> for std::io::Error {
     fn from(error: OptionError) -> Self {
         Self::from_raw_os_error(match error {
             OptionError::Busy(error) => error.errno().number(),
-            OptionError::AlreadyBound => libc::ENOPROTOOPT,
+            OptionError::AlreadyBound | OptionError::NotForTcp => libc::ENOPROTOOPT,
             OptionError::Priority => libc::EPERM,
         })
     }
@@ -171,17 +174,7 @@ impl UdpInner {
         let Some(busy_option) = option.busy() else {
             return self.set_other_option(host, option, value);
         };
-        let cap_net_admin = host.cap_net_admin();
-        let mut now = self.busy.load(Ordering::Relaxed);
-        loop {
-            let mut busy = unpack(now);
-            busy.set(busy_option, value, cap_net_admin)?;
-            // Relaxed: the settings order nothing, and they are one word.
-            match self.busy.compare_exchange(now, pack(&busy), Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(other) => now = other,
-            }
-        }
+        Ok(set_busy(&self.busy, busy_option, value, host.cap_net_admin())?)
     }
 
     fn set_other_option(&self, host: &dyn Host, option: SocketOption, value: i32) -> Result<(), OptionError> {
@@ -192,8 +185,7 @@ impl UdpInner {
             }
             SocketOption::Priority => self.egress.priority.store(value.cast_unsigned(), Ordering::Relaxed),
             SocketOption::MaxPacingRate => {
-                let rate = if value == -1 { RATE_UNLIMITED } else { value.cast_unsigned().into() };
-                self.egress.pacing_rate.store(rate, Ordering::Relaxed);
+                self.egress.pacing_rate.store(pacing_rate(value), Ordering::Relaxed);
             }
             _ => self.ask_rcvbuf(value),
         }
@@ -227,13 +219,37 @@ impl UdpInner {
     }
 }
 
+/// `SO_MAX_PACING_RATE` in bytes per second.
+pub(super) fn pacing_rate(value: i32) -> u64 {
+    if value == -1 { RATE_UNLIMITED } else { value.cast_unsigned().into() }
+}
+
+/// Changes one of the busy-poll settings in a word of them.
+pub(super) fn set_busy(
+    word: &AtomicU64,
+    option: BusyOption,
+    value: i32,
+    cap_net_admin: bool,
+) -> Result<(), SockOptError> {
+    let mut now = word.load(Ordering::Relaxed);
+    loop {
+        let mut busy = unpack(now);
+        busy.set(option, value, cap_net_admin)?;
+        // Relaxed: the settings order nothing, and they are one word.
+        match word.compare_exchange(now, pack(&busy), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Ok(()),
+            Err(other) => now = other,
+        }
+    }
+}
+
 /// The settings as one word, so that a reader takes no lock: bits 0..32 busy time, 32..48 budget, 48 prefer.
 pub(super) fn pack(busy: &SocketBusy) -> u64 {
     u64::from(busy.busy_poll_usecs) | u64::from(busy.budget) << 32 | u64::from(busy.prefer) << 48
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "each field is cut out of the word")]
-fn unpack(word: u64) -> SocketBusy {
+pub(super) fn unpack(word: u64) -> SocketBusy {
     SocketBusy { busy_poll_usecs: word as u32, budget: (word >> 32) as u16, prefer: word >> 48 & 1 != 0, napi_id: 0 }
 }
 

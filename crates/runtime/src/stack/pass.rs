@@ -19,12 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
+use napier_core::time::Instant;
 use napier_ring::Frame;
 
 use super::counters::Counter;
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
 use super::slow;
+use super::tcp;
 use super::wire::{self, Datagram, Meta, Packet, Refused};
 use crate::event::Interest;
 use crate::journal::{Event, Tap};
@@ -62,6 +64,7 @@ impl View<'_> {
             round_pkts: 0,
             tally: Tally::default(),
             journal: None,
+            now: None,
         })
     }
 }
@@ -78,6 +81,8 @@ pub(crate) struct RxPass<'v> {
     round_pkts: usize,
     tally: Tally,
     journal: Option<&'v Tap>,
+    /// Read with the first segment that needs it.
+    now: Option<Instant>,
 }
 
 /// A socket that got something.
@@ -94,6 +99,9 @@ struct Touched<'v> {
 struct Tally {
     udp4: u64,
     udp6: u64,
+    /// Good segments.
+    tcp4: u64,
+    tcp6: u64,
 }
 
 impl<'v> RxPass<'v> {
@@ -119,6 +127,12 @@ impl<'v> RxPass<'v> {
                 frames.set_meta(&mut frame, meta.bits());
                 self.deliver(frame, &datagram, meta.truesize());
             }
+            Ok(Packet::Tcp(segment)) => {
+                *(if segment.dst.addr.is_v4() { &mut self.tally.tcp4 } else { &mut self.tally.tcp6 }) += 1;
+                let now = self.now();
+                tcp::receive(self, now, bytes, &segment);
+                frames.give_back(frame);
+            }
             Ok(packet) => {
                 slow::receive(self, bytes, &packet);
                 frames.give_back(frame);
@@ -128,6 +142,14 @@ impl<'v> RxPass<'v> {
                 frames.give_back(frame);
             }
         }
+    }
+
+    pub(super) fn napi_id(&self) -> u32 {
+        self.napi_id
+    }
+
+    fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(|| self.ns.host.clock().now())
     }
 
     /// Ends the poll: everybody who got something knows. Dropping the pass does the same.
@@ -201,6 +223,9 @@ impl<'v> RxPass<'v> {
             let v4 = bytes[12..14] == wire::ETHERTYPE_IPV4;
             self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
         }
+        if matches!(first, Counter::TcpInErrs | Counter::TcpInCsumErrors) {
+            self.ns.counters.count(Counter::TcpInSegs);
+        }
         for counter in [Some(first), second].into_iter().flatten() {
             self.ns.counters.count(counter);
         }
@@ -220,7 +245,14 @@ impl Drop for RxPass<'_> {
     fn drop(&mut self) {
         self.end_round();
         let counters = &self.ns.counters;
-        let Tally { udp4, udp6 } = self.tally;
+        let Tally { udp4, udp6, tcp4, tcp6 } = self.tally;
+        if tcp4 + tcp6 != 0 {
+            counters.add(Counter::IpInReceives, tcp4);
+            counters.add(Counter::IpInDelivers, tcp4);
+            counters.add(Counter::Ip6InReceives, tcp6);
+            counters.add(Counter::Ip6InDelivers, tcp6);
+            counters.add(Counter::TcpInSegs, tcp4 + tcp6);
+        }
         if udp4 != 0 {
             counters.add(Counter::IpInReceives, udp4);
             counters.add(Counter::IpInDelivers, udp4);

@@ -24,7 +24,7 @@ use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable};
 use super::addr::End;
 use super::builder::ReusePort;
 use super::counters::{Counter, Counters};
-use super::demux::Place;
+use super::demux::{Member, Place};
 use super::options::{self, EgressOptions};
 use super::send::PathCache;
 use super::wire::Meta;
@@ -280,6 +280,13 @@ impl UdpInner {
     pub(super) fn charged_bytes(&self) -> usize {
         // Relaxed: a limit, not a hand-over.
         self.charged.load(Ordering::Relaxed).max(0).cast_unsigned()
+    }
+}
+
+impl Member for UdpInner {
+    #[inline]
+    fn recorded_napi(&self) -> &AtomicU32 {
+        &self.napi_id
     }
 }
 

@@ -6,7 +6,7 @@ use super::addr::End;
 use super::builder::ReusePort;
 
 /// Ports for sockets that asked for none. Source: `net/ipv4/af_inet.c inet_init_net ip_local_ports`.
-const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+pub(super) const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
 /// All claims on ports.
 #[derive(Default)]
@@ -65,6 +65,11 @@ impl Registry {
     pub(super) fn relocate(&mut self, from: End, to: End, reuse: ReusePort) {
         self.release(from, reuse);
         self.claims.entry(to.port).or_default().push(Claim { local: to, reuse });
+    }
+
+    /// Whether somebody has claimed a place that overlaps this one.
+    pub(super) fn is_taken(&self, local: End) -> bool {
+        self.overlapping(local).next().is_some()
     }
 
     fn overlapping(&self, local: End) -> impl Iterator<Item = &Claim> {

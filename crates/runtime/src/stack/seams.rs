@@ -71,6 +71,10 @@ pub(crate) trait Host: Send + Sync {
     fn first_napi_id(&self) -> u32;
     /// Whether the process may do what needs `CAP_NET_ADMIN`.
     fn cap_net_admin(&self) -> bool;
+    /// The calling thread begins to work for the engine, under this name.
+    fn thread_begins(&self, name: &str) {
+        let _ = name;
+    }
     /// Runs `net/core/dev.c napi_busy_loop` for an instance; returns at once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
 }

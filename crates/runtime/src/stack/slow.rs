@@ -28,7 +28,7 @@ const ND_HOP_LIMIT: u8 = 255;
 #[cold]
 pub(super) fn receive(pass: &RxPass<'_>, frame: &[u8], packet: &Packet) {
     match *packet {
-        Packet::Udp(_) => unreachable!("datagrams take the fast path"),
+        Packet::Udp(_) | Packet::Tcp(_) => unreachable!("both have a path of their own"),
         Packet::Arp => arp(pass, &frame[ETH_LEN..]),
         Packet::Icmp { src, dst, at, end } => {
             pass.ns.counters.count(Counter::IpInReceives);

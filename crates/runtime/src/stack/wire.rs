@@ -9,6 +9,10 @@
 //! | IPv6 version, length | RFC 8200; one hop-by-hop header is skipped | `Ip6In...` |
 //! | UDP length | 8 ..= bytes left in the IP packet | `UdpInErrors` |
 //! | UDP checksum | RFC 768; 0 is "none" over IPv4 and an error over IPv6 | `UdpInCsumErrors` |
+//! | TCP header | whole, no port 0, data offset within the segment (RFC 9293) | `TcpInErrs` |
+//! | TCP checksum | RFC 9293 section 3.1 | `TcpInCsumErrors` |
+//!
+//! TCP behind a hop-by-hop header is refused (`Ip6InUnknownProtos`).
 
 use super::addr::{Addr, End};
 use super::checksum::Sum;
@@ -22,6 +26,8 @@ pub(super) const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 pub(super) const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
 pub(super) const PROTO_UDP: u8 = 17;
+pub(super) const PROTO_TCP: u8 = 6;
+pub(super) const TCP_LEN: usize = 20;
 const PROTO_ICMP: u8 = 1;
 const PROTO_ICMPV6: u8 = 58;
 const PROTO_HOP_BY_HOP: u8 = 0;
@@ -34,6 +40,8 @@ const HOP_BY_HOP_UNITS_MAX: usize = 32;
 pub(super) enum Packet {
     /// A whole UDP datagram with a good checksum.
     Udp(Datagram),
+    /// A whole TCP segment with a good checksum.
+    Tcp(Segment),
     /// An ARP packet, from byte 14.
     Arp,
     /// An ICMP message for the IPv4 packet's destination, in these bytes of the frame.
@@ -49,6 +57,26 @@ pub(super) struct Datagram {
     pub(super) dst: End,
     pub(super) payload_at: u16,
     pub(super) payload_len: u16,
+}
+
+/// A TCP segment: its two ends, where its IP packet lies in the frame, and what the tables must know of it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) src: End,
+    pub(super) dst: End,
+    /// End of the IP packet, which begins after the Ethernet header.
+    pub(super) end: usize,
+    /// The low six bits: URG, ACK, PSH, RST, SYN, FIN.
+    pub(super) flags: u8,
+}
+
+/// Flags of a TCP header (RFC 9293 section 3.1).
+pub(super) mod flag {
+    pub(crate) const FIN: u8 = 0x01;
+    pub(crate) const SYN: u8 = 0x02;
+    pub(crate) const RST: u8 = 0x04;
+    pub(crate) const PSH: u8 = 0x08;
+    pub(crate) const ACK: u8 = 0x10;
 }
 
 /// Why a frame goes no further: the counters to add to.
@@ -119,6 +147,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Packet, Refused> {
             let errors = UdpErrors { length: Counter::UdpInErrors, checksum: Counter::UdpInCsumErrors };
             parse_udp(body, &head[12..20], src, dst, at, &errors)
         }
+        PROTO_TCP => parse_tcp(body, &head[12..20], src, dst, ETH_LEN + total_len),
         PROTO_ICMP => Ok(Packet::Icmp { src, dst, at, end: ETH_LEN + total_len }),
         _ => Err(Counter::IpInUnknownProtos.into()),
     }
@@ -159,6 +188,7 @@ fn parse_ipv6(packet: &[u8]) -> Result<Packet, Refused> {
             let errors = UdpErrors { length: Counter::Udp6InErrors, checksum: Counter::Udp6InCsumErrors };
             parse_udp(body, &head[8..40], src, dst, at, &errors)
         }
+        PROTO_TCP if head[6] == PROTO_TCP => parse_tcp(body, &head[8..40], src, dst, at + body.len()),
         PROTO_ICMPV6 => Ok(Packet::Icmpv6 { src, dst, hop_limit: head[7], at, end: at + body.len() }),
         PROTO_FRAGMENT => Err(Counter::Ip6ReasmFails.into()),
         _ => Err(Counter::Ip6InUnknownProtos.into()),
@@ -202,6 +232,27 @@ fn parse_udp(
         dst: End { addr: dst, port: u16::from_be_bytes([d0, d1]) },
         payload_at,
         payload_len: len - 8,
+    }))
+}
+
+/// `addresses` as for `parse_udp`; `end`: where the packet ends in the frame.
+#[inline(never)]
+fn parse_tcp(body: &[u8], addresses: &[u8], src: Addr, dst: Addr, end: usize) -> Result<Packet, Refused> {
+    let Some(head) = body.first_chunk::<TCP_LEN>() else { return Err(Counter::TcpInErrs.into()) };
+    let (src_port, dst_port) = (u16::from_be_bytes([head[0], head[1]]), u16::from_be_bytes([head[2], head[3]]));
+    let header_len = usize::from(head[12] >> 4) * 4;
+    if header_len < TCP_LEN || header_len > body.len() || src_port == 0 || dst_port == 0 {
+        return Err(Counter::TcpInErrs.into());
+    }
+    let Ok(len) = u16::try_from(body.len()) else { return Err(Counter::TcpInErrs.into()) };
+    if !Sum::ZERO.bytes(addresses).number(u16::from(PROTO_TCP)).number(len).bytes(body).is_valid() {
+        return Err(Refused(Counter::TcpInCsumErrors, Some(Counter::TcpInErrs)));
+    }
+    Ok(Packet::Tcp(Segment {
+        src: End { addr: src, port: src_port },
+        dst: End { addr: dst, port: dst_port },
+        end,
+        flags: head[13] & 0x3f,
     }))
 }
 

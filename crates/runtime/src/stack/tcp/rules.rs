@@ -1,0 +1,126 @@
+//! What follows from what: conditions, errors, counters and deadlines, as functions of values.
+
+use napier_core::time::{Deadline, Instant, Span};
+use smoltcp::socket::tcp::State;
+
+use crate::event::Interest;
+
+/// Why smoltcp closed a socket.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A segment did.
+    Segment,
+    /// We gave up.
+    Silence,
+    /// The program wanted it.
+    Program,
+}
+
+/// What a socket looks like from outside.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct View {
+    pub(super) state: State,
+    /// There is something to read.
+    pub(super) queued: bool,
+    /// A third of the send buffer is free.
+    pub(super) room: bool,
+    /// The peer has sent its FIN.
+    pub(super) fin: bool,
+    /// `shutdown(SHUT_RD)`.
+    pub(super) read_shut: bool,
+    /// `shutdown(SHUT_WR)`.
+    pub(super) write_shut: bool,
+    /// Pending error number; 0: none.
+    pub(super) error: i32,
+}
+
+/// The conditions that hold. Source: `net/ipv4/tcp.c tcp_poll`.
+#[inline]
+pub(super) fn ready(view: &View) -> Interest {
+    let closed = view.state == State::Closed;
+    let connecting = matches!(view.state, State::SynSent | State::SynReceived | State::Listen);
+    let receive_shut = view.fin || view.read_shut || closed;
+    let send_shut = view.write_shut || closed;
+    let mut ready = Interest::NONE;
+    if receive_shut && send_shut {
+        ready = ready | Interest::HUP;
+    }
+    if receive_shut {
+        ready = ready | Interest::IN | Interest::RDHUP;
+    }
+    if view.error != 0 {
+        ready = ready | Interest::ERR;
+    }
+    if connecting {
+        return ready;
+    }
+    if view.queued {
+        ready = ready | Interest::IN;
+    }
+    if send_shut || view.room {
+        ready = ready | Interest::OUT;
+    }
+    ready
+}
+
+/// The error that a program sees. Source: `net/ipv4/tcp_input.c tcp_reset`, `net/ipv4/tcp_timer.c tcp_write_err`.
+pub(super) fn error_of(before: State, cause: Cause) -> i32 {
+    match (cause, before) {
+        (Cause::Program, _) => 0,
+        (Cause::Silence, _) => libc::ETIMEDOUT,
+        (Cause::Segment, State::SynSent) => libc::ECONNREFUSED,
+        (Cause::Segment, State::CloseWait) => libc::EPIPE,
+        // Nobody is told of the end of a connection that has ended.
+        (Cause::Segment, State::LastAck | State::TimeWait | State::Closed | State::Listen) => 0,
+        (Cause::Segment, _) => libc::ECONNRESET,
+    }
+}
+
+/// Whether a state counts as established (RFC 4022 tcpCurrEstab).
+pub(super) fn is_established(state: State) -> bool {
+    matches!(state, State::Established | State::CloseWait)
+}
+
+/// Keep-alive settings of a connection (`SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeepAlive {
+    pub(super) idle: Span,
+    pub(super) interval: Span,
+    pub(super) probes: u32,
+}
+
+/// How long the peer may be silent before a connection is given up.
+///
+/// | state | limit | source |
+/// |---|---|---|
+/// | SYN-SENT | 127 s | `tcp_syn_retries` = 6 |
+/// | SYN-RECEIVED | 63 s | `tcp_synack_retries` = 5 |
+/// | closed by the program, FIN not answered | 60 s | `tcp_fin_timeout`; the kernel counts retries |
+/// | data unacknowledged | 924 s | `tcp_retries2` = 15 |
+/// | else, with keep-alive | idle time + interval * probes | `tcp_keepalive_timer` |
+/// | else | none | |
+pub(super) fn silence_max(state: State, orphan: bool, unacknowledged: bool, keep: Option<&KeepAlive>) -> Option<Span> {
+    match state {
+        State::Closed | State::Listen | State::TimeWait => None,
+        State::SynSent => Some(Span::from_secs(127)),
+        State::SynReceived => Some(Span::from_secs(63)),
+        State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck if orphan => Some(Span::from_secs(60)),
+        State::FinWait1 | State::Closing | State::LastAck => Some(Span::from_secs(924)),
+        State::Established | State::CloseWait | State::FinWait2 => {
+            let kept = keep.map(|keep| keep.idle + Span { ns: keep.interval.ns.saturating_mul(keep.probes.into()) });
+            let data = unacknowledged.then_some(Span::from_secs(924));
+            match (kept, data) {
+                (Some(kept), Some(data)) => Some(kept.min(data)),
+                (kept, data) => kept.or(data),
+            }
+        }
+    }
+}
+
+/// When the silence is too long. It begins when the peer was heard last, or when we began to want an answer.
+pub(super) fn silence_ends(heard: Instant, asked: Option<Instant>, limit: Option<Span>) -> Deadline {
+    match limit {
+        None => Deadline::NEVER,
+        Some(limit) => Deadline::after(asked.map_or(heard, |asked| asked.max(heard)), limit),
+    }
+}
