@@ -13,6 +13,7 @@ pub mod profile;
 pub mod protocol;
 pub mod service;
 pub mod sizes;
+pub mod store;
 pub mod table;
 pub mod value;
 mod writer;

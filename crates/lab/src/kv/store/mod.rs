@@ -1,0 +1,311 @@
+//! What a server keeps for clients of any kind: values up to a megabyte, deletion, expiry, unique numbers for
+//! compare-and-store, and a bound on memory that old records make room under.
+//!
+//! The [`Table`](super::table::Table) beside it serves the workload of `compare`, where every record is there from the
+//! start and nothing is ever removed: its fixed places cost no allocation and no bookkeeping. Here a record is as long
+//! as it is, so a set may allocate; a get does not.
+//!
+//! Keys are spread over shards, each behind a read-write lock, by a hash that a client cannot foresee. The time is
+//! handed in by the caller, in ms since 1970, and is the same for all that happens in one turn of a worker.
+
+mod shard;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use shard::{RECORD_OVERHEAD_BYTES, Records};
+
+/// Longest value, in bytes. Source: memcached's default of `-I`, which counts the item's header as well.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// An expiry time that never comes.
+pub const NEVER_MS: u64 = u64::MAX;
+
+const SHARDS: usize = 64;
+
+/// Keys and values of one server. Shared by reference between its workers.
+pub struct Store {
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    bytes_max: usize,
+    bytes: AtomicUsize,
+    /// When all records are to be forgotten, or [`NEVER_MS`].
+    flush_ms: AtomicU64,
+    /// Shard that has to give up a record next.
+    victim: AtomicUsize,
+    evictions: AtomicU64,
+}
+
+/// On its own cache lines (two of them: neighbours are fetched in pairs), so that locks do not disturb each other.
+#[repr(align(128))]
+struct Shard(RwLock<Records>);
+
+/// A record as a reader sees it, while its shard is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The client's own word.
+    pub flags: u32,
+    /// Number of this version of the record; never 0.
+    pub cas: u64,
+    /// When it is forgotten, in ms since 1970, or [`NEVER_MS`].
+    pub expires_ms: u64,
+    /// When it was asked for or stored before this, in ms since 1970.
+    pub accessed_ms: u64,
+    /// Whether it was ever asked for before this.
+    pub fetched: bool,
+    /// What was stored.
+    pub value: &'a [u8],
+}
+
+/// What is to happen to a record that may or may not be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Store in any case.
+    Set,
+    /// Store only a new record.
+    Add,
+    /// Store only over an old record.
+    Replace,
+    /// Put the value behind that of an old record, which keeps flags and expiry.
+    Append,
+    /// Put the value before that of an old record, which keeps flags and expiry.
+    Prepend,
+}
+
+/// A value to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    /// Under which condition, and where.
+    pub how: How,
+    /// If not 0, the record must be there with this number.
+    pub cas: u64,
+    /// The client's own word.
+    pub flags: u32,
+    /// When it is to be forgotten, in ms since 1970, or [`NEVER_MS`].
+    pub expires_ms: u64,
+    /// The bytes.
+    pub value: &'a [u8],
+}
+
+/// Why a value was not stored; the store is then as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutError {
+    /// The record must be there and is not, or the other way round.
+    #[error("the condition does not hold")]
+    NotStored,
+    /// The record has another number.
+    #[error("the record was changed since")]
+    Exists,
+    /// A number was given and there is no such record.
+    #[error("no such record")]
+    NotFound,
+    /// Longer than [`VALUE_BYTES_MAX`].
+    #[error("a value of {value_bytes} bytes is too long; give at most {VALUE_BYTES_MAX}")]
+    TooLarge {
+        /// Its length in bytes.
+        value_bytes: usize,
+    },
+}
+
+/// Why a record was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// There is none.
+    #[error("no such record")]
+    NotFound,
+    /// It has another number.
+    #[error("the record was changed since")]
+    Exists,
+    /// Its value is no decimal number of 64 bits.
+    #[error("the value is not a number")]
+    NonNumeric,
+}
+
+/// A number to add or subtract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// How much.
+    pub by: u64,
+    /// Subtract, and stop at 0; adding wraps at 64 bits.
+    pub down: bool,
+    /// If not 0, the record must have this number.
+    pub cas: u64,
+    /// Value and expiry of a record that is made if there is none.
+    pub initial: Option<(u64, u64)>,
+    /// New expiry of a record that is there.
+    pub expires_ms: Option<u64>,
+}
+
+/// How full a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Records, also expired ones that nobody has asked for since.
+    pub records: u64,
+    /// Memory of keys and values with what goes with each, in bytes.
+    pub bytes: u64,
+    /// Bound on it, in bytes.
+    pub bytes_max: u64,
+    /// Records that had to make room.
+    pub evictions: u64,
+}
+
+impl Store {
+    /// An empty store that keeps its records below `bytes_max` bytes (at least the longest value).
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|index| Shard(RwLock::new(Records::new(index as u64, SHARDS as u64)))).collect(),
+            hasher: RandomState::new(),
+            bytes_max: bytes_max.max(2 * VALUE_BYTES_MAX),
+            bytes: AtomicUsize::new(0),
+            flush_ms: AtomicU64::new(NEVER_MS),
+            victim: AtomicUsize::new(0),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// Calls `found` with the record of `key` while its shard is read-locked; `None` if there is none.
+    pub fn get<R>(&self, now_ms: u64, key: &[u8], found: impl FnOnce(&Item<'_>) -> R) -> Option<R> {
+        let records = self.shard(key).0.read().expect("no holder of the lock panics");
+        let record = records.live(key, now_ms)?;
+        let answer = found(&record.item());
+        record.touch(now_ms);
+        Some(answer)
+    }
+
+    /// As [`get`](Self::get), and gives the record a new expiry time first.
+    pub fn get_and_touch<R>(
+        &self,
+        now_ms: u64,
+        key: &[u8],
+        expires_ms: u64,
+        found: impl FnOnce(&Item<'_>) -> R,
+    ) -> Option<R> {
+        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
+        let record = records.live_mut(key, now_ms)?;
+        record.expires_ms = expires_ms;
+        let answer = found(&record.item());
+        record.touch(now_ms);
+        Some(answer)
+    }
+
+    /// Stores a value; returns the number of the new version.
+    ///
+    /// # Errors
+    /// [`PutError`]; the store is then as it was.
+    pub fn put(&self, now_ms: u64, key: &[u8], put: &Put<'_>) -> Result<u64, PutError> {
+        if put.value.len() > VALUE_BYTES_MAX {
+            return Err(PutError::TooLarge { value_bytes: put.value.len() });
+        }
+        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
+        let before = records.bytes;
+        let stored = records.put(now_ms, key, put);
+        let (now, own) = (records.bytes, records.len());
+        drop(records);
+        self.account(before, now);
+        if stored.is_ok() && self.bytes.load(Ordering::Relaxed) > self.bytes_max {
+            self.make_room(own);
+        }
+        stored
+    }
+
+    /// Forgets a record; with a `cas` other than 0 only this version of it.
+    ///
+    /// # Errors
+    /// [`ChangeError::NotFound`], [`ChangeError::Exists`].
+    pub fn delete(&self, now_ms: u64, key: &[u8], cas: u64) -> Result<(), ChangeError> {
+        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
+        let before = records.bytes;
+        let deleted = records.delete(now_ms, key, cas);
+        let after = records.bytes;
+        drop(records);
+        self.account(before, after);
+        deleted
+    }
+
+    /// Adds to or subtracts from a record that holds a decimal number; returns the new number and the new version's.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub fn arithmetic(&self, now_ms: u64, key: &[u8], delta: &Delta) -> Result<(u64, u64), ChangeError> {
+        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
+        let before = records.bytes;
+        let changed = records.arithmetic(now_ms, key, delta);
+        let after = records.bytes;
+        drop(records);
+        self.account(before, after);
+        changed
+    }
+
+    /// Forgets all records at `at_ms`; see [`tick`](Self::tick).
+    pub fn flush(&self, now_ms: u64, at_ms: u64) {
+        self.flush_ms.store(at_ms, Ordering::Relaxed);
+        self.tick(now_ms);
+    }
+
+    /// Carries out a flush that has become due. To be called once per turn of a worker, before its requests.
+    pub fn tick(&self, now_ms: u64) {
+        let flush_ms = self.flush_ms.load(Ordering::Relaxed);
+        if flush_ms > now_ms {
+            return;
+        }
+        // One worker wins and does it. Relaxed: the locks of the shards order what is seen in them.
+        if self.flush_ms.compare_exchange(flush_ms, NEVER_MS, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        for shard in &self.shards {
+            let mut records = shard.0.write().expect("no holder of the lock panics");
+            let before = records.bytes;
+            records.clear();
+            drop(records);
+            self.account(before, 0);
+        }
+    }
+
+    /// How full it is.
+    pub fn stats(&self) -> StoreStats {
+        let records = |shard: &Shard| shard.0.read().expect("no holder of the lock panics").len() as u64;
+        StoreStats {
+            records: self.shards.iter().map(records).sum(),
+            bytes: self.bytes.load(Ordering::Relaxed) as u64,
+            bytes_max: self.bytes_max as u64,
+            evictions: self.evictions.load(Ordering::Relaxed),
+        }
+    }
+
+    fn shard(&self, key: &[u8]) -> &Shard {
+        // The top bits: the shard's own map uses the others.
+        &self.shards[(self.hasher.hash_one(key) >> 58) as usize]
+    }
+
+    /// Relaxed: the sum alone matters, and no other memory hangs on it.
+    fn account(&self, before: usize, after: usize) {
+        if after >= before {
+            self.bytes.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.bytes.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes records from the shards in turn until the bound is kept. A record counts at least its overhead, so `own`,
+    /// the records seen in one shard, and the shards bound the number of rounds: some other worker frees as well.
+    fn make_room(&self, own: usize) {
+        let rounds_max = SHARDS * (own + 1) + self.bytes_max / RECORD_OVERHEAD_BYTES;
+        for _ in 0..rounds_max {
+            if self.bytes.load(Ordering::Relaxed) <= self.bytes_max {
+                return;
+            }
+            let index = self.victim.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let mut records = self.shards[index].0.write().expect("no holder of the lock panics");
+            let before = records.bytes;
+            let evicted = records.evict();
+            let after = records.bytes;
+            drop(records);
+            self.account(before, after);
+            self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

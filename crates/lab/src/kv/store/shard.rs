@@ -1,0 +1,220 @@
+//! The records of one shard, and which of them makes room: the hand of a clock goes round and takes the first record
+//! that nobody asked for since it passed last.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use indexmap::IndexMap;
+
+use super::{ChangeError, Delta, How, Item, Put, PutError, VALUE_BYTES_MAX};
+
+/// What is reckoned for a record beside key and value: its struct, its place in the map, two allocations.
+pub(super) const RECORD_OVERHEAD_BYTES: usize = 128;
+
+/// A buffer that is longer than twice what it holds, and longer than this, is given back.
+const SLACK_BYTES: usize = 256;
+
+/// Steps of the hand before it takes what it points at.
+const HAND_STEPS_MAX: usize = 64;
+
+pub(super) struct Records {
+    map: IndexMap<Box<[u8]>, Record>,
+    hand: usize,
+    cas_next: u64,
+    cas_step: u64,
+    /// Memory of all records, in bytes.
+    pub(super) bytes: usize,
+}
+
+pub(super) struct Record {
+    flags: u32,
+    cas: u64,
+    pub(super) expires_ms: u64,
+    value: Vec<u8>,
+    accessed_ms: AtomicU64,
+    fetched: AtomicBool,
+    /// Asked for since the hand passed.
+    referenced: AtomicBool,
+}
+
+impl Record {
+    pub(super) fn item(&self) -> Item<'_> {
+        Item {
+            flags: self.flags,
+            cas: self.cas,
+            expires_ms: self.expires_ms,
+            accessed_ms: self.accessed_ms.load(Ordering::Relaxed),
+            fetched: self.fetched.load(Ordering::Relaxed),
+            value: &self.value,
+        }
+    }
+
+    /// Relaxed: hints, each for itself. Written only if changed, so that readers share the line.
+    pub(super) fn touch(&self, now_ms: u64) {
+        for hint in [&self.fetched, &self.referenced] {
+            if !hint.load(Ordering::Relaxed) {
+                hint.store(true, Ordering::Relaxed);
+            }
+        }
+        if self.accessed_ms.load(Ordering::Relaxed) != now_ms {
+            self.accessed_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    fn cost(&self, key_bytes: usize) -> usize {
+        RECORD_OVERHEAD_BYTES + key_bytes + self.value.capacity()
+    }
+
+    fn fit(&mut self) {
+        if self.value.capacity() > SLACK_BYTES && self.value.capacity() / 2 > self.value.len() {
+            self.value.shrink_to_fit();
+        }
+    }
+}
+
+impl Records {
+    pub(super) fn new(shard: u64, shards: u64) -> Self {
+        // Shards count in steps, so that no number is used twice in the whole store, and 0 never.
+        Self { map: IndexMap::new(), hand: 0, cas_next: shard + 1, cas_step: shards, bytes: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.map.clear();
+        self.bytes = 0;
+    }
+
+    pub(super) fn live(&self, key: &[u8], now_ms: u64) -> Option<&Record> {
+        self.map.get(key).filter(|record| record.expires_ms > now_ms)
+    }
+
+    pub(super) fn live_mut(&mut self, key: &[u8], now_ms: u64) -> Option<&mut Record> {
+        self.map.get_mut(key).filter(|record| record.expires_ms > now_ms)
+    }
+
+    pub(super) fn put(&mut self, now_ms: u64, key: &[u8], put: &Put<'_>) -> Result<u64, PutError> {
+        let live = self.live(key, now_ms).map(|record| (record.cas, record.value.len()));
+        match (put.cas, live) {
+            (0, _) => {}
+            (_, None) => return Err(PutError::NotFound),
+            (cas, Some((other, _))) if cas != other => return Err(PutError::Exists),
+            _ => {}
+        }
+        let old_bytes = match (put.how, live) {
+            (How::Add, Some(_)) | (How::Replace | How::Append | How::Prepend, None) => return Err(PutError::NotStored),
+            (How::Append | How::Prepend, Some((_, bytes))) => bytes,
+            (How::Set | How::Add | How::Replace, _) => 0,
+        };
+        let value_bytes = old_bytes + put.value.len();
+        if value_bytes > VALUE_BYTES_MAX {
+            return Err(PutError::TooLarge { value_bytes });
+        }
+        let cas = self.next_cas();
+        let Some(record) = self.map.get_mut(key) else {
+            let record = Record {
+                flags: put.flags,
+                cas,
+                expires_ms: put.expires_ms,
+                value: put.value.to_vec(),
+                accessed_ms: AtomicU64::new(now_ms),
+                fetched: AtomicBool::new(false),
+                referenced: AtomicBool::new(true),
+            };
+            self.bytes += record.cost(key.len());
+            self.map.insert(key.into(), record);
+            return Ok(cas);
+        };
+        let before = record.cost(key.len());
+        match put.how {
+            How::Append => record.value.extend_from_slice(put.value),
+            How::Prepend => {
+                record.value.splice(..0, put.value.iter().copied());
+            }
+            How::Set | How::Add | How::Replace => {
+                record.value.clear();
+                record.value.extend_from_slice(put.value);
+                record.flags = put.flags;
+                record.expires_ms = put.expires_ms;
+                record.fetched.store(false, Ordering::Relaxed);
+            }
+        }
+        record.cas = cas;
+        record.accessed_ms.store(now_ms, Ordering::Relaxed);
+        record.fit();
+        self.bytes = self.bytes + record.cost(key.len()) - before;
+        Ok(cas)
+    }
+
+    pub(super) fn delete(&mut self, now_ms: u64, key: &[u8], cas: u64) -> Result<(), ChangeError> {
+        let record = self.live(key, now_ms).ok_or(ChangeError::NotFound)?;
+        if cas != 0 && cas != record.cas {
+            return Err(ChangeError::Exists);
+        }
+        let index = self.map.get_index_of(key).expect("it was found");
+        self.remove(index);
+        Ok(())
+    }
+
+    pub(super) fn arithmetic(&mut self, now_ms: u64, key: &[u8], delta: &Delta) -> Result<(u64, u64), ChangeError> {
+        let Some(record) = self.live(key, now_ms) else {
+            let (value, expires_ms) = delta.initial.ok_or(ChangeError::NotFound)?;
+            let text = value.to_string();
+            let put = Put { how: How::Set, cas: 0, flags: 0, expires_ms, value: text.as_bytes() };
+            let cas = self.put(now_ms, key, &put).expect("a number is no long value");
+            return Ok((value, cas));
+        };
+        if delta.cas != 0 && delta.cas != record.cas {
+            return Err(ChangeError::Exists);
+        }
+        let old = number(&record.value).ok_or(ChangeError::NonNumeric)?;
+        let new = if delta.down { old.saturating_sub(delta.by) } else { old.wrapping_add(delta.by) };
+        let text = new.to_string();
+        let flags = record.flags;
+        // As memcached: a shorter number does not shorten the value of a decrement, but is filled up with spaces.
+        let width = if delta.down { record.value.len().min(20) } else { 0 };
+        let text = format!("{text:<width$}");
+        let expires_ms = delta.expires_ms.unwrap_or(record.expires_ms);
+        let put = Put { how: How::Set, cas: 0, flags, expires_ms, value: text.as_bytes() };
+        let cas = self.put(now_ms, key, &put).expect("a number is no long value");
+        Ok((new, cas))
+    }
+
+    /// Takes one record; whether there was any.
+    pub(super) fn evict(&mut self) -> bool {
+        if self.map.is_empty() {
+            return false;
+        }
+        for _ in 0..HAND_STEPS_MAX {
+            self.hand %= self.map.len();
+            if !self.map[self.hand].referenced.swap(false, Ordering::Relaxed) {
+                break;
+            }
+            self.hand += 1;
+        }
+        self.hand %= self.map.len();
+        self.remove(self.hand);
+        true
+    }
+
+    fn remove(&mut self, index: usize) {
+        let (key, record) = self.map.swap_remove_index(index).expect("the index is of a record");
+        self.bytes -= record.cost(key.len());
+    }
+
+    fn next_cas(&mut self) -> u64 {
+        let cas = self.cas_next;
+        self.cas_next += self.cas_step;
+        cas
+    }
+}
+
+/// A decimal number of at most 20 digits, spaces behind it left aside.
+fn number(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim_end_matches(' ');
+    if text.is_empty() || text.len() > 20 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
