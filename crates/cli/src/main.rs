@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod conform;
+mod serve;
 mod sim;
 
 use std::process::ExitCode;
@@ -29,6 +30,9 @@ enum Command {
     /// Run the simulator.
     #[command(subcommand)]
     Sim(sim::Sim),
+    /// Run a server on the kernel's or the engine's sockets until it is interrupted
+    #[command(subcommand)]
+    Serve(serve::Serve),
     /// Run scenario files and compare what happens with what must happen.
     Conform(conform::Args),
 }
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args, &interrupted),
         Command::Bench(bench) => bench::run(&bench),
         Command::Sim(sim) => sim::run(&sim, &interrupted),
+        Command::Serve(serve) => serve::run(&serve, &interrupted),
         Command::Conform(args) => conform::run(&args, &interrupted),
     };
     match result {

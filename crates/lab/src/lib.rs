@@ -16,5 +16,6 @@ pub mod modes;
 mod pair;
 pub mod report;
 pub mod rng;
+pub mod serve;
 pub mod stats;
 pub mod transmit;

@@ -12,6 +12,7 @@ pub mod flight;
 pub mod profile;
 pub mod protocol;
 pub mod service;
+pub mod session;
 pub mod sizes;
 pub mod store;
 pub mod table;

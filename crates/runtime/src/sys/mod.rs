@@ -2,6 +2,7 @@
 
 pub(crate) mod cpuclock;
 pub(crate) mod fd;
+pub(crate) mod kernel_sockets;
 pub(crate) mod mmap;
 pub(crate) mod sched;
 pub(crate) mod tsc;

@@ -113,13 +113,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let how = prop_oneof![
-        Just(How::Set),
-        Just(How::Add),
-        Just(How::Replace),
-        Just(How::Append),
-        Just(How::Prepend)
-    ];
+    let how = prop_oneof![Just(How::Set), Just(How::Add), Just(How::Replace), Just(How::Append), Just(How::Prepend)];
     prop_oneof![
         (0..8_u8, 0..600_usize, how).prop_map(|(key, len, how)| Op::Put(key, len, how)),
         (0..8_u8).prop_map(Op::Delete),

@@ -1,0 +1,188 @@
+//! What a server makes of a stream of bytes: memcached's ASCII, meta and binary protocols, and Redis' RESP2.
+//!
+//! A [`Session`] is one connection without the connection: it is handed the bytes that have come and not been used,
+//! says how many of them it used up and what has to happen next, and appends its answers to a buffer. So a request may
+//! be split over any number of reads, many may come in one, and tests need no socket. It keeps no bytes itself; whoever
+//! calls it must be able to keep [`INPUT_BYTES_MAX`], and no more is ever asked for.
+//!
+//! Source of formats, limits and words: memcached `doc/protocol.txt` and `protocol_binary.h`, and what its version
+//! 1.6.18 answers; <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
+
+mod ascii;
+mod binary;
+mod meta;
+mod resp;
+mod server;
+mod stats;
+mod storage;
+mod text;
+pub mod udp;
+
+pub use server::{Counters, Server, Totals, WorkerStats};
+
+use super::store::VALUE_BYTES_MAX;
+
+/// Longest line, in bytes; a client that sends more without an end of line is cut off, as memcached does (at 2048
+/// bytes, except for a get).
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Most input that is ever asked for: the longest value and what goes with it.
+pub const INPUT_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * LINE_BYTES_MAX;
+
+/// Answers beyond which no further request is taken, so that a client that does not read takes no memory: it is at most
+/// this and one answer.
+pub const OUTPUT_BYTES_HIGH: usize = 256 << 10;
+
+/// Which family of protocols a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// ASCII, meta or binary, told apart by the first byte as memcached does.
+    Memcached,
+    /// RESP2, or words on a line.
+    Redis,
+}
+
+/// What has to happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More input; nothing can be done before `bytes_least` bytes in all have come (what was used up not counted).
+    Read {
+        /// At most [`INPUT_BYTES_MAX`].
+        bytes_least: usize,
+    },
+    /// The answers are to be sent, and then the session called again with what is left.
+    Write,
+    /// The answers are to be sent, and the connection closed.
+    Close,
+}
+
+/// What a session did with its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes at the start of the input that are not needed any more.
+    pub used: usize,
+    /// What has to happen next.
+    pub next: Next,
+}
+
+/// What the requests of one turn have in common.
+#[derive(Clone, Copy)]
+pub struct Turn<'a> {
+    /// What all workers share.
+    pub server: &'a Server,
+    /// Counters of this worker.
+    pub stats: &'a WorkerStats,
+    /// The time, in ms since 1970.
+    pub now_ms: u64,
+}
+
+/// A request's surroundings, for the protocols.
+struct Call<'a, 'b> {
+    turn: Turn<'a>,
+    out: &'b mut Vec<u8>,
+}
+
+/// What a protocol did with the request at the start of the input.
+enum Step {
+    /// Used up so many bytes.
+    Done(usize),
+    /// Used up so many bytes, and the same number and these many behind them are to be thrown away.
+    Skip(usize, usize),
+    /// Cannot go on before so many bytes are there.
+    More(usize),
+    /// Has answered what there is to answer.
+    Close,
+}
+
+/// One connection without the connection.
+#[derive(Debug)]
+pub struct Session {
+    protocol: Protocol,
+    /// Bytes of a value that is not wanted, still to come.
+    skip: usize,
+    /// Nothing can be done before so many bytes are there.
+    wanted: usize,
+}
+
+#[derive(Debug)]
+enum Protocol {
+    /// Memcached's, but nothing has come.
+    Undecided,
+    Ascii(ascii::Ascii),
+    Binary,
+    Redis,
+}
+
+impl Session {
+    /// A session of which nothing has come.
+    pub fn new(family: Family) -> Self {
+        let protocol = match family {
+            Family::Memcached => Protocol::Undecided,
+            Family::Redis => Protocol::Redis,
+        };
+        Self { protocol, skip: 0, wanted: 1 }
+    }
+
+    /// Serves what can be served of `input`, the bytes that have come and were not used up before.
+    ///
+    /// No input makes it panic, and each call ends: every round uses up a byte at least.
+    pub fn advance(&mut self, turn: &Turn<'_>, input: &[u8], out: &mut Vec<u8>) -> Progress {
+        let mut used = 0;
+        loop {
+            let rest = &input[used..];
+            if self.skip > 0 {
+                let skipped = self.skip.min(rest.len());
+                self.skip -= skipped;
+                used += skipped;
+                if self.skip > 0 {
+                    return Progress { used, next: Next::Read { bytes_least: 1 } };
+                }
+                self.wanted = 1;
+                continue;
+            }
+            if out.len() >= OUTPUT_BYTES_HIGH {
+                return Progress { used, next: Next::Write };
+            }
+            if rest.len() < self.wanted {
+                return Progress { used, next: Next::Read { bytes_least: self.wanted } };
+            }
+            match self.step(&mut Call { turn: *turn, out }, rest) {
+                Step::Done(bytes) => {
+                    assert!((1..=rest.len()).contains(&bytes), "a request has bytes, and no more than there are");
+                    used += bytes;
+                    self.wanted = 1;
+                }
+                Step::Skip(bytes, skip) => {
+                    assert!((1..=rest.len()).contains(&bytes), "a request has bytes, and no more than there are");
+                    used += bytes;
+                    self.skip = skip;
+                    self.wanted = 1;
+                }
+                Step::More(bytes) => {
+                    assert!(
+                        bytes > rest.len() && bytes <= INPUT_BYTES_MAX,
+                        "what is asked for is bounded and not there"
+                    );
+                    self.wanted = bytes;
+                }
+                Step::Close => return Progress { used: input.len(), next: Next::Close },
+            }
+        }
+    }
+
+    fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        match &mut self.protocol {
+            Protocol::Undecided => {
+                let is_binary = input[0] == binary::REQUEST_MAGIC;
+                self.protocol = if is_binary { Protocol::Binary } else { Protocol::Ascii(ascii::Ascii::default()) };
+                self.step(call, input)
+            }
+            Protocol::Ascii(ascii) => ascii.step(call, input),
+            Protocol::Binary => binary::step(call, input),
+            Protocol::Redis => resp::step(call, input),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! A server from its start to its summary.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use napier_runtime::thread_usage;
+use serde::Serialize;
+
+use super::kernel::{KernelNet, KernelStop};
+use super::worker::{Addresses, Worker, run_blocking};
+use crate::kv::session::{Server, Totals};
+use crate::kv::store::StoreStats;
+use crate::modes::{Mode, PollContext, ServerStyle};
+
+/// How often it is looked whether the server shall stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Where its sockets are.
+    pub device: Device,
+    /// Address that it is reached at.
+    pub ip: IpAddr,
+    /// Length of the network's prefix, in bits; for devices of the engine.
+    pub prefix_len: u8,
+    /// Port of memcached's protocols, over TCP and UDP.
+    pub port: u16,
+    /// Port of RESP2.
+    pub resp_port: Option<u16>,
+    /// How packets are delivered; `None` leaves it as it is.
+    pub mode: Option<Mode>,
+    /// Threads that serve.
+    pub workers: usize,
+    /// Bound on the memory of records, in bytes.
+    pub memory_bytes: usize,
+}
+
+/// Where a server's sockets are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The kernel's stack; with an interface, that interface is set up for the mode.
+    Kernel {
+        /// Its name.
+        interface: Option<String>,
+    },
+}
+
+/// What a server did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServeReport {
+    /// Name of the device.
+    pub device: String,
+    /// Name of the mode.
+    pub mode: Option<String>,
+    /// Threads that served.
+    pub workers: usize,
+    /// From being ready to the end, in seconds.
+    pub seconds: f64,
+    /// What was counted.
+    pub counters: Totals,
+    /// Records in the end.
+    pub records: u64,
+    /// Memory of them, in bytes.
+    pub record_bytes: u64,
+    /// Records that had to make room.
+    pub evictions: u64,
+    /// CPU time of the workers in the program, in seconds.
+    pub cpu_user_s: f64,
+    /// CPU time of the workers in the kernel, in seconds.
+    pub cpu_system_s: f64,
+    /// Interrupts of the device; null where they are not the server's to count.
+    pub interrupts: Option<u64>,
+}
+
+impl Device {
+    /// As it is given on the command line.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Kernel { interface: None } => "kernel".to_owned(),
+            Self::Kernel { interface: Some(name) } => format!("kernel:{name}"),
+        }
+    }
+}
+
+impl ServeConfig {
+    /// Checks what can be checked before anything is started.
+    ///
+    /// # Errors
+    /// The first field that cannot be; the message says what it may be.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!((1..=256).contains(&self.workers), "--workers must be 1 to 256");
+        ensure!(self.port != 0, "--port must be 1 to 65535");
+        ensure!(self.resp_port != Some(self.port), "--resp-port must be another than --port");
+        Ok(())
+    }
+
+    fn addresses(&self) -> Addresses {
+        let at = |port| SocketAddr::new(self.ip, port);
+        Addresses { memcached: Some(at(self.port)), udp: Some(at(self.port)), redis: self.resp_port.map(at) }
+    }
+
+    fn style(&self) -> ServerStyle {
+        match self.mode {
+            Some(mode) => mode.params().server,
+            None => ServerStyle::EventContext { params: None, wait_timeout_ns: None },
+        }
+    }
+}
+
+/// Runs a server until `interrupted`. `on_ready` is called once it can be reached.
+///
+/// # Errors
+/// It cannot be reached, or the mode cannot be put into force; the message says what to change.
+pub fn serve(
+    config: &ServeConfig,
+    interrupted: &AtomicBool,
+    on_ready: &mut dyn FnMut(),
+) -> anyhow::Result<ServeReport> {
+    config.check()?;
+    let server = Server::new(config.memory_bytes, config.workers, super::now_ms());
+    match &config.device {
+        Device::Kernel { interface } => {
+            refuse_what_the_kernel_lacks(config.mode, interface.as_deref())?;
+            serve_on_kernel(config, &server, interrupted, on_ready)
+        }
+    }
+}
+
+/// On plain sockets a mode is in force only if the interface can be set up for it.
+fn refuse_what_the_kernel_lacks(mode: Option<Mode>, interface: Option<&str>) -> anyhow::Result<()> {
+    let Some(mode) = mode else { return Ok(()) };
+    let params = mode.params();
+    ensure!(
+        params.threaded != PollContext::Workqueue,
+        "mode {mode} is an extension of the engine; the kernel has no such thing"
+    );
+    let needs_napi = params.defer_hard_irqs != 0
+        || params.gro_flush_timeout_ns != 0
+        || params.irq_suspend_timeout_ns != 0
+        || params.threaded != PollContext::Softirq;
+    ensure!(
+        !needs_napi || interface.is_some(),
+        "mode {mode} sets up the NAPI instances of an interface: give --dev kernel:INTERFACE"
+    );
+    Ok(())
+}
+
+/// What one worker used.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    user: Duration,
+    system: Duration,
+}
+
+fn serve_on_kernel(
+    config: &ServeConfig,
+    server: &Server,
+    interrupted: &AtomicBool,
+    on_ready: &mut dyn FnMut(),
+) -> anyhow::Result<ServeReport> {
+    let (stop, stopped) = (KernelStop::new()?, AtomicBool::new(false));
+    let run_one = |index: usize, ready: &dyn Fn()| -> anyhow::Result<()> {
+        let addresses = config.addresses();
+        match config.style() {
+            ServerStyle::EventContext { params, wait_timeout_ns } => {
+                let net = KernelNet::new(&stop, params).context("setting up the place to wait (EPIOCSPARAMS)")?;
+                let mut worker = Worker::new(net, server, index, addresses)?;
+                ready();
+                Ok(worker.run(wait_timeout_ns.map(Duration::from_nanos))?)
+            }
+            ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
+                let net = KernelNet::new(&stop, None)?;
+                let at = addresses.udp.expect("it is always there");
+                let busy = (busy_poll_usecs, prefer_busy_poll);
+                Ok(run_blocking(&net, server, index, at, busy, ready, || stopped.load(Ordering::Relaxed))?)
+            }
+        }
+    };
+    let raise = || {
+        stopped.store(true, Ordering::Relaxed);
+        stop.raise();
+    };
+    let (seconds, used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready)?;
+    Ok(report(config, server, seconds, used, None))
+}
+
+/// Starts the workers, waits until all can be reached, then until `interrupted` or one of them fails, and ends them.
+fn run_workers(
+    workers: usize,
+    interrupted: &AtomicBool,
+    run_one: &(dyn Fn(usize, &dyn Fn()) -> anyhow::Result<()> + Sync),
+    stop: &dyn Fn(),
+    on_ready: &mut dyn FnMut(),
+) -> anyhow::Result<(f64, Used)> {
+    let used = Mutex::new(Used::default());
+    let (ready, is_ready) = std::sync::mpsc::sync_channel(workers);
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(workers);
+        for index in 0..workers {
+            let (ready, used) = (ready.clone(), &used);
+            let thread = std::thread::Builder::new().name(format!("kv/{index}")).spawn_scoped(scope, move || {
+                // Fails only if the starter has given up.
+                let result = run_one(index, &|| {
+                    let _ = ready.send(());
+                });
+                let usage = thread_usage();
+                let mut sum = used.lock().expect("no holder of the lock panics");
+                sum.user += usage.user;
+                sum.system += usage.system;
+                result
+            });
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    stop();
+                    return Err(error).context("starting a worker");
+                }
+            }
+        }
+        drop(ready);
+        // Ends early only if a worker failed; joining it says why.
+        let all_ready = (0..workers).all(|_| is_ready.recv().is_ok());
+        let begun = Instant::now();
+        if all_ready {
+            on_ready();
+            while !interrupted.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
+                std::thread::sleep(STOP_LOOK);
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        stop();
+        for thread in threads {
+            thread.join().expect("workers do not panic")?;
+        }
+        Ok(seconds)
+    })
+    .map(|seconds| (seconds, *used.lock().expect("no holder of the lock panics")))
+}
+
+fn report(config: &ServeConfig, server: &Server, seconds: f64, used: Used, interrupts: Option<u64>) -> ServeReport {
+    let StoreStats { records, bytes, evictions, .. } = server.store_stats();
+    ServeReport {
+        device: config.device.name(),
+        mode: config.mode.map(|mode| mode.to_string()),
+        workers: config.workers,
+        seconds,
+        counters: server.totals(),
+        records,
+        record_bytes: bytes,
+        evictions,
+        cpu_user_s: used.user.as_secs_f64(),
+        cpu_system_s: used.system.as_secs_f64(),
+        interrupts,
+    }
+}
+
+impl std::fmt::Display for ServeReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Totals { requests, gets, get_hits, sets, refused, connections, datagrams, .. } = self.counters;
+        writeln!(f, "requests     {requests} ({gets} gets, {get_hits} of them found, {sets} sets, {refused} refused)")?;
+        writeln!(f, "connections  {connections}, and {datagrams} datagrams")?;
+        writeln!(f, "records      {} in {} bytes, {} evicted", self.records, self.record_bytes, self.evictions)?;
+        let cpu_s = self.cpu_user_s + self.cpu_system_s;
+        let workers = self.workers;
+        write!(f, "CPU          {cpu_s:.3} s in {:.3} s by {workers} workers", self.seconds)?;
+        writeln!(f, " ({:.3} s user, {:.3} s system)", self.cpu_user_s, self.cpu_system_s)?;
+        match self.interrupts {
+            Some(interrupts) => writeln!(f, "interrupts   {interrupts}"),
+            None => Ok(()),
+        }
+    }
+}
