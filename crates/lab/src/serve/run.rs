@@ -188,11 +188,14 @@ fn serve_on_kernel(
     Ok(report(config, server, seconds, used, None))
 }
 
+/// Runs the worker of a number; it calls back once it can be reached.
+type RunOne<'a> = dyn Fn(usize, &dyn Fn()) -> anyhow::Result<()> + Sync + 'a;
+
 /// Starts the workers, waits until all can be reached, then until `interrupted` or one of them fails, and ends them.
 fn run_workers(
     workers: usize,
     interrupted: &AtomicBool,
-    run_one: &(dyn Fn(usize, &dyn Fn()) -> anyhow::Result<()> + Sync),
+    run_one: &RunOne<'_>,
     stop: &dyn Fn(),
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<(f64, Used)> {

@@ -131,9 +131,7 @@ impl TcpListener {
     pub fn getsockopt(&self, option: SocketOption) -> Result<i32, OptionError> {
         match option.busy() {
             Some(busy) => Ok(self.inner.busy().get(busy, self.ns.0.host.first_napi_id())?),
-            None if option == SocketOption::ReusePort => {
-                Ok(i32::from(self.inner.reuse != super::super::ReusePort::No))
-            }
+            None if option == SocketOption::ReusePort => Ok(i32::from(self.inner.reuse != super::super::ReusePort::No)),
             None => Err(OptionError::NotForTcp),
         }
     }

@@ -171,14 +171,7 @@ impl Conn {
     }
 
     /// Takes one received segment: an IP packet, which may be longer than the MTU.
-    pub(super) fn input(
-        self: &Arc<Self>,
-        ns: &Inner,
-        napi_id: u32,
-        now: Instant,
-        flags: u8,
-        packet: &[u8],
-    ) -> Input {
+    pub(super) fn input(self: &Arc<Self>, ns: &Inner, napi_id: u32, now: Instant, flags: u8, packet: &[u8]) -> Input {
         // Relaxed: the id is a hint that orders nothing. The plain look first keeps the line unshared.
         let current = self.napi_id.load(Ordering::Relaxed);
         if current != napi_id {

@@ -71,13 +71,7 @@ pub(super) fn connect(
 }
 
 /// Finds a port and puts the connection into the table, not yet doing anything.
-fn reserve(
-    ns: &Inner,
-    tcp: &Tcp,
-    asked: u16,
-    wanted: Flow,
-    make: impl Fn(u16) -> Arc<Conn>,
-) -> io::Result<Arc<Conn>> {
+fn reserve(ns: &Inner, tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -> Arc<Conn>) -> io::Result<Arc<Conn>> {
     if asked != 0 {
         if ns.lock().tcp_registry.is_taken(wanted.local) {
             return Err(errno(libc::EADDRINUSE));

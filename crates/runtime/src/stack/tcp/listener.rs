@@ -16,11 +16,11 @@ use super::super::netns::Inner;
 use super::super::options;
 use super::super::send::Target;
 use super::super::wire::Segment;
+use super::Tcp;
 use super::conn::{Buffers, Conn};
 use super::flows::Flow;
 use super::outlet::Route;
 use super::rules::Cause;
-use super::Tcp;
 use crate::event::{Interest, Source, Watched};
 use crate::park::Parker;
 

@@ -91,11 +91,9 @@ impl Poll<'_> {
 
     /// When the socket wants to be polled again. A time that has come means that it could not send.
     pub(super) fn next(&mut self) -> Deadline {
-        with_interface(self.mtu, |interface| {
-            match interface.poll_at(smol_time(self.now), self.sockets) {
-                None => Deadline::NEVER,
-                Some(at) => Deadline::at(real_time(at)),
-            }
+        with_interface(self.mtu, |interface| match interface.poll_at(smol_time(self.now), self.sockets) {
+            None => Deadline::NEVER,
+            Some(at) => Deadline::at(real_time(at)),
         })
     }
 
