@@ -1,5 +1,6 @@
 //! `napier bench`: the experiments and how they are printed.
 
+mod tcp_rr;
 mod tx_list;
 mod udp_stream;
 
@@ -26,6 +27,8 @@ pub(crate) enum Bench {
     XskRr(Xsk),
     /// Request and response over UDP sockets, closed loop
     UdpRr(Udp),
+    /// Request and response of one byte over TCP sockets, closed loop, over one connection or over many in turn
+    TcpRr(tcp_rr::TcpRrArgs),
     /// The hand-over from many senders to one consumer, alone
     TxList(tx_list::TxListArgs),
     /// Many threads send datagrams as fast as they can over few transmit queues
@@ -126,6 +129,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Wakeup(args) => wakeup(args),
         Bench::XskRr(args) => xsk_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
+        Bench::TcpRr(args) => tcp_rr::tcp_rr(args),
         Bench::TxList(args) => tx_list::tx_list(args),
         Bench::UdpStream(args) => udp_stream::udp_stream(args),
     }

@@ -6,36 +6,47 @@ use anyhow::Context as _;
 
 use super::rx_cost::RxPath;
 
-/// Names the job of a child: path, batch, packets.
+/// Names the job of a child: path, batch, packets; or `tcp`, connections, requests.
 const JOB: &str = "NAPIER_RX_COST_CHILD";
 
 /// Packets of the short and of the long child; the difference is free of what happens once.
 const SHORT_PACKETS: u64 = 640;
 const LONG_PACKETS: u64 = 6400;
 
+/// Requests of the short and of the long child of `tcp-rr`, with few connections and with many.
+const SHORT_REQUESTS: u32 = 500;
+const LONG_REQUESTS: u32 = 10_500;
+
 /// Instructions per packet, or `None` where valgrind is not installed.
 pub(super) fn count(path: RxPath, batch: u16) -> anyhow::Result<Option<f64>> {
-    let Some(short) = collected(path, batch, SHORT_PACKETS)? else { return Ok(None) };
-    let Some(long) = collected(path, batch, LONG_PACKETS)? else { return Ok(None) };
+    let (name, function) = match path {
+        RxPath::Raw => ("raw", "*measured_raw*"),
+        RxPath::Udp => ("udp", "*measured_udp*"),
+    };
+    let collected = |packets: u64| collected("rx-cost", function, &format!("{name},{batch},{packets}"));
+    let Some(short) = collected(SHORT_PACKETS)? else { return Ok(None) };
+    let Some(long) = collected(LONG_PACKETS)? else { return Ok(None) };
     #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
     let per_packet = (long as f64 - short as f64) / (LONG_PACKETS - SHORT_PACKETS) as f64;
     Ok(Some(per_packet))
 }
 
-fn collected(path: RxPath, batch: u16, packets: u64) -> anyhow::Result<Option<u64>> {
-    let function = match path {
-        RxPath::Raw => "*measured_raw*",
-        RxPath::Udp => "*measured_udp*",
-    };
-    let job = match path {
-        RxPath::Raw => format!("raw,{batch},{packets}"),
-        RxPath::Udp => format!("udp,{batch},{packets}"),
-    };
+/// Instructions of a request and its response, both ends; `None` where valgrind is not installed.
+pub(super) fn of_tcp(connections: u32) -> anyhow::Result<Option<f64>> {
+    let collected = |requests: u32| collected("tcp-rr", "*measured_tcp*", &format!("tcp,{connections},{requests}"));
+    let Some(short) = collected(SHORT_REQUESTS)? else { return Ok(None) };
+    let Some(long) = collected(LONG_REQUESTS)? else { return Ok(None) };
+    #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
+    let counted = long as f64 - short as f64;
+    Ok(Some(counted / f64::from(LONG_REQUESTS - SHORT_REQUESTS)))
+}
+
+fn collected(bench: &str, function: &str, job: &str) -> anyhow::Result<Option<u64>> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
         .arg(format!("--toggle-collect={function}"))
         .arg(std::env::current_exe().context("finding this program")?)
-        .args(["bench", "rx-cost"])
+        .args(["bench", bench])
         .env(JOB, job)
         .output();
     let output = match output {
@@ -47,6 +58,16 @@ fn collected(path: RxPath, batch: u16, packets: u64) -> anyhow::Result<Option<u6
     let collected = said.lines().find_map(|line| line.split_once("Collected : ")).map(|(_, number)| number.trim());
     let collected = collected.with_context(|| format!("callgrind counted nothing; it said: {said}"))?;
     Ok(Some(collected.parse().context("callgrind's count is a number")?))
+}
+
+/// The job of `tcp-rr` that a parent gave this process: connections and requests.
+pub(super) fn tcp_job() -> Option<(u32, u32)> {
+    let job = std::env::var(JOB).ok()?;
+    let mut parts = job.split(',');
+    if parts.next()? != "tcp" {
+        return None;
+    }
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The job that a parent gave this process.

@@ -55,7 +55,7 @@ impl UdpMode {
         }
     }
 
-    fn polls(self) -> bool {
+    pub(super) fn polls(self) -> bool {
         matches!(self, Self::BusyRead | Self::EventContextBusy)
     }
 }

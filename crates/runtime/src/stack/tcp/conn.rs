@@ -29,8 +29,8 @@ use crate::park::Parker;
 
 /// When a segment that could not leave is tried again, if nothing else comes before.
 const STUCK_RETRY: Span = Span { ns: 1_000_000 };
-/// How long an acknowledgement may wait for data that takes it along.
-const ACK_DELAY: Span = Span { ns: 10_000_000 };
+/// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
+const ACK_DELAY: Span = Span { ns: 40_000_000 };
 
 /// Sizes of a connection's buffers, in bytes.
 #[derive(Copy, Clone, Debug)]

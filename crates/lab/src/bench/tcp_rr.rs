@@ -1,0 +1,317 @@
+//! `bench tcp-rr`: one byte to and fro between two programs with TCP sockets, closed loop, over one connection or over
+//! many in turn.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use napier_runtime::control::NapiSet;
+use napier_runtime::{
+    EpollParamsRequest, Event, EventContext, Interest, LinkConfig, SocketOption, TcpListener, TcpStream, Timeout,
+};
+use serde::Serialize;
+
+use super::instructions;
+use super::rtt::{Percentiles, histogram};
+use super::stat::Spread;
+use super::udp_rr::UdpMode;
+use crate::pair::{Pair, TESTED_IP};
+
+/// Port of the server.
+const PORT: u16 = 9001;
+/// How long a program waits before it looks whether the run is over.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+/// A deferral that keeps interrupts away from a program that polls.
+const GRO_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
+/// Most connections: what fits into the range of ephemeral ports.
+pub const TCP_CONNECTIONS_MAX: u32 = 28_000;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct TcpRrConfig {
+    /// Round trips per run.
+    pub round_trips: u32,
+    /// Runs per row, interleaved.
+    pub runs: u32,
+    /// Numbers of connections, each a row per mode; requests go over them in turn.
+    pub connections: Vec<u32>,
+    /// Count instructions under callgrind, if valgrind is installed.
+    pub instructions: bool,
+}
+
+/// One row: round trips between two programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct TcpRr {
+    /// How both programs received.
+    pub mode: UdpMode,
+    /// Connections that were open, and used in turn.
+    pub connections: u32,
+    /// Median of the round trip over the runs, in ns.
+    pub p50_ns: Spread,
+    /// 99th percentile over the runs, in ns.
+    pub p99_ns: Spread,
+    /// Runs.
+    pub runs: u32,
+}
+
+/// One row: what a request and its response cost when one thread does the work of both ends.
+#[derive(Clone, Debug, Serialize)]
+pub struct TcpCost {
+    /// Connections that were open, and used in turn.
+    pub connections: u32,
+    /// Over the runs.
+    pub ns_per_request: Spread,
+    /// User-space instructions, exact; absent without valgrind.
+    pub instructions_per_request: Option<f64>,
+}
+
+/// Both tables.
+#[derive(Clone, Debug, Serialize)]
+pub struct TcpRrTables {
+    /// Between two programs.
+    pub round_trips: Vec<TcpRr>,
+    /// On one thread.
+    pub costs: Vec<TcpCost>,
+}
+
+/// Measures every mode with every number of connections, in turn.
+///
+/// # Errors
+/// Fewer than two processors, too many connections, or the engine did not start.
+pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
+    let cpus = napier_runtime::available_cpus();
+    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each program polls or sleeps on its own");
+    let most = TCP_CONNECTIONS_MAX;
+    anyhow::ensure!(config.connections.iter().all(|n| (1..=most).contains(n)), "connections must be 1 to {most}");
+    let cells: Vec<(UdpMode, u32)> =
+        config.connections.iter().flat_map(|n| UdpMode::ALL.map(|mode| (mode, *n))).collect();
+    let runs_each = config.runs.max(1);
+    let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); cells.len()];
+    let mut costs: Vec<Vec<f64>> = vec![Vec::new(); config.connections.len()];
+    for _ in 0..runs_each {
+        for (&(mode, connections), runs) in cells.iter().zip(&mut runs) {
+            let run = run(mode, connections, config.round_trips, cpus[0], cpus[1]);
+            runs.push(run.with_context(|| mode.name())?);
+        }
+        for (connections, costs) in config.connections.iter().zip(&mut costs) {
+            costs.push(cost(*connections, config.round_trips)?);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
+        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
+    };
+    let rows = cells.iter().zip(&runs).map(|(&(mode, connections), runs)| TcpRr {
+        mode,
+        connections,
+        p50_ns: spread(runs, |run| run.p50_ns),
+        p99_ns: spread(runs, |run| run.p99_ns),
+        runs: runs_each,
+    });
+    let round_trips = rows.collect();
+    let mut rows = Vec::new();
+    for (&connections, costs) in config.connections.iter().zip(&costs) {
+        let instructions_per_request = if config.instructions { instructions::of_tcp(connections)? } else { None };
+        rows.push(TcpCost { connections, ns_per_request: Spread::of(costs), instructions_per_request });
+    }
+    Ok(TcpRrTables { round_trips, costs: rows })
+}
+
+fn run(
+    mode: UdpMode,
+    connections: u32,
+    round_trips: u32,
+    client_cpu: usize,
+    server_cpu: usize,
+) -> anyhow::Result<Percentiles> {
+    let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
+    let (clients, servers) = connect(&pair, connections)?;
+    if mode.polls() {
+        for device in [&pair.tested, &pair.peer] {
+            pair.engine.napi_set(NapiSet {
+                id: Some(u64::from(device.napi_id(0))),
+                defer_hard_irqs: Some(100),
+                gro_flush_timeout: Some(GRO_FLUSH_TIMEOUT_NS),
+                ..NapiSet::default()
+            })?;
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let (pair, stop) = (&pair, &stop);
+        let answer = scope.spawn(move || -> anyhow::Result<()> {
+            let _counted = pair.engine.count_thread("server", Some(server_cpu));
+            let mut end = End::new(pair, servers, mode)?;
+            ready.send(())?;
+            let mut byte = [0];
+            let mut turn = 0;
+            while !stop.load(Ordering::Acquire) {
+                if let Some(at) = end.receive(turn, &mut byte)? {
+                    end.streams[at].send(&byte)?;
+                    turn = (turn + 1) % end.streams.len();
+                }
+            }
+            Ok(())
+        });
+        is_ready.recv().context("the server did not start")?;
+        let _counted = pair.engine.count_thread("client", Some(client_cpu));
+        // Kept until the server has stopped, which would find its connections closed.
+        let mut end = End::new(pair, clients, mode);
+        let measured = match &mut end {
+            Ok(end) => ping(pair, end, round_trips),
+            Err(_) => Err(anyhow::anyhow!("the client did not start")),
+        };
+        stop.store(true, Ordering::Release);
+        answer.join().expect("the server does not panic")?;
+        end.and(measured)
+    })
+}
+
+fn ping(pair: &Pair, end: &mut End, round_trips: u32) -> anyhow::Result<Percentiles> {
+    let mut histogram = histogram();
+    let mut byte = [7];
+    let count = end.streams.len();
+    // Every connection is used before it counts.
+    let warm_up = (round_trips / 10).max(u32::try_from(count).expect("at most TCP_CONNECTIONS_MAX"));
+    let mut turn = 0;
+    for round_trip in 0..round_trips + warm_up {
+        let sent_ns = pair.engine.now_ns();
+        end.streams[turn].send(&byte)?;
+        while end.receive(turn, &mut byte)?.is_none() {
+            anyhow::ensure!(pair.engine.now_ns() - sent_ns < 1_000_000_000, "no answer within a second");
+        }
+        turn = (turn + 1) % count;
+        if round_trip >= warm_up {
+            histogram.saturating_record(pair.engine.now_ns() - sent_ns);
+        }
+    }
+    Ok(Percentiles::of(&histogram))
+}
+
+/// As many connections as wanted, and their other ends, in one order.
+fn connect(pair: &Pair, connections: u32) -> anyhow::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
+    let server = SocketAddr::V4(SocketAddrV4::new(TESTED_IP, PORT));
+    let listener = TcpListener::bind(&pair.tested_ns, server)?;
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for _ in 0..connections {
+        clients.push(TcpStream::connect(&pair.peer_ns, server)?);
+        servers.push(listener.accept()?.0);
+    }
+    Ok((clients, servers))
+}
+
+/// One program's sockets and how it receives.
+struct End {
+    streams: Vec<TcpStream>,
+    context: Option<EventContext>,
+}
+
+impl End {
+    fn new(pair: &Pair, streams: Vec<TcpStream>, mode: UdpMode) -> anyhow::Result<Self> {
+        let context = match mode {
+            UdpMode::Blocking | UdpMode::BusyRead => None,
+            UdpMode::EventContext | UdpMode::EventContextBusy => {
+                Some(EventContext::with_members_max(&pair.engine, TCP_CONNECTIONS_MAX))
+            }
+        };
+        if mode == UdpMode::EventContextBusy
+            && let Some(context) = &context
+        {
+            context.set_params(EpollParamsRequest {
+                busy_poll_usecs: 1000,
+                busy_poll_budget: 64,
+                prefer_busy_poll: 1,
+                pad: 0,
+            })?;
+        }
+        for (at, stream) in streams.iter().enumerate() {
+            stream.set_read_timeout(Some(STOP_LOOK))?;
+            if mode == UdpMode::BusyRead {
+                busy_read(stream)?;
+            }
+            if let Some(context) = &context {
+                stream.set_nonblocking(true)?;
+                context.add(stream, Interest::IN, at as u64)?;
+            }
+        }
+        Ok(Self { streams, context })
+    }
+
+    /// Where the next byte came, or `None` if none came in time. Without a context only the stream whose turn it is is
+    /// looked at.
+    #[inline]
+    fn receive(&mut self, turn: usize, byte: &mut [u8; 1]) -> anyhow::Result<Option<usize>> {
+        let mut at = turn;
+        if let Some(context) = &self.context {
+            let mut events = [Event::default(); 4];
+            if context.wait(&mut events[..1], Timeout::After(STOP_LOOK))? == 0 {
+                return Ok(None);
+            }
+            at = usize::try_from(events[0].data).expect("an index");
+        }
+        match self.streams[at].recv(byte) {
+            Ok(0) => anyhow::bail!("a connection was closed"),
+            Ok(_) => Ok(Some(at)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn busy_read(stream: &TcpStream) -> anyhow::Result<()> {
+    stream.setsockopt(SocketOption::BusyPoll, 1000)?;
+    stream.setsockopt(SocketOption::PreferBusyPoll, 1)?;
+    Ok(())
+}
+
+/// ns of a request and its response, both ends on this thread.
+fn cost(connections: u32, requests: u32) -> anyhow::Result<f64> {
+    let cpu = napier_runtime::available_cpus()[0];
+    let pair = Pair::new(&LinkConfig::default(), &[cpu], &[cpu])?;
+    let (clients, servers) = connect(&pair, connections)?;
+    pair.never_interrupt(&pair.tested)?;
+    pair.never_interrupt(&pair.peer)?;
+    for stream in clients.iter().chain(&servers) {
+        busy_read(stream)?;
+        // Nobody else polls: a segment that found the ring full leaves a millisecond later, and comes while we poll.
+        stream.setsockopt(SocketOption::BusyPoll, 1_000_000)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    }
+    let _counted = pair.engine.count_thread("tcp-rr", Some(cpu));
+    for (client, server) in clients.iter().zip(&servers) {
+        measured_once(client, server)?;
+    }
+    let begun = pair.engine.now_ns();
+    for at in 0..requests as usize {
+        let at = at % clients.len();
+        measured_tcp(&clients[at], &servers[at])?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
+    Ok((pair.engine.now_ns() - begun) as f64 / f64::from(requests))
+}
+
+#[inline(never)]
+fn measured_tcp(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
+    measured_once(client, server)
+}
+
+fn measured_once(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
+    let mut byte = [7];
+    client.send(&byte)?;
+    server.recv(&mut byte)?;
+    server.send(&byte)?;
+    client.recv(&mut byte)?;
+    Ok(())
+}
+
+/// What a child process under callgrind runs; `false` if this process is none.
+///
+/// # Errors
+/// As [`tcp_rr`].
+pub fn measured_tcp_entry() -> anyhow::Result<bool> {
+    let Some((connections, requests)) = instructions::tcp_job() else { return Ok(false) };
+    cost(connections, requests)?;
+    Ok(true)
+}
