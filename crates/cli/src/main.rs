@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod conform;
+mod load;
 mod serve;
 mod sim;
 
@@ -33,6 +34,9 @@ enum Command {
     /// Run a server on the kernel's or the engine's sockets until it is interrupted
     #[command(subcommand)]
     Serve(serve::Serve),
+    /// Load a server and measure how it answers
+    #[command(subcommand)]
+    Load(load::LoadCommand),
     /// Run scenario files and compare what happens with what must happen.
     Conform(conform::Args),
 }
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench),
         Command::Sim(sim) => sim::run(&sim, &interrupted),
         Command::Serve(serve) => serve::run(&serve, &interrupted),
+        Command::Load(load) => load::run(&load, &interrupted),
         Command::Conform(args) => conform::run(&args, &interrupted),
     };
     match result {

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod conform;
 pub mod farm;
 pub mod kv;
+pub mod load;
 pub mod loads;
 pub mod modes;
 mod pair;

@@ -13,6 +13,16 @@ pub enum Load {
     Max,
 }
 
+/// A number, or `"max"`.
+impl serde::Serialize for Load {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Rps(rps) => serializer.serialize_u64(*rps),
+            Self::Max => serializer.serialize_str("max"),
+        }
+    }
+}
+
 /// A load that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {

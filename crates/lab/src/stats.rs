@@ -103,6 +103,11 @@ impl Summary {
         })
     }
 
+    /// The median of each figure on its own; `None` of none.
+    pub fn median_of(all: &[Self]) -> Option<Self> {
+        (!all.is_empty()).then(|| Self::reduce(all, median))
+    }
+
     fn reduce(all: &[Self], by: Reduce) -> Self {
         let of = |field: fn(&Self) -> f64| rounded(by(&mut all.iter().map(field).collect::<Vec<_>>()));
         Self {

@@ -210,6 +210,14 @@ pub struct Requests {
 }
 
 impl Requests {
+    /// Draws a length for a value of `record`, in bytes.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn value_bytes(&mut self, record: u32) -> u16 {
+        self.profile.value_bytes(self.profile.key(record), &mut self.sizes)
+    }
+
     /// Draws the next request.
     pub fn draw(&mut self) -> Draw {
         let config = self.profile.config();

@@ -1,0 +1,153 @@
+//! `napier load`.
+
+use std::io::{IsTerminal, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use napier_lab::load::codec::Format;
+use napier_lab::load::net::Proto;
+use napier_lab::load::run::{LoadConfig, ValueSize, load_on_kernel};
+use napier_lab::loads::Load;
+
+use crate::Usage;
+
+/// What is loaded.
+#[derive(Subcommand)]
+pub(crate) enum LoadCommand {
+    /// A server of memcached's or Redis' protocol, this one's or any other
+    Kv(KvArgs),
+}
+
+/// Options of `napier load kv`.
+#[derive(clap::Args)]
+pub(crate) struct KvArgs {
+    /// Where the server is; the port is 11211, or 6379 with --format resp, unless given
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    server: String,
+
+    /// Where the generator's sockets are: kernel
+    #[arg(long, value_name = "DEVICE", default_value = "kernel")]
+    dev: String,
+
+    /// How requests travel: tcp, udp
+    #[arg(long, value_name = "PROTO", default_value = "tcp")]
+    proto: Proto,
+
+    /// How requests are written: ascii, binary, meta, resp
+    #[arg(long, value_name = "FORMAT", default_value = "ascii")]
+    format: Format,
+
+    /// Requests per second such as 50k, sent whatever comes back (open loop); or max, with all windows
+    /// full at any time (closed loop)
+    #[arg(long, value_name = "QPS", default_value = "max", value_parser = parse_rate)]
+    rate: Load,
+
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    connections: usize,
+
+    /// Requests that may be without an answer on each connection
+    #[arg(long, value_name = "D", default_value_t = 1)]
+    depth: usize,
+
+    /// Records that are asked for; all are set before the first run
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    keys: u32,
+
+    /// Length of values: fb_value, or a number of bytes
+    #[arg(long, value_name = "SIZE", default_value = "fb_value")]
+    value_size: ValueSize,
+
+    /// Share of gets; the rest are sets
+    #[arg(long, value_name = "R", default_value_t = 0.97)]
+    get_ratio: f64,
+
+    /// Length of each run in seconds
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    seconds: f64,
+
+    /// Time before each run that is not counted, in seconds
+    #[arg(long, value_name = "S", default_value_t = 0.5)]
+    warmup: f64,
+
+    /// Runs; figures are medians over them
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    runs: u32,
+
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Do not set the records first; gets without a value are counted
+    #[arg(long)]
+    no_fill: bool,
+
+    /// Print one JSON object (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_rate(text: &str) -> Result<Load, String> {
+    Load::parse(text).map_err(|error| error.to_string())
+}
+
+impl KvArgs {
+    fn config(&self) -> anyhow::Result<LoadConfig> {
+        anyhow::ensure!(self.dev == "kernel", "`{}` is no device; give kernel", self.dev);
+        anyhow::ensure!((0.05..=3600.0).contains(&self.seconds), "--seconds must be 0.05 to 3600");
+        anyhow::ensure!((0.0..=3600.0).contains(&self.warmup), "--warmup must be 0 to 3600");
+        let port = if self.format == Format::Resp { 6379 } else { 11_211 };
+        let config = LoadConfig {
+            server: parse_server(&self.server, port)?,
+            proto: self.proto,
+            format: self.format,
+            rate: self.rate,
+            connections: self.connections,
+            depth: self.depth,
+            keys: self.keys,
+            value_size: self.value_size,
+            get_ratio: self.get_ratio,
+            length: Duration::from_secs_f64(self.seconds),
+            warm_up: Duration::from_secs_f64(self.warmup),
+            runs: self.runs,
+            seed: self.seed,
+            fill: !self.no_fill,
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn parse_server(text: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let with_port = if text.contains(':') { text.to_owned() } else { format!("{text}:{port}") };
+    let mut found = with_port.to_socket_addrs().with_context(|| format!("looking up the server `{text}`"))?;
+    found.next().with_context(|| format!("the server `{text}` has no address"))
+}
+
+/// Runs the load and prints what it measured.
+pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let LoadCommand::Kv(args) = command;
+    let config = args.config().map_err(Usage)?;
+    let shows_progress = std::io::stderr().is_terminal() && !args.json;
+    let report = load_on_kernel(&config, interrupted, &mut |run| {
+        if shows_progress {
+            eprintln!("run {} of {}", run + 1, config.runs);
+        }
+    })?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    Ok(())
+}

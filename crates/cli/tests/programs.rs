@@ -1,0 +1,261 @@
+//! The server beside programs that were not written for it, and the load generator beside servers of others.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
+
+/// A child process that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("loopback is there").local_addr().expect("it is bound").port()
+}
+
+/// Whether a program is there; says so if not.
+fn has(test: &str, program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
+    if !found {
+        println!("SKIPPED: {test}: {program} is not installed");
+    }
+    found
+}
+
+struct Server {
+    _process: Running,
+    memcached: u16,
+    redis: u16,
+}
+
+fn serve() -> Server {
+    let (memcached, redis) = (free_port(), free_port());
+    let mut process = Command::new(NAPIER)
+        .args(["serve", "kv", "--workers", "2", "--port", &memcached.to_string(), "--resp-port", &redis.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut line = String::new();
+    let out = process.stdout.take().expect("it is piped");
+    let process = Running(process);
+    BufReader::new(out).read_line(&mut line).expect("the server speaks");
+    assert!(line.starts_with("ready: "), "{line}");
+    Server { _process: process, memcached, redis }
+}
+
+/// Runs a program for at most a minute.
+fn run(program: &str, args: &[&str]) -> Output {
+    let output = Command::new("timeout").arg("60").arg(program).args(args).output().expect("timeout is installed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{program} {args:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn memccapable_finds_the_whole_of_both_protocols() {
+    if !has("memccapable_finds_the_whole_of_both_protocols", "memccapable") {
+        return;
+    }
+    let server = serve();
+    let output = run("memccapable", &["-h", "127.0.0.1", "-p", &server.memcached.to_string()]);
+    let report = text(&output) + &String::from_utf8_lossy(&output.stderr);
+    assert!(report.contains("All tests passed"), "{report}");
+    assert!(report.matches("[pass]").count() >= 54, "{report}");
+}
+
+#[test]
+fn tools_of_libmemcached_store_and_fetch() {
+    let test = "tools_of_libmemcached_store_and_fetch";
+    if !["memccp", "memccat", "memcstat", "memcrm"].iter().all(|program| has(test, program)) {
+        return;
+    }
+    let server = serve();
+    let servers = format!("--servers=127.0.0.1:{}", server.memcached);
+    let folder = std::env::temp_dir().join(format!("napier-programs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files can be written");
+    let file = folder.join("greeting");
+    std::fs::write(&file, "good day\n").expect("the folder can be written");
+    for protocol in [&["--binary"][..], &[]] {
+        let with = |last: &'static str| [&[servers.as_str()], protocol, &[last]].concat();
+        let copied = [&[servers.as_str()], protocol, &[file.to_str().expect("a plain path")]].concat();
+        run("memccp", &copied);
+        assert_eq!(text(&run("memccat", &with("greeting"))).trim_end(), "good day");
+        run("memcrm", &with("greeting"));
+    }
+    assert!(text(&run("memcstat", &[&servers])).contains("curr_items: 0"));
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn redis_cli_and_redis_benchmark_are_content() {
+    let test = "redis_cli_and_redis_benchmark_are_content";
+    if !["redis-cli", "redis-benchmark"].iter().all(|program| has(test, program)) {
+        return;
+    }
+    let server = serve();
+    let port = server.redis.to_string();
+    let cli = |args: &[&str]| text(&run("redis-cli", &[&["-p", port.as_str()], args].concat())).trim_end().to_owned();
+    assert_eq!(cli(&["set", "greeting", "good day"]), "OK");
+    assert_eq!(cli(&["get", "greeting"]), "good day");
+    assert_eq!(cli(&["del", "greeting", "other"]), "1");
+    assert!(cli(&["info"]).contains("napier"));
+    let report = text(&run(
+        "redis-benchmark",
+        &["-p", &port, "-t", "ping,get,set", "-n", "2000", "-c", "10", "-P", "4", "-d", "2000", "--csv"],
+    ));
+    for name in ["PING_INLINE", "PING_MBULK", "SET", "GET"] {
+        assert!(report.contains(&format!("\"{name}\"")), "{report}");
+    }
+}
+
+#[test]
+fn memcslap_and_memcaslap_get_their_answers() {
+    let test = "memcslap_and_memcaslap_get_their_answers";
+    let server = serve();
+    let at = format!("127.0.0.1:{}", server.memcached);
+    if has(test, "memcslap") {
+        let servers = format!("--servers={at}");
+        run("memcslap", &[&servers, "--concurrency=4", "--execute-number=500", "--test=get"]);
+    }
+    if has(test, "memcaslap") {
+        let report = text(&run("memcaslap", &["-s", &at, "-t", "1s", "-c", "4", "-T", "1"]));
+        assert!(report.contains("get_misses: 0"), "{report}");
+    }
+}
+
+/// Starts a server of others and waits until it takes connections.
+fn foreign(program: &str, args: &[&str], port: u16) -> Running {
+    let child = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let running = Running(child.expect("the program starts"));
+    let begun = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{program} does not listen at port {port}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running
+}
+
+/// Loads a server for a moment; everything that was asked for must have been answered and found.
+fn load(port: u16, proto: &str, format: &str) {
+    let server = format!("127.0.0.1:{port}");
+    let args = [
+        "load",
+        "kv",
+        "--server",
+        &server,
+        "--proto",
+        proto,
+        "--format",
+        format,
+        "--rate",
+        "2k",
+        "--connections",
+        "4",
+        "--depth",
+        "8",
+        "--keys",
+        "500",
+        "--seconds",
+        "0.3",
+        "--warmup",
+        "0.1",
+        "--runs",
+        "1",
+        "--json",
+    ];
+    let report: serde_json::Value = serde_json::from_str(&text(&run(NAPIER, &args))).expect("it prints JSON");
+    let figures = &report["median"];
+    assert!(figures["achieved_rps"].as_f64().expect("a number") > 0.0, "{report}");
+    assert!(figures["latency_us"]["p50"].as_f64() >= figures["service_latency_us"]["p50"].as_f64(), "{report}");
+    assert_eq!((figures["refused"].as_u64(), figures["missing"].as_u64()), (Some(0), Some(0)), "{report}");
+}
+
+#[test]
+fn the_load_generator_talks_to_memcached() {
+    if !has("the_load_generator_talks_to_memcached", "memcached") {
+        return;
+    }
+    let port = free_port();
+    let number = port.to_string();
+    let _memcached = foreign("memcached", &["-l", "127.0.0.1", "-p", &number, "-U", &number, "-u", "root"], port);
+    for format in ["ascii", "binary", "meta"] {
+        for proto in ["tcp", "udp"] {
+            load(port, proto, format);
+        }
+    }
+}
+
+#[test]
+fn the_load_generator_talks_to_redis() {
+    if !has("the_load_generator_talks_to_redis", "redis-server") {
+        return;
+    }
+    let port = free_port();
+    let args = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+    let _redis = foreign("redis-server", &args, port);
+    load(port, "tcp", "resp");
+}
+
+#[test]
+fn the_load_generator_talks_to_our_own_server() {
+    let server = serve();
+    for format in ["ascii", "binary", "meta"] {
+        for proto in ["tcp", "udp"] {
+            load(server.memcached, proto, format);
+        }
+    }
+    load(server.redis, "tcp", "resp");
+}
+
+#[test]
+fn a_server_ends_with_a_summary_when_it_is_told_to() {
+    let port = free_port().to_string();
+    let child = Command::new(NAPIER)
+        .args(["serve", "kv", "--port", &port, "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("the binary starts");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("it is piped")).read_line(&mut line).expect("the server speaks");
+    assert!(line.starts_with("ready: "), "{line}");
+    let ended = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is installed");
+    assert!(ended.success());
+    let mut running = Running(child);
+    let out = running.0.stdout.take().expect("it is piped");
+    let report: serde_json::Value = serde_json::from_reader(out).expect("it prints JSON");
+    assert_eq!(report["counters"]["requests"], 0);
+    assert!(running.0.wait().expect("it can be waited for").success());
+}
+
+#[test]
+fn what_cannot_be_served_or_loaded_is_refused_with_a_reason() {
+    for (args, reason) in [
+        (&["serve", "kv", "--dev", "link"][..], "both its ends in one process"),
+        (&["serve", "kv", "--dev", "token-ring"], "is no device"),
+        (&["serve", "kv", "--mode", "suspend20"], "--dev kernel:INTERFACE"),
+        (&["serve", "kv", "--mode", "workqueue"], "extension of the engine"),
+        (&["serve", "kv", "--ip", "127.0.0.1/33"], "no length of a prefix"),
+        (&["load", "kv", "--server", "127.0.0.1", "--format", "resp", "--proto", "udp"], "does not speak over UDP"),
+        (&["load", "kv", "--server", "127.0.0.1", "--proto", "udp", "--value-size", "5000"], "give --proto tcp"),
+    ] {
+        let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(reason), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,505 @@
+//! The load generator: one thread, many connections with a window of requests each.
+//!
+//! Latency is taken from the moment a request should have left, so a generator or a server that falls behind is not
+//! excused from the waiting time it causes; the figure from the moment it was handed to its connection is kept beside.
+//! A request that finds all windows full waits, and that waiting counts.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::codec::{Format, Reply, read_reply, write_get, write_set};
+use super::net::{ClientNet, Proto};
+use crate::arrivals::Poisson;
+use crate::kv::flight::Sent;
+use crate::kv::profile::{Draw, Operation, Profile, Requests};
+use crate::kv::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES, value};
+use crate::stats::Recorder;
+
+/// Most requests sent before replies are looked at again.
+const SEND_BURST: usize = 64;
+
+/// A datagram that is without an answer for so long is given up.
+const GIVE_UP_NS: u64 = 200_000_000;
+
+/// The generator sleeps only if nothing is due for longer than this, and wakes up so much earlier.
+const SPIN_NS: u64 = 60_000;
+
+/// Longest sleep: whether the run shall end is looked at after it.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+
+const READ_BYTES: usize = 64 << 10;
+
+/// Requests that are written for a connection but have no room, in bytes; no more are sent on it then.
+const OUTBOX_BYTES_MAX: usize = 4 << 20;
+
+/// How requests are paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Poisson arrivals at this rate, whatever comes back.
+    Open {
+        /// Requests per second.
+        rate_rps: u64,
+    },
+    /// Every connection has its window full at any time.
+    Closed,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How requests are written.
+    pub format: Format,
+    /// How they travel.
+    pub proto: Proto,
+    /// Keys, sizes, shares.
+    pub profile: Profile,
+    /// Length of every value in bytes, in place of the profile's.
+    pub value_bytes: Option<usize>,
+    /// Requests that may be without an answer on one connection.
+    pub depth: usize,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Latencies of the requests that were due in the measured time.
+    pub recorder: Recorder,
+    /// Replies that came in the measured time.
+    pub answered: u64,
+    /// Requests that were due in the measured time and were sent.
+    pub sent: u64,
+    /// Gets that found nothing.
+    pub missing: u64,
+    /// Requests that the server refused.
+    pub refused: u64,
+    /// Values that are not those of their keys, and replies of another kind than the request's.
+    pub wrong: u64,
+    /// Requests that were given up.
+    pub lost: u64,
+    /// Length of the measured time in ns.
+    pub window_ns: u64,
+}
+
+/// When a run begins and ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Before anything counts.
+    pub warm_up: Duration,
+    /// What counts.
+    pub measure: Duration,
+    /// How long answers are waited for afterwards.
+    pub drain: Duration,
+}
+
+/// Connections to a server.
+pub struct Generator<N: ClientNet> {
+    net: N,
+    plan: Plan,
+    connections: Vec<Connection<N::Socket>>,
+    clock: Instant,
+    scratch: Box<[u8]>,
+    ready: Vec<u64>,
+}
+
+struct Connection<S> {
+    socket: S,
+    pending: VecDeque<(u16, Sent)>,
+    next_id: u16,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+    outbox_at: usize,
+}
+
+/// One run in progress.
+struct Run {
+    from_ns: u64,
+    until_ns: u64,
+    out: Measured,
+}
+
+impl<N: ClientNet> Generator<N> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody is at the address.
+    pub fn connect(mut net: N, plan: Plan, to: SocketAddr, connections: usize) -> anyhow::Result<Self> {
+        let connections = (0..connections as u64)
+            .map(|token| {
+                Ok(Connection {
+                    socket: net.connect(plan.proto, to, token)?,
+                    pending: VecDeque::with_capacity(plan.depth),
+                    next_id: 0,
+                    inbox: Vec::new(),
+                    outbox: Vec::new(),
+                    outbox_at: 0,
+                })
+            })
+            .collect::<io::Result<Vec<_>>>()
+            .with_context(|| format!("connecting to {to} over {}", plan.proto))?;
+        let (scratch, ready) = (vec![0; READ_BYTES].into(), Vec::with_capacity(256));
+        Ok(Self { net, plan, connections, clock: Instant::now(), scratch, ready })
+    }
+
+    /// Sets every record once.
+    ///
+    /// # Errors
+    /// The connection breaks, or the server answers what it must not.
+    pub fn fill(&mut self, stop: &AtomicBool) -> anyhow::Result<Measured> {
+        let mut run = Run::new(0, u64::MAX);
+        let mut next = 0;
+        let mut draws = self.plan.profile.requests("fill");
+        loop {
+            let now_ns = self.now_ns();
+            for index in 0..self.connections.len() {
+                while next < self.plan.profile.config().records && self.has_room(index) {
+                    let value_bytes = draws.value_bytes(next);
+                    let draw = Draw { record: next, operation: Operation::Set { value_bytes } };
+                    self.send(&mut run, index, draw, now_ns, now_ns);
+                    next += 1;
+                }
+                self.flush(index)?;
+            }
+            if self.out() == 0 || stop.load(Ordering::Relaxed) {
+                return Ok(run.out);
+            }
+            self.receive(&mut run, WAIT_MAX)?;
+            self.give_up(&mut run);
+        }
+    }
+
+    /// Runs one load; `name` and the profile's seed decide what is asked for and when. `on_edge` is called when
+    /// measuring begins and when it ends.
+    ///
+    /// # Errors
+    /// The connection breaks, or what comes is no reply.
+    pub fn run(
+        &mut self,
+        pace: Pace,
+        window: Window,
+        (seed, name): (u64, &str),
+        stop: &AtomicBool,
+        on_edge: &mut dyn FnMut(bool),
+    ) -> anyhow::Result<Measured> {
+        let start_ns = self.now_ns();
+        let from_ns = start_ns + nanos(window.warm_up);
+        let mut run = Run::new(from_ns, from_ns + nanos(window.measure));
+        let mut requests = self.plan.profile.requests(name);
+        let mut arrivals = match pace {
+            Pace::Open { rate_rps } => Some(Arrivals::new(rate_rps, seed, name, start_ns)),
+            Pace::Closed => None,
+        };
+        let (mut measuring, mut next) = (false, 0);
+        loop {
+            let now_ns = self.now_ns();
+            if !measuring && now_ns >= run.from_ns {
+                measuring = true;
+                on_edge(true);
+            }
+            if now_ns >= run.until_ns || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let wait = match &mut arrivals {
+                Some(arrivals) => self.send_due(&mut run, &mut requests, arrivals, now_ns, &mut next),
+                None => self.send_all(&mut run, &mut requests, now_ns),
+            };
+            for index in 0..self.connections.len() {
+                self.flush(index)?;
+            }
+            let left = Duration::from_nanos(run.until_ns - now_ns);
+            self.receive(&mut run, wait.min(left))?;
+            self.give_up(&mut run);
+        }
+        on_edge(false);
+        let drained_ns = self.now_ns() + nanos(window.drain);
+        while self.out() > 0 && self.now_ns() < drained_ns && !stop.load(Ordering::Relaxed) {
+            for index in 0..self.connections.len() {
+                self.flush(index)?;
+            }
+            self.receive(&mut run, Duration::from_millis(1))?;
+        }
+        run.out.lost += self.out() as u64;
+        Ok(run.out)
+    }
+
+    /// Whether answers are still out, so that a stream could not be used for another run.
+    pub fn is_idle(&self) -> bool {
+        self.out() == 0
+    }
+
+    /// Sends what is due while there is room; returns how long nothing will be due.
+    fn send_due(
+        &mut self,
+        run: &mut Run,
+        requests: &mut Requests,
+        arrivals: &mut Arrivals,
+        now_ns: u64,
+        next: &mut usize,
+    ) -> Duration {
+        let all = self.connections.len();
+        for _ in 0..SEND_BURST {
+            if arrivals.next_ns > now_ns {
+                break;
+            }
+            let Some(index) = (0..all).map(|step| (*next + step) % all).find(|index| self.has_room(*index)) else {
+                // Answers make room; until then the requests that are due wait, and their time runs.
+                return WAIT_MAX;
+            };
+            let intended_ns = arrivals.take();
+            self.send(run, index, requests.draw(), intended_ns, now_ns);
+            *next = (index + 1) % all;
+        }
+        Duration::from_nanos(arrivals.next_ns.saturating_sub(now_ns).saturating_sub(SPIN_NS)).min(WAIT_MAX)
+    }
+
+    fn send_all(&mut self, run: &mut Run, requests: &mut Requests, now_ns: u64) -> Duration {
+        for index in 0..self.connections.len() {
+            while self.has_room(index) {
+                self.send(run, index, requests.draw(), now_ns, now_ns);
+            }
+        }
+        WAIT_MAX
+    }
+
+    fn has_room(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
+        connection.pending.len() < self.plan.depth && connection.outbox.len() < OUTBOX_BYTES_MAX
+    }
+
+    fn send(&mut self, run: &mut Run, index: usize, draw: Draw, intended_ns: u64, now_ns: u64) {
+        let Plan { format, proto, profile, value_bytes, .. } = &self.plan;
+        let connection = &mut self.connections[index];
+        let id = connection.next_id;
+        connection.next_id = id.wrapping_add(1);
+        let start = connection.outbox.len();
+        if *proto == Proto::Udp {
+            // The length goes before each datagram in the outbox and is not sent.
+            connection.outbox.extend_from_slice(&[0; 2]);
+            connection.outbox.extend_from_slice(&id.to_be_bytes());
+            connection.outbox.extend_from_slice(&[0, 0, 0, 1, 0, 0]);
+        }
+        let key = profile.key(draw.record);
+        let is_set = match draw.operation {
+            Operation::Get => {
+                write_get(*format, &mut connection.outbox, key);
+                false
+            }
+            Operation::Set { value_bytes: drawn } => {
+                let value_bytes = value_bytes.unwrap_or(usize::from(drawn));
+                write_set(*format, &mut connection.outbox, key, value_bytes);
+                true
+            }
+        };
+        if *proto == Proto::Udp {
+            let bytes = connection.outbox.len() - start - 2;
+            let length = u16::try_from(bytes).expect("values of datagrams are checked with the options");
+            connection.outbox[start..start + 2].copy_from_slice(&length.to_be_bytes());
+        }
+        connection.pending.push_back((id, Sent { record: draw.record, is_set, intended_ns, actual_ns: now_ns }));
+        if run.counts(intended_ns) {
+            run.out.sent += 1;
+        }
+    }
+
+    fn flush(&mut self, index: usize) -> anyhow::Result<()> {
+        let connection = &mut self.connections[index];
+        while connection.outbox_at < connection.outbox.len() {
+            let rest = &connection.outbox[connection.outbox_at..];
+            let (skip, bytes) = match (self.plan.proto, rest) {
+                (Proto::Udp, [high, low, rest @ ..]) => (2, &rest[..usize::from(u16::from_be_bytes([*high, *low]))]),
+                (_, rest) => (0, rest),
+            };
+            match self.net.write(&connection.socket, bytes) {
+                Ok(written) => connection.outbox_at += skip + written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What an earlier datagram met: nobody at the port, yet or any more.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && skip > 0 => {
+                    return Err(error).context("nobody is at the server's UDP port");
+                }
+                Err(error) => return Err(error).context("sending requests"),
+            }
+        }
+        connection.outbox.clear();
+        connection.outbox_at = 0;
+        Ok(())
+    }
+
+    fn receive(&mut self, run: &mut Run, wait: Duration) -> anyhow::Result<()> {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        self.net.wait(wait, &mut ready)?;
+        for token in &ready {
+            self.receive_on(run, *token as usize)?;
+        }
+        self.ready = ready;
+        Ok(())
+    }
+
+    fn receive_on(&mut self, run: &mut Run, index: usize) -> anyhow::Result<()> {
+        for _ in 0..SEND_BURST {
+            let connection = &mut self.connections[index];
+            let bytes = match self.net.read(&connection.socket, &mut self.scratch) {
+                Ok(0) if self.plan.proto == Proto::Tcp => bail!("the server closed the connection"),
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).context("receiving replies"),
+            };
+            let now_ns = nanos(self.clock.elapsed());
+            let input = &self.scratch[..bytes];
+            match self.plan.proto {
+                Proto::Udp => run.on_datagram(connection, &self.plan, input, now_ns),
+                Proto::Tcp if connection.inbox.is_empty() => {
+                    let used = run.on_stream(connection, &self.plan, input, now_ns)?;
+                    connection.inbox.extend_from_slice(&input[used..]);
+                }
+                Proto::Tcp => {
+                    connection.inbox.extend_from_slice(input);
+                    let inbox = std::mem::take(&mut connection.inbox);
+                    let used = run.on_stream(connection, &self.plan, &inbox, now_ns)?;
+                    connection.inbox = inbox;
+                    connection.inbox.drain(..used);
+                }
+            }
+            if self.plan.proto == Proto::Tcp && bytes < self.scratch.len() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Datagrams get lost; streams do not.
+    fn give_up(&mut self, run: &mut Run) {
+        if self.plan.proto == Proto::Tcp {
+            return;
+        }
+        let now_ns = self.now_ns();
+        for connection in &mut self.connections {
+            while connection.pending.front().is_some_and(|(_, sent)| now_ns - sent.actual_ns > GIVE_UP_NS) {
+                connection.pending.pop_front();
+                run.out.lost += 1;
+            }
+        }
+    }
+
+    fn out(&self) -> usize {
+        self.connections.iter().map(|connection| connection.pending.len()).sum()
+    }
+
+    fn now_ns(&self) -> u64 {
+        nanos(self.clock.elapsed())
+    }
+}
+
+impl Run {
+    fn new(from_ns: u64, until_ns: u64) -> Self {
+        let out = Measured {
+            recorder: Recorder::new(),
+            answered: 0,
+            sent: 0,
+            missing: 0,
+            refused: 0,
+            wrong: 0,
+            lost: 0,
+            window_ns: until_ns - from_ns,
+        };
+        Self { from_ns, until_ns, out }
+    }
+
+    fn counts(&self, intended_ns: u64) -> bool {
+        intended_ns >= self.from_ns && intended_ns < self.until_ns
+    }
+
+    fn on_datagram<S>(&mut self, connection: &mut Connection<S>, plan: &Plan, datagram: &[u8], now_ns: u64) {
+        let Some((header, body)) = datagram.split_first_chunk::<FRAME_HEADER_BYTES>() else {
+            self.out.wrong += 1;
+            return;
+        };
+        let id = u16::from_be_bytes([header[0], header[1]]);
+        let Some(at) = connection.pending.iter().position(|(other, _)| *other == id) else { return };
+        let (_, sent) = connection.pending.remove(at).expect("it was found");
+        match read_reply(plan.format, body) {
+            Ok(Some((_, reply))) if header[4..6] == [0, 1] => self.on_reply(plan, &sent, &reply, now_ns),
+            _ => self.out.wrong += 1,
+        }
+    }
+
+    /// The replies of a stream come in the order of the requests; returns the bytes used up.
+    fn on_stream<S>(
+        &mut self,
+        connection: &mut Connection<S>,
+        plan: &Plan,
+        input: &[u8],
+        now_ns: u64,
+    ) -> anyhow::Result<usize> {
+        let mut used = 0;
+        while let Some((bytes, reply)) = read_reply(plan.format, &input[used..])? {
+            let Some((_, sent)) = connection.pending.pop_front() else {
+                bail!("the server sent a reply that nobody asked for");
+            };
+            used += bytes;
+            self.on_reply(plan, &sent, &reply, now_ns);
+        }
+        Ok(used)
+    }
+
+    fn on_reply(&mut self, plan: &Plan, sent: &Sent, reply: &Reply<'_>, now_ns: u64) {
+        match (sent.is_set, reply) {
+            (true, Reply::Stored) => {}
+            (false, Reply::Missing) => self.out.missing += 1,
+            (_, Reply::Refused) => self.out.refused += 1,
+            (false, Reply::Value { flags, value }) => {
+                let key = plan.profile.key(sent.record);
+                let flags = flags.unwrap_or_else(|| value::value_flags(key, value.len()));
+                self.out.wrong += u64::from(!value::is_genuine(key, flags, value));
+            }
+            _ => self.out.wrong += 1,
+        }
+        if now_ns >= self.from_ns && now_ns < self.until_ns {
+            self.out.answered += 1;
+        }
+        if self.counts(sent.intended_ns) {
+            self.out.recorder.record(sent.intended_ns, sent.actual_ns, now_ns);
+        }
+    }
+}
+
+/// The arrival process with its next point in time.
+struct Arrivals {
+    process: Poisson,
+    start_ns: u64,
+    next_ns: u64,
+}
+
+impl Arrivals {
+    fn new(rate_rps: u64, seed: u64, name: &str, start_ns: u64) -> Self {
+        let mut process = Poisson::new(rate_rps, seed, name);
+        let next_ns = start_ns + process.next_ns();
+        Self { process, start_ns, next_ns }
+    }
+
+    fn take(&mut self) -> u64 {
+        let this_ns = self.next_ns;
+        self.next_ns = self.start_ns + self.process.next_ns();
+        this_ns
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
+}
+
+/// Longest value of a plan whose requests and replies travel in one datagram each, with keys of `key_bytes`.
+pub fn datagram_value_bytes_max(format: Format, key_bytes: usize) -> usize {
+    let overhead = match format {
+        // `set <key> <flags> 0 <bytes>`, or `VALUE <key> <flags> <bytes>` and `END`, with their ends of line.
+        Format::Ascii | Format::Meta | Format::Resp => 48,
+        Format::Binary => 24 + 8,
+    };
+    DATAGRAM_BYTES_MAX - FRAME_HEADER_BYTES - overhead - key_bytes
+}

@@ -1,0 +1,9 @@
+//! `napier load kv`: an open-loop client of any server that speaks one of memcached's protocols or RESP2.
+//!
+//! [`codec`] writes requests and reads replies; [`generator`] sends them when they are due; [`net`] is what it needs of
+//! a network; [`run`] makes runs and a report of them.
+
+pub mod codec;
+pub mod generator;
+pub mod net;
+pub mod run;
