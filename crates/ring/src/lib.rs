@@ -4,7 +4,8 @@
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Doorbell`] (wake a sleeper, at most once);
-//! * **queues**: [`List`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif);
+//! * **queues**: [`List`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
+//!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
 //!   moved, never copied, so giving it to a ring is losing it.
 //!
@@ -27,6 +28,7 @@ pub mod spsc;
 mod state;
 pub mod sync;
 mod wake;
+pub mod xsk;
 
 pub use baton::{Baton, Held};
 pub use doorbell::Doorbell;

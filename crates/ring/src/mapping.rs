@@ -38,6 +38,8 @@ pub(crate) enum Holder {
     RingClient,
     /// A memif ring's server end; shares the range with the client end.
     RingServer,
+    /// A ring that is shared with the kernel.
+    KernelRing,
 }
 
 struct Claim {
@@ -106,6 +108,12 @@ impl Mapping {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Where the bytes start, for a system call that hands them to the kernel.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.base.as_ptr().expose_provenance()
     }
 
     /// The address of `offset`. In bounds if the caller checked `offset` against [`len`](Self::len).

@@ -39,6 +39,9 @@ pub(crate) enum Point {
     RelayNote,
     RelayRead,
     RelayLeave,
+    XskPublish,
+    XskRelease,
+    XskWakeLook,
 }
 
 /// A full fence, unless a loom test weakened `point`.

@@ -99,13 +99,13 @@ const _: () = assert!(size_of::<Option<Frame>>() == 8);
 impl Frame {
     /// Makes the handle. Callers inside this crate make one only from a number that a moved-in frame left behind.
     #[inline]
-    fn mint(raw: u32, table: u32) -> Self {
+    pub(crate) fn mint(raw: u32, table: u32) -> Self {
         let Some(raw) = NonZeroU32::new(raw) else { panic!("arena numbers start at 1") };
         Self { raw, table }
     }
 
     #[inline]
-    fn raw_of(arena: ArenaId, index: u32) -> u32 {
+    pub(crate) fn raw_of(arena: ArenaId, index: u32) -> u32 {
         u32::from(arena.0) << INDEX_BITS | index
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Arena {
     mapping: Arc<Mapping>,
     offset: usize,
     stride: usize,
+    /// Bytes of each frame, at most the stride.
+    frame_bytes: usize,
     frames: u32,
     frames_per_home: u32,
     /// `frames_per_home` as a power of two, if it is one.
@@ -68,7 +70,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// The address of a frame. In bounds: `add_arena` claimed all strides, and the index is checked.
+    /// The address of a frame. In bounds: `add_arena` claimed all frames, and the index is checked.
     #[inline]
     fn address(&self, index: u32) -> *mut u8 {
         self.mapping.at(self.offset_of(index))
@@ -104,6 +106,7 @@ pub(crate) struct FramePlaces {
     table: u32,
     offset: u32,
     stride: u32,
+    frame_bytes: u32,
     frames: u32,
 }
 
@@ -119,7 +122,27 @@ impl FramePlaces {
     /// Bytes of each frame.
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {
+        self.frame_bytes
+    }
+
+    /// From one frame to the next, in bytes.
+    pub(crate) fn stride(&self) -> u32 {
         self.stride
+    }
+
+    /// Where the first frame starts, in bytes.
+    pub(crate) fn first_offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// Frames of the arena.
+    pub(crate) fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// The table of the arena.
+    pub(crate) fn table(&self) -> u32 {
+        self.table
     }
 }
 
@@ -154,13 +177,33 @@ impl FrameTable {
     ///
     /// See [`ArenaError`]; nothing is added then.
     pub fn add_arena(self: &Arc<Self>, config: ArenaConfig) -> Result<(ArenaId, Vec<FramePool>), ArenaError> {
+        let frame_bytes = config.stride;
+        self.add_arena_with_gaps(config, frame_bytes)
+    }
+
+    /// Adds an arena whose frames are `frame_bytes` long, less than the stride: what is between them is nobody's.
+    ///
+    /// # Errors
+    ///
+    /// See [`ArenaError`]; nothing is added then.
+    ///
+    /// # Panics
+    ///
+    /// If a frame is longer than the stride.
+    pub fn add_arena_with_gaps(
+        self: &Arc<Self>,
+        config: ArenaConfig,
+        frame_bytes: usize,
+    ) -> Result<(ArenaId, Vec<FramePool>), ArenaError> {
         let ArenaConfig { mapping, offset, stride, frames_per_home, homes } = config;
-        if frames_per_home == 0 || homes == 0 || stride == 0 {
+        if frames_per_home == 0 || homes == 0 || frame_bytes == 0 {
             return Err(ArenaError::Empty);
         }
+        assert!(frame_bytes <= stride, "frames of {frame_bytes} bytes overlap at a stride of {stride}");
         let frames = frames_per_home.checked_mul(u32::from(homes)).filter(|&n| n <= FRAMES_MAX);
         let frames = frames.ok_or(ArenaError::TooLarge)?;
-        let bytes = stride.checked_mul(frames as usize).ok_or(ArenaError::TooLarge)?;
+        let bytes = stride.checked_mul(frames as usize - 1).and_then(|bytes| bytes.checked_add(frame_bytes));
+        let bytes = bytes.ok_or(ArenaError::TooLarge)?;
         let end = offset.checked_add(bytes).ok_or(ArenaError::TooLarge)?;
         u32::try_from(end).map_err(|_| ArenaError::TooLarge)?;
 
@@ -171,6 +214,7 @@ impl FrameTable {
             mapping,
             offset,
             stride,
+            frame_bytes,
             frames,
             frames_per_home,
             home_shift: frames_per_home.is_power_of_two().then(|| frames_per_home.ilog2()),
@@ -198,7 +242,7 @@ impl FrameTable {
     #[inline]
     pub fn data<'a>(&'a self, frame: &'a Frame, len: usize) -> &'a [u8] {
         let arena = self.arena_for(frame);
-        assert!(len <= arena.stride, "asked for more bytes than a frame has");
+        assert!(len <= arena.frame_bytes, "asked for more bytes than a frame has");
         let start = arena.address(frame.index());
         // SAFETY: the bytes are inside the mapping, which `self` keeps alive; they are initialised; the frame is the
         // only handle to them and is borrowed, so nobody writes them meanwhile.
@@ -216,7 +260,7 @@ impl FrameTable {
         let arena = self.arena_for(frame);
         let start = arena.address(frame.index());
         // SAFETY: as in `data`; the frame is borrowed mutably, so this is the only reference.
-        unsafe { core::slice::from_raw_parts_mut(start, arena.stride) }
+        unsafe { core::slice::from_raw_parts_mut(start, arena.frame_bytes) }
     }
 
     /// The frame's word of metadata, as last set by an owner. 0 at first.
@@ -237,7 +281,7 @@ impl FrameTable {
     #[must_use]
     #[inline]
     pub fn capacity(&self, frame: &Frame) -> usize {
-        self.arena_for(frame).stride
+        self.arena_for(frame).frame_bytes
     }
 
     /// Where the frame starts in its mapping, in bytes.
@@ -309,9 +353,15 @@ impl FrameTable {
 
     /// Where the frames of an arena are, for the ring code.
     pub(crate) fn places_of(&self, arena: ArenaId) -> FramePlaces {
-        let Arena { offset, stride, frames, .. } = &**self.arena(arena);
-        // `add_arena` refuses more than 4 GiB.
-        FramePlaces { table: self.id, offset: *offset as u32, stride: *stride as u32, frames: *frames }
+        let Arena { offset, stride, frame_bytes, frames, .. } = &**self.arena(arena);
+        FramePlaces {
+            table: self.id,
+            // `add_arena` refuses more than 4 GiB.
+            offset: *offset as u32,
+            stride: *stride as u32,
+            frame_bytes: *frame_bytes as u32,
+            frames: *frames,
+        }
     }
 
     /// Whether the arena lies in `mapping`.

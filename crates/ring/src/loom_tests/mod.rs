@@ -9,6 +9,7 @@ mod queues;
 mod rings;
 mod switch;
 mod words;
+mod xsk;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -1,0 +1,62 @@
+//! The four rings of an AF_XDP socket, with the kernel at the other end.
+//!
+//! | end | rings | frames |
+//! |---|---|---|
+//! | [`XskRx`] | fill (ours to write), receive (the kernel's) | empty ones go in, packets come out |
+//! | [`XskTx`] | transmit (ours), completion (the kernel's) | packets go in, sent ones come out |
+//!
+//! The socket's memory (UMEM) is cut into chunks of equal size, and a chunk is a [`Frame`](crate::Frame): its bytes begin
+//! [`HEADROOM_BYTES`] into the chunk, where the kernel puts what it receives, in a copy too. Which frames are with the
+//! kernel is kept here, so a descriptor that names any other makes no frame.
+//!
+//! The kernel sleeps when it has nothing to do and says so in a flag of the ring (`XDP_RING_NEED_WAKEUP`). Whoever
+//! publishes looks at it, and gets a token if it is set. Only a token pays for a kick, and a kick takes it away: so a
+//! packet that was published while the kernel slept cannot be forgotten, and nobody makes a system call for nothing.
+
+mod protocol;
+mod rx;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod tx;
+mod view;
+
+#[cfg(all(test, loom))]
+pub(crate) use protocol::{Consumer, Descriptor, Producer, Word, XskMemory, wants_wakeup};
+pub use rx::{FillWake, XskLook, XskRx};
+pub use tx::{TxPublish, TxWake, XskTx};
+pub use view::{KernelRing, RingKind, RingPlaces, XskRingError};
+
+/// From the start of a chunk to the bytes of a packet that the kernel put there.
+/// Source: `include/uapi/linux/bpf.h` `XDP_PACKET_HEADROOM`.
+pub const HEADROOM_BYTES: u32 = 256;
+
+/// `include/uapi/linux/if_xdp.h`: the kernel sleeps on this ring.
+pub(crate) const RING_NEED_WAKEUP: u32 = 1;
+
+/// Which chunks are with the kernel: one bit each.
+struct Held(Box<[u64]>);
+
+impl Held {
+    fn new(chunks: u32) -> Self {
+        Self((0..chunks.div_ceil(64)).map(|_| 0).collect())
+    }
+
+    /// Notes a chunk; false if it was there already.
+    #[inline]
+    fn insert(&mut self, chunk: u32) -> bool {
+        let (word, bit) = (&mut self.0[chunk as usize / 64], 1 << (chunk % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    /// Takes a chunk away; false if it is not there.
+    #[inline]
+    fn remove(&mut self, chunk: u32) -> bool {
+        let Some(word) = self.0.get_mut(chunk as usize / 64) else { return false };
+        let bit = 1 << (chunk % 64);
+        let there = *word & bit != 0;
+        *word &= !bit;
+        there
+    }
+}
