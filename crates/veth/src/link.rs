@@ -46,6 +46,17 @@ pub(crate) fn indices(name: &str) -> io::Result<(u32, u32)> {
     Ok((header.ifi_index.cast_unsigned(), peer))
 }
 
+/// Whether an XDP program is attached.
+pub(crate) fn has_xdp(name: &str) -> io::Result<bool> {
+    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
+    request.encode().push_ifname_bytes(name.as_bytes());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let (_, attributes) = replies.recv_one().map_err(plain)?;
+    let attached = attributes.get_xdp().and_then(|xdp| xdp.get_attached());
+    Ok(attached.is_ok_and(|mode| mode != 0))
+}
+
 /// What to change of an interface.
 #[derive(Default)]
 pub(crate) struct Change<'a> {

@@ -44,15 +44,18 @@ pub struct VethConfig {
     pub gro: bool,
     /// TCP segmentation offload.
     pub tso: bool,
+    /// Transmit checksum offload. A packet that leaves a kernel socket with it carries no whole checksum on a veth, which
+    /// whoever receives it by AF_XDP sees as a bad one.
+    pub tx_checksum: bool,
     /// The two ends.
     pub ends: [EndConfig; 2],
 }
 
 impl VethConfig {
-    /// One queue, MTU 1500, the kernel's own offloads: GRO off, TSO on.
+    /// One queue, MTU 1500, the kernel's own offloads: GRO off, TSO and checksums on.
     #[must_use]
     pub fn new(left: EndConfig, right: EndConfig) -> Self {
-        Self { queues: 1, mtu: 1500, gro: false, tso: true, ends: [left, right] }
+        Self { queues: 1, mtu: 1500, gro: false, tso: true, tx_checksum: true, ends: [left, right] }
     }
 }
 
@@ -140,6 +143,7 @@ impl VethEnd {
                 c"tx-tcp-mangleid-segmentation",
                 c"tx-tcp6-segmentation",
             ];
+            features::set(self.ifindex, &[(c"tx-checksum-ip-generic", config.tx_checksum)])?;
             let segmentation: Vec<_> = segmentation.iter().map(|name| (*name, config.tso)).collect();
             features::set(self.ifindex, &segmentation)?;
             link::change(self.ifindex, &Change { up: Some(true), ..Change::default() })?;
@@ -220,6 +224,14 @@ impl VethEnd {
     pub fn set_feature(&self, name: &CStr, on: bool) -> Result<(), VethError> {
         let what = format!("switching {} of {}", name.to_string_lossy(), self.name);
         self.in_netns(&what, || features::set(self.ifindex, &[(name, on)]))
+    }
+
+    /// Whether an XDP program is attached, in whatever mode.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn has_xdp(&self) -> Result<bool, VethError> {
+        self.in_netns(&format!("asking about {}", self.name), || link::has_xdp(&self.name))
     }
 
     /// The NAPI instances of the interface, by their ids. None without GRO and without an XDP program.
