@@ -24,6 +24,7 @@ mod stack;
 mod sys;
 mod tx;
 mod workqueue;
+mod xdp;
 
 pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
 pub use engine::{
@@ -56,6 +57,7 @@ pub use sys::usage::{ThreadUsage, thread_usage};
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;
 pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
+pub use xdp::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
 
 /// Processors that this process may use.
 #[must_use]

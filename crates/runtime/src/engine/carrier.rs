@@ -44,9 +44,26 @@ impl Carrier {
     pub(crate) fn always() -> Self {
         Self(LinkState { carrier: true, ..LinkState::default() })
     }
+
+    /// A peer that is there, or is not yet for a reason.
+    pub(crate) fn new(unusable: Option<String>) -> Self {
+        Self(LinkState { carrier: unusable.is_none(), reason: unusable, ..LinkState::default() })
+    }
 }
 
 impl EngineInner {
+    /// The peer of a device that keeps its ends is there, or is not for this reason. Nothing if the device was removed.
+    pub(crate) fn set_carrier(&self, device: &Arc<Device>, unusable: Option<String>) -> rustix::io::Result<()> {
+        let mut devices = self.devices.lock().expect("no panic while held");
+        let Some(entry) = devices.find_mut(device) else { return Ok(()) };
+        let state = &mut entry.carrier.0;
+        let (had, has) = (state.carrier, unusable.is_none());
+        state.carrier = has;
+        state.losses += u64::from(had && !has);
+        state.reason = unusable;
+        self.follow_carrier(entry)
+    }
+
     /// There is a peer, and these are the ends of the queues that lead to it, in their order. Queues beyond them stay
     /// without an end. Frames that the old ends hold must have gone home already.
     pub(crate) fn carrier_on(

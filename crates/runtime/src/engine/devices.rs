@@ -19,6 +19,7 @@ use crate::port::{FrameAccount, Ports, RxCounters, TxCounters};
 use crate::stack::NetNs;
 use crate::stack::seams::IfAddr;
 use crate::tx::{TxPath, TxShared};
+use crate::xdp::Attachment;
 
 /// One end of a link.
 #[derive(Clone)]
@@ -94,6 +95,8 @@ pub(crate) struct DeviceEntry {
     /// As the user wants it; the device is up if there is carrier as well.
     pub(super) admin_up: bool,
     pub(super) carrier: Carrier,
+    /// The hold on an interface of the kernel.
+    pub(crate) xdp: Option<Attachment>,
 }
 
 /// What a kind of device brings along, for [`EngineInner::add_device`].
@@ -261,12 +264,18 @@ impl Devices {
             settings,
             admin_up: true,
             carrier,
+            xdp: None,
         });
         device
     }
 
     pub(crate) fn entry(&self, device: &Arc<Device>) -> &DeviceEntry {
         self.entries.iter().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
+    }
+
+    /// The entry of a device that may have been removed.
+    pub(super) fn find_mut(&mut self, device: &Arc<Device>) -> Option<&mut DeviceEntry> {
+        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device))
     }
 
     pub(crate) fn entry_mut(&mut self, device: &Arc<Device>) -> &mut DeviceEntry {
@@ -357,8 +366,10 @@ impl EngineInner {
 
     /// Stops every instance; the engine is going away.
     pub(super) fn remove_all_devices(&self) {
-        let entries = std::mem::take(&mut self.devices.lock().expect("no panic while held").entries);
-        for entry in &entries {
+        let mut entries = std::mem::take(&mut self.devices.lock().expect("no panic while held").entries);
+        for entry in &mut entries {
+            // First: whoever looks after it may want to bring it up or down.
+            entry.xdp = None;
             if entry.device.up.load(Ordering::Relaxed) {
                 self.device_down(entry);
             }

@@ -11,6 +11,7 @@ use super::{Napi, Runner};
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
 use crate::kthread::Kthread;
+use crate::port::IrqLine;
 use crate::softirq::{coalesce_token, doorbell_token};
 
 /// Pause between two looks while waiting for an owner to let go. The kernel waits 20 to 200 us.
@@ -154,6 +155,9 @@ impl EngineInner {
 
     fn watch_doorbell(&self, napi: &Napi) -> rustix::io::Result<()> {
         let cpu = &self.softirq[napi.irq_cpu() as usize];
+        if let IrqLine::Xsk(line) = &napi.irq {
+            return line.watch(cpu, doorbell_token(napi.index));
+        }
         napi.irq.forget_rings();
         if let Some(doorbell) = napi.irq.doorbell_fd() {
             cpu.watch(doorbell, doorbell_token(napi.index))?;
@@ -166,6 +170,9 @@ impl EngineInner {
 
     fn unwatch_doorbell(&self, napi: &Napi) {
         let cpu = &self.softirq[napi.irq_cpu() as usize];
+        if let IrqLine::Xsk(line) = &napi.irq {
+            return line.unwatch(cpu);
+        }
         // What was watched by the enable before is there still: a line changes only while its instance is disabled.
         for fd in [napi.irq.doorbell_fd(), napi.irq.timer_fd()].into_iter().flatten() {
             let _ = cpu.unwatch(fd);

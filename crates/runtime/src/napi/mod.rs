@@ -209,6 +209,7 @@ impl Napi {
     #[inline]
     pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
         let mut work = 0;
+        owned.rx.poll_begins();
         match &mut owned.raw {
             Some(raw) => {
                 while work < budget_pkts

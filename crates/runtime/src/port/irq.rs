@@ -7,6 +7,7 @@ use napier_core::moderation::Coalesce;
 
 use crate::link::LinkLine;
 use crate::memif::RemoteLine;
+use crate::xdp::XskLine;
 
 /// The interrupt of one receive queue. Clones are the same line.
 ///
@@ -18,6 +19,8 @@ pub(crate) enum IrqLine {
     Link(Arc<LinkLine>),
     /// From a memif peer in another process.
     Remote(Arc<RemoteLine>),
+    /// From the kernel, by an AF_XDP socket.
+    Xsk(Arc<XskLine>),
 }
 
 impl IrqLine {
@@ -27,6 +30,8 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.note_consumed(index),
             Self::Remote(line) => line.note_consumed(index),
+            // Told by the end itself: its indices are wider.
+            Self::Xsk(_) => {}
         }
     }
 
@@ -36,6 +41,8 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.mask(),
             Self::Remote(line) => line.mask(),
+            // It interrupts once per unmask anyhow.
+            Self::Xsk(_) => {}
         }
     }
 
@@ -46,6 +53,7 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.unmask(),
             Self::Remote(line) => line.unmask(),
+            Self::Xsk(line) => line.unmask(),
         }
     }
 
@@ -54,6 +62,8 @@ impl IrqLine {
         match self {
             Self::Link(line) => Some(line.doorbell_fd()),
             Self::Remote(line) => Some(line.doorbell_fd()),
+            // Not by edges: see `watch`.
+            Self::Xsk(_) => None,
         }
     }
 
@@ -61,7 +71,7 @@ impl IrqLine {
     pub(crate) fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Link(line) => Some(line.timer_fd()),
-            Self::Remote(_) => None,
+            Self::Remote(_) | Self::Xsk(_) => None,
         }
     }
 
@@ -71,6 +81,7 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.forget_rings(),
             Self::Remote(line) => line.forget_rings(),
+            Self::Xsk(_) => {}
         }
     }
 
@@ -80,6 +91,7 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.timer_fired(),
             Self::Remote(_) => false,
+            Self::Xsk(_) => false,
         }
     }
 
@@ -90,7 +102,7 @@ impl IrqLine {
                 line.set_coalesce(coalesce);
                 true
             }
-            Self::Remote(_) => false,
+            Self::Remote(_) | Self::Xsk(_) => false,
         }
     }
 
@@ -99,6 +111,7 @@ impl IrqLine {
         match self {
             Self::Link(_) => {}
             Self::Remote(line) => line.heard(),
+            Self::Xsk(line) => line.heard(),
         }
     }
 
@@ -107,6 +120,7 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.interrupts(),
             Self::Remote(line) => line.interrupts(),
+            Self::Xsk(line) => line.interrupts(),
         }
     }
 
@@ -115,6 +129,7 @@ impl IrqLine {
         match self {
             Self::Link(line) => line.suppressed(),
             Self::Remote(_) => 0,
+            Self::Xsk(_) => 0,
         }
     }
 }

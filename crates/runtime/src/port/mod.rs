@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | link (`link`) | memif rings, both ends in this process | a latch, an eventfd and a timer for coalescing |
 //! | memif (`memif`) | memif rings, the other end in another process | the peer's eventfd |
+//! | AF_XDP (`xdp`) | the rings of a socket, the kernel at the other end | the socket is readable, waited for once per unmask |
 //!
 //! A queue whose peer is gone is [`RxEnd::Detached`] and [`TxEnd::Detached`]: its device has no carrier, so its instance
 //! is disabled meanwhile and nothing is sent.
@@ -54,6 +55,8 @@ pub(crate) struct SenderSpace {
     senders: u16,
     frames: u32,
     stride: u32,
+    /// Bytes between two frames that belong to neither.
+    gap: u32,
 }
 
 /// The frames of senders could not be made.
@@ -75,7 +78,12 @@ pub enum SenderSpaceError {
 impl SenderSpace {
     /// `senders` with `frames` each, `stride` bytes apart.
     pub(crate) fn new(senders: u16, frames: u32, stride: u32, place: Option<(Arc<Mapping>, usize)>) -> Self {
-        Self { place, senders, frames, stride }
+        Self { place, senders, frames, stride, gap: 0 }
+    }
+
+    /// With `gap` bytes between two frames that belong to neither: they are no part of the stride's frame.
+    pub(crate) fn with_gap(self, gap: u32) -> Self {
+        Self { gap, ..self }
     }
 
     /// Makes the frames: one pool per sender. Once per device.
@@ -93,7 +101,8 @@ impl SenderSpace {
             }
         };
         let (stride, frames_per_home, homes) = (self.stride as usize, self.frames, self.senders);
-        let (_, pools) = table.add_arena(ArenaConfig { mapping, offset, stride, frames_per_home, homes })?;
+        let config = ArenaConfig { mapping, offset, stride, frames_per_home, homes };
+        let (_, pools) = table.add_arena_with_gaps(config, stride - self.gap as usize)?;
         Ok(pools)
     }
 }

@@ -9,6 +9,7 @@ use napier_ring::{Frame, FramePool, FrameTable};
 use super::counters::{FrameAccount, RxCounters};
 use super::irq::IrqLine;
 use crate::capture::Tap;
+use crate::xdp::XskRxEnd;
 
 /// Packets between two publications of freed slots, so that the peer gets room during a long poll and its cache
 /// line is not touched per packet.
@@ -37,6 +38,8 @@ pub(crate) enum RxEnd {
     LinkServer(C2sConsumer),
     /// A memif peer in another process: packets of at most `frame_bytes` are copied out of memory that it can write.
     Remote { ring: Receiver, frame_bytes: usize },
+    /// An AF_XDP socket: packets are in frames that the kernel was given.
+    Xsk(Box<XskRxEnd>),
     /// Nowhere: the peer is not there.
     Detached,
 }
@@ -65,6 +68,9 @@ impl RxQueue {
         self.index_errors_before = self.counters.index_errors.get();
         let before = std::mem::replace(&mut self.end, end);
         self.irq.mask();
+        if let RxEnd::Xsk(end) = &mut self.end {
+            end.fill(&mut self.pool);
+        }
         if let RxEnd::LinkClient(ring) = &mut self.end {
             // All slots are filled with frames, and stay filled.
             while ring.free_slots() > 0 {
@@ -94,6 +100,7 @@ impl RxQueue {
                 };
                 take_copied(take_into, &self.table, &mut self.pool, &self.counters)
             }
+            RxEnd::Xsk(end) => end.take(&mut self.pool, &self.counters),
             RxEnd::Detached => None,
         };
         let Some((frame, length)) = taken else {
@@ -135,9 +142,18 @@ impl RxQueue {
                 self.counters.index_errors.set(self.index_errors_before + ring.index_errors());
                 ring.consumed()
             }
+            RxEnd::Xsk(end) => return end.refill(&mut self.pool, &self.counters),
             RxEnd::Detached => return,
         };
         self.irq.note_consumed(consumed);
+    }
+
+    /// A poll begins. Where packets wait elsewhere until somebody asks for them, it is asked for here.
+    #[inline]
+    pub(crate) fn poll_begins(&mut self) {
+        if let RxEnd::Xsk(end) = &mut self.end {
+            end.poll_begins(self.counters.packets.get());
+        }
     }
 
     /// Packets that wait, with a look at the peer's index. [`take`](Self::take) looks again only when it has taken them.
@@ -147,6 +163,7 @@ impl RxQueue {
             RxEnd::LinkClient(ring) => ring.pending(),
             RxEnd::LinkServer(ring) => ring.pending(),
             RxEnd::Remote { ring, .. } => ring.pending(),
+            RxEnd::Xsk(end) => end.pending(),
             RxEnd::Detached => 0,
         }
     }
@@ -160,6 +177,7 @@ impl RxQueue {
     pub(crate) fn account(&mut self) -> FrameAccount {
         let in_ring = match &self.end {
             RxEnd::LinkClient(ring) => u64::from(ring.posted()),
+            RxEnd::Xsk(end) => u64::from(end.posted()),
             RxEnd::LinkServer(_) | RxEnd::Remote { .. } | RxEnd::Detached => 0,
         };
         FrameAccount { total: u64::from(self.pool.total()), pooled: self.pool.available() as u64, in_ring }

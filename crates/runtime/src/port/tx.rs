@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use napier_ring::memif::remote::{SendError, Sender};
 use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
+use napier_ring::xsk::XskTx;
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::counters::{FrameAccount, TxCounters};
 use crate::capture::Tap;
 use crate::link::LinkLine;
 use crate::memif::Kick;
+use crate::xdp::XskTxEnd;
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +46,8 @@ pub(crate) enum TxEnd {
     /// A memif peer in another process: packets are copied into memory that it can write. What is built is built in
     /// `scratch` first, for nobody may read there what he wrote.
     Remote { ring: Sender, scratch: Box<[u8]>, kick: Arc<Kick> },
+    /// An AF_XDP socket: packets are built in its memory, or sent in frames of it as they are.
+    Xsk(Box<XskTxEnd>),
     /// Nowhere: the peer is not there. Packets are refused as by a full ring.
     Detached,
 }
@@ -63,8 +67,10 @@ impl TxQueue {
 
     /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
     pub(crate) fn expect_senders(&mut self, pool: &FramePool) {
-        if let TxEnd::LinkClient { ring, .. } = &mut self.end {
-            ring.add_arena(pool.table(), pool.arena());
+        match &mut self.end {
+            TxEnd::LinkClient { ring, .. } => ring.add_arena(pool.table(), pool.arena()),
+            TxEnd::Xsk(end) => end.ring.add_arena(pool.table(), pool.arena()),
+            _ => {}
         }
         self.sorter = Some(FrameSorter::new(pool));
     }
@@ -96,6 +102,7 @@ impl TxQueue {
             TxEnd::LinkClient { ring, pool, .. } => {
                 build_in_frame(ring, pool, &mut self.sorter, &self.counters, build)?
             }
+            TxEnd::Xsk(end) => build_in_frame(&mut end.ring, &mut end.pool, &mut self.sorter, &self.counters, build)?,
             TxEnd::LinkServer { ring, .. } => ring.build_at_least(max_len, build).map_err(|_| {
                 self.counters.tx_full_drops.add(1);
                 TxFull
@@ -135,17 +142,16 @@ impl TxQueue {
     pub(crate) fn give(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
         let bytes = len as usize;
         assert!((1..=self.frame_bytes).contains(&bytes), "a packet of {len} bytes for frames of {}", self.frame_bytes);
-        if let TxEnd::LinkClient { ring, pool, .. } = &mut self.end
-            && ring.takes(frame.arena())
-        {
-            make_room(ring, pool, &mut self.sorter);
-            if self.tap.is_on() && ring.free_slots() > 0 {
-                self.tap.record(self.table.data(&frame, bytes));
+        match &mut self.end {
+            TxEnd::LinkClient { ring, pool, .. } if ring.takes(frame.arena()) => {
+                make_room(ring, pool, &mut self.sorter);
+                return push_given(ring, frame, len, (&self.table, &self.counters, &self.tap));
             }
-            ring.push(frame, len).inspect_err(|_| self.counters.tx_full_drops.add(1))?;
-            self.counters.packets.add(1);
-            self.counters.bytes.add(u64::from(len));
-            return Ok(());
+            TxEnd::Xsk(end) if end.ring.takes(frame.arena()) => {
+                make_room(&mut end.ring, &mut end.pool, &mut self.sorter);
+                return push_given(&mut end.ring, frame, len, (&self.table, &self.counters, &self.tap));
+            }
+            _ => {}
         }
         let copied = match &mut self.end {
             TxEnd::Remote { ring, .. } => {
@@ -183,6 +189,7 @@ impl TxQueue {
             TxEnd::LinkClient { ring, .. } => ring.free_slots() > 0,
             TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
             TxEnd::Remote { ring, .. } => ring.has_room(),
+            TxEnd::Xsk(end) => end.ring.free_slots() > 0,
             TxEnd::Detached => false,
         }
     }
@@ -191,6 +198,7 @@ impl TxQueue {
     pub(crate) fn in_flight(&mut self) -> u32 {
         match &mut self.end {
             TxEnd::LinkClient { ring, .. } => ring.in_flight(),
+            TxEnd::Xsk(end) => end.ring.in_flight(),
             // A peer that takes a packet posts an empty buffer for it.
             TxEnd::LinkServer { ring, slots, .. } => slots.saturating_sub(ring.free_slots()),
             TxEnd::Remote { ring, .. } => ring.in_flight(),
@@ -218,6 +226,12 @@ impl TxQueue {
                 (publish, peer_irq)
             }
             TxEnd::LinkServer { ring, peer_irq, .. } => (ring.publish(), peer_irq),
+            TxEnd::Xsk(end) => {
+                let sorter = &mut self.sorter;
+                end.flush(&self.counters, |pool, frame| bring_home(pool, sorter, frame));
+                self.send_home();
+                return self.note_ring_errors();
+            }
             TxEnd::Remote { .. } | TxEnd::Detached => return,
         };
         let Publish { published, peer_wants_interrupt } = publish;
@@ -234,10 +248,24 @@ impl TxQueue {
 
     /// Takes back the frames that the peer has read. It happens by itself when they are needed.
     pub(crate) fn reclaim(&mut self) {
-        if let TxEnd::LinkClient { ring, pool, .. } = &mut self.end {
-            ring.reclaim(|frame| bring_home(pool, &mut self.sorter, frame));
+        let sorter = &mut self.sorter;
+        match &mut self.end {
+            TxEnd::LinkClient { ring, pool, .. } => {
+                ring.reclaim(|frame| bring_home(pool, sorter, frame));
+            }
+            TxEnd::Xsk(end) => end.reclaim(|pool, frame| bring_home(pool, sorter, frame)),
+            TxEnd::LinkServer { .. } | TxEnd::Remote { .. } | TxEnd::Detached => {}
         }
         self.send_home();
+    }
+
+    /// Kicks the peer again if a kick could not move what waits. `true` = packets wait still.
+    pub(crate) fn kick_again(&mut self) -> bool {
+        if !matches!(&self.end, TxEnd::Xsk(end) if end.owes_kick()) {
+            return false;
+        }
+        self.flush();
+        matches!(&self.end, TxEnd::Xsk(end) if end.owes_kick())
     }
 
     /// Frames of senders that were read are theirs again.
@@ -258,6 +286,10 @@ impl TxQueue {
             }
             TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
             TxEnd::Remote { ring, .. } => ring.has_room(),
+            TxEnd::Xsk(end) => {
+                make_room(&mut end.ring, &mut end.pool, &mut self.sorter);
+                end.ring.free_slots() > 0
+            }
             TxEnd::Detached => false,
         }
     }
@@ -269,6 +301,11 @@ impl TxQueue {
                 total: u64::from(pool.total()),
                 pooled: pool.available() as u64,
                 in_ring: u64::from(ring.in_flight()),
+            },
+            TxEnd::Xsk(end) => FrameAccount {
+                total: u64::from(end.pool.total()),
+                pooled: end.pool.available() as u64,
+                in_ring: u64::from(end.ring.in_flight()),
             },
             TxEnd::LinkServer { .. } | TxEnd::Remote { .. } | TxEnd::Detached => FrameAccount::default(),
         }
@@ -289,6 +326,7 @@ impl TxQueue {
             TxEnd::LinkClient { ring, .. } => (0, ring.index_errors()),
             TxEnd::LinkServer { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
             TxEnd::Remote { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
+            TxEnd::Xsk(end) => (end.ring.bad_descriptors(), end.ring.index_errors()),
             TxEnd::Detached => return,
         };
         self.counters.bad_descriptors.set(self.errors_before.0 + bad_descriptors);
@@ -316,9 +354,64 @@ fn copy_to_peer(ring: &mut Sender, packet: &[u8], counters: &TxCounters) -> Resu
     }
 }
 
-/// The client's way to build: in a frame of its own.
+/// A ring that frames are moved into, and out of when they were sent.
+trait FrameRing {
+    /// Packets that can be pushed, as far as is known.
+    fn free_slots(&self) -> u32;
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame>;
+    /// Takes back what was sent; returns how many frames that were.
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32;
+}
+
+impl FrameRing for C2sProducer {
+    #[inline]
+    fn free_slots(&self) -> u32 {
+        self.free_slots()
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.push(frame, len)
+    }
+    #[inline]
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
+        self.reclaim(home)
+    }
+}
+
+impl FrameRing for XskTx {
+    #[inline]
+    fn free_slots(&self) -> u32 {
+        self.free_slots()
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.push(frame, len)
+    }
+    #[inline]
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
+        self.reclaim(home)
+    }
+}
+
+/// Sends a frame of the ring's own memory as it is.
+fn push_given(
+    ring: &mut impl FrameRing,
+    frame: Frame,
+    len: u32,
+    (table, counters, tap): (&FrameTable, &TxCounters, &Tap),
+) -> Result<(), Frame> {
+    if tap.is_on() && ring.free_slots() > 0 {
+        tap.record(table.data(&frame, len as usize));
+    }
+    ring.push(frame, len).inspect_err(|_| counters.tx_full_drops.add(1))?;
+    counters.packets.add(1);
+    counters.bytes.add(u64::from(len));
+    Ok(())
+}
+
+/// The way to build where frames are moved: in a frame of our own.
 fn build_in_frame(
-    ring: &mut C2sProducer,
+    ring: &mut impl FrameRing,
     pool: &mut FramePool,
     sorter: &mut Option<FrameSorter>,
     counters: &TxCounters,
@@ -343,7 +436,7 @@ fn build_in_frame(
 }
 
 /// A frame from the pool, or one that the peer has just finished with.
-fn alloc(ring: &mut C2sProducer, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) -> Option<Frame> {
+fn alloc(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) -> Option<Frame> {
     pool.alloc().or_else(|| {
         ring.reclaim(|frame| bring_home(pool, sorter, frame));
         pool.alloc()
@@ -360,7 +453,7 @@ fn bring_home(pool: &mut FramePool, sorter: &mut Option<FrameSorter>, frame: Fra
 }
 
 /// Looks at the peer's index only if the ring is full as far as known.
-fn make_room(ring: &mut C2sProducer, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) {
+fn make_room(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) {
     if ring.free_slots() == 0 {
         ring.reclaim(|frame| bring_home(pool, sorter, frame));
     }

@@ -226,7 +226,27 @@ impl SoftirqCpu {
     /// Lets the thread wait for a descriptor; `token` comes back with each of its events.
     pub(crate) fn watch(&self, fd: impl rustix::fd::AsFd, token: u64) -> rustix::io::Result<()> {
         // Edge triggered: each write is an event of its own and nobody needs to read.
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN | epoll::EventFlags::ET)
+        self.watch_for(fd, token, epoll::EventFlags::IN | epoll::EventFlags::ET)
+    }
+
+    /// As [`Self::watch`], for what `events` say.
+    pub(crate) fn watch_for(
+        &self,
+        fd: impl rustix::fd::AsFd,
+        token: u64,
+        events: epoll::EventFlags,
+    ) -> rustix::io::Result<()> {
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), events)
+    }
+
+    /// Changes what a watch waits for, or begins it again where it ended with its first event.
+    pub(crate) fn rewatch(
+        &self,
+        fd: impl rustix::fd::AsFd,
+        token: u64,
+        events: epoll::EventFlags,
+    ) -> rustix::io::Result<()> {
+        epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), events)
     }
 
     /// Ends [`Self::watch`].

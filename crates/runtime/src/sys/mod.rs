@@ -1,9 +1,12 @@
 //! The few system interfaces that no safe library offers; each file is at most a screen.
 
+pub(crate) mod bpf;
 pub(crate) mod cpuclock;
 pub(crate) mod fd;
 pub(crate) mod kernel_sockets;
 pub(crate) mod mmap;
+pub(crate) mod netdev;
 pub(crate) mod sched;
 pub(crate) mod tsc;
 pub(crate) mod usage;
+pub(crate) mod xsk;

@@ -65,6 +65,6 @@ impl Link {
 fn line_of(pair: &QueuePair) -> Arc<LinkLine> {
     match &pair.irq {
         IrqLine::Link(line) => line.clone(),
-        IrqLine::Remote(_) => unreachable!("a link's line"),
+        _ => unreachable!("a link's line"),
     }
 }

@@ -1,0 +1,135 @@
+//! What a device on an interface is made of.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::error::AddXdpError;
+use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
+use crate::sys::xsk::XdpBusyPoll;
+
+/// Most queues of a device, as of a link.
+const QUEUES_MAX: u16 = 64;
+/// Fewest and most slots of a ring.
+const RING_SIZE: std::ops::RangeInclusive<u32> = 16..=4096;
+/// Most frames of a home, and most senders.
+const FRAMES_MAX: u32 = 1 << 17;
+const SENDERS_MAX: u16 = 1024;
+
+/// Where the kernel calls the program.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver if it can and that is faster, else in the stack. On veth, whose driver copies every packet for it,
+    /// the stack is faster, but knows one queue only.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the stack, which works with every driver.
+    Generic,
+}
+
+/// What a device on an interface is made of.
+#[derive(Clone, Debug)]
+pub struct XdpConfig {
+    /// Name of the interface.
+    pub interface: String,
+    /// The network namespace that it is in: an open `/run/netns/NAME` or `/proc/PID/ns/net`. `None` = that of the
+    /// calling thread.
+    pub netns: Option<Arc<OwnedFd>>,
+    /// First queue of the interface that is used.
+    pub first_queue: u16,
+    /// Queues that are used: 1 to 64. Packets of other queues go to the kernel.
+    pub queues: u16,
+    /// Slots of each ring: a power of two, 16 to 4096. As many frames are with the kernel to be filled.
+    pub ring_size: u32,
+    /// Bytes of a chunk of memory, 2048 or 4096. A packet, link-layer header included, has 256 bytes less.
+    pub chunk_bytes: u32,
+    /// Frames of each home (a queue's receive side, a queue's send side). 0 = twice `ring_size`. At least `ring_size`
+    /// and one; what exceeds the ring can wait in sockets.
+    pub frames_per_queue: u32,
+    /// Where the kernel calls the program.
+    pub mode: XdpMode,
+    /// Lets the driver read and write the memory itself where it can; [`XdpInfo::zero_copy`](super::XdpInfo::zero_copy)
+    /// says whether it does.
+    pub zero_copy: bool,
+    /// Lets polls of the device drive the kernel's NAPI below it.
+    pub busy_poll: Option<XdpBusyPoll>,
+    /// Which packets are the device's.
+    pub filter: XdpFilter,
+    /// Senders that can build packets at the same time, where the device has a queueing discipline: 1 to 1024.
+    pub senders: u16,
+    /// Frames of each sender: 1 to 1024.
+    pub sender_frames: u32,
+}
+
+impl XdpConfig {
+    /// One queue of `interface` in the calling thread's namespace, for the device's own addresses.
+    #[must_use]
+    pub fn on(interface: &str) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            netns: None,
+            first_queue: 0,
+            queues: 1,
+            ring_size: 1024,
+            chunk_bytes: 2048,
+            frames_per_queue: 0,
+            mode: XdpMode::Auto,
+            zero_copy: true,
+            busy_poll: None,
+            filter: XdpFilter::OwnAddresses,
+            senders: 16,
+            sender_frames: 64,
+        }
+    }
+
+    /// Checks every field by itself.
+    ///
+    /// # Errors
+    /// [`AddXdpError::Config`].
+    pub fn check(&self) -> Result<(), AddXdpError> {
+        let refuse = |what: String| Err(AddXdpError::Config { what });
+        if !(1..=QUEUES_MAX).contains(&self.queues) || self.first_queue.checked_add(self.queues).is_none() {
+            return refuse(format!("a device has 1 to {QUEUES_MAX} queues, not {}", self.queues));
+        }
+        if !RING_SIZE.contains(&self.ring_size) || !self.ring_size.is_power_of_two() {
+            return refuse(format!("a ring has 16 to 4096 slots, a power of two, not {}", self.ring_size));
+        }
+        if ![2048, 4096].contains(&self.chunk_bytes) {
+            return refuse(format!("a chunk has 2048 or 4096 bytes, not {}", self.chunk_bytes));
+        }
+        let frames = self.frames_per_home();
+        if !(self.ring_size + 1..=FRAMES_MAX).contains(&frames) {
+            let least = self.ring_size + 1;
+            return refuse(format!("a queue of this ring size needs {least} to {FRAMES_MAX} frames, not {frames}"));
+        }
+        let per_sender = 1..=u32::from(SENDERS_MAX);
+        if !(1..=SENDERS_MAX).contains(&self.senders) || !per_sender.contains(&self.sender_frames) {
+            return refuse("a device has 1 to 1024 senders with 1 to 1024 frames each".to_owned());
+        }
+        if !self.filter.is_reasonable() {
+            return refuse(format!(
+                "a filter names at most {FILTER_ENTRIES_MAX} addresses and ranges of ports of a protocol, and some port"
+            ));
+        }
+        if self.memory_bytes() > u64::from(u32::MAX) {
+            return refuse("the device's memory exceeds 4 GiB: use fewer queues or frames".to_owned());
+        }
+        Ok(())
+    }
+
+    pub(super) fn frames_per_home(&self) -> u32 {
+        if self.frames_per_queue == 0 { 2 * self.ring_size } else { self.frames_per_queue }
+    }
+
+    /// Frames of all queues.
+    pub(super) fn queue_frames(&self) -> u32 {
+        2 * u32::from(self.queues) * self.frames_per_home()
+    }
+
+    /// Bytes of the memory that the sockets share, whole pages.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let frames = u64::from(self.queue_frames()) + u64::from(self.senders) * u64::from(self.sender_frames);
+        (frames * u64::from(self.chunk_bytes)).next_multiple_of(4096)
+    }
+}

@@ -1,0 +1,174 @@
+//! Who looks after a device: a thread that hears when the interface changes, and kicks again where a kick did nothing.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use super::open::Kept;
+use super::tx::LateKicks;
+use super::{Sockets, XdpInfo, XdpStats};
+use crate::device::Device;
+use crate::engine::EngineInner;
+use crate::sys::netdev;
+
+/// First pause before a kick is tried again, and the longest.
+const RETRY_MIN: Duration = Duration::from_micros(50);
+const RETRY_MAX: Duration = Duration::from_millis(10);
+
+/// A device's hold on its interface.
+pub(crate) struct Attachment {
+    info: XdpInfo,
+    sockets: Sockets,
+    stop: Arc<AtomicBool>,
+    late: Arc<LateKicks>,
+    thread: Option<JoinHandle<()>>,
+    /// The program is on the interface as long as this is open.
+    _link: OwnedFd,
+}
+
+impl Attachment {
+    /// Begins to look after `device`.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn start(
+        engine: &Arc<EngineInner>,
+        device: &Arc<Device>,
+        kept: Kept,
+    ) -> Result<Self, super::AddXdpError> {
+        let Kept { name, ifindex, mode, sockets, link, late, query, changes } = kept;
+        let stop = Arc::new(AtomicBool::new(false));
+        let keeper = Keeper {
+            engine: Arc::downgrade(engine),
+            device: device.clone(),
+            name: name.clone(),
+            ifindex,
+            query,
+            changes,
+            late: late.clone(),
+            stop: stop.clone(),
+        };
+        let thread = std::thread::Builder::new().name(format!("xdp-{}", device.name)).spawn(move || keeper.run());
+        let thread = thread.map_err(super::AddXdpError::refused("starting a thread", "nothing"))?;
+        let info = XdpInfo {
+            interface: name,
+            ifindex,
+            mode,
+            zero_copy: sockets.iter().all(|socket| socket.is_zero_copy()),
+            kernel_napi_ids: Vec::new(),
+        };
+        Ok(Self { info, sockets, stop, late, thread: Some(thread), _link: link })
+    }
+
+    pub(super) fn info(&self) -> XdpInfo {
+        let kernel_napi_ids = self.sockets.iter().map(|socket| socket.napi_id()).collect();
+        XdpInfo { kernel_napi_ids, ..self.info.clone() }
+    }
+
+    pub(super) fn stats(&self) -> XdpStats {
+        let all = self.sockets.iter().filter_map(|socket| socket.statistics().ok());
+        all.fold(XdpStats::default(), |sum, one| XdpStats {
+            rx_dropped: sum.rx_dropped + one.rx_dropped,
+            rx_invalid_descs: sum.rx_invalid_descs + one.rx_invalid_descs,
+            tx_invalid_descs: sum.tx_invalid_descs + one.tx_invalid_descs,
+            rx_ring_full: sum.rx_ring_full + one.rx_ring_full.unwrap_or(0),
+            rx_fill_ring_empty_descs: sum.rx_fill_ring_empty_descs + one.rx_fill_ring_empty_descs.unwrap_or(0),
+            tx_ring_empty_descs: sum.tx_ring_empty_descs + one.tx_ring_empty_descs.unwrap_or(0),
+        })
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.late.ring();
+        if let Some(thread) = self.thread.take()
+            && let Err(panic) = thread.join()
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+struct Keeper {
+    engine: Weak<EngineInner>,
+    device: Arc<Device>,
+    name: String,
+    ifindex: u32,
+    query: OwnedFd,
+    changes: OwnedFd,
+    late: Arc<LateKicks>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    fn run(&self) {
+        let mut owing = 0_u64;
+        let mut pause = RETRY_MIN;
+        // It may have changed while the device was made.
+        self.follow_interface();
+        loop {
+            let changed = self.wait((owing != 0).then_some(pause));
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            let noted = self.late.take();
+            pause = if noted & !owing != 0 { RETRY_MIN } else { (pause * 2).min(RETRY_MAX) };
+            owing |= noted;
+            if changed {
+                self.follow_interface();
+                // What a socket did not take while the interface was away.
+                owing = u64::MAX;
+            }
+            owing = self.kick(owing);
+        }
+    }
+
+    /// Sleeps until something is to be done, or until the pause is over. True = an interface has changed.
+    fn wait(&self, pause: Option<Duration>) -> bool {
+        let mut fds = [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&*self.late, PollFlags::IN)];
+        let timeout = pause.map(|pause| Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("waiting on own descriptors failed: {error}"),
+        }
+        let changed = !fds[0].revents().is_empty();
+        if changed {
+            let mut message = [0_u8; 8192];
+            // Which one does not matter; it is asked for. A queue that overflowed is empty after one error.
+            while !matches!(rustix::io::read(&self.changes, &mut message), Err(rustix::io::Errno::AGAIN)) {}
+        }
+        changed
+    }
+
+    /// The queues, of those given, whose packets still wait.
+    fn kick(&self, queues: u64) -> u64 {
+        if !self.device.up.load(Ordering::Relaxed) {
+            // Kicked when it is up again.
+            return 0;
+        }
+        (0..self.device.tx.len().min(64))
+            .filter(|queue| queues & (1 << queue) != 0 && self.device.claim_tx(*queue).queue.kick_again())
+            .fold(0, |owing, queue| owing | 1 << queue)
+    }
+
+    fn follow_interface(&self) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        let unusable = match netdev::netdev(&self.query, &self.name) {
+            Ok(interface) => interface.state(&self.name, self.ifindex),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                Some(format!("{} is gone: add the device again when there is one", self.name))
+            }
+            Err(error) => Some(format!("{} cannot be asked about: {error}", self.name)),
+        };
+        // Refused only if the limit on open files is reached; the next change tries again.
+        let _: io::Result<()> = engine.set_carrier(&self.device, unusable).map_err(Into::into);
+    }
+}

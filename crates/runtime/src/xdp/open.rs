@@ -1,0 +1,281 @@
+//! Opening an interface: sockets, memory and program, in an order in which whatever fails leaves nothing behind.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use napier_ring::xsk::{HEADROOM_BYTES, XskRx, XskTx};
+use napier_ring::{ArenaConfig, FrameTable, Mapping};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::config::{XdpConfig, XdpMode};
+use super::error::AddXdpError;
+use super::line::XskLine;
+use super::program::Verdict;
+use super::rx::XskRxEnd;
+use super::tx::{LateKicks, XskTxEnd};
+use super::{Sockets, Unusable};
+use crate::engine::EndConfig;
+use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
+use crate::sys::bpf;
+use crate::sys::mmap::private_memory;
+use crate::sys::netdev::{self, Netdev};
+use crate::sys::xsk::{RingSizes, Rings, XskSocket};
+
+/// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
+const LINK_BYTES: u32 = 18;
+/// How long a queue may stay busy because the kernel has not finished with its last socket.
+const BUSY_MAX: Duration = Duration::from_millis(200);
+
+/// An interface that was opened.
+pub(super) struct Opened {
+    pub(super) interface: Netdev,
+    pub(super) ports: Ports,
+    pub(super) kept: Kept,
+}
+
+/// What is kept beside the queues.
+pub(super) struct Kept {
+    pub(super) name: String,
+    pub(super) ifindex: u32,
+    pub(super) mode: XdpMode,
+    pub(super) sockets: Sockets,
+    /// The program is on the interface as long as this is open.
+    pub(super) link: OwnedFd,
+    pub(super) late: Arc<LateKicks>,
+    /// To ask about the interface, and to hear that it has changed, in its namespace.
+    pub(super) query: OwnedFd,
+    pub(super) changes: OwnedFd,
+}
+
+/// What is opened in the interface's namespace.
+struct Inside {
+    interface: Netdev,
+    query: OwnedFd,
+    changes: OwnedFd,
+    mode: XdpMode,
+    link: OwnedFd,
+    sockets: Vec<(XskSocket, Rings)>,
+}
+
+impl Netdev {
+    /// Why the interface cannot be used now.
+    pub(super) fn state(&self, name: &str, ifindex: u32) -> Unusable {
+        if self.ifindex != ifindex {
+            return Some(format!("{name} was removed and made anew: add the device again"));
+        }
+        if !self.up {
+            return Some(format!("{name} is down: ip link set {name} up"));
+        }
+        (!self.running).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
+    }
+}
+
+/// Opens the interface and makes the ports of a device on it.
+pub(super) fn open(config: &XdpConfig, end: &EndConfig, table: &Arc<FrameTable>) -> Result<Opened, AddXdpError> {
+    let bytes = config.memory_bytes();
+    let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(private_memory);
+    let memory = Arc::new(memory.map_err(|source| AddXdpError::Memory { bytes, source })?);
+    let addresses: Vec<IpAddr> = end.addresses.iter().map(|address| address.addr).collect();
+    if !config.filter.takes_something(&addresses) {
+        let what = "the filter names no address: give the device one, or let it take everything".to_owned();
+        return Err(AddXdpError::Config { what });
+    }
+    let late = LateKicks::new().map_err(AddXdpError::refused("making an eventfd", "nothing"))?;
+    let inside = in_namespace(config, || open_inside(config, &addresses, &memory))?;
+    // Last, for the table does not take an arena back.
+    make_ports(config, inside, memory, table, Arc::new(late))
+}
+
+/// Runs `f` in the interface's namespace.
+fn in_namespace<R: Send>(
+    config: &XdpConfig,
+    f: impl FnOnce() -> Result<R, AddXdpError> + Send,
+) -> Result<R, AddXdpError> {
+    let Some(netns) = &config.netns else { return f() };
+    let inside = || {
+        move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| AddXdpError::refused("entering the network namespace", "CAP_SYS_ADMIN")(error.into()))?;
+        f()
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("napier-netns".to_owned()).spawn_scoped(scope, inside);
+        let thread = thread.map_err(AddXdpError::refused("starting a thread", "nothing"))?;
+        match thread.join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Result<Inside, AddXdpError> {
+    let name = &config.interface;
+    let asking = AddXdpError::refused("asking about an interface", "CAP_NET_ADMIN");
+    let query = netdev::query_socket().map_err(&asking)?;
+    let changes = netdev::change_socket().map_err(&asking)?;
+    let interface = netdev::netdev(&query, name).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => AddXdpError::NoSuchInterface { interface: name.clone() },
+        _ => asking(error),
+    })?;
+    let most = config.chunk_bytes - HEADROOM_BYTES - LINK_BYTES;
+    if interface.mtu > most {
+        return Err(AddXdpError::MtuTooLarge { interface: name.clone(), mtu: interface.mtu, most });
+    }
+    let queues = u32::from(config.first_queue + config.queues);
+    let loading = AddXdpError::refused("loading an XDP program", "CAP_BPF and CAP_NET_ADMIN");
+    // The socket first: it needs the most common capability of all, and says so.
+    let sockets: Result<Vec<_>, _> = (0..config.queues).map(|_| XskSocket::new()).collect();
+    let sockets = sockets.map_err(AddXdpError::refused("an AF_XDP socket", "CAP_NET_RAW"))?;
+    let map = bpf::xsk_map(queues).map_err(&loading)?;
+    let program = config.filter.compile(addresses, Verdict::Redirect(map.as_fd()));
+    let program = bpf::load_xdp(&program).map_err(&loading)?;
+    let veth = netdev::driver(&query, name).is_some_and(|driver| driver == "veth");
+    // It hands packets of its queues to the stack by the wrong number, so this is for the first alone.
+    let prefer_generic = veth && queues == 1;
+    let (link, mode) = attach(config, &program, interface.ifindex, prefer_generic)?;
+    let sockets = bind_all(config, interface.ifindex, sockets, memory, mode)?;
+    for (queue, (socket, _)) in (u32::from(config.first_queue)..).zip(&sockets) {
+        bpf::put_socket(&map, queue, socket.as_fd()).map_err(&loading)?;
+    }
+    Ok(Inside { interface, query, changes, mode, link, sockets })
+}
+
+/// Attaches the program as the configuration wants it.
+fn attach(
+    config: &XdpConfig,
+    program: &OwnedFd,
+    ifindex: u32,
+    prefer_generic: bool,
+) -> Result<(OwnedFd, XdpMode), AddXdpError> {
+    let interface = || config.interface.clone();
+    let generic = || bpf::attach_xdp(program, ifindex, bpf::Mode::Generic).map(|link| (link, XdpMode::Generic));
+    let native = || bpf::attach_xdp(program, ifindex, bpf::Mode::Native).map(|link| (link, XdpMode::Native));
+    let attached = match config.mode {
+        XdpMode::Generic => generic(),
+        XdpMode::Auto if prefer_generic => generic(),
+        XdpMode::Native => native(),
+        XdpMode::Auto => native().or_else(|error| match error.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST | libc::EPERM) => Err(error),
+            _ => generic(),
+        }),
+    };
+    attached.map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => AddXdpError::ProgramAttached { interface: interface() },
+        Some(libc::ENODEV) => AddXdpError::NoSuchInterface { interface: interface() },
+        Some(libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL) if config.mode == XdpMode::Native => {
+            AddXdpError::NoNative { interface: interface(), source }
+        }
+        _ => AddXdpError::refused("attaching an XDP program", "CAP_NET_ADMIN")(source),
+    })
+}
+
+/// Binds a socket to each queue. The first lends the memory, and the others share it.
+fn bind_all(
+    config: &XdpConfig,
+    ifindex: u32,
+    sockets: Vec<XskSocket>,
+    memory: &Mapping,
+    mode: XdpMode,
+) -> Result<Vec<(XskSocket, Rings)>, AddXdpError> {
+    let opening = AddXdpError::refused("opening an AF_XDP socket", "CAP_NET_RAW");
+    let lending = |source| AddXdpError::Memory { bytes: memory.len() as u64, source };
+    let sizes = RingSizes {
+        // Room for what the kernel has taken and not said so yet.
+        fill: 2 * config.ring_size,
+        rx: config.ring_size,
+        tx: config.ring_size,
+        completion: config.ring_size,
+    };
+    let copy = !config.zero_copy || mode == XdpMode::Generic;
+    let mut bound: Vec<(XskSocket, Rings)> = Vec::new();
+    for (queue, socket) in (config.first_queue..).zip(sockets) {
+        if let Some(busy) = config.busy_poll {
+            socket
+                .busy_poll(busy)
+                .map_err(AddXdpError::refused("busy polling (SO_PREFER_BUSY_POLL)", "CAP_NET_ADMIN"))?;
+        }
+        if bound.is_empty() {
+            socket.lend_memory(memory, config.chunk_bytes).map_err(lending)?;
+        }
+        let rings = socket.make_rings(sizes).map_err(&opening)?;
+        // More than 32 packets a call where the kernel can.
+        let _ = socket.set_kick_budget(sizes.tx);
+        retry_busy(|| match bound.first() {
+            None => socket.bind(ifindex, u32::from(queue), copy),
+            Some((first, _)) => socket.bind_shared(ifindex, u32::from(queue), first),
+        })
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY) => AddXdpError::QueueBusy { interface: config.interface.clone(), queue },
+            Some(libc::EINVAL) => AddXdpError::NoSuchQueue { interface: config.interface.clone(), queue },
+            _ => AddXdpError::refused("binding an AF_XDP socket", "CAP_NET_RAW")(error),
+        })?;
+        bound.push((socket, rings));
+    }
+    Ok(bound)
+}
+
+/// A socket that was closed a moment ago may still have its queue: the kernel finishes with it later.
+fn retry_busy(mut bind: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match bind() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < BUSY_MAX => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn make_ports(
+    config: &XdpConfig,
+    inside: Inside,
+    memory: Arc<Mapping>,
+    table: &Arc<FrameTable>,
+    late: Arc<LateKicks>,
+) -> Result<Opened, AddXdpError> {
+    let chunk = config.chunk_bytes as usize;
+    let frame_bytes = config.chunk_bytes - HEADROOM_BYTES;
+    let cut = ArenaConfig {
+        mapping: memory.clone(),
+        offset: HEADROOM_BYTES as usize,
+        stride: chunk,
+        frames_per_home: config.frames_per_home(),
+        homes: 2 * config.queues,
+    };
+    let (arena, pools) = table.add_arena_with_gaps(cut, frame_bytes as usize)?;
+    let mut pools = pools.into_iter();
+    let mut pool = || pools.next().expect("an arena has the homes that were asked for");
+    let (mut queues, mut sockets) = (Vec::new(), Vec::new());
+    for (queue, (socket, rings)) in (0..).zip(inside.sockets) {
+        let socket = Arc::new(socket);
+        let rx = XskRx::new(rings.fill, rings.rx, table, arena);
+        let tx = XskTx::new(rings.tx, rings.completion, table, arena);
+        let line = Arc::new(XskLine::new(socket.clone(), rx.look()));
+        let busy = config.busy_poll.is_some();
+        let rx = XskRxEnd::new(rx, socket.clone(), line.clone(), config.ring_size, busy);
+        let irq = IrqLine::Xsk(line);
+        let rx = RxQueue::new(RxEnd::Xsk(Box::new(rx)), pool(), irq.clone());
+        let tx = XskTxEnd::new(tx, pool(), socket.clone(), queue, late.clone());
+        let tx = TxQueue::new(TxEnd::Xsk(Box::new(tx)), table.clone(), frame_bytes);
+        queues.push(QueuePair { rx, tx, irq });
+        sockets.push(socket);
+    }
+    let senders_at = config.queue_frames() as usize * chunk + HEADROOM_BYTES as usize;
+    let senders =
+        SenderSpace::new(config.senders, config.sender_frames, config.chunk_bytes, Some((memory, senders_at)))
+            .with_gap(HEADROOM_BYTES);
+    let kept = Kept {
+        name: config.interface.clone(),
+        ifindex: inside.interface.ifindex,
+        mode: inside.mode,
+        sockets: sockets.into(),
+        link: inside.link,
+        late,
+        query: inside.query,
+        changes: inside.changes,
+    };
+    Ok(Opened { interface: inside.interface, ports: Ports { queues, senders }, kept })
+}

@@ -1,0 +1,6 @@
+//! Devices on veth interfaces, with the kernel at the other end or another device.
+
+mod faults;
+mod rig;
+mod traffic;
+mod transmit;

@@ -1,0 +1,137 @@
+//! A pair of veth interfaces with devices on them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use napier_runtime::{AddXdpError, DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig};
+use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
+
+/// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
+pub(crate) const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 2];
+/// The kernel's addresses.
+pub(crate) const LEFT_KERNEL: &str = "10.55.0.1";
+pub(crate) const RIGHT_KERNEL: &str = "10.55.0.2";
+pub(crate) const RIGHT_KERNEL_V6: &str = "fd55::2";
+/// The devices' addresses.
+pub(crate) const LEFT: &str = "10.55.0.11";
+pub(crate) const RIGHT: &str = "10.55.0.12";
+pub(crate) const LEFT_V6: &str = "fd55::11";
+pub(crate) const RIGHT_V6: &str = "fd55::12";
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+pub(crate) fn at(text: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip(text), port)
+}
+
+/// A pair whose senders compute checksums, or a line that says why the test does not run.
+pub(crate) fn veth(test: &str, queues: u16) -> Option<Veth> {
+    let left = VethEndConfig::new("left", LEFT_MAC).address(ip(LEFT_KERNEL), 24).address(ip("fd55::1"), 64);
+    let right = VethEndConfig::new("right", RIGHT_MAC).address(ip(RIGHT_KERNEL), 24).address(ip(RIGHT_KERNEL_V6), 64);
+    let config = VethConfig { queues, tx_checksum: false, tso: false, ..VethConfig::new(left, right) };
+    match Veth::new(&config) {
+        Ok(pair) => Some(pair),
+        Err(error) if error.is_privilege() => {
+            println!("SKIPPED: {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What `config` gives on an end of a pair.
+pub(crate) fn on(end: &VethEnd, config: XdpConfig) -> XdpConfig {
+    use std::os::fd::AsFd;
+    let netns = end.netns().as_fd().try_clone_to_owned().expect("a descriptor");
+    XdpConfig { interface: end.name().to_owned(), netns: Some(netns.into()), ..config }
+}
+
+pub(crate) fn small() -> XdpConfig {
+    XdpConfig { ring_size: 64, ..XdpConfig::on("") }
+}
+
+/// A device on one end. At the end of its life every frame must be back where it belongs.
+pub(crate) struct Xdp {
+    pub(crate) engine: Engine,
+    pub(crate) device: DeviceHandle,
+    pub(crate) ns: NetNs,
+}
+
+impl Xdp {
+    /// A device in an engine of its own, or why not.
+    pub(crate) fn try_new(end: &VethEnd, config: XdpConfig, addresses: &[&str]) -> Result<Self, AddXdpError> {
+        Self::in_engine(&Engine::builder().start().expect("an engine"), end, config, addresses)
+    }
+
+    pub(crate) fn in_engine(
+        engine: &Engine,
+        end: &VethEnd,
+        config: XdpConfig,
+        addresses: &[&str],
+    ) -> Result<Self, AddXdpError> {
+        let ns = engine.namespace();
+        let addresses = addresses.iter().map(|text| {
+            let addr = ip(text);
+            IfAddr { addr, prefix_len: if addr.is_ipv4() { 24 } else { 64 } }
+        });
+        let config_end = EndConfig {
+            name: format!("x{}", end.name()),
+            netns: ns.clone(),
+            mac: [0; 6],
+            addresses: addresses.collect(),
+            irq_cpus: Vec::new(),
+        };
+        let device = engine.add_xdp(&on(end, config), config_end)?;
+        Ok(Self { engine: engine.clone(), device, ns })
+    }
+
+    /// A device, or a line that says why the test does not run.
+    pub(crate) fn new(test: &str, end: &VethEnd, config: XdpConfig, addresses: &[&str]) -> Option<Self> {
+        match Self::try_new(end, config, addresses) {
+            Ok(device) => Some(device),
+            Err(error) if error.is_privilege() => {
+                println!("SKIPPED: {test}: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Waits until all frames are back.
+    pub(crate) fn check(&self) {
+        eventually("all frames are back", || self.device.frames_out() == 0);
+    }
+}
+
+impl Drop for Xdp {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
+/// Waits for something that will be true.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A kernel socket in the namespace of an end.
+pub(crate) fn kernel_udp(end: &VethEnd, address: SocketAddr) -> std::net::UdpSocket {
+    let bind = || -> io::Result<_> {
+        let socket = std::net::UdpSocket::bind(address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(socket)
+    };
+    end.netns().run(bind).expect("entered").expect("bound")
+}

@@ -1,0 +1,1 @@
+//! What has to be sent is sent, whatever else happens.
