@@ -33,7 +33,7 @@ pub(super) fn count(path: RxPath, batch: u16) -> anyhow::Result<Option<f64>> {
 
 /// Instructions of a request and its response, both ends; `None` where valgrind is not installed.
 pub(super) fn of_tcp(connections: u32) -> anyhow::Result<Option<f64>> {
-    let collected = |requests: u32| collected("tcp-rr", "*measured_tcp*", &format!("tcp,{connections},{requests}"));
+    let collected = |requests: u32| collected("tcp-rr", "*measured_request*", &format!("tcp,{connections},{requests}"));
     let Some(short) = collected(SHORT_REQUESTS)? else { return Ok(None) };
     let Some(long) = collected(LONG_REQUESTS)? else { return Ok(None) };
     #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]

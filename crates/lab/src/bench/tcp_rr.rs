@@ -281,23 +281,23 @@ fn cost(connections: u32, requests: u32) -> anyhow::Result<f64> {
     }
     let _counted = pair.engine.count_thread("tcp-rr", Some(cpu));
     for (client, server) in clients.iter().zip(&servers) {
-        measured_once(client, server)?;
+        request(client, server)?;
     }
     let begun = pair.engine.now_ns();
     for at in 0..requests as usize {
         let at = at % clients.len();
-        measured_tcp(&clients[at], &servers[at])?;
+        measured_request(&clients[at], &servers[at])?;
     }
     #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
     Ok((pair.engine.now_ns() - begun) as f64 / f64::from(requests))
 }
 
 #[inline(never)]
-fn measured_tcp(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
-    measured_once(client, server)
+fn measured_request(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
+    request(client, server)
 }
 
-fn measured_once(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
+fn request(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
     let mut byte = [7];
     client.send(&byte)?;
     server.recv(&mut byte)?;

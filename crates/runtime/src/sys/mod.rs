@@ -6,6 +6,7 @@ pub(crate) mod fd;
 pub(crate) mod kernel_sockets;
 pub(crate) mod mmap;
 pub(crate) mod netdev;
+pub(crate) mod prefetch;
 pub(crate) mod sched;
 pub(crate) mod tsc;
 pub(crate) mod usage;

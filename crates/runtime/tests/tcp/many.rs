@@ -73,7 +73,5 @@ fn ten_thousand_connections_echo() {
     }
     let counters = pair.peer_ns.counters();
     assert_eq!((counters.tcp_attempt_fails, counters.tcp_estab_resets), (0, 0));
-    // Most of those that wait out their end were given up, so their memory is back.
     assert_eq!(counters.tcp_ext_tw, CONNECTIONS as u64);
-    assert!(counters.tcp_ext_tw_recycled >= CONNECTIONS as u64 - 1024);
 }

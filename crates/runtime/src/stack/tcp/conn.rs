@@ -26,6 +26,7 @@ use super::wheel::NOT_QUEUED;
 use super::workspace::{Fault, Poll, smol_span};
 use crate::event::{Interest, Source, Watched};
 use crate::park::Parker;
+use crate::sys::prefetch::prefetch;
 
 /// When a segment that could not leave is tried again, if nothing else comes before.
 const STUCK_RETRY: Span = Span { ns: 1_000_000 };
@@ -43,6 +44,8 @@ pub(super) struct Buffers {
 #[repr(C, align(64))]
 pub(crate) struct Conn {
     pub(super) flow: Flow,
+    /// Where smoltcp's socket lies, for `prefetch` alone; it never moves.
+    socket_at: usize,
     /// The conditions that hold; written with the lock held.
     ready: AtomicU32,
     /// The recorded NAPI id, valid or not.
@@ -115,6 +118,7 @@ impl Conn {
         socket.set_ack_delay(Some(smol_span(ACK_DELAY)));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
+        let socket_at = std::ptr::from_ref(sockets.get::<Socket<'_>>(handle)).addr();
         let core = Core {
             sockets,
             handle,
@@ -138,6 +142,7 @@ impl Conn {
         };
         Self {
             flow,
+            socket_at,
             ready: AtomicU32::new(0),
             napi_id: AtomicU32::new(busy.napi_id),
             core: Mutex::new(core),
@@ -149,6 +154,13 @@ impl Conn {
             write_timeout_ns: AtomicU64::new(0),
             busy: AtomicU64::new(options::pack(busy)),
         }
+    }
+
+    /// Asks for all of the connection's memory but its buffers.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(std::ptr::from_ref(self).addr(), size_of::<Self>());
+        prefetch(self.socket_at, size_of::<Socket<'_>>());
     }
 
     /// A panic of smoltcp is caught inside, and our own leave nothing half done that another holder would trip over.

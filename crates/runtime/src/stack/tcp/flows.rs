@@ -1,7 +1,11 @@
 //! Which connection a segment belongs to: a hash table that readers walk without a lock.
 //!
-//! 4096 shards, each an immutable list that a writer copies: at 10,000 connections a list has two or three entries. The
-//! hash is keyed by the name space, so peers cannot choose addresses that fall into one shard.
+//! 8192 shards, each an immutable list that a writer copies: at 10,000 connections a list has one or two entries, which lie
+//! in one cache line with it. The hash is keyed by the name space, so peers cannot choose addresses that fall into one
+//! shard.
+//!
+//! With many connections none is in the cache when its segment comes. So an entry says where the connection's memory is,
+//! and all of it is asked for at once, before the first byte is read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +15,9 @@ use super::super::addr::End;
 use super::super::demux::flow_hash;
 use super::conn::Conn;
 
-const SHARDS: usize = 4096;
+const SHARDS: usize = 8192;
+/// Entries that lie in the shard itself.
+const NEAR: usize = 2;
 
 /// Both ends of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -27,7 +33,30 @@ pub(super) struct Flows {
     seed: u64,
 }
 
-type Shard = Vec<(u32, Arc<Conn>)>;
+#[derive(Clone, Default)]
+struct Shard {
+    near: [Option<Entry>; NEAR],
+    far: Vec<Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    conn: Arc<Conn>,
+    hash: u32,
+}
+
+impl Shard {
+    fn of(entries: Vec<Entry>) -> Option<Arc<Self>> {
+        let mut entries = entries.into_iter();
+        let near = [entries.next(), entries.next()];
+        near[0].is_some().then(|| Arc::new(Self { near, far: entries.collect() }))
+    }
+
+    #[inline]
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.near.iter().flatten().chain(&self.far)
+    }
+}
 
 impl Flows {
     pub(super) fn new(seed: u64) -> Self {
@@ -40,8 +69,13 @@ impl Flows {
     pub(super) fn find<R>(&self, flow: &Flow, found: impl FnOnce(&Arc<Conn>) -> R) -> Option<R> {
         let hash = self.hash(flow);
         let shard = self.shards[hash as usize % SHARDS].load();
-        let (_, conn) = shard.as_deref()?.iter().find(|(h, conn)| *h == hash && conn.flow == *flow)?;
-        Some(found(conn))
+        let same = |entry: &&Entry| {
+            entry.hash == hash && {
+                entry.conn.prefetch();
+                entry.conn.flow == *flow
+            }
+        };
+        Some(found(&shard.as_deref()?.entries().find(same)?.conn))
     }
 
     /// False if the flow has a connection already.
@@ -49,12 +83,12 @@ impl Flows {
         let hash = self.hash(&conn.flow);
         let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = &self.shards[hash as usize % SHARDS];
-        let mut shard = slot.load().as_deref().cloned().unwrap_or_default();
-        if shard.iter().any(|(_, other)| other.flow == conn.flow) {
+        let shard = slot.load_full().unwrap_or_default();
+        if shard.entries().any(|other| other.conn.flow == conn.flow) {
             return false;
         }
-        shard.push((hash, conn.clone()));
-        slot.store(Some(Arc::new(shard)));
+        let entry = Entry { hash, conn: conn.clone() };
+        slot.store(Shard::of(shard.entries().cloned().chain([entry]).collect()));
         true
     }
 
@@ -64,8 +98,7 @@ impl Flows {
         let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = &self.shards[hash as usize % SHARDS];
         let Some(shard) = slot.load_full() else { return };
-        let rest: Shard = shard.iter().filter(|(_, other)| !Arc::ptr_eq(other, conn)).cloned().collect();
-        slot.store((!rest.is_empty()).then(|| Arc::new(rest)));
+        slot.store(Shard::of(shard.entries().filter(|other| !Arc::ptr_eq(&other.conn, conn)).cloned().collect()));
     }
 
     #[inline]

@@ -9,7 +9,7 @@
 //! Congestion control (a destination is on the link, and the peer's window bounds what is in flight), selective
 //! acknowledgements on the sending side, timestamps, urgent data, Fast Open, SYN cookies, path MTU discovery,
 //! `TCP_CORK`, lingering closes (only a linger time of 0). What smoltcp drops within a connection (segments outside of the
-//! window, a 33rd hole) is not counted.
+//! window, a 17th hole) is not counted.
 //!
 //! # Files
 //! `conn` is a connection and how it settles, `calls` what programs do to it, `rules` what follows from what, `listener`
