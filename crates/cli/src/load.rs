@@ -9,10 +9,12 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use napier_lab::load::codec::Format;
 use napier_lab::load::net::Proto;
-use napier_lab::load::run::{LoadConfig, ValueSize, load_on_kernel};
+use napier_lab::load::run::{LoadConfig, ValueSize, load_on};
 use napier_lab::loads::Load;
+use napier_lab::serve::device::MemifRole;
 
 use crate::Usage;
+use crate::device::{EngineArgs, device};
 
 /// What is loaded.
 #[derive(Subcommand)]
@@ -28,9 +30,17 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     server: String,
 
-    /// Where the generator's sockets are: kernel
+    /// Where the generator's sockets are: kernel, or memif:SOCKET for the engine's own stack with the server
+    /// in another process
     #[arg(long, value_name = "DEVICE", default_value = "kernel")]
     dev: String,
+
+    /// Own address on a device of the engine, with the length of the prefix
+    #[arg(long, value_name = "A[/LEN]", default_value = "0.0.0.0")]
+    ip: String,
+
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// How requests travel: tcp, udp
     #[arg(long, value_name = "PROTO", default_value = "tcp")]
@@ -96,7 +106,6 @@ fn parse_rate(text: &str) -> Result<Load, String> {
 
 impl KvArgs {
     fn config(&self) -> anyhow::Result<LoadConfig> {
-        anyhow::ensure!(self.dev == "kernel", "`{}` is no device; give kernel", self.dev);
         anyhow::ensure!((0.05..=3600.0).contains(&self.seconds), "--seconds must be 0.05 to 3600");
         anyhow::ensure!((0.0..=3600.0).contains(&self.warmup), "--warmup must be 0 to 3600");
         let port = if self.format == Format::Resp { 6379 } else { 11_211 };
@@ -137,8 +146,9 @@ fn parse_server(text: &str, port: u16) -> anyhow::Result<SocketAddr> {
 pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let LoadCommand::Kv(args) = command;
     let config = args.config().map_err(Usage)?;
+    let (_, device) = device(&args.dev, &args.ip, &args.engine, MemifRole::Client).map_err(Usage)?;
     let shows_progress = std::io::stderr().is_terminal() && !args.json;
-    let report = load_on_kernel(&config, interrupted, &mut |run| {
+    let report = load_on(&device, &config, interrupted, &mut |run| {
         if shows_progress {
             eprintln!("run {} of {}", run + 1, config.runs);
         }

@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod conform;
+mod device;
 mod load;
 mod serve;
 mod sim;

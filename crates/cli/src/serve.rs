@@ -1,15 +1,15 @@
 //! `napier serve`.
 
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
 use clap::Subcommand;
 use napier_lab::modes::Mode;
-use napier_lab::serve::run::{Device, ServeConfig, serve};
+use napier_lab::serve::device::MemifRole;
+use napier_lab::serve::run::{ServeConfig, serve};
 
 use crate::Usage;
+use crate::device::{EngineArgs, device};
 
 /// What is served.
 #[derive(Subcommand)]
@@ -21,9 +21,13 @@ pub(crate) enum Serve {
 /// Options of `napier serve kv`.
 #[derive(clap::Args)]
 pub(crate) struct KvArgs {
-    /// Where its sockets are: kernel, or kernel:INTERFACE to set that interface up for the mode
+    /// Where its sockets are: kernel; kernel:INTERFACE to set that interface up for the mode; memif:SOCKET
+    /// for the engine's own stack with its peer in another process
     #[arg(long, value_name = "DEVICE", default_value = "kernel")]
     dev: String,
+
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// Address, with the length of the prefix if it is one of the engine's own
     #[arg(long, value_name = "A[/LEN]", default_value = "127.0.0.1")]
@@ -56,11 +60,10 @@ pub(crate) struct KvArgs {
 
 impl KvArgs {
     fn config(&self) -> anyhow::Result<ServeConfig> {
-        let (ip, prefix_len) = parse_ip(&self.ip)?;
+        let (ip, device) = device(&self.dev, &self.ip, &self.engine, MemifRole::Server)?;
         let config = ServeConfig {
-            device: parse_device(&self.dev)?,
+            device,
             ip,
-            prefix_len,
             port: self.port,
             resp_port: self.resp_port,
             mode: self.mode,
@@ -69,35 +72,6 @@ impl KvArgs {
         };
         config.check()?;
         Ok(config)
-    }
-}
-
-fn parse_ip(text: &str) -> anyhow::Result<(IpAddr, u8)> {
-    let (ip, len) = text.split_once('/').map_or((text, None), |(ip, len)| (ip, Some(len)));
-    let ip: IpAddr = ip.parse().with_context(|| format!("`{ip}` is no address; give one such as 10.0.0.1/24"))?;
-    let len_max = if ip.is_ipv4() { 32 } else { 128 };
-    let len = match len {
-        None => len_max,
-        Some(len) => len
-            .parse()
-            .ok()
-            .filter(|len| *len <= len_max)
-            .with_context(|| format!("`/{len}` is no length of a prefix; give 0 to {len_max}"))?,
-    };
-    Ok((ip, len))
-}
-
-fn parse_device(text: &str) -> anyhow::Result<Device> {
-    match text.split_once(':') {
-        None if text == "kernel" => Ok(Device::Kernel { interface: None }),
-        Some(("kernel", interface)) if !interface.is_empty() => {
-            Ok(Device::Kernel { interface: Some(interface.to_owned()) })
-        }
-        _ if text == "link" => anyhow::bail!(
-            "a link has both its ends in one process, so nobody could reach this server: `napier compare` measures a \
-             server and its clients on a link; give --dev kernel here"
-        ),
-        _ => anyhow::bail!("`{text}` is no device; give kernel or kernel:INTERFACE"),
     }
 }
 

@@ -4,6 +4,7 @@
 //! a network; [`run`] makes runs and a report of them.
 
 pub mod codec;
+pub mod engine;
 pub mod generator;
 pub mod net;
 pub mod run;

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::time::Timespec;
 
 /// How long a connection may take to come about.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How requests travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,16 +9,22 @@ use napier_runtime::thread_usage;
 use serde::Serialize;
 
 use super::codec::Format;
+use super::engine::EngineClient;
 use super::generator::{Generator, Measured, Pace, Plan, Window, datagram_value_bytes_max};
 use super::net::{ClientNet, KernelClient, Proto};
 use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::sizes::Sizes;
 use crate::kv::{KEY_BYTES_MAX, store};
 use crate::loads::Load;
+use crate::serve::device::OneDevice;
+use crate::serve::run::Device;
 use crate::stats::{Summary, median};
 
 /// How long answers are waited for after a run.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// How long a peer is waited for.
+const LINK_MAX: Duration = Duration::from_secs(10);
 
 /// What to load, and with what.
 #[derive(Clone, Debug)]
@@ -168,23 +174,42 @@ impl LoadConfig {
     }
 }
 
-/// Runs the load over the kernel's sockets. `on_run` is told the number of each run before it begins.
+/// Runs the load on a device. `on_run` is told the number of each run before it begins.
 ///
 /// # Errors
 /// The server cannot be reached, closes, or answers what it must not; `interrupted`.
-pub fn load_on_kernel(
+pub fn load_on(
+    device: &Device,
     config: &LoadConfig,
     interrupted: &AtomicBool,
     on_run: &mut dyn FnMut(u32),
 ) -> anyhow::Result<LoadReport> {
     config.check()?;
-    load(KernelClient::new()?, config, interrupted, on_run)
+    match device {
+        Device::Kernel { interface } => {
+            ensure!(interface.is_none(), "the generator's sockets take the way that the route says: give --dev kernel");
+            load(KernelClient::new()?, config, interrupted, on_run)
+        }
+        Device::Engine(engine) => {
+            let mut one = OneDevice::start(engine)?;
+            ensure!(
+                one.device.wait_link(LINK_MAX),
+                "nobody is at the other end of {} after {} s: {}",
+                device.name(),
+                LINK_MAX.as_secs(),
+                one.device.link_state().reason.unwrap_or_default()
+            );
+            let report = load(EngineClient::new(&one), config, interrupted, on_run)?;
+            one.finish_capture()?;
+            Ok(report)
+        }
+    }
 }
 
 /// Runs the load over a network.
 ///
 /// # Errors
-/// As [`load_on_kernel`].
+/// As [`load_on`].
 pub fn load<N: ClientNet>(
     net: N,
     config: &LoadConfig,

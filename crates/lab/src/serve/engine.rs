@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use napier_runtime::{
-    Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, Timeout, UdpSocket,
-    UserEvent,
+    Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, TcpListener, TcpStream,
+    Timeout, UdpSocket, UserEvent,
 };
 
-use super::net::{BLOCKED_MAX, EVENTS_MAX, Net, TOKEN_STOP, Watch};
+use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, Net, TOKEN_STOP, Watch};
 use crate::modes::EventParams;
+
+/// Each buffer of a connection, in bytes. The engine's do not grow by themselves.
+const STREAM_BUFFER_BYTES: usize = 128 << 10;
 
 /// One worker's sockets in a name space of the engine, and the event context that watches them.
 pub struct EngineNet {
@@ -18,10 +21,6 @@ pub struct EngineNet {
     context: EventContext,
     events: [Event; EVENTS_MAX],
 }
-
-/// The engine has no streams yet; nobody can make one of these.
-#[derive(Debug)]
-pub enum NoStream {}
 
 impl EngineNet {
     /// A network without sockets that watches `stop`; `params` are the busy-polling parameters of its waits.
@@ -45,12 +44,21 @@ impl EngineNet {
 }
 
 impl Net for EngineNet {
-    type Listener = NoStream;
-    type Stream = NoStream;
+    type Listener = TcpListener;
+    type Stream = TcpStream;
     type Datagrams = UdpSocket;
 
-    fn listen(&self, _at: SocketAddr, _token: u64) -> io::Result<NoStream> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the engine has no streams"))
+    fn listen(&self, at: SocketAddr, token: u64) -> io::Result<TcpListener> {
+        let backlog = usize::try_from(BACKLOG).expect("it is positive");
+        let listener = TcpListener::builder()
+            .backlog(backlog)
+            .reuse_port(ReusePort::ByNapi)
+            .nonblocking(true)
+            .rcvbuf(STREAM_BUFFER_BYTES)
+            .sndbuf(STREAM_BUFFER_BYTES)
+            .bind(&self.netns, at)?;
+        self.context.add(&listener, Interest::IN, token).map_err(io::Error::other)?;
+        Ok(listener)
     }
 
     fn bind(&self, at: SocketAddr, token: u64) -> io::Result<UdpSocket> {
@@ -68,20 +76,32 @@ impl Net for EngineNet {
         Ok(socket)
     }
 
-    fn accept(&self, listener: &NoStream, _token: u64) -> io::Result<Option<NoStream>> {
-        match *listener {}
+    fn accept(&self, listener: &TcpListener, token: u64) -> io::Result<Option<TcpStream>> {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        self.context.add(&stream, Interest::IN, token).map_err(io::Error::other)?;
+        Ok(Some(stream))
     }
 
-    fn watch(&self, stream: &NoStream, _token: u64, _watch: Watch) -> io::Result<()> {
-        match *stream {}
+    fn watch(&self, stream: &TcpStream, token: u64, watch: Watch) -> io::Result<()> {
+        let interest = match watch {
+            Watch::Read => Interest::IN,
+            Watch::Write => Interest::OUT,
+        };
+        self.context.modify(stream, interest, token).map_err(io::Error::other)
     }
 
-    fn read(&self, stream: &NoStream, _room: &mut [u8]) -> io::Result<usize> {
-        match *stream {}
+    fn read(&self, stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
+        stream.recv(room)
     }
 
-    fn write(&self, stream: &NoStream, _bytes: &[u8]) -> io::Result<usize> {
-        match *stream {}
+    fn write(&self, stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        stream.send(bytes)
     }
 
     fn receive(&self, socket: &UdpSocket, room: &mut [u8]) -> io::Result<(usize, SocketAddr)> {

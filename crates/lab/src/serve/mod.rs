@@ -3,6 +3,7 @@
 //! [`net::Net`] is what a worker needs of a network; [`kernel`] and [`engine`] have it. [`worker::Worker`] is the server
 //! proper and the same code over both, so that a comparison between the two compares the networks.
 
+pub mod device;
 pub mod engine;
 pub mod kernel;
 pub mod net;

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use napier_runtime::thread_usage;
+use napier_runtime::{ThreadRole, UserEvent, thread_usage};
 use serde::Serialize;
 
+use super::device::{EngineConfig, OneDevice, Port};
+use super::engine::EngineNet;
 use super::kernel::{KernelNet, KernelStop};
 use super::worker::{Addresses, Worker, run_blocking};
 use crate::kv::session::{Server, Totals};
@@ -25,8 +27,6 @@ pub struct ServeConfig {
     pub device: Device,
     /// Address that it is reached at.
     pub ip: IpAddr,
-    /// Length of the network's prefix, in bits; for devices of the engine.
-    pub prefix_len: u8,
     /// Port of memcached's protocols, over TCP and UDP.
     pub port: u16,
     /// Port of RESP2.
@@ -47,6 +47,8 @@ pub enum Device {
         /// Its name.
         interface: Option<String>,
     },
+    /// The engine's stack on a device of its own.
+    Engine(EngineConfig),
 }
 
 /// What a server did.
@@ -68,9 +70,9 @@ pub struct ServeReport {
     pub record_bytes: u64,
     /// Records that had to make room.
     pub evictions: u64,
-    /// CPU time of the workers in the program, in seconds.
-    pub cpu_user_s: f64,
-    /// CPU time of the workers in the kernel, in seconds.
+    /// CPU time in seconds: of the workers, and in the engine of the threads that deliver packets to them.
+    pub cpu_s: f64,
+    /// The part of it that the workers spent in the kernel, in seconds.
     pub cpu_system_s: f64,
     /// Interrupts of the device; null where they are not the server's to count.
     pub interrupts: Option<u64>,
@@ -82,6 +84,7 @@ impl Device {
         match self {
             Self::Kernel { interface: None } => "kernel".to_owned(),
             Self::Kernel { interface: Some(name) } => format!("kernel:{name}"),
+            Self::Engine(EngineConfig { port: Port::Memif { socket, .. }, .. }) => format!("memif:{socket}"),
         }
     }
 }
@@ -95,6 +98,10 @@ impl ServeConfig {
         ensure!((1..=256).contains(&self.workers), "--workers must be 1 to 256");
         ensure!(self.port != 0, "--port must be 1 to 65535");
         ensure!(self.resp_port != Some(self.port), "--resp-port must be another than --port");
+        ensure!(
+            self.resp_port.is_none() || self.mode != Some(Mode::BusyRead),
+            "in mode busy-read each worker blocks in a receive on its UDP socket, so there is no --resp-port"
+        );
         Ok(())
     }
 
@@ -127,6 +134,7 @@ pub fn serve(
             refuse_what_the_kernel_lacks(config.mode, interface.as_deref())?;
             serve_on_kernel(config, &server, interrupted, on_ready)
         }
+        Device::Engine(engine) => serve_on_engine(config, engine, &server, interrupted, on_ready),
     }
 }
 
@@ -149,10 +157,10 @@ fn refuse_what_the_kernel_lacks(mode: Option<Mode>, interface: Option<&str>) -> 
     Ok(())
 }
 
-/// What one worker used.
+/// CPU time of the workers.
 #[derive(Clone, Copy, Default)]
 struct Used {
-    user: Duration,
+    cpu: Duration,
     system: Duration,
 }
 
@@ -188,6 +196,55 @@ fn serve_on_kernel(
     Ok(report(config, server, seconds, used, None))
 }
 
+fn serve_on_engine(
+    config: &ServeConfig,
+    engine_config: &EngineConfig,
+    server: &Server,
+    interrupted: &AtomicBool,
+    on_ready: &mut dyn FnMut(),
+) -> anyhow::Result<ServeReport> {
+    let mut one = OneDevice::start(engine_config)?;
+    if let Some(mode) = config.mode {
+        one.configure(&mode.params()).with_context(|| format!("putting mode {mode} into force"))?;
+    }
+    let (stop, stopped) = (UserEvent::new(), AtomicBool::new(false));
+    let (engine, netns) = (one.engine.clone(), one.netns.clone());
+    let run_one = |index: usize, ready: &dyn Fn()| -> anyhow::Result<()> {
+        let _counted = engine.count_thread("worker", None);
+        let addresses = config.addresses();
+        match config.style() {
+            ServerStyle::EventContext { params, wait_timeout_ns } => {
+                let net = EngineNet::new(&engine, &netns, &stop, params)?;
+                let mut worker = Worker::new(net, server, index, addresses)?;
+                ready();
+                Ok(worker.run(wait_timeout_ns.map(Duration::from_nanos))?)
+            }
+            ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
+                let net = EngineNet::new(&engine, &netns, &stop, None)?;
+                let at = addresses.udp.expect("it is always there");
+                let busy = (busy_poll_usecs, prefer_busy_poll);
+                Ok(run_blocking(&net, server, index, at, busy, ready, || stopped.load(Ordering::Relaxed))?)
+            }
+        }
+    };
+    let mut delivering = Duration::ZERO;
+    let raise = || {
+        stopped.store(true, Ordering::Relaxed);
+        stop.trigger();
+    };
+    let (seconds, mut used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready)?;
+    for thread in one.engine.thread_times() {
+        // Workers have counted themselves.
+        if !matches!(thread.role, ThreadRole::Program { .. }) {
+            delivering += thread.cpu;
+        }
+    }
+    used.cpu += delivering;
+    one.finish_capture()?;
+    let interrupts = one.interrupts();
+    Ok(report(config, server, seconds, used, Some(interrupts)))
+}
+
 /// Runs the worker of a number; it calls back once it can be reached.
 type RunOne<'a> = dyn Fn(usize, &dyn Fn()) -> anyhow::Result<()> + Sync + 'a;
 
@@ -212,7 +269,7 @@ fn run_workers(
                 });
                 let usage = thread_usage();
                 let mut sum = used.lock().expect("no holder of the lock panics");
-                sum.user += usage.user;
+                sum.cpu += usage.user + usage.system;
                 sum.system += usage.system;
                 result
             });
@@ -255,7 +312,7 @@ fn report(config: &ServeConfig, server: &Server, seconds: f64, used: Used, inter
         records,
         record_bytes: bytes,
         evictions,
-        cpu_user_s: used.user.as_secs_f64(),
+        cpu_s: used.cpu.as_secs_f64(),
         cpu_system_s: used.system.as_secs_f64(),
         interrupts,
     }
@@ -267,10 +324,11 @@ impl std::fmt::Display for ServeReport {
         writeln!(f, "requests     {requests} ({gets} gets, {get_hits} of them found, {sets} sets, {refused} refused)")?;
         writeln!(f, "connections  {connections}, and {datagrams} datagrams")?;
         writeln!(f, "records      {} in {} bytes, {} evicted", self.records, self.record_bytes, self.evictions)?;
-        let cpu_s = self.cpu_user_s + self.cpu_system_s;
-        let workers = self.workers;
-        write!(f, "CPU          {cpu_s:.3} s in {:.3} s by {workers} workers", self.seconds)?;
-        writeln!(f, " ({:.3} s user, {:.3} s system)", self.cpu_user_s, self.cpu_system_s)?;
+        let Self { cpu_s, cpu_system_s, seconds, workers, .. } = self;
+        writeln!(
+            f,
+            "CPU          {cpu_s:.3} s in {seconds:.3} s, {workers} workers; {cpu_system_s:.3} s in the kernel"
+        )?;
         match self.interrupts {
             Some(interrupts) => writeln!(f, "interrupts   {interrupts}"),
             None => Ok(()),
