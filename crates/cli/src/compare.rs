@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::Usage;
-use napier_lab::compare::{CompareConfig, compare};
+use napier_lab::compare::{CompareConfig, DeviceKind, compare};
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::{json, table};
@@ -14,9 +14,35 @@ use napier_lab::report::{json, table};
 /// Longest time for everything with `--quick`, of which the runs get what the search leaves.
 const QUICK_TOTAL: Duration = Duration::from_secs(38);
 
+/// What connects client and server.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Dev {
+    /// A link in shared memory within this process; needs no privilege
+    Link,
+    /// AF_XDP sockets on a veth pair between two network namespaces made for the run; needs root
+    Xdp,
+    /// A memif link; the client is a process of its own
+    Memif,
+}
+
+/// The stack beside the engine.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Peer {
+    /// The kernel's own: plain sockets, the same server code, the same veth pair
+    Kernel,
+}
+
 /// Options of `napier compare`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// What connects client and server
+    #[arg(long, value_name = "DEVICE", value_enum, default_value_t = Dev::Link)]
+    dev: Dev,
+
+    /// Put rows of another stack beside the engine's, over the same interfaces and run by run; needs --dev xdp
+    #[arg(long, value_name = "STACK", value_enum)]
+    peer: Option<Peer>,
+
     /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
     /// threaded, workqueue, threaded-busy-poll, busy-read
     #[arg(long, value_name = "LIST")]
@@ -71,6 +97,12 @@ pub(crate) struct Args {
 impl Args {
     fn config(&self) -> anyhow::Result<CompareConfig> {
         let mut config = CompareConfig {
+            device: match self.dev {
+                Dev::Link => DeviceKind::Link,
+                Dev::Xdp => DeviceKind::Xdp,
+                Dev::Memif => DeviceKind::Memif,
+            },
+            kernel: self.peer == Some(Peer::Kernel),
             flows: self.flows,
             queues: self.queues,
             ring_size: self.ring_size,

@@ -40,6 +40,9 @@ enum Command {
     Load(load::LoadCommand),
     /// Run scenario files and compare what happens with what must happen.
     Conform(conform::Args),
+    /// The load generator of `compare --dev memif`, which starts it.
+    #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
+    InternalLoad,
 }
 
 /// Bad usage, as clap exits with it too.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(&serve, &interrupted),
         Command::Load(load) => load::run(&load, &interrupted),
         Command::Conform(args) => conform::run(&args, &interrupted),
+        Command::InternalLoad => napier_lab::compare::child::run(&interrupted),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,4 +19,5 @@ pub mod report;
 pub mod rng;
 pub mod serve;
 pub mod stats;
+pub mod subject;
 pub mod transmit;

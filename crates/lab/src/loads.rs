@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::modes::Mode;
+use crate::subject::Subject;
 
 /// One load of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,26 +177,26 @@ impl SustainSearch {
     }
 }
 
-/// One run of one mode at one load.
+/// One run of one subject at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// How packets are delivered.
-    pub mode: Mode,
+    /// How packets are delivered, and by whom.
+    pub subject: Subject,
     /// What is offered.
     pub load: Load,
     /// From 0.
     pub run: u32,
 }
 
-/// All cells in the order they are to be run: load by load, and within a load run by run through all modes, each run
-/// starting one mode later. A machine that drifts then drifts under every mode alike.
-pub fn interleave(modes: &[Mode], loads: &[Load], runs: u32) -> Vec<Cell> {
-    let mut cells = Vec::with_capacity(modes.len() * loads.len() * runs as usize);
+/// All cells in the order they are to be run: load by load, and within a load run by run through all subjects, each
+/// run starting one subject later. A machine that drifts then drifts under all of them alike.
+pub fn interleave(subjects: &[Subject], loads: &[Load], runs: u32) -> Vec<Cell> {
+    let mut cells = Vec::with_capacity(subjects.len() * loads.len() * runs as usize);
     for &load in loads {
         for run in 0..runs {
-            let first = run as usize % modes.len().max(1);
-            let (before, from) = modes.split_at(first);
-            cells.extend(from.iter().chain(before).map(|&mode| Cell { mode, load, run }));
+            let first = run as usize % subjects.len().max(1);
+            let (before, from) = subjects.split_at(first);
+            cells.extend(from.iter().chain(before).map(|&subject| Cell { subject, load, run }));
         }
     }
     cells

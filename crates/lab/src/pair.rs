@@ -1,27 +1,32 @@
-//! Two ends of a link in one process: the device under test and its peer.
+//! The device under test and its peer, both in the engine of this process.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs};
+use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs, StartError, XdpConfig};
+use napier_veth::{Veth, VethEnd};
 
 /// Address of the end under test.
 pub(crate) const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Address of its peer.
 pub(crate) const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-const TESTED_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 1];
-const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 2];
+/// Ethernet address of the end under test.
+pub(crate) const TESTED_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 1];
+/// Ethernet address of its peer.
+pub(crate) const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 2];
 
 /// A deferral time that no experiment lasts: with prefer-busy-poll the interrupt stays masked for good.
 const FOR_GOOD_NS: u64 = 600_000_000_000;
 
-/// A link with an engine of its own.
+/// Two devices that face each other, with an engine of their own.
 pub(crate) struct Pair {
     pub(crate) engine: Engine,
-    /// The end under test: memif client, zero copy.
+    /// The end under test. Of a link: the memif client, zero copy.
     pub(crate) tested: DeviceHandle,
-    /// Its peer: memif server, copies.
+    /// Its peer. Of a link: the memif server, copies.
     pub(crate) peer: DeviceHandle,
     pub(crate) tested_ns: NetNs,
     pub(crate) peer_ns: NetNs,
@@ -30,43 +35,121 @@ pub(crate) struct Pair {
 impl Pair {
     /// A link whose ends take their interrupts on the given processors.
     pub(crate) fn new(link: &LinkConfig, tested_cpus: &[usize], peer_cpus: &[usize]) -> anyhow::Result<Self> {
-        let mut softirq_cpus = [tested_cpus, peer_cpus].concat();
-        softirq_cpus.sort_unstable();
-        softirq_cpus.dedup();
-        let engine = Engine::builder().softirq_cpus(&softirq_cpus).worker_cpus(tested_cpus).start()?;
+        let engine = start_engine(tested_cpus, peer_cpus)?;
         let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
-        let end = |name: &str, netns: &NetNs, mac, addr: Ipv4Addr, irq_cpus: &[usize]| EndConfig {
-            name: name.to_owned(),
-            netns: netns.clone(),
-            mac,
-            addresses: vec![IfAddr { addr: addr.into(), prefix_len: 24 }],
-            irq_cpus: irq_cpus.to_vec(),
-        };
         let (tested, peer) = engine.add_link(
             link,
-            end("tested", &tested_ns, TESTED_MAC, TESTED_IP, tested_cpus),
-            end("peer", &peer_ns, PEER_MAC, PEER_IP, peer_cpus),
+            Side::Tested.config(&tested_ns, tested_cpus),
+            Side::Peer.config(&peer_ns, peer_cpus),
         )?;
-        tested_ns.neighbour_add(tested.ifindex(), PEER_IP.into(), PEER_MAC)?;
-        peer_ns.neighbour_add(peer.ifindex(), TESTED_IP.into(), TESTED_MAC)?;
-        Ok(Self { engine, tested, peer, tested_ns, peer_ns })
+        Self { engine, tested, peer, tested_ns, peer_ns }.introduced()
+    }
+
+    /// AF_XDP devices on both ends of a veth pair.
+    pub(crate) fn over_veth(
+        veth: &Veth,
+        xdp: &XdpConfig,
+        tested_cpus: &[usize],
+        peer_cpus: &[usize],
+    ) -> anyhow::Result<Self> {
+        let engine = start_engine(tested_cpus, peer_cpus)?;
+        let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
+        let tested = add_xdp(&engine, veth.left(), xdp, Side::Tested.config(&tested_ns, tested_cpus))?;
+        let peer = add_xdp(&engine, veth.right(), xdp, Side::Peer.config(&peer_ns, peer_cpus))?;
+        Self { engine, tested, peer, tested_ns, peer_ns }.introduced()
+    }
+
+    /// Each end knows the other's address.
+    fn introduced(self) -> anyhow::Result<Self> {
+        Side::Tested.introduce_peer(&self.tested_ns, &self.tested)?;
+        Side::Peer.introduce_peer(&self.peer_ns, &self.peer)?;
+        Ok(self)
     }
 
     /// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.
     pub(crate) fn never_interrupt(&self, device: &DeviceHandle) -> anyhow::Result<()> {
-        for queue in 0..device.queues() {
-            self.engine.napi_set(NapiSet {
-                id: Some(u64::from(device.napi_id(queue))),
-                defer_hard_irqs: Some(1),
-                gro_flush_timeout: Some(FOR_GOOD_NS),
-                ..NapiSet::default()
-            })?;
-        }
-        Ok(())
+        never_interrupt(&self.engine, device)
     }
 
     /// The queue of the end under test that receives this flow of its peer.
     pub(crate) fn tested_queue(&self, from: SocketAddrV4, to: SocketAddrV4) -> u16 {
         self.tested.rx_queue_of(SocketAddr::V4(from), SocketAddr::V4(to))
     }
+}
+
+/// One of the two ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Tested,
+    Peer,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tested => "tested",
+            Self::Peer => "peer",
+        }
+    }
+
+    /// Address and Ethernet address.
+    fn addresses(self) -> (Ipv4Addr, [u8; 6]) {
+        match self {
+            Self::Tested => (TESTED_IP, TESTED_MAC),
+            Self::Peer => (PEER_IP, PEER_MAC),
+        }
+    }
+
+    /// The end as the engine is to have it.
+    pub(crate) fn config(self, netns: &NetNs, irq_cpus: &[usize]) -> EndConfig {
+        let (addr, mac) = self.addresses();
+        EndConfig {
+            name: self.name().to_owned(),
+            netns: netns.clone(),
+            mac,
+            addresses: vec![IfAddr { addr: addr.into(), prefix_len: 24 }],
+            irq_cpus: irq_cpus.to_vec(),
+        }
+    }
+
+    /// Tells this end where the other is.
+    pub(crate) fn introduce_peer(self, netns: &NetNs, device: &DeviceHandle) -> anyhow::Result<()> {
+        let other = if self == Self::Tested { Self::Peer } else { Self::Tested };
+        let (addr, mac) = other.addresses();
+        netns.neighbour_add(device.ifindex(), addr.into(), mac)?;
+        Ok(())
+    }
+}
+
+/// An engine whose softirqs run on these processors, and the workers of its pool on the first ones.
+pub(crate) fn start_engine(worker_cpus: &[usize], other_cpus: &[usize]) -> Result<Engine, StartError> {
+    let mut softirq_cpus = [worker_cpus, other_cpus].concat();
+    softirq_cpus.sort_unstable();
+    softirq_cpus.dedup();
+    Engine::builder().softirq_cpus(&softirq_cpus).worker_cpus(worker_cpus).start()
+}
+
+/// An AF_XDP device on one end of a veth pair.
+pub(crate) fn add_xdp(
+    engine: &Engine,
+    interface: &VethEnd,
+    config: &XdpConfig,
+    end: EndConfig,
+) -> anyhow::Result<DeviceHandle> {
+    let netns = Arc::new(interface.netns().as_fd().try_clone_to_owned()?);
+    let config = XdpConfig { interface: interface.name().to_owned(), netns: Some(netns), ..config.clone() };
+    Ok(engine.add_xdp(&config, end)?)
+}
+
+/// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.
+pub(crate) fn never_interrupt(engine: &Engine, device: &DeviceHandle) -> anyhow::Result<()> {
+    for queue in 0..device.queues() {
+        engine.napi_set(NapiSet {
+            id: Some(u64::from(device.napi_id(queue))),
+            defer_hard_irqs: Some(1),
+            gro_flush_timeout: Some(FOR_GOOD_NS),
+            ..NapiSet::default()
+        })?;
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! What is kept of each reply, and what is made of it: histograms in ns, summaries in us, medians over runs.
 
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
 use serde::{Deserialize, Serialize};
 
 /// Longest latency told apart; what is longer counts as this long. In ns: one minute.
@@ -36,6 +37,25 @@ impl Recorder {
     pub fn merge(&mut self, other: &Self) {
         self.intended.add(&other.intended).expect("all recorders have the same bounds");
         self.actual.add(&other.actual).expect("all recorders have the same bounds");
+    }
+
+    /// Both histograms as bytes (HdrHistogram's V2), intended first, for another process.
+    pub fn to_bytes(&self) -> (Vec<u8>, Vec<u8>) {
+        let bytes = |histogram| {
+            let mut bytes = Vec::new();
+            V2Serializer::new().serialize(histogram, &mut bytes).expect("memory takes all of it");
+            bytes
+        };
+        (bytes(&self.intended), bytes(&self.actual))
+    }
+
+    /// The reverse of [`to_bytes`](Self::to_bytes); `None` if these are no such bytes.
+    pub fn from_bytes(mut intended: &[u8], mut actual: &[u8]) -> Option<Self> {
+        let mut recorder = Self::new();
+        // Added rather than taken, so that the bounds are ours.
+        recorder.intended.add(Deserializer::new().deserialize::<u64, _>(&mut intended).ok()?).ok()?;
+        recorder.actual.add(Deserializer::new().deserialize::<u64, _>(&mut actual).ok()?).ok()?;
+        Some(recorder)
     }
 
     /// Forgets all, as after a warm-up; keeps the memory.
@@ -127,29 +147,53 @@ impl Summary {
 pub struct CpuSplit {
     /// Both together.
     pub total_pct: f64,
-    /// Spent on anything but looking in vain.
-    pub useful_pct: f64,
+    /// Spent on anything but looking in vain; `None` where nobody counts polls in vain (the kernel).
+    pub useful_pct: Option<f64>,
     /// Spent on polls that found nothing.
-    pub spin_pct: f64,
+    pub spin_pct: Option<f64>,
 }
 
 impl CpuSplit {
-    /// From CPU time in ns: all of it, and the part spent on empty polls, of `cpus` CPUs over `wall_ns`.
+    /// From CPU time in ns: all of it, and the part spent on empty polls if it is known, of `cpus` CPUs over `wall_ns`.
     ///
     /// The spinning part is cut to the whole: the two are read from different clocks.
     ///
     /// # Panics
     /// If there is no CPU or no time.
-    pub fn of(busy_ns: u64, spin_ns: u64, wall_ns: u64, cpus: usize) -> Self {
+    pub fn of(busy_ns: u64, spin_ns: Option<u64>, wall_ns: u64, cpus: usize) -> Self {
         assert!(wall_ns > 0 && cpus > 0, "a share of nothing");
         let pct = |ns: u64| 100.0 * ns as f64 / (wall_ns as f64 * cpus as f64);
-        let spin_ns = spin_ns.min(busy_ns);
-        Self { total_pct: pct(busy_ns), useful_pct: pct(busy_ns - spin_ns), spin_pct: pct(spin_ns) }
+        let spin_ns = spin_ns.map(|spin_ns| spin_ns.min(busy_ns));
+        Self {
+            total_pct: pct(busy_ns),
+            useful_pct: spin_ns.map(|spin_ns| pct(busy_ns - spin_ns)),
+            spin_pct: spin_ns.map(pct),
+        }
     }
 
     fn reduce(all: &[Self], by: Reduce) -> Self {
-        let of = |field: fn(&Self) -> f64| rounded(by(&mut all.iter().map(field).collect::<Vec<_>>()));
-        Self { total_pct: of(|c| c.total_pct), useful_pct: of(|c| c.useful_pct), spin_pct: of(|c| c.spin_pct) }
+        Self {
+            total_pct: rounded(by(&mut all.iter().map(|c| c.total_pct).collect::<Vec<_>>())),
+            useful_pct: known(all, |c| c.useful_pct, by),
+            spin_pct: known(all, |c| c.spin_pct, by),
+        }
+    }
+}
+
+/// Use of the CPUs of client and server as the kernel accounts for it (`/proc/stat`), whoever used them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoreUse {
+    /// All of them together, in percent of one CPU: 200 = two CPUs busy all the time. A client that polls takes 100.
+    pub busy_pct: f64,
+    /// The part of the client's CPU that ran softirqs, in percent of it: over veth the sender's CPU does the receiver's
+    /// share of the work.
+    pub client_softirq_pct: f64,
+}
+
+impl CoreUse {
+    fn reduce(all: &[Self], by: Reduce) -> Option<Self> {
+        let of = |field: fn(&Self) -> f64| known(all, |cores| Some(field(cores)), by);
+        Some(Self { busy_pct: of(|c| c.busy_pct)?, client_softirq_pct: of(|c| c.client_softirq_pct)? })
     }
 }
 
@@ -167,10 +211,12 @@ pub struct Figures {
     pub cpu: CpuSplit,
     /// Reference cycles of the server per reply: CPU time by the rate of the time-stamp counter.
     pub cycles_per_request: Option<f64>,
+    /// CPUs of client and server together; only where the kernel delivers packets between them.
+    pub cores: Option<CoreUse>,
     /// Interrupts (doorbells that woke the softirq side) per second, all queues.
-    pub interrupts_per_s: f64,
+    pub interrupts_per_s: Option<f64>,
     /// NAPI polls per second, all queues, whoever polled.
-    pub polls_per_s: f64,
+    pub polls_per_s: Option<f64>,
     /// Share of polls that found nothing.
     pub empty_polls_pct: Option<f64>,
     /// Packets per poll, empty polls included.
@@ -187,13 +233,16 @@ fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
+/// A figure of those that have it.
+fn known<T>(all: &[T], field: impl Fn(&T) -> Option<f64>, by: Reduce) -> Option<f64> {
+    let mut known: Vec<f64> = all.iter().filter_map(field).collect();
+    (!known.is_empty()).then(|| rounded(by(&mut known)))
+}
+
 impl Figures {
     fn reduce(runs: &[Self], by: Reduce) -> Self {
         let of = |field: fn(&Self) -> f64| rounded(by(&mut runs.iter().map(field).collect::<Vec<_>>()));
-        let of_known = |field: fn(&Self) -> Option<f64>| {
-            let mut known: Vec<f64> = runs.iter().filter_map(field).collect();
-            (!known.is_empty()).then(|| rounded(by(&mut known)))
-        };
+        let of_known = |field: fn(&Self) -> Option<f64>| known(runs, field, by);
         let collect = |field: fn(&Self) -> Summary| runs.iter().map(field).collect::<Vec<_>>();
         Self {
             achieved_rps: of(|f| f.achieved_rps),
@@ -201,8 +250,9 @@ impl Figures {
             service_latency_us: Summary::reduce(&collect(|f| f.service_latency_us), by),
             cpu: CpuSplit::reduce(&runs.iter().map(|f| f.cpu).collect::<Vec<_>>(), by),
             cycles_per_request: of_known(|f| f.cycles_per_request),
-            interrupts_per_s: of(|f| f.interrupts_per_s),
-            polls_per_s: of(|f| f.polls_per_s),
+            cores: CoreUse::reduce(&runs.iter().filter_map(|f| f.cores).collect::<Vec<_>>(), by),
+            interrupts_per_s: of_known(|f| f.interrupts_per_s),
+            polls_per_s: of_known(|f| f.polls_per_s),
             empty_polls_pct: of_known(|f| f.empty_polls_pct),
             work_per_poll: of_known(|f| f.work_per_poll),
             events_per_wait: of_known(|f| f.events_per_wait),

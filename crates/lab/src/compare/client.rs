@@ -1,13 +1,13 @@
-//! The load generator: many flows over raw ports, one thread, always polling.
+//! The load generator: many flows, one thread, always polling.
 //!
 //! Latency is taken from the moment a request should have left, so a generator or a server that falls
 //! behind is not excused from the waiting time it causes; the figure from the moment it did leave is kept beside it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use napier_runtime::{Engine, RawPort};
+use serde::{Deserialize, Serialize};
 
-use super::frames::{HEADER_BYTES, Template, udp_payload};
+use super::wire::Wire;
 use crate::arrivals::Poisson;
 use crate::kv::client::{check_get, check_set, parse_reply, write_get, write_set};
 use crate::kv::flight::{InFlight, Sent};
@@ -20,19 +20,11 @@ const SEND_BURST: usize = 16;
 /// A request of a closed loop that is without an answer for so long is given up, and the flow sends another.
 const GIVE_UP_NS: u64 = 50_000_000;
 
-/// Room for the largest frame.
-const FRAME_BYTES: usize = 1514;
-
-/// One client flow: an address pair and what is out on it.
-pub(crate) struct Flow {
-    pub(crate) template: Template,
-    /// Port that reaches the server's queue for this flow.
-    pub(crate) port: usize,
-    pub(crate) in_flight: InFlight,
-}
+/// Requests per flow that may be without an answer.
+const WINDOW: usize = 1024;
 
 /// How requests are paced.
-#[derive(Copy, Clone, PartialEq, Debug)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Pace {
     /// Poisson arrivals at this rate, whatever comes back.
     Open { rate_rps: u64 },
@@ -53,27 +45,25 @@ pub(crate) struct Measured {
     pub(crate) window_ns: u64,
 }
 
-/// When a run begins and ends, in ns of the engine's clock.
-#[derive(Copy, Clone, Debug)]
+/// When a run begins and ends, in ns of the wire's clock.
+#[derive(Copy, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Window {
     pub(crate) warm_up_ns: u64,
     pub(crate) measure_ns: u64,
     pub(crate) drain_ns: u64,
 }
 
-pub(crate) struct Client {
-    pub(crate) engine: Engine,
-    pub(crate) ports: Vec<RawPort>,
-    pub(crate) flows: Vec<Flow>,
-    /// UDP port of flow 0; flow n has this + n.
-    pub(crate) first_port: u16,
+pub(crate) struct Client<W> {
+    pub(crate) wire: W,
+    /// What is out, by flow.
+    pub(crate) flows: Vec<InFlight>,
     pub(crate) profile: Profile,
     pub(crate) seed: u64,
 }
 
 /// One run in progress.
-struct Run<'a> {
-    client: &'a mut Client,
+struct Run<'a, W> {
+    client: &'a mut Client<W>,
     requests: Requests,
     /// Replies to requests that were due in here count.
     from_ns: u64,
@@ -83,10 +73,14 @@ struct Run<'a> {
     idle: Vec<usize>,
     /// When each flow sent last.
     sent_ns: Vec<u64>,
-    dirty: Vec<bool>,
 }
 
-impl Client {
+impl<W: Wire> Client<W> {
+    /// A generator of this many flows.
+    pub(crate) fn new(wire: W, flows: usize, profile: Profile, seed: u64) -> Self {
+        Self { wire, flows: vec![InFlight::new(WINDOW); flows], profile, seed }
+    }
+
     /// Runs one load. `on_edge(true)` is called when measuring begins, `on_edge(false)` when it ends.
     pub(crate) fn run(
         &mut self,
@@ -95,10 +89,10 @@ impl Client {
         stop: &AtomicBool,
         on_edge: &mut dyn FnMut(bool),
     ) -> Measured {
-        let start_ns = self.engine.now_ns();
+        let start_ns = self.wire.now_ns();
         let from_ns = start_ns + window.warm_up_ns;
         let until_ns = from_ns + window.measure_ns;
-        let (flows, ports) = (self.flows.len(), self.ports.len());
+        let flows = self.flows.len();
         let (requests, seed) = (self.profile.requests("client"), self.seed);
         let mut run = Run {
             client: self,
@@ -116,7 +110,6 @@ impl Client {
             },
             idle: (0..flows).collect(),
             sent_ns: vec![start_ns; flows],
-            dirty: vec![false; ports],
         };
         let mut arrivals = match pace {
             Pace::Open { rate_rps } => Some(Arrivals::new(rate_rps, seed, start_ns)),
@@ -126,7 +119,7 @@ impl Client {
         let mut next_flow = 0;
         let mut next_look_ns = start_ns + GIVE_UP_NS;
         loop {
-            let now_ns = run.client.engine.now_ns();
+            let now_ns = run.client.wire.now_ns();
             if !measuring && now_ns >= from_ns {
                 measuring = true;
                 on_edge(true);
@@ -155,12 +148,12 @@ impl Client {
                     }
                 }
             }
-            run.flush();
+            run.client.wire.flush();
             run.receive(arrivals.is_none());
         }
         on_edge(false);
-        let drained_ns = run.client.engine.now_ns() + window.drain_ns;
-        while run.out_now() > 0 && run.client.engine.now_ns() < drained_ns {
+        let drained_ns = run.client.wire.now_ns() + window.drain_ns;
+        while run.out_now() > 0 && run.client.wire.now_ns() < drained_ns {
             run.receive(false);
         }
         run.finish()
@@ -188,93 +181,72 @@ impl Arrivals {
     }
 }
 
-impl Run<'_> {
+impl<W: Wire> Run<'_, W> {
     fn send(&mut self, flow: usize, intended_ns: u64, now_ns: u64) {
         let draw = self.requests.draw();
         self.sent_ns[flow] = now_ns;
         let client = &mut *self.client;
-        let Flow { template, port, in_flight } = &mut client.flows[flow];
         let is_set = matches!(draw.operation, Operation::Set { .. });
-        let id = in_flight.send(Sent { record: draw.record, is_set, intended_ns, actual_ns: now_ns });
+        let id = client.flows[flow].send(Sent { record: draw.record, is_set, intended_ns, actual_ns: now_ns });
         let key = client.profile.key(draw.record);
-        let build = |frame: &mut [u8]| {
-            let payload = &mut frame[HEADER_BYTES..];
+        let write = |payload: &mut [u8]| {
             let bytes = match draw.operation {
                 Operation::Get => write_get(payload, id, key),
                 Operation::Set { value_bytes } => write_set(payload, id, key, usize::from(value_bytes)),
             };
-            template.complete(frame, bytes.expect("requests of the profile fit a frame"))
+            bytes.expect("requests of the profile fit a frame")
         };
         if intended_ns >= self.from_ns {
             self.out.sent += 1;
         }
-        // A full ring is a lost packet, as on a wire; the ring counts it and the flow gives the request up later.
-        let _ = client.ports[*port].build(FRAME_BYTES, build);
-        self.dirty[*port] = true;
+        client.wire.send(flow, write);
     }
 
     /// Lets flows of a closed loop go on whose request or answer was lost.
     fn give_up(&mut self, now_ns: u64) {
         for (flow, sent_ns) in self.sent_ns.iter().enumerate() {
-            if now_ns - sent_ns > GIVE_UP_NS && self.client.flows[flow].in_flight.out() > 0 {
-                self.client.flows[flow].in_flight.abandon();
+            if now_ns - sent_ns > GIVE_UP_NS && self.client.flows[flow].out() > 0 {
+                self.client.flows[flow].abandon();
                 self.idle.push(flow);
             }
         }
     }
 
-    fn flush(&mut self) {
-        for (port, dirty) in self.client.ports.iter().zip(&mut self.dirty) {
-            if std::mem::take(dirty) {
-                port.flush();
-            }
-        }
-    }
-
     fn receive(&mut self, closed_loop: bool) {
-        let client = &mut *self.client;
-        for port in &client.ports {
-            if !port.recv() {
-                continue;
+        let Self { client, out, idle, from_ns, until_ns, .. } = self;
+        let Client { wire, flows, profile, .. } = &mut **client;
+        let measured = *from_ns..*until_ns;
+        wire.receive(|flow, datagram, now_ns| {
+            let (Some(flow), Ok(reply)) = (flow, parse_reply(datagram)) else {
+                out.wrong += 1;
+                return;
+            };
+            out.replies += 1;
+            let Some(sent) = flows[flow].receive(reply.id) else { return };
+            let right = if sent.is_set {
+                check_set(&reply.status).is_ok()
+            } else {
+                check_get(&reply.status, profile.key(sent.record)).is_ok()
+            };
+            out.wrong += u64::from(!right);
+            if closed_loop {
+                idle.push(flow);
             }
-            let now_ns = client.engine.now_ns();
-            while let Some(frame) = port.next() {
-                let Some((udp_port, payload)) = udp_payload(frame.data()) else { continue };
-                let flow = usize::from(udp_port.wrapping_sub(client.first_port));
-                let (Some(Flow { in_flight, .. }), Ok(reply)) = (client.flows.get_mut(flow), parse_reply(payload))
-                else {
-                    self.out.wrong += 1;
-                    continue;
-                };
-                self.out.replies += 1;
-                let Some(sent) = in_flight.receive(reply.id) else { continue };
-                let right = if sent.is_set {
-                    check_set(&reply.status).is_ok()
-                } else {
-                    check_get(&reply.status, client.profile.key(sent.record)).is_ok()
-                };
-                self.out.wrong += u64::from(!right);
-                if closed_loop {
-                    self.idle.push(flow);
-                }
-                if now_ns >= self.from_ns && now_ns < self.until_ns {
-                    self.out.answered += 1;
-                }
-                if sent.intended_ns >= self.from_ns && sent.intended_ns < self.until_ns {
-                    self.out.recorder.record(sent.intended_ns, sent.actual_ns, now_ns);
-                }
+            out.answered += u64::from(measured.contains(&now_ns));
+            if measured.contains(&sent.intended_ns) {
+                out.recorder.record(sent.intended_ns, sent.actual_ns, now_ns);
             }
-        }
+        });
     }
 
     fn out_now(&self) -> usize {
-        self.client.flows.iter().map(|flow| flow.in_flight.out()).sum()
+        self.client.flows.iter().map(InFlight::out).sum()
     }
 
     fn finish(mut self) -> Measured {
         for flow in &mut self.client.flows {
-            flow.in_flight.abandon();
-            self.out.lost += flow.in_flight.lost();
+            flow.abandon();
+            self.out.lost += flow.lost();
         }
         self.out
     }

@@ -57,13 +57,18 @@ impl CpuLayout {
 }
 
 impl CpuLayout {
-    /// Processors of the server: workers and pollers.
+    /// How many processors the server has: workers and pollers.
     #[must_use]
     pub fn server_cpus(&self) -> usize {
+        self.of_server().len()
+    }
+
+    /// Processors of the server, each once.
+    pub(crate) fn of_server(&self) -> Vec<usize> {
         let mut cpus = [self.workers.as_slice(), self.pollers.as_slice()].concat();
         cpus.sort_unstable();
         cpus.dedup();
-        cpus.len()
+        cpus
     }
 }
 

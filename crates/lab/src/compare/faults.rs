@@ -22,14 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use napier_runtime::{LinkConfig, RawBusyPoll, RawPort};
+use napier_runtime::LinkConfig;
 
-use super::case::{CLIENT_BUDGET, CLIENT_PORT, SERVER, WINDOW};
-use super::client::{Client, Flow, Measured, Pace, Window};
+use super::case::{CLIENT_PORT, SERVER};
+use super::client::{Client, Measured, Pace, Window};
 use super::cpus::CpuLayout;
 use super::frames::{HEADER_BYTES, Template, udp_payload};
+use super::wire::{RawFlow, RawWire};
 use crate::kv::client::{check_get, parse_reply, write_get};
-use crate::kv::flight::InFlight;
 use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::table::Table;
 use crate::modes::Mode;
@@ -111,7 +111,7 @@ pub fn run(config: &FaultConfig) -> anyhow::Result<FaultReport> {
 /// One engine with its link, server and generator.
 struct Act<'a> {
     pair: &'a Pair,
-    client: Client,
+    client: Client<RawWire>,
     disturber: Disturber<'a>,
     rng: Xoshiro256PlusPlus,
     half_load_rps: u64,
@@ -173,7 +173,7 @@ impl Act<'_> {
     fn round(&mut self, number: u64) -> anyhow::Result<()> {
         for flow in 0..self.client.flows.len() {
             // The table may be another one since the last round.
-            self.client.flows[flow].port = usize::from(self.pair.tested_queue(source(flow), SERVER));
+            self.client.wire.flows[flow].port = usize::from(self.pair.tested_queue(source(flow), SERVER));
         }
         let pause = (number == 2).then_some(PATIENCE);
         let overload = pause.is_none() && below(&mut self.rng, 6) == 0;
@@ -249,7 +249,7 @@ impl Act<'_> {
 
     /// Takes the replies that are there.
     fn receive(&mut self, mut each: impl FnMut(u16, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        for port in &self.client.ports {
+        for port in &self.client.wire.ports {
             if !port.recv() {
                 continue;
             }
@@ -269,12 +269,12 @@ impl Act<'_> {
             let id = u16::try_from(flow)?;
             let profile = self.client.profile.clone();
             let key = profile.key(u32::from(id));
-            let Flow { template, port, .. } = &self.client.flows[flow];
+            let RawFlow { template, port, .. } = &self.client.wire.flows[flow];
             let build = |frame: &mut [u8]| {
                 let bytes = write_get(&mut frame[HEADER_BYTES..], id, key).expect("a get fits a frame");
                 template.complete(frame, bytes)
             };
-            let port = &self.client.ports[*port];
+            let port = &self.client.wire.ports[*port];
             port.build(FRAME_BYTES, build).context("a quiet link has a full ring")?;
             port.flush();
             self.sent += 1;
@@ -336,21 +336,14 @@ fn source(flow: usize) -> SocketAddrV4 {
 }
 
 /// The generator: its end is polled by itself, so that a stall is the server's.
-fn client(pair: &Pair, profile: Profile, seed: u64, flows: usize) -> anyhow::Result<Client> {
+fn client(pair: &Pair, profile: Profile, seed: u64, flows: usize) -> anyhow::Result<Client<RawWire>> {
     pair.never_interrupt(&pair.peer)?;
-    let ports = (0..pair.peer.queues())
-        .map(|queue| {
-            let port = RawPort::bind(&pair.peer, queue)?;
-            port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: CLIENT_BUDGET });
-            Ok(port)
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let flows = (0..flows)
-        .map(|flow| Flow {
+    let ways = (0..flows)
+        .map(|flow| RawFlow {
             template: Template::new(pair.peer.mac(), pair.tested.mac(), source(flow), SERVER),
             port: usize::from(pair.tested_queue(source(flow), SERVER)),
-            in_flight: InFlight::new(WINDOW),
         })
         .collect();
-    Ok(Client { engine: pair.engine.clone(), ports, flows, first_port: CLIENT_PORT, profile, seed })
+    let wire = RawWire::new(&pair.engine, &pair.peer, ways, CLIENT_PORT)?;
+    Ok(Client::new(wire, flows, profile, seed))
 }

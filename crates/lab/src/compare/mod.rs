@@ -1,15 +1,21 @@
-//! `napier compare`: one workload through the delivery modes of the engine.
+//! `napier compare`: one workload through the delivery modes of the engine, and of the kernel beside it.
 
 mod case;
+pub mod child;
 mod client;
+mod cores;
 mod cpus;
+mod ends;
 pub mod faults;
 pub(crate) mod frames;
+mod generator;
 mod host;
+mod kernel;
 mod run;
 mod server;
+mod wire;
 
 pub use cpus::{CpuLayout, TooFewCpus};
 pub(crate) use frames::{HEADER_BYTES, Template};
 pub use host::host_and_commit;
-pub use run::{CompareConfig, compare};
+pub use run::{CompareConfig, DeviceKind, compare};

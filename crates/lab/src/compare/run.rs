@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use napier_runtime::LinkConfig;
+use napier_runtime::{LinkConfig, NapiStats};
 
 use super::case::{CaseResult, Workload as CaseWorkload, run_case};
 use super::client::{Pace, Window};
-use super::cpus::CpuLayout;
+use super::cpus::{CpuLayout, TooFewCpus};
+use super::ends::Place;
 use super::host;
+use super::kernel::KernelEnd;
 use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::table::Table;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, PollContext};
 use crate::report::{Outcome, Report, Row, Workload, hdrlog, progress::Progress};
 use crate::stats::{CpuSplit, Figures, Measured, Summary};
+use crate::subject::{Backend, Subject, subjects};
 
 /// Requests before measuring begins: sockets of all flows exist by then.
 const WARM_UP: Duration = Duration::from_millis(120);
@@ -38,9 +41,25 @@ const RUN_LEAST: Duration = Duration::from_millis(250);
 /// Time that a run takes beside measuring: threads, shared memory, warm-up, drain.
 const RUN_OVERHEAD: Duration = Duration::from_millis(220);
 
+/// What connects client and server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A link in shared memory, both ends in the engine of this process.
+    #[default]
+    Link,
+    /// A veth pair between two network namespaces, with AF_XDP sockets of the engine on it.
+    Xdp,
+    /// A memif, with the load generator in a process of its own.
+    Memif,
+}
+
 /// What to compare.
 #[derive(Clone, Debug)]
 pub struct CompareConfig {
+    /// What connects client and server.
+    pub device: DeviceKind,
+    /// Whether rows of the kernel's own stack stand beside the engine's.
+    pub kernel: bool,
     /// Rows, in this order.
     pub modes: Vec<Mode>,
     /// Loads; `None` = 20, 40, 60, 80 and 100 % of what base sustains, and MAX.
@@ -68,6 +87,8 @@ pub struct CompareConfig {
 impl Default for CompareConfig {
     fn default() -> Self {
         Self {
+            device: DeviceKind::Link,
+            kernel: false,
             modes: Mode::parse_list(crate::modes::DEFAULT_MODES).expect("the default list is made of modes"),
             loads: None,
             run_length: None,
@@ -84,6 +105,11 @@ impl Default for CompareConfig {
 }
 
 impl CompareConfig {
+    /// Whose rows there are.
+    fn backends(&self) -> &'static [Backend] {
+        if self.kernel { &[Backend::Engine, Backend::Kernel] } else { &[Backend::Engine] }
+    }
+
     /// Checks what can be checked before anything runs.
     ///
     /// # Errors
@@ -93,6 +119,11 @@ impl CompareConfig {
         ensure!((1..=4096).contains(&self.flows), "--flows must be 1 to 4096");
         let link = LinkConfig { queues: self.queues, ring_size: self.ring_size, ..LinkConfig::default() };
         link.check()?;
+        ensure!(
+            !self.kernel || self.device == DeviceKind::Xdp,
+            "--peer kernel needs interfaces of the kernel: give --dev xdp as well"
+        );
+        ensure!(!self.kernel || self.queues == 1, "--peer kernel compares one queue: leave --queues away");
         Ok(())
     }
 }
@@ -103,66 +134,115 @@ impl CompareConfig {
 /// A configuration that cannot run, or an engine that does not start; the message says what to change.
 pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Result<Report> {
     config.check()?;
-    let workload = workload(config)?;
-    let available = host::available_cpus();
-    let layouts = |mode: Mode| {
-        let pollers = mode.params().threaded == PollContext::BusyPollThread;
-        CpuLayout::choose(&available, usize::from(config.queues), pollers, config.oversubscribe)
-    };
-    let loads = match &config.loads {
-        Some(loads) => loads.clone(),
-        None => {
-            let layout = layouts(Mode::Base)?;
-            Load::ladder(base_sustains(&workload, &layout, interrupted)?)
-        }
-    };
-    let (runnable, refused): (Vec<Mode>, Vec<Mode>) = config.modes.iter().partition(|mode| layouts(**mode).is_ok());
-    let cells = interleave(&runnable, &loads, config.runs);
-    let run_length = config.run_length.unwrap_or_else(|| length_that_fits(config.total, cells.len()));
-    let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(run_length), drain_ns: nanos(DRAIN) };
-
-    let mut done: Vec<(Cell, Option<Figures>)> = Vec::with_capacity(cells.len());
-    let mut fifo = true;
-    let progress = Progress::new(cells.len());
-    for cell in cells {
-        progress.running(cell);
-        let layout = layouts(cell.mode)?;
-        let pace = match cell.load {
-            Load::Rps(rate_rps) => Pace::Open { rate_rps },
-            Load::Max => Pace::Closed,
-        };
-        let result = run_case(&workload, &cell.mode.params(), &layout, pace, window, interrupted)
-            .with_context(|| format!("{} at {}", cell.mode, cell.load))?;
-        fifo &= result.fifo;
-        if let Some(dir) = &config.out {
-            hdrlog::write(dir, cell, &result.measured.recorder, run_length)?;
-        }
-        done.push((cell, figures(&result, &layout)));
-        progress.done();
-    }
-    drop(progress);
-
-    let rows = loads
-        .iter()
-        .flat_map(|load| config.modes.iter().map(|mode| (*load, *mode)))
-        .map(|(load, mode)| Row { mode, load, outcome: outcome(mode, load, &refused, &done, &layouts) })
-        .collect();
-    let server_cpus = u32::from(config.queues);
-    Ok(Report {
-        host: host::describe(&layouts(Mode::Base)?, fifo, &available),
-        commit: host::commit(),
-        workload: describe(config, &workload, run_length, server_cpus),
-        rows,
-    })
+    let comparison = Comparison { config, workload: workload(config)?, available: host::available_cpus(), interrupted };
+    comparison.run()
 }
+
+/// A comparison that is running.
+struct Comparison<'a> {
+    config: &'a CompareConfig,
+    workload: CaseWorkload,
+    available: Vec<usize>,
+    interrupted: &'a AtomicBool,
+}
+
+impl Comparison<'_> {
+    fn run(&self) -> anyhow::Result<Report> {
+        let backends = self.config.backends();
+        let subjects = subjects(&self.config.modes, backends);
+        let refused: Vec<(Subject, String)> =
+            subjects.iter().filter_map(|subject| Some((*subject, self.why_not(*subject)?))).collect();
+        let loads = match &self.config.loads {
+            Some(loads) => loads.clone(),
+            None => Load::ladder(self.all_sustain(backends, &refused)?),
+        };
+        let runnable: Vec<Subject> =
+            subjects.iter().copied().filter(|subject| refused.iter().all(|(other, _)| other != subject)).collect();
+        let cells = interleave(&runnable, &loads, self.config.runs);
+        let run_length =
+            self.config.run_length.unwrap_or_else(|| length_that_fits(self.config.total, cells.len(), backends.len()));
+        let (done, fifo) = self.run_cells(cells, run_length)?;
+        let row = |load, subject| Row { subject, load, outcome: outcome(subject, load, &refused, &done) };
+        let rows = loads.iter().flat_map(|load| subjects.iter().map(|subject| row(*load, *subject))).collect();
+        Ok(Report {
+            host: host::describe(&self.layout(Mode::Base)?, fifo, &self.available),
+            commit: host::commit(),
+            workload: describe(self.config, &self.workload, run_length),
+            rows,
+        })
+    }
+
+    fn run_cells(&self, cells: Vec<Cell>, run_length: Duration) -> anyhow::Result<(Vec<Done>, bool)> {
+        let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(run_length), drain_ns: nanos(DRAIN) };
+        let mut done: Vec<Done> = Vec::with_capacity(cells.len());
+        let mut fifo = true;
+        let progress = Progress::new(cells.len());
+        for cell in cells {
+            progress.running(cell);
+            let layout = self.layout(cell.subject.mode)?;
+            let pace = match cell.load {
+                Load::Rps(rate_rps) => Pace::Open { rate_rps },
+                Load::Max => Pace::Closed,
+            };
+            let result = run_case(&self.workload, cell.subject, &layout, pace, window, self.interrupted)
+                .with_context(|| format!("{} at {}", cell.subject, cell.load))?;
+            fifo &= result.fifo;
+            if let Some(dir) = &self.config.out {
+                hdrlog::write(dir, cell, &result.measured.recorder, run_length)?;
+            }
+            done.push((cell, figures(&result, &layout)));
+            progress.done();
+        }
+        Ok((done, fifo))
+    }
+
+    fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
+        let pollers = mode.params().threaded == PollContext::BusyPollThread;
+        let queues = usize::from(self.config.queues);
+        CpuLayout::choose(&self.available, queues, pollers, self.config.oversubscribe)
+    }
+
+    /// Why a subject cannot run here; `None` if it can.
+    fn why_not(&self, subject: Subject) -> Option<String> {
+        let layout = match self.layout(subject.mode) {
+            Ok(layout) => layout,
+            Err(too_few) => return Some(too_few.to_string()),
+        };
+        match (&*self.workload.place, subject.backend) {
+            (Place::Veth(veth), Backend::Kernel) => match KernelEnd::new(veth.left()) {
+                Ok(end) => end.why_not(subject.mode, &layout),
+                Err(error) => Some(error.to_string()),
+            },
+            (_, Backend::Engine) | (Place::Link | Place::Memif, Backend::Kernel) => None,
+        }
+    }
+
+    /// The largest rate that base answers without falling behind on each of the backends that can run it.
+    fn all_sustain(&self, backends: &[Backend], refused: &[(Subject, String)]) -> anyhow::Result<u64> {
+        let layout = self.layout(Mode::Base)?;
+        let bases = backends.iter().map(|&backend| Subject { backend, mode: Mode::Base });
+        let runnable = bases.filter(|base| refused.iter().all(|(other, _)| other != base));
+        let each = runnable.map(|base| sustains(&self.workload, base, &layout, self.interrupted));
+        let least = each.collect::<anyhow::Result<Vec<u64>>>()?.into_iter().min();
+        least.context("base can run nowhere here, so it says nothing about loads: give --load")
+    }
+}
+
+type Done = (Cell, Option<Figures>);
 
 fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
     let profile = Profile::new(ProfileConfig::default(), config.seed)?;
     let table = Table::new(profile.config().records as usize);
     profile.fill(&table).context("filling the table")?;
+    let place = match config.device {
+        DeviceKind::Link => Place::Link,
+        DeviceKind::Xdp => Place::veth(config.queues)?,
+        DeviceKind::Memif => Place::Memif,
+    };
     Ok(CaseWorkload {
         profile,
         table: Arc::new(table),
+        place: Arc::new(place),
         flows: config.flows as usize,
         queues: config.queues,
         ring_size: config.ring_size,
@@ -170,12 +250,16 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
     })
 }
 
-/// The largest rate that base answers without falling behind.
-fn base_sustains(workload: &CaseWorkload, layout: &CpuLayout, interrupted: &AtomicBool) -> anyhow::Result<u64> {
+/// The largest rate that a subject answers without falling behind.
+fn sustains(
+    workload: &CaseWorkload,
+    subject: Subject,
+    layout: &CpuLayout,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<u64> {
     let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(SUSTAIN_RUN), drain_ns: nanos(DRAIN) };
-    let mode = Mode::Base.params();
     let achieved = |pace| -> anyhow::Result<f64> {
-        let result = run_case(workload, &mode, layout, pace, window, interrupted)?;
+        let result = run_case(workload, subject, layout, pace, window, interrupted)?;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let rps = result.measured.answered as f64 * 1e9 / result.measured.window_ns as f64;
         Ok(rps)
@@ -187,13 +271,14 @@ fn base_sustains(workload: &CaseWorkload, layout: &CpuLayout, interrupted: &Atom
         let answered = achieved(Pace::Open { rate_rps: rps })?;
         search.on_run(rps, answered);
     }
-    ensure!(search.sustained_rps() > 0, "base sustains no load at all on this machine: give --load");
+    ensure!(search.sustained_rps() > 0, "{subject} sustains no load at all on this machine: give --load");
     Ok(search.sustained_rps())
 }
 
-fn length_that_fits(total: Duration, cells: usize) -> Duration {
+fn length_that_fits(total: Duration, cells: usize, searches: usize) -> Duration {
+    let searches = u32::try_from(searches).expect("one per backend");
     let cells = u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
-    let searching = (SUSTAIN_RUN + RUN_OVERHEAD) * (SUSTAIN_TRIES + 1);
+    let searching = (SUSTAIN_RUN + RUN_OVERHEAD) * (SUSTAIN_TRIES + 1) * searches;
     (total.saturating_sub(searching) / cells).saturating_sub(RUN_OVERHEAD).clamp(RUN_LEAST, Duration::from_secs(2))
 }
 
@@ -201,17 +286,11 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
 }
 
-fn outcome(
-    mode: Mode,
-    load: Load,
-    refused: &[Mode],
-    done: &[(Cell, Option<Figures>)],
-    layouts: &dyn Fn(Mode) -> Result<CpuLayout, super::cpus::TooFewCpus>,
-) -> Outcome {
-    if refused.contains(&mode) {
-        return Outcome::Refused(layouts(mode).expect_err("refused for this").to_string());
+fn outcome(subject: Subject, load: Load, refused: &[(Subject, String)], done: &[Done]) -> Outcome {
+    if let Some((_, reason)) = refused.iter().find(|(other, _)| *other == subject) {
+        return Outcome::Refused(reason.clone());
     }
-    let of_this = done.iter().filter(|(cell, _)| cell.mode == mode && cell.load == load);
+    let of_this = done.iter().filter(|(cell, _)| cell.subject == subject && cell.load == load);
     let runs: Option<Vec<Figures>> = of_this.map(|(_, figures)| *figures).collect();
     let Some(runs) = runs else {
         return Outcome::Refused(
@@ -221,13 +300,16 @@ fn outcome(
     Outcome::Measured(Box::new(Measured::of(&runs).expect("every cell was run")))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for a report")]
 /// `None` if no request was answered.
+#[expect(clippy::cast_precision_loss, reason = "figures for a report")]
 fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
     let measured = &result.measured;
     let requests = measured.answered as f64;
-    let polls = result.napi.polls_total() as f64;
-    let per_poll = |count: f64| (polls > 0.0).then(|| count / polls);
+    let polls = result.napi.map(|napi| napi.polls_total() as f64);
+    let per_poll = |count: fn(&NapiStats) -> u64| {
+        let napi = result.napi.filter(|napi| napi.polls_total() > 0)?;
+        Some(count(&napi) as f64 / napi.polls_total() as f64)
+    };
     let cpu_us = result.cpu_total.as_secs_f64() * 1e6;
     let waits = result.waits_with_events as f64;
     Some(Figures {
@@ -236,29 +318,32 @@ fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
         service_latency_us: Summary::of(measured.recorder.actual())?,
         cpu: CpuSplit::of(
             nanos(result.cpu_total),
-            nanos(result.cpu_spin),
+            result.cpu_spin.map(nanos),
             nanos(Duration::from_secs_f64(result.seconds)),
             layout.server_cpus(),
         ),
         // No cycle counter is needed: the time-stamp counter runs at a constant rate, so these are reference cycles.
         cycles_per_request: (requests > 0.0).then(|| cpu_us * result.ticks_per_us / requests),
-        interrupts_per_s: result.napi.interrupts as f64 / result.seconds,
-        polls_per_s: polls / result.seconds,
-        empty_polls_pct: per_poll(100.0 * result.napi.empty_polls_total() as f64),
-        work_per_poll: per_poll(result.napi.packets_total() as f64),
+        cores: result.cores,
+        interrupts_per_s: result.napi.map(|napi| napi.interrupts as f64 / result.seconds),
+        polls_per_s: polls.map(|polls| polls / result.seconds),
+        empty_polls_pct: per_poll(NapiStats::empty_polls_total).map(|share| 100.0 * share),
+        work_per_poll: per_poll(NapiStats::packets_total),
         events_per_wait: (waits > 0.0).then(|| result.events as f64 / waits),
     })
 }
 
-fn describe(config: &CompareConfig, workload: &CaseWorkload, run_length: Duration, server_cpus: u32) -> Workload {
+fn describe(config: &CompareConfig, workload: &CaseWorkload, run_length: Duration) -> Workload {
     let profile = workload.profile.config();
     Workload {
         name: "kv".to_owned(),
-        backend: "engine".to_owned(),
+        backend: if config.kernel { "engine and kernel" } else { "engine" }.to_owned(),
+        device: workload.place.device().to_owned(),
+        proto: "udp".to_owned(),
         seed: config.seed,
         flows: config.flows,
         queues: u32::from(config.queues),
-        server_cpus,
+        server_cpus: u32::from(config.queues),
         records: profile.records,
         set_pct: profile.set_share * 100.0,
         key_sizes: profile.key_sizes.name(),

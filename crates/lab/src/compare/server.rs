@@ -21,10 +21,10 @@ use crate::modes::{EventParams, ServerStyle};
 pub(crate) const EVENTS_MAX: usize = 64;
 
 /// Requests taken from one socket before the next event is looked at, as memcached's `-R`.
-const REQUESTS_PER_EVENT: usize = 20;
+pub(crate) const REQUESTS_PER_EVENT: usize = 20;
 
 /// How long a blocked worker goes without looking whether it should stop.
-const STOP_LOOK: Duration = Duration::from_millis(100);
+pub(crate) const STOP_LOOK: Duration = Duration::from_millis(100);
 
 const DATA_LISTENER: u64 = u64::MAX;
 const DATA_STOP: u64 = u64::MAX - 1;

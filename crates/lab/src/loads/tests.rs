@@ -1,4 +1,5 @@
 use super::*;
+use crate::modes::Mode;
 
 #[test]
 fn loads_are_read() {
@@ -78,9 +79,9 @@ fn search_ends_whatever_happens() {
 
 #[test]
 fn cells_go_through_all_modes_in_each_run() {
-    let modes = [Mode::Base, Mode::FullBusy, Mode::Suspend { us: 20 }];
-    let cells = interleave(&modes, &[Load::Rps(5), Load::Max], 2);
-    let names: Vec<String> = cells.iter().map(|c| format!("{}@{}#{}", c.mode, c.load, c.run)).collect();
+    let subjects = [Mode::Base, Mode::FullBusy, Mode::Suspend { us: 20 }].map(Subject::engine);
+    let cells = interleave(&subjects, &[Load::Rps(5), Load::Max], 2);
+    let names: Vec<String> = cells.iter().map(|c| format!("{}@{}#{}", c.subject, c.load, c.run)).collect();
     assert_eq!(names[..6], ["base@5#0", "fullbusy@5#0", "suspend20@5#0", "fullbusy@5#1", "suspend20@5#1", "base@5#1"]);
     assert_eq!(cells.len(), 12);
     assert!(cells[6..].iter().all(|cell| cell.load == Load::Max));

@@ -22,7 +22,7 @@ pub struct HdrLogError {
     pub source: io::Error,
 }
 
-/// Writes the histograms of one run to `dir/<mode>-<load>-run<n>.hlog` and returns that path. Values are in ns, the
+/// Writes the histograms of one run to `dir/<mode>-<load>-run<n>.hlog` (`kernel-<mode>-...` for the kernel) and returns that path. Values are in ns, the
 /// column of the maximum in us; the two lines have the tags `intended` and `actual`. The directory is made if it is
 /// not there; a file of that name is replaced.
 ///
@@ -42,13 +42,15 @@ pub fn write(dir: &Path, cell: Cell, recorder: &Recorder, run_span: Duration) ->
 
 /// Name of the file for a cell; runs are numbered from 1.
 pub fn file_name(cell: Cell) -> String {
-    format!("{}-{}-run{}.hlog", cell.mode, cell.load.to_string().to_lowercase(), cell.run + 1)
+    let name = format!("{}-{}-run{}.hlog", cell.subject, cell.load.to_string().to_lowercase(), cell.run + 1);
+    // The backend is a part of the name, not a directory.
+    name.replace('/', "-")
 }
 
 fn write_log(out: &mut impl Write, cell: Cell, recorder: &Recorder, run_span: Duration) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
-        .add_comment(&format!("napier compare: mode {}, load {}, run {}", cell.mode, cell.load, cell.run + 1))
+        .add_comment(&format!("napier compare: mode {}, load {}, run {}", cell.subject, cell.load, cell.run + 1))
         .add_comment("values in ns; Interval_Max in us")
         .with_max_value_divisor(1000.0)
         .begin_log_with(out, &mut serializer)?;

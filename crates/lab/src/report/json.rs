@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{Host, Outcome, Report, Row, Workload};
 use crate::loads::Load;
 use crate::modes::ModeParams;
-use crate::stats::{CpuSplit, Spread, Summary};
+use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
+use crate::subject::Backend;
 
 /// The object as it is written. `P` is what stands for the parameters of a mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,11 +30,13 @@ pub struct JsonReport<P = serde_json::Value> {
 #[expect(missing_docs, reason = "the figures are documented in `stats::Figures`, under the same names")]
 pub struct JsonRow {
     pub mode: String,
+    pub backend: Backend,
     pub load_rps: JsonLoad,
     pub achieved_rps: Option<f64>,
     pub latency_us: Option<Summary>,
     pub service_latency_us: Option<Summary>,
     pub cpu: Option<CpuSplit>,
+    pub cores: Option<CoreUse>,
     pub cycles_per_request: Option<f64>,
     pub interrupts_per_s: Option<f64>,
     pub polls_per_s: Option<f64>,
@@ -69,7 +72,7 @@ pub enum Max {
 /// The report as JSON, indented, with a newline at its end.
 pub fn render(report: &Report) -> String {
     let modes: BTreeMap<String, ModeParams> =
-        report.rows.iter().map(|row| (row.mode.to_string(), row.mode.params())).collect();
+        report.rows.iter().map(|row| row.subject.mode).map(|mode| (mode.to_string(), mode.params())).collect();
     let report = JsonReport {
         host: report.host.clone(),
         commit: report.commit.clone(),
@@ -85,7 +88,8 @@ impl From<&Row> for JsonRow {
         let measured = row.measured();
         let median = measured.map(|measured| measured.median);
         Self {
-            mode: row.mode.to_string(),
+            mode: row.subject.mode.to_string(),
+            backend: row.subject.backend,
             load_rps: match row.load {
                 Load::Rps(rps) => JsonLoad::Rps(rps),
                 Load::Max => JsonLoad::Max(Max::Max),
@@ -94,9 +98,10 @@ impl From<&Row> for JsonRow {
             latency_us: median.map(|m| m.latency_us),
             service_latency_us: median.map(|m| m.service_latency_us),
             cpu: median.map(|m| m.cpu),
+            cores: median.and_then(|m| m.cores),
             cycles_per_request: median.and_then(|m| m.cycles_per_request),
-            interrupts_per_s: median.map(|m| m.interrupts_per_s),
-            polls_per_s: median.map(|m| m.polls_per_s),
+            interrupts_per_s: median.and_then(|m| m.interrupts_per_s),
+            polls_per_s: median.and_then(|m| m.polls_per_s),
             empty_polls_pct: median.and_then(|m| m.empty_polls_pct),
             work_per_poll: median.and_then(|m| m.work_per_poll),
             events_per_wait: median.and_then(|m| m.events_per_wait),

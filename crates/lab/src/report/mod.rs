@@ -1,5 +1,6 @@
 //! What the reader gets: the table, the JSON object and the raw histograms. All are made from one [`Report`].
 
+mod beside;
 pub mod hdrlog;
 pub mod json;
 pub mod power;
@@ -16,8 +17,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::loads::Load;
-use crate::modes::Mode;
 use crate::stats::Measured;
+use crate::subject::{Backend, Subject};
 
 /// Everything a comparison found.
 #[derive(Clone, Debug)]
@@ -50,8 +51,12 @@ pub struct Host {
 pub struct Workload {
     /// `kv`.
     pub name: String,
-    /// Where the modes were put into force: `engine`.
+    /// Where the modes were put into force: `engine`, or `engine and kernel`.
     pub backend: String,
+    /// What connects client and server: `link`, `xdp` or `memif`.
+    pub device: String,
+    /// What carries the requests: `udp` or `tcp`.
+    pub proto: String,
     /// From which all randomness came.
     pub seed: u64,
     /// Client flows.
@@ -74,11 +79,11 @@ pub struct Workload {
     pub seconds: f64,
 }
 
-/// One mode at one load.
+/// One subject at one load.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// How packets were delivered.
-    pub mode: Mode,
+    /// How packets were delivered, and by whom.
+    pub subject: Subject,
     /// What was offered.
     pub load: Load,
     /// What came of it.
@@ -116,6 +121,11 @@ impl Row {
 }
 
 impl Report {
+    /// Whether rows have to say where their mode was put into force.
+    fn among_backends(&self) -> bool {
+        self.rows.iter().any(|row| row.subject.backend != Backend::Engine)
+    }
+
     /// Loads in the order of the rows, each with its rows.
     fn by_load(&self) -> Vec<(Load, Vec<&Row>)> {
         let mut loads: Vec<(Load, Vec<&Row>)> = Vec::new();

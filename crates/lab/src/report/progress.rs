@@ -24,7 +24,7 @@ impl Progress {
 
     /// Says which cell runs now.
     pub fn running(&self, cell: Cell) {
-        self.bar.set_message(format!("{} at {}, run {}", cell.mode, cell.load, cell.run + 1));
+        self.bar.set_message(format!("{} at {}, run {}", cell.subject, cell.load, cell.run + 1));
         self.bar.enable_steady_tick(Duration::from_secs(1));
     }
 
@@ -48,12 +48,12 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{loads::Load, modes::Mode};
+    use crate::{loads::Load, modes::Mode, subject::Subject};
 
     #[test]
     fn counts_cells_and_is_gone_at_its_end() {
         let progress = Progress::new(2);
-        progress.running(Cell { mode: Mode::Base, load: Load::Max, run: 0 });
+        progress.running(Cell { subject: Subject::engine(Mode::Base), load: Load::Max, run: 0 });
         progress.done();
         assert_eq!((progress.bar.position(), progress.bar.length()), (1, Some(2)));
         let bar = progress.bar.clone();

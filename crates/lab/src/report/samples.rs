@@ -12,10 +12,11 @@ pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
         achieved_rps: rps,
         latency_us: latency(p99),
         service_latency_us: latency(p99 * 0.9),
-        cpu: CpuSplit { total_pct: cpu, useful_pct: cpu * 0.75, spin_pct: cpu * 0.25 },
+        cpu: CpuSplit { total_pct: cpu, useful_pct: Some(cpu * 0.75), spin_pct: Some(cpu * 0.25) },
         cycles_per_request: Some(cpu * 440.0),
-        interrupts_per_s: 156_754.0 / cpu,
-        polls_per_s: 20_000.0 * cpu,
+        cores: None,
+        interrupts_per_s: Some(156_754.0 / cpu),
+        polls_per_s: Some(20_000.0 * cpu),
         empty_polls_pct: Some(cpu * 0.92),
         work_per_poll: Some(40.0 / cpu),
         events_per_wait: Some(1.97),
@@ -26,11 +27,11 @@ pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
 pub(crate) fn row(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64, spread: f64) -> Row {
     let at = |factor: f64| figures(rps * factor, p99 * factor, cpu * factor);
     let measured = Measured::of(&[at(1.0 - spread), at(1.0), at(1.0 + spread)]).unwrap();
-    Row { mode: mode.parse().unwrap(), load, outcome: Outcome::Measured(Box::new(measured)) }
+    Row { subject: Subject::engine(mode.parse().unwrap()), load, outcome: Outcome::Measured(Box::new(measured)) }
 }
 
 pub(crate) fn refused(mode: &str, load: Load, reason: &str) -> Row {
-    Row { mode: mode.parse().unwrap(), load, outcome: Outcome::Refused(reason.to_owned()) }
+    Row { subject: Subject::engine(mode.parse().unwrap()), load, outcome: Outcome::Refused(reason.to_owned()) }
 }
 
 pub(crate) fn cover_letter() -> Report {
@@ -48,6 +49,8 @@ pub(crate) fn cover_letter() -> Report {
         workload: Workload {
             name: "kv".into(),
             backend: "engine".into(),
+            device: "link".into(),
+            proto: "udp".into(),
             seed: 1,
             flows: 64,
             queues: 2,

@@ -20,11 +20,13 @@ const P99: Figure = |figures| figures.latency_us.p99;
 const CPU: Figure = |figures| figures.cpu.total_pct;
 const RPS: Figure = |figures| figures.achieved_rps;
 
-/// The sentence for the rows of one load; empty if nothing was measured.
+/// The sentence for the rows of one load and one backend; empty if nothing was measured.
 pub(super) fn sentence(load: Load, rows: &[&Row]) -> String {
     let measured: Vec<Candidate<'_>> = rows
         .iter()
-        .filter_map(|row| Some(Candidate { mode: row.mode, measured: row.measured()?, sustains: row.sustains() }))
+        .filter_map(|row| {
+            Some(Candidate { mode: row.subject.mode, measured: row.measured()?, sustains: row.sustains() })
+        })
         .collect();
     let [first, rest @ ..] = measured.as_slice() else {
         return String::new();

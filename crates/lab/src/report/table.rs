@@ -1,9 +1,11 @@
 //! The table, in the manner of a kernel cover letter: one block per load, figures flush right, one line per mode.
 
+use super::beside;
 use super::sentence::sentence;
 use super::{Outcome, Report, Row};
 use crate::loads::Load;
 use crate::stats::Figures;
+use crate::subject::Backend;
 
 /// Widest line, in columns; a reason or a sentence that is longer is broken.
 pub const WIDTH_MAX: usize = 160;
@@ -15,12 +17,19 @@ const PLAIN: &str = "\x1b[0m";
 /// without, the text has no codes at all.
 pub fn render(report: &Report, bold: bool) -> String {
     let mut text = String::new();
-    let name_width = report.rows.iter().map(|row| row.mode.to_string().len()).max().unwrap_or(0).max(10);
+    let backends = report.among_backends();
+    let name_width = report.rows.iter().map(|row| row.subject.name(backends).len()).max().unwrap_or(0).max(10);
+    let has = |column: &&Column| {
+        !column.optional
+            || report.rows.iter().any(|row| row.measured().is_some_and(|m| (column.figure)(&m.median).is_some()))
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
+    let shape = Shape { columns, name_width, backends, bold };
     for (load, rows) in report.by_load() {
         if !text.is_empty() {
             text.push('\n');
         }
-        block(&mut text, load, &rows, name_width, bold);
+        block(&mut text, load, &rows, &shape);
     }
     text + "\n" + &legend(report)
 }
@@ -35,7 +44,17 @@ enum Best {
 /// Shows a figure, given the lowest of its column.
 type Show = fn(f64, f64) -> String;
 
+/// What all blocks have in common.
+struct Shape<'a> {
+    columns: Vec<&'a Column>,
+    name_width: usize,
+    backends: bool,
+    bold: bool,
+}
+
 struct Column {
+    /// Left out where no row has the figure.
+    optional: bool,
     head: &'static str,
     width: usize,
     best: Best,
@@ -51,11 +70,13 @@ const COLUMNS: &[Column] = &[
     column("99%lat", 7, Best::Lowest, |f| Some(f.latency_us.p99), us),
     column("99.9%lat", 8, Best::Lowest, |f| Some(f.latency_us.p999), us),
     column("cpu", 5, Best::Lowest, |f| Some(f.cpu.total_pct), whole),
-    column("useful", 6, Best::Lowest, |f| Some(f.cpu.useful_pct), whole),
-    column("spin", 5, Best::Lowest, |f| Some(f.cpu.spin_pct), whole),
+    column("useful", 6, Best::Lowest, |f| f.cpu.useful_pct, whole),
+    column("spin", 5, Best::Lowest, |f| f.cpu.spin_pct, whole),
+    optional(column("cpu0+1", 6, Best::Lowest, |f| Some(f.cores?.busy_pct), whole)),
+    optional(column("cl-si", 5, Best::Lowest, |f| Some(f.cores?.client_softirq_pct), whole)),
     column("cpq", 7, Best::Lowest, |f| f.cycles_per_request, whole),
-    column("irq/s", 7, Best::Lowest, |f| Some(f.interrupts_per_s), whole),
-    column("polls/s", 8, Best::Lowest, |f| Some(f.polls_per_s), whole),
+    column("irq/s", 7, Best::Lowest, |f| f.interrupts_per_s, whole),
+    column("polls/s", 8, Best::Lowest, |f| f.polls_per_s, whole),
     column("empty", 5, Best::Lowest, |f| f.empty_polls_pct, whole),
     column("work/poll", 9, Best::Highest, |f| f.work_per_poll, hundredths),
     column("ev/wait", 7, Best::Highest, |f| f.events_per_wait, hundredths),
@@ -68,30 +89,46 @@ const fn column(
     figure: fn(&Figures) -> Option<f64>,
     show: Show,
 ) -> Column {
-    Column { head, width, best, figure, show }
+    Column { optional: false, head, width, best, figure, show }
 }
 
-fn block(text: &mut String, load: Load, rows: &[&Row], name_width: usize, bold: bool) {
+const fn optional(column: Column) -> Column {
+    Column { optional: true, ..column }
+}
+
+fn block(text: &mut String, load: Load, rows: &[&Row], shape: &Shape<'_>) {
+    let name_width = shape.name_width;
     let mut head = format!("{:>name_width$}{:>7}", "testcase", "load");
-    for column in COLUMNS {
+    for column in &shape.columns {
         head += &format!(" {:>1$}", column.head, column.width);
     }
     line(text, &head);
-    let ranges: Vec<Range> = COLUMNS.iter().map(|column| Range::of(column, rows)).collect();
+    let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows)).collect();
     for row in rows {
-        let mut start = format!("{:>name_width$}{:>7}", row.mode, load);
+        let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load);
         match &row.outcome {
             Outcome::Refused(reason) => broken(text, &start, &format!("refused: {reason}")),
             Outcome::Measured(measured) => {
-                for (column, range) in COLUMNS.iter().zip(&ranges) {
-                    start += &cell(column, range, (column.figure)(&measured.median), bold);
+                for (column, range) in shape.columns.iter().zip(&ranges) {
+                    start += &cell(column, range, (column.figure)(&measured.median), shape.bold);
                 }
                 line(text, &start);
             }
         }
     }
-    broken(text, "", &sentence(load, rows));
-    broken(text, "", &spread(rows));
+    if shape.backends {
+        for backend in [Backend::Engine, Backend::Kernel] {
+            let of_this: Vec<&Row> = rows.iter().copied().filter(|row| row.subject.backend == backend).collect();
+            let said = sentence(load, &of_this);
+            if !said.is_empty() {
+                broken(text, "", &format!("In the {backend}: {said}"));
+            }
+        }
+        broken(text, "", &beside::sentence(load, rows));
+    } else {
+        broken(text, "", &sentence(load, rows));
+    }
+    broken(text, "", &spread(rows, shape.backends));
 }
 
 fn cell(column: &Column, range: &Range, figure: Option<f64>, bold: bool) -> String {
@@ -130,12 +167,13 @@ impl Range {
 }
 
 /// The lowest and the highest p99 of each mode's runs; nothing if there is only one run.
-fn spread(rows: &[&Row]) -> String {
-    let several = rows.iter().filter_map(|row| Some((row.mode, row.measured().filter(|m| m.runs > 1)?)));
+fn spread(rows: &[&Row], backends: bool) -> String {
+    let several =
+        rows.iter().filter_map(|row| Some((row.subject.name(backends), row.measured().filter(|m| m.runs > 1)?)));
     let each: Vec<String> = several
-        .map(|(mode, measured)| {
+        .map(|(name, measured)| {
             let (min, max) = (measured.spread.min.latency_us.p99, measured.spread.max.latency_us.p99);
-            format!("{mode} {}-{}", us(min, min), us(max, min))
+            format!("{name} {}-{}", us(min, min), us(max, min))
         })
         .collect();
     if each.is_empty() { String::new() } else { format!("99%lat, lowest and highest run: {}.", each.join(", ")) }
@@ -155,8 +193,19 @@ fn legend(report: &Report) -> String {
         if workload.server_cpus == 1 { "" } else { "s" },
     );
     broken(&mut text, "", &figures);
+    if report.rows.iter().any(|row| row.measured().is_some_and(|measured| measured.median.cores.is_some())) {
+        let cores = "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, \
+                     whoever uses them; the client polls and takes 100. cl-si: % of the client's CPU spent in softirqs: \
+                     over veth the kernel does much of the server's receive work on the CPU that sends. A kernel row \
+                     counts no polls.";
+        broken(&mut text, "", cores);
+    }
+    let way = match workload.device.as_str() {
+        "link" => String::new(),
+        device => format!(" over {device}, {}", workload.proto),
+    };
     let setup = format!(
-        "{} on the {}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; seed {}. {}, {} CPUs, \
+        "{} on the {}{way}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; seed {}. {}, {} CPUs, \
          Linux {}; commit {}.",
         workload.name,
         workload.backend,

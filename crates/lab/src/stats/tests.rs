@@ -7,10 +7,11 @@ pub(crate) fn figures(n: f64, us: f64) -> Figures {
         achieved_rps: n,
         latency_us: latency,
         service_latency_us: latency,
-        cpu: CpuSplit { total_pct: n, useful_pct: n, spin_pct: 0.0 },
+        cpu: CpuSplit { total_pct: n, useful_pct: Some(n), spin_pct: Some(0.0) },
         cycles_per_request: Some(n),
-        interrupts_per_s: n,
-        polls_per_s: n,
+        cores: None,
+        interrupts_per_s: Some(n),
+        polls_per_s: Some(n),
         empty_polls_pct: Some(n),
         work_per_poll: Some(n),
         events_per_wait: None,
@@ -93,7 +94,7 @@ fn a_figure_known_in_some_runs_is_the_median_of_those() {
 
 #[test]
 fn cpu_is_split_over_all_cpus() {
-    let cpu = CpuSplit::of(1_500, 500, 1_000, 2);
-    assert_eq!(cpu, CpuSplit { total_pct: 75.0, useful_pct: 50.0, spin_pct: 25.0 });
-    assert_eq!(CpuSplit::of(100, 900, 1_000, 1).spin_pct, 10.0, "never more than the whole");
+    let cpu = CpuSplit::of(1_500, Some(500), 1_000, 2);
+    assert_eq!(cpu, CpuSplit { total_pct: 75.0, useful_pct: Some(50.0), spin_pct: Some(25.0) });
+    assert_eq!(CpuSplit::of(100, Some(900), 1_000, 1).spin_pct, Some(10.0), "never more than the whole");
 }

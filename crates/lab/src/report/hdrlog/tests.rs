@@ -7,8 +7,9 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use super::*;
 use crate::loads::Load;
 use crate::modes::Mode;
+use crate::subject::Subject;
 
-const CELL: Cell = Cell { mode: Mode::Suspend { us: 20 }, load: Load::Rps(37_500), run: 1 };
+const CELL: Cell = Cell { subject: Subject::engine(Mode::Suspend { us: 20 }), load: Load::Rps(37_500), run: 1 };
 
 /// A directory of its own for each test, gone at its end.
 struct Scratch(PathBuf);

@@ -19,6 +19,8 @@ fn names_are_the_documented_ones() {
     assert_eq!(keys(&value), ["commit", "host", "modes", "rows", "workload"]);
     let row_keys = [
         "achieved_rps",
+        "backend",
+        "cores",
         "cpu",
         "cycles_per_request",
         "empty_polls_pct",
@@ -41,7 +43,7 @@ fn names_are_the_documented_ones() {
     }
     assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
     assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
-    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 5);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 6);
 }
 
 #[test]
@@ -63,7 +65,11 @@ fn refused_rows_have_a_reason_and_no_figure() {
     let row = &value["rows"][5];
     assert!(row["refused"].as_str().unwrap().starts_with("needs 5 CPUs"));
     let filled = row.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
-    assert_eq!(filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(), 4, "mode, load_rps, runs, refused");
+    assert_eq!(
+        filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(),
+        5,
+        "mode, backend, load_rps, runs, refused"
+    );
     assert_eq!(row["runs"], json!(0));
 }
 

@@ -1,0 +1,283 @@
+//! What stands at the two ends of a run: the stack under test in the mode of the row, and the load generator.
+
+use std::ffi::CStr;
+use std::net::SocketAddrV4;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use napier_runtime::control::NapiSet;
+use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
+use napier_veth::{EndConfig, Veth, VethConfig};
+
+use super::case::{CLIENT_THREAD, SERVER, Workload};
+use super::child::{self, Task};
+use super::client::{Measured, Pace, Window};
+use super::cpus::CpuLayout;
+use super::generator::{GeneratorEnd, Offer};
+use super::kernel::KernelEnd;
+use crate::modes::{ModeParams, PollContext};
+use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, never_interrupt, start_engine};
+use crate::subject::Backend;
+
+/// How long the two processes may take to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// What connects the two ends, for a whole comparison.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A link within the engine, made anew for each run.
+    Link,
+    /// A pair of interfaces of the kernel, each in a namespace of its own.
+    Veth(Veth),
+    /// Shared memory with the generator's process, both made anew for each run.
+    Memif,
+}
+
+impl Place {
+    /// A veth pair. Whoever sends on it computes checksums and segments by itself, for what comes out at the other end
+    /// is to be what goes over a wire.
+    ///
+    /// # Errors
+    /// No capability, or a kernel that cannot; says what needs none.
+    pub(crate) fn veth(queues: u16) -> anyhow::Result<Self> {
+        let tested = EndConfig::new("tested", TESTED_MAC).address(TESTED_IP.into(), 24);
+        // The generator's end has no address, or the kernel would answer beside the generator.
+        let peer = EndConfig::new("peer", PEER_MAC);
+        let config = VethConfig { queues, tso: false, tx_checksum: false, ..VethConfig::new(tested, peer) };
+        let veth = Veth::new(&config).and_then(|veth| {
+            veth.left().add_neighbour(PEER_IP.into(), PEER_MAC)?;
+            Ok(veth)
+        });
+        veth.map(Self::Veth).context(
+            "no veth pair for --dev xdp: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW), or leave --dev \
+             away, for over its own link `compare` needs no privilege",
+        )
+    }
+
+    /// Name of the device, as `--dev` has it.
+    pub(crate) fn device(&self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Veth(_) => "xdp",
+            Self::Memif => "memif",
+        }
+    }
+}
+
+/// The stack under test.
+pub(crate) enum Tested {
+    Engine { device: DeviceHandle, netns: NetNs },
+    Kernel(KernelEnd),
+}
+
+/// Both ends of a run, ready for workers and generator.
+pub(crate) struct Ends {
+    /// Keeps the generator's time and end, and the server's if the engine is under test.
+    pub(crate) engine: Engine,
+    pub(crate) tested: Tested,
+    generator: Generator,
+}
+
+/// Where the generator is.
+enum Generator {
+    Here(GeneratorEnd),
+    /// The one thread that drives it holds the lock.
+    Child(Mutex<child::Generator>),
+}
+
+/// Generic receive offload, as the kernel names it.
+const GRO: &CStr = c"rx-gro";
+
+impl Ends {
+    /// Makes the ends and puts the mode into force.
+    pub(crate) fn new(
+        workload: &Workload,
+        backend: Backend,
+        mode: &ModeParams,
+        cpus: &CpuLayout,
+        load: (Pace, Window),
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Self> {
+        let ends = match (&*workload.place, backend) {
+            (Place::Link, Backend::Engine) => Self::over_link(workload, cpus)?,
+            (Place::Veth(veth), Backend::Engine) => Self::over_veth(veth, workload, cpus)?,
+            (Place::Veth(veth), Backend::Kernel) => Self::of_kernel(veth, workload, cpus)?,
+            (Place::Memif, Backend::Engine) => Self::over_memif(workload, cpus, load, interrupted)?,
+            (Place::Link | Place::Memif, Backend::Kernel) => unreachable!("checked with the options"),
+        };
+        match &ends.tested {
+            Tested::Engine { device, .. } => configure_engine(&ends.engine, device, mode, cpus)?,
+            Tested::Kernel(end) => end.configure(mode, cpus)?,
+        }
+        if let Generator::Here(generator) = &ends.generator {
+            // It polls its own end: an interrupt there would measure the generator.
+            never_interrupt(&generator.engine, &generator.device)?;
+        }
+        Ok(ends)
+    }
+
+    fn over_link(workload: &Workload, cpus: &CpuLayout) -> anyhow::Result<Self> {
+        let link = LinkConfig { queues: workload.queues, ring_size: workload.ring_size, ..LinkConfig::default() };
+        Ok(Self::of_pair(Pair::new(&link, &cpus.workers, &[cpus.client])?, cpus))
+    }
+
+    fn over_veth(veth: &Veth, workload: &Workload, cpus: &CpuLayout) -> anyhow::Result<Self> {
+        // Packets merged before the program sees them would not fit a frame.
+        veth.left().set_feature(GRO, false)?;
+        Ok(Self::of_pair(Pair::over_veth(veth, &xdp(workload), &cpus.workers, &[cpus.client])?, cpus))
+    }
+
+    fn of_pair(pair: Pair, cpus: &CpuLayout) -> Self {
+        let Pair { engine, tested, peer, tested_ns, .. } = pair;
+        let generator = GeneratorEnd { engine: engine.clone(), device: peer, cpu: cpus.client };
+        Self {
+            engine,
+            tested: Tested::Engine { device: tested, netns: tested_ns },
+            generator: Generator::Here(generator),
+        }
+    }
+
+    fn over_memif(
+        workload: &Workload,
+        cpus: &CpuLayout,
+        (pace, window): (Pace, Window),
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Self> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let task = Task {
+            // An abstract address: there is no file that could be left behind.
+            socket: format!("@napier-compare-{}-{run}", std::process::id()),
+            secret: child::new_secret()?,
+            queues: workload.queues,
+            ring_size: workload.ring_size,
+            cpu: cpus.client,
+            flows: workload.flows,
+            seed: workload.seed,
+            pace,
+            window,
+        };
+        let generator = child::Generator::start(&task, interrupted)?;
+        let engine = start_engine(&cpus.workers, &[])?;
+        let netns = engine.namespace();
+        let end = Side::Tested.config(&netns, &cpus.workers);
+        let device = engine.add_memif(task.memif(MemifRole::Client)?, end)?;
+        Side::Tested.introduce_peer(&netns, &device)?;
+        ensure!(device.wait_link(CONNECT_MAX), "the load generator's memif does not answer: {:?}", device.link_state());
+        let generator = Generator::Child(Mutex::new(generator));
+        Ok(Self { engine, tested: Tested::Engine { device, netns }, generator })
+    }
+
+    fn of_kernel(veth: &Veth, workload: &Workload, cpus: &CpuLayout) -> anyhow::Result<Self> {
+        let engine = start_engine(&[], &[cpus.client])?;
+        let tested = Tested::Kernel(KernelEnd::new(veth.left())?);
+        let netns = engine.namespace();
+        let end = Side::Peer.config(&netns, &[cpus.client]);
+        let device = add_xdp(&engine, veth.right(), &xdp(workload), end)?;
+        Side::Peer.introduce_peer(&netns, &device)?;
+        let generator = GeneratorEnd { engine: engine.clone(), device, cpu: cpus.client };
+        Ok(Self { engine, tested, generator: Generator::Here(generator) })
+    }
+
+    /// Offers the load; a generator in this process does it on the calling thread.
+    pub(crate) fn drive(
+        &self,
+        workload: &Workload,
+        (pace, window): (Pace, Window),
+        interrupted: &AtomicBool,
+        on_edge: &mut dyn FnMut(bool),
+    ) -> anyhow::Result<Measured> {
+        match &self.generator {
+            Generator::Here(generator) => {
+                let (profile, seed) = (workload.profile.clone(), workload.seed);
+                let offer = Offer { profile, flows: workload.flows, seed, pace, window };
+                let queue_of = |from| self.queue_of(from, workload.queues);
+                generator.offer(&offer, &queue_of, interrupted, on_edge)
+            }
+            Generator::Child(child) => child.lock().expect("one thread drives it").offer(interrupted, on_edge),
+        }
+    }
+
+    /// The queue of the end under test for a flow.
+    fn queue_of(&self, from: SocketAddrV4, queues: u16) -> u16 {
+        match &self.tested {
+            Tested::Engine { device, .. } => device.rx_queue_of(from.into(), SERVER.into()),
+            Tested::Kernel(_) => from.port() % queues,
+        }
+    }
+
+    /// What the NAPI instances under test have done; `None` where nobody counts.
+    pub(crate) fn napi_stats(&self) -> Option<NapiStats> {
+        let Tested::Engine { device, .. } = &self.tested else { return None };
+        let mut napi = NapiStats::default();
+        for queue in 0..device.queues() {
+            napi += device.napi_stats(queue);
+        }
+        Some(napi)
+    }
+
+    /// CPU time of the server so far: workers, and whoever polls for them.
+    pub(crate) fn server_cpu(&self) -> anyhow::Result<Duration> {
+        let client_softirq = self.client_only_softirq_cpu();
+        let of_server = |role: &ThreadRole| match (&self.tested, role) {
+            (_, ThreadRole::Program { name }) => name != CLIENT_THREAD,
+            (Tested::Engine { .. }, ThreadRole::Softirq { cpu }) => Some(*cpu) != client_softirq,
+            (Tested::Engine { device, .. }, ThreadRole::Napi { device: of }) => of == device.name(),
+            (Tested::Engine { .. }, ThreadRole::Worker) => true,
+            // It moves no packets.
+            (_, ThreadRole::MemifControl) => false,
+            (Tested::Kernel(_), ThreadRole::Softirq { .. } | ThreadRole::Napi { .. } | ThreadRole::Worker) => false,
+        };
+        let threads: Duration =
+            self.engine.thread_times().iter().filter(|thread| of_server(&thread.role)).map(|thread| thread.cpu).sum();
+        match &self.tested {
+            Tested::Engine { .. } => Ok(threads),
+            Tested::Kernel(end) => Ok(threads + end.thread_cpu()?),
+        }
+    }
+
+    /// The softirq CPU of the generator, if no worker shares it.
+    fn client_only_softirq_cpu(&self) -> Option<usize> {
+        let (Tested::Engine { device, .. }, Generator::Here(generator)) = (&self.tested, &self.generator) else {
+            return None;
+        };
+        let of = |device: &DeviceHandle| -> Vec<usize> {
+            (0..device.queues()).filter_map(|queue| device.irq_cpu(queue)).collect()
+        };
+        let servers = of(device);
+        of(&generator.device).into_iter().find(|cpu| !servers.contains(cpu))
+    }
+}
+
+/// Puts the mode into force on the server's device, by the calls that a user would make.
+fn configure_engine(engine: &Engine, device: &DeviceHandle, mode: &ModeParams, cpus: &CpuLayout) -> anyhow::Result<()> {
+    if mode.threaded == PollContext::Workqueue {
+        device.set_workqueue()?;
+    }
+    for queue in 0..device.queues() {
+        let id = device.napi_id(queue);
+        if let Some(cpu) = cpus.pollers.get(usize::from(queue)).or(cpus.workers.get(usize::from(queue))) {
+            engine.set_thread_affinity(id, *cpu)?;
+        }
+        engine.napi_set(NapiSet {
+            id: Some(u64::from(id)),
+            defer_hard_irqs: Some(u64::from(mode.defer_hard_irqs)),
+            gro_flush_timeout: Some(mode.gro_flush_timeout_ns),
+            irq_suspend_timeout: Some(mode.irq_suspend_timeout_ns),
+            threaded: match mode.threaded {
+                PollContext::Softirq | PollContext::Workqueue => None,
+                PollContext::Thread => Some(1),
+                PollContext::BusyPollThread => Some(2),
+            },
+            ..NapiSet::default()
+        })?;
+    }
+    Ok(())
+}
+
+/// An AF_XDP device with the workload's queues and rings.
+fn xdp(workload: &Workload) -> XdpConfig {
+    XdpConfig { queues: workload.queues, ring_size: workload.ring_size, ..XdpConfig::on("") }
+}

@@ -1,0 +1,120 @@
+//! How the load generator's requests travel.
+
+use std::net::SocketAddrV4;
+
+use napier_runtime::{BindRawError, DeviceHandle, Engine, RawBusyPoll, RawPort};
+
+use super::frames::{HEADER_BYTES, Template, udp_payload};
+
+/// Room for the largest frame.
+const FRAME_BYTES: usize = 1514;
+
+/// Frames per poll of the load generator.
+const CLIENT_BUDGET: u16 = 64;
+
+/// Where a reply belongs: its flow, or none if it belongs to nothing that was asked.
+pub(crate) type FlowOf = Option<usize>;
+
+/// The way from the generator to the server and back.
+pub(crate) trait Wire {
+    /// Time in ns; the same clock for all of a run.
+    fn now_ns(&self) -> u64;
+
+    /// Sends one request of `flow`: `write` gets room for a datagram and returns its length. A request for which there
+    /// is no room is lost, as on a wire.
+    fn send(&mut self, flow: usize, write: impl FnOnce(&mut [u8]) -> usize);
+
+    /// What was sent leaves now.
+    fn flush(&mut self);
+
+    /// Hands on the replies that are there: the flow, the datagram, and when it was received.
+    fn receive(&mut self, each: impl FnMut(FlowOf, &[u8], u64));
+}
+
+/// One flow over raw ports.
+pub(crate) struct RawFlow {
+    pub(crate) template: Template,
+    /// Port that reaches the server's queue for this flow.
+    pub(crate) port: usize,
+}
+
+/// Frames over raw ports of a device of the engine, one per queue.
+pub(crate) struct RawWire {
+    pub(crate) engine: Engine,
+    pub(crate) ports: Vec<RawPort>,
+    pub(crate) flows: Vec<RawFlow>,
+    first_port: u16,
+    dirty: Vec<bool>,
+}
+
+impl RawWire {
+    /// Binds a port to each queue of the generator's end. Flow n has UDP port `first_port` + n.
+    pub(crate) fn new(
+        engine: &Engine,
+        device: &DeviceHandle,
+        flows: Vec<RawFlow>,
+        first_port: u16,
+    ) -> Result<Self, BindRawError> {
+        let ports = (0..device.queues())
+            .map(|queue| {
+                let port = RawPort::bind(device, queue)?;
+                port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: CLIENT_BUDGET });
+                Ok(port)
+            })
+            .collect::<Result<Vec<_>, BindRawError>>()?;
+        let dirty = vec![false; ports.len()];
+        Ok(Self { engine: engine.clone(), ports, flows, first_port, dirty })
+    }
+}
+
+impl Wire for RawWire {
+    fn now_ns(&self) -> u64 {
+        self.engine.now_ns()
+    }
+
+    #[inline]
+    fn send(&mut self, flow: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+        let RawFlow { template, port } = &self.flows[flow];
+        // A full ring is a lost packet; the ring counts it and the flow gives the request up later.
+        let _ = self.ports[*port].build(FRAME_BYTES, |frame| {
+            let bytes = write(&mut frame[HEADER_BYTES..]);
+            template.complete(frame, bytes)
+        });
+        self.dirty[*port] = true;
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        for (port, dirty) in self.ports.iter().zip(&mut self.dirty) {
+            if std::mem::take(dirty) {
+                port.flush();
+            }
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, mut each: impl FnMut(FlowOf, &[u8], u64)) {
+        for port in &self.ports {
+            if !port.recv() {
+                continue;
+            }
+            let now_ns = self.engine.now_ns();
+            while let Some(frame) = port.next() {
+                let Some((udp_port, payload)) = udp_payload(frame.data()) else { continue };
+                each(flow_of(udp_port, self.first_port, self.flows.len()), payload, now_ns);
+            }
+        }
+    }
+}
+
+/// The flow that a reply to `udp_port` belongs to.
+pub(crate) fn flow_of(udp_port: u16, first_port: u16, flows: usize) -> FlowOf {
+    let flow = usize::from(udp_port.wrapping_sub(first_port));
+    (flow < flows).then_some(flow)
+}
+
+/// The address of a flow.
+pub(crate) fn address_of(flow: usize, first: SocketAddrV4) -> SocketAddrV4 {
+    let port = first.port() + u16::try_from(flow).expect("checked with the options");
+    SocketAddrV4::new(*first.ip(), port)
+}
