@@ -95,11 +95,16 @@ impl EngineInner {
         }
         entry.carrier.0.losses += 1;
         self.follow_carrier(entry).expect("nothing is watched on the way down");
+        Self::detach(entry)
+    }
+
+    /// Takes the ends of a device that is down, with the frames that they hold.
+    pub(super) fn detach(entry: &DeviceEntry) -> Vec<(RxEnd, TxEnd)> {
         let detach = |(napi, path): (&Arc<Napi>, &Arc<TxPath>)| {
             let rx = napi.owned.enter().rx.attach(RxEnd::Detached);
             (rx, lock(path.wire()).0.queue.attach(TxEnd::Detached))
         };
-        entry.napis.iter().zip(&device.tx).map(detach).collect()
+        entry.napis.iter().zip(&entry.device.tx).map(detach).collect()
     }
 
     /// Brings a device up or down, as the user wants it and carrier allows it.

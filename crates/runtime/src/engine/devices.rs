@@ -369,13 +369,17 @@ impl EngineInner {
         let mut entries = std::mem::take(&mut self.devices.lock().expect("no panic while held").entries);
         for entry in &mut entries {
             // First: whoever looks after it may want to bring it up or down.
-            entry.xdp = None;
+            let on_interface = entry.xdp.take().is_some();
             if entry.device.up.load(Ordering::Relaxed) {
                 self.device_down(entry);
             }
             entry.device.tx.iter().for_each(|path| path.stop_owner());
             for napi in &entry.napis {
                 self.stop_runner(napi);
+            }
+            if on_interface {
+                // Its queues are free again from here on, whoever still has a handle.
+                drop(Self::detach(entry));
             }
             let _ = entry.device.netns.device_del(entry.device.ifindex);
         }

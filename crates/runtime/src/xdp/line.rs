@@ -4,8 +4,8 @@
 //! that is not wanted any more. Unmasking waits again, unless nothing has come since the last time, and that is where the
 //! kernel looks at the ring once more. So a program that polls makes no system call here until packets come.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use napier_ring::xsk::XskLook;
@@ -20,8 +20,9 @@ const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 /// The interrupt line from the kernel to the CPU that serves a queue.
 pub(crate) struct XskLine {
-    socket: Arc<XskSocket>,
-    look: XskLook,
+    /// Both go with the receive end: the kernel keeps a queue busy as long as anything of its socket is mapped.
+    socket: Weak<XskSocket>,
+    look: Weak<XskLook>,
     /// The next packet interrupts.
     armed: AtomicBool,
     watcher: ArcSwapOption<Watcher>,
@@ -35,30 +36,27 @@ struct Watcher {
 }
 
 impl XskLine {
-    pub(super) fn new(socket: Arc<XskSocket>, look: XskLook) -> Self {
+    pub(super) fn new(socket: &Arc<XskSocket>, look: &Arc<XskLook>) -> Self {
+        let (socket, look) = (Arc::downgrade(socket), Arc::downgrade(look));
         let (armed, watcher) = (AtomicBool::new(false), ArcSwapOption::empty());
         Self { socket, look, armed, watcher, interrupts: Counter::default() }
     }
 
-    /// The owner has taken all packets before `index`.
-    #[inline]
-    pub(crate) fn note_consumed(&self, index: u32) {
-        self.look.note_consumed(index);
-    }
-
     /// One interrupt for what comes from now on. `true` = packets are there already.
     pub(crate) fn unmask(&self) -> bool {
-        if self.look.packets_wait() {
+        let Some(look) = self.look.upgrade() else { return false };
+        if look.packets_wait() {
             return true;
         }
         // Acquire: pairs with the Release in `heard`. If that comes later, whoever took the interrupt takes the instance
         // or leaves its mark on it, and unmasks or polls again after us.
         if !self.armed.load(Ordering::Acquire)
             && let Some(watcher) = &*self.watcher.load()
+            && let Some(socket) = self.socket.upgrade()
         {
             self.armed.store(true, Ordering::Relaxed);
             // Refused only if the watch has just ended: the instance is being disabled. Looks at the ring once more.
-            let _ = watcher.cpu.rewatch(&*self.socket, watcher.token, ONCE);
+            let _ = watcher.cpu.rewatch(&*socket, watcher.token, ONCE);
         }
         false
     }
@@ -75,8 +73,9 @@ impl XskLine {
     /// # Errors
     /// As `epoll_ctl(2)`.
     pub(crate) fn watch(&self, cpu: &Arc<SoftirqCpu>, token: u64) -> rustix::io::Result<()> {
+        let Some(socket) = self.socket.upgrade() else { return Ok(()) };
         self.armed.store(true, Ordering::Relaxed);
-        cpu.watch_for(&*self.socket, token, ONCE)?;
+        cpu.watch_for(&*socket, token, ONCE)?;
         self.watcher.store(Some(Arc::new(Watcher { cpu: cpu.clone(), token })));
         Ok(())
     }
@@ -84,7 +83,9 @@ impl XskLine {
     /// It does not any more.
     pub(crate) fn unwatch(&self, cpu: &SoftirqCpu) {
         self.watcher.store(None);
-        let _ = cpu.unwatch(&*self.socket);
+        if let Some(socket) = self.socket.upgrade() {
+            let _ = cpu.unwatch(&*socket);
+        }
         self.armed.store(false, Ordering::Relaxed);
     }
 

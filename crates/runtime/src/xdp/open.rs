@@ -253,9 +253,10 @@ fn make_ports(
         let socket = Arc::new(socket);
         let rx = XskRx::new(rings.fill, rings.rx, table, arena);
         let tx = XskTx::new(rings.tx, rings.completion, table, arena);
-        let line = Arc::new(XskLine::new(socket.clone(), rx.look()));
+        let look = Arc::new(rx.look());
+        let line = Arc::new(XskLine::new(&socket, &look));
         let busy = config.busy_poll.is_some();
-        let rx = XskRxEnd::new(rx, socket.clone(), line.clone(), config.ring_size, busy);
+        let rx = XskRxEnd::new(rx, socket.clone(), look, config.ring_size, busy);
         let irq = IrqLine::Xsk(line);
         let rx = RxQueue::new(RxEnd::Xsk(Box::new(rx)), pool(), irq.clone());
         let tx = XskTxEnd::new(tx, pool(), socket.clone(), queue, late.clone());

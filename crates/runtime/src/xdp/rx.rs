@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use napier_ring::xsk::XskRx;
+use napier_ring::xsk::{XskLook, XskRx};
 use napier_ring::{Frame, FramePool};
 
-use super::line::XskLine;
 use crate::port::RxCounters;
 use crate::sys::xsk::XskSocket;
 
@@ -13,7 +12,8 @@ use crate::sys::xsk::XskSocket;
 pub(crate) struct XskRxEnd {
     ring: XskRx,
     socket: Arc<XskSocket>,
-    line: Arc<XskLine>,
+    /// For whoever unmasks the interrupt beside us.
+    look: Arc<XskLook>,
     /// Frames that the kernel should have.
     depth: u32,
     drives: Drives,
@@ -30,13 +30,13 @@ enum Drives {
 
 impl XskRxEnd {
     /// `depth` frames are kept with the kernel. `busy` = polls of the socket are to drive the kernel's own.
-    pub(super) fn new(ring: XskRx, socket: Arc<XskSocket>, line: Arc<XskLine>, depth: u32, busy: bool) -> Self {
+    pub(super) fn new(ring: XskRx, socket: Arc<XskSocket>, look: Arc<XskLook>, depth: u32, busy: bool) -> Self {
         let drives = match (busy, socket.napi_id()) {
             (false, _) => Drives::No,
             (true, 0) => Drives::Unknown,
             (true, _) => Drives::Yes,
         };
-        Self { ring, socket, line, depth, drives }
+        Self { ring, socket, look, depth, drives }
     }
 
     /// Gives the kernel as many frames as it should have, as far as there are any.
@@ -83,7 +83,7 @@ impl XskRxEnd {
         }
         counters.bad_descriptors.set(self.ring.bad_descriptors());
         counters.index_errors.set(self.ring.index_errors());
-        self.line.note_consumed(self.ring.consumed());
+        self.look.note_consumed(self.ring.consumed());
     }
 
     /// Packets that wait, with a look at the kernel's index.

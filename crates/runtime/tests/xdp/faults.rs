@@ -1,1 +1,282 @@
 //! What goes wrong, and that nothing is left behind.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use napier_runtime::{AddXdpError, UdpSocket, XdpBusyPoll, XdpConfig, XdpFilter, XdpMode};
+use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::{self, sockopt};
+
+use crate::rig::*;
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let test = "what_cannot_be_is_refused_in_one_line";
+    let Some(pair) = veth(test, 1) else { return };
+    if Xdp::new(test, pair.left(), small(), &[LEFT]).is_none() {
+        return;
+    }
+    let refused = |config: XdpConfig, addresses: &[&str]| {
+        let error = Xdp::try_new(pair.left(), config, addresses).err().expect("refused");
+        let text = error.to_string();
+        assert!(!text.contains('\n') && text.contains([':', ',']), "{text}");
+        assert!(!pair.left().has_xdp().expect("asked"), "{text}");
+        error
+    };
+    use AddXdpError as E;
+    let ours = &[LEFT][..];
+    assert!(matches!(refused(XdpConfig { first_queue: 5, ..small() }, ours), E::NoSuchQueue { queue: 5, .. }));
+    assert!(matches!(refused(XdpConfig { queues: 2, ..small() }, ours), E::NoSuchQueue { queue: 1, .. }));
+    assert!(matches!(refused(XdpConfig { queues: 0, ..small() }, ours), E::Config { .. }));
+    assert!(matches!(refused(XdpConfig { ring_size: 100, ..small() }, ours), E::Config { .. }));
+    assert!(matches!(refused(XdpConfig { chunk_bytes: 1024, ..small() }, ours), E::Config { .. }));
+    assert!(matches!(refused(XdpConfig { frames_per_queue: 64, ..small() }, ours), E::Config { .. }));
+    assert!(matches!(refused(small(), &[]), E::Config { .. }));
+    let filter = XdpFilter::Ports { addresses: vec![], udp: vec![], tcp: vec![] };
+    assert!(matches!(refused(XdpConfig { filter, ..small() }, ours), E::Config { .. }));
+
+    // The rig names the interface itself, so this one goes past it.
+    let engine = napier_runtime::Engine::builder().start().expect("an engine");
+    let end = napier_runtime::EndConfig {
+        name: "x".to_owned(),
+        netns: engine.namespace(),
+        mac: [0; 6],
+        addresses: vec![napier_runtime::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
+        irq_cpus: vec![],
+    };
+    for name in ["no-such-one", "", "a-name-that-is-far-too-long"] {
+        let config = XdpConfig { interface: name.to_owned(), ..on(pair.left(), small()) };
+        let error = engine.add_xdp(&config, end.clone()).err().expect("refused");
+        assert!(matches!(error, E::NoSuchInterface { .. }), "{error}");
+    }
+}
+
+#[test]
+fn an_mtu_that_exceeds_a_frame_is_refused() {
+    let test = "an_mtu_that_exceeds_a_frame_is_refused";
+    let Some(pair) = veth(test, 1) else { return };
+    pair.left().set_mtu(1775).expect("set");
+    match Xdp::try_new(pair.left(), small(), &[LEFT]) {
+        Err(AddXdpError::MtuTooLarge { mtu: 1775, most: 1774, .. }) => {}
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("accepted"),
+    }
+    let larger = XdpConfig { chunk_bytes: 4096, ..small() };
+    assert!(Xdp::new(test, pair.left(), larger, &[LEFT]).is_some_and(|xdp| xdp.device.link_state().carrier));
+}
+
+#[test]
+fn a_second_device_finds_the_interface_taken() {
+    let test = "a_second_device_finds_the_interface_taken";
+    let Some(pair) = veth(test, 1) else { return };
+    for mode in [XdpMode::Generic, XdpMode::Native] {
+        let config = || XdpConfig { mode, ..small() };
+        let Some(first) = Xdp::new(test, pair.left(), config(), &[LEFT]) else { return };
+        assert!(pair.left().has_xdp().expect("asked"));
+        for other in [XdpMode::Generic, XdpMode::Native] {
+            let error = Xdp::try_new(pair.left(), XdpConfig { mode: other, ..small() }, &[LEFT]).err();
+            assert!(matches!(error, Some(AddXdpError::ProgramAttached { .. })), "{error:?}");
+        }
+        drop(first);
+        assert!(!pair.left().has_xdp().expect("asked"), "the program went with the device");
+    }
+}
+
+/// Somebody else's socket, of a program that attached nothing.
+fn foreign_socket(ifindex: u32, queue: u32) -> rustix::io::Result<OwnedFd> {
+    #[repr(align(4096))]
+    struct Page(#[expect(dead_code, reason = "the kernel's")] [u8; 4096]);
+    let memory: &'static [Page; 16] = Box::leak(Box::new([const { Page([0; 4096]) }; 16]));
+    let socket = net::socket_with(net::AddressFamily::XDP, net::SocketType::RAW, net::SocketFlags::CLOEXEC, None)?;
+    let memory = XdpUmemReg {
+        addr: std::ptr::from_ref(memory).expose_provenance() as u64,
+        len: 16 * 4096,
+        chunk_size: 2048,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(&socket, memory)?;
+    sockopt::set_xdp_umem_fill_ring_size(&socket, 64)?;
+    sockopt::set_xdp_umem_completion_ring_size(&socket, 64)?;
+    sockopt::set_xdp_rx_ring_size(&socket, 64)?;
+    let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, ifindex, queue);
+    // The kernel may not have finished with the socket before.
+    eventually("the queue is free", || !matches!(net::bind(&socket, &address), Err(rustix::io::Errno::BUSY)));
+    Ok(socket)
+}
+
+#[test]
+fn a_queue_that_has_a_socket_is_refused() {
+    let test = "a_queue_that_has_a_socket_is_refused";
+    let Some(pair) = veth(test, 2) else { return };
+    let config = || XdpConfig { queues: 2, ..small() };
+    if Xdp::new(test, pair.left(), config(), &[LEFT]).is_none() {
+        return;
+    }
+    let ifindex = pair.left().ifindex();
+    let foreign = pair.left().netns().run(|| foreign_socket(ifindex, 1)).expect("entered").expect("bound");
+    let error = Xdp::try_new(pair.left(), config(), &[LEFT]).err().expect("refused");
+    assert!(matches!(error, AddXdpError::QueueBusy { queue: 1, .. }), "{error}");
+    assert!(!pair.left().has_xdp().expect("asked"), "the program went as well");
+    drop(foreign);
+    // The kernel may need a moment to forget it, which is waited for.
+    assert!(Xdp::new(test, pair.left(), config(), &[LEFT]).is_some());
+}
+
+/// Without the capability: in a child, which runs this test alone.
+#[test]
+fn a_missing_capability_is_named() {
+    const CHILD: &str = "NAPIER_XDP_TEST_INTERFACE";
+    let test = "a_missing_capability_is_named";
+    if let Ok(name) = std::env::var(CHILD) {
+        let none = rustix::thread::CapabilitySets {
+            effective: rustix::thread::CapabilitySet::empty(),
+            permitted: rustix::thread::CapabilitySet::empty(),
+            inheritable: rustix::thread::CapabilitySet::empty(),
+        };
+        rustix::thread::set_capabilities(None, none).expect("giving up is allowed");
+        let engine = napier_runtime::Engine::builder().start().expect("an engine");
+        let end = napier_runtime::EndConfig {
+            name: "x".to_owned(),
+            netns: engine.namespace(),
+            mac: [0; 6],
+            addresses: vec![napier_runtime::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
+            irq_cpus: vec![],
+        };
+        let error = engine.add_xdp(&XdpConfig::on(&name), end).err().expect("refused");
+        assert!(matches!(error, AddXdpError::NeedsCapability { capability: "CAP_NET_RAW", .. }), "{error}");
+        return;
+    }
+    let Some(pair) = veth(test, 1) else { return };
+    let program = std::env::current_exe().expect("this program");
+    let run = || {
+        let mut command = std::process::Command::new(program);
+        command.args(["--exact", &format!("faults::{test}")]).env(CHILD, "left").status()
+    };
+    assert!(pair.left().netns().run(run).expect("entered").expect("run").success());
+}
+
+#[test]
+fn everything_is_free_again_when_the_device_goes() {
+    let test = "everything_is_free_again_when_the_device_goes";
+    let Some(pair) = veth(test, 2) else { return };
+    let descriptors = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    let before = descriptors();
+    for _ in 0..10 {
+        let Some(xdp) = Xdp::new(test, pair.left(), XdpConfig { queues: 2, ..small() }, &[LEFT]) else { return };
+        assert!(pair.left().has_xdp().expect("asked"));
+        drop(xdp);
+        assert!(!pair.left().has_xdp().expect("asked"));
+    }
+    // Other tests start and end threads meanwhile.
+    eventually("no thread is left", || descriptors() <= before + 16);
+}
+
+/// The interface goes down and comes back under traffic, again and again.
+#[test]
+fn carrier_follows_the_interface() {
+    let test = "carrier_follows_the_interface";
+    let Some(pair) = veth(test, 1) else { return };
+    let Some(xdp) = Xdp::new(test, pair.left(), small(), &[LEFT]) else { return };
+    xdp.ns.neighbour_add(xdp.device.ifindex(), ip(RIGHT_KERNEL), RIGHT_MAC).expect("added");
+    let socket = UdpSocket::bind(&xdp.ns, at(LEFT, 0)).expect("bound");
+    let sink = kernel_udp(pair.right(), at(RIGHT_KERNEL, 9));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // Refused while it is down.
+                let _ = socket.send_to(b"x", at(RIGHT_KERNEL, 9));
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+        });
+        for round in 1..=10 {
+            pair.left().set_up(false).expect("down");
+            eventually("carrier is lost", || !xdp.device.link_state().carrier);
+            let state = xdp.device.link_state();
+            assert_eq!(state.losses, round);
+            assert!(state.reason.expect("a reason").contains("ip link set left up"));
+            pair.left().set_up(true).expect("up");
+            assert!(xdp.device.wait_link(PATIENCE), "{:?}", xdp.device.link_state());
+            assert_eq!(sink.recv(&mut [0; 8]).expect("traffic goes on"), 1);
+        }
+        pair.right().set_up(false).expect("down");
+        eventually("carrier is lost", || !xdp.device.link_state().carrier);
+        assert!(xdp.device.link_state().reason.expect("a reason").contains("no link"));
+        pair.right().set_up(true).expect("up");
+        assert!(xdp.device.wait_link(PATIENCE));
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(xdp.device.stats().tx_packets > 0);
+}
+
+#[test]
+fn an_interface_that_is_removed_under_traffic_is_reported() {
+    let test = "an_interface_that_is_removed_under_traffic_is_reported";
+    for mode in [XdpMode::Generic, XdpMode::Native] {
+        let Some(pair) = veth(test, 1) else { return };
+        let Some(xdp) = Xdp::new(test, pair.left(), XdpConfig { mode, ..small() }, &[LEFT]) else { return };
+        xdp.ns.neighbour_add(xdp.device.ifindex(), ip(RIGHT_KERNEL), RIGHT_MAC).expect("added");
+        let socket = UdpSocket::bind(&xdp.ns, at(LEFT, 0)).expect("bound");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = socket.send_to(b"x", at(RIGHT_KERNEL, 9));
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            pair.right().delete().expect("removed");
+            eventually("carrier is lost", || !xdp.device.link_state().carrier);
+            assert!(xdp.device.link_state().reason.expect("a reason").contains("is gone"));
+            stop.store(true, Ordering::Relaxed);
+        });
+        // Nothing polls or kicks any more.
+        eventually("nothing happens any more", || {
+            let seen = |xdp: &Xdp| (xdp.device.stats().tx_kicks, xdp.device.napi_stats(0).polls_total());
+            let before = seen(&xdp);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            seen(&xdp) == before
+        });
+    }
+}
+
+/// A socket that holds every frame costs packets, not the queue.
+#[test]
+fn frames_that_sockets_hold_are_missed_and_counted() {
+    let test = "frames_that_sockets_hold_are_missed_and_counted";
+    let Some(pair) = veth(test, 1) else { return };
+    let config = XdpConfig { ring_size: 16, frames_per_queue: 32, ..XdpConfig::on("") };
+    let Some(xdp) = Xdp::new(test, pair.left(), config, &[LEFT]) else { return };
+    let socket = UdpSocket::bind(&xdp.ns, at(LEFT, 7)).expect("bound");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let client = kernel_udp(pair.right(), at(RIGHT_KERNEL, 0));
+    eventually("packets were lost for want of frames", || {
+        client.send_to(&[1; 100], at(LEFT, 7)).expect("sent");
+        xdp.device.stats().rx_no_frame > 20
+    });
+    for _ in 0..10 {
+        socket.recv(&mut [0; 200]).expect("what is held");
+    }
+    // Goes on, though the program was not told that frames had come back.
+    while socket.recv_from(&mut [0; 200]).expect("received").0 == 100 {
+        client.send_to(&[2; 50], at(LEFT, 7)).expect("sent");
+    }
+}
+
+#[test]
+fn busy_polling_is_accepted_where_it_does_nothing() {
+    let test = "busy_polling_is_accepted_where_it_does_nothing";
+    let Some(pair) = veth(test, 1) else { return };
+    let busy_poll = Some(XdpBusyPoll { usecs: 20, budget: 64 });
+    let Some(xdp) = Xdp::new(test, pair.left(), XdpConfig { busy_poll, ..small() }, &[LEFT]) else { return };
+    let server = UdpSocket::bind(&xdp.ns, at(LEFT, 7)).expect("bound");
+    server.set_read_timeout(Some(PATIENCE)).expect("set");
+    let client = kernel_udp(pair.right(), at(RIGHT_KERNEL, 0));
+    for _ in 0..100 {
+        client.send_to(b"question", at(LEFT, 7)).expect("sent");
+        assert_eq!(server.recv(&mut [0; 16]).expect("received"), 8);
+    }
+    assert_eq!(xdp.device.xdp_info().expect("an interface's").kernel_napi_ids.len(), 1);
+}
