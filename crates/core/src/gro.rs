@@ -14,6 +14,8 @@
 //! A node belongs to the instance's owner. It keeps its memory: once each bucket and the pending list have grown to
 //! what the traffic needs, nothing is allocated.
 
+pub mod flow;
+
 use alloc::vec::{Drain, Vec};
 
 use crate::completion::Flush;
@@ -29,6 +31,9 @@ pub const GRO_NORMAL_BATCH: u32 = 8;
 
 /// What the rules must know of a packet. Which packets may be merged is the protocol's affair, not theirs.
 pub trait GroPacket: Sized {
+    /// Where packets are, if a merge must know that; else `()`.
+    type Memory: ?Sized;
+
     /// Hash of the packet's flow.
     fn flow_hash(&self) -> u32;
 
@@ -45,7 +50,7 @@ pub trait GroPacket: Sized {
     fn same_flow(&self, held: &Self) -> bool;
 
     /// Appends `next`, of the same flow, to this held packet.
-    fn merge(&mut self, next: Self) -> Merged<Self>;
+    fn merge(&mut self, next: Self, memory: &Self::Memory) -> Merged<Self>;
 
     /// How many packets of the wire this one stands for; at least 1.
     fn segments(&self) -> u32;
@@ -96,6 +101,17 @@ impl<P> Gro<P> {
         }
     }
 
+    /// The same with room for all that can be held, and for lists of up to `batch` packets: nothing is allocated later.
+    #[must_use]
+    pub fn with_room(batch: u32) -> Self {
+        Self {
+            buckets: core::array::from_fn(|_| Vec::with_capacity(BUCKET_PKTS_MAX)),
+            occupied: 0,
+            pending: Vec::with_capacity(batch as usize),
+            pending_segments: 0,
+        }
+    }
+
     /// True if packets wait for being merged: what [`crate::completion::complete`] calls held.
     #[inline]
     #[must_use]
@@ -135,9 +151,9 @@ impl<P> Default for Gro<P> {
 impl<P: GroPacket> Gro<P> {
     /// Takes a packet that the poll has fetched, in jiffy `now`. Source: `net/core/gro.c dev_gro_receive`.
     #[inline]
-    pub fn receive(&mut self, packet: P, now: u64, batch: u32, up: &mut impl FnMut(Drain<'_, P>)) {
+    pub fn receive(&mut self, packet: P, memory: &P::Memory, now: u64, batch: u32, up: &mut impl FnMut(Drain<'_, P>)) {
         if packet.mergeable() {
-            self.join_or_hold(packet, now, batch, up);
+            self.join_or_hold(packet, memory, now, batch, up);
         } else {
             self.pend(packet, batch, up);
         }
@@ -166,11 +182,18 @@ impl<P: GroPacket> Gro<P> {
         dropped
     }
 
-    fn join_or_hold(&mut self, mut packet: P, now: u64, batch: u32, up: &mut impl FnMut(Drain<'_, P>)) {
+    fn join_or_hold(
+        &mut self,
+        mut packet: P,
+        memory: &P::Memory,
+        now: u64,
+        batch: u32,
+        up: &mut impl FnMut(Drain<'_, P>),
+    ) {
         let index = packet.flow_hash() as usize % GRO_HASH_BUCKETS;
         // The youngest is asked first.
         if let Some(at) = self.buckets[index].iter().rposition(|held| packet.same_flow(&held.packet)) {
-            match self.buckets[index][at].packet.merge(packet) {
+            match self.buckets[index][at].packet.merge(packet, memory) {
                 Merged::Held => return,
                 Merged::Complete => return self.end(index, at, batch, up),
                 Merged::Separate(refused) => {

@@ -15,6 +15,8 @@ struct Packet {
 }
 
 impl GroPacket for Packet {
+    type Memory = ();
+
     fn flow_hash(&self) -> u32 {
         self.hash
     }
@@ -31,7 +33,7 @@ impl GroPacket for Packet {
         self.flow == held.flow
     }
 
-    fn merge(&mut self, next: Self) -> Merged<Self> {
+    fn merge(&mut self, next: Self, (): &()) -> Merged<Self> {
         if self.segments + next.segments > self.segments_max {
             return Merged::Separate(next);
         }
@@ -65,7 +67,7 @@ struct Node {
 
 impl Node {
     fn receive(&mut self, packet: Packet, now: u64, batch: u32) {
-        self.gro.receive(packet, now, batch, &mut |list| self.up.push(list.collect()));
+        self.gro.receive(packet, &(), now, batch, &mut |list| self.up.push(list.collect()));
         self.check();
     }
 
@@ -296,6 +298,8 @@ fn nothing_is_lost_and_flows_keep_their_order() {
 fn packets_may_be_held_unless_they_say_no() {
     struct Plain;
     impl GroPacket for Plain {
+        type Memory = ();
+
         fn flow_hash(&self) -> u32 {
             0
         }
@@ -305,7 +309,7 @@ fn packets_may_be_held_unless_they_say_no() {
         fn same_flow(&self, _held: &Self) -> bool {
             false
         }
-        fn merge(&mut self, next: Self) -> Merged<Self> {
+        fn merge(&mut self, next: Self, (): &()) -> Merged<Self> {
             Merged::Separate(next)
         }
         fn segments(&self) -> u32 {
@@ -313,6 +317,6 @@ fn packets_may_be_held_unless_they_say_no() {
         }
     }
     let mut gro = Gro::default();
-    gro.receive(Plain, 0, BATCH, &mut |_| panic!("it is held"));
+    gro.receive(Plain, &(), 0, BATCH, &mut |_| panic!("it is held"));
     assert!(gro.held());
 }

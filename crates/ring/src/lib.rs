@@ -34,7 +34,8 @@ pub use baton::{Baton, Held};
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
 pub use frame::{
-    ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameFifo, FrameList, FramePool, FrameSorter, FrameTable,
+    ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameChain, FrameFifo, FrameList, FramePool, FrameSorter,
+    FrameTable,
 };
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};

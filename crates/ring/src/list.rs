@@ -81,6 +81,25 @@ impl Chain {
         links.next_of(id).store(self.newest, Ordering::Relaxed);
         self.newest = id;
     }
+
+    /// The chain's elements, oldest first. Costs one walk over them.
+    pub fn into_fifo(self, links: &impl Linked) -> Fifo {
+        oldest_first(links, self.newest)
+    }
+}
+
+/// Turns a run that is linked from `newest` down round.
+#[inline]
+fn oldest_first(links: &impl Linked, newest: u32) -> Fifo {
+    let (mut at, mut next) = (newest, NIL);
+    while at != NIL {
+        // Relaxed: the elements are the caller's alone.
+        let older = links.next_of(at).load(Ordering::Relaxed);
+        links.next_of(at).store(next, Ordering::Relaxed);
+        next = at;
+        at = older;
+    }
+    Fifo { next }
 }
 
 /// A list that any thread pushes to and that is taken as a whole.
@@ -167,16 +186,8 @@ impl List {
     /// Takes everything, oldest first. The turn-round costs one walk over what was taken.
     #[inline]
     pub fn take(&self, links: &impl Linked) -> Fifo {
-        let mut at = self.take_newest();
-        let mut next = NIL;
-        while at != NIL {
-            // Relaxed: the swap above made these elements ours.
-            let older = links.next_of(at).load(Ordering::Relaxed);
-            links.next_of(at).store(next, Ordering::Relaxed);
-            next = at;
-            at = older;
-        }
-        Fifo { next }
+        // The swap makes the elements ours.
+        oldest_first(links, self.take_newest())
     }
 
     /// Takes everything, newest first: cheaper than [`take`](Self::take) where order does not matter.

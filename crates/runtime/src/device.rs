@@ -58,6 +58,8 @@ pub(crate) struct Device {
     pub(crate) up: AtomicBool,
     /// Packets refused because the device was down.
     pub(crate) tx_down: AtomicU64,
+    /// Packets of a flow may be merged (`ethtool -K gro`).
+    pub(crate) merges: AtomicBool,
     /// Where its frames can be captured.
     pub(crate) taps: Taps,
 }

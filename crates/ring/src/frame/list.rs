@@ -75,6 +75,21 @@ impl FrameList {
         self.list.push_chain(&links, chain.newest, chain.oldest)
     }
 
+    /// Adds the frames of a chain, in its order and without others between them, with one swap. `true` = the list was
+    /// empty and is not now.
+    ///
+    /// # Panics
+    ///
+    /// If the chain or the list belongs to another table.
+    #[inline]
+    pub fn push_chain(&self, table: &FrameTable, chain: FrameChain) -> bool {
+        let Some(Chain { newest, oldest }) = chain.into_chain(table) else {
+            return false;
+        };
+        self.bind(table);
+        self.list.push_chain(&TableLinks(table), newest, oldest)
+    }
+
     /// Takes all frames, oldest first.
     ///
     /// # Panics
@@ -97,6 +112,70 @@ impl FrameList {
         }
         let first = self.table.compare_exchange(0, table.id(), Ordering::Relaxed, Ordering::Relaxed);
         assert!(first.is_ok() || first == Err(table.id()), "a list of another table");
+    }
+}
+
+/// Frames in a row that belong together and are in one pair of hands: nothing is allocated for them. Those of a chain
+/// that is dropped are lost to their pools.
+#[must_use = "frames of a chain that is dropped are lost to their pools"]
+#[derive(Default)]
+pub struct FrameChain {
+    chain: Option<Chain>,
+    table: u32, // 0 = not used yet
+}
+
+impl FrameChain {
+    /// A chain without frames.
+    pub const fn new() -> Self {
+        Self { chain: None, table: 0 }
+    }
+
+    /// Whether there is no frame.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.chain.is_none()
+    }
+
+    /// Appends a frame.
+    ///
+    /// # Panics
+    ///
+    /// If the frame or the chain belongs to another table.
+    #[inline]
+    pub fn push(&mut self, table: &FrameTable, frame: Frame) {
+        let raw = table.raw_for(&frame);
+        let links = TableLinks(table);
+        match &mut self.chain {
+            Some(chain) => {
+                assert_eq!(self.table, table.id(), "a chain of another table");
+                chain.push(&links, raw);
+            }
+            None => {
+                self.table = table.id();
+                self.chain = Some(Chain::new(&links, raw));
+            }
+        }
+    }
+
+    /// Its frames, oldest first.
+    ///
+    /// # Panics
+    ///
+    /// If the chain belongs to another table.
+    pub fn into_fifo(self, table: &FrameTable) -> FrameFifo {
+        let fifo = match self.into_chain(table) {
+            Some(chain) => chain.into_fifo(&TableLinks(table)),
+            None => List::new().take_newest_first(),
+        };
+        FrameFifo { fifo, table: table.id() }
+    }
+
+    #[inline]
+    fn into_chain(self, table: &FrameTable) -> Option<Chain> {
+        let chain = self.chain?;
+        assert_eq!(self.table, table.id(), "a chain of another table");
+        Some(chain)
     }
 }
 

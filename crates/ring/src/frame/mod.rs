@@ -68,7 +68,7 @@ mod pool;
 mod table;
 
 pub use batch::{FrameBatch, FrameSorter};
-pub use list::{FrameFifo, FrameList};
+pub use list::{FrameChain, FrameFifo, FrameList};
 pub use pool::FramePool;
 pub(crate) use table::FramePlaces;
 pub use table::{ArenaConfig, ArenaError, FrameTable};

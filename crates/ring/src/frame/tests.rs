@@ -125,6 +125,47 @@ fn a_list_keeps_order_over_arenas() {
     assert!(pools.iter_mut().all(|pool| pool.available() == 4));
 }
 
+/// Frames of a chain stay together and in order, whether they go through a list, between others, or not.
+#[test]
+fn a_chain_keeps_its_frames_together() {
+    let (table, mut pools) = table_with(8, 1);
+    let list = FrameList::new();
+    for length in 0..6 {
+        let mut chains = [FrameChain::new(), FrameChain::new()];
+        for chain in &mut chains {
+            assert!(chain.is_empty());
+            for place in 0..length.min(3) {
+                let mut frame = pools[0].alloc().expect("frame");
+                table.set_meta(&mut frame, place);
+                chain.push(&table, frame);
+            }
+            assert_eq!(chain.is_empty(), length == 0);
+        }
+        let [by_itself, listed] = chains;
+        let mut before = pools[0].alloc().expect("frame");
+        table.set_meta(&mut before, 77);
+        assert!(list.push(&table, before));
+        assert!(!list.push_chain(&table, listed), "the list was not empty");
+        let mut through = list.take(&table);
+        let first = through.pop(&table).expect("frame");
+        assert_eq!(table.meta(&first), 77);
+        pools[0].free(first);
+        for mut fifo in [through, by_itself.into_fifo(&table)] {
+            for place in 0..length.min(3) {
+                let frame = fifo.pop(&table).expect("frame");
+                assert_eq!(table.meta(&frame), place);
+                pools[0].free(frame);
+            }
+            assert!(fifo.is_empty());
+        }
+    }
+    let mut chain = FrameChain::new();
+    chain.push(&table, pools[0].alloc().expect("frame"));
+    assert!(list.push_chain(&table, chain), "the list was empty");
+    pools[0].free(list.take(&table).pop(&table).expect("frame"));
+    assert_eq!(pools[0].available(), 8);
+}
+
 #[test]
 fn a_batch_brings_every_frame_home() {
     let (table, mut pools) = table_with(4, 7); // more homes than a batch keeps apart

@@ -240,6 +240,7 @@ impl Devices {
             peer_rss,
             up: AtomicBool::new(false),
             tx_down: AtomicU64::new(0),
+            merges: AtomicBool::new(true),
             taps,
         });
         let napis = (0..)
@@ -444,6 +445,18 @@ impl DeviceHandle {
     #[must_use]
     pub fn napi_stats(&self, queue: u16) -> NapiStats {
         self.napi(queue).map_or_else(NapiStats::default, |napi| napi.stats())
+    }
+
+    /// Whether packets of a flow are merged where a socket takes merged ones (`ethtool -K gro`, default yes), from the next
+    /// poll of each instance on. What is held then goes up at the next flush.
+    pub fn set_gro(&self, on: bool) {
+        self.device.merges.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether packets of a flow are merged.
+    #[must_use]
+    pub fn gro(&self) -> bool {
+        self.device.merges.load(Ordering::Relaxed)
     }
 
     /// Counters of the device, over all queues (`ip -s -s link`).

@@ -184,6 +184,11 @@ pub enum Event {
         /// How many.
         packets: u32,
     },
+    /// How many packets the instance holds for merging, merged ones counted once; recorded when that changed.
+    Held {
+        /// Packets.
+        packets: u32,
+    },
     /// The instance's own thread was started.
     KthreadStart,
     /// It has ended.

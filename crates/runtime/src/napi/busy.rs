@@ -3,12 +3,13 @@
 use napier_core::busy::{
     AfterStopPoll, BusyLimit, BusyLoop, BusyParams, BusyStep, BusyStop, after_stop_poll, busy_poll_stop,
 };
+use napier_core::completion::Flush;
 use napier_core::event::{resume, suspend};
 use napier_core::state::State;
 use napier_core::time::Instant;
 use napier_ring::Entered;
 
-use super::{Napi, Owned, PollContext};
+use super::{HZ, Napi, Owned, PollContext};
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
 use crate::sys::tsc::ticks;
@@ -81,6 +82,7 @@ impl EngineInner {
         );
         match decision {
             BusyStop::ArmTimer(span) => {
+                napi.flush_held(&mut owned, Flush::for_hz(HZ));
                 drop(owned);
                 napi.transition(Rule::BusyStopRelease, |state| (state.busy_stop_release(), ()));
                 self.arm_timer(napi, span);

@@ -1,6 +1,6 @@
 //! One poll outside busy polling, and what follows it: `__napi_poll` and `napi_complete_done`.
 
-use napier_core::completion::{Completed, Completion, complete};
+use napier_core::completion::{Completed, Completion, Flush, complete};
 use napier_core::poll::{AfterPoll, after_poll};
 use napier_core::state::State;
 use napier_ring::Entered;
@@ -23,6 +23,10 @@ impl EngineInner {
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
         let work = napi.drive(&mut owned, WEIGHT_PKTS, context);
+        if context == PollContext::ThreadBusy {
+            // Its completions are refused, so they flush nothing (`napi_threaded_poll_loop`).
+            napi.flush_held(&mut owned, Flush::for_hz(HZ));
+        }
         if work < WEIGHT_PKTS {
             self.complete_and_unmask(napi, owned, work);
             return Polled { work, repoll: false };
@@ -32,7 +36,8 @@ impl EngineInner {
             |&decision| Event::AfterPoll { work, weight: WEIGHT_PKTS, hz: HZ, decision },
         );
         let repoll = match after {
-            AfterPoll::Repoll { .. } => {
+            AfterPoll::Repoll { flush } => {
+                napi.flush_held(&mut owned, flush);
                 drop(owned);
                 true
             }
@@ -63,14 +68,17 @@ impl EngineInner {
     #[inline]
     pub(crate) fn complete_done(&self, napi: &Napi, mut owned: Entered<'_, Owned>, work: u32) -> bool {
         let tunables = napi.tunables();
-        // No GRO in the engine's UDP path: nothing is ever held, so there is nothing to flush either.
-        let held = false;
+        let held = owned.merging.held();
         let left = &mut owned.defers_left;
         let (decision, _) = napi.journaled(
             || (complete(napi.state(), work, held, &tunables, left), *left),
             |&(decision, defers_left)| Event::Complete { work, held, tunables, decision, defers_left },
         );
         let Completion::Release(release) = decision else { return false };
+        if held {
+            napi.counters.completed_holding();
+            napi.flush_held(&mut owned, release.flush);
+        }
         drop(owned);
         let missed = napi.transition(Rule::CompleteRelease, State::complete_release);
         let completed = napi.journaled(|| release.finish(missed), |&decision| Event::Completed { missed, decision });

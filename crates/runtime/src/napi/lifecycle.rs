@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use napier_core::completion::Flush;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, StopThread};
 
@@ -44,6 +45,7 @@ impl EngineInner {
         while !napi.transition_if(Rule::DisableClaim, State::disable_claim) {
             std::thread::sleep(WAIT_FOR_RELEASE);
         }
+        napi.flush_held(&mut napi.owned.enter(), Flush::All);
         // The id first: nobody arms the timer of an instance that cannot be found.
         self.hide_id(napi);
         napi.journaled(|| napi.timer.cancel(), |&armed| armed.then_some(Event::TimerCancel));

@@ -11,12 +11,13 @@ mod stats;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use napier_core::completion::Tunables;
+use napier_core::completion::{Flush, Tunables};
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
+use crate::clock::Clock;
 use crate::device::Device;
 use crate::journal::{Answer, Context, Event, Rule, Tap};
 use crate::kthread::Kthread;
@@ -24,6 +25,7 @@ use crate::park::Parker;
 use crate::port::{IrqLine, RxQueue};
 use crate::raw::RawSink;
 use crate::softirq;
+use crate::stack::merge::Merging;
 use crate::tx::TxPath;
 use stats::NapiCounters;
 pub use stats::{NapiStats, PollContext};
@@ -48,6 +50,8 @@ pub(crate) struct Owned {
     pub(crate) defers_left: u32,
     /// A bound raw port takes every frame of the queue.
     pub(crate) raw: Option<RawSink>,
+    /// Packets that wait for others of their flow.
+    pub(crate) merging: Merging,
 }
 
 /// One NAPI instance.
@@ -99,7 +103,7 @@ impl Napi {
             id: AtomicU32::new(0),
             state: StateCell::new(State::ADDED.bits()),
             journal,
-            owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None }),
+            owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None, merging: Merging::new() }),
             irq,
             irq_cpu: AtomicU32::new(irq_cpu),
             defer_hard_irqs: AtomicU32::new(0),
@@ -223,20 +227,55 @@ impl Napi {
                     self.raw_parker.wake();
                 }
             }
-            None => work = self.drive_stack(&mut owned.rx, budget_pkts),
+            None => work = self.drive_stack(owned, budget_pkts),
         }
         owned.rx.refill();
         self.counters.polled(context, work);
         if self.journal.is_some() {
             self.journal_poll(context, work, budget_pkts);
+            self.journal_held(owned);
         }
         work
+    }
+
+    /// Delivers packets that are held, all or old ones (`napi_gro_flush`).
+    #[inline]
+    pub(crate) fn flush_held(&self, owned: &mut Owned, which: Flush) {
+        if owned.merging.held() {
+            self.flush_now(owned, which);
+        }
+    }
+
+    #[inline(never)]
+    fn flush_now(&self, owned: &mut Owned, which: Flush) {
+        let view = self.device.netns.view();
+        match view.pass(self.id(), self.device.ifindex) {
+            Some(mut pass) => {
+                pass.journal(self.journal.as_ref());
+                owned.merging.flush(which, Clock.now(), &mut pass);
+                pass.end();
+            }
+            // Only a device that is taken away with its engine is in no name space.
+            None => drop(owned.merging.drop_all(owned.rx.frames_home().table())),
+        }
+        self.counters.merged(owned.merging.take_joined());
+        if self.journal.is_some() {
+            self.journal_held(owned);
+        }
+    }
+
+    fn journal_held(&self, owned: &mut Owned) {
+        if let Some(packets) = owned.merging.held_changed() {
+            self.journaled(|| (), |()| Event::Held { packets });
+        }
     }
 
     /// What waits is looked at before the sockets are: who is bound before a packet is sent gets the packet, however
     /// long ago this poll began. So a round takes no more than was there at its beginning.
     #[inline]
-    fn drive_stack(&self, rx: &mut RxQueue, budget_pkts: u32) -> u32 {
+    fn drive_stack(&self, owned: &mut Owned, budget_pkts: u32) -> u32 {
+        let Owned { rx, merging, .. } = owned;
+        merging.switch(self.device.merges.load(Ordering::Relaxed));
         let mut work = 0;
         loop {
             let until = work + rx.pending().min(budget_pkts - work);
@@ -246,6 +285,7 @@ impl Napi {
             let view = self.device.netns.view();
             let Some(mut pass) = view.pass(self.id(), self.device.ifindex) else { return work };
             pass.journal(self.journal.as_ref());
+            pass.merge_into(&mut *merging);
             while work < until
                 && let Some((frame, len)) = rx.take()
             {
@@ -253,6 +293,10 @@ impl Napi {
                 work += 1;
             }
             pass.end();
+            match merging.take_joined() {
+                0 => {}
+                joined => self.counters.merged(joined),
+            }
             // Less than promised: packets were dropped, and there may be no end of them.
             if work < until {
                 return work;

@@ -31,6 +31,8 @@ pub(crate) struct NapiCounters {
     /// `BusyPollRxPackets`: packets of busy-loop iterations; the poll that ends a loop does not count.
     busy_poll_rx_packets: AtomicU64,
     spin_ticks: AtomicU64,
+    merged: AtomicU64,
+    held: AtomicU64,
 }
 
 /// Adds without a locked instruction: each counter has one writer at a time, the owner of the instance.
@@ -67,6 +69,16 @@ impl NapiCounters {
         self.spin_ticks.fetch_add(ticks, Ordering::Relaxed);
     }
 
+    /// Packets that became part of another.
+    pub(crate) fn merged(&self, packets: u64) {
+        bump(&self.merged, packets);
+    }
+
+    /// A completion while packets were held.
+    pub(crate) fn completed_holding(&self) {
+        bump(&self.held, 1);
+    }
+
     pub(crate) fn scheduled(&self) {
         self.schedules.fetch_add(1, Ordering::Relaxed);
     }
@@ -94,6 +106,8 @@ impl NapiCounters {
             unmasks: read(&self.unmasks),
             busy_poll_rx_packets: read(&self.busy_poll_rx_packets),
             spin_ticks: read(&self.spin_ticks),
+            gro_merged: read(&self.merged),
+            gro_held: read(&self.held),
         }
     }
 }
@@ -121,6 +135,10 @@ pub struct NapiStats {
     pub busy_poll_rx_packets: u64,
     /// Ticks of the engine's tick counter spent in polls that found nothing.
     pub spin_ticks: u64,
+    /// Packets that were merged into one before them of their flow.
+    pub gro_merged: u64,
+    /// Completions that found packets held for merging, refused ones not counted.
+    pub gro_held: u64,
 }
 
 impl NapiStats {
@@ -137,6 +155,8 @@ impl NapiStats {
             unmasks: f(self.unmasks, other.unmasks),
             busy_poll_rx_packets: f(self.busy_poll_rx_packets, other.busy_poll_rx_packets),
             spin_ticks: f(self.spin_ticks, other.spin_ticks),
+            gro_merged: f(self.gro_merged, other.gro_merged),
+            gro_held: f(self.gro_held, other.gro_held),
         }
     }
 

@@ -11,7 +11,7 @@
 //! IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
 //!
 //! # Files
-//! `pass` (receive, per poll) uses `wire` (parse), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
+//! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
 //! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
 //! of them read; `tcp` has a map of its own; `path` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
 
@@ -20,6 +20,7 @@ mod builder;
 mod checksum;
 mod counters;
 mod demux;
+pub(crate) mod merge;
 mod neighbour;
 mod netns;
 mod options;
@@ -45,5 +46,5 @@ pub use builder::{ReusePort, UdpSocketBuilder};
 pub use counters::StackCounters;
 pub use netns::{DeviceError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
-pub use socket::UdpSocket;
+pub use socket::{MergedDatagram, UdpSocket};
 pub use tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};

@@ -36,7 +36,7 @@ impl Default for EgressOptions {
     }
 }
 
-/// An option of level `SOL_SOCKET`.
+/// An option of level `SOL_SOCKET`, or of the level that the table names.
 ///
 /// | option | set | get |
 /// |---|---|---|
@@ -48,6 +48,7 @@ impl Default for EgressOptions {
 /// | `SO_INCOMING_NAPI_ID` | ENOPROTOOPT | the recorded id, or 0 |
 /// | `SO_PREFER_BUSY_POLL` | not 0 needs `CAP_NET_ADMIN` | 0 or 1 |
 /// | `SO_BUSY_POLL_BUDGET` | packets; more than now needs `CAP_NET_ADMIN`; at most 65535 | ENOPROTOOPT |
+/// | `UDP_GRO` (level `SOL_UDP`) | not 0: datagrams of a flow may be merged | 0 or 1 |
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocketOption {
@@ -67,13 +68,15 @@ pub enum SocketOption {
     PreferBusyPoll,
     /// `SO_BUSY_POLL_BUDGET` (70).
     BusyPollBudget,
+    /// `UDP_GRO` (104 of level `SOL_UDP`).
+    UdpGro,
 }
 
 /// No option of this name is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "unknown socket option {name}: known are SO_RCVBUF, SO_PRIORITY, SO_REUSEPORT, SO_BUSY_POLL, SO_MAX_PACING_RATE, \
-         SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL and SO_BUSY_POLL_BUDGET"
+         SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET and UDP_GRO"
 )]
 pub struct UnknownOption {
     name: String,
@@ -81,7 +84,7 @@ pub struct UnknownOption {
 
 impl SocketOption {
     /// All options, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::RcvBuf,
         Self::Priority,
         Self::ReusePort,
@@ -90,6 +93,7 @@ impl SocketOption {
         Self::IncomingNapiId,
         Self::PreferBusyPoll,
         Self::BusyPollBudget,
+        Self::UdpGro,
     ];
 
     /// The kernel's name.
@@ -100,11 +104,12 @@ impl SocketOption {
             (None, Self::ReusePort) => "SO_REUSEPORT",
             (None, Self::Priority) => "SO_PRIORITY",
             (None, Self::MaxPacingRate) => "SO_MAX_PACING_RATE",
+            (None, Self::UdpGro) => "UDP_GRO",
             (None, _) => "SO_RCVBUF",
         }
     }
 
-    /// The kernel's number. Source: `include/uapi/asm-generic/socket.h`.
+    /// The kernel's number. Source: `include/uapi/asm-generic/socket.h`, `include/uapi/linux/udp.h`.
     #[must_use]
     pub fn number(self) -> i32 {
         match (self.busy(), self) {
@@ -112,13 +117,14 @@ impl SocketOption {
             (None, Self::ReusePort) => 15,
             (None, Self::Priority) => 12,
             (None, Self::MaxPacingRate) => 47,
+            (None, Self::UdpGro) => 104,
             (None, _) => 8,
         }
     }
 
     pub(super) fn busy(self) -> Option<BusyOption> {
         match self {
-            Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate => None,
+            Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate | Self::UdpGro => None,
             Self::BusyPoll => Some(BusyOption::BusyPoll),
             Self::IncomingNapiId => Some(BusyOption::IncomingNapiId),
             Self::PreferBusyPoll => Some(BusyOption::PreferBusyPoll),
@@ -187,6 +193,7 @@ impl UdpInner {
             SocketOption::MaxPacingRate => {
                 self.egress.pacing_rate.store(pacing_rate(value), Ordering::Relaxed);
             }
+            SocketOption::UdpGro => self.set_wants_merged(value != 0),
             _ => self.ask_rcvbuf(value),
         }
         Ok(())
@@ -206,6 +213,7 @@ impl UdpInner {
                 let rate = self.egress.pacing_rate.load(Ordering::Relaxed);
                 Ok(u32::try_from(rate).map_or(-1, u32::cast_signed))
             }
+            None if option == SocketOption::UdpGro => Ok(i32::from(self.wants_merged())),
             None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != super::ReusePort::No)),
             None => Ok(i32::try_from(self.rcvbuf()).expect("at most 8 MiB")),
         }

@@ -20,9 +20,11 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
 use napier_core::time::Instant;
-use napier_ring::Frame;
+use napier_ring::{Frame, FrameChain};
 
 use super::counters::Counter;
+use super::demux::flow_hash;
+use super::merge::{self, Bundle, Merging};
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
 use super::slow;
@@ -65,6 +67,7 @@ impl View<'_> {
             tally: Tally::default(),
             journal: None,
             now: None,
+            merging: None,
         })
     }
 }
@@ -83,6 +86,8 @@ pub(crate) struct RxPass<'v> {
     journal: Option<&'v Tap>,
     /// Read with the first segment that needs it.
     now: Option<Instant>,
+    /// What the instance holds; without it nothing is merged.
+    merging: Option<&'v mut Merging>,
 }
 
 /// A socket that got something.
@@ -111,6 +116,12 @@ impl<'v> RxPass<'v> {
         self.journal = journal;
     }
 
+    /// Lets packets of this poll join what the instance holds.
+    #[inline]
+    pub(crate) fn merge_into(&mut self, merging: &'v mut Merging) {
+        self.merging = Some(merging);
+    }
+
     /// Takes a received frame of `len` bytes: into a socket's queue, or home after it was answered or counted.
     ///
     /// # Panics
@@ -125,7 +136,7 @@ impl<'v> RxPass<'v> {
             Ok(Packet::Udp(datagram)) => {
                 let meta = Meta::new(&datagram, truesize, self.interface.ifindex);
                 frames.set_meta(&mut frame, meta.bits());
-                self.deliver(frame, &datagram, meta.truesize());
+                self.deliver(frame, len, &datagram, meta.truesize());
             }
             Ok(Packet::Tcp(segment)) => {
                 *(if segment.dst.addr.is_v4() { &mut self.tally.tcp4 } else { &mut self.tally.tcp6 }) += 1;
@@ -156,7 +167,7 @@ impl<'v> RxPass<'v> {
     pub(crate) fn end(self) {}
 
     #[inline]
-    fn deliver(&mut self, frame: Frame, datagram: &Datagram, truesize: usize) {
+    fn deliver(&mut self, frame: Frame, len: u32, datagram: &Datagram, truesize: usize) {
         let snapshot = self.snapshot;
         let v4 = datagram.dst.addr.is_v4();
         if !snapshot.is_local(datagram.dst.addr) {
@@ -165,19 +176,78 @@ impl<'v> RxPass<'v> {
         let Some(socket) = snapshot.demux.find(datagram.src, datagram.dst, self.napi_id) else {
             return self.lose(frame, v4, NO_PORTS);
         };
+        if socket.wants_merged()
+            && let Some(merging) = self.merging.take_if(|merging| merging.is_on())
+        {
+            return self.hold(merging, frame, len, datagram, truesize);
+        }
+        if !self.book(socket, truesize, 1) {
+            return self.lose(frame, v4, RCVBUF_ERRORS);
+        }
+        socket.list.push(&self.ns.frames, frame);
+        self.booked(v4, 1);
+    }
+
+    /// Makes room for a datagram, or for several that are merged; false if there is none.
+    #[inline]
+    fn book(&mut self, socket: &'v UdpInner, truesize: usize, more: u32) -> bool {
         let at = self.slot_of(socket);
         let Touched { bytes, packets, .. } = self.touched[at];
         if !socket.has_room(bytes, truesize) {
-            return self.lose(frame, v4, RCVBUF_ERRORS);
+            return false;
         }
-        self.touched[at] = Touched { socket: Some(socket), bytes: bytes + truesize, packets: packets + 1 };
+        self.touched[at] = Touched { socket: Some(socket), bytes: bytes + truesize, packets: packets + more };
         self.sockets = self.sockets.max(at + 1);
         socket.record(self.napi_id);
-        socket.list.push(&self.ns.frames, frame);
-        *(if v4 { &mut self.tally.udp4 } else { &mut self.tally.udp6 }) += 1;
-        self.round_pkts += 1;
-        if self.round_pkts == ROUND_PKTS {
+        true
+    }
+
+    /// What was booked is in its socket's queue.
+    #[inline]
+    fn booked(&mut self, v4: bool, packets: u32) {
+        *(if v4 { &mut self.tally.udp4 } else { &mut self.tally.udp6 }) += u64::from(packets);
+        self.round_pkts += packets as usize;
+        if self.round_pkts >= ROUND_PKTS {
             self.end_round();
+        }
+    }
+
+    /// A datagram that may wait for others of its flow, or joins those that do.
+    #[inline(never)]
+    fn hold(&mut self, merging: &'v mut Merging, frame: Frame, len: u32, datagram: &Datagram, truesize: usize) {
+        let ns = self.ns;
+        let headers = merge::udp(ns.frames.data(&frame, len as usize), datagram);
+        let hash = flow_hash(0, datagram.src, datagram.dst);
+        let now = merge::jiffy(self.now());
+        let bundle = Bundle::new(headers, hash, frame, truesize);
+        merging.receive(bundle, now, &ns.frames, |bundle| self.deliver_bundle(bundle));
+        self.merging = Some(merging);
+    }
+
+    /// Delivers what was held, as a whole: into its socket's queue, or home after it was counted.
+    pub(super) fn deliver_bundle(&mut self, bundle: Bundle) {
+        let (snapshot, flow) = (self.snapshot, bundle.flow);
+        let (packets, truesize, v4) = (bundle.packets(), bundle.truesize(), flow.dst.addr.is_v4());
+        let frames = bundle.into_frames(&self.ns.frames);
+        if !snapshot.is_local(flow.dst.addr) {
+            return self.lose_chain(frames, v4, ADDR_ERRORS);
+        }
+        // Who is bound now gets it, as with a packet that comes now.
+        let Some(socket) = snapshot.demux.find(flow.src, flow.dst, self.napi_id) else {
+            return self.lose_chain(frames, v4, NO_PORTS);
+        };
+        if !self.book(socket, truesize, packets) {
+            return self.lose_chain(frames, v4, RCVBUF_ERRORS);
+        }
+        socket.list.push_chain(&self.ns.frames, frames);
+        self.booked(v4, packets);
+    }
+
+    #[cold]
+    fn lose_chain(&self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
+        let mut frames = frames.into_fifo(&self.ns.frames);
+        while let Some(frame) = frames.pop(&self.ns.frames) {
+            self.lose(frame, v4, counters);
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct UdpInner {
     /// The recorded NAPI id, valid or not.
     pub(super) napi_id: AtomicU32,
     connected: AtomicBool,
+    /// `UDP_GRO`; looked at for each packet, in this line, which is touched anyway.
+    merged: AtomicBool,
     pub(super) parker: Parker,
     pub(super) source: Source,
     reader: Line<Exclusive<Reader>>,
@@ -123,6 +125,7 @@ impl UdpInner {
             rcvbuf: AtomicUsize::new(RCVBUF_DEFAULT),
             napi_id: AtomicU32::new(0),
             connected: AtomicBool::new(false),
+            merged: AtomicBool::new(false),
             private: AtomicU32::new(0),
             parker: Parker::new(),
             source: Source::new(),
@@ -175,6 +178,17 @@ impl UdpInner {
         self.connected.store(true, Ordering::Relaxed);
     }
 
+    /// Whether datagrams of a flow are merged for this socket.
+    #[inline]
+    pub(super) fn wants_merged(&self) -> bool {
+        // Relaxed: a setting that orders nothing.
+        self.merged.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_wants_merged(&self, merged: bool) {
+        self.merged.store(merged, Ordering::Relaxed);
+    }
+
     pub(super) fn rcvbuf(&self) -> usize {
         self.rcvbuf.load(Ordering::Relaxed)
     }
@@ -205,6 +219,28 @@ impl UdpInner {
         reader.returns_bytes += meta.truesize();
         self.settle(&mut reader);
         Attempt::Read(result)
+    }
+
+    /// Reads one datagram in place, or all of a merged one, one after the other.
+    pub(super) fn read_merged(&self, mut read: impl FnMut(Meta, &[u8])) -> Attempt<()> {
+        let Some(mut reader) = self.reader.try_enter() else { return Attempt::Contended };
+        let Some(mut frame) = self.next_frame(&mut reader) else { return Attempt::Empty };
+        loop {
+            let meta = Meta::from_bits(self.frames.meta(&frame));
+            read(meta, self.frames.data(&frame, meta.payload().end));
+            reader.returns.push(frame);
+            reader.returns_bytes += meta.truesize();
+            // A merged datagram came into the list as a whole, and is taken from it as a whole.
+            let next = if meta.more() { reader.fifo.pop(&self.frames) } else { None };
+            let Some(next) = next else { break };
+            frame = next;
+            if reader.returns.len() == RETURNS_MAX {
+                self.send_home(&mut reader.returns);
+                self.uncharge(std::mem::take(&mut reader.returns_bytes));
+            }
+        }
+        self.settle(&mut reader);
+        Attempt::Read(())
     }
 
     /// Takes up to `max` datagrams out of the queue.

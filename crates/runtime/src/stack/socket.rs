@@ -48,6 +48,19 @@ pub struct UdpSocket {
     ns: NetNs,
 }
 
+/// What [`UdpSocket::recv_merged`] received.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct MergedDatagram {
+    /// Bytes written to the buffer.
+    pub bytes: usize,
+    /// Payload of each datagram that was merged but the last, which may be shorter.
+    pub segment_bytes: usize,
+    /// Datagrams that were merged; 1: none was.
+    pub segments: u32,
+    /// The sender.
+    pub from: SocketAddr,
+}
+
 impl UdpSocket {
     /// Binds with default settings.
     ///
@@ -141,6 +154,9 @@ impl UdpSocket {
     /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout.
     #[inline]
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        if self.inner.wants_merged() {
+            return self.recv_merged(buffer).map(|merged| (merged.bytes, merged.from));
+        }
         self.wait_for(|| {
             self.inner.read_one(|meta, frame| {
                 let (from, ifindex) = meta.source(frame);
@@ -155,10 +171,41 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from).
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.inner.wants_merged() {
+            return self.recv_merged(buffer).map(|merged| merged.bytes);
+        }
         self.wait_for(|| self.inner.read_one(|meta, frame| copy(buffer, &frame[meta.payload()])))
     }
 
-    /// Hands up to `max` datagrams (at most 32) to `each`, in place: nothing is copied. Waits for the first as
+    /// Receives one datagram, or with [`SocketOption::UdpGro`] all of a merged one, one behind the other: what the kernel
+    /// tells by `UDP_GRO` in a control message is [`MergedDatagram::segment_bytes`]. What does not fit is lost; 65535 bytes
+    /// are always enough.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv_merged(&self, buffer: &mut [u8]) -> io::Result<MergedDatagram> {
+        self.wait_for(|| {
+            let mut first: Option<MergedDatagram> = None;
+            let read = self.inner.read_merged(|meta, frame| {
+                let payload = &frame[meta.payload()];
+                let merged = first.get_or_insert_with(|| {
+                    let (from, ifindex) = meta.source(frame);
+                    let from = from.socket_addr(ifindex);
+                    MergedDatagram { bytes: 0, segment_bytes: payload.len(), segments: 0, from }
+                });
+                merged.bytes += copy(&mut buffer[merged.bytes..], payload);
+                merged.segments += 1;
+            });
+            match (read, first) {
+                (Attempt::Read(()), Some(merged)) => Attempt::Read(merged),
+                (Attempt::Contended, _) => Attempt::Contended,
+                (Attempt::Read(()) | Attempt::Empty, _) => Attempt::Empty,
+            }
+        })
+    }
+
+    /// Hands up to `max` datagrams (at most 32) to `each`, in place: nothing is copied. Of a merged one it hands over what
+    /// was merged, one by one. Waits for the first as
     /// [`recv_from`](Self::recv_from) does, then takes what is there. Gives how many there were; 0 only for `max` 0.
     ///
     /// The frames go back to the device when the call returns, so `each` should not take long. It may use this socket.

@@ -258,18 +258,21 @@ fn parse_tcp(body: &[u8], addresses: &[u8], src: Addr, dst: Addr, end: usize) ->
 
 /// What a frame in a receive queue says about itself, in its meta word, so that reading it needs no second parse.
 ///
-/// bits 0..16 payload offset, 16..32 payload length, 32..48 truesize in 64-byte units, 48 IPv6, 49..64 ifindex (0 if it
-/// does not fit).
+/// bits 0..16 payload offset, 16..32 payload length, 32..47 truesize in 64-byte units, 47 another datagram of the same
+/// merged one follows, 48 IPv6, 49..64 ifindex (0 if it does not fit).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta(u64);
 
 const TRUESIZE_UNIT: usize = 64;
+const TRUESIZE_UNITS_MAX: u64 = (1 << 15) - 1;
 
 impl Meta {
-    /// `truesize`: bytes that the frame occupies, rounded up to 64 and cut at 4 MiB.
+    const MORE: u64 = 1 << 47;
+
+    /// `truesize`: bytes that the frame occupies, rounded up to 64 and cut at 2 MiB.
     #[inline]
     pub(super) fn new(d: &Datagram, truesize: usize, ifindex: u32) -> Self {
-        let units = truesize.div_ceil(TRUESIZE_UNIT).min(0xffff) as u64;
+        let units = (truesize.div_ceil(TRUESIZE_UNIT) as u64).min(TRUESIZE_UNITS_MAX);
         let v6 = u64::from(!d.dst.addr.is_v4());
         let ifindex = if ifindex < 1 << 15 { u64::from(ifindex) } else { 0 };
         Self(u64::from(d.payload_at) | u64::from(d.payload_len) << 16 | units << 32 | v6 << 48 | ifindex << 49)
@@ -289,7 +292,18 @@ impl Meta {
     }
 
     pub(super) fn truesize(self) -> usize {
-        (self.0 >> 32 & 0xffff) as usize * TRUESIZE_UNIT
+        (self.0 >> 32 & TRUESIZE_UNITS_MAX) as usize * TRUESIZE_UNIT
+    }
+
+    /// The same of a datagram that is followed by another of the same merged one.
+    pub(super) fn with_more(self) -> Self {
+        Self(self.0 | Self::MORE)
+    }
+
+    /// Whether another datagram of the same merged one follows.
+    #[inline]
+    pub(super) fn more(self) -> bool {
+        self.0 & Self::MORE != 0
     }
 
     /// The sender, read from the headers that still stand before the payload.

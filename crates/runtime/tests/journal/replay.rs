@@ -68,7 +68,10 @@ pub(crate) fn replay(records: &[Record]) -> Result<(), String> {
     for (position, record) in records.iter().enumerate() {
         let checked = if record.at < now {
             Err("the clock goes back".to_owned())
-        } else if matches!(record.event, Event::Deliver { .. } | Event::KthreadStart | Event::KthreadStop) {
+        } else if matches!(
+            record.event,
+            Event::Deliver { .. } | Event::Held { .. } | Event::KthreadStart | Event::KthreadStop
+        ) {
             // No rule decides about these.
             Ok(())
         } else if let Event::Added { word } = record.event {
@@ -135,7 +138,11 @@ impl Instance {
     /// Asks the rules again; what the thread does next.
     fn check(&mut self, record: &Record, due: Option<Next>) -> Result<Vec<Next>, String> {
         match record.event {
-            Event::Added { .. } | Event::Deliver { .. } | Event::KthreadStart | Event::KthreadStop => {
+            Event::Added { .. }
+            | Event::Deliver { .. }
+            | Event::Held { .. }
+            | Event::KthreadStart
+            | Event::KthreadStop => {
                 unreachable!("taken before")
             }
             Event::Rule { rule, word, answer } => {

@@ -51,6 +51,8 @@ pub(super) struct Packet {
 }
 
 impl GroPacket for Packet {
+    type Memory = ();
+
     fn flow_hash(&self) -> u32 {
         self.hash
     }
@@ -63,7 +65,7 @@ impl GroPacket for Packet {
         self.flow == held.flow && self.socket == held.socket
     }
 
-    fn merge(&mut self, next: Self) -> Merged<Self> {
+    fn merge(&mut self, next: Self, (): &()) -> Merged<Self> {
         self.segments += next.segments;
         Merged::Held
     }
@@ -255,7 +257,7 @@ impl World {
             let merge = &mut self.napis[napi].merge;
             let up = &mut self.up;
             let before = if packet.mergeable { merge.packets() + up.packets.len() } else { 0 };
-            merge.gro.receive(packet, jiffy, batch, &mut |list| up.take(list));
+            merge.gro.receive(packet, &(), jiffy, batch, &mut |list| up.take(list));
             if packet.mergeable && merge.packets() + up.packets.len() == before {
                 // It joined another packet: its own frame is empty now.
                 self.go(packet.frame, FrameAt::Stack, FrameAt::Free);

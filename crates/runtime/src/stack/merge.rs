@@ -1,0 +1,206 @@
+//! Receive offload: packets of a flow that an instance's owner holds until they go up as one (`net/core/gro.c`).
+//!
+//! [`napier_core::gro`] has the rules. A bundle is a chain of frames, as they came; nothing is copied or allocated for it.
+//!
+//! | packets | merged if | the socket gets |
+//! |---|---|---|
+//! | UDP | the socket that they are for has `UDP_GRO` | the chain; [`Meta::more`] marks all but the last datagram |
+//!
+//! What [`napier_core::gro`] calls the pending list are the rounds of [`RxPass`]: eight packets, merged ones counted as
+//! what they were, or the end of the poll. Datagrams without checksum and padded ones are not merged; unlike the kernel's
+//! they end what is held of their flow, so that a flow keeps its order.
+
+mod headers;
+#[cfg(test)]
+mod tests;
+
+use napier_core::completion::Flush;
+use napier_core::gro::flow::{Join, Train};
+use napier_core::gro::{Gro, GroPacket, Merged};
+use napier_core::time::Instant;
+use napier_ring::{Frame, FrameChain, FrameTable};
+
+use super::addr::End;
+use super::pass::RxPass;
+use super::wire::Meta;
+pub(super) use headers::{Headers, udp};
+
+/// ns per jiffy: the engine behaves as a kernel with HZ=1000.
+const JIFFY_NS: u64 = 1_000_000;
+/// A bundle that may not be held, or is complete, is delivered at once: the pass has its own rounds.
+const BATCH: u32 = 1;
+
+/// The jiffy of a time.
+pub(super) const fn jiffy(now: Instant) -> u64 {
+    now.ns / JIFFY_NS
+}
+
+/// Packets that are one flow: whatever must be alike for them to be compared at all.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Flow {
+    pub(super) src: End,
+    pub(super) dst: End,
+    pub(super) protocol: u8,
+    /// IPv6: the flow label.
+    pub(super) label: u32,
+    /// Both Ethernet addresses.
+    pub(super) macs: [u8; 12],
+}
+
+/// Packets of one flow that go up together; at first one.
+pub(super) struct Bundle {
+    pub(super) flow: Flow,
+    hash: u32,
+    /// False: it goes up by itself, and ends what is held of its flow.
+    joins: bool,
+    train: Train,
+    /// All but the last, whose meta words say that more follows.
+    chain: FrameChain,
+    last: Frame,
+    /// Bytes of all frames, as sockets are charged for them.
+    truesize: usize,
+}
+
+impl Bundle {
+    /// A packet by itself; its meta word is set.
+    pub(super) fn new(headers: Headers, hash: u32, frame: Frame, truesize: usize) -> Self {
+        let Headers { flow, segment, joins } = headers;
+        Self { flow, hash, joins, train: Train::new(segment), chain: FrameChain::new(), last: frame, truesize }
+    }
+
+    /// How many packets came over the wire for it.
+    pub(super) const fn packets(&self) -> u32 {
+        self.train.segments()
+    }
+
+    pub(super) const fn truesize(&self) -> usize {
+        self.truesize
+    }
+
+    /// Its frames, in order.
+    pub(super) fn into_frames(mut self, frames: &FrameTable) -> FrameChain {
+        self.chain.push(frames, self.last);
+        self.chain
+    }
+}
+
+impl GroPacket for Bundle {
+    type Memory = FrameTable;
+
+    fn flow_hash(&self) -> u32 {
+        self.hash
+    }
+
+    fn mergeable(&self) -> bool {
+        true
+    }
+
+    fn may_be_held(&self) -> bool {
+        self.joins && self.train.first().may_be_held()
+    }
+
+    fn same_flow(&self, held: &Self) -> bool {
+        self.flow == held.flow
+    }
+
+    fn merge(&mut self, next: Self, frames: &FrameTable) -> Merged<Self> {
+        assert!(next.chain.is_empty(), "packets join one by one");
+        let join = if next.joins { self.train.join(next.train.first()) } else { Join::Separate };
+        if join == Join::Separate {
+            return Merged::Separate(next);
+        }
+        let mut before = std::mem::replace(&mut self.last, next.last);
+        let meta = Meta::from_bits(frames.meta(&before)).with_more();
+        frames.set_meta(&mut before, meta.bits());
+        self.chain.push(frames, before);
+        self.truesize += next.truesize;
+        if join == Join::Complete { Merged::Complete } else { Merged::Held }
+    }
+
+    fn segments(&self) -> u32 {
+        self.packets()
+    }
+}
+
+/// What an instance holds; its owner's.
+pub(crate) struct Merging {
+    gro: Gro<Bundle>,
+    /// The device merges (`ethtool -K gro`).
+    on: bool,
+    /// Packets that joined others, not yet counted.
+    joined: u64,
+    /// Packets held when the journal was told last.
+    told: u32,
+}
+
+impl Merging {
+    pub(crate) fn new() -> Self {
+        Self { gro: Gro::with_room(BATCH), on: true, joined: 0, told: 0 }
+    }
+
+    /// Whether packets join from now on. What is held stays until it is flushed.
+    #[inline]
+    pub(crate) fn switch(&mut self, on: bool) {
+        self.on = on;
+    }
+
+    #[inline]
+    pub(super) const fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// Whether packets are held.
+    #[inline]
+    pub(crate) const fn held(&self) -> bool {
+        self.gro.held()
+    }
+
+    /// How many are, merged ones counted once, if that is not what was said last: for the journal.
+    pub(crate) fn held_changed(&mut self) -> Option<u32> {
+        let held = self.gro.iter_held().count() as u32; // at most 64
+        (std::mem::replace(&mut self.told, held) != held).then_some(held)
+    }
+
+    /// Packets that joined others since this was asked last.
+    #[inline]
+    pub(crate) fn take_joined(&mut self) -> u64 {
+        std::mem::take(&mut self.joined)
+    }
+
+    /// Takes a packet, and delivers what is complete by it.
+    pub(super) fn receive(&mut self, bundle: Bundle, now: u64, frames: &FrameTable, mut up: impl FnMut(Bundle)) {
+        let Self { gro, joined, .. } = self;
+        let mut deliver = |bundle: Bundle| {
+            *joined += u64::from(bundle.packets() - 1);
+            up(bundle);
+        };
+        gro.receive(bundle, frames, now, BATCH, &mut |list| list.for_each(&mut deliver));
+    }
+
+    /// Delivers what is held, all or what is older than this jiffy.
+    pub(crate) fn flush(&mut self, which: Flush, now: Instant, pass: &mut RxPass<'_>) {
+        let Self { gro, joined, .. } = self;
+        gro.flush(which, jiffy(now), BATCH, &mut |list| {
+            for bundle in list {
+                *joined += u64::from(bundle.packets() - 1);
+                pass.deliver_bundle(bundle);
+            }
+        });
+    }
+
+    /// Drops what is held: there is nobody to deliver it to. Gives the number of packets.
+    pub(crate) fn drop_all(&mut self, frames: &FrameTable) -> u64 {
+        let mut dropped = 0;
+        let mut batch = frames.batch();
+        self.gro.flush(Flush::All, 0, BATCH, &mut |list| {
+            for bundle in list {
+                dropped += u64::from(bundle.packets());
+                let mut fifo = bundle.into_frames(frames).into_fifo(frames);
+                while let Some(frame) = fifo.pop(frames) {
+                    batch.push(frame);
+                }
+            }
+        });
+        dropped
+    }
+}
