@@ -8,7 +8,7 @@
 //! A frame is copied where it leaves the receive ring, before anything is merged, and where it enters the transmit ring,
 //! after every queueing discipline. Whoever is at the queue copies it into a ring of the tap; if that is full the capture
 //! has lost a frame and counts it, and the frame itself goes its way. While nobody captures, a frame costs one look at a
-//! flag. Starting and ending a capture stops nobody.
+//! flag of its queue, and a poll one at that of the tap. Starting and ending a capture stops nobody.
 //!
 //! Frames of one queue and direction are in the order in which they went by. The others are sorted in by their times; only
 //! a frame whose copying takes longer than a look of the thread may come after younger ones.
@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use crate::device::Device;
 use crate::engine::DeviceHandle;
 use pcapng::Direction;
 use tap::Counters;
@@ -114,7 +115,7 @@ pub struct CaptureStats {
 /// ```
 #[must_use = "a capture ends when it is dropped"]
 pub struct Capture {
-    taps: Vec<Arc<Tap>>,
+    device: Arc<Device>,
     counters: Arc<Counters>,
     stop: Arc<AtomicBool>,
     path: PathBuf,
@@ -168,7 +169,7 @@ impl DeviceHandle {
         for (taps, direction) in [(&taps.rx, Direction::In), (&taps.tx, Direction::Out)] {
             for (queue, tap) in (0..).zip(taps) {
                 let (sink, source) = tap::ring(ring_bytes, record_bytes, counters.clone());
-                sinks.push((tap.clone(), sink));
+                sinks.push((tap, sink));
                 tapped.push(Tapped { source, queue, direction });
             }
         }
@@ -180,11 +181,16 @@ impl DeviceHandle {
             move || writer.run(&stop)
         });
         let thread = Some(thread.map_err(CaptureError::Thread)?);
-        let taps = sinks.into_iter().map(|(tap, sink)| {
-            tap.attach(sink);
-            tap
-        });
-        Ok(Capture { taps: taps.collect(), counters, stop, path: path.clone(), thread, _claim: claim })
+        sinks.into_iter().for_each(|(tap, sink)| tap.attach(sink));
+        self.device.look_at_taps();
+        Ok(Capture { device: self.device.clone(), counters, stop, path: path.clone(), thread, _claim: claim })
+    }
+}
+
+impl Device {
+    /// Each transmit queue looks whether it is captured; receive queues look when a poll begins.
+    fn look_at_taps(&self) {
+        (0..self.tx.len()).for_each(|queue| self.claim_tx(queue).queue.look_at_tap());
     }
 }
 
@@ -220,7 +226,9 @@ impl Capture {
 
     fn stop(&mut self) -> io::Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        self.taps.iter().for_each(|tap| tap.detach());
+        let taps = &self.device.taps;
+        taps.rx.iter().chain(&taps.tx).for_each(|tap| tap.detach());
+        self.device.look_at_taps();
         // Release: pairs with the Acquire in `Writer::run`.
         self.stop.store(true, Ordering::Release);
         thread.thread().unpark();

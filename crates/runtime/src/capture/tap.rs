@@ -34,7 +34,7 @@ impl Tap {
         Arc::new(Self { on: AtomicBool::new(false), sink: Exclusive::new(None) })
     }
 
-    /// Whether frames are to be recorded: all that a frame costs while nobody captures.
+    /// Whether frames are to be recorded.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         // Relaxed: a hint; the sink is entered before it is used.

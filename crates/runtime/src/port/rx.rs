@@ -28,6 +28,8 @@ pub(crate) struct RxQueue {
     /// Index errors of the ends before this one.
     index_errors_before: u64,
     tap: Arc<Tap>,
+    /// The tap is on in this poll.
+    captures: bool,
 }
 
 /// Where packets come from.
@@ -58,6 +60,7 @@ impl RxQueue {
             unpublished_bytes: 0,
             index_errors_before: 0,
             tap: Tap::new(),
+            captures: false,
         };
         queue.attach(end);
         queue
@@ -107,7 +110,7 @@ impl RxQueue {
             self.refill();
             return None;
         };
-        if self.tap.is_on() {
+        if self.captures {
             self.tap.record(self.table.data(&frame, length as usize));
         }
         self.unpublished += 1;
@@ -148,9 +151,11 @@ impl RxQueue {
         self.irq.note_consumed(consumed);
     }
 
-    /// A poll begins. Where packets wait elsewhere until somebody asks for them, it is asked for here.
+    /// A poll begins: what it takes is captured if somebody captures now. Where packets wait elsewhere until somebody asks
+    /// for them, it is asked for here.
     #[inline]
     pub(crate) fn poll_begins(&mut self) {
+        self.captures = self.tap.is_on();
         if let RxEnd::Xsk(end) = &mut self.end {
             end.poll_begins(self.counters.packets.get());
         }

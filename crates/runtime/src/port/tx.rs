@@ -29,6 +29,8 @@ pub(crate) struct TxQueue {
     /// Errors of the ends before this one: bad descriptors, then indices.
     errors_before: (u64, u64),
     tap: Arc<Tap>,
+    /// The tap is on; changed by a claimant.
+    captures: bool,
 }
 
 /// Where packets go.
@@ -56,7 +58,8 @@ impl TxQueue {
     /// A queue for packets of at most `frame_bytes`.
     pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
         let (frame_bytes, counters) = (frame_bytes as usize, Arc::default());
-        Self { end, table, frame_bytes, counters, sorter: None, errors_before: (0, 0), tap: Tap::new() }
+        let tap = Tap::new();
+        Self { end, table, frame_bytes, counters, sorter: None, errors_before: (0, 0), tap, captures: false }
     }
 
     /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
@@ -88,12 +91,12 @@ impl TxQueue {
     /// If `max_len` is more than a frame, or `build` returns more than `max_len`.
     pub(crate) fn build(&mut self, max_len: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxFull> {
         assert!(max_len <= self.frame_bytes, "a packet of {max_len} bytes for frames of {}", self.frame_bytes);
-        let tap = &self.tap;
+        let (tap, captures) = (&self.tap, self.captures);
         // It is called only when the packet will go out.
         let build = |buffer: &mut [u8]| {
             let length = build(&mut buffer[..max_len]);
             assert!(length <= max_len, "built a packet beyond its bound");
-            if tap.is_on() && length > 0 {
+            if captures && length > 0 {
                 tap.record(&buffer[..length]);
             }
             length
@@ -157,7 +160,7 @@ impl TxQueue {
             TxEnd::Remote { ring, .. } => {
                 let packet = self.table.data(&frame, bytes);
                 let copied = copy_to_peer(ring, packet, &self.counters);
-                if self.tap.is_on() && copied.is_ok() {
+                if self.captures && copied.is_ok() {
                     self.tap.record(packet);
                 }
                 copied
@@ -314,6 +317,11 @@ impl TxQueue {
     /// The queue's counters.
     pub(crate) fn counters(&self) -> &Arc<TxCounters> {
         &self.counters
+    }
+
+    /// Looks whether somebody captures.
+    pub(crate) fn look_at_tap(&mut self) {
+        self.captures = self.tap.is_on();
     }
 
     /// Where what goes out can be captured.

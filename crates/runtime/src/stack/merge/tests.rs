@@ -122,7 +122,9 @@ fn which_datagrams_are_of_one_flow() {
     options[14] = 0x46;
     options[17] += 4;
     options.splice(34..34, [1, 1, 1, 0]);
-    let rows: [(&str, Vec<u8>, &[(u32, usize)]); 11] = [
+    /// Segments and bytes of each datagram.
+    type Seen<'a> = &'a [(u32, usize)];
+    let rows: [(&str, Vec<u8>, Seen<'_>); 11] = [
         ("the same", v4(), &[(2, 40)]),
         ("shorter", udp(PEER, US, &[1; 19]), &[(2, 39)]),
         ("longer", udp(PEER, US, &[1; 21]), &[(1, 20), (1, 21)]),
@@ -337,7 +339,7 @@ fn datagrams_in_are_datagrams_out() {
             }
         }
         flush(&rig, &mut merging, Flush::All);
-        let rest: usize = sockets.iter().map(|socket| drain(socket)).sum();
+        let rest: usize = sockets.iter().map(drain).sum();
         assert_eq!(rest, sent.iter().flatten().map(VecDeque::len).sum::<usize>());
         assert!(merging.take_joined() > 0);
         rig.assert_home(0);
