@@ -184,7 +184,7 @@ pub enum Event {
         /// How many.
         packets: u32,
     },
-    /// How many packets the instance holds for merging, merged ones counted once; recorded when that changed.
+    /// How many packets of the wire the instance holds for merging; recorded when that changed.
     Held {
         /// Packets.
         packets: u32,

@@ -110,15 +110,23 @@ impl RxQueue {
             self.refill();
             return None;
         };
-        if self.captures {
-            self.tap.record(self.table.data(&frame, length as usize));
-        }
         self.unpublished += 1;
         self.unpublished_bytes += u64::from(length);
         if self.unpublished >= REFILL_BATCH {
             self.refill();
         }
+        if self.captures {
+            return Some(self.capture(frame, length));
+        }
         Some((frame, length))
+    }
+
+    // The frame comes and goes by value, so that it can stay in a register where nobody captures.
+    #[cold]
+    #[inline(never)]
+    fn capture(&self, frame: Frame, length: u32) -> (Frame, u32) {
+        self.tap.record(self.table.data(&frame, length as usize));
+        (frame, length)
     }
 
     /// Gives the peer the slots of the packets taken so far. `take` does it now and then, and when the queue is

@@ -21,6 +21,7 @@ use napier_core::time::Instant;
 use napier_ring::{Frame, FrameChain, FrameTable};
 
 use super::addr::End;
+use super::demux::flow_hash;
 use super::pass::RxPass;
 use super::wire::Meta;
 pub(super) use headers::{Headers, udp};
@@ -63,8 +64,9 @@ pub(super) struct Bundle {
 
 impl Bundle {
     /// A packet by itself; its meta word is set.
-    pub(super) fn new(headers: Headers, hash: u32, frame: Frame, truesize: usize) -> Self {
+    pub(super) fn new(headers: Headers, frame: Frame, truesize: usize) -> Self {
         let Headers { flow, segment, joins } = headers;
+        let hash = flow_hash(0, flow.src, flow.dst);
         Self { flow, hash, joins, train: Train::new(segment), chain: FrameChain::new(), last: frame, truesize }
     }
 
@@ -155,9 +157,9 @@ impl Merging {
         self.gro.held()
     }
 
-    /// How many are, merged ones counted once, if that is not what was said last: for the journal.
+    /// How many came over the wire and are held, if that is not what was said last: for the journal.
     pub(crate) fn held_changed(&mut self) -> Option<u32> {
-        let held = self.gro.iter_held().count() as u32; // at most 64
+        let held = self.gro.iter_held().map(Bundle::packets).sum();
         (std::mem::replace(&mut self.told, held) != held).then_some(held)
     }
 

@@ -23,7 +23,6 @@ use napier_core::time::Instant;
 use napier_ring::{Frame, FrameChain};
 
 use super::counters::Counter;
-use super::demux::flow_hash;
 use super::merge::{self, Bundle, Merging};
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
@@ -179,7 +178,7 @@ impl<'v> RxPass<'v> {
         if socket.wants_merged()
             && let Some(merging) = self.merging.take_if(|merging| merging.is_on())
         {
-            return self.hold(merging, frame, len, datagram, truesize);
+            return self.hold(merging, frame, len);
         }
         if !self.book(socket, truesize, 1) {
             return self.lose(frame, v4, RCVBUF_ERRORS);
@@ -212,14 +211,16 @@ impl<'v> RxPass<'v> {
         }
     }
 
-    /// A datagram that may wait for others of its flow, or joins those that do.
+    /// A datagram that may wait for others of its flow, or joins those that do. Its headers are read again: what is kept
+    /// of them for this would cost those that are not merged.
+    #[cold]
     #[inline(never)]
-    fn hold(&mut self, merging: &'v mut Merging, frame: Frame, len: u32, datagram: &Datagram, truesize: usize) {
+    fn hold(&mut self, merging: &'v mut Merging, frame: Frame, len: u32) {
         let ns = self.ns;
-        let headers = merge::udp(ns.frames.data(&frame, len as usize), datagram);
-        let hash = flow_hash(0, datagram.src, datagram.dst);
+        let meta = Meta::from_bits(ns.frames.meta(&frame));
+        let headers = merge::udp(ns.frames.data(&frame, len as usize), meta);
         let now = merge::jiffy(self.now());
-        let bundle = Bundle::new(headers, hash, frame, truesize);
+        let bundle = Bundle::new(headers, frame, meta.truesize());
         merging.receive(bundle, now, &ns.frames, |bundle| self.deliver_bundle(bundle));
         self.merging = Some(merging);
     }

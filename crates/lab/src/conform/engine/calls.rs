@@ -95,9 +95,9 @@ fn recv(
     let timeout = timeout.map_or(pace.left(), |span| Duration::from_nanos(span.ns.max(1)).min(pace.left()));
     let set = open.set_nonblocking(nonblock).and_then(|()| open.set_read_timeout(Some(timeout)));
     set.expect("a time that is not zero is taken");
-    match open.recv(&mut [0; 2048]) {
-        Ok(_) => {
-            rig.took(socket);
+    match open.recv_merged(&mut [0; 2048]) {
+        Ok(merged) => {
+            rig.took(socket, merged.segments);
             Ok(Answer::Number(1))
         }
         Err(error) => Ok(Answer::Error(errno(&error)?)),

@@ -104,8 +104,7 @@ fn compare_napi(check: &Check, known: &Known, sent: u64, sides: &mut Sides) -> R
     }
     sides.compare("defers-left", check.defers_left, known.defers_left);
     sides.compare("pending", check.pending, sent - known.taken);
-    // The engine has no place to hold a packet in.
-    sides.compare("held", check.held, 0);
+    sides.compare("held", check.held, known.held);
     sides.compare("masked", check.masked, known.masked);
     sides.compare("armed", check.armed, known.armed);
     sides.compare("thread", check.thread, known.thread);

@@ -8,12 +8,14 @@ use napier_sim::scenario::{Action, Call, Check, Event, Packets, Seen, Target, Th
 
 use super::check::Looked;
 use super::log::Window;
-use super::rig::{Rig, Wire};
+use super::rig::{Rig, Sending, Wire};
 use super::waits::own_wait;
 use super::{Refused, calls, check, last_packet, transmit};
 
 /// From the start of the threads to time zero.
 const HEAD_START: Span = Span::from_ms(10);
+/// A jiffy of the engine.
+const JIFFY: Span = Span::from_ms(1);
 /// The last part of a wait is spun: a sleeper wakes up late.
 const SPIN: Span = Span::from_us(100);
 /// How often is looked at what has come.
@@ -83,7 +85,7 @@ impl Pace<'_, '_> {
 
 /// What the thread of the run does, in order.
 enum Deed<'s> {
-    Send(Target, u32),
+    Send(Target, u32, Sending),
     Look(&'s Check, u32),
     LookTx(&'s TxCheck, u32),
 }
@@ -120,7 +122,8 @@ impl Told {
 pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Refused> {
     let scenario = rig.scenario;
     let primed = super::log::states(rig, &rig.engine.journal().records, u64::MAX);
-    let start_ns = rig.engine.now_ns() + HEAD_START.ns;
+    // Time zero begins a jiffy, as in the virtual machine.
+    let start_ns = (rig.engine.now_ns() + HEAD_START.ns).next_multiple_of(JIFFY.ns);
     let window = Window { start_ns, end_ns: start_ns + end.ns };
     let pace = Pace { rig, window };
     let last = scenario.timeline.last().map_or(Instant::ZERO, |step| last_packet(step.at, &step.action));
@@ -146,8 +149,8 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<Driven, Re
             take_until(rig, wire, pace, window.start_ns + at.ns);
             pace.wait_for(at);
             match deed {
-                Deed::Send(target, count) => {
-                    let sent = wire.send(rig, target, count);
+                Deed::Send(target, count, how) => {
+                    let sent = wire.send(rig, target, count, how);
                     driven.sent[rig.napi_to(target).at()] += u64::from(sent);
                 }
                 Deed::LookTx(step, line) => {
@@ -253,12 +256,15 @@ fn deeds<'s>(rig: &Rig<'s>) -> Vec<(Instant, Deed<'s>)> {
     let mut deeds = Vec::new();
     for step in &rig.scenario.timeline {
         match &step.action {
-            Action::Packets(Packets { to, count, every, .. }) if every.is_zero() => {
-                deeds.push((step.at, Deed::Send(*to, *count)));
+            Action::Packets(packets @ Packets { to, count, every, .. }) if every.is_zero() => {
+                deeds.push((step.at, Deed::Send(*to, *count, Sending::of(packets))));
             }
-            Action::Packets(Packets { to, count, every, .. }) => {
-                let times = (0..*count).map(|nth| step.at + Span::from_ns(every.ns * u64::from(nth)));
-                deeds.extend(times.map(|at| (at, Deed::Send(*to, 1))));
+            Action::Packets(packets @ Packets { to, count, every, own_flow, .. }) => {
+                deeds.extend((0..*count).map(|nth| {
+                    let first = Sending::of(packets);
+                    let how = Sending { flow: first.flow + if *own_flow { nth } else { 0 }, ..first };
+                    (step.at + Span::from_ns(every.ns * u64::from(nth)), Deed::Send(*to, 1, how))
+                }));
             }
             Action::Check(check) => deeds.push((step.at, Deed::Look(check, step.line))),
             Action::CheckTx(check) => deeds.push((step.at, Deed::LookTx(check, step.line))),

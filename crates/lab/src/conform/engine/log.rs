@@ -32,6 +32,8 @@ pub(super) struct Known {
     /// Packets that polls took.
     pub(super) taken: u64,
     pub(super) thread: bool,
+    /// Packets of the wire that are held for merging.
+    pub(super) held: u32,
     /// The change of the mask that is next belongs to a disable or an enable.
     switching: bool,
 }
@@ -45,6 +47,7 @@ impl Known {
             defers_left: 0,
             taken: 0,
             thread: false,
+            held: 0,
             switching: false,
         }
     }
@@ -82,6 +85,7 @@ impl Known {
                 self.defers_left = defers_left;
             }
             Recorded::Poll { work, .. } => self.taken += u64::from(work),
+            Recorded::Held { packets } => self.held = packets,
             Recorded::KthreadStart => self.thread = true,
             Recorded::KthreadStop => self.thread = false,
             _ => {}

@@ -53,6 +53,19 @@ fn check_machine(machine: &Machine) -> Result<(), Refused> {
     } else if machine.threads.iter().any(|thread| thread.policy == Policy::Fifo) {
         "a thread wants a real-time class"
     } else {
+        return check_merging(machine);
+    };
+    Err(refused(why))
+}
+
+fn check_merging(machine: &Machine) -> Result<(), Refused> {
+    let merges = machine.devices.iter().any(|device| device.gro);
+    let connected = machine.sockets.iter().any(|socket| socket.connected);
+    let why = if merges && machine.hz != HZ {
+        "packets are held for jiffies, and those of the engine are 1 ms"
+    } else if merges && connected {
+        "a connected socket has one flow"
+    } else {
         return Ok(());
     };
     Err(refused(why))
@@ -60,9 +73,7 @@ fn check_machine(machine: &Machine) -> Result<(), Refused> {
 
 fn check_device(device: &Device) -> Result<(), Refused> {
     refuse_tx::check_device(device)?;
-    let why = if device.gro {
-        "the engine holds no packets for merging"
-    } else if !device.persistent {
+    let why = if !device.persistent {
         "the engine's devices keep their settings and ids over down and up"
     } else if device.no_busy_poll {
         "each instance of the engine gets an id"
@@ -145,6 +156,9 @@ fn check_action(action: &Action, machine: &Machine) -> Result<(), Refused> {
         Action::Packets(Packets { rss: true, .. }) => "its packets are spread by hashes that it makes up",
         Action::Packets(Packets { loopback: true, .. }) => "the engine has no loopback",
         Action::Packets(Packets { syn: Some(_), .. }) => "it needs a TCP socket",
+        Action::Packets(Packets { hash: Some(_), .. }) if machine.devices.iter().any(|device| device.gro) => {
+            "the engine makes the hash of a flow itself"
+        }
         Action::Packets(_) | Action::Check(_) => return Ok(()),
         Action::Interrupt { .. } => "it takes an interrupt without a reason",
         Action::Schedule { .. } => "it injects a schedule",

@@ -11,7 +11,7 @@ use napier_runtime::{
     Coalesce, DeviceHandle, EndConfig, Engine, EventContext, IfAddr, Interest, LinkConfig, NetNs, RawPort,
     SocketOption, StackCounters, UdpSocket,
 };
-use napier_sim::scenario::{CpuIx, Device, DeviceIx, NapiIx, Scenario, Socket, SocketIx, Sysctl, Target};
+use napier_sim::scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket, SocketIx, Sysctl, Target};
 
 use super::transmit::Transmits;
 use super::{Refused, log, refuse, refused};
@@ -152,6 +152,9 @@ impl<'s> Rig<'s> {
         let (device, _) = self.scenario.machine.queue_of(described.napi);
         let socket = UdpSocket::builder().rcvbuf(RCVBUF_BYTES).bind(&self.namespaces[device.at()], self.addr(position));
         let socket = socket.map_err(|error| failed("binding a socket", error))?;
+        if self.scenario.machine.devices[device.at()].gro {
+            socket.setsockopt(SocketOption::UdpGro, 1).map_err(|error| failed("setting an option", error))?;
+        }
         if described.connected {
             let peer = SocketAddrV4::new(addr(device.at(), 2), PEER_PORT);
             socket.connect(peer.into()).map_err(|error| failed("connecting a socket", error))?;
@@ -175,10 +178,14 @@ impl<'s> Rig<'s> {
         }
         let socket = self.socket(position).expect("it was opened a moment ago");
         let index = SocketIx(u16::try_from(position).expect("a position in a scenario has 16 bits"));
-        assert_eq!(wire.send(self, Target::Socket(index), 1), 1, "the ring of a new device has room");
+        assert_eq!(
+            wire.send(self, Target::Socket(index), 1, Sending::default()),
+            1,
+            "the ring of a new device has room"
+        );
         let received = socket.set_read_timeout(Some(PATIENCE)).and_then(|()| socket.recv(&mut [0; 64]));
         received.map_err(|error| failed("the packet before time zero", error))?;
-        self.took(index);
+        self.took(index, 1);
         Ok(())
     }
 
@@ -223,6 +230,7 @@ impl<'s> Rig<'s> {
     fn set_device(&self, position: usize, device: &Device) -> Result<(), Box<dyn std::error::Error>> {
         let handle = &self.devices[position];
         let tunables = device.tunables;
+        handle.set_gro(device.gro);
         let write = |attribute, value| handle.set(DevSet { attribute, value });
         write(DevAttribute::NapiDeferHardIrqs, tunables.defer_hard_irqs.into())?;
         write(DevAttribute::GroFlushTimeout, tunables.gro_flush_timeout.ns)?;
@@ -271,9 +279,9 @@ impl<'s> Rig<'s> {
         self.sockets[position].lock().expect("no panic while held").clone()
     }
 
-    /// A packet was read from a socket.
-    pub(super) fn took(&self, socket: SocketIx) {
-        self.taken[socket.at()].fetch_add(1, Ordering::Relaxed);
+    /// Packets were read from a socket: one, or several that had become one.
+    pub(super) fn took(&self, socket: SocketIx, packets: u32) {
+        self.taken[socket.at()].fetch_add(packets.into(), Ordering::Relaxed);
     }
 
     /// Packets read from a socket.
@@ -342,6 +350,20 @@ impl<'s> Rig<'s> {
     }
 }
 
+/// Which flows packets are of.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Sending {
+    pub(super) flow: u32,
+    pub(super) own_flow: bool,
+    pub(super) unmergeable: bool,
+}
+
+impl Sending {
+    pub(super) fn of(packets: &Packets) -> Self {
+        Self { flow: packets.flow, own_flow: packets.own_flow, unmergeable: !packets.mergeable }
+    }
+}
+
 /// See [`Rig::capable`].
 pub(super) struct Capable<'r> {
     engine: &'r Engine,
@@ -367,7 +389,7 @@ impl Wire {
     }
 
     /// Sends packets together; how many found room in the ring.
-    pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32) -> u32 {
+    pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32, how: Sending) -> u32 {
         let napi = rig.napi_to(target);
         let (device, _) = rig.scenario.machine.queue_of(napi);
         let to = match target {
@@ -375,14 +397,26 @@ impl Wire {
             Target::Napi(_) => SocketAddrV4::new(addr(device.at(), 1), NOBODY_PORT).into(),
         };
         let SocketAddr::V4(to) = to else { unreachable!("all addresses are of one kind") };
-        let from = SocketAddrV4::new(addr(device.at(), 2), PEER_PORT);
-        let template = Template::new(mac(device.at(), 2), mac(device.at(), 1), from, to);
-        let port = &self.ports[napi.at()];
-        let build = |frame: &mut [u8]| {
-            frame[HEADER_BYTES..HEADER_BYTES + PAYLOAD_BYTES].fill(0);
-            template.complete(frame, PAYLOAD_BYTES)
+        let merges = rig.scenario.machine.devices[device.at()].gro;
+        let template = |nth: u32| {
+            // Only where packets are merged does it matter of which flow they are.
+            let flow = if merges { how.flow + if how.own_flow { nth } else { 0 } } else { 0 };
+            let port = PEER_PORT + u16::try_from(flow % 50_000).expect("the remainder is smaller");
+            let from = SocketAddrV4::new(addr(device.at(), 2), port);
+            Template::new(mac(device.at(), 2), mac(device.at(), 1), from, to)
         };
-        let sent = (0..count).take_while(|_| port.build(HEADER_BYTES + PAYLOAD_BYTES, build).is_ok()).count();
+        let port = &self.ports[napi.at()];
+        let build = |nth: u32, frame: &mut [u8]| {
+            frame[HEADER_BYTES..HEADER_BYTES + PAYLOAD_BYTES].fill(0);
+            let length = template(nth).complete(frame, PAYLOAD_BYTES);
+            if how.unmergeable {
+                // Datagrams without checksum are not merged.
+                frame[HEADER_BYTES - 2..HEADER_BYTES].fill(0);
+            }
+            length
+        };
+        let room = HEADER_BYTES + PAYLOAD_BYTES;
+        let sent = (0..count).take_while(|nth| port.build(room, |frame| build(*nth, frame)).is_ok()).count();
         port.flush();
         u32::try_from(sent).expect("at most as many as were asked for")
     }

@@ -10,6 +10,7 @@ const FILES: &[&str] = &[
     "A-scheduling/01-one-packet",
     "B-deferral/14b-two-deferrals",
     "B-deferral/15-no-timeout",
+    "B-deferral/17-held-packet",
     "C-socket-busy-poll/24-non-blocking",
     "C-socket-busy-poll/28a-pledge-on-an-idle-instance",
     "D-socket-options/39a-busy-poll",
@@ -17,6 +18,7 @@ const FILES: &[&str] = &[
     "G-threaded/62-enabled",
     "H-control/72-all-or-nothing",
     "H-control/74a-dump",
+    "J-merging/204-burst",
     "K-transmit/247-noqueue-down",
     "K-transmit/261-counted-at-the-discipline",
 ];
@@ -55,7 +57,14 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     let step = |step: &str| format!("[timeline]\nsteps = [{{ at = \"0ms\", {step} }}]\n");
     let watch = |kind: &str| format!("[expect]\nwatch = [\"{kind}\"]\nevents = []\n");
     for (part, why) in [
-        (device("gro = true"), "the engine holds no packets for merging"),
+        (
+            format!("[machine]\nhz = 250\n{}", device("gro = true")),
+            "packets are held for jiffies, and those of the engine are 1 ms",
+        ),
+        (
+            format!("{}{}", device("gro = true"), step("packets = 1, to = \"eth0/0\", hash = 3")),
+            "the engine makes the hash of a flow itself",
+        ),
         (device("weight = 8"), "the engine polls with a weight of 64"),
         (device("persistent = false"), "the engine's devices keep their settings and ids over down and up"),
         (device("ring = 100"), "a ring of the engine has 64 to 4096 slots, a power of two"),

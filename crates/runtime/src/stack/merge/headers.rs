@@ -3,7 +3,8 @@
 use napier_core::gro::flow::{Ip, Segment};
 
 use super::Flow;
-use crate::stack::wire::{Datagram, ETH_LEN, IPV4_LEN, IPV6_LEN, PROTO_UDP, UDP_LEN};
+use crate::stack::addr::{Addr, End};
+use crate::stack::wire::{ETH_LEN, IPV4_LEN, IPV6_LEN, Meta, PROTO_UDP, UDP_LEN};
 
 /// A packet's flow, and its place in it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -15,22 +16,28 @@ pub(in crate::stack) struct Headers {
 }
 
 /// The headers of a datagram in a frame of `frame.len()` bytes.
-pub(in crate::stack) fn udp(frame: &[u8], datagram: &Datagram) -> Headers {
-    let v4 = datagram.dst.addr.is_v4();
+pub(in crate::stack) fn udp(frame: &[u8], meta: Meta) -> Headers {
     let ip = &frame[ETH_LEN..];
-    let (at, end) = (usize::from(datagram.payload_at), usize::from(datagram.payload_at + datagram.payload_len));
+    let v4 = ip[0] >> 4 == 4;
+    let std::ops::Range { start: at, end } = meta.payload();
+    let (src, _) = meta.source(frame);
+    let dst = if v4 {
+        Addr::v4(*ip[16..].first_chunk().expect("an IPv4 header was parsed"))
+    } else {
+        Addr::v6(*ip[24..].first_chunk().expect("an IPv6 header was parsed"))
+    };
     let plain = if v4 { IPV4_LEN } else { IPV6_LEN };
     let has_checksum = frame[at - 2..at] != [0, 0];
     let segment = Segment {
         ip: ip_facts(ip, v4),
         tcp: None,
         header_bytes: (plain + UDP_LEN) as u16,
-        payload_bytes: datagram.payload_len,
+        payload_bytes: (end - at) as u16, // as the field of the header
     };
     Headers {
         flow: Flow {
-            src: datagram.src,
-            dst: datagram.dst,
+            src,
+            dst: End { addr: dst, port: u16::from_be_bytes([frame[at - 6], frame[at - 5]]) },
             protocol: PROTO_UDP,
             label: if v4 { 0 } else { u32::from_be_bytes([0, ip[1] & 0x0f, ip[2], ip[3]]) },
             macs: *frame.first_chunk().expect("an Ethernet header was parsed"),
