@@ -47,8 +47,8 @@ pub use real_time::RealTime;
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{
-    DeviceError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters, TcpListener,
-    TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
+    DeviceError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters,
+    TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
 };
 pub use sys::kernel_sockets::{set_kernel_busy_poll, set_kernel_epoll_params};
 pub use sys::tsc::{ticks, ticks_after};
