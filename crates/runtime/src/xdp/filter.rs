@@ -223,7 +223,7 @@ impl Filter {
     /// Takes the packet if it is of the protocol in r4 and to one of the ports; passes it if not.
     fn port_in(&mut self, udp: &[RangeInclusive<u16>], tcp: &[RangeInclusive<u16>], at: i16) {
         self.asm.load(Size::Half, R5, R2, at);
-        self.asm.to_number(R5);
+        self.asm.decode_number(R5);
         for (protocol, ports) in [(UDP, udp), (TCP, tcp)] {
             let other = self.asm.label();
             self.asm.jump_unless_eq(R4, protocol, other);

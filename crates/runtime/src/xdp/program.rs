@@ -123,7 +123,7 @@ impl Assembler {
     }
 
     /// Turns two bytes from a packet into a number.
-    pub(crate) fn to_number(&mut self, register: Register) {
+    pub(crate) fn decode_number(&mut self, register: Register) {
         self.put(TO_BIG_ENDIAN, register, R0, 0, 16);
     }
 
