@@ -214,6 +214,35 @@ impl RawPort {
         drained
     }
 
+    /// Sends at most `max` received frames on from this port's device, after `each` has seen or changed them, and shows
+    /// them to the peer. Frames that find the transmit ring full are dropped and counted there
+    /// ([`DeviceStats::tx_ring_full`](crate::DeviceStats::tx_ring_full)). Returns how many were received and how many of
+    /// these sent. The cheapest way to forward.
+    #[inline]
+    pub fn forward_batch(&self, max: usize, mut each: impl FnMut(&mut [u8])) -> (usize, usize) {
+        let frames = &*self.engine.frames;
+        let mut received = self.received.borrow_mut();
+        if received.is_empty() {
+            return (0, 0);
+        }
+        let mut wire = self.device.claim_tx(usize::from(self.queue));
+        let mut refused = frames.batch();
+        let (mut taken, mut sent) = (0, 0);
+        while taken < max
+            && let Some(mut frame) = received.pop()
+        {
+            let len = frames.meta(&frame) as u32; // set to a length when it was received
+            each(&mut frames.data_mut(&mut frame)[..len as usize]);
+            match wire.queue.give(frame, len) {
+                Ok(()) => sent += 1,
+                Err(frame) => refused.push(frame),
+            }
+            taken += 1;
+        }
+        wire.queue.flush();
+        (taken, sent)
+    }
+
     /// Builds a frame of at most `len_max` bytes in the transmit ring: `build` gets room for it and
     /// returns the length. [`Self::flush`] sends.
     ///

@@ -1,5 +1,6 @@
 //! `napier bench`: the experiments and how they are printed.
 
+mod memif;
 mod tcp_rr;
 mod tx_list;
 mod udp_stream;
@@ -31,6 +32,8 @@ pub(crate) enum Bench {
     TcpRr(tcp_rr::TcpRrArgs),
     /// The hand-over from many senders to one consumer, alone
     TxList(tx_list::TxListArgs),
+    /// One side of a memif whose other side is another process
+    Memif(memif::MemifArgs),
     /// Many threads send datagrams as fast as they can over few transmit queues
     UdpStream(udp_stream::UdpStreamArgs),
 }
@@ -131,6 +134,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::UdpRr(args) => udp_rr(args),
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args),
         Bench::TxList(args) => tx_list::tx_list(args),
+        Bench::Memif(args) => memif::memif(args),
         Bench::UdpStream(args) => udp_stream::udp_stream(args),
     }
 }

@@ -24,6 +24,9 @@ mod client;
 #[cfg(test)]
 mod client_tests;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 mod layout;
 #[cfg(test)]
 mod layout_tests;

@@ -1,5 +1,7 @@
 //! Every order of messages up to a length, against both machines; and the two machines against each other.
 
+extern crate std;
+
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -161,4 +163,17 @@ fn the_two_machines_agree() {
             }
         }
     }
+}
+
+/// The fuzzer's corpus.
+#[test]
+#[cfg_attr(miri, ignore = "reads files")]
+fn the_corpus_of_hostile_messages() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/control");
+    let mut played = 0;
+    for entry in std::fs::read_dir(corpus).expect("fuzz/corpus/control is in the tree") {
+        fuzz::fuzz_control(&std::fs::read(entry.expect("an entry").path()).expect("a script"));
+        played += 1;
+    }
+    assert!(played > 0, "the corpus is empty");
 }

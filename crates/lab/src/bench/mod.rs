@@ -1,6 +1,7 @@
 //! `napier bench`: one experiment each, on a link of its own.
 
 mod instructions;
+mod memif;
 mod pin;
 mod rtt;
 mod rx_cost;
@@ -13,6 +14,7 @@ mod udp_stream;
 mod wakeup;
 mod xsk_rr;
 
+pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
 pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
@@ -26,4 +28,4 @@ pub use udp_stream::{
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
 pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};
 
-pub use napier_runtime::{FqConfig, QdiscConfig};
+pub use napier_runtime::{FqConfig, MemifRole, QdiscConfig};

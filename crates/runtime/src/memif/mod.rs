@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use napier_core::memif::{LOG2_RING_SIZE_MAX, RegionLayout, Secret};
-use napier_ring::{ArenaConfig, FrameTable};
+use napier_ring::{ArenaConfig, FramePool, FrameTable};
 
 use crate::engine::{AddDeviceError, DeviceHandle, EndConfig, Engine};
 use crate::link::{LinkConfig, LinkError};
@@ -189,10 +189,11 @@ impl Parts {
             homes: config.queues,
         };
         let (_, pools) = table.add_arena(arena)?;
-        let queue = |(pool, line): (_, &Arc<RemoteLine>)| {
+        let queue = |(pool, line): (FramePool, &Arc<RemoteLine>)| {
             let irq = IrqLine::Remote(line.clone());
-            let rx = RxQueue::new(RxEnd::Detached, pool, irq.clone());
-            QueuePair { rx, tx: TxQueue::new(TxEnd::Detached, table.clone(), config.frame_bytes), irq }
+            let mut tx = TxQueue::new(TxEnd::Detached, table.clone(), config.frame_bytes);
+            tx.expect_forwarded(&pool);
+            QueuePair { rx: RxQueue::new(RxEnd::Detached, pool, irq.clone()), tx, irq }
         };
         let queues = pools.into_iter().zip(&lines).map(queue).collect();
         let senders = SenderSpace::new(config.senders, config.sender_frames, stride, None);

@@ -26,6 +26,8 @@ pub(crate) struct TxQueue {
     counters: Arc<TxCounters>,
     /// Brings the frames of senders home.
     sorter: Option<FrameSorter>,
+    /// Brings frames home that were received and sent on by copying them.
+    forwarded: Option<FrameSorter>,
     /// Errors of the ends before this one: bad descriptors, then indices.
     errors_before: (u64, u64),
     tap: Arc<Tap>,
@@ -58,8 +60,17 @@ impl TxQueue {
     /// A queue for packets of at most `frame_bytes`.
     pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
         let (frame_bytes, counters) = (frame_bytes as usize, Arc::default());
-        let tap = Tap::new();
-        Self { end, table, frame_bytes, counters, sorter: None, errors_before: (0, 0), tap, captures: false }
+        Self {
+            end,
+            table,
+            frame_bytes,
+            counters,
+            sorter: None,
+            forwarded: None,
+            errors_before: (0, 0),
+            tap: Tap::new(),
+            captures: false,
+        }
     }
 
     /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
@@ -76,6 +87,11 @@ impl TxQueue {
             _ => {}
         }
         self.sorter = Some(FrameSorter::new(pool));
+    }
+
+    /// Received frames will be sent on by copying them; `pool` is one of those that they come from.
+    pub(crate) fn expect_forwarded(&mut self, pool: &FramePool) {
+        self.forwarded = Some(FrameSorter::new(pool));
     }
 
     /// Builds a packet of at most `max_len` bytes where it will be sent from. `build` gets `max_len` bytes, which
@@ -175,8 +191,9 @@ impl TxQueue {
         };
         match copied {
             Ok(()) => {
-                match &mut self.sorter {
-                    Some(sorter) if sorter.arena() == frame.arena() => sorter.push(frame),
+                match (&mut self.forwarded, &mut self.sorter) {
+                    (Some(sorter), _) if sorter.arena() == frame.arena() => sorter.push(frame),
+                    (_, Some(sorter)) if sorter.arena() == frame.arena() => sorter.push(frame),
                     _ => self.table.give_back(frame),
                 }
                 Ok(())
@@ -271,10 +288,10 @@ impl TxQueue {
         matches!(&self.end, TxEnd::Xsk(end) if end.owes_kick())
     }
 
-    /// Frames of senders that were read are theirs again.
+    /// Frames that were read are their homes' again.
     #[inline]
     fn send_home(&mut self) {
-        if let Some(sorter) = &mut self.sorter {
+        for sorter in [&mut self.sorter, &mut self.forwarded].into_iter().flatten() {
             sorter.flush();
         }
     }

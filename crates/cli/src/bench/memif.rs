@@ -1,0 +1,85 @@
+//! `bench memif`.
+
+use std::time::Duration;
+
+use napier_lab::bench::{self, MemifBenchConfig, MemifMode, MemifRole};
+
+/// Options of `bench memif`.
+#[derive(clap::Args)]
+pub(crate) struct MemifArgs {
+    /// server or client; the server is to be started first, or the client waits for it
+    #[arg(long, value_parser = parse_role)]
+    role: MemifRole,
+    /// Path of the control socket, or @ and an abstract name
+    #[arg(long)]
+    socket: String,
+    /// forward, send, receive
+    #[arg(long, default_value = "forward", value_parser = parse_mode)]
+    mode: MemifMode,
+    /// Packets per turn
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
+    batch: u16,
+    /// Packets to send first where this side forwards; they stay on the way
+    #[arg(long, default_value_t = 0)]
+    first: u32,
+    /// Keep the thread on this CPU
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Runs, one after the other
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
+    seconds: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_role(name: &str) -> Result<MemifRole, String> {
+    match name {
+        "server" => Ok(MemifRole::Server),
+        "client" => Ok(MemifRole::Client),
+        _ => Err("no such role; give server or client".to_owned()),
+    }
+}
+
+fn parse_mode(name: &str) -> Result<MemifMode, String> {
+    let found = MemifMode::ALL.into_iter().find(|mode| mode.name() == name);
+    found.ok_or_else(|| format!("no such mode; give {}", MemifMode::ALL.map(MemifMode::name).join(", ")))
+}
+
+/// Runs `bench memif` and prints it.
+pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
+    let row = bench::memif(&MemifBenchConfig {
+        role: args.role,
+        socket: args.socket.clone(),
+        mode: args.mode,
+        batch: args.batch,
+        first: args.first,
+        cpu: args.cpu,
+        runs: args.runs,
+        length: Duration::from_secs_f64(args.seconds),
+    })?;
+    if args.json {
+        return super::print_json("memif", &[row]);
+    }
+    println!(
+        "{:<8} {:>5} {:>24} {:>22} {:>20} {:>10}",
+        "", "batch", "M packets/s [min-max]", "ns/packet", "busy turns", "dropped"
+    );
+    println!(
+        "{:<8} {:>5} {:>24} {:>22} {:>20} {:>10}",
+        row.mode.name(),
+        row.batch,
+        row.packets_per_s.scaled(1e-6).to_string(),
+        row.ns_per_packet.to_string(),
+        row.busy_turns.to_string(),
+        row.dropped
+    );
+    println!(
+        "\n64-byte packets; median of {} runs of {} s. ns/packet is this side's, waiting included.",
+        args.runs, args.seconds
+    );
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! `bench memif`: one side of a memif whose other side is another process, Napier or any other.
+//!
+//! One thread polls, receives and sends, as testpmd's forwarding core does. Packets have 64 bytes.
+
+use std::time::{Duration, Instant};
+
+use napier_runtime::control::NapiSet;
+use napier_runtime::{EndConfig, Engine, MemifConfig, MemifRole, RawBusyPoll, RawPort};
+use serde::Serialize;
+
+use super::rtt::FRAME_BYTES;
+use super::stat::Spread;
+
+/// How long to wait for the other process.
+const PEER_PATIENCE: Duration = Duration::from_secs(60);
+/// Turns between two readings of the clock.
+const CLOCK_EVERY: u32 = 64;
+/// As a busy-polling server would set them, to keep the interrupt masked for good.
+const FOR_GOOD_NS: u64 = 600_000_000_000;
+
+/// What this side does.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemifMode {
+    /// Sends back what it receives (testpmd: io).
+    Forward,
+    /// Sends as fast as the other side receives (testpmd: txonly).
+    Send,
+    /// Receives and drops (testpmd: rxonly).
+    Receive,
+}
+
+impl MemifMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Send, Self::Receive];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct MemifBenchConfig {
+    /// Which side this is.
+    pub role: MemifRole,
+    /// Path of the control socket, or `@` and a name.
+    pub socket: String,
+    /// What this side does.
+    pub mode: MemifMode,
+    /// Packets per turn, 1 to 64.
+    pub batch: u16,
+    /// Packets that this side sends first where it forwards; they stay on the way.
+    pub first: u32,
+    /// Processor of the thread; any, if none.
+    pub cpu: Option<usize>,
+    /// Runs, one after the other.
+    pub runs: u32,
+    /// Length of each run.
+    pub length: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemifBench {
+    /// What this side did.
+    pub mode: MemifMode,
+    /// Packets per turn.
+    pub batch: u16,
+    /// Packets per second through this side: received, or sent where it only sends.
+    pub packets_per_s: Spread,
+    /// Time of the thread per packet, waiting included.
+    pub ns_per_packet: Spread,
+    /// Share of the turns that found something to do.
+    pub busy_turns: Spread,
+    /// Packets over all runs.
+    pub packets: u64,
+    /// Packets that were received and could not be sent on.
+    pub dropped: u64,
+}
+
+/// One run: what one thread did.
+#[derive(Default)]
+struct Tally {
+    packets: u64,
+    dropped: u64,
+    turns: u64,
+    busy: u64,
+    took: Duration,
+}
+
+/// Waits for the other process and measures.
+///
+/// # Errors
+/// The device could not be made, or the other process does not come or goes away.
+pub fn memif(config: &MemifBenchConfig) -> anyhow::Result<MemifBench> {
+    let cpus = napier_runtime::available_cpus();
+    let cpu = config.cpu.unwrap_or(cpus[0]);
+    let engine = Engine::builder().softirq_cpus(&[cpu]).start()?;
+    let end = EndConfig {
+        name: "memif0".to_owned(),
+        netns: engine.namespace(),
+        mac: [2, 0, 0, 0x77, 1, u8::from(config.role == MemifRole::Client)],
+        addresses: Vec::new(),
+        irq_cpus: vec![cpu],
+    };
+    let device = engine.add_memif(MemifConfig::new(config.role, &config.socket), end)?;
+    // Before the peer is there: its first packets are for the port.
+    let port = RawPort::bind(&device, 0)?;
+    anyhow::ensure!(
+        device.wait_link(PEER_PATIENCE),
+        "no peer came: {}",
+        device.link_state().reason.unwrap_or_default()
+    );
+    let id = Some(u64::from(device.napi_id(0)));
+    engine.napi_set(NapiSet {
+        id,
+        defer_hard_irqs: Some(1),
+        gro_flush_timeout: Some(FOR_GOOD_NS),
+        ..NapiSet::default()
+    })?;
+    port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: config.batch });
+    let _counted = engine.count_thread("memif", config.cpu);
+    for _ in 0..config.first {
+        // Where the other side has no room yet, fewer are on the way.
+        let _ = build(&port);
+    }
+    port.flush();
+    let mut tallies = Vec::new();
+    for _ in 0..config.runs.max(1) {
+        tallies.push(run(&port, config));
+        let state = device.link_state();
+        anyhow::ensure!(state.carrier && state.losses == 0, "the peer went: {}", state.reason.unwrap_or_default());
+    }
+    report(config, &tallies)
+}
+
+fn report(config: &MemifBenchConfig, tallies: &[Tally]) -> anyhow::Result<MemifBench> {
+    let packets = tallies.iter().map(|tally| tally.packets).sum();
+    anyhow::ensure!(tallies.iter().all(|tally| tally.packets > 0), "a run without packets: does the other side send?");
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    let each = |figure: fn(&Tally) -> (u64, f64)| {
+        let ratios: Vec<f64> = tallies.iter().map(figure).map(|(count, of)| count as f64 / of).collect();
+        Spread::of(&ratios)
+    };
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    let ns: Vec<f64> = tallies.iter().map(|tally| tally.took.as_nanos() as f64 / tally.packets as f64).collect();
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    let busy_turns = each(|tally| (tally.busy, tally.turns as f64));
+    Ok(MemifBench {
+        mode: config.mode,
+        batch: config.batch,
+        packets_per_s: each(|tally| (tally.packets, tally.took.as_secs_f64())),
+        ns_per_packet: Spread::of(&ns),
+        busy_turns,
+        packets,
+        dropped: tallies.iter().map(|tally| tally.dropped).sum(),
+    })
+}
+
+#[inline]
+fn build(port: &RawPort) -> bool {
+    let built = port.build(FRAME_BYTES, |frame| {
+        frame[..12].copy_from_slice(b"\x02\0\0\x77\x01\0\x02\0\0\x77\x01\x01");
+        frame[12..].fill(0);
+        FRAME_BYTES
+    });
+    built.is_ok()
+}
+
+fn run(port: &RawPort, config: &MemifBenchConfig) -> Tally {
+    let (mut tally, begun) = (Tally::default(), Instant::now());
+    while tally.took < config.length {
+        for _ in 0..CLOCK_EVERY {
+            turn(port, config, &mut tally);
+        }
+        tally.took = begun.elapsed();
+    }
+    tally
+}
+
+#[inline]
+fn turn(port: &RawPort, config: &MemifBenchConfig, tally: &mut Tally) {
+    let batch = usize::from(config.batch);
+    let (received, sent) = match config.mode {
+        MemifMode::Forward => {
+            port.recv();
+            port.forward_batch(batch, |frame| {
+                std::hint::black_box(frame.first());
+            })
+        }
+        MemifMode::Send => {
+            let built = (0..batch).take_while(|_| build(port)).count();
+            port.flush();
+            (built, built)
+        }
+        MemifMode::Receive => {
+            port.recv();
+            let drained = port.drain(batch, |frame| {
+                std::hint::black_box(frame.first());
+            });
+            (drained, drained)
+        }
+    };
+    tally.turns += 1;
+    tally.busy += u64::from(received > 0);
+    tally.packets += received as u64;
+    tally.dropped += (received - sent) as u64;
+}
