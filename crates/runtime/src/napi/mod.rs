@@ -212,16 +212,11 @@ impl Napi {
     /// The driver's poll: moves at most `budget_pkts` frames from the ring to their receivers.
     #[inline]
     pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
-        let mut work = 0;
+        let work;
         owned.rx.poll_begins();
         match &mut owned.raw {
             Some(raw) => {
-                while work < budget_pkts
-                    && let Some((frame, len)) = owned.rx.take()
-                {
-                    raw.push(frame, len);
-                    work += 1;
-                }
+                work = owned.rx.take_burst(budget_pkts, |frame, len| raw.push(frame, len));
                 if work > 0 {
                     raw.publish();
                     self.raw_parker.wake();

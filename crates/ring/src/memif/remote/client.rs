@@ -178,6 +178,11 @@ impl S2cReceiver {
     }
 
     #[inline]
+    pub(super) fn has_packets(&mut self) -> bool {
+        self.slots.leader.answered() > 0 || self.slots.refresh() > 0
+    }
+
+    #[inline]
     pub(super) fn release(&mut self) -> u32 {
         u32::from(self.slots.leader.publish())
     }
@@ -200,10 +205,7 @@ impl S2cReceiver {
 impl Parts for S2cReceiver {
     #[inline]
     fn next_part(&mut self) -> Option<Part> {
-        if self.slots.leader.answered() == 0 && self.slots.refresh() == 0 {
-            return None;
-        }
-        self.next_known_part()
+        if self.has_packets() { self.next_known_part() } else { None }
     }
 
     #[inline]

@@ -126,6 +126,15 @@ impl Receiver {
         }
     }
 
+    /// Whether packets wait; looks at the peer's index if none do as far as is known.
+    #[inline]
+    pub fn has_packets(&mut self) -> bool {
+        match self {
+            Self::Client(ring) => ring.has_packets(),
+            Self::Server(ring) => ring.has_packets(),
+        }
+    }
+
     /// Copies the oldest packet to the start of `to` and returns its length. `None` = no packet.
     ///
     /// # Errors

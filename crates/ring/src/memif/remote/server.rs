@@ -70,6 +70,11 @@ impl C2sReceiver {
     }
 
     #[inline]
+    pub(super) fn has_packets(&mut self) -> bool {
+        self.window.look()
+    }
+
+    #[inline]
     pub(super) fn release(&mut self) -> u32 {
         u32::from(self.window.follower.publish())
     }
