@@ -4,6 +4,7 @@ mod memif;
 mod tcp_rr;
 mod tx_list;
 mod udp_stream;
+mod xdp;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,6 +37,10 @@ pub(crate) enum Bench {
     Memif(memif::MemifArgs),
     /// Many threads send datagrams as fast as they can over few transmit queues
     UdpStream(udp_stream::UdpStreamArgs),
+    /// Request and response over a veth pair by AF_XDP, and by kernel sockets beside it; all ends spin
+    XdpRr(xdp::XdpRrArgs),
+    /// Packets that a raw port receives over a veth pair by AF_XDP, the sender on another CPU
+    XdpRx(xdp::XdpRxArgs),
 }
 
 /// Options of `bench rx-cost`.
@@ -136,6 +141,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::TxList(args) => tx_list::tx_list(args),
         Bench::Memif(args) => memif::memif(args),
         Bench::UdpStream(args) => udp_stream::udp_stream(args),
+        Bench::XdpRr(args) => xdp::xdp_rr(args),
+        Bench::XdpRx(args) => xdp::xdp_rx(args),
     }
 }
 

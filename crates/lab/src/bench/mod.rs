@@ -12,6 +12,7 @@ mod tx_list;
 mod udp_rr;
 mod udp_stream;
 mod wakeup;
+mod xdp;
 mod xsk_rr;
 
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
@@ -26,6 +27,7 @@ pub use udp_stream::{
     UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig, UdpStreamVariant, udp_stream,
 };
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
+pub use xdp::{XdpRr, XdpRrConfig, XdpRrPath, XdpRx, XdpRxConfig, xdp_rr, xdp_rx};
 pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};
 
 pub use napier_runtime::{FqConfig, MemifRole, QdiscConfig};

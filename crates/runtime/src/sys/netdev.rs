@@ -14,10 +14,10 @@ pub(crate) struct Netdev {
     pub(crate) mac: [u8; 6],
     /// Bytes of the largest IP packet.
     pub(crate) mtu: u32,
-    /// Set up, and its link is there (`IFF_UP` and `IFF_RUNNING`).
-    pub(crate) running: bool,
-    /// Set up.
+    /// Set up (`IFF_UP`).
     pub(crate) up: bool,
+    /// Its link is there, whether or not it is set up.
+    pub(crate) carrier: bool,
 }
 
 /// A socket for [`netdev`], in the namespace of the calling thread.
@@ -71,8 +71,26 @@ pub(crate) fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
         mac: std::array::from_fn(|at| address[at].cast_unsigned()),
         mtu: mtu.cast_unsigned(),
         up: flags & libc::IFF_UP != 0,
-        running: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
+        // `IFF_RUNNING` follows the carrier up to a second late.
+        carrier: carrier(socket, name)?,
     })
+}
+
+/// Whether the link is there (`ethtool`, "Link detected").
+fn carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+    /// `include/uapi/linux/ethtool.h` `ETHTOOL_GLINK` and `struct ethtool_value`.
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    let mut value = Value { command: 0x0a, data: 0 };
+    let mut about = request(name)?;
+    about.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request fills in `value`, which has the size of its structure and lives through the call.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    // A driver that does not say has no link to lose.
+    Ok(failed < 0 || value.data != 0)
 }
 
 /// Name of the interface's driver (`ethtool -i`), if it says so.

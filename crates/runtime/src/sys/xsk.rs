@@ -163,9 +163,9 @@ impl XskSocket {
     ///
     /// `EPERM` without `CAP_NET_ADMIN`, `ENOPROTOOPT` before Linux 5.11.
     pub(crate) fn busy_poll(&self, busy: XdpBusyPoll) -> io::Result<()> {
-        self.set(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)?;
-        self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, i32::try_from(busy.usecs).unwrap_or(i32::MAX))?;
-        self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, i32::from(busy.budget.max(1)))
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)?;
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, i32::try_from(busy.usecs).unwrap_or(i32::MAX))?;
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, i32::from(busy.budget.max(1)))
     }
 
     /// The kernel's NAPI instance that the socket hears from; 0 if the kernel does not know it.
@@ -184,7 +184,7 @@ impl XskSocket {
     ///
     /// `ENOPROTOOPT` before Linux 6.18.
     pub(crate) fn set_kick_budget(&self, packets: u32) -> io::Result<()> {
-        self.set(libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, i32::try_from(packets).unwrap_or(i32::MAX))
+        set(&self.fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, i32::try_from(packets).unwrap_or(i32::MAX))
     }
 
     /// Whether the driver reads and writes our memory itself.
@@ -220,14 +220,14 @@ impl XskSocket {
         // Whatever it says, the ring is looked at next.
         let _ = rustix::net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT);
     }
+}
 
-    fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        let at = (&raw const value).cast::<c_void>();
-        let size = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: `value` has the size that is announced, and lives through the call.
-        let failed = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, name, at, size) };
-        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
+fn set(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let at = (&raw const value).cast::<c_void>();
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` has the size that is announced, and lives through the call.
+    let failed = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, at, size) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 impl AsFd for XskSocket {

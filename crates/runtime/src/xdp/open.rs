@@ -69,7 +69,7 @@ impl Netdev {
         if !self.up {
             return Some(format!("{name} is down: ip link set {name} up"));
         }
-        (!self.running).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
+        (!self.carrier).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
     }
 }
 

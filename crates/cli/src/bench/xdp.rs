@@ -1,0 +1,83 @@
+//! `bench xdp-rr` and `bench xdp-rx`.
+
+use std::time::Duration;
+
+use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig};
+
+use super::{parse_seconds, print_json, us};
+
+/// Options of `bench xdp-rr`.
+#[derive(clap::Args)]
+pub(crate) struct XdpRrArgs {
+    /// Round trips per run
+    #[arg(long, default_value_t = 20_000)]
+    round_trips: u32,
+    /// Runs of each, interleaved
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `bench xdp-rx`.
+#[derive(clap::Args)]
+pub(crate) struct XdpRxArgs {
+    /// Length of each run in seconds
+    #[arg(long, default_value = "1", value_parser = parse_seconds)]
+    seconds: f64,
+    /// Runs of each mode, interleaved
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
+    let rows = bench::xdp_rr(&XdpRrConfig { round_trips: args.round_trips, runs: args.runs })?;
+    if args.json {
+        return print_json("xdp-rr", &rows);
+    }
+    println!("{:<36} {:>22} {:>22}  p50 of each run", "both ends spinning (us)", "p50 [min-max]", "p99 [min-max]");
+    for row in &rows {
+        let runs: Vec<String> = row.runs.iter().map(|run| us(run.p50_ns)).collect();
+        println!(
+            "{:<36} {:>22} {:>22}  {}",
+            row.path.name(),
+            row.p50_ns.scaled(1e-3).to_string(),
+            row.p99_ns.scaled(1e-3).to_string(),
+            runs.join(" ")
+        );
+    }
+    println!(
+        "\nRound trip of a 64-byte frame over a veth pair; median of {} interleaved runs of {} round trips.",
+        args.runs, args.round_trips
+    );
+    Ok(())
+}
+
+pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
+    let rows = bench::xdp_rx(&XdpRxConfig { length: Duration::from_secs_f64(args.seconds), runs: args.runs })?;
+    if args.json {
+        return print_json("xdp-rx", &rows);
+    }
+    println!("{:<10} {:>22} {:>22} {:>12}  received in each run", "mode", "received Mpps", "sent Mpps", "dropped");
+    for row in &rows {
+        let runs: Vec<String> = row.runs_mpps.iter().map(|run| format!("{run:.2}")).collect();
+        println!(
+            "{:<10} {:>22} {:>22} {:>12}  {}",
+            row.mode,
+            row.received_mpps.to_string(),
+            row.sent_mpps.to_string(),
+            row.dropped,
+            runs.join(" ")
+        );
+    }
+    println!(
+        "\n64-byte frames over a veth pair, 32 at a time, to a raw port that polls on another CPU; median of {} runs.\n\
+         dropped: by the kernel, for the ring was full or no frame was there.",
+        args.runs
+    );
+    Ok(())
+}

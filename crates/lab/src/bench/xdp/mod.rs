@@ -1,0 +1,88 @@
+//! `bench xdp-rr` and `bench xdp-rx`: devices on a veth pair in namespaces of their own, by AF_XDP.
+
+mod rr;
+mod rx;
+
+pub use rr::{XdpRr, XdpRrConfig, XdpRrPath, xdp_rr};
+pub use rx::{XdpRx, XdpRxConfig, xdp_rx};
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+
+use anyhow::Context as _;
+use napier_runtime::control::NapiSet;
+use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig, XdpFilter, XdpMode};
+use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
+
+const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 1];
+const SERVER_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 2];
+const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+const SERVER_IP: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
+
+/// A deferral that keeps interrupts away from a program that polls.
+const GRO_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
+
+/// A pair of interfaces. `napi` = packets between kernel sockets go through NAPI instances of the kernel.
+fn veth(napi: bool) -> anyhow::Result<Veth> {
+    let end = |name: &str, mac, ip: Ipv4Addr| VethEndConfig::new(name, mac).address(ip.into(), 24);
+    let ends = VethConfig::new(end("client", CLIENT_MAC, CLIENT_IP), end("server", SERVER_MAC, SERVER_IP));
+    let pair = Veth::new(&VethConfig { gro: napi, tso: !napi, ..ends }).context("a pair of veth interfaces")?;
+    pair.left().add_neighbour(SERVER_IP.into(), SERVER_MAC)?;
+    pair.right().add_neighbour(CLIENT_IP.into(), CLIENT_MAC)?;
+    Ok(pair)
+}
+
+/// Two processors: the client's and the server's.
+fn two_cpus() -> anyhow::Result<(usize, usize)> {
+    let cpus = napier_runtime::available_cpus();
+    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each end polls on its own");
+    Ok((cpus[0], cpus[1]))
+}
+
+/// A device at each end of a pair.
+struct Devices {
+    /// Stops when this goes.
+    _engine: Engine,
+    client: DeviceHandle,
+    server: DeviceHandle,
+    client_ns: NetNs,
+    server_ns: NetNs,
+}
+
+impl Devices {
+    /// Everything that comes is the devices', whose programs poll: no interrupts while they do.
+    fn new(pair: &Veth, mode: XdpMode, (client_cpu, server_cpu): (usize, usize)) -> anyhow::Result<Self> {
+        let engine = Engine::builder().softirq_cpus(&[client_cpu, server_cpu]).start()?;
+        let (client_ns, server_ns) = (engine.namespace(), engine.namespace());
+        let add = |end: &VethEnd, netns: &NetNs, ip: IpAddr, cpu| -> anyhow::Result<DeviceHandle> {
+            let config = XdpConfig {
+                netns: Some(end.netns().as_fd().try_clone_to_owned()?.into()),
+                filter: XdpFilter::Everything,
+                mode,
+                ..XdpConfig::on(end.name())
+            };
+            let device = engine.add_xdp(
+                &config,
+                EndConfig {
+                    name: end.name().to_owned(),
+                    netns: netns.clone(),
+                    mac: [0; 6],
+                    addresses: vec![IfAddr { addr: ip, prefix_len: 24 }],
+                    irq_cpus: vec![cpu],
+                },
+            )?;
+            engine.napi_set(NapiSet {
+                id: Some(u64::from(device.napi_id(0))),
+                defer_hard_irqs: Some(100),
+                gro_flush_timeout: Some(GRO_FLUSH_TIMEOUT_NS),
+                ..NapiSet::default()
+            })?;
+            Ok(device)
+        };
+        let client = add(pair.left(), &client_ns, CLIENT_IP.into(), client_cpu)?;
+        let server = add(pair.right(), &server_ns, SERVER_IP.into(), server_cpu)?;
+        client_ns.neighbour_add(client.ifindex(), SERVER_IP.into(), SERVER_MAC)?;
+        server_ns.neighbour_add(server.ifindex(), CLIENT_IP.into(), CLIENT_MAC)?;
+        Ok(Self { _engine: engine, client, server, client_ns, server_ns })
+    }
+}

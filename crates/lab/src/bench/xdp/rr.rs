@@ -1,0 +1,312 @@
+//! `bench xdp-rr`: one datagram to and fro over a veth pair, both ends spinning: by the engine, and by the kernel's own
+//! sockets beside it.
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket as KernelSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use napier_runtime::{RawBusyPoll, RawPort, SocketOption, UdpSocket, XdpMode, set_kernel_busy_poll};
+use napier_veth::Veth;
+use serde::Serialize;
+
+use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
+use crate::bench::pin::pin_to;
+use crate::bench::rtt::{FRAME_BYTES, Percentiles, histogram, stamp_of, turn_round, write_stamped};
+use crate::bench::stat::Spread;
+
+/// Payload each way: 64 bytes on the wire with its headers.
+const PAYLOAD_BYTES: usize = 22;
+/// No answer within this time is the end of a run.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// `SO_BUSY_POLL` of the programs, us.
+const BUSY_POLL_US: u32 = 1000;
+
+/// Between whom, and who polls.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum XdpRrPath {
+    /// UDP sockets of the engine that busy poll AF_XDP devices.
+    EngineUdp,
+    /// Raw ports of the engine on AF_XDP devices.
+    EngineRaw,
+    /// UDP sockets of the engine, with the programs called in the driver.
+    EngineUdpNative,
+    /// The kernel's UDP sockets, read again and again without waiting; packets are received on the sender's processor.
+    KernelSpin,
+    /// The same with `SO_BUSY_POLL` and `SO_PREFER_BUSY_POLL`, over NAPI instances (GRO on, TSO off).
+    KernelBusyPoll,
+}
+
+impl XdpRrPath {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::EngineUdp, Self::EngineRaw, Self::EngineUdpNative, Self::KernelSpin, Self::KernelBusyPoll];
+
+    /// The name in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EngineUdp => "engine, UDP sockets",
+            Self::EngineRaw => "engine, raw ports",
+            Self::EngineUdpNative => "engine, UDP sockets, native XDP",
+            Self::KernelSpin => "kernel, UDP, non-blocking spin",
+            Self::KernelBusyPoll => "kernel, UDP, SO_BUSY_POLL + prefer",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct XdpRrConfig {
+    /// Round trips per run.
+    pub round_trips: u32,
+    /// Runs of each path, interleaved.
+    pub runs: u32,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct XdpRr {
+    /// Between whom.
+    pub path: XdpRrPath,
+    /// Median of the round trip over the runs, ns.
+    pub p50_ns: Spread,
+    /// 99th percentile over the runs, ns.
+    pub p99_ns: Spread,
+    /// Each run, in order.
+    pub runs: Vec<Percentiles>,
+}
+
+/// Measures every path, in turn.
+///
+/// # Errors
+/// Fewer than two processors, or a capability is missing (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF`).
+pub fn xdp_rr(config: &XdpRrConfig) -> anyhow::Result<Vec<XdpRr>> {
+    let cpus = two_cpus()?;
+    let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); XdpRrPath::ALL.len()];
+    for _ in 0..config.runs.max(1) {
+        for (path, runs) in XdpRrPath::ALL.into_iter().zip(&mut runs) {
+            runs.push(run(path, config.round_trips, cpus).with_context(|| path.name())?);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
+        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
+    };
+    let rows = XdpRrPath::ALL.into_iter().zip(runs).map(|(path, runs)| XdpRr {
+        path,
+        p50_ns: spread(&runs, |run| run.p50_ns),
+        p99_ns: spread(&runs, |run| run.p99_ns),
+        runs,
+    });
+    Ok(rows.collect())
+}
+
+fn run(path: XdpRrPath, round_trips: u32, cpus: (usize, usize)) -> anyhow::Result<Percentiles> {
+    let pair = veth(path == XdpRrPath::KernelBusyPoll)?;
+    let (client, server) = (SocketAddrV4::new(CLIENT_IP, 9000), SocketAddrV4::new(SERVER_IP, 9001));
+    let devices = |mode| Devices::new(&pair, mode, cpus);
+    match path {
+        XdpRrPath::EngineUdp | XdpRrPath::EngineUdpNative => {
+            let native = path == XdpRrPath::EngineUdpNative;
+            let devices = devices(if native { XdpMode::Native } else { XdpMode::Auto })?;
+            let open = |ns, local, peer| engine_socket(ns, SocketAddr::V4(local), SocketAddr::V4(peer));
+            let (asks, answers) =
+                (open(&devices.client_ns, client, server)?, open(&devices.server_ns, server, client)?);
+            let measured = echo(&asks, &answers, round_trips, cpus);
+            drop((asks, answers));
+            measured
+        }
+        XdpRrPath::EngineRaw => {
+            let devices = devices(XdpMode::Auto)?;
+            let port = |device, mac, peer| -> anyhow::Result<RawEnd> {
+                let port = RawPort::bind(device, 0)?;
+                port.set_busy_poll(RawBusyPoll { usecs: BUSY_POLL_US, prefer: true, budget: 64 });
+                Ok(RawEnd { port, mac, peer })
+            };
+            let asks = port(&devices.client, CLIENT_MAC, SERVER_MAC)?;
+            let server = &devices.server;
+            spin(cpus, round_trips, &asks, move || port(server, SERVER_MAC, CLIENT_MAC))
+        }
+        XdpRrPath::KernelSpin | XdpRrPath::KernelBusyPoll => {
+            let busy = path == XdpRrPath::KernelBusyPoll;
+            let (asks, answers) = kernel_sockets(&pair, client, server, busy)?;
+            echo(&asks, &answers, round_trips, cpus)
+        }
+    }
+}
+
+/// Something that datagrams go into and come out of, by spinning.
+trait Port {
+    fn ask(&self, payload: &[u8]) -> io::Result<()>;
+    /// An answer, if one has come.
+    fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
+    /// Answers a request, if one has come.
+    fn answer(&self, buffer: &mut [u8]) -> io::Result<()> {
+        match self.take(buffer)? {
+            Some(length) => self.ask(&buffer[..length]),
+            None => Ok(()),
+        }
+    }
+}
+
+fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: (usize, usize)) -> anyhow::Result<Percentiles> {
+    struct Shared<'a, P>(&'a P);
+    impl<P: Port> Port for Shared<'_, P> {
+        fn ask(&self, payload: &[u8]) -> io::Result<()> {
+            self.0.ask(payload)
+        }
+        fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+            self.0.take(buffer)
+        }
+    }
+    spin(cpus, round_trips, asks, || Ok(Shared(answers)))
+}
+
+/// Asks on this thread, and answers on another by what `answers` makes there.
+fn spin<A: Port, B: Port>(
+    (client_cpu, server_cpu): (usize, usize),
+    round_trips: u32,
+    asks: &A,
+    answers: impl FnOnce() -> anyhow::Result<B> + Send,
+) -> anyhow::Result<Percentiles> {
+    let stop = AtomicBool::new(false);
+    let stop = &stop;
+    std::thread::scope(|scope| {
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let server = scope.spawn(move || -> anyhow::Result<()> {
+            pin_to(server_cpu);
+            let answers = answers()?;
+            ready.send(())?;
+            let mut buffer = [0; FRAME_BYTES];
+            while !stop.load(Ordering::Relaxed) {
+                answers.answer(&mut buffer)?;
+            }
+            Ok(())
+        });
+        let before = rustix::thread::sched_getaffinity(None);
+        pin_to(client_cpu);
+        let measured = is_ready.recv().context("the server did not start").and_then(|()| ping(asks, round_trips));
+        if let Ok(before) = before {
+            let _ = rustix::thread::sched_setaffinity(None, &before);
+        }
+        stop.store(true, Ordering::Release);
+        server.join().expect("the server does not panic")?;
+        measured
+    })
+}
+
+fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
+    let mut histogram = histogram();
+    let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; FRAME_BYTES]);
+    let warm_up = round_trips / 10;
+    for round_trip in 0..round_trips + warm_up {
+        let sent = Instant::now();
+        asks.ask(&payload)?;
+        while asks.take(&mut buffer)?.is_none() {
+            anyhow::ensure!(sent.elapsed() < ANSWER_MAX, "no answer within a second");
+        }
+        if round_trip >= warm_up {
+            histogram.saturating_record(u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+    Ok(Percentiles::of(&histogram))
+}
+
+fn engine_socket(ns: &napier_runtime::NetNs, local: SocketAddr, peer: SocketAddr) -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind(ns, local)?;
+    socket.connect(peer)?;
+    socket.setsockopt(SocketOption::BusyPoll, i32::try_from(BUSY_POLL_US)?)?;
+    socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
+    socket.set_read_timeout(Some(Duration::from_millis(20)))?;
+    Ok(socket)
+}
+
+fn kernel_sockets(
+    pair: &Veth,
+    client: SocketAddrV4,
+    server: SocketAddrV4,
+    busy: bool,
+) -> anyhow::Result<(KernelSocket, KernelSocket)> {
+    let open = |local: SocketAddrV4, peer: SocketAddrV4| {
+        move || -> io::Result<KernelSocket> {
+            let socket = KernelSocket::bind(local)?;
+            socket.connect(peer)?;
+            socket.set_nonblocking(true)?;
+            if busy {
+                set_kernel_busy_poll(socket.as_fd(), BUSY_POLL_US, true)?;
+            }
+            Ok(socket)
+        }
+    };
+    let client_socket = pair.left().netns().run(open(client, server))??;
+    let server_socket = pair.right().netns().run(open(server, client))??;
+    Ok((client_socket, server_socket))
+}
+
+fn would_block(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(length) => Ok(Some(length)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Port for UdpSocket {
+    fn ask(&self, payload: &[u8]) -> io::Result<()> {
+        self.send(payload).map(|_| ())
+    }
+
+    fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        would_block(self.recv(buffer))
+    }
+}
+
+impl Port for KernelSocket {
+    fn ask(&self, payload: &[u8]) -> io::Result<()> {
+        self.send(payload).map(|_| ())
+    }
+
+    fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        would_block(self.recv(buffer))
+    }
+}
+
+/// A raw port that sends frames with a stamp, and turns those round that it gets.
+struct RawEnd {
+    port: RawPort,
+    mac: [u8; 6],
+    peer: [u8; 6],
+}
+
+impl Port for RawEnd {
+    fn ask(&self, _payload: &[u8]) -> io::Result<()> {
+        let built = self.port.build(FRAME_BYTES, |frame| write_stamped(frame, self.mac, self.peer, 1));
+        built.map_err(io::Error::other)?;
+        self.port.flush();
+        Ok(())
+    }
+
+    fn take(&self, _buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if !self.port.recv() {
+            return Ok(None);
+        }
+        let frame = self.port.next();
+        Ok(frame.filter(|frame| stamp_of(frame.data()).is_some()).map(|frame| frame.data().len()))
+    }
+
+    fn answer(&self, _buffer: &mut [u8]) -> io::Result<()> {
+        if self.port.recv()
+            && let Some(mut frame) = self.port.next()
+            && stamp_of(frame.data()).is_some()
+        {
+            turn_round(frame.data_mut());
+            self.port.forward(frame).map_err(|_| io::Error::other("the transmit ring is full"))?;
+            self.port.flush();
+        }
+        Ok(())
+    }
+}
