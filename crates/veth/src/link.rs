@@ -46,6 +46,19 @@ pub(crate) fn indices(name: &str) -> io::Result<(u32, u32)> {
     Ok((header.ifi_index.cast_unsigned(), peer))
 }
 
+/// Whether packets pass: the kernel activates a transmit queue some time after its interface came up, and drops what it
+/// is given before.
+pub(crate) fn is_operational(name: &str) -> io::Result<bool> {
+    /// `include/uapi/linux/if.h`.
+    const IF_OPER_UP: u8 = 6;
+    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
+    request.encode().push_ifname_bytes(name.as_bytes());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let (_, attributes) = replies.recv_one().map_err(plain)?;
+    Ok(attributes.get_operstate().map_err(io::Error::other)? == IF_OPER_UP)
+}
+
 /// Whether an XDP program is attached.
 pub(crate) fn has_xdp(name: &str) -> io::Result<bool> {
     let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());

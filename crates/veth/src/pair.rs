@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use crate::link::{self, Change};
 use crate::napi::{self, NapiInfo, NapiSettings};
@@ -109,6 +110,9 @@ impl Veth {
         for end in &pair.ends {
             end.configure(config)?;
         }
+        for end in &pair.ends {
+            end.wait_until_operational()?;
+        }
         Ok(pair)
     }
 
@@ -125,7 +129,27 @@ impl Veth {
     }
 }
 
+/// How long an interface may take to pass packets after both ends came up. It takes up to a second.
+const OPERATIONAL_MAX: Duration = Duration::from_secs(20);
+
 impl VethEnd {
+    /// Waits until packets pass; both ends have to be up.
+    ///
+    /// # Errors
+    /// The interface is gone, or one end is down.
+    pub fn wait_until_operational(&self) -> Result<(), VethError> {
+        self.in_netns(&format!("waiting for {} to come up", self.name), || {
+            let begun = Instant::now();
+            while !link::is_operational(&self.name)? {
+                if begun.elapsed() > OPERATIONAL_MAX {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+    }
+
     fn configure(&self, config: &VethConfig) -> Result<(), VethError> {
         self.in_netns(&format!("configuring {}", self.name), || {
             if self.addresses.iter().all(|(address, _)| address.is_ipv4()) {

@@ -8,7 +8,7 @@ use napier_runtime::{AddXdpError, DeviceHandle, EndConfig, Engine, IfAddr, NetNs
 use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 
 /// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
 pub(crate) const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 2];

@@ -20,7 +20,7 @@ use crate::bench::stat::Spread;
 /// Payload each way: 64 bytes on the wire with its headers.
 const PAYLOAD_BYTES: usize = 22;
 /// No answer within this time is the end of a run.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// `SO_BUSY_POLL` of the programs, us.
 const BUSY_POLL_US: u32 = 1000;
 
@@ -207,7 +207,7 @@ fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
         let sent = Instant::now();
         asks.ask(&payload)?;
         while asks.take(&mut buffer)?.is_none() {
-            anyhow::ensure!(sent.elapsed() < ANSWER_MAX, "no answer within a second");
+            anyhow::ensure!(sent.elapsed() < ANSWER_MAX, "no answer within five seconds");
         }
         if round_trip >= warm_up {
             histogram.saturating_record(u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX));
