@@ -30,6 +30,8 @@ use crate::sys::prefetch::prefetch;
 
 /// When a segment that could not leave is tried again, if nothing else comes before.
 const STUCK_RETRY: Span = Span { ns: 1_000_000 };
+/// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.
+const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
 /// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
 const ACK_DELAY: Span = Span { ns: 40_000_000 };
 
@@ -250,7 +252,11 @@ impl Conn {
             {
                 core.socket().set_keep_alive(Some(smol_span(keep.interval)));
             }
-            core.drive(ns, now, None);
+            if core.is_owed() && core.next_poll(ns, now).is_never() {
+                core.remind(ns, now);
+            } else {
+                core.drive(ns, now, None);
+            }
             Cause::Segment
         };
         let news = self.settle(ns, &mut core, now, cause);
@@ -299,6 +305,8 @@ impl Conn {
         let next = if stuck { Deadline::after(now, STUCK_RETRY) } else { wanted };
         let answering = core.wants_answer();
         core.asked = if answering { core.asked.or(Some(now)) } else { None };
+        let forgotten = wanted.is_never() && core.is_owed();
+        let next = if forgotten { Deadline::after(now, FORGOTTEN_RETRY) } else { next };
         let next = next.earliest(core.silence_ends());
         if let (Some(at), Some(tcp)) = (next.instant(), ns.tcp.get()) {
             core.queued = tcp.wheel.call_at(self, core.queued, at);
@@ -470,12 +478,28 @@ impl Core {
         self.asked = Some(now);
     }
 
-    fn wants_answer(&mut self) -> bool {
-        let closing = matches!(
+    /// The peer has something to acknowledge, so a timer must run.
+    fn is_owed(&mut self) -> bool {
+        let flag = matches!(
             self.state,
             State::SynSent | State::SynReceived | State::FinWait1 | State::Closing | State::LastAck
         );
-        self.orphan || closing || self.socket().send_queue() > 0
+        flag || self.socket().send_queue() > 0
+    }
+
+    fn wants_answer(&mut self) -> bool {
+        self.orphan || self.is_owed()
+    }
+
+    /// Gets a FIN sent again that smoltcp has forgotten: three duplicate acknowledgements when all but the FIN is
+    /// acknowledged stop its retransmission timer, and nothing starts it again. A keep-alive makes it look, and what it
+    /// sends then is the FIN.
+    #[cold]
+    fn remind(&mut self, ns: &Inner, now: Instant) {
+        self.socket().set_keep_alive(Some(smol_span(FORGOTTEN_RETRY)));
+        self.drive(ns, now, None);
+        let keep = self.keep.map(|keep| smol_span(keep.idle));
+        self.socket().set_keep_alive(keep);
     }
 
     fn silence_ends(&mut self) -> Deadline {

@@ -378,6 +378,11 @@ impl Drop for TcpStream {
 
 impl std::fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TcpStream").field("flow", &self.conn.flow).finish_non_exhaustive()
+        let mut core = self.conn.lock();
+        let state = core.live_state();
+        let (unread, unsent) = (core.socket().recv_queue(), core.socket().send_queue());
+        let mut f = f.debug_struct("TcpStream");
+        f.field("flow", &self.conn.flow).field("state", &state).field("unread", &unread).field("unsent", &unsent);
+        f.finish_non_exhaustive()
     }
 }
