@@ -281,6 +281,9 @@ impl Conn {
                 listener.embryo_gone();
             }
         }
+        if core.released && core.orphan {
+            core.free_buffers();
+        }
         let before = Interest::from_bits(self.ready.load(Ordering::Relaxed));
         news.told = self.publish_ready(core).without(before);
         if !core.dead {
@@ -469,6 +472,13 @@ impl Core {
             self.dead = true;
         } else {
             self.drive(ns, now, None);
+        }
+    }
+
+    /// Nobody will look at it again, but it may stand in the wheel for a while.
+    fn free_buffers(&mut self) {
+        if self.socket().recv_capacity() > 0 {
+            *self.socket() = Socket::new(SocketBuffer::new(Vec::new()), SocketBuffer::new(Vec::new()));
         }
     }
 

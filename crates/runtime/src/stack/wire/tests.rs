@@ -111,7 +111,7 @@ fn ipv4_headers() {
     assert_eq!(refused(&with(&|f| f[20] = 0x20)), (Counter::IpReasmFails, None));
     assert_eq!(refused(&with(&|f| f[21] = 1)), (Counter::IpReasmFails, None));
     assert!(parse(&with(&|f| f[20] = 0x40), OUR_MAC).is_ok(), "DF is no fragment");
-    assert_eq!(refused(&with(&|f| f[23] = 6)), (Counter::IpInUnknownProtos, None));
+    assert_eq!(refused(&with(&|f| f[23] = 132)), (Counter::IpInUnknownProtos, None));
     assert_eq!(refused(&with(&|f| f[26] = 0xe0)), (Counter::IpInAddrErrors, None), "a group as source");
     assert_eq!(refused(&good[..33]), (Counter::IpInHdrErrors, Some(Counter::IpInTruncated)));
     // UDP length beyond the packet, and below the header.
@@ -180,4 +180,56 @@ fn random_bytes_never_panic() {
         let len = usize::from(frame[95]) % 97;
         let _ = parse(&frame[..len], OUR_MAC);
     }
+}
+
+/// A TCP segment made of the ends and addresses of a UDP frame, with a header that `change` may spoil.
+fn tcp(ends: (&str, &str), change: &dyn Fn(&mut [u8])) -> Vec<u8> {
+    let mut frame = udp(ends.0, ends.1, &[0; 20]);
+    let v4 = frame[14] >> 4 == 4;
+    let (protocol_at, at, addresses) = if v4 { (23, 34, 26..34) } else { (20, 54, 22..54) };
+    frame[protocol_at] = PROTO_TCP;
+    let len = u16::try_from(frame.len() - at).unwrap();
+    frame[at + 4..].fill(0);
+    frame[at + 12] = 5 << 4;
+    frame[at + 13] = flag::SYN;
+    change(&mut frame[at..]);
+    let sum = Sum::ZERO.bytes(&frame[addresses]).number(6).number(len).bytes(&frame[at..]).field();
+    frame[at + 16..at + 18].copy_from_slice(&sum);
+    if v4 {
+        fix_ipv4(&mut frame);
+    }
+    frame
+}
+
+#[test]
+fn segments_are_understood() {
+    for ends in [V4, V6] {
+        let frame = tcp(ends, &|_| {});
+        let segment = match parse(&frame, OUR_MAC) {
+            Ok(Packet::Tcp(segment)) => segment,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((segment.src, segment.dst, segment.flags), (end(ends.0), end(ends.1), flag::SYN));
+        assert_eq!(segment.end, frame.len());
+        let mut padded = frame.clone();
+        padded.extend([0xee; 10]);
+        assert_eq!(parse(&padded, OUR_MAC), Ok(Packet::Tcp(segment)), "Ethernet padding is not TCP's");
+        let mut bad = frame.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        assert_eq!(refused(&bad), (Counter::TcpInCsumErrors, Some(Counter::TcpInErrs)));
+        for (at, value) in [(12, 4 << 4), (12, 8 << 4)] {
+            assert_eq!(refused(&tcp(ends, &|head| head[at] = value)), (Counter::TcpInErrs, None), "data offset");
+        }
+        for at in [0, 2] {
+            let no_port = tcp(ends, &|head| head[at..at + 2].fill(0));
+            assert_eq!(refused(&no_port), (Counter::TcpInErrs, None), "port 0");
+        }
+    }
+    let short = {
+        let mut frame = udp(V4.0, V4.1, b"short");
+        frame[23] = PROTO_TCP;
+        fix_ipv4(&mut frame);
+        frame
+    };
+    assert_eq!(refused(&short), (Counter::TcpInErrs, None));
 }
