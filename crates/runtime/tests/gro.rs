@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use common::modes::Mode;
@@ -9,7 +10,7 @@ use common::{Dice, PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::completion::{Completion, Flush};
 use napier_runtime::control::NapiSet;
 use napier_runtime::journal::{Context, Event, Record, Rule};
-use napier_runtime::{Engine, LinkConfig, MergedDatagram, NetNs, SocketOption, UdpSocket};
+use napier_runtime::{Engine, LinkConfig, MergedDatagram, NetNs, SocketOption, TcpListener, TcpStream, UdpSocket};
 
 fn merging_socket(netns: &NetNs, port: u16) -> UdpSocket {
     let socket = UdpSocket::bind(netns, v4(TESTED_V4, port)).unwrap();
@@ -199,4 +200,34 @@ fn every_mode_delivers_everything_in_order() {
     }
     let stats = common::stats_of(&pair.tested);
     assert!(stats.gro_merged > 0 && stats.gro_held > 0, "{stats:?}");
+}
+
+/// A stream of segments arrives whole where they are merged, in every way of polling, and fewer come up than were sent.
+#[test]
+fn streams_are_merged() {
+    let pair = Pair::new(&LinkConfig::default());
+    for (round, mode) in Mode::ALL.into_iter().filter(|mode| *mode != Mode::SeparatePoller).enumerate() {
+        pair.set_all(&pair.tested, &mode.settings());
+        let port = 7000 + u16::try_from(round).unwrap();
+        let listener = TcpListener::bind(&pair.tested_ns, v4(TESTED_V4, port)).unwrap();
+        let bytes: Vec<u8> = (0..400_000_u32).map(|at| (at * 31 >> 3) as u8).collect();
+        std::thread::scope(|scope| {
+            let (pair, sent) = (&pair, &bytes);
+            scope.spawn(move || {
+                let stream = TcpStream::connect(&pair.peer_ns, v4(TESTED_V4, port)).unwrap();
+                (&stream).write_all(sent).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut end = [0; 1];
+                assert_eq!((&stream).read(&mut end).unwrap(), 0);
+            });
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let busy = mode.busy_read();
+            stream.setsockopt(SocketOption::BusyPoll, busy.usecs.cast_signed()).unwrap();
+            let mut got = Vec::new();
+            (&stream).read_to_end(&mut got).unwrap_or_else(|error| panic!("{mode:?}: {} came: {error}", got.len()));
+            assert!(got == bytes, "{mode:?}");
+        });
+    }
+    assert!(common::stats_of(&pair.tested).gro_merged > 0);
 }

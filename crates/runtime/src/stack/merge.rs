@@ -1,10 +1,12 @@
 //! Receive offload: packets of a flow that an instance's owner holds until they go up as one (`net/core/gro.c`).
 //!
-//! [`napier_core::gro`] has the rules. A bundle is a chain of frames, as they came; nothing is copied or allocated for it.
+//! [`napier_core::gro`] has the rules. A bundle is a chain of frames, as they came; nothing is copied or allocated for it while it
+//! is held.
 //!
 //! | packets | merged if | the socket gets |
 //! |---|---|---|
 //! | UDP | the socket that they are for has `UDP_GRO` | the chain; [`Meta::more`] marks all but the last datagram |
+//! | TCP | always | one segment of up to 64 KiB, copied together when it goes up |
 //!
 //! What [`napier_core::gro`] calls the pending list are the rounds of [`RxPass`]: eight packets, merged ones counted as
 //! what they were, or the end of the poll. Datagrams without checksum and padded ones are not merged; unlike the kernel's
@@ -15,21 +17,25 @@ mod headers;
 mod tests;
 
 use napier_core::completion::Flush;
-use napier_core::gro::flow::{Join, Train};
+use napier_core::gro::flow::{GRO_MAX_BYTES, Join, Train};
 use napier_core::gro::{Gro, GroPacket, Merged};
 use napier_core::time::Instant;
 use napier_ring::{Frame, FrameChain, FrameTable};
 
 use super::addr::End;
+use super::checksum::Sum;
 use super::demux::flow_hash;
 use super::pass::RxPass;
-use super::wire::Meta;
-pub(super) use headers::{Headers, udp};
+use super::wire::{self, ETH_LEN, IPV4_LEN, IPV6_LEN, Meta};
+pub(super) use headers::{Headers, tcp, udp};
 
 /// ns per jiffy: the engine behaves as a kernel with HZ=1000.
 const JIFFY_NS: u64 = 1_000_000;
 /// A bundle that may not be held, or is complete, is delivered at once: the pass has its own rounds.
 const BATCH: u32 = 1;
+
+/// Longest merged frame.
+const MERGED_BYTES_MAX: usize = ETH_LEN + GRO_MAX_BYTES as usize;
 
 /// The jiffy of a time.
 pub(super) const fn jiffy(now: Instant) -> u64 {
@@ -77,6 +83,41 @@ impl Bundle {
 
     pub(super) const fn truesize(&self) -> usize {
         self.truesize
+    }
+
+    /// The TCP segment that its packets come to, in `room`, as a frame whose TCP checksum is that of no packet: all were
+    /// verified. Frames go home.
+    pub(super) fn into_segment(self, frames: &FrameTable, room: &mut Vec<u8>) -> wire::Segment {
+        let (train, flow) = (self.train, self.flow);
+        let first = train.first();
+        let head = ETH_LEN + usize::from(first.header_bytes);
+        let end = head + train.payload_bytes() as usize;
+        room.clear();
+        room.reserve_exact(MERGED_BYTES_MAX);
+        let mut returns = frames.batch();
+        let mut fifo = self.into_frames(frames).into_fifo(frames);
+        while let Some(frame) = fifo.pop(frames) {
+            let payload = Meta::from_bits(frames.meta(&frame)).payload();
+            let from = if room.is_empty() { 0 } else { payload.start };
+            room.extend_from_slice(&frames.data(&frame, payload.end)[from..]);
+            returns.push(frame);
+        }
+        assert_eq!(room.len(), end, "a train is as long as its packets");
+        let ip_bytes = (end - ETH_LEN) as u16; // the rules keep it below 65536
+        let header = &mut room[ETH_LEN..head];
+        let tcp_at = if flow.dst.addr.is_v4() {
+            header[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
+            header[10..12].fill(0);
+            let sum = Sum::ZERO.bytes(&header[..IPV4_LEN]).field();
+            header[10..12].copy_from_slice(&sum);
+            IPV4_LEN
+        } else {
+            header[4..6].copy_from_slice(&(ip_bytes - IPV6_LEN as u16).to_be_bytes());
+            IPV6_LEN
+        };
+        header[tcp_at + 13] |= (train.later_flags() >> 16) as u8;
+        let flags = header[tcp_at + 13] & 0x3f;
+        wire::Segment { src: flow.src, dst: flow.dst, end, flags }
     }
 
     /// Its frames, in order.
@@ -133,11 +174,13 @@ pub(crate) struct Merging {
     joined: u64,
     /// Packets held when the journal was told last.
     told: u32,
+    /// Where the packets of a TCP segment are copied together; has no memory until there is one.
+    room: Vec<u8>,
 }
 
 impl Merging {
     pub(crate) fn new() -> Self {
-        Self { gro: Gro::with_room(BATCH), on: true, joined: 0, told: 0 }
+        Self { gro: Gro::with_room(BATCH), on: true, joined: 0, told: 0, room: Vec::new() }
     }
 
     /// Whether packets join from now on. What is held stays until it is flushed.
@@ -170,22 +213,28 @@ impl Merging {
     }
 
     /// Takes a packet, and delivers what is complete by it.
-    pub(super) fn receive(&mut self, bundle: Bundle, now: u64, frames: &FrameTable, mut up: impl FnMut(Bundle)) {
-        let Self { gro, joined, .. } = self;
+    pub(super) fn receive(
+        &mut self,
+        bundle: Bundle,
+        now: u64,
+        frames: &FrameTable,
+        mut up: impl FnMut(Bundle, &mut Vec<u8>),
+    ) {
+        let Self { gro, joined, room, .. } = self;
         let mut deliver = |bundle: Bundle| {
             *joined += u64::from(bundle.packets() - 1);
-            up(bundle);
+            up(bundle, room);
         };
         gro.receive(bundle, frames, now, BATCH, &mut |list| list.for_each(&mut deliver));
     }
 
     /// Delivers what is held, all or what is older than this jiffy.
     pub(crate) fn flush(&mut self, which: Flush, now: Instant, pass: &mut RxPass<'_>) {
-        let Self { gro, joined, .. } = self;
+        let Self { gro, joined, room, .. } = self;
         gro.flush(which, jiffy(now), BATCH, &mut |list| {
             for bundle in list {
                 *joined += u64::from(bundle.packets() - 1);
-                pass.deliver_bundle(bundle);
+                pass.deliver_bundle(bundle, room);
             }
         });
     }

@@ -28,7 +28,7 @@ use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
 use super::slow;
 use super::tcp;
-use super::wire::{self, Datagram, Meta, Packet, Refused};
+use super::wire::{self, Datagram, Meta, Packet, Refused, Segment};
 use crate::event::Interest;
 use crate::journal::{Event, Tap};
 
@@ -139,6 +139,9 @@ impl<'v> RxPass<'v> {
             }
             Ok(Packet::Tcp(segment)) => {
                 *(if segment.dst.addr.is_v4() { &mut self.tally.tcp4 } else { &mut self.tally.tcp6 }) += 1;
+                if let Some(merging) = self.merging.take_if(|merging| merging.is_on()) {
+                    return self.hold_segment(merging, frame, len, &segment);
+                }
                 let now = self.now();
                 tcp::receive(self, now, bytes, &segment);
                 frames.give_back(frame);
@@ -221,13 +224,39 @@ impl<'v> RxPass<'v> {
         let headers = merge::udp(ns.frames.data(&frame, len as usize), meta);
         let now = merge::jiffy(self.now());
         let bundle = Bundle::new(headers, frame, meta.truesize());
-        merging.receive(bundle, now, &ns.frames, |bundle| self.deliver_bundle(bundle));
+        merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
+        self.merging = Some(merging);
+    }
+
+    /// A segment, which may wait for others of its flow, join those that do, or send them up before it.
+    fn hold_segment(&mut self, merging: &'v mut Merging, mut frame: Frame, len: u32, segment: &Segment) {
+        let ns = self.ns;
+        let truesize = ns.frames.capacity(&frame);
+        let bytes = ns.frames.data(&frame, len as usize);
+        let (headers, payload) = merge::tcp(bytes, segment);
+        let now = self.now();
+        if merging.held() || headers.may_be_held() {
+            let meta = Meta::of_segment(payload, truesize, segment.dst.addr.is_v4());
+            ns.frames.set_meta(&mut frame, meta.bits());
+            let bundle = Bundle::new(headers, frame, truesize);
+            let now = merge::jiffy(now);
+            merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
+        } else {
+            // Most often: one that says by itself that nothing follows.
+            tcp::receive(self, now, bytes, segment);
+            ns.frames.give_back(frame);
+        }
         self.merging = Some(merging);
     }
 
     /// Delivers what was held, as a whole: into its socket's queue, or home after it was counted.
-    pub(super) fn deliver_bundle(&mut self, bundle: Bundle) {
+    pub(super) fn deliver_bundle(&mut self, bundle: Bundle, room: &mut Vec<u8>) {
         let (snapshot, flow) = (self.snapshot, bundle.flow);
+        if flow.protocol == wire::PROTO_TCP {
+            let segment = bundle.into_segment(&self.ns.frames, room);
+            let now = self.now();
+            return tcp::receive(self, now, room, &segment);
+        }
         let (packets, truesize, v4) = (bundle.packets(), bundle.truesize(), flow.dst.addr.is_v4());
         let frames = bundle.into_frames(&self.ns.frames);
         if !snapshot.is_local(flow.dst.addr) {

@@ -278,6 +278,12 @@ impl Meta {
         Self(u64::from(d.payload_at) | u64::from(d.payload_len) << 16 | units << 32 | v6 << 48 | ifindex << 49)
     }
 
+    /// Of a TCP segment, while it is held for others.
+    pub(super) fn of_segment(payload: std::ops::Range<usize>, truesize: usize, v4: bool) -> Self {
+        let units = (truesize.div_ceil(TRUESIZE_UNIT) as u64).min(TRUESIZE_UNITS_MAX);
+        Self(payload.start as u64 | (payload.len() as u64) << 16 | units << 32 | u64::from(!v4) << 48)
+    }
+
     pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
