@@ -9,7 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::modes::{Mode, echo, echo_raw, stop};
 use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
-use napier_runtime::{FqConfig, LinkConfig, QdiscConfig, RawBusyPoll, RawPort, ThreadRole, TxVariant, UdpSocket};
+use napier_runtime::control::NapiSet;
+use napier_runtime::{
+    CaptureConfig, FqConfig, LinkConfig, QdiscConfig, RawBusyPoll, RawPort, SocketOption, ThreadRole, TxVariant,
+    UdpSocket,
+};
 
 /// Counts what the whole process allocates while `COUNTING`.
 struct Counting;
@@ -141,6 +145,39 @@ fn by_disciplines(variant: TxVariant) {
     }
 }
 
+/// Datagrams that are held and merged, and that are captured all the while.
+fn merged() {
+    let pair = Pair::new(&LinkConfig::default());
+    let server = UdpSocket::bind(&pair.tested_ns, v4(TESTED_V4, 4000)).unwrap();
+    server.setsockopt(SocketOption::UdpGro, 1).unwrap();
+    // So that a packet waits for those of the next poll.
+    let set = NapiSet { gro_flush_timeout: Some(200_000), ..NapiSet::default() };
+    pair.set_all(&pair.tested, &set);
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
+    let capture = pair.tested.capture(&CaptureConfig::new("/dev/null")).unwrap();
+    let mut buffer = [0; 1024];
+    let mut run = |count: u64| {
+        for _ in 0..count / WINDOW {
+            for number in 0..WINDOW {
+                client.send_to(&number.to_le_bytes(), v4(TESTED_V4, 4000)).unwrap();
+            }
+            let mut came = 0;
+            while came < WINDOW {
+                came += u64::from(server.recv_merged(&mut buffer).expect("they were sent").segments);
+            }
+        }
+    };
+    run(WARM_UP);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    COUNTING.store(true, Ordering::SeqCst);
+    run(COUNTED);
+    COUNTING.store(false, Ordering::SeqCst);
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "merged and captured");
+    assert!(pair.tested.napi_stats(0).gro_merged > 0);
+    capture.finish().unwrap();
+}
+
 /// One test, for the count is one for the process.
 #[test]
 fn packets_need_no_allocation() {
@@ -159,6 +196,7 @@ fn packets_need_no_allocation() {
             by_sockets(mode);
         }
     }
+    merged();
     for variant in TxVariant::ALL {
         println!("{variant:?}");
         by_disciplines(variant);
