@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::Usage;
 use napier_lab::compare::{CompareConfig, DeviceKind, compare};
+use napier_lab::load::net::Proto;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::{json, table};
@@ -42,6 +43,10 @@ pub(crate) struct Args {
     /// Put rows of another stack beside the engine's, over the same interfaces and run by run; needs --dev xdp
     #[arg(long, value_name = "STACK", value_enum)]
     peer: Option<Peer>,
+
+    /// What carries the requests
+    #[arg(long, value_name = "PROTO", default_value_t = Proto::Udp)]
+    proto: Proto,
 
     /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
     /// threaded, workqueue, threaded-busy-poll, busy-read
@@ -103,6 +108,7 @@ impl Args {
                 Dev::Memif => DeviceKind::Memif,
             },
             kernel: self.peer == Some(Peer::Kernel),
+            proto: self.proto,
             flows: self.flows,
             queues: self.queues,
             ring_size: self.ring_size,

@@ -3,6 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
 
 use napier_runtime::control::NapiSet;
 use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs, StartError, XdpConfig};
@@ -20,6 +23,9 @@ pub(crate) const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 2];
 
 /// A deferral time that no experiment lasts: with prefer-busy-poll the interrupt stays masked for good.
 const FOR_GOOD_NS: u64 = 600_000_000_000;
+
+/// How long an interface may take to have carrier.
+const CARRIER_MAX: Duration = Duration::from_secs(5);
 
 /// Two devices that face each other, with an engine of their own.
 pub(crate) struct Pair {
@@ -138,7 +144,10 @@ pub(crate) fn add_xdp(
 ) -> anyhow::Result<DeviceHandle> {
     let netns = Arc::new(interface.netns().as_fd().try_clone_to_owned()?);
     let config = XdpConfig { interface: interface.name().to_owned(), netns: Some(netns), ..config.clone() };
-    Ok(engine.add_xdp(&config, end)?)
+    let device = engine.add_xdp(&config, end)?;
+    // The kernel may tell of a link a while after it is there.
+    ensure!(device.wait_link(CARRIER_MAX), "{} does not come up: {:?}", interface.name(), device.link_state());
+    Ok(device)
 }
 
 /// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.

@@ -14,12 +14,17 @@ use super::client::{Measured, Pace, Window};
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
-use super::kernel::{self, KernelSetup, StopFd};
-use super::server::{ServerCounters, WorkerSetup, run_worker};
+use super::kernel;
+use super::server::{Common, ServerCounters, WorkerSetup, run_worker};
+use super::streams;
 use crate::kv::profile::Profile;
+use crate::kv::session::Server;
 use crate::kv::table::Table;
+use crate::load::net::Proto;
 use crate::modes::{ModeParams, ServerStyle};
 use crate::pair::TESTED_IP;
+use crate::serve::engine::EngineNet;
+use crate::serve::kernel::{KernelNet, KernelStop};
 use crate::stats::CoreUse;
 use crate::subject::Subject;
 
@@ -33,7 +38,11 @@ pub(crate) const CLIENT_THREAD: &str = "client";
 #[derive(Clone)]
 pub(crate) struct Workload {
     pub(crate) profile: Profile,
+    pub(crate) proto: Proto,
+    /// Records for datagrams.
     pub(crate) table: Arc<Table>,
+    /// Records for streams, if they are what is compared.
+    pub(crate) streams: Option<Arc<Server>>,
     pub(crate) place: Arc<Place>,
     pub(crate) flows: usize,
     pub(crate) queues: u16,
@@ -72,18 +81,18 @@ struct Snapshot {
 struct Stop {
     flag: Arc<AtomicBool>,
     event: UserEvent,
-    fd: StopFd,
+    kernel: KernelStop,
 }
 
 impl Stop {
     fn new() -> anyhow::Result<Self> {
-        Ok(Self { flag: Arc::default(), event: UserEvent::new(), fd: StopFd::new()? })
+        Ok(Self { flag: Arc::default(), event: UserEvent::new(), kernel: KernelStop::new()? })
     }
 
     fn trigger(&self) {
         self.flag.store(true, Ordering::Relaxed);
         self.event.trigger();
-        self.fd.trigger();
+        self.kernel.raise();
     }
 }
 
@@ -144,19 +153,37 @@ impl Bench<'_> {
         ready: SyncSender<()>,
     ) -> std::io::Result<ScopedJoinHandle<'scope, anyhow::Result<()>>> {
         let thread = std::thread::Builder::new().name(format!("kv/{index}"));
-        let (table, counters, cpu) = (self.workload.table.clone(), self.counters.clone(), self.cpus.workers[index]);
-        let (engine, stop) = (self.ends.engine.clone(), self.stop.flag.clone());
-        match &self.ends.tested {
-            Tested::Engine { netns, .. } => {
-                let netns = netns.clone();
-                let setup = WorkerSetup { engine, netns, address: SERVER, table, counters, stop, cpu, ready };
-                thread.spawn_scoped(scope, move || run_worker(setup, style, &self.stop.event))
+        thread.spawn_scoped(scope, move || self.work(index, style, ready))
+    }
+
+    /// A worker, from start to end.
+    fn work(&self, index: usize, style: &ServerStyle, ready: SyncSender<()>) -> anyhow::Result<()> {
+        let (engine, cpu) = (&self.ends.engine, self.cpus.workers[index]);
+        let (table, counters, stop) = (self.workload.table.clone(), self.counters.clone(), self.stop.flag.clone());
+        let streams = self.workload.streams.as_ref();
+        if let (Tested::Engine { netns, .. }, None) = (&self.ends.tested, streams) {
+            let (engine, netns) = (engine.clone(), netns.clone());
+            let setup = WorkerSetup { engine, netns, address: SERVER, table, counters, stop, cpu, ready };
+            return run_worker(setup, style, &self.stop.event);
+        }
+        let _counted = engine.count_thread("worker", Some(cpu));
+        let common = Common { table, counters, stop, ready };
+        if let Tested::Kernel(kernel) = &self.ends.tested {
+            // Sockets belong to the namespace of the thread that makes them.
+            kernel.end().netns().enter()?;
+        }
+        match (&self.ends.tested, streams, style) {
+            (Tested::Kernel(_), None, style) => kernel::run_worker(&common, &self.stop.kernel, style),
+            (Tested::Engine { netns, .. }, Some(server), ServerStyle::EventContext { params, wait_timeout_ns }) => {
+                let net = EngineNet::new(engine, netns, &self.stop.event, *params)?;
+                streams::run_worker(net, &common, server, index, *wait_timeout_ns)
             }
-            Tested::Kernel(kernel_end) => {
-                let (netns, stop_fd) = (kernel_end.end().netns().clone(), self.stop.fd.clone());
-                let setup = KernelSetup { engine, netns, address: SERVER, table, counters, stop, stop_fd, cpu, ready };
-                thread.spawn_scoped(scope, move || kernel::run_worker(setup, style))
+            (Tested::Kernel(_), Some(server), ServerStyle::EventContext { params, wait_timeout_ns }) => {
+                let net = KernelNet::new(&self.stop.kernel, *params)?;
+                streams::run_worker(net, &common, server, index, *wait_timeout_ns)
             }
+            (Tested::Engine { .. }, None, _) => unreachable!("served above"),
+            (_, Some(_), ServerStyle::BlockingReceive { .. }) => anyhow::bail!(streams::ONE_SOCKET),
         }
     }
 
@@ -176,6 +203,9 @@ impl Bench<'_> {
             Place::Link | Place::Memif => None,
             Place::Veth(_) => Some(CoreTimes::read(self.cpus.client, &self.cpus.of_server())?),
         };
+        if let Some(server) = &self.workload.streams {
+            streams::count(server, &self.counters);
+        }
         Ok(Snapshot {
             at_ns: self.ends.engine.now_ns(),
             cpu: self.ends.server_cpu()?,

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::client::{Measured, Pace, Window};
 use super::generator::{GeneratorEnd, Offer};
 use crate::kv::profile::{Profile, ProfileConfig};
-use crate::pair::{Side, never_interrupt, start_engine};
+use crate::load::net::Proto;
+use crate::pair::{Side, start_engine};
 use crate::stats::Recorder;
 
 /// The hidden subcommand that runs the child.
@@ -43,6 +44,8 @@ pub(crate) struct Task {
     pub(crate) queues: u16,
     pub(crate) ring_size: u32,
     pub(crate) cpu: usize,
+    /// TCP, else UDP.
+    pub(crate) streams: bool,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
@@ -232,10 +235,10 @@ impl Task {
         say(&Report::Listening)?;
         ensure!(lines.recv().is_ok_and(|line| line == GO), "the server did not start");
         ensure!(device.wait_link(PATIENCE), "the server is not there: {:?}", device.link_state());
-        never_interrupt(&engine, &device)?;
         let &Self { flows, seed, pace, window, queues, .. } = self;
-        let end = GeneratorEnd { engine, device, cpu: self.cpu };
-        let offer = Offer { profile, flows, seed, pace, window };
+        let proto = if self.streams { Proto::Tcp } else { Proto::Udp };
+        let end = GeneratorEnd { engine, device, netns, cpu: self.cpu };
+        let offer = Offer { proto, profile, flows, seed, pace, window };
         // If nobody listens any more, the end of standard input says so soon.
         let on_edge = &mut |begins| drop(say(&Report::Edge(begins)));
         end.offer(&offer, &|from| from.port() % queues, interrupted, on_edge)

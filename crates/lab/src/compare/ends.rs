@@ -17,8 +17,9 @@ use super::client::{Measured, Pace, Window};
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
+use crate::load::net::Proto;
 use crate::modes::{ModeParams, PollContext};
-use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, never_interrupt, start_engine};
+use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
 
 /// How long the two processes may take to connect.
@@ -111,10 +112,6 @@ impl Ends {
             Tested::Engine { device, .. } => configure_engine(&ends.engine, device, mode, cpus)?,
             Tested::Kernel(end) => end.configure(mode, cpus)?,
         }
-        if let Generator::Here(generator) = &ends.generator {
-            // It polls its own end: an interrupt there would measure the generator.
-            never_interrupt(&generator.engine, &generator.device)?;
-        }
         Ok(ends)
     }
 
@@ -130,8 +127,8 @@ impl Ends {
     }
 
     fn of_pair(pair: Pair, cpus: &CpuLayout) -> Self {
-        let Pair { engine, tested, peer, tested_ns, .. } = pair;
-        let generator = GeneratorEnd { engine: engine.clone(), device: peer, cpu: cpus.client };
+        let Pair { engine, tested, peer, tested_ns, peer_ns } = pair;
+        let generator = GeneratorEnd { engine: engine.clone(), device: peer, netns: peer_ns, cpu: cpus.client };
         Self {
             engine,
             tested: Tested::Engine { device: tested, netns: tested_ns },
@@ -154,6 +151,7 @@ impl Ends {
             queues: workload.queues,
             ring_size: workload.ring_size,
             cpu: cpus.client,
+            streams: workload.proto == Proto::Tcp,
             flows: workload.flows,
             seed: workload.seed,
             pace,
@@ -177,7 +175,7 @@ impl Ends {
         let end = Side::Peer.config(&netns, &[cpus.client]);
         let device = add_xdp(&engine, veth.right(), &xdp(workload), end)?;
         Side::Peer.introduce_peer(&netns, &device)?;
-        let generator = GeneratorEnd { engine: engine.clone(), device, cpu: cpus.client };
+        let generator = GeneratorEnd { engine: engine.clone(), device, netns, cpu: cpus.client };
         Ok(Self { engine, tested, generator: Generator::Here(generator) })
     }
 
@@ -192,7 +190,7 @@ impl Ends {
         match &self.generator {
             Generator::Here(generator) => {
                 let (profile, seed) = (workload.profile.clone(), workload.seed);
-                let offer = Offer { profile, flows: workload.flows, seed, pace, window };
+                let offer = Offer { proto: workload.proto, profile, flows: workload.flows, seed, pace, window };
                 let queue_of = |from| self.queue_of(from, workload.queues);
                 generator.offer(&offer, &queue_of, interrupted, on_edge)
             }

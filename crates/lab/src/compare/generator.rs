@@ -3,19 +3,22 @@
 use std::net::SocketAddrV4;
 use std::sync::atomic::AtomicBool;
 
-use napier_runtime::{DeviceHandle, Engine};
+use napier_runtime::{DeviceHandle, Engine, NetNs};
 
 use super::case::{CLIENT_PORT, CLIENT_THREAD, SERVER};
 use super::client::{Client, Measured, Pace, Window};
 use super::frames::Template;
-use super::wire::{RawFlow, RawWire, address_of};
+use super::stream_wire::StreamWire;
+use super::wire::{RawFlow, RawWire, Wire, address_of};
 use crate::kv::profile::Profile;
-use crate::pair::{PEER_IP, PEER_MAC, TESTED_MAC};
+use crate::load::net::Proto;
+use crate::pair::{PEER_IP, PEER_MAC, TESTED_MAC, never_interrupt};
 
 /// The generator's end.
 pub(crate) struct GeneratorEnd {
     pub(crate) engine: Engine,
     pub(crate) device: DeviceHandle,
+    pub(crate) netns: NetNs,
     /// Processor of its thread.
     pub(crate) cpu: usize,
 }
@@ -23,6 +26,7 @@ pub(crate) struct GeneratorEnd {
 /// What is offered.
 #[derive(Clone)]
 pub(crate) struct Offer {
+    pub(crate) proto: Proto,
     pub(crate) profile: Profile,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
@@ -40,12 +44,32 @@ impl GeneratorEnd {
         on_edge: &mut dyn FnMut(bool),
     ) -> anyhow::Result<Measured> {
         let _counted = self.engine.count_thread(CLIENT_THREAD, Some(self.cpu));
-        let flows = (0..offer.flows).map(|flow| {
-            let source = address_of(flow, SocketAddrV4::new(PEER_IP, CLIENT_PORT));
-            let template = Template::new(PEER_MAC, TESTED_MAC, source, SERVER);
-            RawFlow { template, port: usize::from(queue_of(source)) }
-        });
-        let wire = RawWire::new(&self.engine, &self.device, flows.collect(), CLIENT_PORT)?;
+        match offer.proto {
+            Proto::Udp => {
+                let flows = (0..offer.flows).map(|flow| {
+                    let source = address_of(flow, SocketAddrV4::new(PEER_IP, CLIENT_PORT));
+                    let template = Template::new(PEER_MAC, TESTED_MAC, source, SERVER);
+                    RawFlow { template, port: usize::from(queue_of(source)) }
+                });
+                let wire = RawWire::new(&self.engine, &self.device, flows.collect(), CLIENT_PORT)?;
+                self.drive(wire, offer, interrupted, on_edge)
+            }
+            Proto::Tcp => {
+                let wire = StreamWire::connect(&self.engine, &self.netns, SERVER, offer.flows)?;
+                self.drive(wire, offer, interrupted, on_edge)
+            }
+        }
+    }
+
+    fn drive(
+        &self,
+        wire: impl Wire,
+        offer: &Offer,
+        interrupted: &AtomicBool,
+        on_edge: &mut dyn FnMut(bool),
+    ) -> anyhow::Result<Measured> {
+        // The generator polls its own end: an interrupt there would measure the generator.
+        never_interrupt(&self.engine, &self.device)?;
         let mut client = Client::new(wire, offer.flows, offer.profile.clone(), offer.seed);
         Ok(client.run(offer.pace, offer.window, interrupted, on_edge))
     }

@@ -13,6 +13,8 @@ mod host;
 mod kernel;
 mod run;
 mod server;
+mod stream_wire;
+mod streams;
 mod wire;
 
 pub use cpus::{CpuLayout, TooFewCpus};

@@ -15,10 +15,12 @@ use super::cpus::{CpuLayout, TooFewCpus};
 use super::ends::Place;
 use super::host;
 use super::kernel::KernelEnd;
+use super::streams;
 use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::table::Table;
+use crate::load::net::Proto;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
-use crate::modes::{Mode, PollContext};
+use crate::modes::{Mode, PollContext, ServerStyle};
 use crate::report::{Outcome, Report, Row, Workload, hdrlog, progress::Progress};
 use crate::stats::{CpuSplit, Figures, Measured, Summary};
 use crate::subject::{Backend, Subject, subjects};
@@ -60,6 +62,8 @@ pub struct CompareConfig {
     pub device: DeviceKind,
     /// Whether rows of the kernel's own stack stand beside the engine's.
     pub kernel: bool,
+    /// What carries the requests.
+    pub proto: Proto,
     /// Rows, in this order.
     pub modes: Vec<Mode>,
     /// Loads; `None` = 20, 40, 60, 80 and 100 % of what base sustains, and MAX.
@@ -89,6 +93,7 @@ impl Default for CompareConfig {
         Self {
             device: DeviceKind::Link,
             kernel: false,
+            proto: Proto::Udp,
             modes: Mode::parse_list(crate::modes::DEFAULT_MODES).expect("the default list is made of modes"),
             loads: None,
             run_length: None,
@@ -208,6 +213,11 @@ impl Comparison<'_> {
             Ok(layout) => layout,
             Err(too_few) => return Some(too_few.to_string()),
         };
+        if self.config.proto == Proto::Tcp
+            && let ServerStyle::BlockingReceive { .. } = subject.mode.params().server
+        {
+            return Some(streams::ONE_SOCKET.to_owned());
+        }
         match (&*self.workload.place, subject.backend) {
             (Place::Veth(veth), Backend::Kernel) => match KernelEnd::new(veth.left()) {
                 Ok(end) => end.why_not(subject.mode, &layout),
@@ -239,8 +249,14 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
         DeviceKind::Xdp => Place::veth(config.queues)?,
         DeviceKind::Memif => Place::Memif,
     };
+    let streams = match config.proto {
+        Proto::Udp => None,
+        Proto::Tcp => Some(Arc::new(streams::filled(&profile, usize::from(config.queues))?)),
+    };
     Ok(CaseWorkload {
         profile,
+        proto: config.proto,
+        streams,
         table: Arc::new(table),
         place: Arc::new(place),
         flows: config.flows as usize,
@@ -339,7 +355,7 @@ fn describe(config: &CompareConfig, workload: &CaseWorkload, run_length: Duratio
         name: "kv".to_owned(),
         backend: if config.kernel { "engine and kernel" } else { "engine" }.to_owned(),
         device: workload.place.device().to_owned(),
-        proto: "udp".to_owned(),
+        proto: workload.proto.to_string(),
         seed: config.seed,
         flows: config.flows,
         queues: u32::from(config.queues),

@@ -24,7 +24,7 @@ pub(crate) const EVENTS_MAX: usize = 64;
 pub(crate) const REQUESTS_PER_EVENT: usize = 20;
 
 /// How long a blocked worker goes without looking whether it should stop.
-pub(crate) const STOP_LOOK: Duration = Duration::from_millis(100);
+const STOP_LOOK: Duration = Duration::from_millis(100);
 
 const DATA_LISTENER: u64 = u64::MAX;
 const DATA_STOP: u64 = u64::MAX - 1;
@@ -37,7 +37,16 @@ pub(crate) struct ServerCounters {
     pub(crate) events: AtomicU64,
 }
 
-/// What every worker needs.
+/// What every worker needs, whatever its sockets are.
+pub(crate) struct Common {
+    pub(crate) table: Arc<Table>,
+    pub(crate) counters: Arc<ServerCounters>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Told once the worker can be reached; dropped without a word if it failed.
+    pub(crate) ready: SyncSender<()>,
+}
+
+/// What a worker on the engine's datagram sockets needs.
 #[derive(Clone)]
 pub(crate) struct WorkerSetup {
     pub(crate) engine: Engine,

@@ -163,13 +163,21 @@ impl Profile {
     /// # Errors
     /// [`StoreError::Full`] if the table was made for fewer records.
     pub fn fill(&self, table: &Table) -> Result<(), StoreError> {
+        self.fill_with(|key, flags, value| table.set(key, flags, value))
+    }
+
+    /// Hands every record to `set` once: key, flags, and a value of drawn length.
+    ///
+    /// # Errors
+    /// The first of `set`.
+    pub fn fill_with<E>(&self, mut set: impl FnMut(&[u8], u32, &[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut rng = rng::stream(self.shared.seed, "kv/fill");
         let mut value = [0; value_bytes_max(0)];
         for record in 0..self.shared.config.records {
             let key = self.key(record);
             let value = &mut value[..usize::from(self.value_bytes(key, &mut rng))];
             let flags = value::fill_value(key, value);
-            table.set(key, flags, value)?;
+            set(key, flags, value)?;
         }
         Ok(())
     }

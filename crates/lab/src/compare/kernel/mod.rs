@@ -5,16 +5,14 @@ mod worker;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use std::os::fd::{AsFd as _, BorrowedFd};
 
-use napier_runtime::set_kernel_epoll_params;
 use napier_veth::{NapiSettings, VethEnd, VethError};
-use rustix::event::epoll;
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
-use crate::modes::{EventParams, Mode, ModeParams, PollContext, ServerStyle};
-pub(crate) use worker::{KernelSetup, StopFd, run_worker};
+use crate::modes::{Mode, ModeParams, PollContext, ServerStyle};
+use crate::serve::kernel::{KernelNet, KernelStop};
+pub(crate) use worker::run_worker;
 
 /// The server's end of a veth pair, with the kernel's stack on it.
 #[derive(Clone, Debug)]
@@ -94,19 +92,13 @@ impl KernelEnd {
         let params = mode.params();
         let tried = self.configure(&params, cpus).and_then(|()| match params.server {
             ServerStyle::EventContext { params: Some(params), .. } => {
-                let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-                set_epoll(epoll.as_fd(), params)
+                let stop = KernelStop::new()?;
+                KernelNet::new(&stop, Some(params)).map(drop).context("busy-poll parameters of epoll (Linux 6.9)")
             }
             ServerStyle::EventContext { params: None, .. } | ServerStyle::BlockingReceive { .. } => Ok(()),
         });
         tried.err().map(|error| format!("the kernel refuses: {error:#}"))
     }
-}
-
-fn set_epoll(epoll: BorrowedFd<'_>, params: EventParams) -> anyhow::Result<()> {
-    let EventParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll } = params;
-    set_kernel_epoll_params(epoll, busy_poll_usecs, busy_poll_budget, prefer_busy_poll)
-        .context("busy-poll parameters of epoll (Linux 6.9)")
 }
 
 /// User and system time of a process (`proc_pid_stat(5)`); what is in brackets may hold anything.
