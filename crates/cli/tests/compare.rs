@@ -1,0 +1,205 @@
+//! `napier compare` over real devices, as a user runs it: what is printed, what is refused and how, what is left behind.
+
+use std::fs;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest wait for anything; only a fault takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn napier(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_napier"));
+    command.arg("compare").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    napier(arguments).output().expect("napier starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The report of a comparison, or a line that says why the test is skipped.
+fn report(test: &str, arguments: &[&str]) -> Option<Value> {
+    let output = run(&[arguments, &["--json", "--runs", "1", "--seconds", "0.2"]].concat());
+    let said = stderr(&output);
+    if output.status.code() == Some(1) && ["CAP_SYS_ADMIN", "CPUs"].iter().any(|reason| said.contains(reason)) {
+        println!("SKIPPED: {test}: {}", said.trim());
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(said.is_empty(), "silent when piped: {said}");
+    Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
+}
+
+/// Whether this machine has room for client and server.
+fn two_cpus(test: &str) -> bool {
+    let enough = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
+    if !enough {
+        println!("SKIPPED: {test}: needs 2 CPUs");
+    }
+    enough
+}
+
+fn rows(report: &Value) -> &Vec<Value> {
+    report["rows"].as_array().expect("rows")
+}
+
+fn is_measured(row: &Value) -> bool {
+    assert_eq!(row["refused"], Value::Null, "{row}");
+    row["achieved_rps"].as_f64().expect("a rate") > 0.0
+}
+
+#[test]
+fn a_peer_without_its_device_is_bad_usage() {
+    for arguments in [&["--peer", "kernel"][..], &["--peer", "kernel", "--dev", "memif"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("give --dev xdp"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn memif_rows_are_measured_by_another_process() {
+    let test = "memif_rows_are_measured_by_another_process";
+    if !two_cpus(test) {
+        return;
+    }
+    for proto in ["udp", "tcp"] {
+        let arguments =
+            ["--dev", "memif", "--proto", proto, "--load", "max", "--modes", "base,suspend20", "--flows", "4"];
+        let Some(report) = report(test, &arguments) else { return };
+        assert_eq!((&report["workload"]["device"], &report["workload"]["proto"]), (&"memif".into(), &proto.into()));
+        assert_eq!(rows(&report).len(), 2);
+        assert!(rows(&report).iter().all(|row| is_measured(row) && row["backend"] == "engine"), "{report}");
+    }
+}
+
+#[test]
+fn the_kernel_stands_beside_the_engine() {
+    let test = "the_kernel_stands_beside_the_engine";
+    if !two_cpus(test) {
+        return;
+    }
+    for proto in ["udp", "tcp"] {
+        let peer = ["--dev", "xdp", "--peer", "kernel", "--proto", proto, "--flows", "4"];
+        let arguments = [&peer[..], &["--load", "max", "--modes", "base,workqueue,busy-read"]].concat();
+        let Some(report) = report(test, &arguments) else { return };
+        let rows = rows(&report);
+        let names: Vec<String> = rows.iter().map(|row| format!("{}/{}", row["backend"], row["mode"])).collect();
+        assert_eq!(names.len(), 6, "{names:?}");
+        assert_eq!(names[..2], [r#""engine"/"base""#, r#""kernel"/"base""#]);
+        assert!(is_measured(&rows[0]) && is_measured(&rows[1]), "{report}");
+        for row in &rows[..2] {
+            assert!(row["cores"]["busy_pct"].is_f64(), "the CPU of both cores is stated: {row}");
+        }
+        assert_eq!(rows[1]["cpu"]["spin_pct"], Value::Null, "nobody counts the kernel's polls in vain");
+        let workqueue = rows[3]["refused"].as_str().expect("the kernel has no workqueue");
+        assert!(workqueue.contains("extension of the engine"), "{workqueue}");
+        assert_eq!(rows[5]["refused"].is_null(), proto == "udp", "{}", rows[5]);
+    }
+}
+
+#[test]
+fn without_the_capability_one_line_says_what_to_do() {
+    let mut command = napier(&["--dev", "xdp", "--load", "max", "--runs", "1", "--seconds", "0.1"]);
+    if is_root() {
+        // Nobody: without any capability.
+        command.uid(65_534).gid(65_534);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("SKIPPED: without_the_capability_one_line_says_what_to_do: nobody cannot run the binary: {error}");
+            return;
+        }
+    };
+    let said = stderr(&output);
+    if output.status.success() {
+        println!("SKIPPED: without_the_capability_one_line_says_what_to_do: everybody has the capability here");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    assert!(said.contains("run it as root") && said.contains("leave --dev away"), "{said}");
+}
+
+/// Whether this process is root's.
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"))
+}
+
+/// Whether a process is the generator of this parent (`proc_pid_stat(5)`).
+fn is_generator(pid: u32, parent: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent_pid = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<u32>().ok());
+    parent_pid == Some(parent)
+        && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"internal-load\0"))
+}
+
+/// The generator's process of a running comparison, once it is there.
+fn generator_of(parent: &Child) -> Option<u32> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let processes = fs::read_dir("/proc")
+            .expect("/proc is there")
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        if let Some(pid) = processes.into_iter().find(|pid| is_generator(*pid, parent.id())) {
+            return Some(pid);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+/// Whether a process ends in time. One that has ended but was not waited for counts as gone.
+fn ends(pid: u32) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let alive = fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        if !alive {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+#[test]
+fn the_generator_ends_with_its_parent_however_that_ends() {
+    let test = "the_generator_ends_with_its_parent_however_that_ends";
+    if !two_cpus(test) {
+        return;
+    }
+    for signal in ["INT", "KILL"] {
+        let arguments = ["--dev", "memif", "--load", "1k", "--modes", "base", "--runs", "1", "--seconds", "600"];
+        let mut parent = napier(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("napier starts");
+        let Some(generator) = generator_of(&parent) else {
+            let _ = parent.kill();
+            panic!("no generator: {:?}", parent.wait());
+        };
+        let pid = parent.id().to_string();
+        let sent = Command::new("kill").args([format!("-{signal}").as_str(), &pid]).status().expect("kill is there");
+        assert!(sent.success());
+        let status = parent.wait().expect("it ends");
+        match signal {
+            "INT" => assert_eq!(status.code(), Some(1), "interrupted"),
+            _ => assert_eq!(status.signal(), Some(9)),
+        }
+        assert!(ends(generator), "the generator {generator} outlives its parent");
+    }
+}
+
+#[test]
+fn the_generator_is_not_for_hands() {
+    let output = Command::new(env!("CARGO_BIN_EXE_napier")).arg("internal-load").stdin(Stdio::null()).output();
+    let output = output.expect("napier starts");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("failed"), "{output:?}");
+    let help = Command::new(env!("CARGO_BIN_EXE_napier")).arg("--help").output().expect("napier starts");
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("internal"), "it is not in the list of commands");
+}
