@@ -210,7 +210,7 @@ fn streams_are_merged() {
         pair.set_all(&pair.tested, &mode.settings());
         let port = 7000 + u16::try_from(round).unwrap();
         let listener = TcpListener::bind(&pair.tested_ns, v4(TESTED_V4, port)).unwrap();
-        let bytes: Vec<u8> = (0..400_000_u32).map(|at| (at * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..400_000_u32).map(|at| ((at * 31) >> 3) as u8).collect();
         std::thread::scope(|scope| {
             let (pair, sent) = (&pair, &bytes);
             scope.spawn(move || {
