@@ -72,23 +72,23 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
             "a device of the engine needs an address of its own: give --ip, such as 10.0.0.1/24"
         );
         let (queues, neighbours, pcapng) = (*queues, neighbour.clone(), pcapng.clone());
-        Ok(Device::Engine(EngineConfig { port, queues, ip, prefix_len, neighbours, pcapng }))
+        Ok(Device::Engine(EngineConfig { port, queues, ip, prefix_len, neighbours, pcapng, cpus: Vec::new() }))
     };
     let device = match dev.split_once(':') {
-        None if dev == "kernel" => Device::Kernel { interface: None },
-        Some(("kernel", interface)) if !interface.is_empty() => {
-            Device::Kernel { interface: Some(interface.to_owned()) }
-        }
+        None if dev == "kernel" => Device::Kernel,
         Some(("memif", socket)) if !socket.is_empty() => engine(Port::Memif {
             socket: socket.to_owned(),
             role: args.role.unwrap_or(role),
             secret: args.secret.clone(),
         })?,
+        Some(("xdp", interface)) if !interface.is_empty() => {
+            engine(Port::Xdp { interface: interface.to_owned(), netns: None })?
+        }
         _ if dev == "link" => anyhow::bail!(
             "a link has both its ends in one process, so nobody could be at the other end: `napier compare` measures a \
-             server and its clients on a link; give --dev kernel or --dev memif:SOCKET here"
+             server and its clients on a link; give --dev kernel, memif:SOCKET or xdp:INTERFACE here"
         ),
-        _ => anyhow::bail!("`{dev}` is no device; give kernel, kernel:INTERFACE or memif:SOCKET"),
+        _ => anyhow::bail!("`{dev}` is no device; give kernel, memif:SOCKET or xdp:INTERFACE"),
     };
     Ok((ip, device))
 }

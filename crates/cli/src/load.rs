@@ -30,8 +30,8 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     server: String,
 
-    /// Where the generator's sockets are: kernel, or memif:SOCKET for the engine's own stack with the server
-    /// in another process
+    /// Where the generator's sockets are: kernel, or for the engine's own stack memif:SOCKET (the server in another
+    /// process) or xdp:INTERFACE (an interface of the kernel, by AF_XDP)
     #[arg(long, value_name = "DEVICE", default_value = "kernel")]
     dev: String,
 

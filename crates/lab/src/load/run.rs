@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use napier_runtime::thread_usage;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::codec::Format;
 use super::engine::EngineClient;
@@ -107,7 +107,7 @@ pub struct LoadReport {
 }
 
 /// What one run measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadFigures {
     /// Replies per second that came in the measured time.
     pub achieved_rps: f64,
@@ -186,10 +186,7 @@ pub fn load_on(
 ) -> anyhow::Result<LoadReport> {
     config.check()?;
     match device {
-        Device::Kernel { interface } => {
-            ensure!(interface.is_none(), "the generator's sockets take the way that the route says: give --dev kernel");
-            load(KernelClient::new()?, config, interrupted, on_run)
-        }
+        Device::Kernel => load(KernelClient::new()?, config, interrupted, on_run),
         Device::Engine(engine) => {
             let mut one = OneDevice::start(engine)?;
             ensure!(

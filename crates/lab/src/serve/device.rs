@@ -1,19 +1,21 @@
 //! An engine with one device, for programs whose peer is elsewhere.
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 pub use napier_runtime::MemifRole;
 use napier_runtime::control::NapiSet;
 use napier_runtime::{
-    Capture, CaptureConfig, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifSecret, NetNs,
+    Capture, CaptureConfig, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifSecret, NetNs, XdpConfig,
 };
 
 use crate::modes::{ModeParams, PollContext};
 
 /// What is on the other side of an engine's device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Port {
     /// A memif peer in another process.
     Memif {
@@ -24,10 +26,27 @@ pub enum Port {
         /// What a client must know, or says.
         secret: Option<String>,
     },
+    /// An interface of the kernel, by AF_XDP.
+    Xdp {
+        /// Its name.
+        interface: String,
+        /// The network namespace that it is in; `None` = that of the calling thread.
+        netns: Option<Arc<OwnedFd>>,
+    },
+}
+
+impl Port {
+    /// As it is given on the command line.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Memif { socket, .. } => format!("memif:{socket}"),
+            Self::Xdp { interface, .. } => format!("xdp:{interface}"),
+        }
+    }
 }
 
 /// A device and the engine that it is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// What is on the other side.
     pub port: Port,
@@ -41,6 +60,8 @@ pub struct EngineConfig {
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
     /// File that all frames are recorded in.
     pub pcapng: Option<PathBuf>,
+    /// Processors that deliver packets, one per queue; all that the process may use if empty.
+    pub cpus: Vec<usize>,
 }
 
 /// An engine with one device.
@@ -74,14 +95,15 @@ impl OneDevice {
     /// # Errors
     /// The engine does not start, or the device cannot be; the message says what to change.
     pub fn start(config: &EngineConfig) -> anyhow::Result<Self> {
-        let engine = Engine::builder().start()?;
+        let engine = Engine::builder().softirq_cpus(&config.cpus).worker_cpus(&config.cpus).start()?;
         let netns = engine.namespace();
         let end = EndConfig {
             name: "napier0".to_owned(),
             netns: netns.clone(),
-            mac: mac_of(config.ip),
+            // Of an interface: its own.
+            mac: if matches!(config.port, Port::Xdp { .. }) { [0; 6] } else { mac_of(config.ip) },
             addresses: vec![IfAddr { addr: config.ip, prefix_len: config.prefix_len }],
-            irq_cpus: Vec::new(),
+            irq_cpus: config.cpus.clone(),
         };
         let device = match &config.port {
             Port::Memif { socket, role, secret } => {
@@ -95,6 +117,10 @@ impl OneDevice {
                 let memif = MemifConfig { queues: config.queues, secret, ..MemifConfig::new(*role, socket) };
                 engine.add_memif(memif, end).with_context(|| format!("adding the memif device at {socket}"))?
             }
+            Port::Xdp { interface, netns } => {
+                let xdp = XdpConfig { netns: netns.clone(), queues: config.queues, ..XdpConfig::on(interface) };
+                engine.add_xdp(&xdp, end).with_context(|| format!("adding the device on {interface}"))?
+            }
         };
         for &(ip, mac) in &config.neighbours {
             netns.neighbour_add(device.ifindex(), ip, mac).with_context(|| format!("adding the neighbour {ip}"))?;
@@ -103,17 +129,25 @@ impl OneDevice {
         Ok(Self { engine, netns, device, capture })
     }
 
-    /// Puts a mode into force on every queue, by the calls that a user would make.
+    /// Puts a mode into force on every queue that has a peer (a memif device has none before its peer is there), by the calls that a user would make. `pollers` are the processors of the
+    /// threads that poll an instance, one per queue; none are pinned if it is empty.
     ///
     /// # Errors
     /// The engine refuses a setting.
-    pub fn configure(&self, mode: &ModeParams) -> anyhow::Result<()> {
+    pub fn configure(&self, mode: &ModeParams, pollers: &[usize]) -> anyhow::Result<()> {
         if mode.threaded == PollContext::Workqueue {
             self.device.set_workqueue()?;
         }
         for queue in 0..self.device.queues() {
+            let id = self.device.napi_id(queue);
+            if id == 0 {
+                continue;
+            }
+            if let Some(cpu) = pollers.get(usize::from(queue)) {
+                self.engine.set_thread_affinity(id, *cpu)?;
+            }
             self.engine.napi_set(NapiSet {
-                id: Some(u64::from(self.device.napi_id(queue))),
+                id: Some(u64::from(id)),
                 defer_hard_irqs: Some(u64::from(mode.defer_hard_irqs)),
                 gro_flush_timeout: Some(mode.gro_flush_timeout_ns),
                 irq_suspend_timeout: Some(mode.irq_suspend_timeout_ns),
@@ -126,6 +160,12 @@ impl OneDevice {
             })?;
         }
         Ok(())
+    }
+
+    /// Times that the device got a peer, and whether it has one now.
+    pub fn peers(&self) -> (u64, bool) {
+        let state = self.device.link_state();
+        (state.losses, state.carrier)
     }
 
     /// Interrupts of the device since it was added.

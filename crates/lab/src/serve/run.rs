@@ -5,17 +5,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use napier_runtime::{ThreadRole, UserEvent, thread_usage};
 use serde::Serialize;
 
-use super::device::{EngineConfig, OneDevice, Port};
+use super::device::{EngineConfig, OneDevice};
 use super::engine::EngineNet;
 use super::kernel::{KernelNet, KernelStop};
 use super::worker::{Addresses, Worker, run_blocking};
 use crate::kv::session::{Server, Totals};
 use crate::kv::store::StoreStats;
-use crate::modes::{Mode, PollContext, ServerStyle};
+use crate::modes::{Mode, ServerStyle};
 
 /// How often it is looked whether the server shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
@@ -40,13 +40,10 @@ pub struct ServeConfig {
 }
 
 /// Where a server's sockets are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Device {
-    /// The kernel's stack; with an interface, that interface is set up for the mode.
-    Kernel {
-        /// Its name.
-        interface: Option<String>,
-    },
+    /// The kernel's stack.
+    Kernel,
     /// The engine's stack on a device of its own.
     Engine(EngineConfig),
 }
@@ -82,9 +79,8 @@ impl Device {
     /// As it is given on the command line.
     pub fn name(&self) -> String {
         match self {
-            Self::Kernel { interface: None } => "kernel".to_owned(),
-            Self::Kernel { interface: Some(name) } => format!("kernel:{name}"),
-            Self::Engine(EngineConfig { port: Port::Memif { socket, .. }, .. }) => format!("memif:{socket}"),
+            Self::Kernel => "kernel".to_owned(),
+            Self::Engine(engine) => engine.port.name(),
         }
     }
 }
@@ -130,31 +126,17 @@ pub fn serve(
     config.check()?;
     let server = Server::new(config.memory_bytes, config.workers, super::now_ms());
     match &config.device {
-        Device::Kernel { interface } => {
-            refuse_what_the_kernel_lacks(config.mode, interface.as_deref())?;
+        Device::Kernel => {
+            if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
+                bail!(
+                    "mode {mode} is set on the NAPI instances of an interface, and this command changes none that is \
+                     not its own: `napier compare --peer kernel` makes one, and a device of the engine has them"
+                );
+            }
             serve_on_kernel(config, &server, interrupted, on_ready)
         }
         Device::Engine(engine) => serve_on_engine(config, engine, &server, interrupted, on_ready),
     }
-}
-
-/// On plain sockets a mode is in force only if the interface can be set up for it.
-fn refuse_what_the_kernel_lacks(mode: Option<Mode>, interface: Option<&str>) -> anyhow::Result<()> {
-    let Some(mode) = mode else { return Ok(()) };
-    let params = mode.params();
-    ensure!(
-        params.threaded != PollContext::Workqueue,
-        "mode {mode} is an extension of the engine; the kernel has no such thing"
-    );
-    let needs_napi = params.defer_hard_irqs != 0
-        || params.gro_flush_timeout_ns != 0
-        || params.irq_suspend_timeout_ns != 0
-        || params.threaded != PollContext::Softirq;
-    ensure!(
-        !needs_napi || interface.is_some(),
-        "mode {mode} sets up the NAPI instances of an interface: give --dev kernel:INTERFACE"
-    );
-    Ok(())
 }
 
 /// CPU time of the workers.
@@ -192,7 +174,7 @@ fn serve_on_kernel(
         stopped.store(true, Ordering::Relaxed);
         stop.raise();
     };
-    let (seconds, used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready)?;
+    let (seconds, used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready, &mut || Ok(()))?;
     Ok(report(config, server, seconds, used, None))
 }
 
@@ -204,9 +186,18 @@ fn serve_on_engine(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     let mut one = OneDevice::start(engine_config)?;
-    if let Some(mode) = config.mode {
-        one.configure(&mode.params()).with_context(|| format!("putting mode {mode} into force"))?;
-    }
+    // Instances that come with a peer come without a mode: it is put into force whenever a peer has come.
+    let mut in_force_for = None;
+    let mut put_in_force = || -> anyhow::Result<()> {
+        let peers = one.peers();
+        if let Some(mode) = config.mode
+            && in_force_for != Some(peers)
+        {
+            one.configure(&mode.params(), &[]).with_context(|| format!("putting mode {mode} into force"))?;
+            in_force_for = Some(peers);
+        }
+        Ok(())
+    };
     let (stop, stopped) = (UserEvent::new(), AtomicBool::new(false));
     let (engine, netns) = (one.engine.clone(), one.netns.clone());
     let run_one = |index: usize, ready: &dyn Fn()| -> anyhow::Result<()> {
@@ -232,7 +223,8 @@ fn serve_on_engine(
         stopped.store(true, Ordering::Relaxed);
         stop.trigger();
     };
-    let (seconds, mut used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready)?;
+    let mut on_tick = || put_in_force();
+    let (seconds, mut used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready, &mut on_tick)?;
     for thread in one.engine.thread_times() {
         // Workers have counted themselves.
         if !matches!(thread.role, ThreadRole::Program { .. }) {
@@ -249,12 +241,14 @@ fn serve_on_engine(
 type RunOne<'a> = dyn Fn(usize, &dyn Fn()) -> anyhow::Result<()> + Sync + 'a;
 
 /// Starts the workers, waits until all can be reached, then until `interrupted` or one of them fails, and ends them.
+/// `on_tick` is called again and again meanwhile.
 fn run_workers(
     workers: usize,
     interrupted: &AtomicBool,
     run_one: &RunOne<'_>,
     stop: &dyn Fn(),
     on_ready: &mut dyn FnMut(),
+    on_tick: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<(f64, Used)> {
     let used = Mutex::new(Used::default());
     let (ready, is_ready) = std::sync::mpsc::sync_channel(workers);
@@ -285,10 +279,16 @@ fn run_workers(
         // Ends early only if a worker failed; joining it says why.
         let all_ready = (0..workers).all(|_| is_ready.recv().is_ok());
         let begun = Instant::now();
+        let mut ticked = Ok(());
         if all_ready {
+            ticked = on_tick();
             on_ready();
-            while !interrupted.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
+            while ticked.is_ok()
+                && !interrupted.load(Ordering::Relaxed)
+                && threads.iter().all(|thread| !thread.is_finished())
+            {
                 std::thread::sleep(STOP_LOOK);
+                ticked = on_tick();
             }
         }
         let seconds = begun.elapsed().as_secs_f64();
@@ -296,7 +296,7 @@ fn run_workers(
         for thread in threads {
             thread.join().expect("workers do not panic")?;
         }
-        Ok(seconds)
+        ticked.map(|()| seconds)
     })
     .map(|seconds| (seconds, *used.lock().expect("no holder of the lock panics")))
 }
