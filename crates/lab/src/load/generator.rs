@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::codec::{Format, Reply, read_reply, write_get, write_set};
+use super::codec::{write_get, write_set};
 use super::net::{ClientNet, Proto};
+use super::plan::{Measured, Pace, Plan, Window};
+use super::replies::{Connection, Run};
 use crate::arrivals::Poisson;
 use crate::kv::flight::Sent;
-use crate::kv::profile::{Draw, Operation, Profile, Requests};
-use crate::kv::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES, value};
-use crate::stats::Recorder;
+use crate::kv::profile::{Draw, Operation, Requests};
 
 /// Most requests sent before replies are looked at again.
 const SEND_BURST: usize = 64;
@@ -37,65 +37,6 @@ const READ_BYTES: usize = 64 << 10;
 /// Requests that are written for a connection but have no room, in bytes; no more are sent on it then.
 const OUTBOX_BYTES_MAX: usize = 4 << 20;
 
-/// How requests are paced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Poisson arrivals at this rate, whatever comes back.
-    Open {
-        /// Requests per second.
-        rate_rps: u64,
-    },
-    /// Every connection has its window full at any time.
-    Closed,
-}
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// How requests are written.
-    pub format: Format,
-    /// How they travel.
-    pub proto: Proto,
-    /// Keys, sizes, shares.
-    pub profile: Profile,
-    /// Length of every value in bytes, in place of the profile's.
-    pub value_bytes: Option<usize>,
-    /// Requests that may be without an answer on one connection.
-    pub depth: usize,
-}
-
-/// What a run measured.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Latencies of the requests that were due in the measured time.
-    pub recorder: Recorder,
-    /// Replies that came in the measured time.
-    pub answered: u64,
-    /// Requests that were due in the measured time and were sent.
-    pub sent: u64,
-    /// Gets that found nothing.
-    pub missing: u64,
-    /// Requests that the server refused.
-    pub refused: u64,
-    /// Values that are not those of their keys, and replies of another kind than the request's.
-    pub wrong: u64,
-    /// Requests that were given up.
-    pub lost: u64,
-    /// Length of the measured time in ns.
-    pub window_ns: u64,
-}
-
-/// When a run begins and ends.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// Before anything counts.
-    pub warm_up: Duration,
-    /// What counts.
-    pub measure: Duration,
-    /// How long answers are waited for afterwards.
-    pub drain: Duration,
-}
-
 /// Connections to a server.
 pub struct Generator<N: ClientNet> {
     net: N,
@@ -104,22 +45,6 @@ pub struct Generator<N: ClientNet> {
     clock: Instant,
     scratch: Box<[u8]>,
     ready: Vec<u64>,
-}
-
-struct Connection<S> {
-    socket: S,
-    pending: VecDeque<(u16, Sent)>,
-    next_id: u16,
-    inbox: Vec<u8>,
-    outbox: Vec<u8>,
-    outbox_at: usize,
-}
-
-/// One run in progress.
-struct Run {
-    from_ns: u64,
-    until_ns: u64,
-    out: Measured,
 }
 
 impl<N: ClientNet> Generator<N> {
@@ -396,79 +321,6 @@ impl<N: ClientNet> Generator<N> {
     }
 }
 
-impl Run {
-    fn new(from_ns: u64, until_ns: u64) -> Self {
-        let out = Measured {
-            recorder: Recorder::new(),
-            answered: 0,
-            sent: 0,
-            missing: 0,
-            refused: 0,
-            wrong: 0,
-            lost: 0,
-            window_ns: until_ns - from_ns,
-        };
-        Self { from_ns, until_ns, out }
-    }
-
-    fn counts(&self, intended_ns: u64) -> bool {
-        intended_ns >= self.from_ns && intended_ns < self.until_ns
-    }
-
-    fn on_datagram<S>(&mut self, connection: &mut Connection<S>, plan: &Plan, datagram: &[u8], now_ns: u64) {
-        let Some((header, body)) = datagram.split_first_chunk::<FRAME_HEADER_BYTES>() else {
-            self.out.wrong += 1;
-            return;
-        };
-        let id = u16::from_be_bytes([header[0], header[1]]);
-        let Some(at) = connection.pending.iter().position(|(other, _)| *other == id) else { return };
-        let (_, sent) = connection.pending.remove(at).expect("it was found");
-        match read_reply(plan.format, body) {
-            Ok(Some((_, reply))) if header[4..6] == [0, 1] => self.on_reply(plan, &sent, &reply, now_ns),
-            _ => self.out.wrong += 1,
-        }
-    }
-
-    /// The replies of a stream come in the order of the requests; returns the bytes used up.
-    fn on_stream<S>(
-        &mut self,
-        connection: &mut Connection<S>,
-        plan: &Plan,
-        input: &[u8],
-        now_ns: u64,
-    ) -> anyhow::Result<usize> {
-        let mut used = 0;
-        while let Some((bytes, reply)) = read_reply(plan.format, &input[used..])? {
-            let Some((_, sent)) = connection.pending.pop_front() else {
-                bail!("the server sent a reply that nobody asked for");
-            };
-            used += bytes;
-            self.on_reply(plan, &sent, &reply, now_ns);
-        }
-        Ok(used)
-    }
-
-    fn on_reply(&mut self, plan: &Plan, sent: &Sent, reply: &Reply<'_>, now_ns: u64) {
-        match (sent.is_set, reply) {
-            (true, Reply::Stored) => {}
-            (false, Reply::Missing) => self.out.missing += 1,
-            (_, Reply::Refused) => self.out.refused += 1,
-            (false, Reply::Value { flags, value }) => {
-                let key = plan.profile.key(sent.record);
-                let flags = flags.unwrap_or_else(|| value::value_flags(key, value.len()));
-                self.out.wrong += u64::from(!value::is_genuine(key, flags, value));
-            }
-            _ => self.out.wrong += 1,
-        }
-        if now_ns >= self.from_ns && now_ns < self.until_ns {
-            self.out.answered += 1;
-        }
-        if self.counts(sent.intended_ns) {
-            self.out.recorder.record(sent.intended_ns, sent.actual_ns, now_ns);
-        }
-    }
-}
-
 /// The arrival process with its next point in time.
 struct Arrivals {
     process: Poisson,
@@ -492,14 +344,4 @@ impl Arrivals {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
-}
-
-/// Longest value of a plan whose requests and replies travel in one datagram each, with keys of `key_bytes`.
-pub fn datagram_value_bytes_max(format: Format, key_bytes: usize) -> usize {
-    let overhead = match format {
-        // `set <key> <flags> 0 <bytes>`, or `VALUE <key> <flags> <bytes>` and `END`, with their ends of line.
-        Format::Ascii | Format::Meta | Format::Resp => 48,
-        Format::Binary => 24 + 8,
-    };
-    DATAGRAM_BYTES_MAX - FRAME_HEADER_BYTES - overhead - key_bytes
 }

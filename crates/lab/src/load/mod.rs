@@ -7,4 +7,6 @@ pub mod codec;
 pub mod engine;
 pub mod generator;
 pub mod net;
+pub mod plan;
+mod replies;
 pub mod run;

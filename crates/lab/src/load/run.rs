@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::Format;
 use super::engine::EngineClient;
-use super::generator::{Generator, Measured, Pace, Plan, Window, datagram_value_bytes_max};
+use super::generator::Generator;
 use super::net::{ClientNet, KernelClient, Proto};
+use super::plan::{Measured, Pace, Plan, Window, datagram_value_bytes_max};
 use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::sizes::Sizes;
 use crate::kv::{KEY_BYTES_MAX, store};
