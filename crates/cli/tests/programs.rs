@@ -1,37 +1,13 @@
 //! The server beside programs that were not written for it, and the load generator beside servers of others.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
-
-/// A child process that is ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("loopback is there").local_addr().expect("it is bound").port()
-}
-
-/// Whether a program is there; says so if not.
-fn has(test: &str, program: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
-    if !found {
-        println!("SKIPPED: {test}: {program} is not installed");
-    }
-    found
-}
+use common::{NAPIER, Running, free_port, has, load, run, start, text};
 
 struct Server {
     _process: Running,
@@ -41,29 +17,9 @@ struct Server {
 
 fn serve() -> Server {
     let (memcached, redis) = (free_port(), free_port());
-    let mut process = Command::new(NAPIER)
-        .args(["serve", "kv", "--workers", "2", "--port", &memcached.to_string(), "--resp-port", &redis.to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut line = String::new();
-    let out = process.stdout.take().expect("it is piped");
-    let process = Running(process);
-    BufReader::new(out).read_line(&mut line).expect("the server speaks");
-    assert!(line.starts_with("ready: "), "{line}");
+    let (port, resp_port) = (memcached.to_string(), redis.to_string());
+    let process = start(&["serve", "kv", "--workers", "2", "--port", &port, "--resp-port", &resp_port]);
     Server { _process: process, memcached, redis }
-}
-
-/// Runs a program for at most a minute.
-fn run(program: &str, args: &[&str]) -> Output {
-    let output = Command::new("timeout").arg("60").arg(program).args(args).output().expect("timeout is installed");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{program} {args:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -150,39 +106,8 @@ fn foreign(program: &str, args: &[&str], port: u16) -> Running {
     running
 }
 
-/// Loads a server for a moment; everything that was asked for must have been answered and found.
-fn load(port: u16, proto: &str, format: &str) {
-    let server = format!("127.0.0.1:{port}");
-    let args = [
-        "load",
-        "kv",
-        "--server",
-        &server,
-        "--proto",
-        proto,
-        "--format",
-        format,
-        "--rate",
-        "2k",
-        "--connections",
-        "4",
-        "--depth",
-        "8",
-        "--keys",
-        "500",
-        "--seconds",
-        "0.3",
-        "--warmup",
-        "0.1",
-        "--runs",
-        "1",
-        "--json",
-    ];
-    let report: serde_json::Value = serde_json::from_str(&text(&run(NAPIER, &args))).expect("it prints JSON");
-    let figures = &report["median"];
-    assert!(figures["achieved_rps"].as_f64().expect("a number") > 0.0, "{report}");
-    assert!(figures["latency_us"]["p50"].as_f64() >= figures["service_latency_us"]["p50"].as_f64(), "{report}");
-    assert_eq!((figures["refused"].as_u64(), figures["missing"].as_u64()), (Some(0), Some(0)), "{report}");
+fn at(port: u16) -> String {
+    format!("127.0.0.1:{port}")
 }
 
 #[test]
@@ -195,7 +120,7 @@ fn the_load_generator_talks_to_memcached() {
     let _memcached = foreign("memcached", &["-l", "127.0.0.1", "-p", &number, "-U", &number, "-u", "root"], port);
     for format in ["ascii", "binary", "meta"] {
         for proto in ["tcp", "udp"] {
-            load(port, proto, format);
+            load(&at(port), proto, format, &[]);
         }
     }
 }
@@ -208,7 +133,7 @@ fn the_load_generator_talks_to_redis() {
     let port = free_port();
     let args = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
     let _redis = foreign("redis-server", &args, port);
-    load(port, "tcp", "resp");
+    load(&at(port), "tcp", "resp", &[]);
 }
 
 #[test]
@@ -216,10 +141,10 @@ fn the_load_generator_talks_to_our_own_server() {
     let server = serve();
     for format in ["ascii", "binary", "meta"] {
         for proto in ["tcp", "udp"] {
-            load(server.memcached, proto, format);
+            load(&at(server.memcached), proto, format, &[]);
         }
     }
-    load(server.redis, "tcp", "resp");
+    load(&at(server.redis), "tcp", "resp", &[]);
 }
 
 #[test]

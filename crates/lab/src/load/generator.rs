@@ -242,9 +242,9 @@ impl<N: ClientNet> Generator<N> {
                 Ok(written) => connection.outbox_at += skip + written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What an earlier datagram met: nobody at the port, yet or any more.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && skip > 0 => {
-                    return Err(error).context("nobody is at the server's UDP port");
+                // What an earlier datagram met.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return Err(error).context("nobody is at the server's port");
                 }
                 Err(error) => return Err(error).context("sending requests"),
             }
@@ -273,6 +273,9 @@ impl<N: ClientNet> Generator<N> {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return Err(error).context("nobody is at the server's port");
+                }
                 Err(error) => return Err(error).context("receiving replies"),
             };
             let now_ns = nanos(self.clock.elapsed());

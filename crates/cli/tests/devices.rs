@@ -1,0 +1,153 @@
+//! Server and load generator on devices of the engine, in two processes.
+
+mod common;
+
+use std::process::Command;
+
+use common::{NAPIER, Running, has, load, run, start, text};
+use napier_veth::{EndConfig, Veth, VethConfig};
+
+/// A folder of its own, gone with the test.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it says more than another failure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends a server as a user does, and waits for it.
+fn end(mut server: Running) {
+    let ended = Command::new("kill").args(["-INT", &server.0.id().to_string()]).status().expect("kill is installed");
+    assert!(ended.success());
+    assert!(server.0.wait().expect("it can be waited for").success());
+}
+
+#[test]
+fn a_memif_peer_is_served_over_every_protocol_and_again_after_it_has_gone() {
+    let folder = Folder::new("devices-memif");
+    let (socket, capture) = (folder.file("memif.sock"), folder.file("frames.pcapng"));
+    let dev = format!("memif:{socket}");
+    for mode in ["base", "suspend20", "threaded"] {
+        let server = start(&[
+            "serve",
+            "kv",
+            "--dev",
+            &dev,
+            "--ip",
+            "10.78.0.1/24",
+            "--resp-port",
+            "6379",
+            "--mode",
+            mode,
+            "--secret",
+            "open sesame",
+            "--pcapng",
+            &capture,
+        ]);
+        let client = ["--dev", dev.as_str(), "--ip", "10.78.0.2/24", "--secret", "open sesame"];
+        // Each is a process of its own: the peer goes and another one comes.
+        load("10.78.0.1", "udp", "ascii", &client);
+        load("10.78.0.1", "tcp", "binary", &client);
+        load("10.78.0.1", "tcp", "resp", &client);
+        end(server);
+        let recorded = std::fs::metadata(&capture).expect("the file was written").len();
+        assert!(recorded > 100_000, "{recorded} bytes were recorded");
+        assert!(!std::path::Path::new(&socket).exists(), "the socket is left");
+    }
+}
+
+#[test]
+fn a_memif_client_without_the_secret_is_told_so() {
+    let folder = Folder::new("devices-secret");
+    let dev = format!("memif:{}", folder.file("memif.sock"));
+    let _server = start(&["serve", "kv", "--dev", &dev, "--ip", "10.78.0.1/24", "--secret", "open sesame"]);
+    let args = ["load", "kv", "--server", "10.78.0.1", "--dev", &dev, "--ip", "10.78.0.2/24", "--secret", "close"];
+    let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("nobody is at the other end") && said.lines().count() == 1, "{said}");
+}
+
+/// A pair whose first end has only an address of the kernel that nobody asks, or a line that says why not.
+fn pair(test: &str) -> Option<Veth> {
+    let address = |text: &str| text.parse().expect("an address");
+    let left = EndConfig::new("server", [2, 0, 0, 0x78, 0, 1]).address(address("10.78.0.101"), 24);
+    let right = EndConfig::new("client", [2, 0, 0, 0x78, 0, 2]).address(address("10.78.0.2"), 24);
+    match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
+        Ok(pair) => Some(pair),
+        Err(error) if error.is_privilege() => {
+            println!("SKIPPED: {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A server on AF_XDP at the first end.
+fn serve_on(pair: &Veth, mode: &str) -> Running {
+    let args = ["serve", "kv", "--dev", "xdp:server", "--ip", "10.78.0.1/24", "--resp-port", "6379", "--mode", mode];
+    pair.left().netns().run(|| start(&args)).expect("the namespace is there")
+}
+
+#[test]
+fn programs_on_kernel_sockets_are_served_over_af_xdp() {
+    let test = "programs_on_kernel_sockets_are_served_over_af_xdp";
+    let Some(pair) = pair(test) else { return };
+    for mode in ["base", "suspend20"] {
+        let server = serve_on(&pair, mode);
+        let clients = || {
+            for format in ["ascii", "binary", "meta"] {
+                load("10.78.0.1", "udp", format, &[]);
+                load("10.78.0.1", "tcp", format, &[]);
+            }
+            load("10.78.0.1", "tcp", "resp", &["--value-size", "50000", "--keys", "50", "--rate", "200"]);
+            if has(test, "memccapable") {
+                let output = run("memccapable", &["-h", "10.78.0.1", "-p", "11211"]);
+                let report = text(&output) + &String::from_utf8_lossy(&output.stderr);
+                assert!(report.contains("All tests passed"), "{report}");
+            }
+            if has(test, "redis-benchmark") {
+                let args = ["-h", "10.78.0.1", "-t", "ping,get,set", "-n", "1000", "-c", "10", "-P", "4", "--csv"];
+                assert!(text(&run("redis-benchmark", &args)).contains("\"GET\""));
+            }
+        };
+        pair.right().netns().run(clients).expect("the namespace is there");
+        end(server);
+        assert!(!pair.left().has_xdp().expect("the interface is there"), "the program is left on the interface");
+    }
+}
+
+#[test]
+fn the_load_generator_reaches_kernel_sockets_over_af_xdp() {
+    let Some(pair) = pair("the_load_generator_reaches_kernel_sockets_over_af_xdp") else { return };
+    let _server = pair.left().netns().run(|| start(&["serve", "kv", "--ip", "10.78.0.101"])).expect("entered");
+    let clients = || {
+        for proto in ["udp", "tcp"] {
+            load("10.78.0.101", proto, "ascii", &["--dev", "xdp:client", "--ip", "10.78.0.12/24"]);
+        }
+    };
+    pair.right().netns().run(clients).expect("the namespace is there");
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let args = ["serve", "kv", "--dev", "xdp:no-such-if", "--ip", "10.78.0.1/24"];
+    let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no-such-if") && said.lines().count() == 1, "{said}");
+}
