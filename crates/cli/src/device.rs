@@ -75,7 +75,10 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
         Ok(Device::Engine(EngineConfig { port, queues, ip, prefix_len, neighbours, pcapng, cpus: Vec::new() }))
     };
     let device = match dev.split_once(':') {
-        None if dev == "kernel" => Device::Kernel,
+        None if dev == "kernel" => Device::Kernel { interface: None },
+        Some(("kernel", interface)) if !interface.is_empty() => {
+            Device::Kernel { interface: Some(interface.to_owned()) }
+        }
         Some(("memif", socket)) if !socket.is_empty() => engine(Port::Memif {
             socket: socket.to_owned(),
             role: args.role.unwrap_or(role),
@@ -88,7 +91,7 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
             "a link has both its ends in one process, so nobody could be at the other end: `napier compare` measures a \
              server and its clients on a link; give --dev kernel, memif:SOCKET or xdp:INTERFACE here"
         ),
-        _ => anyhow::bail!("`{dev}` is no device; give kernel, memif:SOCKET or xdp:INTERFACE"),
+        _ => anyhow::bail!("`{dev}` is no device; give kernel, kernel:INTERFACE, memif:SOCKET or xdp:INTERFACE"),
     };
     Ok((ip, device))
 }

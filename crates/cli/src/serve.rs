@@ -21,7 +21,7 @@ pub(crate) enum Serve {
 /// Options of `napier serve kv`.
 #[derive(clap::Args)]
 pub(crate) struct KvArgs {
-    /// Where its sockets are: kernel, or for the engine's own stack memif:SOCKET (the peer in another process) or
+    /// Where its sockets are: kernel, kernel:INTERFACE (bound to that interface), or for the engine's own stack memif:SOCKET (the peer in another process) or
     /// xdp:INTERFACE (an interface of the kernel, by AF_XDP)
     #[arg(long, value_name = "DEVICE", default_value = "kernel")]
     dev: String,

@@ -114,7 +114,9 @@ fn programs_on_kernel_sockets_are_served_over_af_xdp() {
                 load("10.78.0.1", "udp", format, &[]);
                 load("10.78.0.1", "tcp", format, &[]);
             }
-            load("10.78.0.1", "tcp", "resp", &["--value-size", "50000", "--keys", "50", "--rate", "200"]);
+            load("10.78.0.1", "tcp", "resp", &[]);
+            let long = ["--value-size", "50000", "--keys", "20", "--rate", "50", "--seconds", "0.3", "--runs", "1"];
+            run(NAPIER, &[&["load", "kv", "--server", "10.78.0.1"][..], &long].concat());
             if has(test, "memccapable") {
                 let output = run("memccapable", &["-h", "10.78.0.1", "-p", "11211"]);
                 let report = text(&output) + &String::from_utf8_lossy(&output.stderr);

@@ -50,7 +50,7 @@ pub use stack::{
     DeviceError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters,
     TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
 };
-pub use sys::kernel_sockets::{set_kernel_busy_poll, set_kernel_epoll_params};
+pub use sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 pub use sys::tsc::{ticks, ticks_after};
 pub use sys::usage::{ThreadUsage, thread_usage};
 

@@ -4,6 +4,9 @@
 //! [`profile::Profile`], writes them with [`client`], keeps what is out in [`flight::InFlight`] and checks every reply,
 //! which is possible because a value is a function of its key and its length ([`value`]).
 //!
+//! That is the workload of `compare`. Servers for programs of others are made of a [`store`], which takes values of up to
+//! a megabyte and forgets, and of [`session`]s, which speak the whole of memcached's protocols and RESP2.
+//!
 //! Source of the formats: memcached `doc/protocol.txt`, sections "Storage commands", "Retrieval command" and "UDP
 //! protocol".
 

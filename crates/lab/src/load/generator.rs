@@ -26,6 +26,9 @@ const SEND_BURST: usize = 64;
 /// A datagram that is without an answer for so long is given up.
 const GIVE_UP_NS: u64 = 200_000_000;
 
+/// Sets of the first fill that may be lost.
+const LOST_SETS_MAX: u64 = 1000;
+
 /// The generator sleeps only if nothing is due for longer than this, and wakes up so much earlier.
 const SPIN_NS: u64 = 60_000;
 
@@ -76,24 +79,28 @@ impl<N: ClientNet> Generator<N> {
     /// The connection breaks, or the server answers what it must not.
     pub fn fill(&mut self, stop: &AtomicBool) -> anyhow::Result<Measured> {
         let mut run = Run::new(0, u64::MAX);
-        let mut next = 0;
+        let mut left: Vec<u32> = (0..self.plan.profile.config().records).rev().collect();
         let mut draws = self.plan.profile.requests("fill");
         loop {
             let now_ns = self.now_ns();
             for index in 0..self.connections.len() {
-                while next < self.plan.profile.config().records && self.has_room(index) {
-                    let value_bytes = draws.value_bytes(next);
-                    let draw = Draw { record: next, operation: Operation::Set { value_bytes } };
-                    self.send(&mut run, index, draw, now_ns, now_ns);
-                    next += 1;
+                while self.has_room(index)
+                    && let Some(record) = left.pop()
+                {
+                    let operation = Operation::Set { value_bytes: draws.value_bytes(record) };
+                    self.send(&mut run, index, Draw { record, operation }, now_ns, now_ns);
                 }
                 self.flush(index)?;
             }
-            if self.out() == 0 || stop.load(Ordering::Relaxed) {
+            if (self.out() == 0 && left.is_empty()) || stop.load(Ordering::Relaxed) {
                 return Ok(run.out);
             }
             self.receive(&mut run, WAIT_MAX)?;
-            self.give_up(&mut run);
+            // A set that was lost is sent again, a server that loses everything is not waited for.
+            self.give_up(&mut run, &mut |record| left.push(record));
+            if run.out.lost > LOST_SETS_MAX {
+                bail!("{} sets got no answer within {} ms: is the server there?", run.out.lost, GIVE_UP_NS / 1_000_000);
+            }
         }
     }
 
@@ -118,14 +125,19 @@ impl<N: ClientNet> Generator<N> {
             Pace::Open { rate_rps } => Some(Arrivals::new(rate_rps, seed, name, start_ns)),
             Pace::Closed => None,
         };
-        let (mut measuring, mut next) = (false, 0);
+        let (mut edges, mut next) = (0, 0);
         loop {
             let now_ns = self.now_ns();
-            if !measuring && now_ns >= run.from_ns {
-                measuring = true;
-                on_edge(true);
+            for (number, edge_ns) in [run.from_ns, run.until_ns].into_iter().enumerate() {
+                if edges == number && now_ns >= edge_ns {
+                    edges += 1;
+                    on_edge(number == 0);
+                }
             }
-            if now_ns >= run.until_ns || stop.load(Ordering::Relaxed) {
+            // A generator that is late sends what was due all the same: leaving it out would hide that it waited.
+            let owes = arrivals.as_ref().is_some_and(|arrivals| arrivals.next_ns < run.until_ns);
+            let is_over = now_ns >= run.until_ns && !(owes && now_ns < run.until_ns + nanos(window.drain));
+            if is_over || stop.load(Ordering::Relaxed) {
                 break;
             }
             let wait = match &mut arrivals {
@@ -135,11 +147,10 @@ impl<N: ClientNet> Generator<N> {
             for index in 0..self.connections.len() {
                 self.flush(index)?;
             }
-            let left = Duration::from_nanos(run.until_ns - now_ns);
+            let left = Duration::from_nanos(run.until_ns.saturating_sub(now_ns));
             self.receive(&mut run, wait.min(left))?;
-            self.give_up(&mut run);
+            self.give_up(&mut run, &mut |_| ());
         }
-        on_edge(false);
         let drained_ns = self.now_ns() + nanos(window.drain);
         while self.out() > 0 && self.now_ns() < drained_ns && !stop.load(Ordering::Relaxed) {
             for index in 0..self.connections.len() {
@@ -167,7 +178,7 @@ impl<N: ClientNet> Generator<N> {
     ) -> Duration {
         let all = self.connections.len();
         for _ in 0..SEND_BURST {
-            if arrivals.next_ns > now_ns {
+            if arrivals.next_ns > now_ns || arrivals.next_ns >= run.until_ns {
                 break;
             }
             let Some(index) = (0..all).map(|step| (*next + step) % all).find(|index| self.has_room(*index)) else {
@@ -302,14 +313,16 @@ impl<N: ClientNet> Generator<N> {
     }
 
     /// Datagrams get lost; streams do not.
-    fn give_up(&mut self, run: &mut Run) {
+    fn give_up(&mut self, run: &mut Run, on_lost: &mut dyn FnMut(u32)) {
         if self.plan.proto == Proto::Tcp {
             return;
         }
         let now_ns = self.now_ns();
         for connection in &mut self.connections {
-            while connection.pending.front().is_some_and(|(_, sent)| now_ns - sent.actual_ns > GIVE_UP_NS) {
-                connection.pending.pop_front();
+            while let Some((_, sent)) =
+                connection.pending.pop_front_if(|(_, sent)| now_ns - sent.actual_ns > GIVE_UP_NS)
+            {
+                on_lost(sent.record);
                 run.out.lost += 1;
             }
         }

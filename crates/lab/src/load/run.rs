@@ -187,7 +187,10 @@ pub fn load_on(
 ) -> anyhow::Result<LoadReport> {
     config.check()?;
     match device {
-        Device::Kernel => load(KernelClient::new()?, config, interrupted, on_run),
+        Device::Kernel { interface: Some(interface) } => {
+            anyhow::bail!("the route says which way requests take: give --dev kernel, not kernel:{interface}")
+        }
+        Device::Kernel { interface: None } => load(KernelClient::new()?, config, interrupted, on_run),
         Device::Engine(engine) => {
             let mut one = OneDevice::start(engine)?;
             ensure!(

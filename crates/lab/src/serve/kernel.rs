@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use napier_runtime::{set_kernel_busy_poll, set_kernel_epoll_params};
+use napier_runtime::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;
@@ -38,6 +38,7 @@ impl KernelStop {
 pub struct KernelNet {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
+    interface: Option<String>,
     _stop: KernelStop,
 }
 
@@ -51,9 +52,32 @@ impl KernelNet {
         if let Some(EventParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll }) = params {
             set_kernel_epoll_params(epoll.as_fd(), busy_poll_usecs, busy_poll_budget, prefer_busy_poll)?;
         }
-        let net = Self { epoll, events: Vec::with_capacity(EVENTS_MAX), _stop: stop.clone() };
+        let net = Self { epoll, events: Vec::with_capacity(EVENTS_MAX), interface: None, _stop: stop.clone() };
         net.add(stop.0.as_fd(), TOKEN_STOP)?;
         Ok(net)
+    }
+
+    /// Sockets that are made from now on are bound to this interface.
+    #[must_use]
+    pub fn on(mut self, interface: Option<&str>) -> Self {
+        self.interface = interface.map(str::to_owned);
+        self
+    }
+
+    /// A socket bound to an address that others may be bound to as well.
+    fn bound(&self, at: SocketAddr, kind: SocketType, nonblocking: bool) -> io::Result<OwnedFd> {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+        let socket = rustix::net::socket_with(family, kind, flags, None)?;
+        sockopt::set_socket_reuseport(&socket, true)?;
+        if kind == SocketType::STREAM {
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+        }
+        if let Some(interface) = &self.interface {
+            bind_kernel_socket_to(socket.as_fd(), interface)?;
+        }
+        rustix::net::bind(&socket, &at)?;
+        Ok(socket)
     }
 
     fn add(&self, socket: BorrowedFd<'_>, token: u64) -> io::Result<()> {
@@ -62,39 +86,26 @@ impl KernelNet {
     }
 }
 
-/// A socket bound to an address that others may be bound to as well.
-fn bound(at: SocketAddr, kind: SocketType, nonblocking: bool) -> io::Result<OwnedFd> {
-    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
-    let socket = rustix::net::socket_with(family, kind, flags, None)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
-    if kind == SocketType::STREAM {
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-    }
-    rustix::net::bind(&socket, &at)?;
-    Ok(socket)
-}
-
 impl Net for KernelNet {
     type Listener = TcpListener;
     type Stream = TcpStream;
     type Datagrams = UdpSocket;
 
     fn listen(&self, at: SocketAddr, token: u64) -> io::Result<TcpListener> {
-        let socket = bound(at, SocketType::STREAM, true)?;
+        let socket = self.bound(at, SocketType::STREAM, true)?;
         rustix::net::listen(&socket, BACKLOG)?;
         self.add(socket.as_fd(), token)?;
         Ok(socket.into())
     }
 
     fn bind(&self, at: SocketAddr, token: u64) -> io::Result<UdpSocket> {
-        let socket = bound(at, SocketType::DGRAM, true)?;
+        let socket = self.bound(at, SocketType::DGRAM, true)?;
         self.add(socket.as_fd(), token)?;
         Ok(socket.into())
     }
 
     fn bind_blocking(&self, at: SocketAddr, busy_poll_usecs: u32, prefer: bool) -> io::Result<UdpSocket> {
-        let socket = bound(at, SocketType::DGRAM, false)?;
+        let socket = self.bound(at, SocketType::DGRAM, false)?;
         set_kernel_busy_poll(socket.as_fd(), busy_poll_usecs, prefer)?;
         let socket = UdpSocket::from(socket);
         socket.set_read_timeout(Some(BLOCKED_MAX))?;

@@ -2,6 +2,9 @@
 //!
 //! [`net::Net`] is what a worker needs of a network; [`kernel`] and [`engine`] have it. [`worker::Worker`] is the server
 //! proper and the same code over both, so that a comparison between the two compares the networks.
+//!
+//! All ports of a server share one store: what a client of memcached stored, a client of Redis finds under the same key,
+//! and the other way round with 0 as the client's word.
 
 pub mod device;
 pub mod engine;

@@ -43,7 +43,10 @@ pub struct ServeConfig {
 #[derive(Clone, Debug)]
 pub enum Device {
     /// The kernel's stack.
-    Kernel,
+    Kernel {
+        /// The one interface that sockets are bound to.
+        interface: Option<String>,
+    },
     /// The engine's stack on a device of its own.
     Engine(EngineConfig),
 }
@@ -73,13 +76,16 @@ pub struct ServeReport {
     pub cpu_system_s: f64,
     /// Interrupts of the device; null where they are not the server's to count.
     pub interrupts: Option<u64>,
+    /// Frames that are missing from the recording, because too many came at once; null without one.
+    pub frames_not_recorded: Option<u64>,
 }
 
 impl Device {
     /// As it is given on the command line.
     pub fn name(&self) -> String {
         match self {
-            Self::Kernel => "kernel".to_owned(),
+            Self::Kernel { interface: None } => "kernel".to_owned(),
+            Self::Kernel { interface: Some(interface) } => format!("kernel:{interface}"),
             Self::Engine(engine) => engine.port.name(),
         }
     }
@@ -126,14 +132,14 @@ pub fn serve(
     config.check()?;
     let server = Server::new(config.memory_bytes, config.workers, super::now_ms());
     match &config.device {
-        Device::Kernel => {
+        Device::Kernel { interface } => {
             if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
                 bail!(
                     "mode {mode} is set on the NAPI instances of an interface, and this command changes none that is \
                      not its own: `napier compare --peer kernel` makes one, and a device of the engine has them"
                 );
             }
-            serve_on_kernel(config, &server, interrupted, on_ready)
+            serve_on_kernel(config, interface.as_deref(), &server, interrupted, on_ready)
         }
         Device::Engine(engine) => serve_on_engine(config, engine, &server, interrupted, on_ready),
     }
@@ -148,6 +154,7 @@ struct Used {
 
 fn serve_on_kernel(
     config: &ServeConfig,
+    interface: Option<&str>,
     server: &Server,
     interrupted: &AtomicBool,
     on_ready: &mut dyn FnMut(),
@@ -158,12 +165,12 @@ fn serve_on_kernel(
         match config.style() {
             ServerStyle::EventContext { params, wait_timeout_ns } => {
                 let net = KernelNet::new(&stop, params).context("setting up the place to wait (EPIOCSPARAMS)")?;
-                let mut worker = Worker::new(net, server, index, addresses)?;
+                let mut worker = Worker::new(net.on(interface), server, index, addresses)?;
                 ready();
                 Ok(worker.run(wait_timeout_ns.map(Duration::from_nanos))?)
             }
             ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
-                let net = KernelNet::new(&stop, None)?;
+                let net = KernelNet::new(&stop, None)?.on(interface);
                 let at = addresses.udp.expect("it is always there");
                 let busy = (busy_poll_usecs, prefer_busy_poll);
                 Ok(run_blocking(&net, server, index, at, busy, ready, || stopped.load(Ordering::Relaxed))?)
@@ -189,12 +196,17 @@ fn serve_on_engine(
     // Instances that come with a peer come without a mode: it is put into force whenever a peer has come.
     let mut in_force_for = None;
     let mut put_in_force = || -> anyhow::Result<()> {
-        let peers = one.peers();
+        let peers @ (_, has_peer) = one.peers();
         if let Some(mode) = config.mode
+            && has_peer
             && in_force_for != Some(peers)
         {
-            one.configure(&mode.params(), &[]).with_context(|| format!("putting mode {mode} into force"))?;
-            in_force_for = Some(peers);
+            let done = one.configure(&mode.params(), &[]);
+            // A peer that goes meanwhile takes its instances along, and the next one is set up anew.
+            if one.peers() == peers {
+                done.with_context(|| format!("putting mode {mode} into force"))?;
+                in_force_for = Some(peers);
+            }
         }
         Ok(())
     };
@@ -232,9 +244,9 @@ fn serve_on_engine(
         }
     }
     used.cpu += delivering;
-    one.finish_capture()?;
+    let frames_not_recorded = one.finish_capture()?;
     let interrupts = one.interrupts();
-    Ok(report(config, server, seconds, used, Some(interrupts)))
+    Ok(ServeReport { frames_not_recorded, ..report(config, server, seconds, used, Some(interrupts)) })
 }
 
 /// Runs the worker of a number; it calls back once it can be reached.
@@ -315,6 +327,7 @@ fn report(config: &ServeConfig, server: &Server, seconds: f64, used: Used, inter
         cpu_s: used.cpu.as_secs_f64(),
         cpu_system_s: used.system.as_secs_f64(),
         interrupts,
+        frames_not_recorded: None,
     }
 }
 
@@ -330,7 +343,11 @@ impl std::fmt::Display for ServeReport {
             "CPU          {cpu_s:.3} s in {seconds:.3} s, {workers} workers; {cpu_system_s:.3} s in the kernel"
         )?;
         match self.interrupts {
-            Some(interrupts) => writeln!(f, "interrupts   {interrupts}"),
+            Some(interrupts) => writeln!(f, "interrupts   {interrupts}")?,
+            None => {}
+        }
+        match self.frames_not_recorded {
+            Some(frames) => writeln!(f, "recording    {frames} frames are missing"),
             None => Ok(()),
         }
     }

@@ -27,6 +27,19 @@ pub fn set_kernel_busy_poll(socket: BorrowedFd<'_>, usecs: u32, prefer: bool) ->
     set_option(socket, libc::SO_PREFER_BUSY_POLL, libc::c_int::from(prefer))
 }
 
+/// Lets a kernel socket receive from one interface only, and send there (`SO_BINDTODEVICE`).
+///
+/// # Errors
+/// `ENODEV` if there is no such interface; `EPERM` without `CAP_NET_RAW` where the socket has one already.
+pub fn bind_kernel_socket_to(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(interface.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let name = interface.as_ptr();
+    // SAFETY: the descriptor is open while it is borrowed, and `name` has `len` bytes, which the call only reads.
+    let failed =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.cast(), len) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Sets the busy-polling parameters of an epoll descriptor (`EPIOCSPARAMS`).
 ///
 /// # Errors
@@ -60,6 +73,14 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
         let error = set_kernel_epoll_params(file.as_fd(), 0, 0, false).expect_err("no epoll");
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+    }
+
+    #[test]
+    fn a_socket_is_bound_to_an_interface_that_is_there() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+        let error = bind_kernel_socket_to(socket.as_fd(), "no-such-if").expect_err("it is not there");
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+        bind_kernel_socket_to(socket.as_fd(), "lo").expect("loopback is there");
     }
 
     #[test]
