@@ -185,6 +185,9 @@ impl CpuSplit {
 pub struct CoreUse {
     /// All of them together, in percent of one CPU: 200 = two CPUs busy all the time. A client that polls takes 100.
     pub busy_pct: f64,
+    /// CPU time of this process, in percent of one CPU: client, server, and the softirqs that ran inside
+    /// their system calls, but nothing of other programs.
+    pub process_pct: f64,
     /// The part of the client's CPU that ran softirqs, in percent of it: over veth the sender's CPU does the receiver's
     /// share of the work.
     pub client_softirq_pct: f64,
@@ -193,7 +196,11 @@ pub struct CoreUse {
 impl CoreUse {
     fn reduce(all: &[Self], by: Reduce) -> Option<Self> {
         let of = |field: fn(&Self) -> f64| known(all, |cores| Some(field(cores)), by);
-        Some(Self { busy_pct: of(|c| c.busy_pct)?, client_softirq_pct: of(|c| c.client_softirq_pct)? })
+        Some(Self {
+            busy_pct: of(|c| c.busy_pct)?,
+            process_pct: of(|c| c.process_pct)?,
+            client_softirq_pct: of(|c| c.client_softirq_pct)?,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::time::ClockId;
 
 use crate::stats::CoreUse;
 
@@ -11,6 +12,8 @@ use crate::stats::CoreUse;
 pub(crate) struct CoreTimes {
     /// Of the client's CPU and the server's: anything but idle, waiting for a disk, or taken by the host.
     busy: Duration,
+    /// Of this process, wherever it ran.
+    process: Duration,
     /// Of the client's CPU: softirqs.
     client_softirq: Duration,
 }
@@ -19,7 +22,9 @@ impl CoreTimes {
     /// Times of the client's CPU and the server's.
     pub(crate) fn read(client: usize, servers: &[usize]) -> anyhow::Result<Self> {
         let stat = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
-        Self::of(&stat, client, servers).context("/proc/stat has not the CPUs of client and server")
+        let times = Self::of(&stat, client, servers).context("/proc/stat has not the CPUs of client and server")?;
+        let process = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+        Ok(Self { process: Duration::try_from(process).context("the CPU clock of this process")?, ..times })
     }
 
     fn of(stat: &str, client: usize, servers: &[usize]) -> Option<Self> {
@@ -28,7 +33,7 @@ impl CoreTimes {
         cpus.dedup();
         let (_, client_softirq) = times(stat, client)?;
         let busy = cpus.into_iter().map(|cpu| Some(times(stat, cpu)?.0)).sum::<Option<Duration>>()?;
-        Some(Self { busy, client_softirq })
+        Some(Self { busy, process: Duration::ZERO, client_softirq })
     }
 
     /// What happened since `earlier`, `elapsed` ago.
@@ -38,6 +43,7 @@ impl CoreTimes {
         };
         CoreUse {
             busy_pct: pct(self.busy, earlier.busy),
+            process_pct: pct(self.process, earlier.process),
             client_softirq_pct: pct(self.client_softirq, earlier.client_softirq),
         }
     }
@@ -64,7 +70,7 @@ mod tests {
     fn idle_and_stolen_time_is_not_busy() {
         let second = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap();
         let times = CoreTimes::of(STAT, 0, &[1]).unwrap();
-        assert_eq!(times, CoreTimes { busy: second * (22 + 170), client_softirq: second * 4 });
+        assert_eq!(times, CoreTimes { busy: second * (22 + 170), process: Duration::ZERO, client_softirq: second * 4 });
         let shared = CoreTimes::of(STAT, 1, &[1]).unwrap();
         assert_eq!(shared.busy, second * 170, "a CPU that both use counts once");
         assert_eq!(CoreTimes::of(STAT, 2, &[1]), None);
@@ -74,9 +80,9 @@ mod tests {
     #[test]
     fn shares_are_of_one_cpu() {
         let second = Duration::from_secs(1);
-        let now = CoreTimes { busy: second * 3, client_softirq: second };
-        let share = now.since(&CoreTimes { busy: second, client_softirq: second }, second);
-        assert_eq!(share, CoreUse { busy_pct: 200.0, client_softirq_pct: 0.0 });
+        let now = CoreTimes { busy: second * 3, process: second, client_softirq: second };
+        let share = now.since(&CoreTimes { busy: second, process: second / 2, client_softirq: second }, second);
+        assert_eq!(share, CoreUse { busy_pct: 200.0, process_pct: 50.0, client_softirq_pct: 0.0 });
     }
 
     #[test]

@@ -13,6 +13,7 @@ struct Ratio {
     median: f64,
     lowest: f64,
     highest: f64,
+    runs: u32,
 }
 
 impl Ratio {
@@ -24,11 +25,14 @@ impl Ratio {
             median: over(&engine.median, &kernel.median),
             lowest: over(&engine.spread.min, &kernel.spread.max),
             highest: over(&engine.spread.max, &kernel.spread.min),
+            runs: engine.runs.min(kernel.runs),
         }
     }
 
     fn text(&self) -> String {
-        format!("{} {:.2}x [{:.2}-{:.2}]", self.mode, self.median, self.lowest, self.highest)
+        // With one run there is no range.
+        let range = if self.runs > 1 { format!(" [{:.2}-{:.2}]", self.lowest, self.highest) } else { String::new() };
+        format!("{} {:.2}x{range}", self.mode, self.median)
     }
 }
 

@@ -73,6 +73,7 @@ const COLUMNS: &[Column] = &[
     column("useful", 6, Best::Lowest, |f| f.cpu.useful_pct, whole),
     column("spin", 5, Best::Lowest, |f| f.cpu.spin_pct, whole),
     optional(column("cpu0+1", 6, Best::Lowest, |f| Some(f.cores?.busy_pct), whole)),
+    optional(column("proc", 4, Best::Lowest, |f| Some(f.cores?.process_pct), whole)),
     optional(column("cl-si", 5, Best::Lowest, |f| Some(f.cores?.client_softirq_pct), whole)),
     column("cpq", 7, Best::Lowest, |f| f.cycles_per_request, whole),
     column("irq/s", 7, Best::Lowest, |f| f.interrupts_per_s, whole),
@@ -195,7 +196,7 @@ fn legend(report: &Report) -> String {
     broken(&mut text, "", &figures);
     if report.rows.iter().any(|row| row.measured().is_some_and(|measured| measured.median.cores.is_some())) {
         let cores = "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, \
-                     whoever uses them; the client polls and takes 100. cl-si: % of the client's CPU spent in softirqs: \
+                     whoever uses them; the client polls and takes 100. proc: the same of this process alone. cl-si: % of the client's CPU spent in softirqs: \
                      over veth the kernel does much of the server's receive work on the CPU that sends. A kernel row \
                      counts no polls.";
         broken(&mut text, "", cores);
