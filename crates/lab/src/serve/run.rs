@@ -342,9 +342,8 @@ impl std::fmt::Display for ServeReport {
             f,
             "CPU          {cpu_s:.3} s in {seconds:.3} s, {workers} workers; {cpu_system_s:.3} s in the kernel"
         )?;
-        match self.interrupts {
-            Some(interrupts) => writeln!(f, "interrupts   {interrupts}")?,
-            None => {}
+        if let Some(interrupts) = self.interrupts {
+            writeln!(f, "interrupts   {interrupts}")?;
         }
         match self.frames_not_recorded {
             Some(frames) => writeln!(f, "recording    {frames} frames are missing"),
