@@ -90,6 +90,8 @@ pub(super) struct Core {
     heard: Instant,
     /// Since when an answer is wanted.
     asked: Option<Instant>,
+    /// When the wheel has to call.
+    deadline: Deadline,
     /// Place in the wheel.
     queued: u64,
     /// Bytes read since a segment left, which told the peer of the window.
@@ -139,6 +141,7 @@ impl Conn {
             keep: None,
             heard: ns.host.clock().now(),
             asked: None,
+            deadline: Deadline::NEVER,
             queued: NOT_QUEUED,
             read_since_sent: 0,
         };
@@ -242,6 +245,13 @@ impl Conn {
         if core.dead {
             return;
         }
+        // Most deadlines have moved on since: with many connections, to look at all of one would cost more than its turn.
+        if !core.deadline.is_due(now) {
+            if let (Some(at), Some(tcp)) = (core.deadline.instant(), ns.tcp.get()) {
+                core.queued = tcp.wheel.call_at(self, NOT_QUEUED, at);
+            }
+            return;
+        }
         let cause = if core.silence_ends().is_due(now) {
             ns.counters.count(Counter::TcpAbortOnTimeout);
             core.abort(ns, now);
@@ -311,6 +321,7 @@ impl Conn {
         let forgotten = wanted.is_never() && core.is_owed();
         let next = if forgotten { Deadline::after(now, FORGOTTEN_RETRY) } else { next };
         let next = next.earliest(core.silence_ends());
+        core.deadline = next;
         if let (Some(at), Some(tcp)) = (next.instant(), ns.tcp.get()) {
             core.queued = tcp.wheel.call_at(self, core.queued, at);
         }
