@@ -30,20 +30,22 @@ run_testpmd() {
     local ports="--nb-cores=1 --burst=32 --total-num-mbufs=16384 --no-flush-rx"
     rm -f "$socket"
     # The server's statistics are asked for; a memif port forgets them when its peer goes.
-    (sleep 5; echo "clear fwd stats all"; sleep "$seconds"; echo "show fwd stats all"; echo "quit") |
+    (sleep 9; echo "clear fwd stats all"; sleep "$seconds"; echo "show fwd stats all"; echo "quit") |
         dpdk-testpmd $common --main-lcore 0 --file-prefix memif-a \
             --vdev "net_memif0,role=server,id=0,socket=$socket,socket-abstract=no,rsize=10,bsize=2048" \
             -- -i --forward-mode="$server_mode" --auto-start $ports > "$work/a" 2>&1 &
     local server=$!
     sleep 1.5
-    (sleep 1.5; echo "set fwd $client_mode"; if [ "$first" -gt 0 ]; then echo "start tx_first $((first / 32))"; else echo "start"; fi
+    (sleep 5; echo "set fwd $client_mode"; echo "start"
+     # Only a client that has received once has posted buffers; before, the server drops what it would send back.
+     if [ "$first" -gt 0 ]; then sleep 0.5; echo "stop"; echo "start tx_first $((first / 32))"; fi
      sleep $((seconds + 4)); echo "quit") |
         dpdk-testpmd $common --main-lcore 1 --file-prefix memif-b \
             --vdev "net_memif1,role=client,id=0,socket=$socket,socket-abstract=no,rsize=10,bsize=2048" \
             -- -i --txpkts=64 $ports > "$work/b" 2>&1 &
     local client=$!
     wait "$server" || true
-    kill "$client" 2> /dev/null || true
+    kill -KILL "$client" 2> /dev/null || true
     wait "$client" 2> /dev/null || true
 }
 
@@ -64,7 +66,7 @@ napier() {
     "$NAPIER" bench memif --role client --socket "$socket" --mode "$client_mode" --cpu 0 --runs 1 --seconds 3600 --first "$first" > /dev/null 2>&1 &
     local client=$!
     wait "$server"
-    kill "$client" 2> /dev/null || true
+    kill -KILL "$client" 2> /dev/null || true
     wait "$client" 2> /dev/null || true
     python3 -c 'import json, sys; print("%.0f" % json.load(sys.stdin)["rows"][0]["packets_per_s"]["median"])' < "$work/n"
 }
