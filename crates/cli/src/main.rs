@@ -90,12 +90,12 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough: `napier ... | head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(_) if interrupted.load(Ordering::Relaxed) => {
             eprintln!("napier: interrupted");
             ExitCode::FAILURE
         }
-        // Whoever read the output has seen enough: `napier ... | head`.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<Usage>() => {
             eprintln!("napier: {error:#}");
             ExitCode::from(EXIT_USAGE)
