@@ -1,7 +1,7 @@
 //! Rows for the tests of the report: the cover letter's own figures where it has them.
 
 use super::*;
-use crate::stats::{CpuSplit, Figures, Summary};
+use crate::stats::{CoreUse, CpuSplit, Figures, Summary};
 
 pub(crate) fn latency(p99: f64) -> Summary {
     Summary { mean: p99 * 0.4, p50: p99 * 0.35, p90: p99 * 0.7, p95: p99 * 0.8, p99, p999: p99 * 1.4, max: p99 * 3.0 }
@@ -77,4 +77,25 @@ pub(crate) fn cover_letter() -> Report {
             row("suspend20", Load::Max, 1_226_845.0, 3_985.0, 100.0, 0.01),
         ],
     }
+}
+
+/// The engine beside the kernel at one load, both measured in `base`, the kernel refused in `workqueue`.
+pub(crate) fn beside_the_kernel() -> Report {
+    let kernel = |mut row: Row| {
+        row.subject = Subject::kernel(row.subject.mode);
+        if let Outcome::Measured(measured) = &mut row.outcome {
+            let median = &mut measured.median;
+            median.cores = Some(CoreUse { busy_pct: 150.0, process_pct: 140.0, client_softirq_pct: 25.0 });
+            (median.interrupts_per_s, median.polls_per_s, median.cpu.spin_pct) = (None, None, None);
+        }
+        row
+    };
+    let load = Load::Rps(200_000);
+    let rows = vec![
+        row("base", load, 200_000.0, 30.0, 50.0, 0.1),
+        kernel(row("base", load, 200_000.0, 20.0, 60.0, 0.1)),
+        row("workqueue", load, 200_000.0, 40.0, 50.0, 0.1),
+        kernel(refused("workqueue", load, "not here")),
+    ];
+    Report { rows, ..cover_letter() }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::samples::{cover_letter, refused, row};
+use crate::report::samples::{beside_the_kernel, cover_letter, refused, row};
 
 #[test]
 fn no_line_is_too_wide_and_plain_text_has_no_codes() {
@@ -84,4 +84,21 @@ fn a_column_of_latencies_has_one_precision() {
 fn the_runs_behind_a_median_are_shown() {
     let text = render(&cover_letter(), false);
     assert!(text.contains("  99%lat, lowest and highest run: base 411-419, defer20 151-155, "), "{text}");
+}
+
+#[test]
+fn rows_of_the_kernel_stand_beside_the_engines_with_the_cpu_of_both_sides() {
+    let text = render(&beside_the_kernel(), false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains(" spin cpu0+1 proc cl-si "), "{text}");
+    let first = |line: usize| lines[line].split_whitespace().next().unwrap();
+    assert_eq!(
+        [first(1), first(2), first(3), first(4)],
+        ["engine/base", "kernel/base", "engine/workqueue", "kernel/workqueue"]
+    );
+    assert!(lines[2].contains(" -    150  140    25 ") && lines[4].ends_with("refused: not here"), "{text}");
+    assert!(text.contains("In the engine: base has the lowest p99"), "{text}");
+    assert!(text.contains("In the kernel: Only base was measured"), "{text}");
+    assert!(text.contains("p99 (less is better): base 1.50x [1.23-1.83]; THE ENGINE IS BEHIND in base."), "{text}");
+    assert!(!render(&cover_letter(), false).contains("cpu0+1"), "where nobody has it, it is not there");
 }
