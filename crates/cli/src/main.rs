@@ -86,7 +86,10 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(&serve, &interrupted),
         Command::Load(load) => load::run(&load, &interrupted),
         Command::Conform(args) => conform::run(&args, &interrupted),
-        Command::InternalLoad => napier_lab::compare::child::run(&interrupted),
+        Command::InternalLoad => {
+            napier_lab::compare::child::run(&interrupted);
+            Ok(())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

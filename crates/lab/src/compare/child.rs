@@ -177,20 +177,18 @@ fn pass_on(input: impl BufRead, lines: &Sender<String>) {
     }
 }
 
-/// The child: does what standard input says and reports on standard output.
-///
-/// # Errors
-/// Nobody listens any more. What goes wrong with the run is reported to the parent.
-pub fn run(interrupted: &Arc<AtomicBool>) -> anyhow::Result<()> {
+/// The child: does what standard input says and reports on standard output, what goes wrong too.
+pub fn run(interrupted: &Arc<AtomicBool>) {
     let outcome = listen(interrupted).and_then(|lines| {
         let line = lines.recv().context("nothing to do")?;
         let task: Task = serde_json::from_str(&line).context("this is run by `napier compare`, not by hand")?;
         task.run(&lines, interrupted)
     });
-    say(&match outcome {
+    // A parent that is gone misses nothing.
+    let _ = say(&match outcome {
         Ok(measured) => Report::Done(Box::new(WireMeasured::of(&measured))),
         Err(error) => Report::Failed(format!("{error:#}")),
-    })
+    });
 }
 
 /// What the parent says. When it says nothing more, it is gone, and so is this process.
