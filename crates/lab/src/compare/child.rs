@@ -1,7 +1,7 @@
 //! The load generator in a process of its own: what the parent tells it, what it tells the parent, both sides.
 //!
-//! Each message is one line of JSON: the parent writes a [`Task`] and, once the server is ready, [`GO`]; the child writes
-//! [`Report`]s. The child ends when its standard input does, so it never outlives its parent; the parent ends its own
+//! Each message is one line of JSON: the parent writes a task and, once the server is ready, a word to go; the child writes
+//! reports. The child ends when its standard input does, so it never outlives its parent; the parent ends its own
 //! child when the run is over, however it ends.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
