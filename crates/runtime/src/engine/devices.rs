@@ -107,7 +107,12 @@ pub(crate) struct NewDevice {
     pub(crate) rss: Arc<Rss>,
     pub(crate) peer_rss: Arc<Rss>,
     pub(crate) carrier: Carrier,
+    /// Bytes of the largest IP packet that is sent.
+    pub(crate) mtu: u32,
 }
+
+/// Bytes of the largest IP packet of a device, unless it has to be less.
+pub(crate) const MTU: u32 = 1500;
 
 /// Counters of a device since it was added. Whatever is lost on it is counted here.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
@@ -184,7 +189,10 @@ impl Engine {
         let (end_a, end_b) = link::create(config, &inner.frames)?;
         let (rss_a, rss_b) = (new_rss(config.queues), new_rss(config.queues));
         let mut add = |config, ports, rss, peer_rss| {
-            inner.add_device(&mut devices, NewDevice { config, ports, rss, peer_rss, carrier: Carrier::always() })
+            inner.add_device(
+                &mut devices,
+                NewDevice { config, ports, rss, peer_rss, carrier: Carrier::always(), mtu: MTU },
+            )
         };
         let device_a = add(a, end_a, rss_a.clone(), rss_b.clone())?;
         let device_b = add(b, end_b, rss_b, rss_a)?;
@@ -215,7 +223,7 @@ impl Devices {
 
     fn add(&mut self, engine: &Arc<EngineInner>, new: NewDevice, irq_cpus: &[u32]) -> Arc<Device> {
         self.ifindex_last += 1;
-        let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier } = new;
+        let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier, mtu } = new;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
         let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
         let taps = Taps {
@@ -230,7 +238,7 @@ impl Devices {
             name: end.name,
             ifindex: self.ifindex_last,
             mac: end.mac,
-            mtu: 1500,
+            mtu,
             addresses: end.addresses,
             netns: end.netns,
             tx,

@@ -34,7 +34,7 @@ mod carrier;
 pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
 pub use devices::{AddDeviceError, AddLinkError, DeviceHandle, DeviceStats, EndConfig};
-pub(crate) use devices::{NewDevice, new_rss};
+pub(crate) use devices::{MTU, NewDevice, new_rss};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;

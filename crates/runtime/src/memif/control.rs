@@ -19,7 +19,7 @@ use super::server::{ServerSide, ServerStep};
 use super::socket::{Listening, Received, SocketPath, receive, send};
 use super::{AddMemifError, MemifConfig, MemifRole, Parts};
 use crate::device::Device;
-use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, ThreadRole, new_rss};
+use crate::engine::{Carrier, EndConfig, EngineInner, MTU, NewDevice, ThreadRole, new_rss};
 use crate::port::{RxEnd, TxEnd};
 
 /// What this side calls itself.
@@ -214,7 +214,7 @@ fn new_device(
     let Parts { ports, lines } = Parts::new(config, &engine.frames)?;
     let (rss, peer_rss) = (new_rss(config.queues), new_rss(config.queues));
     let carrier = Carrier::waiting("no peer has connected yet".to_owned());
-    let device = engine.add_device(&mut devices, NewDevice { config: end, ports, rss, peer_rss, carrier })?;
+    let device = engine.add_device(&mut devices, NewDevice { config: end, ports, rss, peer_rss, carrier, mtu: MTU })?;
     Ok((device, lines))
 }
 

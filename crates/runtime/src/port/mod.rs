@@ -14,6 +14,7 @@
 
 mod counters;
 mod irq;
+mod moved;
 mod rx;
 mod tx;
 

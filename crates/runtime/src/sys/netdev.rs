@@ -76,6 +76,15 @@ pub(crate) fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
     })
 }
 
+/// Name of the interface with this number.
+///
+/// # Errors
+///
+/// `ENODEV` if there is none.
+pub(crate) fn name_of(socket: &OwnedFd, ifindex: u32) -> io::Result<String> {
+    Ok(rustix::net::netdevice::index_to_name(socket, ifindex)?)
+}
+
 /// Whether the link is there (`ethtool`, "Link detected").
 fn carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     /// `include/uapi/linux/ethtool.h` `ETHTOOL_GLINK` and `struct ethtool_value`.

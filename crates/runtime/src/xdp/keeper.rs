@@ -161,8 +161,11 @@ impl Keeper {
 
     fn follow_interface(&self) {
         let Some(engine) = self.engine.upgrade() else { return };
-        let unusable = match netdev::netdev(&self.query, &self.name) {
-            Ok(interface) => interface.state(&self.name, self.ifindex),
+        // By its number: it may have another name by now, and another interface its name.
+        let found = netdev::name_of(&self.query, self.ifindex)
+            .and_then(|name| netdev::netdev(&self.query, &name).map(|interface| interface.state(&name)));
+        let unusable = match found {
+            Ok(unusable) => unusable,
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
                 Some(format!("{} is gone: add the device again when there is one", self.name))
             }

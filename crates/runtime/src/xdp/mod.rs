@@ -8,6 +8,9 @@
 //! chunks of equal size. A received packet stays where the kernel put it until its socket's reader is done, and a packet
 //! that is sent is built in place.
 //!
+//! The stack here checks what it receives. A packet from a kernel socket on the same machine, over veth, carries no whole
+//! checksum unless the sending interface computes it: `ethtool -K PEER tx off`.
+//!
 //! | file | what is in it |
 //! |---|---|
 //! | `filter`, `program` | which packets are the device's; the program as instructions |
@@ -39,7 +42,7 @@ pub(crate) use tx::XskTxEnd;
 
 pub use crate::sys::xsk::XdpBusyPoll;
 
-use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, NewDevice, new_rss};
+use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, MTU, NewDevice, new_rss};
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +83,7 @@ impl Engine {
     /// `end.mac` of all zeroes stands for the interface's own address.
     ///
     /// # Errors
-    /// See [`AddXdpError`]; nothing is changed then, on the interface or here.
+    /// See [`AddXdpError`]; nothing is changed on the interface then, nor here, unless no thread could be started.
     ///
     /// ```no_run
     /// # use napier_runtime::{EndConfig, Engine, IfAddr, XdpConfig};
@@ -106,10 +109,11 @@ impl Engine {
         if end.mac == [0; 6] {
             end.mac = opened.interface.mac;
         }
-        let state = opened.interface.state(&config.interface, opened.interface.ifindex);
+        let state = opened.interface.state(&config.interface);
         let (rss, peer_rss) = (new_rss(config.queues), new_rss(config.queues));
         let carrier = Carrier::new(state);
-        let new = NewDevice { config: end, ports: opened.ports, rss, peer_rss, carrier };
+        let mtu = opened.interface.mtu.min(MTU);
+        let new = NewDevice { config: end, ports: opened.ports, rss, peer_rss, carrier, mtu };
         let device = inner.add_device(&mut devices, new)?;
         let attachment = Attachment::start(inner, &device, opened.kept)?;
         devices.entry_mut(&device).xdp = Some(attachment);

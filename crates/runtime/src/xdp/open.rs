@@ -62,10 +62,7 @@ struct Inside {
 
 impl Netdev {
     /// Why the interface cannot be used now.
-    pub(super) fn state(&self, name: &str, ifindex: u32) -> Unusable {
-        if self.ifindex != ifindex {
-            return Some(format!("{name} was removed and made anew: add the device again"));
-        }
+    pub(super) fn state(&self, name: &str) -> Unusable {
         if !self.up {
             return Some(format!("{name} is down: ip link set {name} up"));
         }

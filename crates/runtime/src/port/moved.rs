@@ -1,0 +1,114 @@
+//! Sending where frames are moved into a ring: at the client of a link, and to an AF_XDP socket.
+
+use napier_ring::memif::C2sProducer;
+use napier_ring::xsk::XskTx;
+use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
+
+use super::counters::TxCounters;
+use super::tx::TxFull;
+use crate::capture::Tap;
+
+/// A ring that frames are moved into, and out of when they were sent.
+pub(super) trait FrameRing {
+    /// Packets that can be pushed, as far as is known.
+    fn free_slots(&self) -> u32;
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame>;
+    /// Takes back what was sent; returns how many frames that were.
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32;
+}
+
+impl FrameRing for C2sProducer {
+    #[inline]
+    fn free_slots(&self) -> u32 {
+        self.free_slots()
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.push(frame, len)
+    }
+    #[inline]
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
+        self.reclaim(home)
+    }
+}
+
+impl FrameRing for XskTx {
+    #[inline]
+    fn free_slots(&self) -> u32 {
+        self.free_slots()
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.push(frame, len)
+    }
+    #[inline]
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
+        self.reclaim(home)
+    }
+}
+
+/// Sends a frame of the ring's own memory as it is.
+pub(super) fn push_given(
+    ring: &mut impl FrameRing,
+    frame: Frame,
+    len: u32,
+    (table, counters, tap): (&FrameTable, &TxCounters, &Tap),
+) -> Result<(), Frame> {
+    if tap.is_on() && ring.free_slots() > 0 {
+        tap.record(table.data(&frame, len as usize));
+    }
+    ring.push(frame, len).inspect_err(|_| counters.tx_full_drops.add(1))?;
+    counters.packets.add(1);
+    counters.bytes.add(u64::from(len));
+    Ok(())
+}
+
+/// The way to build where frames are moved: in a frame of our own.
+pub(super) fn build_in_frame(
+    ring: &mut impl FrameRing,
+    pool: &mut FramePool,
+    sorter: &mut Option<FrameSorter>,
+    counters: &TxCounters,
+    build: impl FnOnce(&mut [u8]) -> usize,
+) -> Result<usize, TxFull> {
+    make_room(ring, pool, sorter);
+    if ring.free_slots() == 0 {
+        counters.tx_full_drops.add(1);
+        return Err(TxFull);
+    }
+    let Some(mut frame) = alloc(ring, pool, sorter) else {
+        counters.no_frame_drops.add(1);
+        return Err(TxFull);
+    };
+    let length = build(pool.table().data_mut(&mut frame));
+    if length == 0 {
+        pool.free(frame);
+    } else if ring.push(frame, length as u32).is_err() {
+        unreachable!("the ring had a free slot");
+    }
+    Ok(length)
+}
+
+/// A frame from the pool, or one that the peer has just finished with.
+fn alloc(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) -> Option<Frame> {
+    pool.alloc().or_else(|| {
+        ring.reclaim(|frame| bring_home(pool, sorter, frame));
+        pool.alloc()
+    })
+}
+
+/// A frame that was sent goes back to where it came from.
+#[inline]
+pub(super) fn bring_home(pool: &mut FramePool, sorter: &mut Option<FrameSorter>, frame: Frame) {
+    match sorter {
+        Some(sorter) if sorter.arena() == frame.arena() => sorter.push(frame),
+        _ => pool.free(frame),
+    }
+}
+
+/// Looks at the peer's index only if the ring is full as far as known.
+pub(super) fn make_room(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) {
+    if ring.free_slots() == 0 {
+        ring.reclaim(|frame| bring_home(pool, sorter, frame));
+    }
+}
