@@ -26,8 +26,9 @@ use crate::sys::xsk::{RingSizes, Rings, XskSocket};
 
 /// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
 const LINK_BYTES: u32 = 18;
-/// How long a queue may stay busy because the kernel has not finished with its last socket.
-const BUSY_MAX: Duration = Duration::from_millis(200);
+/// How long a queue may stay busy because the kernel has not finished with its last socket: it does so in a work item that
+/// waits for the lock of all interfaces.
+const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// An interface that was opened.
 pub(super) struct Opened {
