@@ -21,8 +21,9 @@ use crate::bench::stat::Spread;
 const PAYLOAD_BYTES: usize = 22;
 /// No answer within this time is the end of a run.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// `SO_BUSY_POLL` of the programs, us.
-const BUSY_POLL_US: u32 = 1000;
+/// `SO_BUSY_POLL` of the programs, us: longer than an answer takes where other programs run too, else an end goes to sleep
+/// with its interrupts deferred, and the other end then as well.
+const BUSY_POLL_US: u32 = 20_000;
 
 /// Between whom, and who polls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
