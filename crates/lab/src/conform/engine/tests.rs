@@ -62,7 +62,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
             "packets are held for jiffies, and those of the engine are 1 ms",
         ),
         (
-            format!("{}{}", device("gro = true"), step("packets = 1, to = \"eth0/0\", hash = 3")),
+            format!("[machine]\nhz = 1000\n{}{}", device("gro = true"), step("packets = 1, to = \"eth0/0\", hash = 3")),
             "the engine makes the hash of a flow itself",
         ),
         (device("weight = 8"), "the engine polls with a weight of 64"),
