@@ -1,8 +1,11 @@
 //! `napier bench tcp-rr`.
 
-use napier_lab::bench::{self, TCP_CONNECTIONS_MAX, TcpRrConfig, measured_tcp_entry};
+use napier_lab::bench::{self, TCP_CONNECTIONS_MAX, TcpRrConfig, TcpRrTables, measured_tcp_entry};
 
 use super::print_json;
+
+/// Most requests in flight: fewer than a ring has slots.
+const IN_FLIGHT_MAX: i64 = 512;
 
 /// Options of `bench tcp-rr`.
 #[derive(clap::Args)]
@@ -16,6 +19,13 @@ pub(crate) struct TcpRrArgs {
     /// Open connections, used in turn; several numbers give a row each
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=i64::from(TCP_CONNECTIONS_MAX)))]
     connections: Vec<u32>,
+    /// Requests that one thread with both ends keeps in flight, each over another connection; several numbers give a row
+    /// each
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=IN_FLIGHT_MAX))]
+    in_flight: Vec<u32>,
+    /// Leave out the table of two programs
+    #[arg(long)]
+    no_round_trips: bool,
     /// Leave out the instruction counts (they need valgrind and some seconds)
     #[arg(long)]
     no_instructions: bool,
@@ -32,28 +42,39 @@ pub(super) fn tcp_rr(args: &TcpRrArgs) -> anyhow::Result<()> {
         round_trips: args.round_trips.max(1),
         runs: args.runs,
         connections: args.connections.clone(),
+        in_flight: args.in_flight.clone(),
+        round_trip_table: !args.no_round_trips,
         instructions: !args.no_instructions,
     })?;
     if args.json {
         return print_json("tcp-rr", std::slice::from_ref(&tables));
     }
+    if !args.no_round_trips {
+        print_round_trips(&tables);
+    }
+    println!(
+        "{:<22} {:>11} {:>9} {:>28} {:>13}",
+        "one thread, both ends", "connections", "in flight", "ns/request [min-max]", "instr/request"
+    );
+    for row in &tables.costs {
+        let instructions = row.instructions_per_request.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
+        let ns = row.ns_per_request.to_string();
+        println!("{:<22} {:>11} {:>9} {ns:>28} {instructions:>13}", "", row.connections, row.in_flight);
+    }
+    println!(
+        "\nRound trip of one byte; median of {} runs of {} round trips. In flight: requests over as many connections that one\n\
+         thread sends before it receives the first. Instructions: user space, by callgrind; -: valgrind is not installed or\n\
+         was not asked.",
+        args.runs, args.round_trips
+    );
+    Ok(())
+}
+
+fn print_round_trips(tables: &TcpRrTables) {
     println!("{:<28} {:>11} {:>28} {:>28}", "both programs", "connections", "p50 ns [min-max]", "p99 ns [min-max]");
     for row in &tables.round_trips {
         let (p50, p99) = (row.p50_ns.to_string(), row.p99_ns.to_string());
         println!("{:<28} {:>11} {p50:>28} {p99:>28}", row.mode.name(), row.connections);
     }
-    println!(
-        "\n{:<28} {:>11} {:>28} {:>13}",
-        "one thread, both ends", "connections", "ns/request [min-max]", "instr/request"
-    );
-    for row in &tables.costs {
-        let instructions = row.instructions_per_request.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
-        println!("{:<28} {:>11} {:>28} {instructions:>13}", "", row.connections, row.ns_per_request.to_string());
-    }
-    println!(
-        "\nRound trip of one byte; median of {} runs of {} round trips. Instructions: user space, by callgrind; -: valgrind\n\
-         is not installed or was not asked.",
-        args.runs, args.round_trips
-    );
-    Ok(())
+    println!();
 }

@@ -5,8 +5,9 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::rx_cost::RxPath;
+use super::tcp_rr::Load;
 
-/// Names the job of a child: path, batch, packets; or `tcp`, connections, requests.
+/// Names the job of a child: path, batch, packets; or `tcp`, connections, requests in flight, requests.
 const JOB: &str = "NAPIER_RX_COST_CHILD";
 
 /// Packets of the short and of the long child; the difference is free of what happens once.
@@ -32,8 +33,10 @@ pub(super) fn count(path: RxPath, batch: u16) -> anyhow::Result<Option<f64>> {
 }
 
 /// Instructions of a request and its response, both ends; `None` where valgrind is not installed.
-pub(super) fn of_tcp(connections: u32) -> anyhow::Result<Option<f64>> {
-    let collected = |requests: u32| collected("tcp-rr", "*measured_request*", &format!("tcp,{connections},{requests}"));
+pub(super) fn of_tcp(load: Load) -> anyhow::Result<Option<f64>> {
+    let Load { connections, in_flight } = load;
+    let job = |requests: u32| format!("tcp,{connections},{in_flight},{requests}");
+    let collected = |requests: u32| collected("tcp-rr", "*measured_requests*", &job(requests));
     let Some(short) = collected(SHORT_REQUESTS)? else { return Ok(None) };
     let Some(long) = collected(LONG_REQUESTS)? else { return Ok(None) };
     #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
@@ -60,14 +63,12 @@ fn collected(bench: &str, function: &str, job: &str) -> anyhow::Result<Option<u6
     Ok(Some(collected.parse().context("callgrind's count is a number")?))
 }
 
-/// The job of `tcp-rr` that a parent gave this process: connections and requests.
-pub(super) fn tcp_job() -> Option<(u32, u32)> {
+/// The job of `tcp-rr` that a parent gave this process: the load and the number of requests.
+pub(super) fn tcp_job() -> Option<(Load, u32)> {
     let job = std::env::var(JOB).ok()?;
-    let mut parts = job.split(',');
-    if parts.next()? != "tcp" {
-        return None;
-    }
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    let mut parts = job.strip_prefix("tcp,")?.split(',').map(|part| part.parse().ok());
+    let mut next = || parts.next().flatten();
+    Some((Load { connections: next()?, in_flight: next()? }, next()?))
 }
 
 /// The job that a parent gave this process.

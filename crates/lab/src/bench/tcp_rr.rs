@@ -36,6 +36,11 @@ pub struct TcpRrConfig {
     pub runs: u32,
     /// Numbers of connections, each a row per mode; requests go over them in turn.
     pub connections: Vec<u32>,
+    /// Numbers of requests that the one thread of the second table keeps in flight, each over a connection of its own; a
+    /// row per number of connections, which bounds it.
+    pub in_flight: Vec<u32>,
+    /// Make the first table.
+    pub round_trip_table: bool,
     /// Count instructions under callgrind, if valgrind is installed.
     pub instructions: bool,
 }
@@ -60,6 +65,8 @@ pub struct TcpRr {
 pub struct TcpCost {
     /// Connections that were open, and used in turn.
     pub connections: u32,
+    /// Requests that were sent before the first was received, each over another connection.
+    pub in_flight: u32,
     /// Over the runs.
     pub ns_per_request: Spread,
     /// User-space instructions, exact; absent without valgrind.
@@ -84,18 +91,20 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
     anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each program polls or sleeps on its own");
     let most = TCP_CONNECTIONS_MAX;
     anyhow::ensure!(config.connections.iter().all(|n| (1..=most).contains(n)), "connections must be 1 to {most}");
+    let between_programs = if config.round_trip_table { &*config.connections } else { &[] };
     let cells: Vec<(UdpMode, u32)> =
-        config.connections.iter().flat_map(|n| UdpMode::ALL.map(|mode| (mode, *n))).collect();
+        between_programs.iter().flat_map(|n| UdpMode::ALL.map(|mode| (mode, *n))).collect();
     let runs_each = config.runs.max(1);
     let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); cells.len()];
-    let mut costs: Vec<Vec<f64>> = vec![Vec::new(); config.connections.len()];
+    let loads: Vec<Load> = config.connections.iter().flat_map(|n| Load::all(*n, &config.in_flight)).collect();
+    let mut costs: Vec<Vec<f64>> = vec![Vec::new(); loads.len()];
     for _ in 0..runs_each {
         for (&(mode, connections), runs) in cells.iter().zip(&mut runs) {
             let run = run(mode, connections, config.round_trips, cpus[0], cpus[1]);
             runs.push(run.with_context(|| mode.name())?);
         }
-        for (connections, costs) in config.connections.iter().zip(&mut costs) {
-            costs.push(cost(*connections, config.round_trips)?);
+        for (load, costs) in loads.iter().zip(&mut costs) {
+            costs.push(cost(*load, config.round_trips)?);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
@@ -111,9 +120,10 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
     });
     let round_trips = rows.collect();
     let mut rows = Vec::new();
-    for (&connections, costs) in config.connections.iter().zip(&costs) {
-        let instructions_per_request = if config.instructions { instructions::of_tcp(connections)? } else { None };
-        rows.push(TcpCost { connections, ns_per_request: Spread::of(costs), instructions_per_request });
+    for (&load, costs) in loads.iter().zip(&costs) {
+        let instructions_per_request = if config.instructions { instructions::of_tcp(load)? } else { None };
+        let Load { connections, in_flight } = load;
+        rows.push(TcpCost { connections, in_flight, ns_per_request: Spread::of(costs), instructions_per_request });
     }
     Ok(TcpRrTables { round_trips, costs: rows })
 }
@@ -266,11 +276,29 @@ fn busy_read(stream: &TcpStream) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the one thread of the second table does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) connections: u32,
+    /// At most `connections`.
+    pub(super) in_flight: u32,
+}
+
+impl Load {
+    /// With each number of requests in flight, none twice.
+    fn all(connections: u32, in_flight: &[u32]) -> Vec<Self> {
+        let mut loads: Vec<Self> =
+            in_flight.iter().map(|n| Self { connections, in_flight: (*n).clamp(1, connections) }).collect();
+        loads.dedup();
+        loads
+    }
+}
+
 /// ns of a request and its response, both ends on this thread.
-fn cost(connections: u32, requests: u32) -> anyhow::Result<f64> {
+fn cost(load: Load, requests: u32) -> anyhow::Result<f64> {
     let cpu = napier_runtime::available_cpus()[0];
     let pair = Pair::new(&LinkConfig::default(), &[cpu], &[cpu])?;
-    let (clients, servers) = connect(&pair, connections)?;
+    let (clients, servers) = connect(&pair, load.connections)?;
     pair.never_interrupt(&pair.tested)?;
     pair.never_interrupt(&pair.peer)?;
     for stream in clients.iter().chain(&servers) {
@@ -280,29 +308,42 @@ fn cost(connections: u32, requests: u32) -> anyhow::Result<f64> {
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     }
     let _counted = pair.engine.count_thread("tcp-rr", Some(cpu));
-    for (client, server) in clients.iter().zip(&servers) {
-        request(client, server)?;
+    let at_once = load.in_flight as usize;
+    let ends = || clients.chunks(at_once).zip(servers.chunks(at_once));
+    for (clients, servers) in ends() {
+        exchange(clients, servers)?;
     }
     let begun = pair.engine.now_ns();
-    for at in 0..requests as usize {
-        let at = at % clients.len();
-        measured_request(&clients[at], &servers[at])?;
+    let mut left = requests as usize;
+    while left > 0 {
+        for (clients, servers) in ends() {
+            let count = clients.len().min(left);
+            measured_requests(&clients[..count], &servers[..count])?;
+            left -= count;
+        }
     }
     #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
     Ok((pair.engine.now_ns() - begun) as f64 / f64::from(requests))
 }
 
 #[inline(never)]
-fn measured_request(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
-    request(client, server)
+fn measured_requests(clients: &[TcpStream], servers: &[TcpStream]) -> anyhow::Result<()> {
+    exchange(clients, servers)
 }
 
-fn request(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
+/// A request over each connection, all before the first is received, and a response to each, likewise.
+fn exchange(clients: &[TcpStream], servers: &[TcpStream]) -> anyhow::Result<()> {
     let mut byte = [7];
-    client.send(&byte)?;
-    server.recv(&mut byte)?;
-    server.send(&byte)?;
-    client.recv(&mut byte)?;
+    for client in clients {
+        client.send(&byte)?;
+    }
+    for server in servers {
+        server.recv(&mut byte)?;
+        server.send(&byte)?;
+    }
+    for client in clients {
+        client.recv(&mut byte)?;
+    }
     Ok(())
 }
 
@@ -311,7 +352,7 @@ fn request(client: &TcpStream, server: &TcpStream) -> anyhow::Result<()> {
 /// # Errors
 /// As [`tcp_rr`].
 pub fn measured_tcp_entry() -> anyhow::Result<bool> {
-    let Some((connections, requests)) = instructions::tcp_job() else { return Ok(false) };
-    cost(connections, requests)?;
+    let Some((load, requests)) = instructions::tcp_job() else { return Ok(false) };
+    cost(load, requests)?;
     Ok(true)
 }
