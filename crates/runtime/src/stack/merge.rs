@@ -26,6 +26,7 @@ use super::addr::End;
 use super::checksum::Sum;
 use super::demux::flow_hash;
 use super::pass::RxPass;
+use super::tcp::ahead::Ahead;
 use super::wire::{self, ETH_LEN, IPV4_LEN, IPV6_LEN, Meta};
 pub(super) use headers::{Headers, tcp, udp};
 
@@ -172,6 +173,8 @@ pub(crate) struct Merging {
     on: bool,
     /// Packets that joined others, not yet counted.
     joined: u64,
+    /// Segments that wait for others of the poll.
+    pub(super) ahead: Ahead,
     /// Packets held when the journal was told last.
     told: u32,
     /// Where the packets of a TCP segment are copied together; has no memory until there is one.
@@ -180,7 +183,7 @@ pub(crate) struct Merging {
 
 impl Merging {
     pub(crate) fn new() -> Self {
-        Self { gro: Gro::with_room(BATCH), on: true, joined: 0, told: 0, room: Vec::new() }
+        Self { gro: Gro::with_room(BATCH), on: true, joined: 0, ahead: Ahead::new(), told: 0, room: Vec::new() }
     }
 
     /// Whether packets join from now on. What is held stays until it is flushed.

@@ -27,7 +27,7 @@ use super::merge::{self, Bundle, Merging};
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
 use super::slow;
-use super::tcp;
+use super::tcp::{self, ahead::Waiting};
 use super::wire::{self, Datagram, Meta, Packet, Refused, Segment};
 use crate::event::Interest;
 use crate::journal::{Event, Tap};
@@ -139,14 +139,13 @@ impl<'v> RxPass<'v> {
             }
             Ok(Packet::Tcp(segment)) => {
                 *(if segment.dst.addr.is_v4() { &mut self.tally.tcp4 } else { &mut self.tally.tcp6 }) += 1;
-                if let Some(merging) = self.merging.take_if(|merging| merging.is_on()) {
-                    return self.hold_segment(merging, frame, len, &segment);
+                let Some(merging) = &mut self.merging else { return self.take_segment(frame, len, &segment) };
+                if merging.ahead.put(Waiting { frame, len, segment }) {
+                    self.take_waiting();
                 }
-                let now = self.now();
-                tcp::receive(self, now, bytes, &segment);
-                frames.give_back(frame);
             }
             Ok(packet) => {
+                self.take_waiting();
                 slow::receive(self, bytes, &packet);
                 frames.give_back(frame);
             }
@@ -155,6 +154,37 @@ impl<'v> RxPass<'v> {
                 frames.give_back(frame);
             }
         }
+    }
+
+    /// Takes the segments that were put aside.
+    #[inline]
+    fn take_waiting(&mut self) {
+        if self.merging.as_ref().is_some_and(|merging| !merging.ahead.is_empty()) {
+            self.take_waiting_now();
+        }
+    }
+
+    #[inline(never)]
+    fn take_waiting_now(&mut self) {
+        let Some(merging) = &mut self.merging else { return };
+        let mut waiting = merging.ahead.take();
+        tcp::ahead::fetch(self.ns, &waiting);
+        for Waiting { frame, len, segment } in waiting.drain(..) {
+            self.take_segment(frame, len, &segment);
+        }
+        if let Some(merging) = &mut self.merging {
+            merging.ahead.give_back(waiting);
+        }
+    }
+
+    #[inline]
+    fn take_segment(&mut self, frame: Frame, len: u32, segment: &Segment) {
+        if let Some(merging) = self.merging.take_if(|merging| merging.is_on()) {
+            return self.hold_segment(merging, frame, len, segment);
+        }
+        let (now, frames) = (self.now(), &*self.ns.frames);
+        tcp::receive(self, now, frames.data(&frame, len as usize), segment);
+        frames.give_back(frame);
     }
 
     pub(super) fn napi_id(&self) -> u32 {
@@ -343,6 +373,7 @@ const RCVBUF_ERRORS: [&[Counter]; 2] = [
 
 impl Drop for RxPass<'_> {
     fn drop(&mut self) {
+        self.take_waiting();
         self.end_round();
         let counters = &self.ns.counters;
         let Tally { udp4, udp6, tcp4, tcp6 } = self.tally;

@@ -6,7 +6,7 @@
 //!
 //! Lock order: a connection, then the name space's writers or the wheel. Nobody takes a connection while holding another.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use napier_core::sockopt::{SocketBusy, record_napi_id};
@@ -35,6 +35,9 @@ const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
 /// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
 const ACK_DELAY: Span = Span { ns: 40_000_000 };
 
+/// Bytes of smoltcp's socket.
+pub(super) const SOCKET_BYTES: usize = size_of::<Socket<'_>>();
+
 /// Sizes of a connection's buffers, in bytes.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Buffers {
@@ -48,6 +51,9 @@ pub(crate) struct Conn {
     pub(super) flow: Flow,
     /// Where smoltcp's socket lies, for `prefetch` alone; it never moves.
     socket_at: usize,
+    /// Where the next byte received goes, and where the send buffer begins: for `fetch_buffers` alone.
+    receive_at: AtomicUsize,
+    send_at: usize,
     /// The conditions that hold; written with the lock held.
     ready: AtomicU32,
     /// The recorded NAPI id, valid or not.
@@ -96,6 +102,8 @@ pub(super) struct Core {
     queued: u64,
     /// Bytes read since a segment left, which told the peer of the window.
     pub(super) read_since_sent: usize,
+    /// Place of the next byte in the receive buffer.
+    received: usize,
 }
 
 /// Whom to tell of what, once the lock is left.
@@ -117,8 +125,9 @@ pub(super) enum Input {
 
 impl Conn {
     pub(super) fn new(ns: &Inner, flow: Flow, route: Route, buffers: Buffers, busy: &SocketBusy) -> Self {
-        let buffer = |len: usize| SocketBuffer::new(vec![0; len]);
-        let mut socket = Socket::new(buffer(buffers.receive), buffer(buffers.send));
+        let (receive, send) = (vec![0; buffers.receive], vec![0; buffers.send]);
+        let (receive_at, send_at) = (receive.as_ptr().addr(), send.as_ptr().addr());
+        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
         socket.set_ack_delay(Some(smol_span(ACK_DELAY)));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
@@ -144,10 +153,13 @@ impl Conn {
             deadline: Deadline::NEVER,
             queued: NOT_QUEUED,
             read_since_sent: 0,
+            received: 0,
         };
         Self {
             flow,
             socket_at,
+            receive_at: AtomicUsize::new(receive_at),
+            send_at,
             ready: AtomicU32::new(0),
             napi_id: AtomicU32::new(busy.napi_id),
             core: Mutex::new(core),
@@ -165,7 +177,26 @@ impl Conn {
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(std::ptr::from_ref(self).addr(), size_of::<Self>());
-        prefetch(self.socket_at, size_of::<Socket<'_>>());
+        prefetch(self.socket_at, SOCKET_BYTES);
+    }
+
+    /// Asks for the connection itself, without a look at it.
+    #[inline]
+    pub(super) fn fetch(self: &Arc<Self>) {
+        prefetch(Arc::as_ptr(self).addr(), size_of::<Self>());
+    }
+
+    #[inline]
+    pub(super) fn socket_at(&self) -> usize {
+        self.socket_at
+    }
+
+    /// Asks for the lines of the buffers that the next segment, and the answer to it, will touch.
+    #[inline]
+    pub(super) fn fetch_buffers(&self) {
+        // Relaxed: a hint.
+        prefetch(self.receive_at.load(Ordering::Relaxed), 1);
+        prefetch(self.send_at, 1);
     }
 
     /// A panic of smoltcp is caught inside, and our own leave nothing half done that another holder would trip over.
@@ -221,7 +252,11 @@ impl Conn {
         }
         let before = core.socket().recv_queue();
         core.drive(ns, now, Some(packet));
-        let arrived = core.socket().recv_queue() > before;
+        let bytes = core.socket().recv_queue().saturating_sub(before);
+        let arrived = bytes > 0;
+        if arrived {
+            self.received(&mut core, bytes);
+        }
         if arrived && core.orphan {
             ns.counters.count(Counter::TcpAbortOnData);
             core.abort(ns, now);
@@ -233,6 +268,18 @@ impl Conn {
         }
         self.tell(ns, news);
         Input::Taken
+    }
+
+    /// The next byte goes `bytes` further in the receive buffer.
+    #[inline]
+    fn received(&self, core: &mut Core, bytes: usize) {
+        // Relaxed: a hint, written with the lock held.
+        let at = self.receive_at.load(Ordering::Relaxed);
+        let next = core.received + bytes;
+        let capacity = core.socket().recv_capacity();
+        let wrapped = if next >= capacity { next - capacity } else { next };
+        self.receive_at.store(at.wrapping_sub(core.received).wrapping_add(wrapped), Ordering::Relaxed);
+        core.received = wrapped;
     }
 
     /// The wheel has come to place `tick`.

@@ -13,7 +13,8 @@ use arc_swap::ArcSwapOption;
 
 use super::super::addr::End;
 use super::super::demux::flow_hash;
-use super::conn::Conn;
+use super::conn::{Conn, SOCKET_BYTES};
+use crate::sys::prefetch::prefetch;
 
 const SHARDS: usize = 8192;
 /// Entries that lie in the shard itself.
@@ -42,6 +43,8 @@ struct Shard {
 #[derive(Clone)]
 struct Entry {
     conn: Arc<Conn>,
+    /// Where its socket lies.
+    socket_at: usize,
     hash: u32,
 }
 
@@ -68,10 +71,11 @@ impl Flows {
     #[inline]
     pub(super) fn find<R>(&self, flow: &Flow, found: impl FnOnce(&Arc<Conn>) -> R) -> Option<R> {
         let hash = self.hash(flow);
-        let shard = self.shards[hash as usize % SHARDS].load();
+        let shard = self.place(hash).load();
         let same = |entry: &&Entry| {
             entry.hash == hash && {
-                entry.conn.prefetch();
+                prefetch(Arc::as_ptr(&entry.conn).addr(), size_of::<Conn>());
+                prefetch(entry.socket_at, SOCKET_BYTES);
                 entry.conn.flow == *flow
             }
         };
@@ -82,12 +86,12 @@ impl Flows {
     pub(super) fn insert(&self, conn: &Arc<Conn>) -> bool {
         let hash = self.hash(&conn.flow);
         let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = &self.shards[hash as usize % SHARDS];
+        let slot = self.place(hash);
         let shard = slot.load_full().unwrap_or_default();
         if shard.entries().any(|other| other.conn.flow == conn.flow) {
             return false;
         }
-        let entry = Entry { hash, conn: conn.clone() };
+        let entry = Entry { hash, socket_at: conn.socket_at(), conn: conn.clone() };
         slot.store(Shard::of(shard.entries().cloned().chain([entry]).collect()));
         true
     }
@@ -96,13 +100,54 @@ impl Flows {
     pub(super) fn remove(&self, conn: &Arc<Conn>) {
         let hash = self.hash(&conn.flow);
         let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = &self.shards[hash as usize % SHARDS];
+        let slot = self.place(hash);
         let Some(shard) = slot.load_full() else { return };
         slot.store(Shard::of(shard.entries().filter(|other| !Arc::ptr_eq(&other.conn, conn)).cloned().collect()));
     }
 
+    /// Asks for the place of a shard in the table.
     #[inline]
-    fn hash(&self, flow: &Flow) -> u32 {
+    pub(super) fn fetch_place(&self, hash: u32) {
+        prefetch(std::ptr::from_ref(self.place(hash)).addr(), 1);
+    }
+
+    /// Asks for a shard, which its place names.
+    #[inline]
+    pub(super) fn fetch_shard(&self, hash: u32) {
+        if let Some(shard) = self.place(hash).load().as_deref() {
+            prefetch(std::ptr::from_ref(shard).addr(), size_of::<Shard>());
+        }
+    }
+
+    /// Asks for the connections of this hash, which their shard names.
+    #[inline]
+    pub(super) fn fetch_conn(&self, hash: u32) {
+        self.each(hash, |entry| {
+            prefetch(Arc::as_ptr(&entry.conn).addr(), size_of::<Conn>());
+            prefetch(entry.socket_at, SOCKET_BYTES);
+        });
+    }
+
+    /// Asks for what the next segment of these connections will touch of their buffers.
+    #[inline]
+    pub(super) fn fetch_buffers(&self, hash: u32) {
+        self.each(hash, |entry| entry.conn.fetch_buffers());
+    }
+
+    #[inline]
+    fn each(&self, hash: u32, act: impl FnMut(&Entry)) {
+        if let Some(shard) = self.place(hash).load().as_deref() {
+            shard.entries().filter(|entry| entry.hash == hash).for_each(act);
+        }
+    }
+
+    #[inline]
+    fn place(&self, hash: u32) -> &ArcSwapOption<Shard> {
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, flow: &Flow) -> u32 {
         flow_hash(self.seed, flow.peer, flow.local)
     }
 }

@@ -12,10 +12,11 @@
 //! window, a 17th hole) is not counted.
 //!
 //! # Files
-//! `conn` is a connection and how it settles, `calls` what programs do to it, `rules` what follows from what, `listener`
+//! `ahead` puts the segments of a poll together; `conn` is a connection and how it settles, `calls` what programs do to it, `rules` what follows from what, `listener`
 //! the passive side, `connect` the active side; `accept` and `stream` are the public types, `builder` makes them.
 
 mod accept;
+pub(super) mod ahead;
 mod builder;
 mod calls;
 mod conn;

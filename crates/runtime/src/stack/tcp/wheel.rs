@@ -23,6 +23,8 @@ const SLOTS: usize = 4096;
 /// Never a place's number: the first tick is that of a clock that has run for a millisecond.
 pub(super) const NOT_QUEUED: u64 = 0;
 const NOBODY: u64 = u64::MAX;
+/// How many connections ahead of the one that is called memory is asked for.
+const LOOK_AHEAD: usize = 4;
 
 /// Deadlines of many connections.
 pub(super) struct Wheel {
@@ -129,7 +131,10 @@ impl Wheel {
             let now = Clock.now();
             self.due(now, &mut called);
             for (tick, conns) in called.drain(..) {
-                for conn in conns {
+                for (at, conn) in conns.iter().enumerate() {
+                    if let Some(later) = conns.get(at + LOOK_AHEAD) {
+                        later.fetch();
+                    }
                     conn.on_timer(&ns, tick, now);
                 }
             }
