@@ -171,10 +171,10 @@ impl EngineInner {
     }
 
     fn unwatch_doorbell(&self, napi: &Napi) {
-        let cpu = &self.softirq[napi.irq_cpu() as usize];
         if let IrqLine::Xsk(line) = &napi.irq {
-            return line.unwatch(cpu);
+            return line.unwatch();
         }
+        let cpu = &self.softirq[napi.irq_cpu() as usize];
         // What was watched by the enable before is there still: a line changes only while its instance is disabled.
         for fd in [napi.irq.doorbell_fd(), napi.irq.timer_fd()].into_iter().flatten() {
             let _ = cpu.unwatch(fd);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use super::line::XskLine;
 use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
@@ -25,6 +26,7 @@ const RETRY_MAX: Duration = Duration::from_millis(10);
 pub(crate) struct Attachment {
     info: XdpInfo,
     sockets: Sockets,
+    lines: Vec<Arc<XskLine>>,
     stop: Arc<AtomicBool>,
     late: Arc<LateKicks>,
     thread: Option<JoinHandle<()>>,
@@ -42,7 +44,7 @@ impl Attachment {
         device: &Arc<Device>,
         kept: Kept,
     ) -> Result<Self, super::AddXdpError> {
-        let Kept { name, ifindex, mode, sockets, link, late, query, changes } = kept;
+        let Kept { name, ifindex, mode, sockets, lines, link, late, query, changes } = kept;
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = Keeper {
             engine: Arc::downgrade(engine),
@@ -63,7 +65,7 @@ impl Attachment {
             zero_copy: sockets.iter().all(|socket| socket.is_zero_copy()),
             kernel_napi_ids: Vec::new(),
         };
-        Ok(Self { info, sockets, stop, late, thread: Some(thread), _link: link })
+        Ok(Self { info, sockets, lines, stop, late, thread: Some(thread), _link: link })
     }
 
     pub(super) fn info(&self) -> XdpInfo {
@@ -73,7 +75,9 @@ impl Attachment {
 
     pub(super) fn stats(&self) -> XdpStats {
         let all = self.sockets.iter().filter_map(|socket| socket.statistics().ok());
-        all.fold(XdpStats::default(), |sum, one| XdpStats {
+        let interrupts_put_away = self.lines.iter().map(|line| line.times_put_away()).sum();
+        all.fold(XdpStats { interrupts_put_away, ..XdpStats::default() }, |sum, one| XdpStats {
+            interrupts_put_away: sum.interrupts_put_away,
             rx_dropped: sum.rx_dropped + one.rx_dropped,
             rx_invalid_descs: sum.rx_invalid_descs + one.rx_invalid_descs,
             tx_invalid_descs: sum.tx_invalid_descs + one.tx_invalid_descs,

@@ -3,11 +3,13 @@
 //! A softirq CPU waits for it once per unmask (`EPOLLONESHOT`), so masking costs nothing: at most one interrupt comes
 //! that is not wanted any more. Unmasking waits again, unless nothing has come since the last time, and that is where the
 //! kernel looks at the ring once more. So a program that polls makes no system call here until packets come.
+//!
+//! Each packet still costs its sender a walk to the epoll instance, under two locks, to find that nobody waits. So where
+//! a queue is polled for long without an unmask its socket leaves the epoll instance, and comes back with the unmask.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use arc_swap::ArcSwapOption;
 use napier_ring::xsk::XskLook;
 use rustix::event::epoll::EventFlags;
 
@@ -18,15 +20,30 @@ use crate::sys::xsk::XskSocket;
 /// Readable, once.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
+/// Polls that found packets, without an unmask, until the socket leaves the epoll instance: leaving and coming back cost
+/// as much as some ten packets do while it is there.
+const POLLS_UNTIL_AWAY: u32 = 16;
+
+/// The next packet interrupts, or an interrupt that was not [`heard`](XskLine::heard) is on its way.
+const ARMED: u8 = 0;
+/// In the epoll instance, which says nothing of it.
+const FIRED: u8 = 1;
+/// Not in the epoll instance.
+const AWAY: u8 = 2;
+
 /// The interrupt line from the kernel to the CPU that serves a queue.
 pub(crate) struct XskLine {
     /// Both go with the receive end: the kernel keeps a queue busy as long as anything of its socket is mapped.
     socket: Weak<XskSocket>,
     look: Weak<XskLook>,
-    /// The next packet interrupts.
-    armed: AtomicBool,
-    watcher: ArcSwapOption<Watcher>,
+    /// `ARMED`, `FIRED` or `AWAY`. Whether it is `AWAY` changes under the lock of `watcher` alone.
+    state: AtomicU8,
+    /// Unmasks so far, whatever they found; only their difference counts.
+    unmasks: AtomicU32,
+    /// Locked while the epoll instance is told something, so that it and `state` agree.
+    watcher: Mutex<Option<Watcher>>,
     interrupts: Counter,
+    put_away: Counter,
 }
 
 /// Who waits for the interrupt, and what it calls it.
@@ -35,37 +52,110 @@ struct Watcher {
     token: u64,
 }
 
+/// What the owner of the queue has seen of its line: how long it has been polled without an unmask.
+#[derive(Default)]
+pub(super) struct PolledFor {
+    unmasks: u32,
+    received: u64,
+    polls: u32,
+}
+
+impl PolledFor {
+    /// A poll begins; `unmasks` and `received` as counted so far. True = the time to put the line away has come.
+    #[inline]
+    fn poll_begins(&mut self, unmasks: u32, received: u64) -> bool {
+        if self.unmasks != unmasks {
+            *self = Self { unmasks, received, polls: 0 };
+        }
+        if self.received == received {
+            return false;
+        }
+        self.received = received;
+        self.polls += 1;
+        if self.polls < POLLS_UNTIL_AWAY {
+            return false;
+        }
+        self.polls = 0;
+        true
+    }
+}
+
 impl XskLine {
     pub(super) fn new(socket: &Arc<XskSocket>, look: &Arc<XskLook>) -> Self {
-        let (socket, look) = (Arc::downgrade(socket), Arc::downgrade(look));
-        let (armed, watcher) = (AtomicBool::new(false), ArcSwapOption::empty());
-        Self { socket, look, armed, watcher, interrupts: Counter::default() }
+        Self {
+            socket: Arc::downgrade(socket),
+            look: Arc::downgrade(look),
+            state: AtomicU8::new(AWAY),
+            unmasks: AtomicU32::new(0),
+            watcher: Mutex::new(None),
+            interrupts: Counter::default(),
+            put_away: Counter::default(),
+        }
     }
 
     /// One interrupt for what comes from now on. `true` = packets are there already.
     pub(crate) fn unmask(&self) -> bool {
+        self.unmasks.fetch_add(1, Ordering::Relaxed);
         let Some(look) = self.look.upgrade() else { return false };
         if look.packets_wait() {
             return true;
         }
         // Acquire: pairs with the Release in `heard`. If that comes later, whoever took the interrupt takes the instance
-        // or leaves its mark on it, and unmasks or polls again after us.
-        if !self.armed.load(Ordering::Acquire)
-            && let Some(watcher) = &*self.watcher.load()
-            && let Some(socket) = self.socket.upgrade()
-        {
-            self.armed.store(true, Ordering::Relaxed);
-            // Refused only if the watch has just ended: the instance is being disabled. Looks at the ring once more.
-            let _ = watcher.cpu.rewatch(&*socket, watcher.token, ONCE);
+        // or leaves its mark on it, and unmasks or polls again after us. If somebody puts the line away now, it is the
+        // next owner of the instance, which unmasks when it gives it up.
+        if self.state.load(Ordering::Acquire) == ARMED {
+            return false;
         }
-        false
+        let watcher = self.lock();
+        let (Some(Watcher { cpu, token }), Some(socket)) = (&*watcher, self.socket.upgrade()) else { return false };
+        let before = self.state.load(Ordering::Acquire);
+        if before == ARMED {
+            return false;
+        }
+        // Armed before the epoll instance is told, for the interrupt may be heard before we are back. Both calls look at
+        // the ring once more.
+        self.state.store(ARMED, Ordering::Relaxed);
+        let told = match before {
+            FIRED => cpu.rewatch(&*socket, *token, ONCE),
+            _ => cpu.watch_for(&*socket, *token, ONCE),
+        };
+        if told.is_err() {
+            self.state.store(before, Ordering::Relaxed);
+        }
+        // The kernel has no memory for it now: polled until it has.
+        told.is_err()
     }
 
     /// The interrupt has come.
     pub(crate) fn heard(&self) {
-        // Release: pairs with the Acquire in `unmask`.
-        self.armed.store(false, Ordering::Release);
+        // Release: pairs with the Acquire in `unmask`. Not if the line was put away since; an interrupt from before it
+        // came back makes one `FIRED` that is armed, which costs the next unmask a system call.
+        let _ = self.state.compare_exchange(ARMED, FIRED, Ordering::Release, Ordering::Relaxed);
         self.interrupts.add_shared(1);
+    }
+
+    /// A poll begins, by the owner of the queue, which has received so many packets in all. It unmasks when it gives the
+    /// queue up, or whoever it gives it to does: till then nobody needs the interrupt.
+    #[inline]
+    pub(super) fn poll_begins(&self, polled: &mut PolledFor, received: u64) {
+        // Relaxed: an unmask that is not seen puts the line away a little early.
+        if polled.poll_begins(self.unmasks.load(Ordering::Relaxed), received) {
+            self.put_away();
+        }
+    }
+
+    /// Takes the socket out of the epoll instance until the next unmask.
+    #[cold]
+    #[inline(never)]
+    fn put_away(&self) {
+        if self.state.load(Ordering::Relaxed) == AWAY {
+            return;
+        }
+        let watcher = self.lock();
+        if let Some(Watcher { cpu, .. }) = &*watcher {
+            self.leave(cpu);
+            self.put_away.add_shared(1);
+        }
     }
 
     /// A CPU waits for interrupts from now on.
@@ -74,23 +164,76 @@ impl XskLine {
     /// As `epoll_ctl(2)`.
     pub(crate) fn watch(&self, cpu: &Arc<SoftirqCpu>, token: u64) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
-        self.armed.store(true, Ordering::Relaxed);
-        cpu.watch_for(&*socket, token, ONCE)?;
-        self.watcher.store(Some(Arc::new(Watcher { cpu: cpu.clone(), token })));
+        let mut watcher = self.lock();
+        assert!(watcher.is_none(), "one CPU at a time waits for a line");
+        self.state.store(ARMED, Ordering::Relaxed);
+        cpu.watch_for(&*socket, token, ONCE).inspect_err(|_| self.state.store(AWAY, Ordering::Relaxed))?;
+        *watcher = Some(Watcher { cpu: cpu.clone(), token });
         Ok(())
     }
 
     /// It does not any more.
-    pub(crate) fn unwatch(&self, cpu: &SoftirqCpu) {
-        self.watcher.store(None);
-        if let Some(socket) = self.socket.upgrade() {
-            let _ = cpu.unwatch(&*socket);
+    pub(crate) fn unwatch(&self) {
+        if let Some(Watcher { cpu, .. }) = self.lock().take() {
+            self.leave(&cpu);
         }
-        self.armed.store(false, Ordering::Relaxed);
     }
 
     /// Interrupts so far.
     pub(crate) fn interrupts(&self) -> u64 {
         self.interrupts.get()
+    }
+
+    /// Times that the queue was polled for so long that the socket left the epoll instance.
+    pub(super) fn times_put_away(&self) -> u64 {
+        self.put_away.get()
+    }
+
+    /// Out of `cpu`'s epoll instance, with the lock held.
+    fn leave(&self, cpu: &SoftirqCpu) {
+        // Swapped: an interrupt that is heard in between finds `AWAY` and leaves it.
+        if self.state.swap(AWAY, Ordering::Relaxed) != AWAY
+            && let Some(socket) = self.socket.upgrade()
+        {
+            let left = cpu.unwatch(&*socket);
+            assert!(left.is_ok(), "the socket was not where it was put: {left:?}");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Watcher>> {
+        self.watcher.lock().expect("no panic while held")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_put_away_after_many_polls_with_packets_and_no_unmask() {
+        let mut polled = PolledFor::default();
+        let mut received = 0;
+        for _ in 0..1000 {
+            assert!(!polled.poll_begins(0, 0), "polls that find nothing do not count");
+        }
+        for unmasks in 1..100 {
+            for _ in 1..POLLS_UNTIL_AWAY {
+                received += 3;
+                assert!(!polled.poll_begins(unmasks, received), "too early: there was an unmask");
+            }
+        }
+        let before = received;
+        let until = (0..100).find(|_| {
+            received += 1;
+            polled.poll_begins(99, received)
+        });
+        assert!(until.is_some(), "never");
+        assert!(received - before <= u64::from(POLLS_UNTIL_AWAY));
+        // And again, where an unmask that came late has armed the line.
+        let again = (0..100).filter(|_| {
+            received += 1;
+            polled.poll_begins(99, received)
+        });
+        assert!(again.count() >= 2);
     }
 }

@@ -60,7 +60,7 @@ pub struct XdpInfo {
     pub kernel_napi_ids: Vec<u32>,
 }
 
-/// What the kernel counts of a device's sockets (`XDP_STATISTICS`), summed over the queues.
+/// What is counted of a device's sockets, summed over the queues; all but the last by the kernel (`XDP_STATISTICS`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpStats {
     /// Packets dropped for other reasons than a full receive ring: longer than a frame, or no frame to fill.
@@ -75,6 +75,8 @@ pub struct XdpStats {
     pub rx_fill_ring_empty_descs: u64,
     /// Times that the kernel found nothing to send.
     pub tx_ring_empty_descs: u64,
+    /// Times that a queue was polled for so long that nobody waits for its interrupt, until it is unmasked.
+    pub interrupts_put_away: u64,
 }
 
 impl Engine {

@@ -43,6 +43,7 @@ pub(super) struct Kept {
     pub(super) ifindex: u32,
     pub(super) mode: XdpMode,
     pub(super) sockets: Sockets,
+    pub(super) lines: Vec<Arc<XskLine>>,
     /// The program is on the interface as long as this is open.
     pub(super) link: OwnedFd,
     pub(super) late: Arc<LateKicks>,
@@ -246,7 +247,7 @@ fn make_ports(
     let (arena, pools) = table.add_arena_with_gaps(cut, frame_bytes as usize)?;
     let mut pools = pools.into_iter();
     let mut pool = || pools.next().expect("an arena has the homes that were asked for");
-    let (mut queues, mut sockets) = (Vec::new(), Vec::new());
+    let (mut queues, mut sockets, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     for (queue, (socket, rings)) in (0..).zip(inside.sockets) {
         let socket = Arc::new(socket);
         let rx = XskRx::new(rings.fill, rings.rx, table, arena);
@@ -254,13 +255,14 @@ fn make_ports(
         let look = Arc::new(rx.look());
         let line = Arc::new(XskLine::new(&socket, &look));
         let busy = config.busy_poll.is_some();
-        let rx = XskRxEnd::new(rx, socket.clone(), look, config.ring_size, busy);
-        let irq = IrqLine::Xsk(line);
+        let rx = XskRxEnd::new(rx, socket.clone(), (look, line.clone()), config.ring_size, busy);
+        let irq = IrqLine::Xsk(line.clone());
         let rx = RxQueue::new(RxEnd::Xsk(Box::new(rx)), pool(), irq.clone());
         let tx = XskTxEnd::new(tx, pool(), socket.clone(), queue, late.clone());
         let tx = TxQueue::new(TxEnd::Xsk(Box::new(tx)), table.clone(), frame_bytes);
         queues.push(QueuePair { rx, tx, irq });
         sockets.push(socket);
+        lines.push(line);
     }
     let senders_at = config.queue_frames() as usize * chunk + HEADROOM_BYTES as usize;
     let senders =
@@ -271,6 +273,7 @@ fn make_ports(
         ifindex: inside.interface.ifindex,
         mode: inside.mode,
         sockets: sockets.into(),
+        lines,
         link: inside.link,
         late,
         query: inside.query,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use napier_ring::xsk::{XskLook, XskRx};
 use napier_ring::{Frame, FramePool};
 
+use super::line::{PolledFor, XskLine};
 use crate::port::RxCounters;
 use crate::sys::xsk::XskSocket;
 
@@ -14,6 +15,8 @@ pub(crate) struct XskRxEnd {
     socket: Arc<XskSocket>,
     /// For whoever unmasks the interrupt beside us.
     look: Arc<XskLook>,
+    line: Arc<XskLine>,
+    polled: PolledFor,
     /// Frames that the kernel should have.
     depth: u32,
     drives: Drives,
@@ -30,13 +33,19 @@ enum Drives {
 
 impl XskRxEnd {
     /// `depth` frames are kept with the kernel. `busy` = polls of the socket are to drive the kernel's own.
-    pub(super) fn new(ring: XskRx, socket: Arc<XskSocket>, look: Arc<XskLook>, depth: u32, busy: bool) -> Self {
+    pub(super) fn new(
+        ring: XskRx,
+        socket: Arc<XskSocket>,
+        (look, line): (Arc<XskLook>, Arc<XskLine>),
+        depth: u32,
+        busy: bool,
+    ) -> Self {
         let drives = match (busy, socket.napi_id()) {
             (false, _) => Drives::No,
             (true, 0) => Drives::Unknown,
             (true, _) => Drives::Yes,
         };
-        Self { ring, socket, look, depth, drives }
+        Self { ring, socket, look, line, polled: PolledFor::default(), depth, drives }
     }
 
     /// Gives the kernel as many frames as it should have, as far as there are any.
@@ -92,9 +101,11 @@ impl XskRxEnd {
         self.ring.pending()
     }
 
-    /// A poll begins: if nothing waits, the kernel is made to look at the interface, where it does so on request.
+    /// A poll begins, after so many packets: if nothing waits, the kernel is made to look at the interface, where it does
+    /// so on request.
     #[inline]
     pub(crate) fn poll_begins(&mut self, received: u64) {
+        self.line.poll_begins(&mut self.polled, received);
         if self.drives == Drives::No || self.ring.pending() > 0 {
             return;
         }

@@ -1,6 +1,7 @@
 //! Devices on veth interfaces, with the kernel at the other end or another device.
 
 mod faults;
+mod interrupts;
 mod rig;
 mod traffic;
 mod transmit;
