@@ -41,6 +41,10 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "N")]
     resp_port: Option<u16>,
 
+    /// Port at which messages of `sockperf ping-pong` are answered over TCP and UDP; none if not given
+    #[arg(long, value_name = "N")]
+    sockperf_port: Option<u16>,
+
     /// How packets are delivered, by the names of `compare`
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
@@ -66,6 +70,7 @@ impl KvArgs {
             ip,
             port: self.port,
             resp_port: self.resp_port,
+            sockperf_port: self.sockperf_port,
             mode: self.mode,
             workers: self.workers,
             memory_bytes: self.memory.saturating_mul(1 << 20),
@@ -81,10 +86,11 @@ pub(crate) fn run(command: &Serve, interrupted: &AtomicBool) -> anyhow::Result<(
     let config = args.config().map_err(Usage)?;
     let report = serve(&config, interrupted, &mut || {
         let resp = config.resp_port.map(|port| format!(", redis on port {port}")).unwrap_or_default();
+        let sockperf = config.sockperf_port.map(|port| format!(", sockperf on port {port}")).unwrap_or_default();
         let mode = config.mode.map(|mode| format!(", mode {mode}")).unwrap_or_default();
         let tcp = if config.mode == Some(Mode::BusyRead) { "UDP only" } else { "TCP and UDP" };
         let line = format!(
-            "ready: memcached on {} port {} ({tcp}){resp}, {} on {}{mode}",
+            "ready: memcached on {} port {} ({tcp}){resp}{sockperf}, {} on {}{mode}",
             config.ip,
             config.port,
             if config.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", config.workers) },

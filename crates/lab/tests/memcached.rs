@@ -95,19 +95,22 @@ fn request(rng: &mut Xoshiro256PlusPlus) -> String {
         8 => format!("delete {key}{noreply}\r\n"),
         9 => format!("touch {key} {exptime}{noreply}\r\n"),
         10 => format!("gat {} {key} {other}\r\n", pick(rng, &["0", "100", "x"])),
-        11 => format!("cas {key} {flags} 0 {bytes} 999999999{noreply}\r\n{value}\r\n"),
+        11 => {
+            let version = pick(rng, &["999999999", "0", "x"]);
+            format!("cas {key} {flags} 0 {bytes} {version}{noreply}\r\n{value}\r\n")
+        }
         12..=13 => {
             let mode = pick(rng, &["", " MS", " ME", " MR", " MA", " MP", " MX"]);
-            let more = pick(rng, &["", " k", " O12 k", " q", " T100", " v", " !", " F1 F2", " C999999999"]);
+            let more = pick(rng, &["", " k", " O12 k", " q", " T100", " v", " !", " F1 F2", " C999999999", " C0", " Cx", " Tx", " q Fx"]);
             format!("ms {key} {bytes}{mode} F{flags}{more}\r\n{value}\r\n")
         }
         14..=15 => {
             let flags = pick(rng, &["v", "", "f v", "k s v O77", "t v", "q v", "T90 t", "v v", "!", "s f t k"]);
             format!("mg {key} {flags}\r\n")
         }
-        16 => format!("md {key} {}\r\n", pick(rng, &["", "q", "k O9", "C999999999", "!"])),
+        16 => format!("md {key} {}\r\n", pick(rng, &["", "q", "k O9", "C999999999", "C0", "Cx", "!"])),
         17 => {
-            let flags = pick(rng, &["v", "", "MD v", "N0 J13 v", "D3 v t", "MX", "Dx", "q", "k O1 v"]);
+            let flags = pick(rng, &["v", "", "MD v", "N0 J13 v", "D3 v t", "MX", "MDD", "Dx", "q", "k O1 v", "C0", "C9 q"]);
             format!("ma {key} {flags}\r\n")
         }
         18 => format!("set {key} 0 0 {bytes}\r\n{value}too long\r\n"),

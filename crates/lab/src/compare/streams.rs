@@ -41,7 +41,7 @@ pub(crate) fn run_worker<N: Net>(
     index: usize,
     wait_timeout_ns: Option<u64>,
 ) -> anyhow::Result<()> {
-    let at = Addresses { memcached: Some(SERVER.into()), udp: None, redis: None };
+    let at = Addresses { memcached: Some(SERVER.into()), ..Addresses::default() };
     let mut worker = Worker::new(net, server, index, at)?;
     common.ready.send(())?;
     worker.run(wait_timeout_ns.map(Duration::from_nanos)).context("waiting for events")

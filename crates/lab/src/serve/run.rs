@@ -31,6 +31,8 @@ pub struct ServeConfig {
     pub port: u16,
     /// Port of RESP2.
     pub resp_port: Option<u16>,
+    /// Port of sockperf's messages, over TCP and UDP.
+    pub sockperf_port: Option<u16>,
     /// How packets are delivered; `None` leaves it as it is.
     pub mode: Option<Mode>,
     /// Threads that serve.
@@ -99,17 +101,30 @@ impl ServeConfig {
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!((1..=256).contains(&self.workers), "--workers must be 1 to 256");
         ensure!(self.port != 0, "--port must be 1 to 65535");
-        ensure!(self.resp_port != Some(self.port), "--resp-port must be another than --port");
+        let more = [("--resp-port", self.resp_port), ("--sockperf-port", self.sockperf_port)];
+        for (name, port) in more {
+            ensure!(port != Some(0), "{name} must be 1 to 65535");
+            ensure!(port != Some(self.port), "{name} must be another than --port");
+            ensure!(
+                port.is_none() || self.mode != Some(Mode::BusyRead),
+                "in mode busy-read each worker blocks in a receive on its UDP socket, so there is no {name}"
+            );
+        }
         ensure!(
-            self.resp_port.is_none() || self.mode != Some(Mode::BusyRead),
-            "in mode busy-read each worker blocks in a receive on its UDP socket, so there is no --resp-port"
+            self.resp_port.is_none() || self.resp_port != self.sockperf_port,
+            "--sockperf-port must be another than --resp-port"
         );
         Ok(())
     }
 
     fn addresses(&self) -> Addresses {
         let at = |port| SocketAddr::new(self.ip, port);
-        Addresses { memcached: Some(at(self.port)), udp: Some(at(self.port)), redis: self.resp_port.map(at) }
+        Addresses {
+            memcached: Some(at(self.port)),
+            udp: Some(at(self.port)),
+            redis: self.resp_port.map(at),
+            sockperf: self.sockperf_port.map(at),
+        }
     }
 
     fn style(&self) -> ServerStyle {

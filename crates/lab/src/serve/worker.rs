@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::net::{Net, TOKEN_STOP, Watch};
 use crate::kv::DATAGRAM_BYTES_MAX;
-use crate::kv::session::{Family, Next, Server, Session, Turn, WorkerStats, udp};
+use crate::kv::session::{Family, Next, Server, Session, Turn, WorkerStats, answer_sockperf_datagram, udp};
 
 const TOKEN_MEMCACHED: u64 = u64::MAX - 1;
 const TOKEN_REDIS: u64 = u64::MAX - 2;
 const TOKEN_UDP: u64 = u64::MAX - 3;
+const TOKEN_SOCKPERF: u64 = u64::MAX - 4;
+const TOKEN_SOCKPERF_UDP: u64 = u64::MAX - 5;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -33,6 +35,8 @@ pub struct Addresses {
     pub udp: Option<SocketAddr>,
     /// RESP2 over TCP.
     pub redis: Option<SocketAddr>,
+    /// sockperf's messages over TCP and UDP.
+    pub sockperf: Option<SocketAddr>,
 }
 
 /// One worker of a server on a network of its own.
@@ -43,6 +47,7 @@ pub struct Worker<'a, N: Net> {
     memcached: Option<N::Listener>,
     redis: Option<N::Listener>,
     udp: Option<N::Datagrams>,
+    sockperf: Option<(N::Listener, N::Datagrams)>,
     /// By the low half of the token; the high half tells its tenants apart.
     connections: Vec<(u32, Option<Connection<N::Stream>>)>,
     free: Vec<u32>,
@@ -81,7 +86,9 @@ impl<'a, N: Net> Worker<'a, N> {
         };
         let listen = |at: Option<SocketAddr>, token| at.map(|at| net.listen(at, token).map_err(named(at))).transpose();
         let (memcached, redis) = (listen(at.memcached, TOKEN_MEMCACHED)?, listen(at.redis, TOKEN_REDIS)?);
-        let udp = at.udp.map(|at| net.bind(at, TOKEN_UDP).map_err(named(at))).transpose()?;
+        let bind = |at: Option<SocketAddr>, token| at.map(|at| net.bind(at, token).map_err(named(at))).transpose();
+        let udp = bind(at.udp, TOKEN_UDP)?;
+        let sockperf = listen(at.sockperf, TOKEN_SOCKPERF)?.zip(bind(at.sockperf, TOKEN_SOCKPERF_UDP)?);
         Ok(Self {
             net,
             server,
@@ -89,6 +96,7 @@ impl<'a, N: Net> Worker<'a, N> {
             memcached,
             redis,
             udp,
+            sockperf,
             connections: Vec::new(),
             free: Vec::new(),
             scratch: vec![0; READ_BYTES].into(),
@@ -118,6 +126,8 @@ impl<'a, N: Net> Worker<'a, N> {
                     TOKEN_MEMCACHED => self.accept(Family::Memcached),
                     TOKEN_REDIS => self.accept(Family::Redis),
                     TOKEN_UDP => self.datagrams(&turn),
+                    TOKEN_SOCKPERF => self.accept(Family::Sockperf),
+                    TOKEN_SOCKPERF_UDP => self.sockperf_datagrams(&turn),
                     token => self.connection(&turn, token),
                 }
             }
@@ -126,7 +136,11 @@ impl<'a, N: Net> Worker<'a, N> {
 
     fn accept(&mut self, family: Family) {
         for _ in 0..ACCEPTS_PER_EVENT {
-            let listener = if family == Family::Redis { &self.redis } else { &self.memcached };
+            let listener = match family {
+                Family::Memcached => self.memcached.as_ref(),
+                Family::Redis => self.redis.as_ref(),
+                Family::Sockperf => self.sockperf.as_ref().map(|(listener, _)| listener),
+            };
             let index = self.free.last().copied().unwrap_or(self.connections.len() as u32);
             let tenant = self.connections.get(index as usize).map_or(0, |(tenant, _)| *tenant);
             let Some(listener) = listener else { return };
@@ -163,6 +177,19 @@ impl<'a, N: Net> Worker<'a, N> {
                 &mut self.answers,
                 &mut self.datagram,
             );
+        }
+    }
+
+    fn sockperf_datagrams(&mut self, turn: &Turn<'_>) {
+        let Some((_, socket)) = &self.sockperf else { return };
+        for _ in 0..DATAGRAMS_PER_EVENT {
+            let Ok((bytes, from)) = self.net.receive(socket, &mut self.scratch) else { return };
+            turn.stats.add(|c| &c.bytes_read, bytes as u64);
+            answer_sockperf_datagram(turn, &self.scratch[..bytes], &mut self.answers);
+            // A full queue loses the answer, as anywhere on the way.
+            if !self.answers.is_empty() && self.net.send(socket, &self.answers, from).is_ok() {
+                turn.stats.add(|c| &c.bytes_written, self.answers.len() as u64);
+            }
         }
     }
 

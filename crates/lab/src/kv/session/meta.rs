@@ -2,7 +2,7 @@
 //! clients use; not the ones for binary keys (`b`) and for stale records (`I`, `R`, `N` of a get).
 
 use super::ascii::{BAD_CHUNK, BAD_LINE, ERROR, Line, NON_NUMERIC, TOO_LARGE, WORDS_MAX, count_get, refuse};
-use super::storage::ANNOUNCED_BYTES_MAX;
+use super::storage::{ANNOUNCED_BYTES_MAX, CAS_OF_NONE};
 use super::text::{Words, expires_ms, flags, put_decimal, signed, ttl_s, unsigned};
 use super::{Call, Step};
 use crate::kv::KEY_BYTES_MAX;
@@ -12,6 +12,7 @@ const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
 const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
 const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
 const INVALID_OR_DUPLICATE: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
+const BAD_MODE_LENGTH: &[u8] = b"CLIENT_ERROR incorrect length for M token\r\n";
 const OPAQUE_TOO_LONG: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 const BAD_SET_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ms M token\r\n";
 const BAD_ARITHMETIC_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ma M token\r\n";
@@ -39,13 +40,44 @@ struct Allowed {
     letters: &'static [u8],
     invalid: &'static [u8],
     duplicate: &'static [u8],
+    /// A token that is no number.
+    token: &'static [u8],
+    /// Flags to a client that are no number.
+    flags: &'static [u8],
+    /// A mode that is not one letter.
+    mode: &'static [u8],
 }
 
-const GET: Allowed = Allowed { letters: b"cfhklOqstTv", invalid: INVALID_FLAG, duplicate: DUPLICATE_FLAG };
-const SET: Allowed = Allowed { letters: b"CcFkMOqsTtv", invalid: INVALID_FLAG, duplicate: DUPLICATE_FLAG };
-const DELETE: Allowed = Allowed { letters: b"CkOqv", invalid: INVALID_OR_DUPLICATE, duplicate: INVALID_OR_DUPLICATE };
-const ARITHMETIC: Allowed =
-    Allowed { letters: b"CcDJkMNOqTtv", invalid: INVALID_OR_DUPLICATE, duplicate: INVALID_OR_DUPLICATE };
+impl Allowed {
+    /// A command that says what is wrong with a flag.
+    const fn with_reasons(letters: &'static [u8]) -> Self {
+        Self {
+            letters,
+            invalid: INVALID_FLAG,
+            duplicate: DUPLICATE_FLAG,
+            token: BAD_TOKEN,
+            flags: BAD_LINE,
+            mode: BAD_MODE_LENGTH,
+        }
+    }
+
+    /// A command that has one answer to whatever is wrong with a flag.
+    const fn without_reasons(letters: &'static [u8]) -> Self {
+        Self {
+            letters,
+            invalid: INVALID_OR_DUPLICATE,
+            duplicate: INVALID_OR_DUPLICATE,
+            token: INVALID_OR_DUPLICATE,
+            flags: INVALID_OR_DUPLICATE,
+            mode: INVALID_OR_DUPLICATE,
+        }
+    }
+}
+
+const GET: Allowed = Allowed::with_reasons(b"cfhklOqstTv");
+const SET: Allowed = Allowed::with_reasons(b"CcFkMOqsTtv");
+const DELETE: Allowed = Allowed::without_reasons(b"CkOqv");
+const ARITHMETIC: Allowed = Allowed::without_reasons(b"CcDJkMNOqTtv");
 
 pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WORDS_MAX>, input: &[u8]) -> Step {
     let kept = words.kept();
@@ -104,8 +136,8 @@ impl<'a> Flags<'a> {
             if std::mem::replace(&mut seen[usize::from(letter)], true) {
                 return Err(allowed.duplicate);
             }
-            let expiry = || signed(token).map(|exptime| expires_ms(exptime, now_ms)).ok_or(BAD_TOKEN);
-            let number = || unsigned(token).ok_or(BAD_TOKEN);
+            let expiry = || signed(token).map(|exptime| expires_ms(exptime, now_ms)).ok_or(allowed.token);
+            let number = || unsigned(token).ok_or(allowed.token);
             match letter {
                 b'q' => parsed.quiet = true,
                 b'v' => parsed.value = true,
@@ -115,12 +147,26 @@ impl<'a> Flags<'a> {
                 b'C' => parsed.cas = number()?,
                 b'D' => parsed.delta = number()?,
                 b'J' => parsed.initial = number()?,
-                b'F' => parsed.client_flags = flags(token).ok_or(BAD_LINE)?,
-                b'M' => parsed.mode = *token.first().ok_or(BAD_LINE)?,
+                b'F' => parsed.client_flags = flags(token).ok_or(allowed.flags)?,
+                b'M' => match *token {
+                    [mode] => parsed.mode = mode,
+                    _ => return Err(allowed.mode),
+                },
                 _ => {}
             }
         }
         Ok(parsed)
+    }
+
+    /// The version that a store asks for. memcached looks at none for an add; and it has no record of version 0, which
+    /// a store in place of a record may ask for all the same.
+    fn put_cas(&self, how: How) -> u64 {
+        let is_asked = self.words.iter().any(|word| word[0] == b'C');
+        match how {
+            How::Add => 0,
+            How::Set | How::Replace if is_asked && self.cas == 0 => CAS_OF_NONE,
+            How::Set | How::Replace | How::Append | How::Prepend => self.cas,
+        }
     }
 
     /// Appends the flags that are answered with something, in the order in which they were asked, and ends the line.
@@ -210,10 +256,11 @@ fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) ->
     };
     call.turn.stats.add(|c| &c.sets, 1);
     let expires_ms = flags.expires_ms.unwrap_or(NEVER_MS);
-    let put = Put { how, cas: flags.cas, flags: flags.client_flags, expires_ms, value };
+    let put = Put { how, cas: flags.put_cas(how), flags: flags.client_flags, expires_ms, value };
     let (word, cas): (&[u8], u64) = match call.turn.server.store.put(now_ms, key, &put) {
         Ok(_) if flags.quiet => return Step::Done(request_bytes),
         Ok(cas) => (b"HD", cas),
+        Err(PutError::NotFound) if matches!(how, How::Append | How::Prepend) => (b"NS", 0),
         Err(PutError::NotStored) => (b"NS", 0),
         Err(PutError::Exists) => (b"EX", 0),
         Err(PutError::NotFound) => (b"NF", 0),

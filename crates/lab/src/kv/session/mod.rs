@@ -1,4 +1,5 @@
-//! What a server makes of a stream of bytes: memcached's ASCII, meta and binary protocols, and Redis' RESP2.
+//! What a server makes of a stream of bytes: memcached's ASCII, meta and binary protocols, Redis' RESP2, and
+//! sockperf's ping-pong.
 //!
 //! A [`Session`] is one connection without the connection: it is handed the bytes that have come and not been used,
 //! says how many of them it used up and what has to happen next, and appends its answers to a buffer. So a request may
@@ -13,12 +14,14 @@ mod binary;
 mod meta;
 mod resp;
 mod server;
+mod sockperf;
 mod stats;
 mod storage;
 mod text;
 pub mod udp;
 
 pub use server::{Counters, Server, Totals, WorkerStats};
+pub use sockperf::answer_datagram as answer_sockperf_datagram;
 
 use super::store::VALUE_BYTES_MAX;
 
@@ -40,6 +43,8 @@ pub enum Family {
     Memcached,
     /// RESP2, or words on a line.
     Redis,
+    /// sockperf's messages, which are sent back.
+    Sockperf,
 }
 
 /// What has to happen next.
@@ -111,6 +116,7 @@ enum Protocol {
     Ascii(ascii::Ascii),
     Binary,
     Redis,
+    Sockperf,
 }
 
 impl Session {
@@ -119,6 +125,7 @@ impl Session {
         let protocol = match family {
             Family::Memcached => Protocol::Undecided,
             Family::Redis => Protocol::Redis,
+            Family::Sockperf => Protocol::Sockperf,
         };
         Self { protocol, skip: 0, wanted: 1 }
     }
@@ -180,6 +187,7 @@ impl Session {
             Protocol::Ascii(ascii) => ascii.step(call, input),
             Protocol::Binary => binary::step(call, input),
             Protocol::Redis => resp::step(call, input),
+            Protocol::Sockperf => sockperf::step(call, input),
         }
     }
 }

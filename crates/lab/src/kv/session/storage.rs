@@ -9,6 +9,9 @@ use crate::kv::store::{How, Put, PutError, VALUE_BYTES_MAX};
 /// The longest value that can be announced. Source: memcached `process_update_command`.
 pub(super) const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
+/// A version that no record has: versions are counted up from 1.
+pub(super) const CAS_OF_NONE: u64 = u64::MAX;
+
 /// What the line says.
 struct Header<'a> {
     key: &'a [u8],
@@ -53,7 +56,8 @@ fn header<'a>(words: &[&'a [u8]], with_cas: bool) -> Option<Header<'a>> {
         flags: flags(words[2])?,
         exptime_s: signed(words[3])?,
         value_bytes: usize::try_from(unsigned(words[4]).filter(|bytes| *bytes <= ANNOUNCED_BYTES_MAX)?).ok()?,
-        cas: if with_cas { unsigned(words[5])? } else { 0 },
+        // No record has version 0, which asks the store for any.
+        cas: if with_cas { Some(unsigned(words[5])?).filter(|cas| *cas != 0).unwrap_or(CAS_OF_NONE) } else { 0 },
     };
     (header.key.len() <= KEY_BYTES_MAX).then_some(header)
 }
