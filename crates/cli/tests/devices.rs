@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{NAPIER, Running, has, load, run, start, text};
+use common::{NAPIER, Running, has, load, run, sockperf, start, text};
 use napier_veth::{EndConfig, Veth, VethConfig};
 
 /// A folder of its own, gone with the test.
@@ -131,6 +131,24 @@ fn programs_on_kernel_sockets_are_served_over_af_xdp() {
         end(server);
         assert!(!pair.left().has_xdp().expect("the interface is there"), "the program is left on the interface");
     }
+}
+
+#[test]
+fn sockperf_on_kernel_sockets_is_answered_over_af_xdp() {
+    let test = "sockperf_on_kernel_sockets_is_answered_over_af_xdp";
+    if !has(test, "sockperf") {
+        return;
+    }
+    let Some(pair) = pair(test) else { return };
+    let args = ["serve", "kv", "--dev", "xdp:server", "--ip", "10.78.0.1/24", "--sockperf-port", "11111"];
+    let server = pair.left().netns().run(|| start(&args)).expect("the namespace is there");
+    let clients = || {
+        for more in [&[][..], &["-m", "1400"], &["--tcp"], &["--tcp", "-m", "50000"]] {
+            sockperf("10.78.0.1", "11111", more);
+        }
+    };
+    pair.right().netns().run(clients).expect("the namespace is there");
+    end(server);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{NAPIER, Running, free_port, has, load, run, start, text};
+use common::{NAPIER, Running, free_port, has, load, run, sockperf, start, text};
 
 struct Server {
     _process: Running,
@@ -91,6 +91,18 @@ fn memcslap_and_memcaslap_get_their_answers() {
     if has(test, "memcaslap") {
         let report = text(&run("memcaslap", &["-s", &at, "-t", "1s", "-c", "4", "-T", "1"]));
         assert!(report.contains("get_misses: 0"), "{report}");
+    }
+}
+
+#[test]
+fn sockperf_gets_every_message_back() {
+    if !has("sockperf_gets_every_message_back", "sockperf") {
+        return;
+    }
+    let (memcached, port) = (free_port().to_string(), free_port().to_string());
+    let _server = start(&["serve", "kv", "--workers", "2", "--port", &memcached, "--sockperf-port", &port]);
+    for more in [&[][..], &["-m", "1400"], &["--tcp"], &["--tcp", "-m", "50000"]] {
+        sockperf("127.0.0.1", &port, more);
     }
 }
 

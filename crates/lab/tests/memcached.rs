@@ -110,7 +110,7 @@ fn request(rng: &mut Xoshiro256PlusPlus) -> String {
         }
         16 => format!("md {key} {}\r\n", pick(rng, &["", "q", "k O9", "C999999999", "C0", "Cx", "!"])),
         17 => {
-            let flags = pick(rng, &["v", "", "MD v", "N0 J13 v", "D3 v t", "MX", "MDD", "Dx", "q", "k O1 v", "C0", "C9 q"]);
+            let flags = pick(rng, &["v", "", "MD v", "N0 J13 v", "D3 v t", "MX", "MDD", "Dx", "q", "k O1 v", "C0", "C999999999 q", "q N0 J5", "N0 v q"]);
             format!("ma {key} {flags}\r\n")
         }
         18 => format!("set {key} 0 0 {bytes}\r\n{value}too long\r\n"),

@@ -57,6 +57,22 @@ pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Lets `sockperf ping-pong` measure for a second; all of its messages must come back, none twice and in order.
+pub(crate) fn sockperf(ip: &str, port: &str, more: &[&str]) {
+    let output = run("sockperf", &[&["ping-pong", "-i", ip, "-p", port, "-t", "1"][..], more].concat());
+    // sockperf colours its output, and ends with success even if nothing was answered.
+    let report = text(&output) + &String::from_utf8_lossy(&output.stderr);
+    let line = report.lines().find(|line| line.contains("[Valid Duration]")).unwrap_or_else(|| panic!("{report}"));
+    let count = |name: &str| -> u64 {
+        let (_, number) = line.split_once(name).unwrap_or_else(|| panic!("{report}"));
+        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or_else(|_| panic!("{report}"))
+    };
+    let (sent, received) = (count("SentMessages="), count("ReceivedMessages="));
+    assert!(received > 10 && sent == received, "{report}");
+    assert!(report.contains("# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0"), "{report}");
+}
+
 /// Options of a short load.
 pub(crate) const SHORT: [&str; 15] = [
     "--rate",

@@ -158,15 +158,19 @@ impl<'a> Flags<'a> {
         Ok(parsed)
     }
 
-    /// The version that a store asks for. memcached looks at none for an add; and it has no record of version 0, which
-    /// a store in place of a record may ask for all the same.
+    /// The version that a store asks for; memcached looks at none for an add.
     fn put_cas(&self, how: How) -> u64 {
-        let is_asked = self.words.iter().any(|word| word[0] == b'C');
         match how {
             How::Add => 0,
-            How::Set | How::Replace if is_asked && self.cas == 0 => CAS_OF_NONE,
-            How::Set | How::Replace | How::Append | How::Prepend => self.cas,
+            How::Set | How::Replace => self.exact_cas(),
+            How::Append | How::Prepend => self.cas,
         }
+    }
+
+    /// The version that is asked for, where asking for version 0, which no record has, is asking for none.
+    fn exact_cas(&self) -> u64 {
+        let is_asked = self.words.iter().any(|word| word[0] == b'C');
+        if is_asked && self.cas == 0 { CAS_OF_NONE } else { self.cas }
     }
 
     /// Appends the flags that are answered with something, in the order in which they were asked, and ends the line.
@@ -301,7 +305,7 @@ fn set_how(mode: u8) -> Result<How, &'static [u8]> {
 
 fn delete(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
     call.turn.stats.add(|c| &c.deletes, 1);
-    let word: &[u8] = match call.turn.server.store.delete(call.turn.now_ms, key, flags.cas) {
+    let word: &[u8] = match call.turn.server.store.delete(call.turn.now_ms, key, flags.exact_cas()) {
         Ok(()) if flags.quiet => return,
         Ok(()) => b"HD",
         Err(ChangeError::Exists) => b"EX",
@@ -326,9 +330,12 @@ fn arithmetic(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) -> Result<
         expires_ms: flags.expires_ms,
     };
     call.turn.stats.add(|c| &c.sets, 1);
+    // A number that is made is told of even if quiet is asked for.
+    let is_silent = flags.quiet
+        && (delta.initial.is_none() || call.turn.server.store.get(now_ms, key, |_| ()).is_some());
     match call.turn.server.store.arithmetic(now_ms, key, &delta) {
         Ok((number, cas)) => {
-            if flags.quiet {
+            if is_silent {
                 return Ok(());
             }
             let mut digits = Vec::with_capacity(20);

@@ -165,6 +165,10 @@ impl Records {
             let cas = self.put(now_ms, key, &put).expect("a number is no long value");
             return Ok((value, cas));
         };
+        // memcached looks at the length before it looks at the version, and at the digits after that.
+        if record.value.is_empty() {
+            return Err(ChangeError::NonNumeric);
+        }
         if delta.cas != 0 && delta.cas != record.cas {
             return Err(ChangeError::Exists);
         }
