@@ -77,5 +77,5 @@ pub(in crate::stack) fn fetch(ns: &Inner, waiting: &[Waiting]) {
     let hashes = &hashes[..waiting.len().min(WINDOW)];
     hashes.iter().for_each(|hash| flows.fetch_shard(*hash));
     hashes.iter().for_each(|hash| flows.fetch_conn(*hash));
-    hashes.iter().for_each(|hash| flows.fetch_buffers(*hash));
+    hashes.iter().for_each(|hash| flows.fetch_buffer(*hash));
 }

@@ -59,7 +59,6 @@ impl Conn {
 
     /// Writes as much of `data` as fits, and sends what may be sent.
     pub(super) fn write(self: &Arc<Self>, ns: &Inner, data: &[u8]) -> Attempt {
-        self.prefetch();
         let mut core = self.lock();
         if core.error != 0 {
             let error = core.take_error();

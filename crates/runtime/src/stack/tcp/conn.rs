@@ -35,8 +35,24 @@ const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
 /// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
 const ACK_DELAY: Span = Span { ns: 40_000_000 };
 
-/// Bytes of smoltcp's socket.
-pub(super) const SOCKET_BYTES: usize = size_of::<Socket<'_>>();
+/// Where the memory of a connection is, known without a look at it: reading an address from one line before the next can
+/// be asked for is what takes the time. Addresses only, which keep nothing alive.
+#[derive(Copy, Clone)]
+pub(super) struct Memory {
+    conn_at: usize,
+    socket_at: usize,
+    send_at: usize,
+}
+
+impl Memory {
+    /// Asks for the connection, its socket, and the line of the send buffer where data begins that finds it empty.
+    #[inline]
+    pub(super) fn fetch(&self) {
+        prefetch(self.conn_at, size_of::<Conn>());
+        prefetch(self.socket_at, size_of::<Socket<'_>>());
+        prefetch(self.send_at, 1);
+    }
+}
 
 /// Sizes of a connection's buffers, in bytes.
 #[derive(Copy, Clone, Debug)]
@@ -49,11 +65,12 @@ pub(super) struct Buffers {
 #[repr(C, align(64))]
 pub(crate) struct Conn {
     pub(super) flow: Flow,
-    /// Where smoltcp's socket lies, for `prefetch` alone; it never moves.
+    /// Where smoltcp's socket lies, for `Memory` alone; it never moves.
     socket_at: usize,
-    /// Where the next byte received goes, and where the send buffer begins: for `fetch_buffers` alone.
-    receive_at: AtomicUsize,
+    /// Where the send buffer begins, likewise.
     send_at: usize,
+    /// Where the next byte received goes, for `fetch_buffer` alone.
+    receive_at: AtomicUsize,
     /// The conditions that hold; written with the lock held.
     ready: AtomicU32,
     /// The recorded NAPI id, valid or not.
@@ -173,11 +190,10 @@ impl Conn {
         }
     }
 
-    /// Asks for all of the connection's memory but its buffers.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        prefetch(std::ptr::from_ref(self).addr(), size_of::<Self>());
-        prefetch(self.socket_at, SOCKET_BYTES);
+    /// Where the connection's memory is.
+    pub(super) fn memory(self: &Arc<Self>) -> Memory {
+        let Self { socket_at, send_at, .. } = **self;
+        Memory { conn_at: Arc::as_ptr(self).addr(), socket_at, send_at }
     }
 
     /// Asks for the connection itself, without a look at it.
@@ -186,17 +202,11 @@ impl Conn {
         prefetch(Arc::as_ptr(self).addr(), size_of::<Self>());
     }
 
+    /// Asks for the line of the receive buffer that the next segment will touch.
     #[inline]
-    pub(super) fn socket_at(&self) -> usize {
-        self.socket_at
-    }
-
-    /// Asks for the lines of the buffers that the next segment, and the answer to it, will touch.
-    #[inline]
-    pub(super) fn fetch_buffers(&self) {
+    pub(super) fn fetch_buffer(&self) {
         // Relaxed: a hint.
         prefetch(self.receive_at.load(Ordering::Relaxed), 1);
-        prefetch(self.send_at, 1);
     }
 
     /// A panic of smoltcp is caught inside, and our own leave nothing half done that another holder would trip over.

@@ -13,7 +13,7 @@ use arc_swap::ArcSwapOption;
 
 use super::super::addr::End;
 use super::super::demux::flow_hash;
-use super::conn::{Conn, SOCKET_BYTES};
+use super::conn::{Conn, Memory};
 use crate::sys::prefetch::prefetch;
 
 const SHARDS: usize = 8192;
@@ -43,8 +43,7 @@ struct Shard {
 #[derive(Clone)]
 struct Entry {
     conn: Arc<Conn>,
-    /// Where its socket lies.
-    socket_at: usize,
+    memory: Memory,
     hash: u32,
 }
 
@@ -74,8 +73,7 @@ impl Flows {
         let shard = self.place(hash).load();
         let same = |entry: &&Entry| {
             entry.hash == hash && {
-                prefetch(Arc::as_ptr(&entry.conn).addr(), size_of::<Conn>());
-                prefetch(entry.socket_at, SOCKET_BYTES);
+                entry.memory.fetch();
                 entry.conn.flow == *flow
             }
         };
@@ -91,7 +89,7 @@ impl Flows {
         if shard.entries().any(|other| other.conn.flow == conn.flow) {
             return false;
         }
-        let entry = Entry { hash, socket_at: conn.socket_at(), conn: conn.clone() };
+        let entry = Entry { hash, memory: conn.memory(), conn: conn.clone() };
         slot.store(Shard::of(shard.entries().cloned().chain([entry]).collect()));
         true
     }
@@ -123,15 +121,14 @@ impl Flows {
     #[inline]
     pub(super) fn fetch_conn(&self, hash: u32) {
         self.each(hash, |entry| {
-            prefetch(Arc::as_ptr(&entry.conn).addr(), size_of::<Conn>());
-            prefetch(entry.socket_at, SOCKET_BYTES);
+            entry.memory.fetch();
         });
     }
 
-    /// Asks for what the next segment of these connections will touch of their buffers.
+    /// Asks for what the next segment of these connections will touch of their receive buffers.
     #[inline]
-    pub(super) fn fetch_buffers(&self, hash: u32) {
-        self.each(hash, |entry| entry.conn.fetch_buffers());
+    pub(super) fn fetch_buffer(&self, hash: u32) {
+        self.each(hash, |entry| entry.conn.fetch_buffer());
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use super::super::options::{self, OptionError, PRIORITY_FREE_MAX, SocketOption};
 use super::super::seams::errno;
 use super::builder::TcpStreamBuilder;
 use super::calls::Attempt;
-use super::conn::Conn;
+use super::conn::{Conn, Memory};
 use super::rules::KeepAlive;
 use crate::event::{Interest, Watchable, Watched};
 
@@ -43,6 +43,8 @@ const WRITABLE: Interest = Interest::from_bits(Interest::OUT.bits() | Interest::
 /// ```
 pub struct TcpStream {
     conn: Arc<Conn>,
+    /// Where the connection's memory is, so that all of it can be asked for before any of it is read.
+    memory: Memory,
     ns: NetNs,
 }
 
@@ -62,7 +64,7 @@ impl TcpStream {
     }
 
     pub(super) fn from_parts(conn: Arc<Conn>, ns: NetNs) -> Self {
-        Self { conn, ns }
+        Self { memory: conn.memory(), conn, ns }
     }
 
     /// Waits until the handshake is over.
@@ -129,6 +131,7 @@ impl TcpStream {
     /// taken, the number of bytes taken is the result, and the error is that of the next call.
     #[inline]
     pub fn send(&self, data: &[u8]) -> io::Result<usize> {
+        self.memory.fetch();
         let mut sent = 0;
         let mut until = None;
         loop {
