@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use super::super::super::checksum::Sum;
-use super::super::super::testing::{OUR_MAC, PEER_MAC, Rig, at, ethernet};
+use super::super::super::merge::Merging;
+use super::super::super::testing::{IFINDEX, NAPI, OUR_MAC, PEER_MAC, Rig, at, ethernet};
 use super::super::super::wire::{ETH_LEN, IPV4_LEN, flag};
 use super::super::{TcpListener, TcpStream};
 
@@ -62,11 +63,15 @@ const US: &str = "10.0.0.1:80";
 
 /// A connection that the peer has opened, and the sequence number of our next byte.
 fn accepted(rig: &mut Rig, listener: &TcpListener) -> (TcpStream, u32) {
-    rig.inject(&segment(PEER, US, flag::SYN, 1000, 0, b""));
+    accepted_from(rig, listener, PEER)
+}
+
+fn accepted_from(rig: &mut Rig, listener: &TcpListener, peer: &str) -> (TcpStream, u32) {
+    rig.inject(&segment(peer, US, flag::SYN, 1000, 0, b""));
     let answer = sent(rig);
     assert_eq!((answer.len(), answer[0].flags, answer[0].ack), (1, flag::SYN | flag::ACK, 1001));
     let ours = answer[0].seq.wrapping_add(1);
-    rig.inject(&segment(PEER, US, flag::ACK, 1001, ours, b""));
+    rig.inject(&segment(peer, US, flag::ACK, 1001, ours, b""));
     (listener.accept().expect("established").0, ours)
 }
 
@@ -89,6 +94,54 @@ fn a_segment_at_a_time() {
     let expected = Seen { flags: flag::ACK | flag::PSH, seq: ours, ack: 1009, payload: b"answer".to_vec() };
     assert_eq!(sent(&rig), [expected]);
     rig.assert_home(0);
+}
+
+/// One poll, by an instance that puts segments aside.
+fn poll(rig: &mut Rig, merging: &mut Merging, packets: &[Vec<u8>]) {
+    let view = rig.ns.view();
+    let mut pass = view.pass(NAPI, IFINDEX).expect("the device is there");
+    pass.merge_into(merging);
+    for bytes in packets {
+        let mut frame = rig.pool.alloc().expect("a free frame");
+        rig.host.frames.data_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+        pass.receive(frame, u32::try_from(bytes.len()).expect("a short packet"));
+    }
+    pass.end();
+}
+
+/// Polls of one segment, of a few, of a whole window and of more, with or without receive offload: each connection gets
+/// its bytes, in order, and what belongs to nobody is answered.
+#[test]
+fn the_segments_of_a_poll_are_all_taken_in_order() {
+    for (count, merges) in (1..=20).flat_map(|count| [(count, false), (count, true)]) {
+        let mut rig = Rig::new();
+        let listener = listening(&rig);
+        let peers = ["10.0.0.2:5000", "10.0.0.2:5001", "10.0.0.2:5002"];
+        let streams = peers.map(|peer| accepted_from(&mut rig, &listener, peer));
+        drop(sent(&rig));
+        let mut packets = Vec::new();
+        let mut expected = [const { Vec::new() }; 3];
+        for at in 0..count {
+            let to = at % 3;
+            let seq = 1001 + expected[to].len() as u32;
+            packets.push(segment(peers[to], US, flag::ACK | flag::PSH, seq, streams[to].1, &[at as u8]));
+            expected[to].push(at as u8);
+        }
+        // Nobody's, in the middle.
+        packets.insert(count / 2, segment("10.0.0.2:6000", US, flag::ACK, 7, 77, b""));
+        let mut merging = Merging::new();
+        merging.switch(merges);
+        poll(&mut rig, &mut merging, &packets);
+        for ((stream, _), expected) in streams.iter().zip(&expected) {
+            stream.set_nonblocking(true).unwrap();
+            let mut buffer = [0; 16];
+            let got = stream.recv(&mut buffer).unwrap_or(0);
+            assert_eq!(&buffer[..got], expected, "{count} segments, merges: {merges}");
+        }
+        let resets = sent(&rig).iter().filter(|seen| seen.flags & flag::RST != 0 && seen.seq == 77).count();
+        assert_eq!(resets, 1, "{count} segments, merges: {merges}");
+        rig.assert_home(0);
+    }
 }
 
 #[test]
