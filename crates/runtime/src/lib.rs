@@ -57,6 +57,8 @@ pub use sys::usage::{ThreadUsage, thread_usage};
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;
 pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
+#[doc(hidden)]
+pub use xdp::BareXdp;
 pub use xdp::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
 
 /// Processors that this process may use.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig};
+use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig, XdpRxPath};
 
 use super::{parse_seconds, print_json, us};
 
@@ -62,20 +62,29 @@ pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
     if args.json {
         return print_json("xdp-rx", &rows);
     }
-    println!("{:<10} {:>22} {:>22} {:>12}  received in each run", "mode", "received Mpps", "sent Mpps", "dropped");
+    println!(
+        "{:<28} {:>18} {:>18} {:>18} {:>10}  received in each run",
+        "", "received Mpps", "sent Mpps", "sender ns/packet", "dropped"
+    );
     for row in &rows {
         let runs: Vec<String> = row.runs_mpps.iter().map(|run| format!("{run:.2}")).collect();
+        let path = match row.path {
+            XdpRxPath::Engine => "engine, raw ports",
+            XdpRxPath::Bare => "raw AF_XDP, no engine",
+        };
         println!(
-            "{:<10} {:>22} {:>22} {:>12}  {}",
-            row.mode,
+            "{:<28} {:>18} {:>18} {:>18} {:>10}  {}",
+            format!("{}: {path}", row.mode),
             row.received_mpps.to_string(),
             row.sent_mpps.to_string(),
-            row.dropped,
+            row.sender_ns.to_string(),
+            row.dropped.map_or_else(|| "-".to_owned(), |dropped| dropped.to_string()),
             runs.join(" ")
         );
     }
     println!(
-        "\n64-byte frames over a veth pair, 32 at a time, to a raw port that polls on another CPU; median of {} runs.\n\
+        "\n64-byte frames over a veth pair, 32 at a time, to a program that polls on another CPU; median of {} runs.\n\
+         sender ns/packet: time of its processor, with the kernel's way to the receiver's ring.\n\
          dropped: by the kernel, for the ring was full or no frame was there.",
         args.runs
     );

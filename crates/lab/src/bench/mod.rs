@@ -27,7 +27,7 @@ pub use udp_stream::{
     UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig, UdpStreamVariant, udp_stream,
 };
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
-pub use xdp::{XdpRr, XdpRrConfig, XdpRrPath, XdpRx, XdpRxConfig, xdp_rr, xdp_rx};
+pub use xdp::{XdpRr, XdpRrConfig, XdpRrPath, XdpRx, XdpRxConfig, XdpRxPath, xdp_rr, xdp_rx};
 pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};
 
 pub use napier_runtime::{FqConfig, MemifRole, QdiscConfig};

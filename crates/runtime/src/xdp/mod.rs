@@ -16,8 +16,10 @@
 //! | `filter`, `program` | which packets are the device's; the program as instructions |
 //! | `open` | what can be wrong with an interface; sockets, program, memory |
 //! | `rx`, `tx`, `line` | the ends of a queue and its interrupt, for `port` |
+//! | `bare` | a queue without a device, for benchmarks |
 //! | `keeper` | a thread that follows the interface: down, up, gone; and kicks that failed |
 
+mod bare;
 mod config;
 mod error;
 mod filter;
@@ -32,6 +34,8 @@ mod tx;
 
 use std::sync::Arc;
 
+#[doc(hidden)]
+pub use bare::BareXdp;
 pub use config::{XdpConfig, XdpMode};
 pub use error::AddXdpError;
 pub use filter::XdpFilter;

@@ -53,13 +53,13 @@ pub(super) struct Kept {
 }
 
 /// What is opened in the interface's namespace.
-struct Inside {
+pub(super) struct Inside {
     interface: Netdev,
     query: OwnedFd,
     changes: OwnedFd,
     mode: XdpMode,
     link: OwnedFd,
-    sockets: Vec<(XskSocket, Rings)>,
+    pub(super) sockets: Vec<(XskSocket, Rings)>,
 }
 
 impl Netdev {
@@ -74,9 +74,7 @@ impl Netdev {
 
 /// Opens the interface and makes the ports of a device on it.
 pub(super) fn open(config: &XdpConfig, end: &EndConfig, table: &Arc<FrameTable>) -> Result<Opened, AddXdpError> {
-    let bytes = config.memory_bytes();
-    let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(private_memory);
-    let memory = Arc::new(memory.map_err(|source| AddXdpError::Memory { bytes, source })?);
+    let memory = make_memory(config)?;
     let addresses: Vec<IpAddr> = end.addresses.iter().map(|address| address.addr).collect();
     if !config.filter.takes_something(&addresses) {
         let what = "the filter names no address: give the device one, or let it take everything".to_owned();
@@ -86,6 +84,18 @@ pub(super) fn open(config: &XdpConfig, end: &EndConfig, table: &Arc<FrameTable>)
     let inside = in_namespace(config, || open_inside(config, &addresses, &memory))?;
     // Last, for the table does not take an arena back.
     make_ports(config, inside, memory, table, Arc::new(late))
+}
+
+/// Opens the interface for somebody who makes no device of it.
+pub(super) fn open_bare(config: &XdpConfig) -> Result<(Inside, Arc<Mapping>), AddXdpError> {
+    let memory = make_memory(config)?;
+    Ok((in_namespace(config, || open_inside(config, &[], &memory))?, memory))
+}
+
+fn make_memory(config: &XdpConfig) -> Result<Arc<Mapping>, AddXdpError> {
+    let bytes = config.memory_bytes();
+    let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(private_memory);
+    Ok(Arc::new(memory.map_err(|source| AddXdpError::Memory { bytes, source })?))
 }
 
 /// Runs `f` in the interface's namespace.

@@ -4,7 +4,7 @@ mod rr;
 mod rx;
 
 pub use rr::{XdpRr, XdpRrConfig, XdpRrPath, xdp_rr};
-pub use rx::{XdpRx, XdpRxConfig, xdp_rx};
+pub use rx::{XdpRx, XdpRxConfig, XdpRxPath, xdp_rx};
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -39,6 +39,16 @@ fn two_cpus() -> anyhow::Result<(usize, usize)> {
     Ok((cpus[0], cpus[1]))
 }
 
+/// Everything that comes to an end of a pair.
+fn config_on(end: &VethEnd, mode: XdpMode) -> anyhow::Result<XdpConfig> {
+    Ok(XdpConfig {
+        netns: Some(end.netns().as_fd().try_clone_to_owned()?.into()),
+        filter: XdpFilter::Everything,
+        mode,
+        ..XdpConfig::on(end.name())
+    })
+}
+
 /// A device at each end of a pair.
 struct Devices {
     /// Stops when this goes.
@@ -55,14 +65,8 @@ impl Devices {
         let engine = Engine::builder().softirq_cpus(&[client_cpu, server_cpu]).start()?;
         let (client_ns, server_ns) = (engine.namespace(), engine.namespace());
         let add = |end: &VethEnd, netns: &NetNs, ip: IpAddr, cpu| -> anyhow::Result<DeviceHandle> {
-            let config = XdpConfig {
-                netns: Some(end.netns().as_fd().try_clone_to_owned()?.into()),
-                filter: XdpFilter::Everything,
-                mode,
-                ..XdpConfig::on(end.name())
-            };
             let device = engine.add_xdp(
-                &config,
+                &config_on(end, mode)?,
                 EndConfig {
                     name: end.name().to_owned(),
                     netns: netns.clone(),

@@ -4,16 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_runtime::{RawBusyPoll, RawPort, XdpMode, XdpStats};
+use napier_runtime::{BareXdp, RawBusyPoll, RawPort, XdpMode, XdpStats};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::{CLIENT_MAC, Devices, SERVER_MAC, two_cpus, veth};
+use super::{CLIENT_MAC, Devices, SERVER_MAC, config_on, two_cpus, veth};
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::stat::Spread;
 
 /// Packets that the sender hands over together.
-const BATCH: usize = 32;
+const BATCH: u32 = 32;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -24,42 +25,67 @@ pub struct XdpRxConfig {
     pub runs: u32,
 }
 
+/// Who sends and receives.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum XdpRxPath {
+    /// Raw ports of the engine.
+    Engine,
+    /// The rings of two sockets, with no engine: what this machine's kernel leaves to whoever uses it.
+    Bare,
+}
+
 /// One row.
 #[derive(Clone, Debug, Serialize)]
 pub struct XdpRx {
+    /// Who sent and received.
+    pub path: XdpRxPath,
     /// Where the kernel called the programs: `native` or `generic`.
     pub mode: &'static str,
     /// Packets received, millions a second, over the runs.
     pub received_mpps: Spread,
     /// Packets sent, millions a second, over the runs.
     pub sent_mpps: Spread,
+    /// Time of its processor that the sender took for a packet, the kernel's way to the receiver's ring included, ns.
+    pub sender_ns: Spread,
     /// Packets received in each run, millions a second, in order.
     pub runs_mpps: Vec<f64>,
-    /// Packets of all runs that the kernel dropped before the device: no frame, or the ring full.
-    pub dropped: u64,
+    /// Packets of all runs that the kernel dropped before the receiver: no frame, or the ring full. Of the engine alone.
+    pub dropped: Option<u64>,
 }
 
-/// Measures both modes, in turn.
+const ROWS: [(XdpRxPath, &str, XdpMode); 4] = [
+    (XdpRxPath::Engine, "generic", XdpMode::Generic),
+    (XdpRxPath::Bare, "generic", XdpMode::Generic),
+    (XdpRxPath::Engine, "native", XdpMode::Native),
+    (XdpRxPath::Bare, "native", XdpMode::Native),
+];
+
+/// Measures both modes, with and without the engine, in turn.
 ///
 /// # Errors
 /// Fewer than two processors, or a capability is missing.
 pub fn xdp_rx(config: &XdpRxConfig) -> anyhow::Result<Vec<XdpRx>> {
     let cpus = two_cpus()?;
-    let modes = [("generic", XdpMode::Generic), ("native", XdpMode::Native)];
-    let mut runs = vec![Vec::new(); modes.len()];
+    let mut runs = vec![Vec::new(); ROWS.len()];
     for _ in 0..config.runs.max(1) {
-        for ((name, mode), runs) in modes.iter().zip(&mut runs) {
-            runs.push(run(*mode, config.length, cpus).with_context(|| *name)?);
+        for (&(path, name, mode), runs) in ROWS.iter().zip(&mut runs) {
+            let run = match path {
+                XdpRxPath::Engine => engine(mode, config.length, cpus),
+                XdpRxPath::Bare => bare(mode, config.length, cpus),
+            };
+            runs.push(run.with_context(|| name)?);
         }
     }
-    let rows = modes.iter().zip(runs).map(|((mode, _), runs)| {
-        let received: Vec<f64> = runs.iter().map(|run| run.received_mpps).collect();
-        let sent: Vec<f64> = runs.iter().map(|run| run.sent_mpps).collect();
+    let rows = ROWS.iter().zip(runs).map(|(&(path, mode, _), runs)| {
+        let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
         XdpRx {
+            path,
             mode,
-            received_mpps: Spread::of(&received),
-            sent_mpps: Spread::of(&sent),
-            runs_mpps: received,
+            received_mpps: Spread::of(&of(|run| run.received_mpps)),
+            sent_mpps: Spread::of(&of(|run| run.sent_mpps)),
+            sender_ns: Spread::of(&of(|run| run.sender_ns)),
+            runs_mpps: of(|run| run.received_mpps),
             dropped: runs.iter().map(|run| run.dropped).sum(),
         }
     });
@@ -70,48 +96,108 @@ pub fn xdp_rx(config: &XdpRxConfig) -> anyhow::Result<Vec<XdpRx>> {
 struct Run {
     received_mpps: f64,
     sent_mpps: f64,
-    dropped: u64,
+    sender_ns: f64,
+    dropped: Option<u64>,
 }
 
-fn run(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Result<Run> {
-    let pair = veth(false)?;
-    let devices = Devices::new(&pair, mode, cpus)?;
-    let stop = AtomicBool::new(false);
-    let (stop, server) = (&stop, &devices.server);
-    let (sent, received, took) = std::thread::scope(|scope| {
+/// What a sender did.
+struct Sent {
+    packets: u64,
+    took: Duration,
+    cpu_ns: u64,
+}
+
+impl Run {
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    fn new(sent: &Sent, received: u64, dropped: Option<u64>) -> Self {
+        let rate = |packets: u64| packets as f64 / sent.took.as_secs_f64() / 1e6;
+        let sender_ns = sent.cpu_ns as f64 / sent.packets.max(1) as f64;
+        Self { received_mpps: rate(received), sent_mpps: rate(sent.packets), sender_ns, dropped }
+    }
+}
+
+/// Sends batches on this thread's processor for so long.
+fn send_for(length: Duration, mut batch: impl FnMut(u64) -> u64) -> Sent {
+    let cpu = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
+    };
+    let (begun, cpu_begun, mut packets) = (Instant::now(), cpu(), 0);
+    while begun.elapsed() < length {
+        packets += batch(packets);
+    }
+    Sent { packets, took: begun.elapsed(), cpu_ns: cpu() - cpu_begun }
+}
+
+/// Runs a sender and a receiver, each on its processor; the receiver takes packets until the sender is done.
+fn both<R: FnMut() -> u64>(
+    (sender_cpu, receiver_cpu): (usize, usize),
+    receiver: impl FnOnce() -> anyhow::Result<R> + Send,
+    sender: impl FnOnce() -> anyhow::Result<Sent> + Send,
+) -> anyhow::Result<(Sent, u64)> {
+    let stop = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
         let receiver = scope.spawn(move || -> anyhow::Result<u64> {
-            pin_to(cpus.1);
-            let port = RawPort::bind(server, 0)?;
-            port.set_busy_poll(RawBusyPoll { usecs: 1000, prefer: true, budget: 64 });
+            pin_to(receiver_cpu);
+            let mut receive = receiver()?;
             let mut received = 0;
             while !stop.load(Ordering::Relaxed) {
-                if port.recv() {
-                    received += port.drain(64, |_| {}) as u64;
-                }
+                received += receive();
             }
             Ok(received)
         });
-        let sender = scope.spawn(|| -> anyhow::Result<(u64, Duration)> {
-            pin_to(cpus.0);
-            let port = RawPort::bind(&devices.client, 0)?;
-            let (begun, mut sent) = (Instant::now(), 0);
-            while begun.elapsed() < length {
-                for _ in 0..BATCH {
-                    let built = port.build(FRAME_BYTES, |frame| write_stamped(frame, CLIENT_MAC, SERVER_MAC, sent));
-                    sent += u64::from(built.is_ok());
-                }
-                port.flush();
-            }
-            Ok((sent, begun.elapsed()))
+        let sender = scope.spawn(move || {
+            pin_to(sender_cpu);
+            sender()
         });
         let sent = sender.join().expect("the sender does not panic");
         stop.store(true, Ordering::Release);
         let received = receiver.join().expect("the receiver does not panic");
-        let (sent, took) = sent?;
-        anyhow::Ok((sent, received?, took))
-    })?;
+        Ok((sent?, received?))
+    })
+}
+
+fn engine(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Result<Run> {
+    let pair = veth(false)?;
+    let devices = Devices::new(&pair, mode, cpus)?;
+    let receiver = || {
+        let port = RawPort::bind(&devices.server, 0)?;
+        port.set_busy_poll(RawBusyPoll { usecs: 1000, prefer: true, budget: 64 });
+        Ok(move || if port.recv() { port.drain(64, |_| {}) as u64 } else { 0 })
+    };
+    let sender = || {
+        let port = RawPort::bind(&devices.client, 0)?;
+        Ok(send_for(length, |before| {
+            let mut sent = 0;
+            for _ in 0..BATCH {
+                let write = |frame: &mut [u8]| write_stamped(frame, CLIENT_MAC, SERVER_MAC, before + sent);
+                sent += u64::from(port.build(FRAME_BYTES, write).is_ok());
+            }
+            port.flush();
+            sent
+        }))
+    };
+    let (sent, received) = both(cpus, receiver, sender)?;
     let XdpStats { rx_dropped, rx_ring_full, .. } = devices.server.xdp_stats().unwrap_or_default();
-    #[expect(clippy::cast_precision_loss, reason = "a rate for a report")]
-    let rate = |packets: u64| packets as f64 / took.as_secs_f64() / 1e6;
-    Ok(Run { received_mpps: rate(received), sent_mpps: rate(sent), dropped: rx_dropped + rx_ring_full })
+    Ok(Run::new(&sent, received, Some(rx_dropped + rx_ring_full)))
+}
+
+/// The same packets, in the same batches, by the smallest program on the same rings.
+fn bare(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Result<Run> {
+    let pair = veth(false)?;
+    let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, mode)?)?);
+    let (mut client, mut server) = (open(pair.left())?, open(pair.right())?);
+    let receiver = || Ok(move || u64::from(server.receive()));
+    let sender = || {
+        Ok(send_for(length, |before| {
+            let mut sequence = before;
+            let sent = client.send(BATCH, |frame| {
+                sequence += 1;
+                write_stamped(frame, CLIENT_MAC, SERVER_MAC, sequence)
+            });
+            u64::from(sent)
+        }))
+    };
+    let (sent, received) = both(cpus, receiver, sender)?;
+    Ok(Run::new(&sent, received, None))
 }
