@@ -4,37 +4,8 @@ mod common;
 
 use std::process::Command;
 
-use common::{NAPIER, Running, has, load, run, sockperf, start, text};
-use napier_veth::{EndConfig, Veth, VethConfig};
-
-/// A folder of its own, gone with the test.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left of it says more than another failure.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Ends a server as a user does, and waits for it.
-fn end(mut server: Running) {
-    let ended = Command::new("kill").args(["-INT", &server.0.id().to_string()]).status().expect("kill is installed");
-    assert!(ended.success());
-    assert!(server.0.wait().expect("it can be waited for").success());
-}
+use common::{Folder, NAPIER, Running, end, has, load, pair, run, sockperf, start, text};
+use napier_veth::Veth;
 
 #[test]
 fn a_memif_peer_is_served_over_every_protocol_and_again_after_it_has_gone() {
@@ -80,21 +51,6 @@ fn a_memif_client_without_the_secret_is_told_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("nobody is at the other end") && said.lines().count() == 1, "{said}");
-}
-
-/// A pair whose first end has only an address of the kernel that nobody asks, or a line that says why not.
-fn pair(test: &str) -> Option<Veth> {
-    let address = |text: &str| text.parse().expect("an address");
-    let left = EndConfig::new("server", [2, 0, 0, 0x78, 0, 1]).address(address("10.78.0.101"), 24);
-    let right = EndConfig::new("client", [2, 0, 0, 0x78, 0, 2]).address(address("10.78.0.2"), 24);
-    match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            println!("SKIPPED: {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
 }
 
 /// A server on AF_XDP at the first end.
@@ -161,13 +117,4 @@ fn the_load_generator_reaches_kernel_sockets_over_af_xdp() {
         }
     };
     pair.right().netns().run(clients).expect("the namespace is there");
-}
-
-#[test]
-fn an_interface_that_is_not_there_is_named() {
-    let args = ["serve", "kv", "--dev", "xdp:no-such-if", "--ip", "10.78.0.1/24"];
-    let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no-such-if") && said.lines().count() == 1, "{said}");
 }

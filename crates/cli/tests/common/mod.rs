@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
+use napier_veth::{EndConfig, Veth, VethConfig};
+
 pub(crate) const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
 
 /// A child process that is ended with the test.
@@ -70,7 +72,10 @@ pub(crate) fn sockperf(ip: &str, port: &str, more: &[&str]) {
     };
     let (sent, received) = (count("SentMessages="), count("ReceivedMessages="));
     assert!(received > 10 && sent == received, "{report}");
-    assert!(report.contains("# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0"), "{report}");
+    assert!(
+        report.contains("# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0"),
+        "{report}"
+    );
 }
 
 /// Options of a short load.
@@ -100,4 +105,48 @@ pub(crate) fn load(server: &str, proto: &str, format: &str, more: &[&str]) {
     assert!(figures["latency_us"]["p50"].as_f64().expect("a number") > 0.0, "{report}");
     assert!(figures["latency_us"]["p50"].as_f64() >= figures["service_latency_us"]["p50"].as_f64(), "{report}");
     assert_eq!((figures["refused"].as_u64(), figures["missing"].as_u64()), (Some(0), Some(0)), "{report}");
+}
+
+/// A folder of its own, gone with the test.
+pub(crate) struct Folder(std::path::PathBuf);
+
+impl Folder {
+    pub(crate) fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it says more than another failure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends a server as a user does, and waits for it.
+pub(crate) fn end(mut server: Running) {
+    let ended = Command::new("kill").args(["-INT", &server.0.id().to_string()]).status().expect("kill is installed");
+    assert!(ended.success());
+    assert!(server.0.wait().expect("it can be waited for").success());
+}
+
+/// A pair whose first end has only an address of the kernel that nobody asks, or a line that says why not.
+pub(crate) fn pair(test: &str) -> Option<Veth> {
+    let address = |text: &str| text.parse().expect("an address");
+    let left = EndConfig::new("server", [2, 0, 0, 0x78, 0, 1]).address(address("10.78.0.101"), 24);
+    let right = EndConfig::new("client", [2, 0, 0, 0x78, 0, 2]).address(address("10.78.0.2"), 24);
+    match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
+        Ok(pair) => Some(pair),
+        Err(error) if error.is_privilege() => {
+            println!("SKIPPED: {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }

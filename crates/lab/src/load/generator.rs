@@ -68,7 +68,7 @@ impl<N: ClientNet> Generator<N> {
                 })
             })
             .collect::<io::Result<Vec<_>>>()
-            .with_context(|| format!("connecting to {to} over {}", plan.proto))?;
+            .with_context(|| format!("connecting to {to} over {} (is a server running there?)", plan.proto))?;
         let (scratch, ready) = (vec![0; READ_BYTES].into(), Vec::with_capacity(256));
         Ok(Self { net, plan, connections, clock: Instant::now(), scratch, ready })
     }

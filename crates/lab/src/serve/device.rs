@@ -168,6 +168,17 @@ impl OneDevice {
         (state.losses, state.carrier)
     }
 
+    /// Whether the device can still have a peer.
+    ///
+    /// # Errors
+    /// Never again: the interface that it is on was removed.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let state = self.device.link_state();
+        let name = self.device.name();
+        anyhow::ensure!(!state.gone, "{}", state.reason.as_deref().unwrap_or(name));
+        Ok(())
+    }
+
     /// Interrupts of the device since it was added.
     pub fn interrupts(&self) -> u64 {
         (0..self.device.queues()).map(|queue| self.device.napi_stats(queue).interrupts).sum()

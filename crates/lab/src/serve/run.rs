@@ -1,6 +1,7 @@
 //! A server from its start to its summary.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -174,6 +175,11 @@ fn serve_on_kernel(
     interrupted: &AtomicBool,
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
+    if interface.is_none() {
+        for at in config.addresses().each() {
+            ensure_free(at)?;
+        }
+    }
     let (stop, stopped) = (KernelStop::new()?, AtomicBool::new(false));
     let run_one = |index: usize, ready: &dyn Fn()| -> anyhow::Result<()> {
         let addresses = config.addresses();
@@ -198,6 +204,21 @@ fn serve_on_kernel(
     };
     let (seconds, used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready, &mut || Ok(()))?;
     Ok(report(config, server, seconds, used, None))
+}
+
+/// Workers share their ports, and would share them with another server of the same user as well, unnoticed.
+fn ensure_free(at: SocketAddr) -> anyhow::Result<()> {
+    let tried = TcpListener::bind(at).and_then(|_| UdpSocket::bind(at));
+    match tried.map(|_| ()).map_err(|error| (error.kind(), error)) {
+        Err((ErrorKind::AddrInUse, _)) => {
+            bail!("another program is at {at} already: stop it, or choose another port")
+        }
+        Err((ErrorKind::AddrNotAvailable, _)) => bail!("this machine has no address {}: give another --ip", at.ip()),
+        Err((ErrorKind::PermissionDenied, _)) => {
+            bail!("port {} needs CAP_NET_BIND_SERVICE: choose one from 1024 on", at.port())
+        }
+        tried => tried.map_err(|(_, error)| error).with_context(|| format!("cannot be reached at {at}")),
+    }
 }
 
 fn serve_on_engine(
@@ -250,7 +271,7 @@ fn serve_on_engine(
         stopped.store(true, Ordering::Relaxed);
         stop.trigger();
     };
-    let mut on_tick = || put_in_force();
+    let mut on_tick = || put_in_force().and_then(|()| one.check());
     let (seconds, mut used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready, &mut on_tick)?;
     for thread in one.engine.thread_times() {
         // Workers have counted themselves.

@@ -39,6 +39,14 @@ pub struct Addresses {
     pub sockperf: Option<SocketAddr>,
 }
 
+impl Addresses {
+    /// Each once.
+    pub fn each(&self) -> impl Iterator<Item = SocketAddr> {
+        let Self { memcached, udp, redis, sockperf } = *self;
+        [memcached, udp.filter(|_| udp != memcached), redis, sockperf].into_iter().flatten()
+    }
+}
+
 /// One worker of a server on a network of its own.
 pub struct Worker<'a, N: Net> {
     net: N,

@@ -29,6 +29,8 @@ pub struct LinkState {
     pub reason: Option<String>,
     /// Times that a peer went away.
     pub losses: u64,
+    /// Whether there will be none again, because the interface that the device is on was removed.
+    pub gone: bool,
 }
 
 /// Carrier as the engine keeps it.
@@ -52,8 +54,13 @@ impl Carrier {
 }
 
 impl EngineInner {
-    /// The peer of a device that keeps its ends is there, or is not for this reason. Nothing if the device was removed.
-    pub(crate) fn set_carrier(&self, device: &Arc<Device>, unusable: Option<String>) -> rustix::io::Result<()> {
+    /// The peer of a device that keeps its ends is there, or is not for this reason, for good if it is `gone`. Nothing if the device was removed.
+    pub(crate) fn set_carrier(
+        &self,
+        device: &Arc<Device>,
+        unusable: Option<String>,
+        gone: bool,
+    ) -> rustix::io::Result<()> {
         let mut devices = self.devices.lock().expect("no panic while held");
         let Some(entry) = devices.find_mut(device) else { return Ok(()) };
         let state = &mut entry.carrier.0;
@@ -61,6 +68,7 @@ impl EngineInner {
         state.carrier = has;
         state.losses += u64::from(had && !has);
         state.reason = unusable;
+        state.gone = gone;
         self.follow_carrier(entry)
     }
 
@@ -80,7 +88,7 @@ impl EngineInner {
             napi.owned.enter().rx.attach(rx);
             lock(path.wire()).0.queue.attach(tx);
         }
-        entry.carrier.0 = LinkState { carrier: true, peer, reason: None, losses: entry.carrier.0.losses };
+        entry.carrier.0 = LinkState { carrier: true, peer, losses: entry.carrier.0.losses, ..LinkState::default() };
         self.follow_carrier(entry)
     }
 

@@ -41,7 +41,7 @@ pub enum MemifSocketError {
         path: String,
     },
     /// The system refused.
-    #[error("cannot listen on {path}: {source}")]
+    #[error("cannot listen on {path}: {source}; check that its folder is there and can be written")]
     System {
         /// As given.
         path: String,

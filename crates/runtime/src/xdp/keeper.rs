@@ -168,14 +168,16 @@ impl Keeper {
         // By its number: it may have another name by now, and another interface its name.
         let found = netdev::name_of(&self.query, self.ifindex)
             .and_then(|name| netdev::netdev(&self.query, &name).map(|interface| interface.state(&name)));
+        let mut gone = false;
         let unusable = match found {
             Ok(unusable) => unusable,
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                gone = true;
                 Some(format!("{} is gone: add the device again when there is one", self.name))
             }
             Err(error) => Some(format!("{} cannot be asked about: {error}", self.name)),
         };
         // Refused only if the limit on open files is reached; the next change tries again.
-        let _: io::Result<()> = engine.set_carrier(&self.device, unusable).map_err(Into::into);
+        let _: io::Result<()> = engine.set_carrier(&self.device, unusable, gone).map_err(Into::into);
     }
 }

@@ -331,8 +331,8 @@ fn arithmetic(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) -> Result<
     };
     call.turn.stats.add(|c| &c.sets, 1);
     // A number that is made is told of even if quiet is asked for.
-    let is_silent = flags.quiet
-        && (delta.initial.is_none() || call.turn.server.store.get(now_ms, key, |_| ()).is_some());
+    let is_silent =
+        flags.quiet && (delta.initial.is_none() || call.turn.server.store.get(now_ms, key, |_| ()).is_some());
     match call.turn.server.store.arithmetic(now_ms, key, &delta) {
         Ok((number, cas)) => {
             if is_silent {

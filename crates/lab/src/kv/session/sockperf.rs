@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn a_datagram_of_another_length_than_it_says_is_dropped_and_counted() {
-        let wrong = [message(3, 20, 5), message(3, 20, 7), message(3, 13, 0), message(3, 0, 0), message(3, u32::MAX, 0)];
+        let wrong =
+            [message(3, 20, 5), message(3, 20, 7), message(3, 13, 0), message(3, 0, 0), message(3, u32::MAX, 0)];
         for datagram in wrong.iter().map(Vec::as_slice).chain([&[][..], &[0; 13]]) {
             let server = Server::new(0, 1, 0);
             let mut out = vec![1];
