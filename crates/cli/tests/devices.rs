@@ -98,6 +98,8 @@ fn sockperf_on_kernel_sockets_is_answered_over_af_xdp() {
     let Some(pair) = pair(test) else { return };
     let args = ["serve", "kv", "--dev", "xdp:server", "--ip", "10.78.0.1/24", "--sockperf-port", "11111"];
     let server = pair.left().netns().run(|| start(&args)).expect("the namespace is there");
+    // sockperf waits for ever for a datagram that is lost.
+    pair.left().wait_until_operational().expect("both ends are up");
     let clients = || {
         for more in [&[][..], &["-m", "1400"], &["--tcp"], &["--tcp", "-m", "50000"]] {
             sockperf("10.78.0.1", "11111", more);

@@ -174,7 +174,7 @@ fn a_missing_capability_is_named() {
     let Some(pair) = pair(test) else { return };
     // CAP_SYS_ADMIN implies CAP_BPF.
     for (without, named) in
-        [("-net_raw", "CAP_NET_RAW"), ("-net_admin", "CAP_NET_ADMIN"), ("-bpf,-sys_admin", "CAP_BPF")]
+        [("-net_raw", "CAP_NET_RAW"), ("-net_admin,-sys_admin", "CAP_NET_ADMIN"), ("-bpf,-sys_admin", "CAP_BPF")]
     {
         let (bounding, inheritable) = (format!("--bounding-set={without}"), format!("--inh-caps={without}"));
         let before = ["setpriv", bounding.as_str(), inheritable.as_str()];

@@ -74,7 +74,9 @@ impl KernelNet {
             sockopt::set_socket_reuseaddr(&socket, true)?;
         }
         if let Some(interface) = &self.interface {
-            bind_kernel_socket_to(socket.as_fd(), interface)?;
+            bind_kernel_socket_to(socket.as_fd(), interface).map_err(|error| {
+                io::Error::new(error.kind(), format!("interface {interface}: {error}; see ip link"))
+            })?;
         }
         rustix::net::bind(&socket, &at)?;
         Ok(socket)
