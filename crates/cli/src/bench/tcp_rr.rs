@@ -63,8 +63,8 @@ pub(super) fn tcp_rr(args: &TcpRrArgs) -> anyhow::Result<()> {
     }
     println!(
         "\nRound trip of one byte; median of {} runs of {} round trips. In flight: requests over as many connections that one\n\
-         thread sends before it receives the first. Instructions: user space, by callgrind; -: valgrind is not installed or\n\
-         was not asked.",
+         thread sends before it receives the first. Instructions: user space, by callgrind; -: valgrind is not installed,\n\
+         was not asked, or the run did not get through under it.",
         args.runs, args.round_trips
     );
     Ok(())

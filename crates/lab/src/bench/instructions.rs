@@ -18,7 +18,7 @@ const LONG_PACKETS: u64 = 6400;
 const SHORT_REQUESTS: u32 = 500;
 const LONG_REQUESTS: u32 = 10_500;
 
-/// Instructions per packet, or `None` where valgrind is not installed.
+/// Instructions per packet; `None` where valgrind is not installed, or the job fails under it.
 pub(super) fn count(path: RxPath, batch: u16) -> anyhow::Result<Option<f64>> {
     let (name, function) = match path {
         RxPath::Raw => ("raw", "*measured_raw*"),
@@ -32,7 +32,7 @@ pub(super) fn count(path: RxPath, batch: u16) -> anyhow::Result<Option<f64>> {
     Ok(Some(per_packet))
 }
 
-/// Instructions of a request and its response, both ends; `None` where valgrind is not installed.
+/// Instructions of a request and its response, both ends; `None` where valgrind is not installed, or the job fails under it.
 pub(super) fn of_tcp(load: Load) -> anyhow::Result<Option<f64>> {
     let Load { connections, in_flight } = load;
     let job = |requests: u32| format!("tcp,{connections},{in_flight},{requests}");
@@ -57,6 +57,10 @@ fn collected(bench: &str, function: &str, job: &str) -> anyhow::Result<Option<u6
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).context("starting valgrind"),
     };
+    // A job that did not come to its end has counted a part of it.
+    if !output.status.success() {
+        return Ok(None);
+    }
     let said = String::from_utf8_lossy(&output.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected : ")).map(|(_, number)| number.trim());
     let collected = collected.with_context(|| format!("callgrind counted nothing; it said: {said}"))?;

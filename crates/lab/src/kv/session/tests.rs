@@ -138,7 +138,7 @@ fn meta_answers_in_memcacheds_words() {
         (&format!("{stored}md a C99999\r\nmd a q\r\nmd a\r\nmd z q k\r\n"), "STORED\r\nEX\r\nNF\r\nNF kz\r\n"),
         (
             "md a Z\r\nma a Dx\r\nma a MX\r\n",
-            "CLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR bad token in command line format\r\n\
+            "CLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\n\
           CLIENT_ERROR invalid mode for ma M token\r\n",
         ),
         (
