@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::DeviceHandle;
 use super::EngineInner;
-use super::devices::{DeviceEntry, DeviceHandle};
+use super::devices::DeviceEntry;
 use crate::device::Device;
 use crate::napi::Napi;
 use crate::port::{RxEnd, TxEnd};

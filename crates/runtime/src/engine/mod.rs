@@ -1,8 +1,10 @@
 //! The engine: softirq CPUs, devices, NAPI instances and the threads that run them.
 
 mod builder;
+mod carrier;
 mod control;
 mod devices;
+mod handle;
 mod sysctl;
 mod threads;
 
@@ -29,12 +31,12 @@ use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
-mod carrier;
 
 pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
-pub use devices::{AddDeviceError, AddLinkError, DeviceHandle, DeviceStats, EndConfig};
+pub use devices::{AddDeviceError, AddLinkError, EndConfig};
 pub(crate) use devices::{MTU, NewDevice, new_rss};
+pub use handle::{DeviceHandle, DeviceStats};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;
