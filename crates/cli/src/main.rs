@@ -100,14 +100,26 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) if error.is::<Usage>() => {
-            eprintln!("napier: {error:#}");
+            eprintln!("napier: {}", one_line(&error));
             ExitCode::from(EXIT_USAGE)
         }
         Err(error) => {
-            eprintln!("napier: {error:#}");
+            eprintln!("napier: {}", one_line(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, each said once: some messages hold their cause's words already.
+fn one_line(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |said, cause| {
+        let cause = cause.to_string();
+        match said {
+            said if said.is_empty() => cause,
+            said if said.contains(&cause) => said,
+            said => format!("{said}: {cause}"),
+        }
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
