@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use napier_runtime::control::NapiSet;
 use serde::Serialize;
 
 /// A named way of delivering packets; see [`Mode::parse`] for the names.
@@ -37,6 +38,24 @@ pub struct ModeParams {
     pub threaded: PollContext,
     /// How the server receives.
     pub server: ServerStyle,
+}
+
+impl ModeParams {
+    /// What the mode sets on the instance with this id.
+    pub(crate) fn napi_set(&self, id: u32) -> NapiSet {
+        NapiSet {
+            id: Some(u64::from(id)),
+            defer_hard_irqs: Some(u64::from(self.defer_hard_irqs)),
+            gro_flush_timeout: Some(self.gro_flush_timeout_ns),
+            irq_suspend_timeout: Some(self.irq_suspend_timeout_ns),
+            threaded: match self.threaded {
+                PollContext::Softirq | PollContext::Workqueue => None,
+                PollContext::Thread => Some(1),
+                PollContext::BusyPollThread => Some(2),
+            },
+            ..NapiSet::default()
+        }
+    }
 }
 
 /// Who polls when an interrupt or a timer asks for it.

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use napier_runtime::control::NapiSet;
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
 use napier_veth::{EndConfig, Veth, VethConfig};
 
@@ -259,18 +258,7 @@ fn configure_engine(engine: &Engine, device: &DeviceHandle, mode: &ModeParams, c
         if let Some(cpu) = cpus.pollers.get(usize::from(queue)).or(cpus.workers.get(usize::from(queue))) {
             engine.set_thread_affinity(id, *cpu)?;
         }
-        engine.napi_set(NapiSet {
-            id: Some(u64::from(id)),
-            defer_hard_irqs: Some(u64::from(mode.defer_hard_irqs)),
-            gro_flush_timeout: Some(mode.gro_flush_timeout_ns),
-            irq_suspend_timeout: Some(mode.irq_suspend_timeout_ns),
-            threaded: match mode.threaded {
-                PollContext::Softirq | PollContext::Workqueue => None,
-                PollContext::Thread => Some(1),
-                PollContext::BusyPollThread => Some(2),
-            },
-            ..NapiSet::default()
-        })?;
+        engine.napi_set(mode.napi_set(id))?;
     }
     Ok(())
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 pub use napier_runtime::MemifRole;
-use napier_runtime::control::NapiSet;
 use napier_runtime::{
     Capture, CaptureConfig, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifSecret, NetNs, XdpConfig,
 };
@@ -146,18 +145,7 @@ impl OneDevice {
             if let Some(cpu) = pollers.get(usize::from(queue)) {
                 self.engine.set_thread_affinity(id, *cpu)?;
             }
-            self.engine.napi_set(NapiSet {
-                id: Some(u64::from(id)),
-                defer_hard_irqs: Some(u64::from(mode.defer_hard_irqs)),
-                gro_flush_timeout: Some(mode.gro_flush_timeout_ns),
-                irq_suspend_timeout: Some(mode.irq_suspend_timeout_ns),
-                threaded: match mode.threaded {
-                    PollContext::Softirq | PollContext::Workqueue => None,
-                    PollContext::Thread => Some(1),
-                    PollContext::BusyPollThread => Some(2),
-                },
-                ..NapiSet::default()
-            })?;
+            self.engine.napi_set(mode.napi_set(id))?;
         }
         Ok(())
     }
