@@ -24,6 +24,9 @@ pub(crate) const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 2];
 /// A deferral time that no experiment lasts: with prefer-busy-poll the interrupt stays masked for good.
 const FOR_GOOD_NS: u64 = 600_000_000_000;
 
+/// A deferral that keeps interrupts away from a program that polls.
+const POLLERS_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
+
 /// How long an interface may take to have carrier.
 const CARRIER_MAX: Duration = Duration::from_secs(5);
 
@@ -75,6 +78,19 @@ impl Pair {
     /// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.
     pub(crate) fn never_interrupt(&self, device: &DeviceHandle) -> anyhow::Result<()> {
         never_interrupt(&self.engine, device)
+    }
+
+    /// Defers the interrupts of both ends for programs that busy poll.
+    pub(crate) fn defer_for_pollers(&self) -> anyhow::Result<()> {
+        for device in [&self.tested, &self.peer] {
+            self.engine.napi_set(NapiSet {
+                id: Some(u64::from(device.napi_id(0))),
+                defer_hard_irqs: Some(100),
+                gro_flush_timeout: Some(POLLERS_FLUSH_TIMEOUT_NS),
+                ..NapiSet::default()
+            })?;
+        }
+        Ok(())
     }
 
     /// The queue of the end under test that receives this flow of its peer.

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_runtime::control::NapiSet;
 use napier_runtime::{
     EpollParamsRequest, Event, EventContext, Interest, LinkConfig, SocketOption, TcpListener, TcpStream, Timeout,
 };
@@ -22,8 +21,6 @@ use crate::pair::{Pair, TESTED_IP};
 const PORT: u16 = 9001;
 /// How long a program waits before it looks whether the run is over.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// A deferral that keeps interrupts away from a program that polls.
-const GRO_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
 /// Most connections: what fits into the range of ephemeral ports.
 pub const TCP_CONNECTIONS_MAX: u32 = 28_000;
 
@@ -138,14 +135,7 @@ fn run(
     let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
     let (clients, servers) = connect(&pair, connections)?;
     if mode.polls() {
-        for device in [&pair.tested, &pair.peer] {
-            pair.engine.napi_set(NapiSet {
-                id: Some(u64::from(device.napi_id(0))),
-                defer_hard_irqs: Some(100),
-                gro_flush_timeout: Some(GRO_FLUSH_TIMEOUT_NS),
-                ..NapiSet::default()
-            })?;
-        }
+        pair.defer_for_pollers()?;
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

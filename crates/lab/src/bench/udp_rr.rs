@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_runtime::control::NapiSet;
 use napier_runtime::{
     CaptureConfig, CaptureStats, EpollParamsRequest, Event, EventContext, Interest, LinkConfig, NetNs, SocketOption,
     Timeout, UdpSocket,
@@ -22,9 +21,6 @@ const PAYLOAD_BYTES: usize = 22;
 
 /// How long a program waits before it looks whether the run is over.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-
-/// A deferral that keeps interrupts away from a program that polls.
-const GRO_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
 
 /// How both programs receive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -130,14 +126,7 @@ fn run(
     let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
     let capture = capture.map(|config| pair.tested.capture(config)).transpose()?;
     if mode.polls() {
-        for device in [&pair.tested, &pair.peer] {
-            pair.engine.napi_set(NapiSet {
-                id: Some(u64::from(device.napi_id(0))),
-                defer_hard_irqs: Some(100),
-                gro_flush_timeout: Some(GRO_FLUSH_TIMEOUT_NS),
-                ..NapiSet::default()
-            })?;
-        }
+        pair.defer_for_pollers()?;
     }
     let (client, server) = (SocketAddrV4::new(PEER_IP, 9000), SocketAddrV4::new(TESTED_IP, 9001));
     let stop = AtomicBool::new(false);
