@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::Usage;
+use anyhow::bail;
 use napier_lab::compare::{CompareConfig, DeviceKind, compare};
 use napier_lab::load::net::Proto;
 use napier_lab::loads::Load;
@@ -55,11 +56,11 @@ pub(crate) struct Args {
 
     /// Requests per second, such as 50k,100k,max; by default 20, 40, 60, 80 and 100 % of what base
     /// sustains, and max (a closed loop)
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     load: Option<String>,
 
     /// Length of each run in seconds, warm-up not counted; by default what fits into four minutes
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seconds: Option<f64>,
 
     /// Runs per row, interleaved over the modes
@@ -150,5 +151,13 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         let bold = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
         out.write_all(table::render(&report, bold).as_bytes())?;
     }
-    Ok(())
+    out.flush()?;
+    if let Some(why) = report.ended {
+        bail!("the comparison ended early: {why}");
+    }
+    match &report.failures[..] {
+        [] => Ok(()),
+        [only] => bail!("1 run failed: {only}"),
+        [first, ..] => bail!("{} runs failed; the first: {first}", report.failures.len()),
+    }
 }

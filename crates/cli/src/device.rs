@@ -18,9 +18,13 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "TEXT")]
     secret: Option<String>,
 
-    /// Receive queues of the engine's device, each with a NAPI instance
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    queues: u16,
+    /// Receive queues of the engine's device, each with a NAPI instance [default: 1]
+    #[arg(long, value_name = "N")]
+    queues: Option<u16>,
+
+    /// Station of the engine's link that forwards to other networks
+    #[arg(long, value_name = "IP")]
+    gateway: Option<IpAddr>,
 
     /// A neighbour that the engine need not ask for; may be given again
     #[arg(long, value_name = "IP=MAC", value_parser = parse_neighbour)]
@@ -62,19 +66,102 @@ fn parse_ip(text: &str) -> anyhow::Result<(IpAddr, u8)> {
     Ok((ip, len))
 }
 
+/// Said before anything is set up; the engine checks again.
+fn check_gateway(gateway: IpAddr, ip: IpAddr, prefix_len: u8) -> anyhow::Result<()> {
+    let differ = match (gateway, ip) {
+        (IpAddr::V4(gateway), IpAddr::V4(ip)) => u128::from(gateway.to_bits() ^ ip.to_bits()) << 96,
+        (IpAddr::V6(gateway), IpAddr::V6(ip)) => gateway.to_bits() ^ ip.to_bits(),
+        _ => {
+            anyhow::bail!("--gateway {gateway} and --ip {ip} are of two families; give a gateway of the family of --ip")
+        }
+    };
+    anyhow::ensure!(
+        differ.leading_zeros() >= u32::from(prefix_len),
+        "--gateway {gateway} is not on the link of --ip {ip}/{prefix_len}; give one in that network, or the length of its \
+         prefix with --ip"
+    );
+    anyhow::ensure!(differ != 0, "--gateway {gateway} is the own address; give that of the station that forwards");
+    Ok(())
+}
+
+impl EngineArgs {
+    /// Refuses what a device would ignore.
+    fn check_for(&self, dev: &str) -> anyhow::Result<()> {
+        let of_memif = [("--role", self.role.is_some()), ("--secret", self.secret.is_some())];
+        let of_engine = [
+            ("--queues", self.queues.is_some()),
+            ("--neighbour", !self.neighbour.is_empty()),
+            ("--pcapng", self.pcapng.is_some()),
+        ];
+        let given = |options: &[(&'static str, bool)]| -> Vec<&'static str> {
+            options.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
+        };
+        let (wrong, whose) = match dev.split_once(':').map_or(dev, |(kind, _)| kind) {
+            "kernel" => ([given(&of_memif), given(&of_engine)].concat(), "memif:SOCKET or xdp:INTERFACE"),
+            "xdp" => (given(&of_memif), "memif:SOCKET"),
+            _ => return Ok(()),
+        };
+        anyhow::ensure!(
+            wrong.is_empty(),
+            "{} would be ignored with --dev {dev}: leave it away, or give --dev {whose}",
+            wrong.join(", ")
+        );
+        Ok(())
+    }
+}
+
+/// What an address is, if no device can have it as its own.
+fn why_no_own(ip: IpAddr, prefix_len: u8) -> Option<&'static str> {
+    if ip.is_unspecified() || ip.is_loopback() {
+        return Some("no address of its own");
+    }
+    if ip.is_multicast() {
+        return Some("a multicast address");
+    }
+    let IpAddr::V4(ip) = ip else { return None };
+    if ip.is_broadcast() {
+        return Some("the broadcast address");
+    }
+    // In a prefix of 31 bits both addresses are hosts (RFC 3021).
+    let hosts = u32::MAX.checked_shr(prefix_len.into()).unwrap_or(0);
+    match ip.to_bits() & hosts {
+        _ if prefix_len >= 31 => None,
+        0 => Some("the address of its network"),
+        host if host == hosts => Some("the broadcast address of its network"),
+        _ => None,
+    }
+}
+
 /// The own address and where sockets are; `role` is the one that a memif device has unless it is given.
 pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) -> anyhow::Result<(IpAddr, Device)> {
+    args.check_for(dev)?;
     let (ip, prefix_len) = parse_ip(ip)?;
     let engine = |port| {
-        let EngineArgs { queues, neighbour, pcapng, .. } = args;
-        anyhow::ensure!(
-            !ip.is_unspecified() && !ip.is_loopback(),
-            "a device of the engine needs an address of its own: give --ip, such as 10.0.0.1/24"
-        );
-        let (queues, neighbours, pcapng) = (*queues, neighbour.clone(), pcapng.clone());
-        Ok(Device::Engine(EngineConfig { port, queues, ip, prefix_len, neighbours, pcapng, cpus: Vec::new() }))
+        let EngineArgs { queues, gateway, neighbour, pcapng, .. } = args;
+        if let Some(what) = why_no_own(ip, prefix_len) {
+            anyhow::bail!(
+                "a device of the engine needs an address of its own: give --ip, such as 10.0.0.1/24 ({ip}/{prefix_len} is {what})"
+            );
+        }
+        if let Some(gateway) = gateway {
+            check_gateway(*gateway, ip, prefix_len)?;
+        }
+        let (queues, neighbours, pcapng) = (queues.unwrap_or(1), neighbour.clone(), pcapng.clone());
+        Ok(Device::Engine(EngineConfig {
+            port,
+            queues,
+            ip,
+            prefix_len,
+            gateway: *gateway,
+            neighbours,
+            pcapng,
+            cpus: Vec::new(),
+        }))
     };
     let device = match dev.split_once(':') {
+        None | Some(("kernel", _)) if args.gateway.is_some() && dev.starts_with("kernel") => {
+            anyhow::bail!("--gateway is for a device of the engine; the kernel's routes are set with ip route")
+        }
         None if dev == "kernel" => Device::Kernel { interface: None },
         Some(("kernel", interface)) if !interface.is_empty() => {
             Device::Kernel { interface: Some(interface.to_owned()) }
@@ -94,4 +181,36 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
         _ => anyhow::bail!("`{dev}` is no device; give kernel, kernel:INTERFACE, memif:SOCKET or xdp:INTERFACE"),
     };
     Ok((ip, device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(text: &str) -> Option<&'static str> {
+        let (ip, len) = parse_ip(text).expect("an address");
+        why_no_own(ip, len)
+    }
+
+    #[test]
+    fn an_address_of_many_or_of_none_is_nobodys_own() {
+        for text in
+            ["10.0.0.1/24", "10.1.0.0/31", "10.1.0.1/31", "10.1.0.0/32", "10.1.0.0/8", "fd00::1/64", "fd00::/64"]
+        {
+            assert_eq!(own(text), None, "{text}");
+        }
+        for (text, what) in [
+            ("0.0.0.0", "no address"),
+            ("127.0.0.1", "no address"),
+            ("::1", "no address"),
+            ("224.0.0.1/24", "multicast"),
+            ("ff02::1/64", "multicast"),
+            ("255.255.255.255/32", "the broadcast"),
+            ("10.1.0.0/24", "of its network"),
+            ("10.1.0.255/24", "the broadcast address of its network"),
+            ("10.1.0.3/30", "the broadcast address of its network"),
+        ] {
+            assert!(own(text).is_some_and(|why| why.contains(what)), "{text}");
+        }
+    }
 }

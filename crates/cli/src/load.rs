@@ -12,6 +12,7 @@ use napier_lab::load::net::Proto;
 use napier_lab::load::run::{LoadConfig, ValueSize, load_on};
 use napier_lab::loads::Load;
 use napier_lab::serve::device::MemifRole;
+use napier_lab::serve::run::Device;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
@@ -36,8 +37,8 @@ pub(crate) struct KvArgs {
     dev: String,
 
     /// Own address on a device of the engine, with the length of the prefix
-    #[arg(long, value_name = "A[/LEN]", default_value = "0.0.0.0")]
-    ip: String,
+    #[arg(long, value_name = "A[/LEN]")]
+    ip: Option<String>,
 
     #[command(flatten)]
     engine: EngineArgs,
@@ -52,7 +53,7 @@ pub(crate) struct KvArgs {
 
     /// Requests per second such as 50k, sent whatever comes back (open loop); or max, with all windows
     /// full at any time (closed loop)
-    #[arg(long, value_name = "QPS", default_value = "max", value_parser = parse_rate)]
+    #[arg(long, value_name = "QPS", default_value = "max", allow_negative_numbers = true, value_parser = parse_rate)]
     rate: Load,
 
     /// Connections
@@ -72,15 +73,15 @@ pub(crate) struct KvArgs {
     value_size: ValueSize,
 
     /// Share of gets; the rest are sets
-    #[arg(long, value_name = "R", default_value_t = 0.97)]
+    #[arg(long, value_name = "R", default_value_t = 0.97, allow_negative_numbers = true)]
     get_ratio: f64,
 
     /// Length of each run in seconds
-    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true)]
     seconds: f64,
 
     /// Time before each run that is not counted, in seconds
-    #[arg(long, value_name = "S", default_value_t = 0.5)]
+    #[arg(long, value_name = "S", default_value_t = 0.5, allow_negative_numbers = true)]
     warmup: f64,
 
     /// Runs; figures are medians over them
@@ -146,7 +147,15 @@ fn parse_server(text: &str, port: u16) -> anyhow::Result<SocketAddr> {
 pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let LoadCommand::Kv(args) = command;
     let config = args.config().map_err(Usage)?;
-    let (_, device) = device(&args.dev, &args.ip, &args.engine, MemifRole::Client).map_err(Usage)?;
+    let ip = args.ip.as_deref().unwrap_or("0.0.0.0");
+    let (_, device) = device(&args.dev, ip, &args.engine, MemifRole::Client).map_err(Usage)?;
+    if let (Device::Kernel { .. }, Some(_)) = (&device, &args.ip) {
+        return Err(Usage(anyhow::anyhow!(
+            "--ip is for devices of the engine; with --dev {} the kernel chooses: leave it away",
+            args.dev
+        ))
+        .into());
+    }
     let shows_progress = std::io::stderr().is_terminal() && !args.json;
     let report = load_on(&device, &config, interrupted, &mut |run| {
         if shows_progress {
@@ -159,5 +168,6 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
     } else {
         write!(out, "{report}")?;
     }
-    Ok(())
+    out.flush()?;
+    report.recording_failure.map_or(Ok(()), |why| Err(crate::Told(why).into()))
 }

@@ -10,9 +10,12 @@ mod sim;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use napier_lab::report::one_line;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Packet delivery in user space, and the bench that tells which way of it to choose.
 #[derive(Parser)]
@@ -60,34 +63,83 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Set by SIGINT or SIGTERM: runs end early and take down what they started. A second signal ends the process.
-fn interrupted() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
-        signal_hook::flag::register(signal, flag.clone())?;
+/// A process that a signal has ended has this and the signal's number as its status, as a shell reports it.
+const EXIT_SIGNAL: u8 = 128;
+
+/// A failure that is said whether or not the run was interrupted: its figures are printed already.
+#[derive(Debug)]
+pub(crate) struct Told(pub(crate) String);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
-    Ok(flag)
+}
+
+impl std::error::Error for Told {}
+
+/// What SIGINT and SIGTERM leave behind.
+struct Interrupt {
+    /// One has come: runs end early and take down what they started.
+    flag: Arc<AtomicBool>,
+    /// Which, or 0.
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// A second signal ends the process at once.
+    fn new() -> anyhow::Result<Self> {
+        let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, i32::from(exit_status(signal)), flag.clone())?;
+            // Before the flag, so that whoever sees that one finds this.
+            signal_hook::flag::register_usize(signal, number.clone(), usize::try_from(signal)?)?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Self { flag, signal: number })
+    }
+
+    /// The status to end with; `None` without a signal.
+    fn status(&self) -> Option<u8> {
+        let signal = i32::try_from(self.signal.load(Ordering::Relaxed)).ok()?;
+        (signal != 0).then(|| exit_status(signal))
+    }
+}
+
+/// The status of a process that this signal has ended.
+fn exit_status(signal: i32) -> u8 {
+    EXIT_SIGNAL + u8::try_from(signal).expect("signals have small numbers")
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let interrupted = match interrupted() {
-        Ok(flag) => flag,
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are asked for.
+        Err(error) if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
+        }
+        Err(error) => {
+            eprintln!("napier: {}", usage_line(&error.render().to_string()));
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let interrupt = match Interrupt::new() {
+        Ok(interrupt) => interrupt,
         Err(error) => {
             eprintln!("napier: {error:#}");
             return ExitCode::FAILURE;
         }
     };
+    let interrupted = &interrupt.flag;
     let result = match cli.command {
-        Command::Compare(args) => compare::run(&args, &interrupted),
+        Command::Compare(args) => compare::run(&args, interrupted),
         Command::Bench(bench) => bench::run(&bench),
-        Command::Sim(sim) => sim::run(&sim, &interrupted),
-        Command::Serve(serve) => serve::run(&serve, &interrupted),
-        Command::Load(load) => load::run(&load, &interrupted),
-        Command::Conform(args) => conform::run(&args, &interrupted),
+        Command::Sim(sim) => sim::run(&sim, interrupted),
+        Command::Serve(serve) => serve::run(&serve, interrupted),
+        Command::Load(load) => load::run(&load, interrupted),
+        Command::Conform(args) => conform::run(&args, interrupted),
         Command::InternalLoad => {
-            napier_lab::compare::child::run(&interrupted);
+            napier_lab::compare::child::run(interrupted);
             Ok(())
         }
     };
@@ -95,31 +147,29 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has seen enough: `napier ... | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(_) if interrupted.load(Ordering::Relaxed) => {
-            eprintln!("napier: interrupted");
-            ExitCode::FAILURE
-        }
         Err(error) if error.is::<Usage>() => {
             eprintln!("napier: {}", one_line(&error));
             ExitCode::from(EXIT_USAGE)
         }
-        Err(error) => {
-            eprintln!("napier: {}", one_line(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => match interrupt.status() {
+            Some(status) if !error.is::<Told>() => {
+                eprintln!("napier: interrupted");
+                ExitCode::from(status)
+            }
+            _ => {
+                eprintln!("napier: {}", one_line(&error));
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
-/// An error with its causes, each said once: some messages hold their cause's words already.
-fn one_line(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |said, cause| {
-        let cause = cause.to_string();
-        match said {
-            said if said.is_empty() => cause,
-            said if said.contains(&cause) => said,
-            said => format!("{said}: {cause}"),
-        }
-    })
+/// What clap says of bad usage, in one line: without the synopsis, which `--help` has.
+fn usage_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let said = text.split("\n\n").filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
+    let lines = said.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Subcommand;
 use napier_lab::modes::Mode;
 use napier_lab::serve::device::MemifRole;
+use napier_lab::serve::limits::Limits;
 use napier_lab::serve::run::{ServeConfig, serve};
 
 use crate::Usage;
@@ -53,9 +54,17 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
 
-    /// Memory of the records, in MiB
+    /// Memory of records and of what connections hold together, in MiB; records make room for connections
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     memory: usize,
+
+    /// Connections at a time; more are refused
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: usize,
+
+    /// Close connections that have asked for nothing for so many seconds; 0: never
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    idle_timeout: u64,
 
     /// Print the summary as one JSON object (docs/json.md)
     #[arg(long)]
@@ -73,7 +82,7 @@ impl KvArgs {
             sockperf_port: self.sockperf_port,
             mode: self.mode,
             workers: self.workers,
-            memory_bytes: self.memory.saturating_mul(1 << 20),
+            limits: Limits::new(self.memory, self.connections, self.idle_timeout)?,
         };
         config.check()?;
         Ok(config)
@@ -106,5 +115,7 @@ pub(crate) fn run(command: &Serve, interrupted: &AtomicBool) -> anyhow::Result<(
     } else {
         write!(out, "{report}")?;
     }
-    Ok(())
+    out.flush()?;
+    // Not what was interrupted, but what went wrong.
+    report.recording_failure.map_or(Ok(()), |why| Err(crate::Told(why).into()))
 }

@@ -161,8 +161,8 @@ fn run_farm(args: &FarmArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
             .with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("napier: wrote {}; run it with: napier conform {}", file.display(), file.display());
     }
-    if !report.passed() {
-        bail!("the campaign failed");
+    if let Some(why) = report.why_not_passed() {
+        bail!("{why}");
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-runtime", &["napier-core", "napier-ring"]),
     ("napier-sim", &["napier-core"]),
     ("napier-veth", &[]),
+    ("napier-testkit", &[]),
     ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth"]),
     ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth", "napier-lab"]),
 ];

@@ -18,7 +18,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{name}"));
+        let folder = std::env::temp_dir().join(format!("napier-conform-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         for (file, text) in files {
@@ -28,7 +28,7 @@ impl Folder {
     }
 
     fn path(&self) -> &str {
-        self.0.to_str().expect("the folder of the build has a plain name")
+        self.0.to_str().expect("the folder for temporary files has a plain name")
     }
 }
 
@@ -131,7 +131,7 @@ fn coverage_is_printed_and_unknown_rules_fail() {
 fn the_scenarios_of_the_repository_pass() {
     let folder = in_repository("conformance");
     if !folder.exists() {
-        eprintln!("SKIPPED: there is no folder conformance/");
+        napier_testkit::skip!("the_scenarios_of_the_repository_pass", "there is no folder conformance/");
         return;
     }
     let output = conform(&[folder.to_str().expect("a plain name")]);
@@ -142,7 +142,7 @@ fn the_scenarios_of_the_repository_pass() {
 fn the_page_of_rules_is_current() {
     let folder = in_repository("conformance");
     if !folder.exists() {
-        eprintln!("SKIPPED: there is no folder conformance/, so docs/conformance.md cannot be checked");
+        napier_testkit::skip!("the_page_of_rules_is_current", "there is no folder conformance/");
         return;
     }
     let folder = folder.canonicalize().expect("it exists");

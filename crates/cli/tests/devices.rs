@@ -50,7 +50,8 @@ fn a_memif_client_without_the_secret_is_told_so() {
     let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("nobody is at the other end") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("wrong secret") && said.contains("--secret") && said.lines().count() == 1, "{said}");
+    assert!(!said.contains("nobody is at the other end"), "it was known at once: {said}");
 }
 
 /// A server on AF_XDP at the first end.

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{NAPIER, Running, free_port, has, load, run, sockperf, start, text};
+use common::{Folder, NAPIER, Running, free_port, has, load, run, sockperf, start, text};
 
 struct Server {
     _process: Running,
@@ -89,7 +89,11 @@ fn memcslap_and_memcaslap_get_their_answers() {
         run("memcslap", &[&servers, "--concurrency=4", "--execute-number=500", "--test=get"]);
     }
     if has(test, "memcaslap") {
-        let report = text(&run("memcaslap", &["-s", &at, "-t", "1s", "-c", "4", "-T", "1"]));
+        // Without a file it writes its defaults into the user's home, which not every user has.
+        let folder = Folder::new("memcaslap");
+        let workload = folder.file("workload");
+        std::fs::write(&workload, "key\n16 16 1\nvalue\n1024 1024 1\ncmd\n0 0.1\n1 0.9\n").expect("a folder of ours");
+        let report = text(&run("memcaslap", &["-s", &at, "-t", "1s", "-c", "4", "-T", "1", "-F", &workload]));
         assert!(report.contains("get_misses: 0"), "{report}");
     }
 }
@@ -188,11 +192,25 @@ fn what_cannot_be_served_or_loaded_is_refused_with_a_reason() {
         (&["serve", "kv", "--mode", "suspend20"], "compare --peer kernel"),
         (&["serve", "kv", "--dev", "memif:@x"], "needs an address of its own"),
         (&["serve", "kv", "--ip", "127.0.0.1/33"], "no length of a prefix"),
+        (
+            &["serve", "kv", "--dev", "memif:@gw", "--ip", "10.1.0.1/24", "--gateway", "10.2.0.1"],
+            "--gateway 10.2.0.1 is not on the link of --ip 10.1.0.1/24",
+        ),
+        (&["serve", "kv", "--dev", "memif:@gw", "--ip", "10.1.0.1/24", "--gateway", "fd00::1"], "of two families"),
+        (&["serve", "kv", "--gateway", "127.0.0.2"], "the kernel's routes are set with ip route"),
+        (&["serve", "kv", "--memory", "0"], "--memory must be 8 to 16777216 MiB"),
+        (&["serve", "kv", "--memory", "99999999999"], "--memory must be 8 to 16777216 MiB"),
+        (&["serve", "kv", "--memory", "17592186044416"], "--memory must be 8 to 16777216 MiB"),
+        (&["serve", "kv", "--connections", "0"], "--connections must be 1 to"),
+        (&["serve", "kv", "--idle-timeout", "99999999999"], "--idle-timeout must be 0 (none) to"),
         (&["load", "kv", "--server", "127.0.0.1", "--format", "resp", "--proto", "udp"], "does not speak over UDP"),
         (&["load", "kv", "--server", "127.0.0.1", "--proto", "udp", "--value-size", "5000"], "give --proto tcp"),
     ] {
         let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(reason), "{args:?}: {said}");
+        // What the command line cannot say is bad usage wherever it runs; a mode is looked at with its device.
+        let is_usage = args[0] == "serve" && !args.contains(&"--mode");
+        assert!(!is_usage || output.status.code() == Some(2), "{args:?}: {:?}", output.status);
     }
 }

@@ -15,6 +15,8 @@
 //! | [`gro`] | held packets, batches, flush | `net/core/gro.c`, `include/net/gro.h` |
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
 //! | [`select`] | poll and select: scans, busy polling, the sleep | `fs/select.c do_poll`, `net/socket.c sock_poll` |
+//! | [`backlog`] | what waits while a program owns a socket | `include/net/sock.h sk_add_backlog`, `net/ipv4/tcp_ipv4.c tcp_add_backlog` |
+//! | [`loss`] | how acknowledgements of a lossy path are handed on | none; RFC 6582, RFC 5827, RFC 3465 |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
@@ -23,6 +25,7 @@
 //! | [`memif`] | links to another process: messages and handshake | none; the memif 2.0 protocol |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
+//! | [`upkeep`] | softirq threads that wait too long, or take too much | none |
 //! | [`time`] | integer time | |
 //!
 //! # Who may touch what
@@ -39,6 +42,7 @@
 
 extern crate alloc;
 
+pub mod backlog;
 pub mod busy;
 pub mod completion;
 pub mod config;
@@ -46,6 +50,7 @@ pub mod control;
 pub mod event;
 pub mod gro;
 pub mod ids;
+pub mod loss;
 pub mod memif;
 pub mod moderation;
 pub mod poll;
@@ -56,3 +61,4 @@ pub mod softirq;
 pub mod state;
 pub mod time;
 pub mod tx;
+pub mod upkeep;

@@ -3,11 +3,12 @@ mod model;
 
 use model::{Config, Kind, Step, World, Wrong, check_step};
 use napier_core::completion::Tunables;
-use napier_core::state::Threaded;
+use napier_core::control::ThreadedSetting;
 use napier_core::time::Span;
 use proptest::prelude::*;
 
-const ALL_MODES: &[Threaded] = &[Threaded::Disabled, Threaded::Enabled, Threaded::BusyPoll];
+/// The pool last: only the engine has it.
+const ALL_MODES: &[ThreadedSetting] = &ThreadedSetting::ALL;
 /// Steps in which the machinery alone must have drained the device. Every choice of a busy poller to go on is a
 /// coin toss, so this is far more than needed.
 const DRAIN_STEPS_MAX: usize = 5_000;
@@ -19,10 +20,11 @@ fn config() -> impl Strategy<Value = Config> {
         irq_suspend_timeout: if ist { Span::from_ms(20) } else { Span::ZERO },
     });
     let user = prop::sample::select(vec![&[][..], &[true][..], &[false][..], &[false, true][..]]);
-    let modes = prop::sample::select(vec![&[][..], &ALL_MODES[..2], ALL_MODES]);
-    let shape = (1u8..9, 1u8..5, 1u8..4, any::<bool>(), any::<bool>());
+    let modes = prop::sample::select(vec![&[][..], &ALL_MODES[..2], &ALL_MODES[..3], ALL_MODES]);
+    let shape = (1u8..9, 1u8..5, 1u8..4, any::<bool>(), any::<bool>(), any::<bool>());
     (tunables, user, modes, shape).prop_map(|(tunables, user, modes, shape)| {
-        let (pending_max, weight, busy_budget, gro, epoll) = shape;
+        let (pending_max, weight, busy_budget, gro, epoll, at_once) = shape;
+        let modes: &[_] = modes;
         Config {
             tunables,
             pending_max,
@@ -32,6 +34,7 @@ fn config() -> impl Strategy<Value = Config> {
             user,
             epoll,
             modes,
+            at_once: at_once || modes.contains(&ThreadedSetting::Workqueue),
             updown: true,
             wrong: Wrong::Nothing,
         }
@@ -68,7 +71,7 @@ proptest! {
         choices in prop::collection::vec(any::<u16>(), 1..STORY_STEPS_MAX),
         seed in any::<u64>(),
     ) {
-        let mut world = World::new();
+        let mut world = World::new(&config);
         let mut steps = Vec::new();
         let mut story = Vec::new();
         for choice in choices {

@@ -6,10 +6,10 @@ mod model;
 use explore::walk;
 use model::{Config, Wrong};
 use napier_core::completion::Tunables;
-use napier_core::state::Threaded;
+use napier_core::control::ThreadedSetting::{self, BusyPoll, Disabled, Enabled, Workqueue};
 use napier_core::time::Span;
 
-const ALL_MODES: &[Threaded] = &[Threaded::Disabled, Threaded::Enabled, Threaded::BusyPoll];
+const ALL_MODES: &[ThreadedSetting] = &[Disabled, Enabled, BusyPoll];
 
 const fn tunables(dhi: u32, gft: bool, ist: bool) -> Tunables {
     let gro_flush_timeout = if gft { Span::from_us(20) } else { Span::ZERO };
@@ -26,6 +26,7 @@ const BASE: Config = Config {
     user: &[],
     epoll: false,
     modes: &[],
+    at_once: false,
     updown: true,
     wrong: Wrong::Nothing,
 };
@@ -81,12 +82,25 @@ fn threads_and_busy_poller() {
     check("modes, up and down", &Config { modes: &ALL_MODES[..2], ..plain });
 }
 
+/// As the engine ends modes, with the pool.
+#[test]
+#[cfg_attr(miri, ignore = "too many worlds")]
+fn threads_and_the_pool() {
+    const THREAD_AND_POOL: &[ThreadedSetting] = &[Disabled, Enabled, Workqueue];
+    let one = Config { pending_max: 1, weight: 1, at_once: true, ..BASE };
+    check("engine's modes", &Config { modes: ALL_MODES, ..one });
+    check("engine's modes, pool", &Config { modes: THREAD_AND_POOL, ..one });
+    check("full polls", &Config { modes: THREAD_AND_POOL, pending_max: 2, updown: false, ..one });
+}
+
 /// Everything at once; minutes rather than seconds in a slow profile.
 #[test]
 #[ignore = "deep: half a minute"]
 fn deep() {
     check("modes, deferred", &Config { modes: ALL_MODES, updown: false, ..PREFER });
     check("all modes, up and down", &Config { tunables: tunables(0, false, false), modes: ALL_MODES, ..PREFER });
+    let pool = Config { modes: &[Disabled, Enabled, Workqueue], at_once: true, pending_max: 1, weight: 1, ..BASE };
+    check("busy poller, pool", &Config { user: &[true], updown: false, ..pool });
     check("busy, deferred", &Config { user: &[false, true], pending_max: 2, weight: 2, ..PREFER });
 }
 
@@ -125,6 +139,17 @@ mod wrong {
         let tunables = tunables(0, true, false);
         let wrong = Wrong::HeldAcrossDisable;
         check("wrong", &Config { tunables, wrong, gro: true, ..BASE });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too many worlds")]
+    #[should_panic(expected = "the thread may poll only as owner")]
+    fn a_runner_that_is_read_late_is_not_the_one_that_was_meant() {
+        let wrong = Wrong::RunnerReadLate;
+        check(
+            "wrong",
+            &Config { wrong, modes: &[Disabled, Enabled, Workqueue], at_once: true, pending_max: 1, ..BASE },
+        );
     }
 
     #[test]

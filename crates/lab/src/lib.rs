@@ -18,6 +18,7 @@ pub mod modes;
 mod pair;
 pub mod report;
 pub mod rng;
+mod roll_call;
 pub mod serve;
 pub mod stats;
 pub mod subject;

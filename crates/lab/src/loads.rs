@@ -38,8 +38,8 @@ pub enum LoadError {
         /// As given.
         text: String,
     },
-    /// The list names no load.
-    #[error("no load given; give a list such as `50k,100k,max`")]
+    /// An item of the list is empty, or all of it.
+    #[error("no load given, or nothing between two commas; give a list such as `50k,100k,max`")]
     Empty,
     /// The list names a load twice.
     #[error("the load `{text}` is given twice; each load is one block of the report")]
@@ -79,17 +79,20 @@ impl Load {
     /// Reads a list of loads with commas between them; spaces around a load do not matter.
     ///
     /// # Errors
-    /// [`LoadError`] for the first load that is wrong or given twice, or if there is none.
+    /// [`LoadError`] for the first load that is wrong or given twice, or missing between two commas.
     pub fn parse_list(texts: &str) -> Result<Vec<Self>, LoadError> {
         let mut loads = Vec::new();
-        for text in texts.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        for text in texts.split(',').map(str::trim) {
+            if text.is_empty() {
+                return Err(LoadError::Empty);
+            }
             let load = Self::parse(text)?;
             if loads.contains(&load) {
                 return Err(LoadError::Twice { text: text.to_owned() });
             }
             loads.push(load);
         }
-        if loads.is_empty() { Err(LoadError::Empty) } else { Ok(loads) }
+        Ok(loads)
     }
 
     /// The loads if none are asked for: 20, 40, 60, 80 and 100 % of what `base` sustains, in three digits, then MAX.

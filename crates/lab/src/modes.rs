@@ -125,8 +125,10 @@ pub enum ModeError {
         /// Why, where it is not evident.
         why: &'static str,
     },
-    /// The list names no mode.
-    #[error("no mode given; give a list such as `base,defer20,suspend20`, of {ACCEPTED}")]
+    /// An item of the list is empty, or all of it.
+    #[error(
+        "no mode given, or nothing between two commas; give a list such as `base,defer20,suspend20`, of {ACCEPTED}"
+    )]
     Empty,
     /// The list names a mode twice.
     #[error("`{name}` is given twice; each mode is one row")]
@@ -190,14 +192,17 @@ impl Mode {
     /// [`ModeError`] for the first name that is wrong or given twice, or if there is none.
     pub fn parse_list(names: &str) -> Result<Vec<Self>, ModeError> {
         let mut modes = Vec::new();
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in names.split(',').map(str::trim) {
+            if name.is_empty() {
+                return Err(ModeError::Empty);
+            }
             let mode = Self::parse(name)?;
             if modes.contains(&mode) {
                 return Err(ModeError::Twice { name: name.to_owned() });
             }
             modes.push(mode);
         }
-        if modes.is_empty() { Err(ModeError::Empty) } else { Ok(modes) }
+        Ok(modes)
     }
 
     /// What the mode sets.

@@ -230,6 +230,9 @@ pub struct Figures {
     pub work_per_poll: Option<f64>,
     /// Events per wait that returned any.
     pub events_per_wait: Option<f64>,
+    /// Milliseconds per second that the softirq threads could have run and had no CPU, all together.
+    #[serde(default)]
+    pub run_delay_ms_per_s: Option<f64>,
 }
 
 /// How several values become one. Gets at least one value, and may reorder them.
@@ -263,6 +266,7 @@ impl Figures {
             empty_polls_pct: of_known(|f| f.empty_polls_pct),
             work_per_poll: of_known(|f| f.work_per_poll),
             events_per_wait: of_known(|f| f.events_per_wait),
+            run_delay_ms_per_s: of_known(|f| f.run_delay_ms_per_s),
         }
     }
 }

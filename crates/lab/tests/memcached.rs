@@ -34,7 +34,7 @@ impl Memcached {
             .stderr(Stdio::null())
             .spawn();
         let Ok(process) = process else {
-            println!("SKIPPED: {test}: memcached is not installed");
+            napier_testkit::skip!(test, "memcached is not installed");
             return None;
         };
         let memcached = Self { process, port };

@@ -1,11 +1,13 @@
 //! The unsafe island: everything that two threads, or two processes, touch at the same time.
 //!
-//! Nothing here knows what a packet means. Three families of types:
+//! Nothing here knows what a packet means. Four families of types:
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
-//!   [`Baton`] (run or leave the work to the runner), [`Doorbell`] (wake a sleeper, at most once);
-//! * **queues**: [`List`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
+//!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
+//!   (wake a sleeper, at most once);
+//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
 //!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
+//! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
 //!   moved, never copied, so giving it to a ring is losing it.
 //!
@@ -16,14 +18,19 @@
 mod baton;
 mod doorbell;
 mod exclusive;
+mod flow_table;
 mod frame;
+mod inbox;
 mod list;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mapping;
 pub mod memif;
+mod owned;
+mod published;
 mod relay;
 mod sections;
+mod sleepers;
 pub mod spsc;
 mod state;
 pub mod sync;
@@ -33,14 +40,19 @@ pub mod xsk;
 pub use baton::{Baton, Held};
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
+pub use flow_table::FlowTable;
 pub use frame::{
     ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameChain, FrameFifo, FrameList, FramePool, FrameSorter,
     FrameTable,
 };
+pub use inbox::{Inbox, Letters};
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
+pub use owned::{Owned, Owner, Release, TooMuch};
+pub use published::{Published, Reading};
 pub use relay::{Inside, Relay};
 pub use sections::{enter_section, section_is_over};
+pub use sleepers::Sleepers;
 pub use state::StateCell;
 pub use wake::{flush_fence, wake_fence};
 

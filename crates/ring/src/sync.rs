@@ -10,11 +10,15 @@ pub(crate) use core::sync::atomic::AtomicU32 as StaticU32;
 pub use core::sync::atomic::{AtomicU16 as MappedU16, AtomicU32 as MappedU32, AtomicU64 as MappedU64};
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::cell::{MutPtr, UnsafeCell};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// A fence or an ordering that a loom model can weaken.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -39,9 +43,21 @@ pub(crate) enum Point {
     RelayNote,
     RelayRead,
     RelayLeave,
+    InboxPush,
+    InboxTake,
+    TableInsert,
+    TableClose,
     XskPublish,
     XskRelease,
     XskWakeLook,
+    PublishedRead,
+    PublishedReplace,
+    PublishedEnd,
+    PublishedDebt,
+    KickEnd,
+    KickLook,
+    HandOnLook,
+    LineMove,
 }
 
 /// A full fence, unless a loom test weakened `point`.
@@ -56,6 +72,23 @@ pub(crate) fn full_fence(point: Point) {
 #[inline(always)]
 pub(crate) fn order(point: Point, ordering: Ordering) -> Ordering {
     if weakened(point) { Ordering::Relaxed } else { ordering }
+}
+
+/// The newest value of `word`, with Acquire; a load may return an older one, and does if a loom test weakened `point`.
+#[inline(always)]
+pub(crate) fn newest(word: &AtomicU32, point: Point) -> u32 {
+    if weakened(point) { word.load(Ordering::Relaxed) } else { word.fetch_or(0, Ordering::Acquire) }
+}
+
+/// Puts `new` in the place of what `word` is, which is the answer: one step, Relaxed, but two if a loom test weakened `point`.
+#[inline(always)]
+pub(crate) fn replace(word: &AtomicU32, new: u32, point: Point) -> u32 {
+    if !weakened(point) {
+        return word.swap(new, Ordering::Relaxed);
+    }
+    let old = word.load(Ordering::Relaxed);
+    word.store(new, Ordering::Relaxed);
+    old
 }
 
 #[cfg(not(loom))]

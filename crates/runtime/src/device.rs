@@ -1,18 +1,17 @@
 //! A device as the engine knows it: its transmit queues, its addresses, its settings.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
 use napier_core::tx::XmitCode;
-use napier_ring::Entered;
 
 use crate::capture::Taps;
 use crate::stack::NetNs;
-use crate::stack::seams::{Egress, IfAddr, TxError};
-use crate::tx::{Mode, PacketClass, Sent, TxPath, TxShared, Wire, lock};
+use crate::stack::seams::{Egress, IfAddr, OnRoom, TxError};
+use crate::tx::{Mode, OnWire, PacketClass, Sent, TxPath, TxShared};
 
 /// Receive-side scaling of one device: whoever sends to it asks for the queue.
 pub(crate) struct Rss {
@@ -45,6 +44,8 @@ pub(crate) struct Device {
     pub(crate) ifindex: u32,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
+    /// It is an end of a link.
+    pub(crate) in_process: bool,
     pub(crate) addresses: Vec<IfAddr>,
     pub(crate) netns: NetNs,
     /// The transmit path of each queue.
@@ -56,6 +57,8 @@ pub(crate) struct Device {
     /// The device at the other end: its table decides which of our queues leads where.
     pub(crate) peer_rss: Arc<Rss>,
     pub(crate) up: AtomicBool,
+    /// Held by whoever changes `threaded` of its instances; before the control lock.
+    pub(crate) threaded_changes: Mutex<()>,
     /// Packets refused because the device was down.
     pub(crate) tx_down: AtomicU64,
     /// Packets of a flow may be merged (`ethtool -K gro`).
@@ -67,8 +70,8 @@ pub(crate) struct Device {
 impl Device {
     /// Takes the transmit lock of queue `queue`, for one frame or one batch, never over a wait.
     #[inline]
-    pub(crate) fn claim_tx(&self, queue: usize) -> Entered<'_, Wire> {
-        lock(self.tx[queue].wire()).0
+    pub(crate) fn claim_tx(&self, queue: usize) -> OnWire<'_> {
+        self.tx[queue].claim_wire()
     }
 
     /// The transmit queue whose frames the peer receives for this hash.
@@ -91,6 +94,10 @@ impl Egress for Device {
         self.mtu
     }
 
+    fn is_in_process(&self) -> bool {
+        self.in_process
+    }
+
     fn addresses(&self) -> Vec<IfAddr> {
         self.addresses.clone()
     }
@@ -110,12 +117,20 @@ impl Egress for Device {
         len_max: usize,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Result<(), TxError> {
-        let queue = class.queue.map_or_else(|| self.tx_queue_of(class.flow_hash), usize::from);
-        self.transmit_on(queue, class, len_max, build)
+        self.transmit_on(self.queue_of(class), class, len_max, build)
+    }
+
+    fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
+        self.tx[self.queue_of(class)].await_room(&waiter);
+        true
     }
 }
 
 impl Device {
+    fn queue_of(&self, class: &PacketClass) -> usize {
+        class.queue.map_or_else(|| self.tx_queue_of(class.flow_hash), usize::from)
+    }
+
     /// Transmits by way of the queue's discipline, if it has one.
     #[inline]
     pub(crate) fn transmit_on(
@@ -138,11 +153,6 @@ impl Device {
                 Sent::Direct => {}
             }
         }
-        let mut wire = lock(path.wire()).0;
-        if wire.queue.build(len_max, |slot| build(slot)).is_err() {
-            return Err(TxError::Full);
-        }
-        wire.queue.flush();
-        Ok(())
+        path.send_direct(len_max, build)
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Kthread {
 impl Kthread {
     /// Starts the thread; it waits until it is scheduled.
     pub(crate) fn spawn(engine: &Arc<EngineInner>, napi: &Arc<Napi>) -> std::io::Result<Self> {
+        #[cfg(test)]
+        fail::now()?;
         let name = format!("napi/{}-{}", napi.device.name, napi.id());
         let stop = Arc::new(AtomicBool::new(false));
         let (report, pid) = std::sync::mpsc::sync_channel(1);
@@ -54,14 +56,18 @@ impl Kthread {
         self.stop.store(true, Ordering::Release);
         napi.thread_parker.wake();
         if let Err(panic) = self.handle.join() {
-            std::panic::resume_unwind(panic);
+            crate::engine::pass_on(panic);
         }
     }
 }
 
 impl EngineInner {
     fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
-        let entitled = || napi.state().contains(State::SCHED_THREADED);
+        crate::nowait::this_thread();
+        let entitled = || {
+            let state = napi.state();
+            state.contains(State::SCHED_THREADED) && !state.contains(State::POOL)
+        };
         loop {
             napi.thread_parker.wait(|| entitled() || stop.load(Ordering::Acquire), Deadline::NEVER, &self.clock);
             if entitled() {
@@ -81,11 +87,11 @@ impl EngineInner {
             let context = if busy { PollContext::ThreadBusy } else { PollContext::Thread };
             let polled = self.poll_once(napi, context);
             if !busy {
-                if polled.repoll {
-                    std::thread::yield_now();
-                    continue;
+                if !polled.repoll || self.hand_over_if_stopped(napi) {
+                    return;
                 }
-                return;
+                std::thread::yield_now();
+                continue;
             }
             let now = ticks();
             if polled.work == 0 {
@@ -105,6 +111,24 @@ impl EngineInner {
     /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
     pub(crate) fn workqueue_turn(&self, napi: &Napi) -> bool {
         let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
-        self.poll_once(napi, PollContext::Thread).repoll
+        self.poll_once(napi, PollContext::Thread).repoll && !self.hand_over_if_stopped(napi)
+    }
+}
+
+/// Threads that cannot be started, as a test wants it.
+#[cfg(test)]
+pub(crate) mod fail {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The how manieth start by the calling thread from now on fails; 0: none.
+        pub(crate) static IN: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn now() -> std::io::Result<()> {
+        match IN.replace(IN.get().saturating_sub(1)) {
+            1 => Err(std::io::Error::from_raw_os_error(libc::ENOMEM)),
+            _ => Ok(()),
+        }
     }
 }

@@ -10,11 +10,15 @@ mod clock;
 mod device;
 mod engine;
 mod event;
+mod give_way;
+#[cfg(test)]
+mod hold;
 pub mod journal;
 mod kthread;
 mod link;
 mod memif;
 mod napi;
+mod nowait;
 mod park;
 mod port;
 mod raw;
@@ -22,6 +26,8 @@ mod real_time;
 mod softirq;
 mod stack;
 mod sys;
+#[cfg(test)]
+mod test_link;
 mod tx;
 mod workqueue;
 mod xdp;
@@ -36,7 +42,7 @@ pub use event::{
     Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
 };
 pub use link::{LinkConfig, LinkError};
-pub use memif::{AddMemifError, MemifConfig, MemifRole, MemifSocketError};
+pub use memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
@@ -47,9 +53,11 @@ pub use real_time::RealTime;
 pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{
-    DeviceError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort, SocketOption, StackCounters,
-    TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
+    CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
+    SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
+    UdpSocketBuilder, UnknownOption,
 };
+pub use sys::heap::give_back_free_memory;
 pub use sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 pub use sys::tsc::{ticks, ticks_after};
 pub use sys::usage::{ThreadUsage, thread_usage};
@@ -60,6 +68,10 @@ pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVa
 #[doc(hidden)]
 pub use xdp::BareXdp;
 pub use xdp::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
+
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use stack::fuzz::fuzz_frames;
 
 /// Processors that this process may use.
 #[must_use]

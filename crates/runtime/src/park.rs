@@ -20,10 +20,9 @@
 //! leaves it to a caller that wants to take its share of the work first, which saves the others a needless wake-up.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use napier_core::time::Deadline;
-use napier_ring::Doorbell;
+use napier_ring::{Doorbell, Sleepers};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
@@ -38,14 +37,13 @@ const MATCH_ANY: NonZeroU32 = NonZeroU32::MAX;
 #[derive(Default)]
 pub(crate) struct Parker {
     bell: Doorbell,
-    /// Threads between their announcement and the end of their sleep.
-    sleepers: AtomicU32,
+    sleepers: Sleepers,
 }
 
 impl Parker {
     /// A parker nobody sleeps on.
     pub(crate) fn new() -> Self {
-        Self { bell: Doorbell::new(), sleepers: AtomicU32::new(0) }
+        Self { bell: Doorbell::new(), sleepers: Sleepers::new() }
     }
 
     /// Sleeps until `has_work` says true or `deadline` passes; the last answer of `has_work` is returned.
@@ -68,11 +66,10 @@ impl Parker {
             tv_sec: (instant.ns / 1_000_000_000).cast_signed(),
             tv_nsec: (instant.ns % 1_000_000_000).cast_signed(),
         });
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        self.sleepers.enter();
         let found = loop {
-            // Release: pairs with the Acquire fences in `ring` and `hand_on` — whoever takes our announcement off
-            // the bell counts us as a sleeper.
-            fence(Ordering::Release);
+            // Whoever takes our announcement off the bell counts us as a sleeper.
+            self.sleepers.announce();
             if !self.bell.arm(&has_work) {
                 break true;
             }
@@ -87,7 +84,7 @@ impl Parker {
                 break true;
             }
         };
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        self.sleepers.leave();
         found
     }
 
@@ -104,7 +101,7 @@ impl Parker {
     /// Wakes every sleeper, for changes that all must notice (closing, for one).
     pub(crate) fn wake_all(&self) {
         // Also when the bell is silent: that only says that one of the sleepers has been called already.
-        if self.ring() || self.sleepers.load(Ordering::Relaxed) > 0 {
+        if self.ring() || self.sleepers.count() > 0 {
             self.futex_wake(i32::MAX.unsigned_abs());
         }
     }
@@ -112,11 +109,7 @@ impl Parker {
     /// Sets the bell again for the sleepers that remain, and wakes one of them if there is work.
     #[inline]
     pub(crate) fn hand_on(&self, has_work: impl FnOnce() -> bool) {
-        let _ = self.bell.word().load(Ordering::Relaxed);
-        // Acquire: pairs with the Release fence in `sleep` — a sleeper whose announcement has been taken off the
-        // bell before our load is counted here.
-        fence(Ordering::Acquire);
-        if self.sleepers.load(Ordering::Relaxed) > 0 && !self.bell.arm(has_work) {
+        if self.sleepers.any_behind(&self.bell) && !self.bell.arm(has_work) {
             self.futex_wake(1);
         }
     }
@@ -124,12 +117,7 @@ impl Parker {
     /// Claims the announcement on the bell; false also if the announcer has left since.
     #[inline]
     fn ring(&self) -> bool {
-        if !self.bell.ring() {
-            return false;
-        }
-        // Acquire: pairs with the Release fence in `sleep`.
-        fence(Ordering::Acquire);
-        self.sleepers.load(Ordering::Relaxed) > 0
+        self.bell.ring() && self.sleepers.any()
     }
 
     #[cold]

@@ -166,7 +166,8 @@ impl RawPort {
         self.has_frames()
     }
 
-    /// Waits until frames are there, after busy polling for the set time; false at the timeout.
+    /// Waits until frames are there, after busy polling for the set time; false at the timeout, and when the engine has
+    /// stopped.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         if self.has_frames() {
             return true;
@@ -181,7 +182,7 @@ impl RawPort {
         let deadline = timeout.map_or(Deadline::NEVER, |timeout| {
             Deadline::at(self.engine.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) })
         });
-        self.napi.raw_parker.wait(|| self.has_frames(), deadline, &self.engine.clock);
+        self.napi.raw_parker.wait(|| self.has_frames() || self.engine.is_closing(), deadline, &self.engine.clock);
         self.has_frames()
     }
 
@@ -228,12 +229,13 @@ impl RawPort {
         let mut wire = self.device.claim_tx(usize::from(self.queue));
         let mut refused = frames.batch();
         let (mut taken, mut sent) = (0, 0);
+        let clear = wire.is_clear();
         while taken < max
             && let Some(mut frame) = received.pop()
         {
             let len = frames.meta(&frame) as u32; // set to a length when it was received
             each(&mut frames.data_mut(&mut frame)[..len as usize]);
-            match wire.queue.give(frame, len) {
+            match if clear { wire.queue.give(frame, len) } else { wire.queue.refuse(frame) } {
                 Ok(()) => sent += 1,
                 Err(frame) => refused.push(frame),
             }
@@ -250,7 +252,10 @@ impl RawPort {
     /// The ring is full; `build` was not called.
     #[inline]
     pub fn build(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxRingFull> {
-        self.device.claim_tx(usize::from(self.queue)).queue.build(len_max, build).map_err(|_| TxRingFull)
+        let mut wire = self.device.claim_tx(usize::from(self.queue));
+        let built =
+            if wire.is_clear() { wire.queue.build(len_max, build).map_err(drop) } else { wire.queue.refuse(()) };
+        built.map_err(|()| TxRingFull)
     }
 
     /// Sends a received frame on as it is, from this port's device; without a copy where the rings share
@@ -260,7 +265,9 @@ impl RawPort {
     /// The ring is full; the frame comes back.
     pub fn forward<'a>(&self, mut frame: RawFrame<'a>) -> Result<(), RawFrame<'a>> {
         let (moved, len) = (frame.frame.take().expect("present until dropped"), frame.len);
-        self.device.claim_tx(usize::from(self.queue)).queue.give(moved, len).map_err(|back| {
+        let mut wire = self.device.claim_tx(usize::from(self.queue));
+        let given = if wire.is_clear() { wire.queue.give(moved, len) } else { wire.queue.refuse(moved) };
+        given.map_err(|back| {
             frame.frame = Some(back);
             frame
         })

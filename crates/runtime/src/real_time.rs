@@ -33,7 +33,6 @@ impl Drop for RealTime {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
 
     use super::*;
 
@@ -55,9 +54,7 @@ mod tests {
         });
         match inside.join().expect("no panic") {
             Some(policies) => assert_eq!(policies, (1, 1, 0)),
-            None => {
-                let _ = writeln!(std::io::stderr(), "\nSKIPPED: real-time scheduling is not allowed here");
-            }
+            None => napier_testkit::skip!("threads_inherit_it_and_it_ends", "real-time scheduling is not allowed here"),
         }
         assert!(RealTime::begin(0).is_err());
         assert_eq!(policy(), 0);

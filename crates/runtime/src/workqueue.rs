@@ -7,47 +7,75 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use napier_core::time::Deadline;
+use napier_ring::{Links, List};
 
-use crate::engine::{EngineInner, ThreadRole};
+use crate::engine::{EngineInner, NAPI_MAX, ThreadRole};
 use crate::park::Parker;
 
-/// Scheduled instances and the workers that poll them. Locked once per schedule, never per packet.
+/// Scheduled instances and the workers that poll them. Who schedules waits for nobody; workers lock once per schedule.
 pub(crate) struct Workqueue {
+    /// Scheduled instances that no worker has seen.
+    scheduled: List,
+    links: Links,
+    /// Those that one has seen. Workers only.
     queue: Mutex<VecDeque<u32>>,
     queued: AtomicUsize,
     parker: Parker,
     workers_wanted: usize,
     workers: Mutex<Vec<JoinHandle<()>>>,
     stop: AtomicBool,
+    #[cfg(test)]
+    pushes: AtomicUsize,
 }
 
 impl Workqueue {
     pub(crate) fn new(workers_wanted: usize) -> Self {
         Self {
+            scheduled: List::new(),
+            links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
             queue: Mutex::new(VecDeque::with_capacity(64)),
             queued: AtomicUsize::new(0),
             parker: Parker::new(),
             workers_wanted,
             workers: Mutex::new(Vec::new()),
             stop: AtomicBool::new(false),
+            #[cfg(test)]
+            pushes: AtomicUsize::new(0),
         }
     }
 
     /// Puts an instance at the end of the queue and wakes a worker.
     pub(crate) fn push(&self, napi: u32) {
-        let mut queue = self.queue.lock().expect("queue operations do not panic");
-        queue.push_back(napi);
-        // Release: pairs with the Acquire of a worker's look.
-        self.queued.store(queue.len(), Ordering::Release);
-        drop(queue);
+        #[cfg(test)]
+        self.pushes.fetch_add(1, Ordering::Relaxed);
+        self.scheduled.push(&self.links, napi);
         self.parker.wake();
+    }
+
+    /// Times that an instance was put in the queue.
+    #[cfg(test)]
+    pub(crate) fn pushes(&self) -> usize {
+        self.pushes.load(Ordering::Relaxed)
     }
 
     fn pop(&self) -> Option<u32> {
         let mut queue = self.queue.lock().expect("queue operations do not panic");
+        let mut scheduled = self.scheduled.take(&self.links);
+        queue.extend(std::iter::from_fn(|| scheduled.pop(&self.links)));
         let napi = queue.pop_front();
+        // Release: pairs with the Acquire of a worker's look.
         self.queued.store(queue.len(), Ordering::Release);
+        let more = !queue.is_empty();
+        drop(queue);
+        if more {
+            // Another may have looked after the list was taken and before it was counted here.
+            self.parker.wake();
+        }
         napi
+    }
+
+    fn has_any(&self) -> bool {
+        !self.scheduled.is_empty() || self.queued.load(Ordering::Acquire) > 0
     }
 
     /// Starts the workers on first use.
@@ -72,7 +100,7 @@ impl Workqueue {
         self.parker.wake_all();
         for worker in self.workers.lock().expect("stopping workers does not panic").drain(..) {
             if let Err(panic) = worker.join() {
-                std::panic::resume_unwind(panic);
+                crate::engine::pass_on(panic);
             }
         }
     }
@@ -80,9 +108,10 @@ impl Workqueue {
 
 impl EngineInner {
     fn workqueue_main(&self) {
+        crate::nowait::this_thread();
         let queue = &self.workqueue;
         while !queue.stop.load(Ordering::Acquire) {
-            let more = || queue.queued.load(Ordering::Acquire) > 0 || queue.stop.load(Ordering::Acquire);
+            let more = || queue.has_any() || queue.stop.load(Ordering::Acquire);
             queue.parker.wait(more, Deadline::NEVER, &self.clock);
             if let Some(index) = queue.pop() {
                 let napi = self.napi_at(index);

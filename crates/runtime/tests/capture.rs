@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -196,7 +195,7 @@ fn what_cannot_be_captured_is_refused() {
 #[test]
 fn a_file_without_room_is_told_of() {
     if !Path::new("/dev/full").exists() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: a_file_without_room_is_told_of: there is no /dev/full");
+        napier_testkit::skip!("a_file_without_room_is_told_of", "there is no /dev/full");
         return;
     }
     let pair = Pair::new(&LinkConfig::default());
@@ -213,6 +212,7 @@ fn a_file_without_room_is_told_of() {
     stop(&client, server, thread);
     common::eventually("what cannot be written is dropped", || capture.stats().dropped == 2 * 1001);
     assert_eq!(capture.stats().written, 0);
+    assert!(capture.failure().is_some_and(|said| said.contains("os error")), "it is said while the capture goes on");
     assert!(matches!(capture.finish(), Err(CaptureError::File { .. })));
 }
 
@@ -220,7 +220,7 @@ fn a_file_without_room_is_told_of() {
 #[test]
 fn tshark_reads_the_file() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: tshark_reads_the_file: tshark is not installed");
+        napier_testkit::skip!("tshark_reads_the_file", "tshark is not installed");
         return;
     }
     let file = Temp::new("tshark");

@@ -88,7 +88,7 @@ fn run(pair: &Pair) {
 }
 
 /// What a run has to contain: without it the replay would show less than it seems to.
-const WANTED: [&str; 37] = [
+const WANTED: [&str; 36] = [
     "Added",
     "AfterStopPoll Gone",
     "BusyAcquire=false",
@@ -114,11 +114,10 @@ const WANTED: [&str; 37] = [
     "Resume",
     "SchedulePrep=false",
     "SchedulePrep=true",
-    "ScheduleToThread=false",
-    "ScheduleToThread=true",
+    "Schedule=false",
+    "Schedule=true",
     "Scheduled",
     "SetThreaded=true",
-    "StopThreadClaim=true",
     "Suspend",
     "ThreadTurn=false",
     "ThreadTurn=true",

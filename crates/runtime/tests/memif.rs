@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
 use napier_runtime::{
     AddMemifError, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifRole, MemifSecret, MemifSocketError,
-    NetNs, RawPort, UdpSocket,
+    NetNs, RawPort, TcpListener, TcpStream, UdpSocket,
 };
 
 /// A socket that no other test and no other run uses.
@@ -415,5 +415,37 @@ fn a_killed_process_is_replaced() {
         }
         drop(side);
         let _ = std::fs::remove_file(&path);
+    }
+}
+
+/// The peer's process ends without a word: its connections are dropped at once, unless they are to stay.
+#[test]
+fn connections_end_with_the_peer_that_has_them() {
+    for keep_connections in [false, true] {
+        let socket = socket(&format!("ends-{keep_connections}"));
+        let server = Side::new(MemifConfig { keep_connections, ..config(MemifRole::Server, &socket) });
+        let listener = TcpListener::bind(&server.netns, v4(TESTED_V4, 7000)).unwrap();
+        let client = Side::new(config(MemifRole::Client, &socket));
+        client.linked();
+        let streams: Vec<_> = (0..50)
+            .map(|_| {
+                let near = TcpStream::connect(&client.netns, v4(TESTED_V4, 7000)).unwrap();
+                (near, listener.accept().unwrap().0)
+            })
+            .collect();
+        // As when it is killed: nothing leaves any more.
+        client.device.set_down();
+        let (near, far): (Vec<_>, Vec<_>) = streams.into_iter().unzip();
+        drop(client);
+        server.unlinked();
+        drop(near);
+        if keep_connections {
+            assert_eq!(server.netns.counters().tcp_curr_estab, 50);
+            continue;
+        }
+        eventually("all are dropped", || server.netns.counters().tcp_abort_on_link == 50);
+        assert_eq!(server.netns.counters().tcp_curr_estab, 0);
+        let error = far[0].recv(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENETRESET));
     }
 }

@@ -37,6 +37,24 @@ fn neighbours_are_found_by_asking() {
 }
 
 #[test]
+fn the_first_datagrams_to_a_neighbour_arrive_in_order() {
+    let pair = Pair::strangers(&LinkConfig::default());
+    let server = UdpSocket::bind(&pair.tested_ns, v4(TESTED_V4, 4000)).unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let socket = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
+    // As many as fit into the server's receive buffer.
+    for number in 0..90_u8 {
+        socket.send_to(&[number], v4(TESTED_V4, 4000)).unwrap();
+    }
+    let mut buffer = [0; 8];
+    for number in 0..90_u8 {
+        assert_eq!(server.recv(&mut buffer).unwrap(), 1);
+        assert_eq!(buffer[0], number);
+    }
+    assert_eq!(pair.peer_ns.counters().neigh_unresolved_discards, 0);
+}
+
+#[test]
 fn a_forgotten_neighbour_is_asked_for_again() {
     let pair = Pair::new(&LinkConfig::default());
     let server = v4(TESTED_V4, 4000);

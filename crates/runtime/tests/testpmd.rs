@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -202,8 +202,7 @@ fn exchange_with_testpmd(ours: MemifRole, test: &str) {
 }
 
 fn skipped(test: &str, why: &str) {
-    // Past the test harness, which swallows the output of tests that pass.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+    napier_testkit::skip!(test, "{why}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn pair(test: &str, config: &VethConfig) -> Option<Veth> {
     match Veth::new(config) {
         Ok(pair) => Some(pair),
         Err(error) if error.is_privilege() => {
-            println!("SKIPPED: {test}: {error}");
+            napier_testkit::skip!(test, "{error}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -84,12 +84,12 @@ fn instances_take_settings() {
             let napi = end.napis().expect("listed")[0];
             assert_eq!((napi.defer_hard_irqs, napi.gro_flush_timeout_ns), (9, 50_000));
         }
-        Err(error) => println!("SKIPPED: instances_take_settings (sysfs): {error}"),
+        Err(error) => napier_testkit::skip!("instances_take_settings (sysfs)", "{error}"),
     }
     let threaded = NapiSettings { threaded: Some(1), ..NapiSettings::default() };
     match end.set_napi(&threaded) {
         Ok(()) => assert!(end.napis().expect("listed")[0].thread_pid.is_some()),
-        Err(error) => println!("SKIPPED: instances_take_settings (threaded): {error}"),
+        Err(error) => napier_testkit::skip!("instances_take_settings (threaded)", "{error}"),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct MemifArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Length of each run in seconds
-    #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Print one JSON object
     #[arg(long)]
@@ -79,7 +79,10 @@ pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
     );
     println!(
         "\n64-byte packets; median of {} runs of {} s. ns/packet is this side's, waiting included.",
-        args.runs, args.seconds
+        row.runs, args.seconds
     );
+    if row.runs < args.runs {
+        println!("The peer went before {} more.", args.runs - row.runs);
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod memif;
 mod tcp_rr;
 mod tx_list;
+mod udp_beside_tcp;
 mod udp_stream;
 mod xdp;
 
@@ -31,6 +32,8 @@ pub(crate) enum Bench {
     UdpRr(Udp),
     /// Request and response of one byte over TCP sockets, closed loop, over one connection or over many in turn
     TcpRr(tcp_rr::TcpRrArgs),
+    /// Request and response over UDP sockets, alone and beside a program that sends over TCP and is starved
+    UdpBesideTcp(udp_beside_tcp::UdpBesideTcpArgs),
     /// The hand-over from many senders to one consumer, alone
     TxList(tx_list::TxListArgs),
     /// One side of a memif whose other side is another process
@@ -47,10 +50,10 @@ pub(crate) enum Bench {
 #[derive(clap::Args)]
 pub(crate) struct RxCost {
     /// Runs per row, interleaved
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Length of each run in milliseconds
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     millis: u64,
     /// Let another CPU send all the time, as testpmd rxonly is measured; raw port only
     #[arg(long)]
@@ -67,10 +70,10 @@ pub(crate) struct RxCost {
 #[derive(clap::Args)]
 pub(crate) struct Wakeup {
     /// Samples per context
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     samples: u32,
     /// Idle time before each sample in us
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     gap: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -84,13 +87,13 @@ pub(crate) struct Xsk {
     #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
     modes: Vec<XskMode>,
     /// Time between two requests in us; with --delay one experiment instead of the table's four
-    #[arg(short = 'P', long, requires = "delay")]
+    #[arg(short = 'P', long, requires = "delay", allow_negative_numbers = true, value_parser = parse_period)]
     period: Option<f64>,
     /// Work on each reply in us
-    #[arg(short, long, requires = "period")]
+    #[arg(short, long, requires = "period", allow_negative_numbers = true)]
     delay: Option<f64>,
     /// Length of each run in seconds
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
     /// Run what needs more CPUs than there are
     #[arg(long)]
@@ -107,10 +110,10 @@ pub(crate) struct Xsk {
 #[derive(clap::Args)]
 pub(crate) struct Udp {
     /// Round trips per run
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     round_trips: u32,
     /// Runs per mode, interleaved
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Capture the server's device into this file, one section per run; the copying is part of the figures
     #[arg(long, value_name = "FILE")]
@@ -138,6 +141,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::XskRr(args) => xsk_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args),
+        Bench::UdpBesideTcp(args) => udp_beside_tcp::udp_beside_tcp(args),
         Bench::TxList(args) => tx_list::tx_list(args),
         Bench::Memif(args) => memif::memif(args),
         Bench::UdpStream(args) => udp_stream::udp_stream(args),
@@ -229,13 +233,9 @@ fn us(ns: u64) -> String {
 }
 
 fn xsk_rr(args: &Xsk) -> anyhow::Result<()> {
-    let positive = |name: &str, value: f64, most: f64| {
-        anyhow::ensure!(value >= 0.0 && value <= most, "{name} must be 0 to {most}");
-        Ok(())
-    };
-    positive("--seconds", args.seconds, 3600.0).map_err(Usage)?;
-    positive("--period", args.period.unwrap_or(1.0), 1e9).map_err(Usage)?;
-    positive("--delay", args.delay.unwrap_or(0.0), 1e9).map_err(Usage)?;
+    if !(0.0..=1e9).contains(&args.delay.unwrap_or(0.0)) {
+        return Err(Usage(anyhow::anyhow!("--delay must be 0 to 1e9")).into());
+    }
     let modes = if args.modes.is_empty() { XskMode::ALL.to_vec() } else { args.modes.clone() };
     let experiments: Vec<(Duration, Duration)> = match (args.period, args.delay) {
         (Some(period), Some(delay)) => {
@@ -268,6 +268,13 @@ fn print_xsk(rows: &[XskRr], histogram: bool) {
         #[expect(clippy::cast_precision_loss, reason = "figures for a table")]
         let experiment = format!("{:.1} Kpkt/s + {} us", 1e6 / row.period_ns as f64, row.delay_ns / 1000);
         match (&row.latency, &row.refused) {
+            (latency, None) if row.overloaded => println!(
+                "{experiment:<24} {:<20} overloaded: {} of {} requests answered in time, p50 {} ns, which is that of a queue",
+                row.mode.name(),
+                row.answered_in_time,
+                row.due,
+                latency.map_or_else(|| "-".to_owned(), |p| p.p50_ns.to_string())
+            ),
             (Some(p), _) => println!(
                 "{experiment:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6}",
                 row.mode.name(),
@@ -319,6 +326,12 @@ fn udp_rr(args: &Udp) -> anyhow::Result<()> {
 /// What is said of a variant that does not exist.
 fn no_such_variant(names: &[&str]) -> String {
     format!("no such variant; give {}", names.join(", "))
+}
+
+/// Time between two requests, in us: a tenth of a nanosecond would be no time at all.
+fn parse_period(text: &str) -> Result<f64, String> {
+    let period: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
+    if (0.001..=1e9).contains(&period) { Ok(period) } else { Err("give 0.001 to 1e9".to_owned()) }
 }
 
 /// Length of a run.

@@ -11,10 +11,10 @@ const IN_FLIGHT_MAX: i64 = 512;
 #[derive(clap::Args)]
 pub(crate) struct TcpRrArgs {
     /// Round trips per run
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     round_trips: u32,
     /// Runs per row, interleaved
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Open connections, used in turn; several numbers give a row each
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=i64::from(TCP_CONNECTIONS_MAX)))]
@@ -39,7 +39,7 @@ pub(super) fn tcp_rr(args: &TcpRrArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let tables = bench::tcp_rr(&TcpRrConfig {
-        round_trips: args.round_trips.max(1),
+        round_trips: args.round_trips,
         runs: args.runs,
         connections: args.connections.clone(),
         in_flight: args.in_flight.clone(),

@@ -19,7 +19,7 @@ pub(crate) struct TxListArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Length of each run in seconds
-    #[arg(long, default_value_t = 0.5, value_parser = super::parse_seconds)]
+    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: the senders in turn, the consumer on the last
     #[arg(long)]

@@ -10,10 +10,10 @@ use super::{parse_seconds, print_json, us};
 #[derive(clap::Args)]
 pub(crate) struct XdpRrArgs {
     /// Round trips per run
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     round_trips: u32,
     /// Runs of each, interleaved
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Print one JSON object
     #[arg(long)]
@@ -24,10 +24,10 @@ pub(crate) struct XdpRrArgs {
 #[derive(clap::Args)]
 pub(crate) struct XdpRxArgs {
     /// Length of each run in seconds
-    #[arg(long, default_value = "1", value_parser = parse_seconds)]
+    #[arg(long, default_value = "1", allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
     /// Runs of each mode, interleaved
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Print one JSON object
     #[arg(long)]
@@ -63,7 +63,7 @@ pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
         return print_json("xdp-rx", &rows);
     }
     println!(
-        "{:<28} {:>18} {:>18} {:>18} {:>10}  received in each run",
+        "{:<31} {:>18} {:>18} {:>18} {:>10}  received in each run",
         "", "received Mpps", "sent Mpps", "sender ns/packet", "dropped"
     );
     for row in &rows {
@@ -73,7 +73,7 @@ pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
             XdpRxPath::Bare => "raw AF_XDP, no engine",
         };
         println!(
-            "{:<28} {:>18} {:>18} {:>18} {:>10}  {}",
+            "{:<31} {:>18} {:>18} {:>18} {:>10}  {}",
             format!("{}: {path}", row.mode),
             row.received_mpps.to_string(),
             row.sent_mpps.to_string(),

@@ -31,7 +31,7 @@ pub(crate) fn has(test: &str, program: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
     if !found {
-        println!("SKIPPED: {test}: {program} is not installed");
+        napier_testkit::skip!(test, "{program} is not installed");
     }
     found
 }
@@ -144,7 +144,7 @@ pub(crate) fn pair(test: &str) -> Option<Veth> {
     match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
         Ok(pair) => Some(pair),
         Err(error) if error.is_privilege() => {
-            println!("SKIPPED: {test}: {error}");
+            napier_testkit::skip!(test, "{error}");
             None
         }
         Err(error) => panic!("{error}"),

@@ -8,10 +8,12 @@
 //!  disabled (SCHED NPSVC) --enable--> idle (SCHED clear)
 //!  idle --schedule_prep / timer_acquire--> owned: on a CPU's poll list, or SCHED_THREADED
 //!  idle --busy_acquire--> owned by a busy poller (SCHED IN_BUSY_POLL)
+//!  owned --schedule--> on a CPU's poll list, or SCHED_THREADED: given to its thread, or with POOL to the worker pool
 //!  owned --complete_release--> idle | still owned (MISSED was set)
 //!  busy owner --busy_stop_begin--> owned --busy_stop_release--> idle (timer armed next)
 //!                                        \-one more poll------> complete_release
 //!  kthread owner --thread_turn--> IN_BUSY_POLL as wanted
+//!                --thread_leave, mode taken away--> owned, to be scheduled (engine)
 //!  any --disable_begin--> DISABLE --disable_claim, once idle--> disabled + DISABLE --disable_end--> disabled
 //!
 //!  FORBIDDEN (assert): release without SCHED, SCHED_THREADED without SCHED, disable of a disabled instance (the
@@ -42,6 +44,18 @@ pub enum Threaded {
     BusyPoll = 2,
 }
 
+/// Who polls an instance that was just scheduled: the answer of [`State::schedule`].
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
+pub enum Poller {
+    /// Softirq: the scheduler puts the instance on its CPU's poll list.
+    Softirq,
+    /// The instance's own thread, to be woken.
+    Thread,
+    /// The worker pool, whose queue the instance is to be put on, once.
+    Pool,
+}
+
 impl State {
     /// Bit 0: the instance is owned; only the owner may poll.
     pub const SCHED: Self = Self::bit(0);
@@ -67,6 +81,8 @@ impl State {
     pub const HAS_NOTIFIER: Self = Self::bit(10);
     /// Bit 11: the thread polls without end once it owns the instance.
     pub const THREADED_BUSY_POLL: Self = Self::bit(11);
+    /// Bit 12, which the kernel does not have: a worker pool acts on `SCHED_THREADED` in place of the thread.
+    pub const POOL: Self = Self::bit(12);
 
     /// No bit.
     pub const EMPTY: Self = Self(0);
@@ -75,7 +91,7 @@ impl State {
 
     const MODE: Self = Self::THREADED.with(Self::THREADED_BUSY_POLL);
 
-    const NAMES: [(Self, &'static str); 12] = [
+    const NAMES: [(Self, &'static str); 13] = [
         (Self::SCHED, "SCHED"),
         (Self::MISSED, "MISSED"),
         (Self::DISABLE, "DISABLE"),
@@ -88,6 +104,7 @@ impl State {
         (Self::SCHED_THREADED, "SCHED_THREADED"),
         (Self::HAS_NOTIFIER, "HAS_NOTIFIER"),
         (Self::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
+        (Self::POOL, "POOL"),
     ];
 
     /// The word with this bit alone.

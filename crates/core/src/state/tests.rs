@@ -10,9 +10,9 @@ const BY_THREAD: State = OWNED.with(State::THREADED).with(State::SCHED_THREADED)
 const DISABLED: State = State::ADDED;
 const DISABLING: State = State::DISABLE.with(State::LISTED);
 
-/// Every word of the twelve bits; a sample of them where each costs a lot.
+/// Every word of the thirteen bits; a sample of them where each costs a lot.
 fn all() -> impl Iterator<Item = State> {
-    (0..1 << 12).step_by(if cfg!(miri) { 61 } else { 1 }).map(State::from_bits)
+    (0..1 << 13).step_by(if cfg!(miri) { 61 } else { 1 }).map(State::from_bits)
 }
 
 #[test]
@@ -30,6 +30,7 @@ fn bit_numbers_and_names_are_the_kernels() {
         (State::SCHED_THREADED, "SCHED_THREADED"),
         (State::HAS_NOTIFIER, "HAS_NOTIFIER"),
         (State::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
+        (State::POOL, "POOL"),
     ];
     for (number, (bit, name)) in names.into_iter().enumerate() {
         assert_eq!(bit.bits(), 1 << number);
@@ -98,6 +99,40 @@ fn timer_on_every_word() {
             Some(state.with(S).without(State::PREFER_BUSY_POLL))
         };
         assert_eq!(state.timer_acquire(), want);
+    }
+}
+
+#[test]
+fn schedule_on_every_word() {
+    for state in all().filter(|state| state.contains(S)) {
+        let given = state.with(State::SCHED_THREADED);
+        let want = match (state.contains(State::THREADED), state.contains(State::POOL)) {
+            (false, _) => (state, Poller::Softirq),
+            (true, false) => (given, Poller::Thread),
+            (true, true) => (given, Poller::Pool),
+        };
+        assert_eq!(state.schedule(), want);
+    }
+}
+
+#[test]
+fn a_thread_leaves_when_its_mode_was_taken_away() {
+    let busy = BY_THREAD.with(State::THREADED_BUSY_POLL).with(State::IN_BUSY_POLL);
+    for state in [BY_THREAD, BY_THREAD.with(State::POOL), busy] {
+        assert_eq!(state.thread_leave(), None);
+        let off = state.set_threaded(Threaded::Disabled).with(State::MISSED);
+        let left = off.thread_leave().unwrap();
+        assert_eq!(left.without(State::POOL), OWNED.with(State::MISSED), "owned still, and what was missed stays");
+        assert_eq!(left.schedule(), (left, Poller::Softirq));
+    }
+}
+
+#[test]
+fn the_runner_changes_between_modes() {
+    for state in [IDLE, OWNED, BUSY, DISABLED] {
+        assert_eq!(state.run_by_pool(true), state.with(State::POOL));
+        assert_eq!(state.with(State::POOL).run_by_pool(false), state);
+        assert_eq!(state.run_by_pool(false), state);
     }
 }
 
@@ -279,7 +314,7 @@ fn transitions_keep_words_legal() {
                 next.push(state.busy_stop_begin());
             }
             if !busy && !thread {
-                next.push(state.schedule_to_thread());
+                next.push(state.schedule().0);
                 next.push(state.busy_stop_release());
             }
             if !busy {
@@ -287,6 +322,7 @@ fn transitions_keep_words_legal() {
             }
             if thread {
                 next.push(state.thread_turn().0);
+                next.extend(state.thread_leave());
             }
         }
         match (disable, npsvc) {
@@ -294,6 +330,9 @@ fn transitions_keep_words_legal() {
             (true, false) => next.extend(state.disable_claim()),
             (true, true) => next.push(state.disable_end()),
             (false, true) => {}
+        }
+        if !thread && !state.contains(State::THREADED) {
+            next.extend([true, false].map(|pool| state.run_by_pool(pool)));
         }
         for after in next {
             assert_eq!(after.is_legal(), Ok(()), "{state:?} -> {after:?}");
@@ -312,7 +351,10 @@ macro_rules! forbidden {
 }
 
 forbidden! {
-    no_thread_for_an_idle_instance: "only an owned instance", IDLE.schedule_to_thread();
+    no_schedule_of_an_idle_instance: "only an owned instance can be scheduled", IDLE.schedule();
+    no_other_runner_while_threaded: "the runner changes only", IDLE.with(State::THREADED).run_by_pool(true);
+    no_other_runner_under_the_thread: "the runner changes only", OWNED.with(State::SCHED_THREADED).run_by_pool(false);
+    no_leave_by_somebody_else: "only its thread", OWNED.thread_leave();
     no_release_without_owner: "only an owned instance can be completed", IDLE.complete_release();
     no_release_while_busy_polled: "must not release", BUSY.complete_release();
     no_release_while_disabled: "must not release", DISABLED.complete_release();

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{State, Threaded};
+use super::{Poller, State, Threaded};
 use crate::time::Span;
 
 /// `enable` was called on an instance that is not disabled. The kernel stops the machine (`BUG_ON` in
@@ -67,15 +67,54 @@ impl State {
         }
     }
 
-    /// Hands an owned instance to its thread. Source: `net/core/dev.c ____napi_schedule`.
+    /// Hands an owned instance to who polls it next, and says who that is: with `THREADED` its thread, or the pool, by
+    /// `SCHED_THREADED`; else softirq. The kernel looks at the mode first and sets the bit later; here both, and who acts
+    /// on the bit, are one change, so that nobody can act on a mode that is gone. A disabled instance is never threaded,
+    /// so a thread that does not exist is never named. Source: `net/core/dev.c ____napi_schedule`.
     ///
     /// # Panics
     /// If nobody owns the instance.
     #[inline]
+    pub const fn schedule(self) -> (Self, Poller) {
+        assert!(self.intersects(Self::SCHED), "only an owned instance can be scheduled");
+        if !self.intersects(Self::THREADED) {
+            (self, Poller::Softirq)
+        } else if self.intersects(Self::POOL) {
+            (self.with(Self::SCHED_THREADED), Poller::Pool)
+        } else {
+            (self.with(Self::SCHED_THREADED), Poller::Thread)
+        }
+    }
+
+    /// Says who acts on `SCHED_THREADED` from now on: the pool, or the instance's own thread. Between the end of one mode
+    /// and the begin of another.
+    ///
+    /// # Panics
+    /// If the instance is threaded, or its thread or the pool still owns it.
+    #[inline]
     #[must_use]
-    pub const fn schedule_to_thread(self) -> Self {
-        assert!(self.intersects(Self::SCHED), "only an owned instance can be given to its thread");
-        self.with(Self::SCHED_THREADED)
+    pub const fn run_by_pool(self, pool: bool) -> Self {
+        assert!(
+            !self.intersects(Self::THREADED.with(Self::SCHED_THREADED)),
+            "the runner changes only while no mode is set and no runner owns the instance"
+        );
+        if pool { self.with(Self::POOL) } else { self.without(Self::POOL) }
+    }
+
+    /// The thread has to poll again although its mode was taken away: it gives `SCHED_THREADED` up, stays owner for the
+    /// moment and schedules the instance, which softirq then polls. `None`: go on, the mode stands. The kernel's thread
+    /// goes on until a completion, and whoever stops it waits as long.
+    ///
+    /// # Panics
+    /// If the thread does not own the instance.
+    #[inline]
+    #[must_use]
+    pub const fn thread_leave(self) -> Option<Self> {
+        assert!(self.contains(Self::SCHED.with(Self::SCHED_THREADED)), "only its thread can leave an instance");
+        if self.intersects(Self::THREADED) {
+            return None;
+        }
+        Some(self.without(Self::SCHED_THREADED).without(Self::IN_BUSY_POLL))
     }
 
     /// The instance's timer fired. `Some`: the timer's context is now the owner and must schedule. `None`: do nothing,

@@ -8,10 +8,11 @@
 //! |---|---|---|---|
 //! | deactivated | all dropped | Drop | Success |
 //! | one packet, nothing waits, nobody runs, bypass allowed | straight to the driver, then a run | Success | |
-//! | else | each queued in order, then a run unless somebody runs | what came of its own packet | Success |
+//! | else, one packet | queued, then a run unless somebody runs | what came of it | |
+//! | else | each queued in order, then a run unless somebody runs | Success, whatever came of its own | Success |
 //!
-//! The kernel tells the flusher of more than one packet Success in the last row, whatever came of its own. Drops are
-//! counted in both, here with a reason for each.
+//! What came of the flusher's own packet is known as well ([`Flushed::own`]), for an executor that tells of that. Drops are
+//! counted in any case, each with its reason.
 
 use super::root::Root;
 use super::run::TxRun;
@@ -62,9 +63,11 @@ pub const fn plan(view: FlushView) -> FlushPlan {
 #[must_use]
 #[derive(Debug)]
 pub struct Flushed<P> {
-    /// What the flusher is told. Also on bypass it is known before the packet is sent: what the driver does not take
-    /// waits.
+    /// What the kernel tells the flusher. Also on bypass it is known before the packet is sent: what the driver does not
+    /// take waits.
     pub code: XmitCode,
+    /// What came of the flusher's own packet.
+    pub own: XmitCode,
     /// The flusher became runner: carry this out before giving up the lock for good. `None`: somebody else runs the
     /// discipline and will look again, or it is deactivated.
     pub run: Option<TxRun<P>>,
@@ -100,11 +103,14 @@ pub fn flush<P: TxPacket>(
                 root.count_drop(DropReason::Deactivated);
                 dropped(DroppedPacket { packet, reason: DropReason::Deactivated });
             }
-            Flushed { code: XmitCode::Drop, run: None }
+            Flushed { code: XmitCode::Drop, own: XmitCode::Drop, run: None }
         }
-        FlushPlan::Bypass => Flushed { code: XmitCode::Success, run: Some(TxRun::bypass(root, own, quota_pkts)) },
+        FlushPlan::Bypass => {
+            let run = Some(TxRun::bypass(root, own, quota_pkts));
+            Flushed { code: XmitCode::Success, own: XmitCode::Success, run }
+        }
         FlushPlan::Enqueue => {
-            let code = match root.enqueue(own, now) {
+            let own = match root.enqueue(own, now) {
                 Ok(()) => XmitCode::Success,
                 Err(own) => {
                     dropped(own);
@@ -112,7 +118,8 @@ pub fn flush<P: TxPacket>(
                 }
             };
             others.filter_map(|packet| root.enqueue(packet, now).err()).for_each(dropped);
-            Flushed { code, run: TxRun::begin(root, quota_pkts) }
+            let code = if view.single { own } else { XmitCode::Success };
+            Flushed { code, own, run: TxRun::begin(root, quota_pkts) }
         }
     }
 }

@@ -39,13 +39,17 @@ fn deactivated() {
     assert_eq!(super::super::push::Pushed::Handed.code(), Some(XmitCode::Success));
 }
 
-/// The flusher is told of its own packet, which is the first; what is dropped is counted and handed back.
+/// The flusher of several packets is told success; what came of its own, the first, is known. What is dropped is counted
+/// and handed back.
 #[test]
-fn the_flusher_is_told_of_its_own_packet() {
-    for (limit, told, kept) in [(0, XmitCode::Drop, 0), (1, XmitCode::Success, 1), (3, XmitCode::Success, 3)] {
+fn the_flusher_of_several_packets_is_told_success() {
+    for (limit, own, kept) in [(0, XmitCode::Drop, 0), (1, XmitCode::Success, 1), (3, XmitCode::Success, 3)] {
         let mut root = Root::new(Qdisc::Fifo(Fifo::new(limit)), true);
         let (code, runs, dropped) = flushed(&mut root, QdiscState::SCHED, 3);
-        assert_eq!((code, runs, root.qlen()), (told, true, kept));
+        assert_eq!((code, runs, root.qlen()), (XmitCode::Success, true, kept));
+        let mut root_again = Root::new(Qdisc::Fifo(Fifo::new(limit)), true);
+        let batch = (0..3).map(|number| Packet::new(1, number));
+        assert_eq!(flush(&mut root_again, QdiscState::SCHED, batch, NOW, 64, &mut |_| {}).own, own);
         let expected: Vec<_> = (kept as u32..3).map(|number| (number, DropReason::Overlimit)).collect();
         assert_eq!(dropped, expected);
         assert_eq!(root.stats().drops.total(), 3 - kept as u64);
@@ -62,6 +66,15 @@ fn who_waits() {
     assert_eq!(flushed(&mut root, QdiscState::EMPTY, 2), (XmitCode::Success, true, Vec::new()));
     assert_eq!(flushed(&mut root, QdiscState::EMPTY, 1), (XmitCode::Success, false, Vec::new()));
     assert_eq!(root.qlen(), 3);
+}
+
+/// A packet alone: what came of it is what its sender is told.
+#[test]
+fn the_flusher_of_one_packet_is_told_of_it() {
+    let mut root = Root::new(Qdisc::Fifo(Fifo::new(0)), false);
+    assert_eq!(flushed(&mut root, QdiscState::EMPTY, 1).0, XmitCode::Drop);
+    let mut root = Root::new(Qdisc::Fifo(Fifo::new(1)), false);
+    assert_eq!(flushed(&mut root, QdiscState::EMPTY, 1).0, XmitCode::Success);
 }
 
 #[test]

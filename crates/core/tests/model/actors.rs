@@ -2,7 +2,7 @@
 
 use napier_core::completion::{Completed, Completion, Flush, complete};
 use napier_core::poll::{AfterPoll, after_poll, may_poll};
-use napier_core::state::State;
+use napier_core::state::{Poller, State};
 
 use super::{Callback, Config, Ctl, Kind, Poll, Soft, Step, Thread, Why, World, Wrong};
 
@@ -22,7 +22,9 @@ impl World {
         self.device(config, out);
         self.timer(out);
         self.softirq(config, out);
-        self.napi_thread(config, out);
+        self.pool_queue(out);
+        self.napi_thread(config, out, false);
+        self.napi_thread(config, out, true);
         self.application(config, out);
         self.controller(config, out);
     }
@@ -40,11 +42,16 @@ impl World {
     /// `__napi_schedule` by whoever owns the instance.
     pub(super) fn schedule(&mut self) {
         assert!(!self.on_list && !self.word.contains(State::SCHED_THREADED), "scheduled twice");
-        if self.thread_exists && self.word.contains(State::THREADED) {
-            self.word = self.word.schedule_to_thread();
-        } else {
-            assert!(self.word.contains(State::SCHED));
-            self.on_list = true;
+        let (word, poller) = self.word.schedule();
+        self.word = word;
+        match poller {
+            Poller::Softirq => self.on_list = true,
+            // Whoever schedules also wakes it, which changes nothing here.
+            Poller::Thread => {
+                assert!(self.thread_exists || self.asks_late, "given to a thread that does not exist");
+                self.to_ask += u8::from(self.asks_late);
+            }
+            Poller::Pool => self.to_queue += 1,
         }
     }
 
@@ -230,20 +237,51 @@ impl World {
         }
     }
 
-    fn napi_thread(&self, config: &Config, out: &mut Vec<Step>) {
-        match self.thread {
-            Thread::Wait if self.thread_exists && self.word.contains(State::SCHED_THREADED) => {
+    /// What the pool's queue and whoever has scheduled do beside the state word.
+    fn pool_queue(&self, out: &mut Vec<Step>) {
+        if self.to_queue > 0 {
+            self.system(out, "scheduler: queues for the pool", |w| {
+                w.to_queue -= 1;
+                w.queue();
+            });
+        }
+        if self.to_ask > 0 {
+            self.system(out, "scheduler: asks who polls", |w| {
+                w.to_ask -= 1;
+                if w.word.contains(State::POOL) {
+                    w.queue();
+                }
+            });
+        }
+    }
+
+    fn queue(&mut self) {
+        assert!(!std::mem::replace(&mut self.queued, true), "queued twice");
+    }
+
+    fn runner(&mut self, pool: bool) -> &mut Thread {
+        if pool { &mut self.worker } else { &mut self.thread }
+    }
+
+    /// The thread of the instance, or the worker of the pool.
+    fn napi_thread(&self, config: &Config, out: &mut Vec<Step>, pool: bool) {
+        let mine = self.word.contains(State::SCHED_THREADED) && !self.word.contains(State::POOL);
+        let entitled = if pool { self.queued } else { self.thread_exists && mine };
+        match if pool { self.worker } else { self.thread } {
+            Thread::Wait if entitled => {
                 self.system(out, "thread: turn", |w| {
+                    w.queued &= !pool;
                     let (word, busy) = w.word.thread_turn();
                     w.word = word;
-                    w.thread = Thread::Poll { poll: Poll::Call { budget: config.weight }, busy };
+                    *w.runner(pool) = Thread::Poll { poll: Poll::Call { budget: config.weight }, busy };
                 });
             }
             Thread::Wait => {}
             Thread::Poll { poll: Poll::Full { work }, busy } => {
                 self.system(out, "thread: after full poll", |w| {
-                    w.thread = match w.after_full(config, work) {
+                    *w.runner(pool) = match w.after_full(config, work) {
                         Some(poll) => Thread::Poll { poll, busy },
+                        None if config.at_once => Thread::Again,
                         None if busy => Thread::Wait,
                         None => {
                             let poll = Poll::Call { budget: config.weight };
@@ -253,7 +291,7 @@ impl World {
                 });
             }
             Thread::Poll { poll, busy } => self.poll_step(config, out, poll, move |w, next| {
-                w.thread = match next {
+                *w.runner(pool) = match next {
                     Next::Poll(poll) => Thread::Poll { poll, busy },
                     Next::Prep => Thread::Prep,
                     Next::Done => {
@@ -264,11 +302,25 @@ impl World {
                     }
                 };
             }),
+            Thread::Again => self.system(out, "thread: leaves if its mode is gone", |w| {
+                *w.runner(pool) = match w.word.thread_leave() {
+                    Some(word) => {
+                        w.word = word;
+                        Thread::Sched
+                    }
+                    None => {
+                        if pool {
+                            w.queue();
+                        }
+                        Thread::Wait
+                    }
+                };
+            }),
             Thread::Prep => self.system(out, "thread: prep", |w| {
-                w.thread = if w.prep() { Thread::Sched } else { Thread::Wait };
+                *w.runner(pool) = if w.prep() { Thread::Sched } else { Thread::Wait };
             }),
             Thread::Sched => self.system(out, "thread: schedule", |w| {
-                w.thread = Thread::Wait;
+                *w.runner(pool) = Thread::Wait;
                 w.schedule();
             }),
         }

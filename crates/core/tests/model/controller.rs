@@ -1,5 +1,6 @@
 //! The controller: disable, enable, threaded. One request at a time, as under the device lock.
 
+use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, StopThread, Threaded};
 
 use super::{Callback, Config, Ctl, Kind, Step, Thread, World, Wrong};
@@ -44,7 +45,8 @@ impl World {
             }),
             Ctl::Down => {
                 self.then(out, Kind::Environment, "enable", |w| {
-                    let mode = if w.thread_exists { w.mode } else { Threaded::Disabled };
+                    let pool = w.word.contains(State::POOL);
+                    let mode = if w.thread_exists || pool { w.mode.threaded() } else { Threaded::Disabled };
                     w.word = w.word.enable(mode).expect("it is disabled");
                     w.missed_kept = w.word.contains(State::MISSED);
                     w.id_visible = true;
@@ -67,14 +69,32 @@ impl World {
             }
             self.then(out, Kind::Environment, "threaded: set", |w| {
                 w.mode = *mode;
-                if *mode == Threaded::Disabled && w.thread_exists {
+                let off = *mode == ThreadedSetting::Disabled;
+                if config.at_once {
+                    let other_runner = w.word.contains(State::POOL) != (*mode == ThreadedSetting::Workqueue);
+                    if off || other_runner {
+                        w.word = w.word.set_threaded(Threaded::Disabled);
+                        w.ctl = Ctl::StopWait { down };
+                    } else {
+                        w.begin_mode(down);
+                    }
+                } else if off && w.thread_exists {
                     w.ctl = Ctl::StopClaim { down };
                 } else {
-                    w.thread_exists |= *mode != Threaded::Disabled;
-                    w.word = w.word.set_threaded(*mode);
+                    w.thread_exists |= !off;
+                    w.word = w.word.set_threaded(mode.threaded());
                 }
             });
         }
+    }
+
+    /// The engine's: the runner that was there before, if it was another, is gone.
+    fn begin_mode(&mut self, down: bool) {
+        self.thread_exists = !matches!(self.mode, ThreadedSetting::Disabled | ThreadedSetting::Workqueue);
+        if !down {
+            self.word = self.word.set_threaded(self.mode.threaded());
+        }
+        self.ctl = if down { Ctl::Down } else { Ctl::Up };
     }
 
     fn stop_thread(&self, config: &Config, out: &mut Vec<Step>) {
@@ -95,6 +115,10 @@ impl World {
             }
             Ctl::StopJoin { down } if self.thread == Thread::Wait => {
                 self.system(out, "thread stop: join", |w| {
+                    if config.at_once {
+                        w.word = w.word.run_by_pool(w.mode == ThreadedSetting::Workqueue);
+                        return w.begin_mode(down);
+                    }
                     w.thread_exists = false;
                     w.ctl = if down { Ctl::Down } else { Ctl::Up };
                 });

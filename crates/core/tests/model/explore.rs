@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use napier_core::state::Threaded;
+use napier_core::control::ThreadedSetting;
 
 use crate::model::{Config, Ctl, Kind, World, check_step};
 
@@ -87,7 +87,7 @@ fn hash(world: &World) -> u64 {
 /// walk, and reaching it is a failure: the walk is to be complete.
 pub(crate) fn walk(config: &Config, worlds_max: usize) -> Walk {
     let mut index = Index { slots: vec![FREE; 1 << 10] };
-    let mut walk = Walk { worlds: vec![World::new()], from: vec![(0, "start")], system: Vec::new() };
+    let mut walk = Walk { worlds: vec![World::new(config)], from: vec![(0, "start")], system: Vec::new() };
     if let Err(place) = index.find(&[], &walk.worlds[0]) {
         index.slots[place] = 0;
     }
@@ -139,7 +139,7 @@ impl Walk {
         self.can_reach("the packets cannot be drained", |world| world.is_down() || world.is_drained());
         self.can_reach("the controller hangs", |world| matches!(world.ctl, Ctl::Up | Ctl::Down));
         self.can_reach("interrupts never come back", |world| {
-            world.is_down() || !world.masked || world.mode == Threaded::BusyPoll
+            world.is_down() || !world.masked || world.mode == ThreadedSetting::BusyPoll
         });
     }
 

@@ -1,11 +1,12 @@
 //! A small abstract executor around the rules: one NAPI instance, a device with a few pending packets, one softirq CPU,
-//! one NAPI thread, one busy-polling application, one controller (disable, enable, threaded), one timer. Every
+//! one NAPI thread, one worker of the pool, one busy-polling application, one controller (disable, enable, threaded), one timer. Every
 //! atomic step of an actor is one step here, so that a walk over all interleavings sees what threads could do to each
 //! other between them.
 
 use napier_core::busy::BusyLoop;
 use napier_core::completion::{Completed, Release, Tunables};
-use napier_core::state::{State, Threaded};
+use napier_core::control::ThreadedSetting;
+use napier_core::state::State;
 use napier_core::time::Span;
 
 mod actors;
@@ -26,7 +27,10 @@ pub(crate) struct Config {
     /// The application suspends and resumes as epoll does.
     pub(crate) epoll: bool,
     /// Modes that the controller sets.
-    pub(crate) modes: &'static [Threaded],
+    pub(crate) modes: &'static [ThreadedSetting],
+    /// The controller ends a mode as the engine does, whoever owns the instance, and a thread whose mode is gone hands the
+    /// instance over; else as the kernel does.
+    pub(crate) at_once: bool,
     /// The controller disables and enables.
     pub(crate) updown: bool,
     pub(crate) wrong: Wrong,
@@ -46,6 +50,8 @@ pub(crate) enum Wrong {
     HeldAcrossDisable,
     /// The driver unmasks without looking at its ring again.
     NoSecondLook,
+    /// Who schedules reads who acts on `SCHED_THREADED` after it has set the bit.
+    RunnerReadLate,
 }
 
 /// Progress of one poll by an owner, and of the completion that follows it.
@@ -97,7 +103,12 @@ pub(crate) enum Soft {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Thread {
     Wait,
-    Poll { poll: Poll, busy: bool },
+    Poll {
+        poll: Poll,
+        busy: bool,
+    },
+    /// A full poll is over: on, unless the mode is gone.
+    Again,
     Prep,
     Sched,
 }
@@ -150,13 +161,21 @@ pub(crate) struct World {
     pub(crate) soft: Soft,
     pub(crate) thread: Thread,
     pub(crate) thread_exists: bool,
+    pub(crate) worker: Thread,
+    /// On the pool's queue.
+    pub(crate) queued: bool,
+    /// Schedulers that will put it there.
+    pub(crate) to_queue: u8,
+    /// Schedulers that will ask who polls ([`Wrong::RunnerReadLate`]).
+    pub(crate) to_ask: u8,
+    pub(crate) asks_late: bool,
     pub(crate) user: User,
     pub(crate) prefer: bool,
     pub(crate) loop_: Option<BusyLoop>,
     pub(crate) ctl: Ctl,
     pub(crate) id_visible: bool,
     /// The mode that was set last.
-    pub(crate) mode: Threaded,
+    pub(crate) mode: ThreadedSetting,
     /// MISSED may outlive its owner: it was left on a disabled instance, or by the timer path of a stop.
     pub(crate) missed_kept: bool,
     /// An event came while the instance was owned, and nobody has polled since.
@@ -179,7 +198,7 @@ pub(crate) struct Step {
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             word: State::ADDED,
             defers_left: 0,
@@ -194,12 +213,17 @@ impl World {
             soft: Soft::Idle,
             thread: Thread::Wait,
             thread_exists: false,
+            worker: Thread::Wait,
+            queued: false,
+            to_queue: 0,
+            to_ask: 0,
+            asks_late: config.wrong == Wrong::RunnerReadLate,
             user: User::Idle,
             prefer: false,
             loop_: None,
             ctl: Ctl::Down,
             id_visible: false,
-            mode: Threaded::Disabled,
+            mode: ThreadedSetting::Disabled,
             missed_kept: false,
             owed: false,
             armed_late: false,
@@ -228,12 +252,14 @@ impl World {
             Soft::Idle | Soft::Prep => false,
         };
         // A thread that polls owns by SCHED_THREADED; between a release and a new schedule it may own without.
-        let by_bit = self.word.contains(State::SCHED_THREADED);
-        let thread = match self.thread {
+        let owns = |runner: Thread, by_bit: bool| match runner {
             Thread::Poll { poll, .. } => poll.owns() || by_bit,
-            Thread::Sched => true,
+            Thread::Sched | Thread::Again => true,
             Thread::Wait | Thread::Prep => by_bit,
         };
+        let (by_bit, pool) = (self.word.contains(State::SCHED_THREADED), self.word.contains(State::POOL));
+        let thread = owns(self.thread, by_bit && !pool);
+        let worker = owns(self.worker, by_bit && pool);
         let user = match self.user {
             User::Loop => self.loop_.as_ref().is_some_and(BusyLoop::owner),
             User::StopRelease(_) => true,
@@ -242,17 +268,17 @@ impl World {
             User::Idle | User::StopArm(_) | User::ResumePrep => false,
         };
         let got = self.callback == Callback::Got;
-        [disabled, self.on_list, soft, thread, user, got, self.irq_got].into_iter().filter(|owns| *owns).count()
+        [disabled, self.on_list, soft, thread, worker, user, got, self.irq_got].into_iter().filter(|owns| *owns).count()
     }
 
     /// Somebody has released and will arm or unmask, or schedule again.
     fn between_release_and_arm(&self) -> bool {
         let poll = |poll: Poll| matches!(poll, Poll::Finish { .. } | Poll::Unmask);
         matches!(self.soft, Soft::Poll(p) if poll(p))
-            || matches!(self.thread, Thread::Poll { poll: p, .. } if poll(p))
+            || [self.thread, self.worker].iter().any(|t| matches!(t, Thread::Poll { poll: p, .. } if poll(*p)))
             || matches!(self.user, User::StopPoll(p) if poll(p))
             || matches!(self.soft, Soft::Prep)
-            || matches!(self.thread, Thread::Prep)
+            || [self.thread, self.worker].contains(&Thread::Prep)
             || matches!(self.user, User::StopArm(_))
     }
 

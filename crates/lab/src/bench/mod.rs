@@ -9,6 +9,7 @@ mod stat;
 mod tcp_rr;
 mod ticks;
 mod tx_list;
+mod udp_beside_tcp;
 mod udp_rr;
 mod udp_stream;
 mod wakeup;
@@ -22,6 +23,7 @@ pub use stat::Spread;
 pub use tcp_rr::{TCP_CONNECTIONS_MAX, TcpCost, TcpRr, TcpRrConfig, TcpRrTables, measured_tcp_entry, tcp_rr};
 pub use ticks::TIMED_EVERY;
 pub use tx_list::{TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant, tx_list};
+pub use udp_beside_tcp::{Beside, UdpBesideTcp, UdpBesideTcpConfig, udp_beside_tcp};
 pub use udp_rr::{UdpMode, UdpRr, UdpRrConfig, udp_rr};
 pub use udp_stream::{
     UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig, UdpStreamVariant, udp_stream,

@@ -15,6 +15,7 @@ use napier_runtime::{DeviceHandle, Engine, LinkConfig, RawBusyPoll, RawPort, Raw
 use serde::Serialize;
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, stamp_of, turn_round, write_stamped};
+use crate::loads::SustainSearch;
 use crate::pair::Pair;
 use crate::report::PowerHistogram;
 
@@ -28,6 +29,9 @@ const GRO_FLUSH_TIMEOUT_NS: u64 = 15_000;
 const BUSY_READ: RawBusyPoll = RawBusyPoll { usecs: BUSY_READ_US, prefer: true, budget: 64 };
 /// How long a blocked side waits before it looks whether the run is over.
 const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// Requests that may be on their way at the end of a run, however short it is, without a word of overload.
+const ON_THEIR_WAY: u64 = 10;
 
 /// Who polls for the two programs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -104,6 +108,13 @@ pub struct XskRr {
     pub receive_calls: PowerHistogram,
     /// Requests without a reply.
     pub lost: u64,
+    /// Requests that were due.
+    pub due: u64,
+    /// Replies that the client had done with while requests were still due.
+    pub answered_in_time: u64,
+    /// Less than 99 % of the requests were answered in time: the load is more than the mode can do here, and the latency is
+    /// that of a queue which grows as long as the run lasts.
+    pub overloaded: bool,
     /// Why it did not run, if it did not.
     pub refused: Option<String>,
 }
@@ -164,6 +175,7 @@ pub fn xsk_rr(config: &XskRrConfig) -> anyhow::Result<XskRr> {
         server.join().expect("the server does not panic").context("the server failed")?;
         client
     })?;
+    let due = config.requests_due();
     Ok(XskRr {
         mode: config.mode,
         period_ns: nanos(config.period),
@@ -173,6 +185,9 @@ pub fn xsk_rr(config: &XskRrConfig) -> anyhow::Result<XskRr> {
         latency: (!outcome.latency.is_empty()).then(|| Percentiles::of(&outcome.latency)),
         receive_calls: outcome.receive_calls,
         lost: shared.sent.load(Ordering::Relaxed) - outcome.replies,
+        due,
+        answered_in_time: outcome.in_time,
+        overloaded: is_overload(due, outcome.in_time),
         refused: None,
     })
 }
@@ -188,9 +203,25 @@ impl XskRrConfig {
             latency: None,
             receive_calls: PowerHistogram::default(),
             lost: 0,
+            due: 0,
+            answered_in_time: 0,
+            overloaded: false,
             refused: Some(why),
         }
     }
+
+    /// One after each period, but none at the end.
+    fn requests_due(&self) -> u64 {
+        nanos(self.length).saturating_sub(1) / nanos(self.period).max(1)
+    }
+}
+
+/// Whether too few were answered in time, as in `compare`.
+fn is_overload(due: u64, answered_in_time: u64) -> bool {
+    let late = due.saturating_sub(answered_in_time);
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let sustained = answered_in_time as f64 >= SustainSearch::ACHIEVED_MIN * due as f64;
+    !sustained && late > ON_THEIR_WAY
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -206,6 +237,8 @@ struct Outcome {
     latency: Histogram<u64>,
     receive_calls: PowerHistogram,
     replies: u64,
+    /// Of them, those that the client had done with before the last request was due.
+    in_time: u64,
 }
 
 fn set_mode(pair: &Pair, mode: XskMode, places: &Places) -> anyhow::Result<()> {
@@ -343,7 +376,8 @@ fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
 }
 
 fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
-    let mut outcome = Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0 };
+    let mut outcome =
+        Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0, in_time: 0 };
     let mut due = Due::new(pair, config);
     let warm_ns = due.next_ns + nanos(config.length) / 10;
     let end_ns = due.end_ns + nanos(STOP_LOOK);
@@ -380,19 +414,49 @@ fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Share
                 outcome.latency.saturating_record(received_ns - intended_ns);
             }
             drop(frame);
-            work_for(pair, config.delay);
+            let done_ns = work_for(pair, config.delay).unwrap_or(received_ns);
+            outcome.in_time += u64::from(done_ns < due.end_ns);
         }
         now_ns = pair.engine.now_ns();
     }
 }
 
-/// The application's work on one reply.
-fn work_for(pair: &Pair, delay: Duration) {
+/// The application's work on one reply; when it was done, in ns, if there was any.
+fn work_for(pair: &Pair, delay: Duration) -> Option<u64> {
     if delay.is_zero() {
-        return;
+        return None;
     }
     let until_ns = pair.engine.now_ns() + nanos(delay);
-    while pair.engine.now_ns() < until_ns {
+    loop {
+        let now_ns = pair.engine.now_ns();
+        if now_ns >= until_ns {
+            return Some(now_ns);
+        }
         std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the machine: the client alone works for twice as long on a reply as it has.
+    #[test]
+    fn a_load_that_cannot_be_answered_is_called_so() {
+        let (period, delay) = (Duration::from_millis(1), Duration::from_millis(2));
+        let length = Duration::from_millis(300);
+        let config = XskRrConfig { mode: XskMode::Interrupts, period, delay, length, oversubscribe: true };
+        let row = xsk_rr(&config).unwrap();
+        assert_eq!(row.due, 299);
+        assert!(row.overloaded && row.answered_in_time <= 151, "{row:?}");
+    }
+
+    #[test]
+    fn what_is_on_its_way_at_the_end_is_no_overload() {
+        for (due, in_time, overloaded) in
+            [(0, 0, false), (100, 90, false), (100, 89, true), (12_000, 11_880, false), (12_000, 11_879, true)]
+        {
+            assert_eq!(is_overload(due, in_time), overloaded, "{in_time} of {due}");
+        }
     }
 }

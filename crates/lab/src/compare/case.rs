@@ -3,7 +3,6 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::kv::table::Table;
 use crate::load::net::Proto;
 use crate::modes::{ModeParams, ServerStyle};
 use crate::pair::TESTED_IP;
+use crate::roll_call::{Ready, RollCall};
 use crate::serve::engine::EngineNet;
 use crate::serve::kernel::{KernelNet, KernelStop};
 use crate::stats::CoreUse;
@@ -64,6 +64,8 @@ pub(crate) struct CaseResult {
     pub(crate) waits_with_events: u64,
     pub(crate) events: u64,
     pub(crate) fifo: bool,
+    /// Of the server's softirq threads; `None` where the kernel delivers.
+    pub(crate) run_delay: Option<Duration>,
 }
 
 /// Counters at one moment.
@@ -75,6 +77,7 @@ struct Snapshot {
     napi: Option<NapiStats>,
     waits_with_events: u64,
     events: u64,
+    run_delay: Option<Duration>,
 }
 
 /// Ends the workers of either kind.
@@ -122,16 +125,14 @@ pub(crate) fn run_case(
 
 impl Bench<'_> {
     fn run(&self, mode: &ModeParams, load: (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
-        let (ready, is_ready) = std::sync::mpsc::sync_channel(self.cpus.workers.len());
+        let call = RollCall::new(self.cpus.workers.len());
         std::thread::scope(|scope| {
             let started = (0..self.cpus.workers.len())
-                .map(|index| self.start_worker(scope, index, &mode.server, ready.clone()))
+                .map(|index| self.start_worker(scope, index, &mode.server, call.voice()))
                 .collect::<Result<Vec<_>, _>>();
-            drop(ready);
             // Those that did start end here, or the scope would wait for them.
             let workers = started.inspect_err(|_| self.stop.trigger()).context("starting the workers")?;
-            // Ends early only if a worker failed; joining it says why.
-            let result = if self.cpus.workers.iter().all(|_| is_ready.recv().is_ok()) {
+            let result = if call.all_ready() {
                 let client = scope.spawn(|| self.drive(load, interrupted));
                 client.join().expect("the load generator does not panic")
             } else {
@@ -150,14 +151,14 @@ impl Bench<'_> {
         scope: &'scope Scope<'scope, '_>,
         index: usize,
         style: &'scope ServerStyle,
-        ready: SyncSender<()>,
+        ready: Ready,
     ) -> std::io::Result<ScopedJoinHandle<'scope, anyhow::Result<()>>> {
         let thread = std::thread::Builder::new().name(format!("kv/{index}"));
         thread.spawn_scoped(scope, move || self.work(index, style, ready))
     }
 
     /// A worker, from start to end.
-    fn work(&self, index: usize, style: &ServerStyle, ready: SyncSender<()>) -> anyhow::Result<()> {
+    fn work(&self, index: usize, style: &ServerStyle, ready: Ready) -> anyhow::Result<()> {
         let (engine, cpu) = (&self.ends.engine, self.cpus.workers[index]);
         let (table, counters, stop) = (self.workload.table.clone(), self.counters.clone(), self.stop.flag.clone());
         let streams = self.workload.streams.as_ref();
@@ -175,7 +176,7 @@ impl Bench<'_> {
         match (&self.ends.tested, streams, style) {
             (Tested::Kernel(_), None, style) => kernel::run_worker(&common, &self.stop.kernel, style),
             (Tested::Engine { netns, .. }, Some(server), ServerStyle::EventContext { params, wait_timeout_ns }) => {
-                let net = EngineNet::new(engine, netns, &self.stop.event, *params)?;
+                let net = EngineNet::new(engine, netns, &self.stop.event, *params, self.workload.flows)?;
                 streams::run_worker(net, &common, server, index, *wait_timeout_ns)
             }
             (Tested::Kernel(_), Some(server), ServerStyle::EventContext { params, wait_timeout_ns }) => {
@@ -213,7 +214,20 @@ impl Bench<'_> {
             napi: self.ends.napi_stats(),
             waits_with_events: self.counters.waits_with_events.load(Ordering::Relaxed),
             events: self.counters.events.load(Ordering::Relaxed),
+            run_delay: self.run_delay(),
         })
+    }
+
+    /// What the softirq threads on the server's CPUs have waited for them.
+    fn run_delay(&self) -> Option<Duration> {
+        match &self.ends.tested {
+            Tested::Kernel(_) => None,
+            Tested::Engine { .. } => {
+                let all = self.ends.engine.softirq_stats().into_iter();
+                let of_server = all.filter(|cpu| self.cpus.workers.contains(&cpu.cpu));
+                Some(Duration::from_nanos(of_server.map(|cpu| cpu.run_delay_ns).sum()))
+            }
+        }
     }
 
     fn result(&self, measured: Measured, begin: &Snapshot, end: &Snapshot) -> CaseResult {
@@ -236,6 +250,7 @@ impl Bench<'_> {
             waits_with_events: end.waits_with_events - begin.waits_with_events,
             events: end.events - begin.events,
             fifo: engine.softirq_stats().iter().all(|cpu| cpu.fifo),
+            run_delay: end.run_delay.zip(begin.run_delay).map(|(end, begin)| end.saturating_sub(begin)),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
 use napier_veth::{EndConfig, Veth, VethConfig};
 
@@ -162,7 +162,10 @@ impl Ends {
         let end = Side::Tested.config(&netns, &cpus.workers);
         let device = engine.add_memif(task.memif(MemifRole::Client)?, end)?;
         Side::Tested.introduce_peer(&netns, &device)?;
-        ensure!(device.wait_link(CONNECT_MAX), "the load generator's memif does not answer: {:?}", device.link_state());
+        if !device.wait_link(CONNECT_MAX) {
+            let reason = device.link_state().reason.unwrap_or_else(|| "nothing came".to_owned());
+            anyhow::bail!("the load generator's memif did not come up within {} s: {reason}", CONNECT_MAX.as_secs());
+        }
         let generator = Generator::Child(Mutex::new(generator));
         Ok(Self { engine, tested: Tested::Engine { device, netns }, generator })
     }

@@ -11,10 +11,12 @@ pub(crate) mod frames;
 mod generator;
 mod host;
 mod kernel;
+mod process;
 mod run;
 mod server;
 mod stream_wire;
 mod streams;
+mod tally;
 mod wire;
 
 pub use cpus::{CpuLayout, TooFewCpus};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use napier_runtime::{LinkConfig, NapiStats};
 
@@ -15,14 +15,16 @@ use super::cpus::{CpuLayout, TooFewCpus};
 use super::ends::Place;
 use super::host;
 use super::kernel::KernelEnd;
+use super::process;
 use super::streams;
+use super::tally::{Ran, Tally, failed};
 use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::table::Table;
 use crate::load::net::Proto;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, PollContext, ServerStyle};
-use crate::report::{Outcome, Report, Row, Workload, hdrlog, progress::Progress};
-use crate::stats::{CpuSplit, Figures, Measured, Summary};
+use crate::report::{Memory, Outcome, Report, Row, Workload, hdrlog, one_line, progress::Progress};
+use crate::stats::{CpuSplit, Figures, Summary};
 use crate::subject::{Backend, Subject, subjects};
 
 /// Requests before measuring begins: sockets of all flows exist by then.
@@ -133,10 +135,11 @@ impl CompareConfig {
     }
 }
 
-/// Runs a comparison. `interrupted` ends it early with an error.
+/// Runs a comparison. `interrupted` ends it early; then, and if runs fail, the report has what was measured, and says
+/// what is missing and why.
 ///
 /// # Errors
-/// A configuration that cannot run, or an engine that does not start; the message says what to change.
+/// A configuration that cannot run, or nothing was measured at all; the message says what to change.
 pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Result<Report> {
     config.check()?;
     let comparison = Comparison { config, workload: workload(config)?, available: host::available_cpus(), interrupted };
@@ -166,21 +169,31 @@ impl Comparison<'_> {
         let cells = interleave(&runnable, &loads, self.config.runs);
         let run_length =
             self.config.run_length.unwrap_or_else(|| length_that_fits(self.config.total, cells.len(), backends.len()));
-        let (done, fifo) = self.run_cells(cells, run_length)?;
-        let row = |load, subject| Row { subject, load, outcome: outcome(subject, load, &refused, &done) };
+        let Ended { tally, fifo, memory } = self.run_cells(cells, run_length)?;
+        let row = |load, subject| match refused.iter().find(|(other, _)| *other == subject) {
+            Some((_, reason)) => Row { subject, load, outcome: Outcome::Refused(reason.clone()), lost: None },
+            None => tally.row(subject, load),
+        };
         let rows = loads.iter().flat_map(|load| subjects.iter().map(|subject| row(*load, *subject))).collect();
         Ok(Report {
             host: host::describe(&self.layout(Mode::Base)?, fifo, &self.available),
             commit: host::commit(),
             workload: describe(self.config, &self.workload, run_length),
             rows,
+            failures: tally.failures(),
+            ended: tally.ended,
+            memory,
         })
     }
 
-    fn run_cells(&self, cells: Vec<Cell>, run_length: Duration) -> anyhow::Result<(Vec<Done>, bool)> {
+    /// Runs the cells until all are done or the tally says that it is over.
+    ///
+    /// # Errors
+    /// Nothing was measured: why the first run failed.
+    fn run_cells(&self, cells: Vec<Cell>, run_length: Duration) -> anyhow::Result<Ended> {
         let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(run_length), drain_ns: nanos(DRAIN) };
-        let mut done: Vec<Done> = Vec::with_capacity(cells.len());
-        let mut fifo = true;
+        let mut tally = Tally::new(self.config.runs);
+        let (mut fifo, mut first_run_kib) = (true, None);
         let progress = Progress::new(cells.len());
         for cell in cells {
             progress.running(cell);
@@ -189,16 +202,39 @@ impl Comparison<'_> {
                 Load::Rps(rate_rps) => Pace::Open { rate_rps },
                 Load::Max => Pace::Closed,
             };
-            let result = run_case(&self.workload, cell.subject, &layout, pace, window, self.interrupted)
-                .with_context(|| format!("{} at {}", cell.subject, cell.load))?;
-            fifo &= result.fifo;
-            if let Some(dir) = &self.config.out {
-                hdrlog::write(dir, cell, &result.measured.recorder, run_length)?;
+            match run_case(&self.workload, cell.subject, &layout, pace, window, self.interrupted) {
+                Ok(result) => {
+                    fifo &= result.fifo;
+                    let ran =
+                        figures(&result, &layout).map_or(Ran::Unanswered, |figures| Ran::Figures(Box::new(figures)));
+                    tally.add(cell, ran);
+                    if let Some(dir) = &self.config.out
+                        && let Err(error) = hdrlog::write(dir, cell, &result.measured.recorder, run_length)
+                    {
+                        tally.end(error.to_string());
+                    }
+                }
+                Err(_) if self.interrupted.load(Ordering::Relaxed) => tally.end("interrupted".to_owned()),
+                Err(error) => {
+                    let why = one_line(&error) + &process::descriptor_advice(&error);
+                    if tally.has_figures() {
+                        progress.failed(&failed(cell, &why));
+                    }
+                    tally.add(cell, Ran::Failed(why));
+                }
             }
-            done.push((cell, figures(&result, &layout)));
+            first_run_kib = first_run_kib.or_else(process::resident_kib);
             progress.done();
+            if tally.ended.is_some() {
+                break;
+            }
         }
-        Ok((done, fifo))
+        if !tally.has_figures()
+            && let Some(why) = tally.failures().into_iter().next().or_else(|| tally.ended.clone())
+        {
+            bail!(why);
+        }
+        Ok(Ended { tally, fifo, memory: process::memory(first_run_kib) })
     }
 
     fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
@@ -238,7 +274,13 @@ impl Comparison<'_> {
     }
 }
 
-type Done = (Cell, Option<Figures>);
+/// All runs are over.
+struct Ended {
+    tally: Tally,
+    /// The softirq threads had SCHED_FIFO in all of them.
+    fifo: bool,
+    memory: Option<Memory>,
+}
 
 fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
     let profile = Profile::new(ProfileConfig::default(), config.seed)?;
@@ -302,20 +344,6 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
 }
 
-fn outcome(subject: Subject, load: Load, refused: &[(Subject, String)], done: &[Done]) -> Outcome {
-    if let Some((_, reason)) = refused.iter().find(|(other, _)| *other == subject) {
-        return Outcome::Refused(reason.clone());
-    }
-    let of_this = done.iter().filter(|(cell, _)| cell.subject == subject && cell.load == load);
-    let runs: Option<Vec<Figures>> = of_this.map(|(_, figures)| *figures).collect();
-    let Some(runs) = runs else {
-        return Outcome::Refused(
-            "in a run, no request that was due while it was measured was answered: overloaded, or stalled".to_owned(),
-        );
-    };
-    Outcome::Measured(Box::new(Measured::of(&runs).expect("every cell was run")))
-}
-
 /// `None` if no request was answered.
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
 fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
@@ -346,6 +374,7 @@ fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
         empty_polls_pct: per_poll(NapiStats::empty_polls_total).map(|share| 100.0 * share),
         work_per_poll: per_poll(NapiStats::packets_total),
         events_per_wait: (waits > 0.0).then(|| result.events as f64 / waits),
+        run_delay_ms_per_s: result.run_delay.map(|waited| waited.as_secs_f64() * 1e3 / result.seconds),
     })
 }
 

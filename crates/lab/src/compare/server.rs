@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,6 +15,7 @@ use crate::kv::DATAGRAM_BYTES_MAX;
 use crate::kv::service::serve;
 use crate::kv::table::Table;
 use crate::modes::{EventParams, ServerStyle};
+use crate::roll_call::Ready;
 
 /// Events that one wait returns at most, as libevent's first allocation.
 pub(crate) const EVENTS_MAX: usize = 64;
@@ -43,11 +43,10 @@ pub(crate) struct Common {
     pub(crate) counters: Arc<ServerCounters>,
     pub(crate) stop: Arc<AtomicBool>,
     /// Told once the worker can be reached; dropped without a word if it failed.
-    pub(crate) ready: SyncSender<()>,
+    pub(crate) ready: Ready,
 }
 
 /// What a worker on the engine's datagram sockets needs.
-#[derive(Clone)]
 pub(crate) struct WorkerSetup {
     pub(crate) engine: Engine,
     pub(crate) netns: NetNs,
@@ -58,7 +57,7 @@ pub(crate) struct WorkerSetup {
     /// Processor that the worker is pinned to.
     pub(crate) cpu: usize,
     /// Told once the worker can be reached; dropped without a word if it failed.
-    pub(crate) ready: SyncSender<()>,
+    pub(crate) ready: Ready,
 }
 
 impl WorkerSetup {
@@ -87,7 +86,8 @@ impl EventWorker {
         wait_timeout_ns: Option<u64>,
         stop: &UserEvent,
     ) -> anyhow::Result<Self> {
-        let context = EventContext::new(&setup.engine);
+        // One for each flow that there may be at most, and what a worker watches beside.
+        let context = EventContext::with_members_max(&setup.engine, EventContext::MEMBERS_DEFAULT + 2);
         if let Some(params) = params {
             context.set_params(EpollParamsRequest {
                 busy_poll_usecs: params.busy_poll_usecs,
@@ -106,9 +106,14 @@ impl EventWorker {
 
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let mut events = [Event::default(); EVENTS_MAX];
-        self.setup.ready.send(())?;
+        self.say_ready();
         while self.turn(&mut events)? {}
         Ok(())
+    }
+
+    /// Tells the starter that the worker can be reached.
+    pub(crate) fn say_ready(&self) {
+        self.setup.ready.say();
     }
 
     /// Where the worker waits.
@@ -182,7 +187,7 @@ pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_bus
     socket.set_read_timeout(Some(STOP_LOOK))?;
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     let mut reply = [0; DATAGRAM_BYTES_MAX];
-    setup.ready.send(())?;
+    setup.ready.say();
     while !setup.stop.load(Ordering::Relaxed) {
         let Ok((bytes, from)) = socket.recv_from(&mut datagram) else { continue };
         let answer = serve(&setup.table, &datagram[..bytes], &mut reply);

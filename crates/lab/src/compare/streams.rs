@@ -14,8 +14,8 @@ use crate::serve::net::Net;
 use crate::serve::now_ms;
 use crate::serve::worker::{Addresses, Worker};
 
-/// Memory of the records: no workload of the comparison comes near it, so nothing is ever evicted.
-const STORE_BYTES_MAX: usize = 256 << 20;
+/// Memory of records and connections: no workload of the comparison comes near it, so nothing is evicted or refused.
+const STORE_BYTES_MAX: usize = usize::MAX / 2;
 
 /// Why a mode that blocks in a receive has no row.
 pub(crate) const ONE_SOCKET: &str = "it blocks in a receive on one socket per worker, and TCP has one per connection";
@@ -43,7 +43,7 @@ pub(crate) fn run_worker<N: Net>(
 ) -> anyhow::Result<()> {
     let at = Addresses { memcached: Some(SERVER.into()), ..Addresses::default() };
     let mut worker = Worker::new(net, server, index, at)?;
-    common.ready.send(())?;
+    common.ready.say();
     worker.run(wait_timeout_ns.map(Duration::from_nanos)).context("waiting for events")
 }
 

@@ -76,6 +76,22 @@ impl Report {
             && self.canaries.iter().all(|(_, seeds)| seeds.is_some())
     }
 
+    /// What did not hold, in a sentence; `None` if it [`passed`](Self::passed).
+    #[must_use]
+    pub fn why_not_passed(&self) -> Option<String> {
+        let not_found = self.canaries.iter().filter(|(_, seeds)| seeds.is_none()).count();
+        match (self.failed_seeds.len(), self.missing.len(), not_found) {
+            (0, 0, 0) => None,
+            (0, 0, found) => Some(format!("{found} planted mistakes were not found")),
+            (0, missing, _) => Some(format!(
+                "no seed failed, but {missing} kinds of events and decisions never occurred, so that nothing is said of \
+                 them: {} are too few seeds, give more --runs or --seconds (10000 runs are enough as a rule)",
+                self.runs
+            )),
+            (failed, ..) => Some(format!("{failed} of {} seeds failed", self.runs)),
+        }
+    }
+
     /// Steps per second of CPU time.
     #[must_use]
     pub fn steps_per_core_s(&self) -> f64 {

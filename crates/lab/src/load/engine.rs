@@ -30,9 +30,10 @@ pub enum EngineSocket {
 }
 
 impl EngineClient {
-    /// Without connections.
-    pub fn new(one: &OneDevice) -> Self {
-        let context = EventContext::new(&one.engine);
+    /// Without connections, for at most so many of them.
+    pub fn new(one: &OneDevice, connections_max: usize) -> Self {
+        let members_max = u32::try_from(connections_max).unwrap_or(u32::MAX);
+        let context = EventContext::with_members_max(&one.engine, members_max);
         Self { netns: one.netns.clone(), context, events: [Event::default(); EVENTS_MAX] }
     }
 }

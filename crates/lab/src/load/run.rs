@@ -17,7 +17,7 @@ use crate::kv::profile::{Profile, ProfileConfig};
 use crate::kv::sizes::Sizes;
 use crate::kv::{KEY_BYTES_MAX, store};
 use crate::loads::Load;
-use crate::serve::device::OneDevice;
+use crate::serve::device::{OneDevice, wait_for_peer};
 use crate::serve::run::Device;
 use crate::stats::{Summary, median};
 
@@ -105,6 +105,8 @@ pub struct LoadReport {
     pub median: LoadFigures,
     /// Each run.
     pub runs: Vec<LoadFigures>,
+    /// Why the file of the recording took no more; null if it took all, and without one.
+    pub recording_failure: Option<String>,
 }
 
 /// What one run measured.
@@ -193,16 +195,10 @@ pub fn load_on(
         Device::Kernel { interface: None } => load(KernelClient::new()?, config, interrupted, on_run),
         Device::Engine(engine) => {
             let mut one = OneDevice::start(engine)?;
-            ensure!(
-                one.device.wait_link(LINK_MAX),
-                "nobody is at the other end of {} after {} s: {}",
-                device.name(),
-                LINK_MAX.as_secs(),
-                one.device.link_state().reason.unwrap_or_default()
-            );
-            let report = load(EngineClient::new(&one), config, interrupted, on_run)?;
-            one.finish_capture()?;
-            Ok(report)
+            wait_for_peer(&one.device, &device.name(), LINK_MAX)?;
+            let report = load(EngineClient::new(&one, config.connections), config, interrupted, on_run)?;
+            let failure = one.finish_capture().and_then(|recorded| recorded.failure);
+            Ok(LoadReport { recording_failure: failure, ..report })
         }
     }
 }
@@ -263,6 +259,7 @@ pub fn load<N: ClientNet>(
         seconds: config.length.as_secs_f64(),
         median: median_of(&runs),
         runs,
+        recording_failure: None,
     })
 }
 

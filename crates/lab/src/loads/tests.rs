@@ -25,7 +25,9 @@ fn what_is_no_load_is_refused_with_what_is() {
     for text in ["0", "0k", "0.1", "101m", "999999999999999999999m"] {
         assert_eq!(Load::parse(text), Err(LoadError::Range { text: text.to_owned() }));
     }
-    assert_eq!(Load::parse_list(","), Err(LoadError::Empty));
+    for list in ["", ",", "1k,,2k", "1k,"] {
+        assert_eq!(Load::parse_list(list), Err(LoadError::Empty), "{list:?}");
+    }
     assert_eq!(Load::parse_list("1k,1000"), Err(LoadError::Twice { text: "1000".to_owned() }));
 }
 

@@ -29,8 +29,10 @@ fn what_is_no_mode_is_refused_with_what_is() {
 
 #[test]
 fn lists() {
-    assert_eq!(Mode::parse_list("base, suspend20,"), Ok(vec![Mode::Base, Mode::Suspend { us: 20 }]));
-    assert_eq!(Mode::parse_list(" , "), Err(ModeError::Empty));
+    assert_eq!(Mode::parse_list("base, suspend20"), Ok(vec![Mode::Base, Mode::Suspend { us: 20 }]));
+    for list in ["", " , ", "base,,suspend20", "base,", ",base"] {
+        assert_eq!(Mode::parse_list(list), Err(ModeError::Empty), "{list:?}");
+    }
     assert_eq!(Mode::parse_list("base,base"), Err(ModeError::Twice { name: "base".to_owned() }));
     assert_eq!(Mode::parse_list(DEFAULT_MODES).unwrap().len(), 12);
     assert_eq!(Mode::parse_list(QUICK_MODES).unwrap().len(), 4);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Outcome, Report, Row, Workload};
+use super::{Host, Memory, Outcome, Report, Row, Workload};
 use crate::loads::Load;
 use crate::modes::ModeParams;
 use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
@@ -23,6 +23,15 @@ pub struct JsonReport<P = serde_json::Value> {
     pub modes: BTreeMap<String, P>,
     /// One per mode and load.
     pub rows: Vec<JsonRow>,
+    /// Runs that could not be carried out, each with why.
+    #[serde(default)]
+    pub failures: Vec<String>,
+    /// Why it ended before all was run, or null.
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// What the process took, or null.
+    #[serde(default)]
+    pub memory: Option<Memory>,
 }
 
 /// One mode at one load. Every key is always there; in a refused row all figures are null.
@@ -43,12 +52,21 @@ pub struct JsonRow {
     pub empty_polls_pct: Option<f64>,
     pub work_per_poll: Option<f64>,
     pub events_per_wait: Option<f64>,
+    /// Milliseconds per second that the softirq threads waited for a CPU.
+    #[serde(default)]
+    pub run_delay_ms_per_s: Option<f64>,
     /// Number of runs; 0 in a refused row.
     pub runs: u32,
     /// Smallest and largest of each figure over the runs.
     pub spread: Option<Spread>,
     /// Why the mode could not be put into force, or null.
     pub refused: Option<String>,
+    /// Runs that gave no figures.
+    #[serde(default)]
+    pub lost_runs: u32,
+    /// Why they did not, or null if there are none.
+    #[serde(default)]
+    pub lost: Option<String>,
 }
 
 /// A number of requests per second, or the string `max`.
@@ -79,6 +97,9 @@ pub fn render(report: &Report) -> String {
         workload: report.workload.clone(),
         modes,
         rows: report.rows.iter().map(JsonRow::from).collect(),
+        failures: report.failures.clone(),
+        ended: report.ended.clone(),
+        memory: report.memory,
     };
     serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
 }
@@ -105,12 +126,15 @@ impl From<&Row> for JsonRow {
             empty_polls_pct: median.and_then(|m| m.empty_polls_pct),
             work_per_poll: median.and_then(|m| m.work_per_poll),
             events_per_wait: median.and_then(|m| m.events_per_wait),
+            run_delay_ms_per_s: median.and_then(|m| m.run_delay_ms_per_s),
             runs: measured.map_or(0, |measured| measured.runs),
             spread: measured.map(|measured| measured.spread),
             refused: match &row.outcome {
                 Outcome::Refused(reason) => Some(reason.clone()),
-                Outcome::Measured(_) => None,
+                Outcome::Measured(_) | Outcome::Nothing => None,
             },
+            lost_runs: row.lost.as_ref().map_or(0, |lost| lost.runs),
+            lost: row.lost.as_ref().map(|lost| lost.why.clone()),
         }
     }
 }

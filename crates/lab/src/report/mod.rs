@@ -31,6 +31,23 @@ pub struct Report {
     pub workload: Workload,
     /// One per mode and load; loads in the order in which they are to be shown, and within a load the modes.
     pub rows: Vec<Row>,
+    /// Runs that could not be carried out, each with why.
+    pub failures: Vec<String>,
+    /// Why it ended before all was run; `None` if nothing is missing for that.
+    pub ended: Option<String>,
+    /// What this process took; `None` where nobody says.
+    pub memory: Option<Memory>,
+}
+
+/// Memory of the process that compares, resident, in KiB. It should not grow with the number of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// After the first run.
+    pub after_first_run_kib: u64,
+    /// After the last run.
+    pub at_end_kib: u64,
+    /// The most at any time.
+    pub peak_kib: u64,
 }
 
 /// Where a comparison ran.
@@ -88,6 +105,21 @@ pub struct Row {
     pub load: Load,
     /// What came of it.
     pub outcome: Outcome,
+    /// Runs that are not behind the figures; `None` if all are.
+    pub lost: Option<Lost>,
+}
+
+/// The runs of a row that gave no figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub runs: u32,
+    /// Of so many.
+    pub of: u32,
+    /// How many of them were not begun.
+    pub not_run: u32,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// What came of a row.
@@ -97,6 +129,8 @@ pub enum Outcome {
     Measured(Box<Measured>),
     /// It could not be put into force here; the reason says why. Never a figure from something else.
     Refused(String),
+    /// It was put into force, or would have been, but no run gave figures: [`Row::lost`] says why.
+    Nothing,
 }
 
 impl Row {
@@ -104,8 +138,13 @@ impl Row {
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Measured(measured) => Some(measured),
-            Outcome::Refused(_) => None,
+            Outcome::Refused(_) | Outcome::Nothing => None,
         }
+    }
+
+    /// Whether nothing of it was begun when the comparison ended.
+    fn was_not_run(&self) -> bool {
+        self.lost.as_ref().is_some_and(|lost| lost.not_run == lost.of)
     }
 
     /// Whether at least 99 % of the offered load was answered. A closed loop offers what is answered.
@@ -137,6 +176,19 @@ impl Report {
         }
         loads
     }
+}
+
+/// An error with its causes, each said once: some messages hold their cause's words already.
+#[must_use]
+pub fn one_line(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |said, cause| {
+        let cause = cause.to_string();
+        match said {
+            said if said.is_empty() => cause,
+            said if said.contains(&cause) => said,
+            said => format!("{said}: {cause}"),
+        }
+    })
 }
 
 #[cfg(test)]

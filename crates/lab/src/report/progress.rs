@@ -33,6 +33,11 @@ impl Progress {
         self.bar.inc(1);
     }
 
+    /// Says at once that a run failed, terminal or not: it may be minutes to the report.
+    pub fn failed(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("napier: {line}"));
+    }
+
     /// Writes a line above the bar, on standard error; without a terminal it is not written.
     pub fn note(&self, line: &str) {
         self.bar.println(line);

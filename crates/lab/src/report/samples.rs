@@ -20,6 +20,7 @@ pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
         empty_polls_pct: Some(cpu * 0.92),
         work_per_poll: Some(40.0 / cpu),
         events_per_wait: Some(1.97),
+        run_delay_ms_per_s: Some(0.5),
     }
 }
 
@@ -27,11 +28,21 @@ pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
 pub(crate) fn row(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64, spread: f64) -> Row {
     let at = |factor: f64| figures(rps * factor, p99 * factor, cpu * factor);
     let measured = Measured::of(&[at(1.0 - spread), at(1.0), at(1.0 + spread)]).unwrap();
-    Row { subject: Subject::engine(mode.parse().unwrap()), load, outcome: Outcome::Measured(Box::new(measured)) }
+    Row {
+        subject: Subject::engine(mode.parse().unwrap()),
+        load,
+        outcome: Outcome::Measured(Box::new(measured)),
+        lost: None,
+    }
 }
 
 pub(crate) fn refused(mode: &str, load: Load, reason: &str) -> Row {
-    Row { subject: Subject::engine(mode.parse().unwrap()), load, outcome: Outcome::Refused(reason.to_owned()) }
+    Row {
+        subject: Subject::engine(mode.parse().unwrap()),
+        load,
+        outcome: Outcome::Refused(reason.to_owned()),
+        lost: None,
+    }
 }
 
 pub(crate) fn cover_letter() -> Report {
@@ -76,6 +87,9 @@ pub(crate) fn cover_letter() -> Report {
             row("fullbusy", Load::Max, 1_248_006.0, 3_979.0, 100.0, 0.01),
             row("suspend20", Load::Max, 1_226_845.0, 3_985.0, 100.0, 0.01),
         ],
+        failures: Vec::new(),
+        ended: None,
+        memory: Some(Memory { after_first_run_kib: 30 << 10, at_end_kib: 31 << 10, peak_kib: 60 << 10 }),
     }
 }
 

@@ -25,13 +25,17 @@ pub fn render(report: &Report, bold: bool) -> String {
     };
     let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
     let shape = Shape { columns, name_width, backends, bold };
-    for (load, rows) in report.by_load() {
+    let (begun, not_begun): (Vec<_>, Vec<_>) =
+        report.by_load().into_iter().partition(|(_, rows)| !rows.iter().all(|row| row.was_not_run()));
+    for (load, rows) in begun {
         if !text.is_empty() {
             text.push('\n');
         }
         block(&mut text, load, &rows, &shape);
     }
-    text + "\n" + &legend(report)
+    text.push('\n');
+    incomplete(&mut text, report, not_begun.into_iter().map(|(load, _)| load));
+    text + &legend(report)
 }
 
 /// Which value of a column is best.
@@ -109,6 +113,14 @@ fn block(text: &mut String, load: Load, rows: &[&Row], shape: &Shape<'_>) {
         let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load);
         match &row.outcome {
             Outcome::Refused(reason) => broken(text, &start, &format!("refused: {reason}")),
+            Outcome::Nothing => {
+                let why = row.lost.as_ref().map_or("", |lost| lost.why.as_str());
+                broken(
+                    text,
+                    &start,
+                    &format!("no figures: of {} runs {why}", row.lost.as_ref().map_or(0, |lost| lost.of)),
+                );
+            }
             Outcome::Measured(measured) => {
                 for (column, range) in shape.columns.iter().zip(&ranges) {
                     start += &cell(column, range, (column.figure)(&measured.median), shape.bold);
@@ -130,6 +142,24 @@ fn block(text: &mut String, load: Load, rows: &[&Row], shape: &Shape<'_>) {
         broken(text, "", &sentence(load, rows));
     }
     broken(text, "", &spread(rows, shape.backends));
+    for row in rows.iter().filter(|row| row.measured().is_some()) {
+        if let Some(lost) = &row.lost {
+            let name = row.subject.name(shape.backends);
+            broken(
+                text,
+                "",
+                &format!("{name}: not in its figures are {} of {} runs: {}.", lost.runs, lost.of, lost.why),
+            );
+        }
+    }
+}
+
+/// Says above the legend what the table lacks, and why.
+fn incomplete(text: &mut String, report: &Report, not_begun: impl Iterator<Item = Load>) {
+    let Some(why) = &report.ended else { return };
+    let loads: Vec<String> = not_begun.map(|load| load.to_string()).collect();
+    let loads = if loads.is_empty() { String::new() } else { format!(" Not begun: {}.", loads.join(", ")) };
+    broken(text, "", &format!("INCOMPLETE: {why}.{loads}"));
 }
 
 fn cell(column: &Column, range: &Range, figure: Option<f64>, bold: bool) -> String {
@@ -225,6 +255,14 @@ fn legend(report: &Report) -> String {
         report.commit,
     );
     broken(&mut text, "", &setup);
+    if let Some(memory) = &report.memory {
+        let mib = |kib: u64| kib.div_ceil(1024);
+        let (first, end, peak) = (mib(memory.after_first_run_kib), mib(memory.at_end_kib), mib(memory.peak_kib));
+        let words = format!(
+            "memory: {first} MiB resident in this process after the first run, {end} at the end, {peak} at most"
+        );
+        broken(&mut text, "", &words);
+    }
     for (name, note) in &report.host.notes {
         broken(&mut text, "", &format!("{name}: {note}"));
     }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 pub use napier_runtime::MemifRole;
@@ -12,6 +13,9 @@ use napier_runtime::{
 };
 
 use crate::modes::{ModeParams, PollContext};
+
+/// How often it is looked why there is no peer yet.
+const PEER_LOOK: Duration = Duration::from_millis(20);
 
 /// What is on the other side of an engine's device.
 #[derive(Clone, Debug)]
@@ -55,6 +59,8 @@ pub struct EngineConfig {
     pub ip: IpAddr,
     /// Length of the network's prefix, in bits.
     pub prefix_len: u8,
+    /// Where packets go whose destination is not on the link.
+    pub gateway: Option<IpAddr>,
     /// Neighbours that are not asked for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
     /// File that all frames are recorded in.
@@ -86,6 +92,15 @@ pub fn mac_of(ip: IpAddr) -> [u8; 6] {
             [2, 6, octets[12], octets[13], octets[14], octets[15]]
         }
     }
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Frames that are not in the file, because too many came at once, or it took no more.
+    pub missing: u64,
+    /// Why it took no more.
+    pub failure: Option<String>,
 }
 
 impl OneDevice {
@@ -121,6 +136,9 @@ impl OneDevice {
                 engine.add_xdp(&xdp, end).with_context(|| format!("adding the device on {interface}"))?
             }
         };
+        if let Some(gateway) = config.gateway {
+            netns.gateway_set(device.ifindex(), gateway).context("setting the gateway")?;
+        }
         for &(ip, mac) in &config.neighbours {
             netns.neighbour_add(device.ifindex(), ip, mac).with_context(|| format!("adding the neighbour {ip}"))?;
         }
@@ -172,19 +190,57 @@ impl OneDevice {
         (0..self.device.queues()).map(|queue| self.device.napi_stats(queue).interrupts).sum()
     }
 
-    /// Ends the recording, if there is one; returns the number of frames that are not in the file, because too many came
-    /// at once.
-    ///
-    /// # Errors
-    /// The file could not be written.
-    pub fn finish_capture(&mut self) -> anyhow::Result<Option<u64>> {
-        let Some((capture, path)) = self.capture.take() else { return Ok(None) };
-        let stats = capture.finish().with_context(|| format!("recording into {}", path.display()))?;
-        Ok(Some(stats.dropped))
+    /// Why the file of the recording takes no more; `None` while it does, and without a recording.
+    pub fn recording_failure(&self) -> Option<String> {
+        let (capture, path) = self.capture.as_ref()?;
+        capture.failure().map(|why| format!("recording into {}: {why}", path.display()))
+    }
+
+    /// Ends the recording, if there is one.
+    pub fn finish_capture(&mut self) -> Option<Recorded> {
+        let (capture, path) = self.capture.take()?;
+        let dropped = capture.stats().dropped;
+        Some(match capture.finish() {
+            Ok(stats) => Recorded { missing: stats.dropped, failure: None },
+            Err(error) => {
+                let failure = Some(format!("recording into {}: {error}", path.display()));
+                Recorded { missing: dropped, failure }
+            }
+        })
     }
 }
 
 fn start_capture(device: &DeviceHandle, path: &Path) -> anyhow::Result<(Capture, PathBuf)> {
     let capture = device.capture(&CaptureConfig::new(path));
     Ok((capture.with_context(|| format!("recording into {}", path.display()))?, path.to_owned()))
+}
+
+/// Why the other end of a memif device will not have this side, with what to do; `None` if it may yet. What a peer says is
+/// its own words, and all that we know of have this one in them.
+#[must_use]
+pub fn turned_away(device: &DeviceHandle) -> Option<String> {
+    let reason = device.link_state().reason?;
+    let said = reason.strip_prefix("the peer disconnected: ")?;
+    let is_secret = said.to_ascii_lowercase().contains("secret");
+    is_secret.then(|| format!("the other end turned this side away ({said}): give the --secret that it has"))
+}
+
+/// Waits until a device has a peer.
+///
+/// # Errors
+/// There is none after `at_most`, or there is one that will not have this side, which is said at once.
+pub fn wait_for_peer(device: &DeviceHandle, name: &str, at_most: Duration) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !device.wait_link(PEER_LOOK) {
+        if let Some(why) = turned_away(device) {
+            anyhow::bail!("{name}: {why}");
+        }
+        anyhow::ensure!(
+            begun.elapsed() < at_most,
+            "nobody is at the other end of {name} after {} s: {}",
+            at_most.as_secs(),
+            device.link_state().reason.unwrap_or_default()
+        );
+    }
+    Ok(())
 }

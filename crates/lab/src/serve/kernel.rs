@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;
 
-use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, Net, TOKEN_STOP, Watch};
+use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, KEEPALIVE, Net, TOKEN_STOP, Watch};
 use crate::modes::EventParams;
 
 /// Tells workers on the kernel's sockets to stop.
@@ -95,6 +95,12 @@ impl Net for KernelNet {
 
     fn listen(&self, at: SocketAddr, token: u64) -> io::Result<TcpListener> {
         let socket = self.bound(at, SocketType::STREAM, true)?;
+        // Connections inherit it.
+        let (idle, interval, probes) = KEEPALIVE;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, idle)?;
+        sockopt::set_tcp_keepintvl(&socket, interval)?;
+        sockopt::set_tcp_keepcnt(&socket, probes)?;
         rustix::net::listen(&socket, BACKLOG)?;
         self.add(socket.as_fd(), token)?;
         Ok(socket.into())
@@ -114,22 +120,31 @@ impl Net for KernelNet {
         Ok(socket)
     }
 
-    fn accept(&self, listener: &TcpListener, token: u64) -> io::Result<Option<TcpStream>> {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                return match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {
-                        Ok(None)
-                    }
-                    _ => Err(error),
-                };
-            }
-        };
+    fn accept(&self, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+        match listener.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn join(&self, stream: &TcpStream, token: u64) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        self.add(stream.as_fd(), token)?;
-        Ok(Some(stream))
+        self.add(stream.as_fd(), token)
+    }
+
+    fn watch_listener(&self, listener: &TcpListener, token: u64, is_watched: bool) -> io::Result<()> {
+        let flags = if is_watched { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        epoll::modify(&self.epoll, listener, epoll::EventData::new_u64(token), flags)?;
+        Ok(())
+    }
+
+    /// The kernel's buffers are not of this process, and have bounds of their own (`tcp_mem`).
+    fn stream_bytes(&self) -> usize {
+        0
     }
 
     fn watch(&self, stream: &TcpStream, token: u64, watch: Watch) -> io::Result<()> {

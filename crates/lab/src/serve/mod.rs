@@ -6,9 +6,12 @@
 //! All ports of a server share one store: what a client of memcached stored, a client of Redis finds under the same key,
 //! and the other way round with 0 as the client's word.
 
+mod chores;
+mod connection;
 pub mod device;
 pub mod engine;
 pub mod kernel;
+pub mod limits;
 pub mod net;
 pub mod run;
 pub mod worker;
@@ -20,3 +23,6 @@ pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,17 +44,41 @@ pub trait Net {
     /// As [`bind`](Self::bind), or the time is refused.
     fn bind_blocking(&self, at: SocketAddr, busy_poll_usecs: u32, prefer: bool) -> io::Result<Self::Datagrams>;
 
-    /// The next connection, watched for something to read under `token`; `None` if there is none.
+    /// The next connection; `None` if there is none. It is of use once it was let [`join`](Self::join).
     ///
     /// # Errors
-    /// The kernel's; a connection that broke off meanwhile is none.
-    fn accept(&self, listener: &Self::Listener, token: u64) -> io::Result<Option<Self::Stream>>;
+    /// There is a connection and no descriptor or memory for it: it waits, and whoever watches is told of it again. A
+    /// connection that broke off meanwhile is none.
+    fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
+
+    /// Watches a connection that was accepted for something to read, under `token`. From now on it never blocks; a peer
+    /// that is silent is probed, and the connection ends if it is gone.
+    ///
+    /// # Errors
+    /// The place to wait has no room or memory for it.
+    fn join(&self, stream: &Self::Stream, token: u64) -> io::Result<()>;
+
+    /// Whether `listener` is watched for connections; it is from its start.
+    ///
+    /// # Errors
+    /// None that a listener of this network has.
+    fn watch_listener(&self, listener: &Self::Listener, token: u64, is_watched: bool) -> io::Result<()>;
+
+    /// Memory of this process that the network may use for each stream, in bytes.
+    fn stream_bytes(&self) -> usize;
 
     /// Changes what a stream is watched for.
     ///
     /// # Errors
     /// None that a stream of this network has.
     fn watch(&self, stream: &Self::Stream, token: u64, watch: Watch) -> io::Result<()>;
+
+    /// Ends a connection for which there is no place, with a word on why. Nothing of this process is held for it after
+    /// that, whatever its peer does.
+    fn turn_away(&self, stream: Self::Stream, words: &[u8]) {
+        // Room for it is there from the start; if the client is gone nobody reads it.
+        let _ = self.write(&stream, words);
+    }
 
     /// Reads what is there; 0 once the peer has closed.
     ///
@@ -90,6 +114,10 @@ pub trait Net {
 
 /// How long a blocking receive goes without looking whether the worker should stop.
 pub const BLOCKED_MAX: Duration = Duration::from_millis(100);
+
+/// Probes of a silent peer: after how long, how often, how many. A peer that vanished is given up after 105 seconds; redis'
+/// `tcp-keepalive` of 300 seconds would keep its memory for ten minutes.
+pub const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 3);
 
 /// Events that one wait returns at most, as libevent's first allocation.
 pub const EVENTS_MAX: usize = 64;

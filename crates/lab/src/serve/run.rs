@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use napier_runtime::{ThreadRole, UserEvent, thread_usage};
+use napier_runtime::{StackCounters, ThreadRole, UserEvent, thread_usage};
 use serde::Serialize;
 
-use super::device::{EngineConfig, OneDevice};
+use super::device::{EngineConfig, OneDevice, turned_away};
 use super::engine::EngineNet;
 use super::kernel::{KernelNet, KernelStop};
+use super::limits::{self, Limits};
 use super::worker::{Addresses, Worker, run_blocking};
 use crate::kv::session::{Server, Totals};
 use crate::kv::store::StoreStats;
 use crate::modes::{Mode, ServerStyle};
+use crate::roll_call::RollCall;
 
 /// How often it is looked whether the server shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
@@ -38,8 +40,8 @@ pub struct ServeConfig {
     pub mode: Option<Mode>,
     /// Threads that serve.
     pub workers: usize,
-    /// Bound on the memory of records, in bytes.
-    pub memory_bytes: usize,
+    /// Bounds on what clients can take.
+    pub limits: Limits,
 }
 
 /// Where a server's sockets are.
@@ -79,8 +81,14 @@ pub struct ServeReport {
     pub cpu_system_s: f64,
     /// Interrupts of the device; null where they are not the server's to count.
     pub interrupts: Option<u64>,
-    /// Frames that are missing from the recording, because too many came at once; null without one.
+    /// Time that the softirq threads could have run and had no CPU, in seconds; null on the kernel's sockets.
+    pub softirq_run_delay_s: Option<f64>,
+    /// Packets dropped because their checksum was wrong; null on the kernel's sockets, which count them elsewhere.
+    pub wrong_checksums: Option<u64>,
+    /// Frames that are missing from the recording, because too many came at once or the file took no more; null without one.
     pub frames_not_recorded: Option<u64>,
+    /// Why the file of the recording took no more; null if it took all, and without one.
+    pub recording_failure: Option<String>,
 }
 
 impl Device {
@@ -101,6 +109,7 @@ impl ServeConfig {
     /// The first field that cannot be; the message says what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!((1..=256).contains(&self.workers), "--workers must be 1 to 256");
+        self.limits.check()?;
         ensure!(self.port != 0, "--port must be 1 to 65535");
         let more = [("--resp-port", self.resp_port), ("--sockperf-port", self.sockperf_port)];
         for (name, port) in more {
@@ -146,7 +155,8 @@ pub fn serve(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     config.check()?;
-    let server = Server::new(config.memory_bytes, config.workers, super::now_ms());
+    let server = Server::new(config.limits.memory_bytes, config.workers, super::now_ms())
+        .with_connections_max(config.limits.connections);
     match &config.device {
         Device::Kernel { interface } => {
             if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
@@ -180,13 +190,15 @@ fn serve_on_kernel(
             ensure_free(at)?;
         }
     }
+    limits::raise_descriptors(config.limits.connections, config.workers);
     let (stop, stopped) = (KernelStop::new()?, AtomicBool::new(false));
     let run_one = |index: usize, ready: &dyn Fn()| -> anyhow::Result<()> {
         let addresses = config.addresses();
         match config.style() {
             ServerStyle::EventContext { params, wait_timeout_ns } => {
                 let net = KernelNet::new(&stop, params).context("setting up the place to wait (EPIOCSPARAMS)")?;
-                let mut worker = Worker::new(net.on(interface), server, index, addresses)?;
+                let worker = Worker::new(net.on(interface), server, index, addresses)?;
+                let mut worker = worker.with_idle_timeout(config.limits.idle_timeout);
                 ready();
                 Ok(worker.run(wait_timeout_ns.map(Duration::from_nanos))?)
             }
@@ -253,13 +265,15 @@ fn serve_on_engine(
         let addresses = config.addresses();
         match config.style() {
             ServerStyle::EventContext { params, wait_timeout_ns } => {
-                let net = EngineNet::new(&engine, &netns, &stop, params)?;
-                let mut worker = Worker::new(net, server, index, addresses)?;
+                let net = EngineNet::new(&engine, &netns, &stop, params, config.limits.connections)?;
+                let net = net.with_buffers(config.limits.buffer_bytes());
+                let worker = Worker::new(net, server, index, addresses)?;
+                let mut worker = worker.with_idle_timeout(config.limits.idle_timeout);
                 ready();
                 Ok(worker.run(wait_timeout_ns.map(Duration::from_nanos))?)
             }
             ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
-                let net = EngineNet::new(&engine, &netns, &stop, None)?;
+                let net = EngineNet::new(&engine, &netns, &stop, None, 0)?;
                 let at = addresses.udp.expect("it is always there");
                 let busy = (busy_poll_usecs, prefer_busy_poll);
                 Ok(run_blocking(&net, server, index, at, busy, ready, || stopped.load(Ordering::Relaxed))?)
@@ -271,7 +285,21 @@ fn serve_on_engine(
         stopped.store(true, Ordering::Relaxed);
         stop.trigger();
     };
-    let mut on_tick = || put_in_force().and_then(|()| one.check());
+    let (mut told, mut told_why) = (false, None);
+    let mut on_tick = || {
+        let why = turned_away(&one.device);
+        if why != told_why {
+            // Whoever is at the other end may be another tomorrow: the server goes on trying.
+            why.iter().for_each(|why| eprintln!("napier: {why}; trying again"));
+            told_why = why;
+        }
+        if !told && let Some(why) = one.recording_failure() {
+            // At once: the server goes on, perhaps for days.
+            eprintln!("napier: {why}; nothing more is recorded, the server goes on");
+            told = true;
+        }
+        put_in_force().and_then(|()| one.check())
+    };
     let (seconds, mut used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready, &mut on_tick)?;
     for thread in one.engine.thread_times() {
         // Workers have counted themselves.
@@ -280,9 +308,19 @@ fn serve_on_engine(
         }
     }
     used.cpu += delivering;
-    let frames_not_recorded = one.finish_capture()?;
+    let recorded = one.finish_capture();
+    let frames_not_recorded = recorded.as_ref().map(|recorded| recorded.missing);
+    let recording_failure = recorded.and_then(|recorded| recorded.failure);
     let interrupts = one.interrupts();
-    Ok(ServeReport { frames_not_recorded, ..report(config, server, seconds, used, Some(interrupts)) })
+    let run_delay = one.engine.softirq_stats().iter().map(|cpu| cpu.run_delay_ns).sum();
+    let run_delay = Duration::from_nanos(run_delay);
+    Ok(ServeReport {
+        softirq_run_delay_s: Some(run_delay.as_secs_f64()),
+        wrong_checksums: Some(wrong_checksums(&one.netns.counters())),
+        frames_not_recorded,
+        recording_failure,
+        ..report(config, server, seconds, used, Some(interrupts))
+    })
 }
 
 /// Runs the worker of a number; it calls back once it can be reached.
@@ -299,16 +337,14 @@ fn run_workers(
     on_tick: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<(f64, Used)> {
     let used = Mutex::new(Used::default());
-    let (ready, is_ready) = std::sync::mpsc::sync_channel(workers);
+    let call = RollCall::new(workers);
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(workers);
         for index in 0..workers {
-            let (ready, used) = (ready.clone(), &used);
+            let (ready, used) = (call.voice(), &used);
             let thread = std::thread::Builder::new().name(format!("kv/{index}")).spawn_scoped(scope, move || {
-                // Fails only if the starter has given up.
-                let result = run_one(index, &|| {
-                    let _ = ready.send(());
-                });
+                let result = run_one(index, &|| ready.say());
+                drop(ready);
                 let usage = thread_usage();
                 let mut sum = used.lock().expect("no holder of the lock panics");
                 sum.cpu += usage.user + usage.system;
@@ -323,9 +359,7 @@ fn run_workers(
                 }
             }
         }
-        drop(ready);
-        // Ends early only if a worker failed; joining it says why.
-        let all_ready = (0..workers).all(|_| is_ready.recv().is_ok());
+        let all_ready = call.all_ready();
         let begun = Instant::now();
         let mut ticked = Ok(());
         if all_ready {
@@ -349,6 +383,13 @@ fn run_workers(
     .map(|seconds| (seconds, *used.lock().expect("no holder of the lock panics")))
 }
 
+fn wrong_checksums(counters: &StackCounters) -> u64 {
+    counters.ip_ext_in_csum_errors
+        + counters.udp_in_csum_errors
+        + counters.udp6_in_csum_errors
+        + counters.tcp_in_csum_errors
+}
+
 fn report(config: &ServeConfig, server: &Server, seconds: f64, used: Used, interrupts: Option<u64>) -> ServeReport {
     let StoreStats { records, bytes, evictions, .. } = server.store_stats();
     ServeReport {
@@ -363,7 +404,10 @@ fn report(config: &ServeConfig, server: &Server, seconds: f64, used: Used, inter
         cpu_s: used.cpu.as_secs_f64(),
         cpu_system_s: used.system.as_secs_f64(),
         interrupts,
+        softirq_run_delay_s: None,
+        wrong_checksums: None,
         frames_not_recorded: None,
+        recording_failure: None,
     }
 }
 
@@ -372,6 +416,17 @@ impl std::fmt::Display for ServeReport {
         let Totals { requests, gets, get_hits, sets, refused, connections, datagrams, .. } = self.counters;
         writeln!(f, "requests     {requests} ({gets} gets, {get_hits} of them found, {sets} sets, {refused} refused)")?;
         writeln!(f, "connections  {connections}, and {datagrams} datagrams")?;
+        let Totals { connections_refused, connections_refused_memory, connections_idle, .. } = self.counters;
+        let Totals { connections_out_of_memory, requests_out_of_memory, accepts_paused, .. } = self.counters;
+        let refused = connections_refused + connections_refused_memory;
+        if refused + connections_idle + connections_out_of_memory + requests_out_of_memory + accepts_paused > 0 {
+            writeln!(
+                f,
+                "limits       {refused} connections refused ({connections_refused_memory} for want of memory), \
+                 {connections_idle} idle and {connections_out_of_memory} without memory for an answer closed, \
+                 {requests_out_of_memory} requests without memory, {accepts_paused} pauses without descriptors"
+            )?;
+        }
         writeln!(f, "records      {} in {} bytes, {} evicted", self.records, self.record_bytes, self.evictions)?;
         let Self { cpu_s, cpu_system_s, seconds, workers, .. } = self;
         writeln!(
@@ -381,8 +436,18 @@ impl std::fmt::Display for ServeReport {
         if let Some(interrupts) = self.interrupts {
             writeln!(f, "interrupts   {interrupts}")?;
         }
-        match self.frames_not_recorded {
-            Some(frames) => writeln!(f, "recording    {frames} frames are missing"),
+        if let Some(waited) = self.softirq_run_delay_s {
+            writeln!(f, "softirq      threads waited {waited:.3} s for a CPU")?;
+        }
+        if let Some(wrong @ 1..) = self.wrong_checksums {
+            let hint = "on veth the sender has to compute them: ethtool -K IF tx off, at its end";
+            writeln!(f, "checksums    {wrong} packets were dropped, for theirs was wrong ({hint})")?;
+        }
+        if let Some(frames) = self.frames_not_recorded {
+            writeln!(f, "recording    {frames} frames are missing")?;
+        }
+        match &self.recording_failure {
+            Some(why) => writeln!(f, "             {why}"),
             None => Ok(()),
         }
     }

@@ -4,9 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::net::{Net, TOKEN_STOP, Watch};
+use napier_runtime::give_back_free_memory;
+
+use super::chores::Chores;
+use super::connection::{Connection, Desk, Fate, READ_BYTES, first_bytes};
+use super::net::{Net, TOKEN_STOP};
 use crate::kv::DATAGRAM_BYTES_MAX;
-use crate::kv::session::{Family, Next, Server, Session, Turn, WorkerStats, answer_sockperf_datagram, udp};
+use crate::kv::session::{Family, SeatError, Server, Turn, WorkerStats, answer_sockperf_datagram, udp};
 
 const TOKEN_MEMCACHED: u64 = u64::MAX - 1;
 const TOKEN_REDIS: u64 = u64::MAX - 2;
@@ -14,17 +18,29 @@ const TOKEN_UDP: u64 = u64::MAX - 3;
 const TOKEN_SOCKPERF: u64 = u64::MAX - 4;
 const TOKEN_SOCKPERF_UDP: u64 = u64::MAX - 5;
 
-/// Bytes that are read at once.
-const READ_BYTES: usize = 64 << 10;
-
-/// Reads of one connection before another one has its turn. Source: the idea of memcached's `-R`.
-const READS_PER_EVENT: usize = 4;
-
 /// Datagrams taken before the next event is looked at.
 const DATAGRAMS_PER_EVENT: usize = 32;
 
 /// Connections taken before the next event is looked at.
 const ACCEPTS_PER_EVENT: usize = 16;
+
+/// Why there is no place for a connection.
+#[derive(Clone, Copy)]
+enum Refusal {
+    /// There are as many as there may be.
+    Taken,
+    /// The server, or the place to wait, has no memory for it.
+    NoMemory,
+}
+
+impl From<SeatError> for Refusal {
+    fn from(error: SeatError) -> Self {
+        match error {
+            SeatError::Taken => Self::Taken,
+            SeatError::NoMemory(_) => Self::NoMemory,
+        }
+    }
+}
 
 /// Where a worker can be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,30 +73,11 @@ pub struct Worker<'a, N: Net> {
     udp: Option<N::Datagrams>,
     sockperf: Option<(N::Listener, N::Datagrams)>,
     /// By the low half of the token; the high half tells its tenants apart.
-    connections: Vec<(u32, Option<Connection<N::Stream>>)>,
+    connections: Vec<(u32, Option<Connection<'a, N::Stream>>)>,
     free: Vec<u32>,
-    scratch: Box<[u8]>,
-    answers: Vec<u8>,
+    desk: Desk,
+    chores: Chores,
     datagram: Box<[u8; DATAGRAM_BYTES_MAX]>,
-}
-
-struct Connection<S> {
-    stream: S,
-    session: Session,
-    /// What has come and was not used up.
-    inbox: Vec<u8>,
-    /// Answers that had no room, from `outbox_at`.
-    outbox: Vec<u8>,
-    outbox_at: usize,
-    next: Next,
-    watch: Watch,
-}
-
-/// What becomes of a connection.
-#[derive(PartialEq, Eq)]
-enum Fate {
-    Stays,
-    Ends,
 }
 
 impl<'a, N: Net> Worker<'a, N> {
@@ -107,10 +104,17 @@ impl<'a, N: Net> Worker<'a, N> {
             sockperf,
             connections: Vec::new(),
             free: Vec::new(),
-            scratch: vec![0; READ_BYTES].into(),
-            answers: Vec::new(),
+            desk: Desk { scratch: vec![0; READ_BYTES].into(), answers: Vec::new(), long_bytes: 0 },
+            chores: Chores::default(),
             datagram: Box::new([0; DATAGRAM_BYTES_MAX]),
         })
+    }
+
+    /// Connections of which nothing was asked for so long are closed.
+    #[must_use]
+    pub fn with_idle_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.chores = Chores::new(timeout);
+        self
     }
 
     /// Serves until it is told to stop. Each wait lasts at most `wait_max`.
@@ -121,13 +125,15 @@ impl<'a, N: Net> Worker<'a, N> {
         let mut ready = Vec::with_capacity(super::net::EVENTS_MAX);
         loop {
             ready.clear();
-            self.net.wait(wait_max, &mut ready)?;
+            self.net.wait(self.chores.wait(wait_max), &mut ready)?;
             if !ready.is_empty() {
                 self.stats.add(|c| &c.waits_with_events, 1);
                 self.stats.add(|c| &c.events, ready.len() as u64);
             }
             let turn = Turn { server: self.server, stats: self.stats, now_ms: super::now_ms() };
             turn.server.store.tick(turn.now_ms);
+            self.chores.begin_turn();
+            self.desk.long_bytes = 0;
             for token in ready.drain(..) {
                 match token {
                     TOKEN_STOP => return Ok(()),
@@ -138,6 +144,9 @@ impl<'a, N: Net> Worker<'a, N> {
                     TOKEN_SOCKPERF_UDP => self.sockperf_datagrams(&turn),
                     token => self.connection(&turn, token),
                 }
+            }
+            if self.chores.are_due(self.server) {
+                self.do_chores();
             }
         }
     }
@@ -152,17 +161,24 @@ impl<'a, N: Net> Worker<'a, N> {
             let index = self.free.last().copied().unwrap_or(self.connections.len() as u32);
             let tenant = self.connections.get(index as usize).map_or(0, |(tenant, _)| *tenant);
             let Some(listener) = listener else { return };
-            // Without a descriptor for it the connection waits until one is free; the wait reports it again.
-            let Ok(Some(stream)) = self.net.accept(listener, token(index, tenant)) else { return };
-            let connection = Connection {
-                stream,
-                session: Session::new(family),
-                inbox: Vec::new(),
-                outbox: Vec::new(),
-                outbox_at: 0,
-                next: Next::Read { bytes_least: 1 },
-                watch: Watch::Read,
+            let stream = match self.net.accept(listener) {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return,
+                // Without a descriptor the connection waits, and a wait would report it again at once.
+                Err(_) => return self.pause_accepting(),
             };
+            let seat = match self.server.seat(first_bytes(self.net.stream_bytes())) {
+                Ok(seat) => seat,
+                Err(error) => {
+                    self.turn_away(stream, family, error.into());
+                    continue;
+                }
+            };
+            if self.net.join(&stream, token(index, tenant)).is_err() {
+                self.turn_away(stream, family, Refusal::NoMemory);
+                continue;
+            }
+            let connection = Connection::new(stream, family, seat, self.chores.now_ms());
             if self.free.pop().is_some() {
                 self.connections[index as usize].1 = Some(connection);
             } else {
@@ -172,17 +188,87 @@ impl<'a, N: Net> Worker<'a, N> {
         }
     }
 
+    /// Says why there is no place for a connection, and closes it.
+    fn turn_away(&self, stream: N::Stream, family: Family, why: Refusal) {
+        self.stats.add(
+            match why {
+                Refusal::Taken => |c| &c.connections_refused,
+                Refusal::NoMemory => |c| &c.connections_refused_memory,
+            },
+            1,
+        );
+        let words: &[u8] = match (family, why) {
+            (Family::Memcached, Refusal::Taken) => b"ERROR Too many open connections\r\n",
+            (Family::Memcached, Refusal::NoMemory) => b"SERVER_ERROR out of memory for another connection\r\n",
+            (Family::Redis, Refusal::Taken) => b"-ERR max number of clients reached\r\n",
+            (Family::Redis, Refusal::NoMemory) => b"-OOM no memory for another client\r\n",
+            (Family::Sockperf, _) => b"",
+        };
+        self.net.turn_away(stream, words);
+    }
+
+    fn pause_accepting(&mut self) {
+        // One that is watched still is looked at again, in vain. Whatever became of them, all are watched again later.
+        let _ = self.watch_listeners(false);
+        self.stats.add(|c| &c.accepts_paused, 1);
+        self.chores.accept_later();
+    }
+
+    /// Does so with each, whatever becomes of the others.
+    fn watch_listeners(&self, is_watched: bool) -> io::Result<()> {
+        let sockperf = self.sockperf.as_ref().map(|(listener, _)| listener);
+        let listeners = [
+            (self.memcached.as_ref(), TOKEN_MEMCACHED),
+            (self.redis.as_ref(), TOKEN_REDIS),
+            (sockperf, TOKEN_SOCKPERF),
+        ];
+        let mut all = Ok(());
+        for (listener, token) in listeners {
+            if let Some(listener) = listener {
+                all = all.and(self.net.watch_listener(listener, token, is_watched));
+            }
+        }
+        all
+    }
+
+    #[cold]
+    fn do_chores(&mut self) {
+        if self.chores.takes_up_accepting() && self.watch_listeners(true).is_err() {
+            self.chores.accept_later();
+        }
+        if let Some(oldest_ms) = self.chores.sweeps_idle() {
+            for index in 0..self.connections.len() {
+                let alive_ms = self.connections[index].1.as_ref().map(|connection| connection.alive_ms);
+                if alive_ms.is_some_and(|alive_ms| alive_ms < oldest_ms) {
+                    self.stats.add(|c| &c.connections_idle, 1);
+                    self.close(index as u32);
+                }
+            }
+        }
+        if self.chores.gives_back_memory(self.server) {
+            give_back_free_memory();
+        }
+    }
+
+    fn close(&mut self, index: u32) {
+        let (tenant, place) = &mut self.connections[index as usize];
+        *place = None;
+        *tenant = tenant.wrapping_add(1) & 0x7fff_ffff;
+        self.free.push(index);
+        self.stats.add(|c| &c.connections_closed, 1);
+    }
+
     fn datagrams(&mut self, turn: &Turn<'_>) {
         let Some(socket) = &self.udp else { return };
         for _ in 0..DATAGRAMS_PER_EVENT {
-            let Ok((bytes, from)) = self.net.receive(socket, &mut self.scratch) else { return };
+            let Ok((bytes, from)) = self.net.receive(socket, &mut self.desk.scratch) else { return };
             answer_datagram(
                 &self.net,
                 socket,
                 turn,
-                &self.scratch[..bytes],
+                &self.desk.scratch[..bytes],
                 from,
-                &mut self.answers,
+                &mut self.desk.answers,
                 &mut self.datagram,
             );
         }
@@ -191,12 +277,12 @@ impl<'a, N: Net> Worker<'a, N> {
     fn sockperf_datagrams(&mut self, turn: &Turn<'_>) {
         let Some((_, socket)) = &self.sockperf else { return };
         for _ in 0..DATAGRAMS_PER_EVENT {
-            let Ok((bytes, from)) = self.net.receive(socket, &mut self.scratch) else { return };
+            let Ok((bytes, from)) = self.net.receive(socket, &mut self.desk.scratch) else { return };
             turn.stats.add(|c| &c.bytes_read, bytes as u64);
-            answer_sockperf_datagram(turn, &self.scratch[..bytes], &mut self.answers);
+            answer_sockperf_datagram(turn, &self.desk.scratch[..bytes], &mut self.desk.answers);
             // A full queue loses the answer, as anywhere on the way.
-            if !self.answers.is_empty() && self.net.send(socket, &self.answers, from).is_ok() {
-                turn.stats.add(|c| &c.bytes_written, self.answers.len() as u64);
+            if !self.desk.answers.is_empty() && self.net.send(socket, &self.desk.answers, from).is_ok() {
+                turn.stats.add(|c| &c.bytes_written, self.desk.answers.len() as u64);
             }
         }
     }
@@ -206,13 +292,16 @@ impl<'a, N: Net> Worker<'a, N> {
         let Some((now, place)) = self.connections.get_mut(index as usize) else { return };
         // An event of a connection that was closed earlier in this turn.
         let Some(connection) = place.as_mut().filter(|_| *now == tenant) else { return };
-        let fate = connection.serve(&self.net, turn, &mut self.scratch, &mut self.answers);
+        if connection.waits(&self.desk) {
+            return;
+        }
+        let fate = connection.serve(&self.net, turn, &mut self.desk);
         let fate = fate.and_then(|fate| connection.rewatch(&self.net, token).map(|()| fate));
+        if connection.was_alive() {
+            connection.alive_ms = self.chores.now_ms();
+        }
         if !matches!(fate, Ok(Fate::Stays)) {
-            *place = None;
-            *now = now.wrapping_add(1) & 0x7fff_ffff;
-            self.free.push(index);
-            self.stats.add(|c| &c.connections_closed, 1);
+            self.close(index);
         }
     }
 }
@@ -237,152 +326,6 @@ fn answer_datagram<N: Net>(
         // A full queue loses the answer, as anywhere on the way.
         let _ = net.send(socket, bytes, from);
     });
-}
-
-impl<S> Connection<S> {
-    fn serve<N: Net<Stream = S>>(
-        &mut self,
-        net: &N,
-        turn: &Turn<'_>,
-        scratch: &mut [u8],
-        answers: &mut Vec<u8>,
-    ) -> io::Result<Fate> {
-        let mut reads = 0;
-        loop {
-            if !self.flush(net, turn)? {
-                return Ok(Fate::Stays);
-            }
-            let bytes_least = match self.next {
-                Next::Close => return Ok(Fate::Ends),
-                Next::Write => {
-                    let inbox = std::mem::take(&mut self.inbox);
-                    let used = self.advance(net, turn, &inbox, answers)?;
-                    if used < inbox.len() {
-                        self.inbox = inbox;
-                        self.inbox.drain(..used);
-                    }
-                    continue;
-                }
-                Next::Read { .. } if reads == READS_PER_EVENT => return Ok(Fate::Stays),
-                Next::Read { bytes_least } => bytes_least,
-            };
-            reads += 1;
-            let read = if self.inbox.is_empty() {
-                self.read_to_scratch(net, turn, scratch, answers)
-            } else {
-                self.read_to_inbox(net, turn, bytes_least, answers)
-            };
-            match read {
-                Ok(0) => return Ok(Fate::Ends),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fate::Stays),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Most requests come whole and alone: they are served from the worker's buffer, and idle connections have none.
-    fn read_to_scratch<N: Net<Stream = S>>(
-        &mut self,
-        net: &N,
-        turn: &Turn<'_>,
-        scratch: &mut [u8],
-        answers: &mut Vec<u8>,
-    ) -> io::Result<usize> {
-        let bytes = net.read(&self.stream, scratch)?;
-        turn.stats.add(|c| &c.bytes_read, bytes as u64);
-        if bytes > 0 {
-            let used = self.advance(net, turn, &scratch[..bytes], answers)?;
-            self.inbox.extend_from_slice(&scratch[used..bytes]);
-        }
-        Ok(bytes)
-    }
-
-    fn read_to_inbox<N: Net<Stream = S>>(
-        &mut self,
-        net: &N,
-        turn: &Turn<'_>,
-        bytes_least: usize,
-        answers: &mut Vec<u8>,
-    ) -> io::Result<usize> {
-        let had = self.inbox.len();
-        // Once for the whole of a long value, and not again for each part that comes.
-        self.inbox.reserve(bytes_least.saturating_sub(had));
-        self.inbox.resize(had + READ_BYTES, 0);
-        let read = net.read(&self.stream, &mut self.inbox[had..]);
-        self.inbox.truncate(had + *read.as_ref().unwrap_or(&0));
-        let bytes = read?;
-        turn.stats.add(|c| &c.bytes_read, bytes as u64);
-        if bytes > 0 && self.inbox.len() >= bytes_least {
-            let inbox = std::mem::take(&mut self.inbox);
-            let used = self.advance(net, turn, &inbox, answers)?;
-            if used < inbox.len() {
-                self.inbox = inbox;
-                self.inbox.drain(..used);
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// Lets the session answer and sends what it says; returns the bytes used up.
-    fn advance<N: Net<Stream = S>>(
-        &mut self,
-        net: &N,
-        turn: &Turn<'_>,
-        input: &[u8],
-        answers: &mut Vec<u8>,
-    ) -> io::Result<usize> {
-        answers.clear();
-        let progress = self.session.advance(turn, input, answers);
-        self.next = progress.next;
-        let sent = send(net, &self.stream, turn, answers)?;
-        if sent < answers.len() {
-            self.outbox.clear();
-            self.outbox_at = 0;
-            self.outbox.extend_from_slice(&answers[sent..]);
-        }
-        Ok(progress.used)
-    }
-
-    /// Sends answers that had no room; true if none are left.
-    fn flush<N: Net<Stream = S>>(&mut self, net: &N, turn: &Turn<'_>) -> io::Result<bool> {
-        if self.outbox.is_empty() {
-            return Ok(true);
-        }
-        self.outbox_at += send(net, &self.stream, turn, &self.outbox[self.outbox_at..])?;
-        if self.outbox_at < self.outbox.len() {
-            return Ok(false);
-        }
-        self.outbox = Vec::new();
-        self.outbox_at = 0;
-        Ok(true)
-    }
-
-    fn rewatch<N: Net<Stream = S>>(&mut self, net: &N, token: u64) -> io::Result<()> {
-        let watch = if self.outbox.is_empty() { Watch::Read } else { Watch::Write };
-        if watch != self.watch {
-            net.watch(&self.stream, token, watch)?;
-            self.watch = watch;
-        }
-        Ok(())
-    }
-}
-
-/// Sends what there is room for.
-fn send<N: Net>(net: &N, stream: &N::Stream, turn: &Turn<'_>, bytes: &[u8]) -> io::Result<usize> {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match net.write(stream, &bytes[sent..]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(bytes) => sent += bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    turn.stats.add(|c| &c.bytes_written, sent as u64);
-    Ok(sent)
 }
 
 /// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`), until `stopped` says so.

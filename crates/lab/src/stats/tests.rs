@@ -15,6 +15,7 @@ pub(crate) fn figures(n: f64, us: f64) -> Figures {
         empty_polls_pct: Some(n),
         work_per_poll: Some(n),
         events_per_wait: None,
+        run_delay_ms_per_s: None,
     }
 }
 

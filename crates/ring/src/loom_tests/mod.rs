@@ -5,9 +5,14 @@
 //! whose twin passes would prove nothing.
 
 mod frames;
+mod kick;
+mod line;
+mod owned;
 mod queues;
 mod rings;
+mod sleepers;
 mod switch;
+mod tables;
 mod words;
 mod xsk;
 

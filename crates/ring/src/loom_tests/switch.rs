@@ -77,6 +77,34 @@ fn a_late_unmask_loses_no_interrupt() {
     });
 }
 
+/// A producer that looks again before it interrupts, and finds the interrupt masked, leaves it: whoever masked looks at
+/// the ring after its unmask.
+fn a_late_look_at_the_mask_loses_no_interrupt() {
+    model_preempted(2, || {
+        let (mut client, queue) = queue();
+        let poller = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.turn())
+        };
+        client.offer(0, 1);
+        client.publish();
+        let interrupted = wants_interrupt(&client.memory) && !queue.switch.is_masked();
+        let ended = poller.join().unwrap();
+        assert!(ended.consumed || ended.somebody_comes || interrupted, "lost interrupt");
+    });
+}
+
+#[test]
+fn late_look_at_the_mask() {
+    a_late_look_at_the_mask_loses_no_interrupt();
+}
+
+#[test]
+#[should_panic(expected = "lost interrupt")]
+fn late_look_at_the_mask_needs_the_fence_of_the_consumer() {
+    without(Point::RingUnmaskFence, a_late_look_at_the_mask_loses_no_interrupt);
+}
+
 /// Apart from the model above, for loom does not order a store behind what another thread read in the meantime.
 #[test]
 fn the_last_word_is_no_mask() {

@@ -20,6 +20,7 @@
 //! one slot (NEXT) are refused and counted on both ends. [`remote`] has the ends whose peer is another process.
 
 mod client;
+mod kick;
 mod layout;
 mod protocol;
 pub mod remote;
@@ -30,6 +31,7 @@ mod tests;
 mod view;
 
 pub use client::{C2sProducer, S2cConsumer};
+pub use kick::{KickLook, KickWord};
 pub use layout::{Layout, LayoutError};
 pub use server::{C2sConsumer, RingFull, S2cProducer};
 pub use switch::InterruptSwitch;

@@ -33,6 +33,14 @@ impl InterruptSwitch {
         self.0.unmask()
     }
 
+    /// Whether there are no interrupts. A producer whose packets were published before, with the full fence behind that,
+    /// need tell nobody then: who unmasks later sees them.
+    #[inline]
+    #[must_use]
+    pub fn is_masked(&self) -> bool {
+        self.0.is_masked()
+    }
+
     /// The interrupt is on and packets wait: it was raised and not heard yet, or never. For a look now and then where the
     /// producer does not fence.
     #[must_use]
@@ -70,12 +78,26 @@ impl<M: RingMemory> Switch<M> {
 
     pub(crate) fn unmask(&self) -> bool {
         unmask(&self.memory);
-        // The full fence inside is before this look; Acquire pairs with the producer's Release store.
-        self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
+        // The full fence inside is before this look.
+        self.packets_wait()
+    }
+
+    pub(crate) fn is_masked(&self) -> bool {
+        // Relaxed: ordered by the producer's fence, which pairs with the one in `unmask`.
+        self.memory.load(Word::Flags, Ordering::Relaxed) & FLAG_MASK_INT != 0
     }
 
     pub(crate) fn is_overlooked(&self) -> bool {
-        let unmasked = self.memory.load(Word::Flags, Ordering::Relaxed) & FLAG_MASK_INT == 0;
-        unmasked && self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
+        !self.is_masked() && self.packets_wait()
+    }
+
+    /// An index that the ring cannot hold is no packet: nothing is read by it, so whoever came for it would come again
+    /// and again. The end counts it. Seen beside an owner who has released slots and not noted it yet, an honest index
+    /// can look like that too; that owner looks for himself.
+    fn packets_wait(&self) -> bool {
+        // Acquire: pairs with the producer's Release store, and with `note_consumed`.
+        let produced = self.memory.load(self.produced, Ordering::Acquire);
+        let waiting = produced.wrapping_sub(self.consumed.load(Ordering::Acquire));
+        (1..=self.memory.slots()).contains(&waiting)
     }
 }

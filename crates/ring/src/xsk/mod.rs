@@ -13,6 +13,7 @@
 //! publishes looks at it, and gets a token if it is set. Only a token pays for a kick, and a kick takes it away: so a
 //! packet that was published while the kernel slept cannot be forgotten, and nobody makes a system call for nothing.
 
+mod line;
 mod protocol;
 mod rx;
 #[cfg(all(test, not(loom)))]
@@ -20,6 +21,7 @@ mod tests;
 mod tx;
 mod view;
 
+pub use line::{OnceLine, Rearm};
 #[cfg(all(test, loom))]
 pub(crate) use protocol::{Consumer, Descriptor, Producer, Word, XskMemory, wants_wakeup};
 pub use rx::{FillWake, XskLook, XskRx};

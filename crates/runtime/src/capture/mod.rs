@@ -213,6 +213,13 @@ impl Capture {
         CaptureStats { written, dropped }
     }
 
+    /// What the file said when it took no more; `None` while it takes what comes. Nothing is recorded from then on, and
+    /// [`Capture::finish`] says so too.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.counters.failed.get().map(String::as_str)
+    }
+
     /// Ends the capture.
     ///
     /// # Errors

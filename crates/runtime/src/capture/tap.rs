@@ -1,7 +1,7 @@
 //! Where frames are copied for a capture: one tap per queue and direction, off unless somebody captures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use napier_ring::{Exclusive, spsc};
 
@@ -20,6 +20,8 @@ const LOST_MAX: u32 = (1 << (64 - 2 * LENGTH_BITS)) - 1;
 pub(super) struct Counters {
     pub(super) written: AtomicU64,
     pub(super) dropped: AtomicU64,
+    /// What the file said when it took no more.
+    pub(super) failed: OnceLock<String>,
 }
 
 /// The tap of one queue in one direction. The owner of the queue records; a capture puts a sink in and takes it out.

@@ -76,6 +76,7 @@ impl Writer {
             // What is recorded from now on waits, so that no queue runs ahead of the others.
             let until_ns = if last { u64::MAX } else { Clock.now().ns };
             if let Err(error) = self.round(until_ns) {
+                let _ = self.counters.failed.set(error.to_string()); // only this thread sets it, and once
                 self.give_up(stop);
                 return Err(error);
             }

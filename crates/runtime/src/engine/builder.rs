@@ -7,6 +7,7 @@ use napier_core::ids::IdAllocator;
 use napier_ring::{FrameTable, Links};
 
 use super::devices::Devices;
+use super::host::{Dependants, EngineHost};
 use super::threads::Threads;
 use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running, Sysctls};
 use crate::clock::Clock;
@@ -70,7 +71,9 @@ impl EngineBuilder {
         }
     }
 
-    /// The processors that run softirqs; all that this process may use if none is named.
+    /// The processors that run softirqs, each by a thread that is pinned there. If none is named, there is one thread for
+    /// each that this process may use, and the system moves them where there is room: several engines do not stand in each
+    /// other's way on the first processor.
     pub fn softirq_cpus(mut self, cpus: &[usize]) -> Self {
         self.softirq_cpus = cpus.to_vec();
         self
@@ -123,19 +126,23 @@ impl EngineBuilder {
             (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| thread_cpus.is_none_or(|set| set.is_set(*cpu))).collect();
         let cpus = if self.softirq_cpus.is_empty() { allowed.clone() } else { self.softirq_cpus.clone() };
         check_cpus(&cpus, &allowed)?;
+        let pinned = !self.softirq_cpus.is_empty();
         let worker_cpus = cpu_set(&self.worker_cpus, &allowed)?.or(thread_cpus);
 
         let mut softirq_by_cpu = vec![u32::MAX; cpus.iter().max().map_or(0, |cpu| cpu + 1)];
         let mut softirq = Vec::with_capacity(cpus.len());
         for (index, &cpu) in (0..).zip(&cpus) {
             softirq_by_cpu[cpu] = index;
-            softirq.push(Arc::new(SoftirqCpu::new(index, cpu).map_err(std::io::Error::from)?));
+            softirq.push(Arc::new(SoftirqCpu::new(index, cpu, pinned).map_err(std::io::Error::from)?));
         }
         let clock = Clock;
+        let frames = Arc::new(FrameTable::new());
         let inner = Arc::new_cyclic(|this| EngineInner {
             this: this.clone(),
             clock,
-            frames: Arc::new(FrameTable::new()),
+            host: Arc::new(EngineHost::new(frames.clone())),
+            dependants: Dependants::default(),
+            frames,
             sysctl: Sysctls::new(self.busy_poll, self.busy_read),
             softirq,
             softirq_by_cpu,
@@ -150,19 +157,23 @@ impl EngineBuilder {
             memif: memif::Control::default(),
             journal: self.journal.map(|max| Arc::new(Recorder::new(clock, &cpus, max))),
             threads: Threads::default(),
+            overseer: softirq::Overseer::new(cpus.len()),
             thread_cpus,
             worker_cpus,
             cap_net_admin: AtomicBool::new(true),
             stop: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             started_ticks: ticks(),
             started_ns: clock.now().ns,
         });
-        let running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()) };
+        inner.host.begin(&inner);
+        let mut running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()), watch: None };
         let (ready, started) = std::sync::mpsc::sync_channel(cpus.len());
         for cpu in &inner.softirq {
             let thread = softirq::start(inner.clone(), cpu.clone(), self.fifo, ready.clone())?;
             running.softirq_threads.lock().expect("no panic while held").push(thread);
         }
+        running.watch = Some(softirq::Watch::start(inner.clone(), self.fifo)?);
         for _ in &cpus {
             started.recv().map_err(std::io::Error::other)?;
         }

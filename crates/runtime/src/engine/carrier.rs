@@ -14,7 +14,7 @@ use super::devices::DeviceEntry;
 use crate::device::Device;
 use crate::napi::Napi;
 use crate::port::{RxEnd, TxEnd};
-use crate::tx::{TxPath, lock};
+use crate::tx::TxPath;
 
 /// How long [`DeviceHandle::wait_link`] goes without a look.
 const LOOK: Duration = Duration::from_millis(1);
@@ -87,7 +87,7 @@ impl EngineInner {
         for ((napi, path), (rx, tx)) in entry.napis.iter().zip(&device.tx).zip(ends) {
             // Disabled, so nobody else owns it.
             napi.owned.enter().rx.attach(rx);
-            lock(path.wire()).0.queue.attach(tx);
+            path.attach(tx);
         }
         entry.carrier.0 = LinkState { carrier: true, peer, losses: entry.carrier.0.losses, ..LinkState::default() };
         self.follow_carrier(entry)
@@ -111,7 +111,7 @@ impl EngineInner {
     pub(super) fn detach(entry: &DeviceEntry) -> Vec<(RxEnd, TxEnd)> {
         let detach = |(napi, path): (&Arc<Napi>, &Arc<TxPath>)| {
             let rx = napi.owned.enter().rx.attach(RxEnd::Detached);
-            (rx, lock(path.wire()).0.queue.attach(TxEnd::Detached))
+            (rx, path.attach(TxEnd::Detached))
         };
         entry.napis.iter().zip(&entry.device.tx).map(detach).collect()
     }
@@ -120,6 +120,7 @@ impl EngineInner {
     pub(super) fn follow_carrier(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
         let is_up = entry.device.up.load(Ordering::Relaxed);
         match (is_up, entry.admin_up && entry.carrier.0.carrier) {
+            (false, true) if self.is_closing() => Err(rustix::io::Errno::SHUTDOWN),
             (false, true) => self.device_up(entry),
             (true, false) => {
                 self.device_down(entry);

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use napier_core::control::{
     CheckedQueueGet, DevSet, DevSetError, DevSetting, DeviceQueues, Errno, NapiChange, NapiGet, NapiInfo, NapiSet,
-    NapiSetError, QueryError, QueueGet, QueueInfo, ThreadedSetting, check_dump_filter, sort_dump,
+    NapiSetError, QueryError, QueueGet, QueueInfo, ThreadedSetting, check_dump_filter, device_threaded_in_force,
+    sort_dump,
 };
 use napier_core::moderation::Coalesce;
 use napier_core::rss::{INDIRECTION_ENTRIES, IndirectionTable};
@@ -92,9 +93,9 @@ impl Engine {
     /// See [`NapiSetError`]; a refused request changes nothing.
     pub fn napi_set(&self, request: NapiSet) -> Result<(), NapiSetError> {
         let checked = request.check(self.inner.may_administer())?;
-        // The control lock keeps the instance enabled between look-up and change.
-        let _control = self.inner.devices.lock().expect("no panic while held");
         let napi = self.inner.napi_by_id(checked.id()).ok_or_else(|| checked.no_such_napi())?;
+        // Not the control lock: a change of threads may wait, and what else is set is only stored.
+        let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
         for change in checked.changes() {
             self.inner.apply(napi, change).map_err(NapiSetError::ThreadNotCreated)?;
         }
@@ -135,8 +136,9 @@ impl Engine {
         if cpu >= CpuSet::MAX_CPU {
             return Err(refused(rustix::io::Errno::INVAL));
         }
-        let _control = self.inner.devices.lock().expect("no panic while held");
         let napi = self.inner.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
+        // A thread that is being started takes the processor either from what is stored or from here.
+        let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
         let pid = napi.kthread.lock().expect("no panic while held").as_ref().map(|kthread| kthread.pid);
         if let Some(pid) = pid {
             let mut set = CpuSet::new();
@@ -153,9 +155,7 @@ impl EngineInner {
     fn apply(self: &Arc<Self>, napi: &Arc<Napi>, change: NapiChange) -> Result<(), Errno> {
         match change {
             NapiChange::Threaded(setting) => {
-                return self
-                    .napi_set_threaded(napi, setting)
-                    .map_err(|error| error.raw_os_error().and_then(Errno::from_number).unwrap_or(Errno::EAGAIN));
+                return self.napi_set_threaded(napi, setting).map_err(|error| errno_of(&error));
             }
             NapiChange::DeferHardIrqs(count) => napi.set_defer_hard_irqs(count),
             NapiChange::IrqSuspendTimeout(span) => napi.set_irq_suspend_timeout_ns(span.ns),
@@ -163,6 +163,11 @@ impl EngineInner {
         }
         Ok(())
     }
+}
+
+/// Why a thread was not started, as the kernel numbers it.
+fn errno_of(error: &std::io::Error) -> Errno {
+    error.raw_os_error().and_then(Errno::from_number).unwrap_or(Errno::EAGAIN)
 }
 
 impl DeviceEntry {
@@ -191,26 +196,53 @@ impl DeviceHandle {
     }
 
     fn write_all(&self, setting: DevSetting) -> Result<(), DevSetError> {
-        let mut devices = self.engine.devices.lock().expect("no panic while held");
-        let entry = devices.entry_mut(&self.device);
-        let mut failed = None;
-        for napi in &entry.napis {
-            if let Err(errno) = self.engine.apply(napi, setting.as_napi_change()) {
-                failed = Some(errno);
-                break;
+        let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");
+        let napis = self.engine.devices.lock().expect("no panic while held").entry(&self.device).napis.clone();
+        let (in_force, error) = match setting {
+            DevSetting::Threaded(wanted) => {
+                let (in_force, error) = self.write_threaded(&napis, wanted);
+                (DevSetting::Threaded(in_force), error)
+            }
+            DevSetting::GroFlushTimeout(_) | DevSetting::NapiDeferHardIrqs(_) => {
+                for napi in &napis {
+                    // Only stored, so it cannot fail.
+                    let _ = self.engine.apply(napi, setting.as_napi_change());
+                }
+                (setting, None)
+            }
+        };
+        if let Some(entry) = self.engine.devices.lock().expect("no panic while held").find_mut(&self.device) {
+            entry.settings.apply(in_force);
+        }
+        error.map_or(Ok(()), |errno| Err(DevSetError::ThreadNotCreated(errno)))
+    }
+
+    /// `netif_set_threaded`: the threads of all instances first, then the mode of each; if one thread could not be started
+    /// nobody is threaded. What is in force then, and why.
+    fn write_threaded(&self, napis: &[Arc<Napi>], wanted: ThreadedSetting) -> (ThreadedSetting, Option<Errno>) {
+        let engine = &self.engine;
+        let mut started = Vec::with_capacity(napis.len());
+        let mut error = None;
+        for napi in napis {
+            match engine.start_runner(napi, wanted) {
+                Ok(kthread) => started.push(kthread),
+                Err(why) => {
+                    error = Some(errno_of(&why));
+                    break;
+                }
             }
         }
-        let Some(errno) = failed else {
-            entry.settings.apply(setting);
-            return Ok(());
-        };
-        let disabled = DevSetting::Threaded(ThreadedSetting::Disabled);
-        for napi in &entry.napis {
-            // Switching off starts nothing, so it cannot fail.
-            let _ = self.engine.apply(napi, disabled.as_napi_change());
+        let in_force = device_threaded_in_force(wanted, error.is_none());
+        started.resize_with(napis.len(), || None);
+        for (napi, kthread) in napis.iter().zip(started) {
+            if in_force == wanted {
+                engine.switch_runner(napi, wanted, kthread);
+            } else {
+                kthread.into_iter().for_each(|kthread| kthread.stop(napi));
+                engine.switch_runner(napi, in_force, None);
+            }
         }
-        entry.settings.apply(disabled);
-        Err(DevSetError::ThreadNotCreated(errno))
+        (in_force, error)
     }
 
     /// The device's own settings; those of an instance may differ.

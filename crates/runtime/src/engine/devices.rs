@@ -1,13 +1,14 @@
 //! Adding and removing devices.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 
 use super::carrier::Carrier;
+use super::check::mtu_of;
 use super::{DeviceHandle, Engine, EngineInner, NAPI_MAX};
 use crate::capture::Taps;
 use crate::device::{Device, Rss};
@@ -15,8 +16,8 @@ use crate::journal::Tap;
 use crate::link::{self, LinkConfig, LinkError};
 use crate::napi::Napi;
 use crate::port::{Ports, RxCounters, TxCounters};
-use crate::stack::NetNs;
 use crate::stack::seams::IfAddr;
+use crate::stack::{DeviceError, NetNs};
 use crate::tx::{TxPath, TxShared};
 use crate::xdp::Attachment;
 
@@ -45,8 +46,8 @@ pub enum AddDeviceError {
         /// The name.
         name: String,
     },
-    /// The name is empty or too long.
-    #[error("device name {name:?} must have 1 to 15 bytes")]
+    /// The name is empty or too long, or has a NUL in it.
+    #[error("device name {name:?} must have 1 to 15 bytes and no NUL")]
     BadName {
         /// The name.
         name: String,
@@ -62,6 +63,26 @@ pub enum AddDeviceError {
     /// The engine has made as many instances as it can.
     #[error("an engine makes at most {NAPI_MAX} NAPI instances in its life: start a new engine")]
     TooManyInstances,
+    /// An address that no device can have.
+    #[error(transparent)]
+    Address(#[from] DeviceError),
+    /// Frames that are too small for the packets of an address family.
+    #[error(
+        "{addr} needs IP packets of {least} bytes, and {mtu} fit into a frame: use frames of {frame_bytes} bytes or more"
+    )]
+    MtuTooSmall {
+        /// Bytes of the largest packet that fits.
+        mtu: u32,
+        /// The address.
+        addr: std::net::IpAddr,
+        /// Bytes of the least MTU of its family.
+        least: u32,
+        /// Bytes of a frame that will do.
+        frame_bytes: u32,
+    },
+    /// The name space was made by another engine.
+    #[error("the name space belongs to another engine: make one with this engine's `namespace`")]
+    ForeignNamespace,
     /// The system refused a descriptor.
     #[error("watching a doorbell failed: {0}; check the limit on open files")]
     System(#[from] rustix::io::Errno),
@@ -108,10 +129,9 @@ pub(crate) struct NewDevice {
     pub(crate) carrier: Carrier,
     /// Bytes of the largest IP packet that is sent.
     pub(crate) mtu: u32,
+    /// It is an end of a link.
+    pub(crate) in_process: bool,
 }
-
-/// Bytes of the largest IP packet of a device, unless it has to be less.
-pub(crate) const MTU: u32 = 1500;
 
 impl Engine {
     /// Adds a link: two devices that are each other's peer, over memif rings in shared memory.
@@ -132,21 +152,22 @@ impl Engine {
             return Err(AddDeviceError::NameTaken { name: b.name }.into());
         }
         // Before the memory is made: what the frame table has given it does not take back.
-        inner.check_device(&devices, &a, config.queues)?;
-        inner.check_device(&devices, &b, config.queues)?;
+        config.check()?;
+        let mtu = mtu_of(config.frame_bytes);
+        inner.check_device(&devices, &a, (config.queues, mtu))?;
+        inner.check_device(&devices, &b, (config.queues, mtu))?;
         if inner.napi_room() < 2 * usize::from(config.queues) {
             return Err(AddDeviceError::TooManyInstances.into());
         }
         let (end_a, end_b) = link::create(config, &inner.frames)?;
         let (rss_a, rss_b) = (new_rss(config.queues), new_rss(config.queues));
         let mut add = |config, ports, rss, peer_rss| {
-            inner.add_device(
-                &mut devices,
-                NewDevice { config, ports, rss, peer_rss, carrier: Carrier::always(), mtu: MTU },
-            )
+            let carrier = Carrier::always();
+            inner.add_device(&mut devices, NewDevice { config, ports, rss, peer_rss, carrier, mtu, in_process: true })
         };
         let device_a = add(a, end_a, rss_a.clone(), rss_b.clone())?;
-        let device_b = add(b, end_b, rss_b, rss_a)?;
+        let device_b = add(b, end_b, rss_b, rss_a);
+        let device_b = device_b.inspect_err(|_| inner.take_back(&mut devices, &device_a))?;
         drop(devices);
         let handle = |device| DeviceHandle { engine: inner.clone(), device };
         Ok((handle(device_a), handle(device_b)))
@@ -161,20 +182,9 @@ pub(crate) fn new_rss(queues: u16) -> Arc<Rss> {
 }
 
 impl Devices {
-    fn check_name(&self, name: &str) -> Result<(), AddDeviceError> {
-        let name = name.to_owned();
-        if name.is_empty() || name.len() > 15 {
-            return Err(AddDeviceError::BadName { name });
-        }
-        if self.entries.iter().any(|entry| entry.device.name == name) {
-            return Err(AddDeviceError::NameTaken { name });
-        }
-        Ok(())
-    }
-
     fn add(&mut self, engine: &Arc<EngineInner>, new: NewDevice, irq_cpus: &[u32]) -> Arc<Device> {
         self.ifindex_last += 1;
-        let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier, mtu } = new;
+        let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier, mtu, in_process } = new;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
         let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
         let taps = Taps {
@@ -190,6 +200,7 @@ impl Devices {
             ifindex: self.ifindex_last,
             mac: end.mac,
             mtu,
+            in_process,
             addresses: end.addresses,
             netns: end.netns,
             tx,
@@ -198,6 +209,7 @@ impl Devices {
             rss,
             peer_rss,
             up: AtomicBool::new(false),
+            threaded_changes: Mutex::new(()),
             tx_down: AtomicU64::new(0),
             merges: AtomicBool::new(true),
             taps,
@@ -213,7 +225,7 @@ impl Devices {
                 })
             })
             .collect();
-        device.netns.device_add(device.clone()).expect("interface numbers are unique in an engine");
+        device.netns.device_add(device.clone()).expect("the number is new and the addresses were checked");
         let settings = DevSettings::default();
         let device_of = device.clone();
         self.entries.push(DeviceEntry {
@@ -233,7 +245,7 @@ impl Devices {
         self.entries.iter().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
     }
 
-    /// The entry of a device that may have been removed.
+    /// The same, to be changed.
     pub(super) fn find_mut(&mut self, device: &Arc<Device>) -> Option<&mut DeviceEntry> {
         self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device))
     }
@@ -244,40 +256,35 @@ impl Devices {
 }
 
 impl EngineInner {
-    /// Whether a device with this configuration can be added; nothing is changed.
-    ///
-    /// # Errors
-    /// See [`AddDeviceError`].
-    pub(crate) fn check_device(
-        &self,
-        devices: &Devices,
-        config: &EndConfig,
-        queues: u16,
-    ) -> Result<Vec<u32>, AddDeviceError> {
-        devices.check_name(&config.name)?;
-        if self.napi_room() < usize::from(queues) {
-            return Err(AddDeviceError::TooManyInstances);
-        }
-        self.irq_cpus(config, queues)
-    }
-
     /// Adds a device, and brings it up if it has carrier.
     ///
     /// # Errors
-    /// See [`AddDeviceError`]; nothing is added then, unless a doorbell could not be watched.
+    /// See [`AddDeviceError`]; nothing is added then, but numbers are used up, and the frame table keeps what it was given.
     pub(crate) fn add_device(
         self: &Arc<Self>,
         devices: &mut Devices,
         new: NewDevice,
     ) -> Result<Arc<Device>, AddDeviceError> {
         let queues = u16::try_from(new.ports.queues.len()).expect("checked by whoever made the queues");
-        let irq_cpus = self.check_device(devices, &new.config, queues)?;
+        let irq_cpus = self.check_device(devices, &new.config, (queues, new.mtu))?;
         let device = devices.add(self, new, &irq_cpus);
-        self.follow_carrier(devices.entry(&device))?;
+        let up = self.follow_carrier(devices.entry(&device));
+        up.inspect_err(|_| self.take_back(devices, &device))?;
         Ok(device)
     }
 
-    fn napi_room(&self) -> usize {
+    /// Takes out a device that nobody has been given yet. Its ends are closed, its name is free.
+    fn take_back(&self, devices: &mut Devices, device: &Arc<Device>) {
+        let position = devices.entries.iter().position(|entry| Arc::ptr_eq(&entry.device, device));
+        let entry = devices.entries.remove(position.expect("it was added under this lock"));
+        if device.up.load(Ordering::Relaxed) {
+            self.device_down(&entry);
+        }
+        drop(Self::detach(&entry));
+        let _ = device.netns.device_del(device.ifindex);
+    }
+
+    pub(super) fn napi_room(&self) -> usize {
         NAPI_MAX - self.napi_count.load(Ordering::Relaxed) as usize
     }
 
@@ -292,7 +299,7 @@ impl EngineInner {
         napi
     }
 
-    fn irq_cpus(&self, end: &EndConfig, queues: u16) -> Result<Vec<u32>, AddDeviceError> {
+    pub(super) fn irq_cpus(&self, end: &EndConfig, queues: u16) -> Result<Vec<u32>, AddDeviceError> {
         let available: Vec<usize> = self.softirq.iter().map(|cpu| cpu.cpu).collect();
         let cpus = if end.irq_cpus.is_empty() { &available } else { &end.irq_cpus };
         (0..usize::from(queues))
@@ -324,19 +331,31 @@ impl EngineInner {
         }
     }
 
-    /// Stops every instance; the engine is going away.
-    pub(super) fn remove_all_devices(&self) {
-        let mut entries = std::mem::take(&mut self.devices.lock().expect("no panic while held").entries);
-        for entry in &mut entries {
-            // First: whoever looks after it may want to bring it up or down.
-            let on_interface = entry.xdp.take().is_some();
+    /// From here on no device comes up and no thread is started; the engine is going away.
+    pub(super) fn close_devices(&self) {
+        let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        // Release: pairs with the Acquire in `is_closing`.
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Stops every instance. The devices stay, for those who hold them.
+    pub(super) fn stop_all_devices(&self) {
+        let lock = || self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not under the lock: who looks after them may want to bring a device up or down.
+        let attachments: Vec<_> = lock().entries.iter_mut().map(|entry| entry.xdp.take()).collect();
+        let on_interface: Vec<bool> = attachments.iter().map(Option::is_some).collect();
+        drop(attachments);
+        let mut napis = Vec::new();
+        for entry in &lock().entries {
             if entry.device.up.load(Ordering::Relaxed) {
                 self.device_down(entry);
             }
             entry.device.tx.iter().for_each(|path| path.stop_owner());
-            for napi in &entry.napis {
-                self.stop_runner(napi);
-            }
+            napis.extend(entry.napis.iter().cloned());
+        }
+        // A thread in the midst of a poll is waited for. Nobody starts one any more: the engine is closing.
+        napis.iter().for_each(|napi| self.stop_runner(napi));
+        for (entry, on_interface) in lock().entries.iter().zip(on_interface) {
             if on_interface {
                 // Its queues are free again from here on, whoever still has a handle.
                 drop(Self::detach(entry));
@@ -345,3 +364,7 @@ impl EngineInner {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "devices_tests.rs"]
+mod tests;

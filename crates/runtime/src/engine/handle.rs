@@ -191,11 +191,14 @@ impl DeviceHandle {
     /// Brings the device up again, now or as soon as there is carrier.
     ///
     /// # Errors
-    /// The system refused to watch a doorbell.
+    /// The system refused to watch a doorbell; `ESHUTDOWN` if the engine has stopped. The device stays down then.
     pub fn set_up(&self) -> std::io::Result<()> {
+        if self.engine.is_closing() {
+            return Err(rustix::io::Errno::SHUTDOWN.into());
+        }
         let mut devices = self.engine.devices.lock().expect("no panic while held");
         let entry = devices.entry_mut(&self.device);
         entry.admin_up = true;
-        Ok(self.engine.follow_carrier(entry)?)
+        Ok(self.engine.follow_carrier(entry).inspect_err(|_| entry.admin_up = false)?)
     }
 }

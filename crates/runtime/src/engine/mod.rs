@@ -2,14 +2,16 @@
 
 mod builder;
 mod carrier;
+mod check;
 mod control;
 mod devices;
 mod handle;
+mod host;
 mod sysctl;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use napier_core::busy::BusyParams;
@@ -23,20 +25,22 @@ use crate::event::{BusyPoller, EventContext};
 use crate::journal::{Journal, Recorder};
 use crate::memif;
 use crate::napi::Napi;
-use crate::softirq::{SoftirqCpu, SoftirqStats};
+use crate::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
 use crate::stack::NetNs;
-use crate::stack::seams::Host;
 use crate::sys::tsc::ticks;
 use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
+use host::{Dependants, EngineHost};
 
 pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
+pub(crate) use check::{MTU, mtu_of};
 pub use devices::{AddDeviceError, AddLinkError, EndConfig};
-pub(crate) use devices::{MTU, NewDevice, new_rss};
+pub(crate) use devices::{NewDevice, new_rss};
 pub use handle::{DeviceHandle, DeviceStats};
+pub(crate) use host::Dependant;
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;
@@ -49,6 +53,12 @@ pub(crate) const NAPI_MAX: usize = 4096;
 pub(crate) const NR_CPUS: u32 = 8192;
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
+///
+/// Sockets, name spaces, devices and event contexts do not keep it running: whoever uses them keeps a handle. When the
+/// engine has stopped, every wait on them ends with an error, and so does every later call that would have to wait or
+/// send: `ESHUTDOWN` from sockets, [`WaitError::Stopped`](crate::WaitError::Stopped) from event contexts, `false` from
+/// raw ports. What a socket has received before can still be read. Its TCP connections end without a word to their peers:
+/// close them first if the peers should know. All memory and descriptors go with the last handle to any of these.
 ///
 /// ```
 /// let cpu = napier_runtime::available_cpus()[0];
@@ -84,6 +94,7 @@ impl Drop for CountedThread<'_> {
 struct Running {
     inner: Arc<EngineInner>,
     softirq_threads: Mutex<Vec<JoinHandle<()>>>,
+    watch: Option<Watch>,
 }
 
 pub(crate) struct EngineInner {
@@ -107,10 +118,15 @@ pub(crate) struct EngineInner {
     pub(crate) memif: memif::Control,
     pub(crate) journal: Option<Arc<Recorder>>,
     pub(crate) threads: Threads,
+    pub(crate) overseer: Overseer,
     thread_cpus: Option<CpuSet>,
     worker_cpus: Option<CpuSet>,
     cap_net_admin: AtomicBool,
     stop: AtomicBool,
+    /// No device comes up and no thread is started any more; written under the devices' lock.
+    closing: AtomicBool,
+    host: Arc<EngineHost>,
+    dependants: Dependants,
     this: Weak<Self>,
     started_ticks: u64,
     started_ns: u64,
@@ -125,7 +141,9 @@ impl Engine {
     /// A new name space: addresses, sockets and neighbours of its own.
     #[must_use]
     pub fn namespace(&self) -> NetNs {
-        NetNs::with_host(self.inner.clone(), self.inner.clock.now().ns)
+        let ns = NetNs::with_host(self.inner.host.clone(), self.inner.clock.now().ns);
+        self.inner.dependants.add(ns.dependant());
+        ns
     }
 
     /// Counters of each softirq CPU.
@@ -270,6 +288,12 @@ impl EngineInner {
         Instant { ns: self.started_ns }
     }
 
+    /// Whether the engine's devices are stopped for good, or are about to be.
+    pub(crate) fn is_closing(&self) -> bool {
+        // Acquire: pairs with the Release in `close_devices`.
+        self.closing.load(Ordering::Acquire)
+    }
+
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -293,36 +317,10 @@ impl EngineInner {
             let _ = rustix::thread::sched_setaffinity(None, cpus);
         }
     }
-}
 
-impl Host for EngineInner {
-    fn frames(&self) -> &Arc<FrameTable> {
-        &self.frames
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    fn busy_read_usecs(&self) -> u32 {
-        self.sysctl.busy_read.load(Ordering::Relaxed)
-    }
-
-    fn first_napi_id(&self) -> u32 {
-        Self::first_napi_id(self)
-    }
-
-    fn cap_net_admin(&self) -> bool {
-        self.may_administer()
-    }
-
-    fn thread_begins(&self, name: &str) {
-        self.unpin_thread();
-        self.threads.register(ThreadRole::Program { name: name.to_owned() });
-    }
-
-    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        Self::busy_loop(self, napi_id, params, ready);
+    /// The processors that this process may use but `cpu`, if there are others.
+    pub(crate) fn cpus_without(&self, cpu: usize) -> Option<CpuSet> {
+        self.thread_cpus.and_then(|all| softirq::without(&all, cpu))
     }
 }
 
@@ -347,6 +345,10 @@ impl BusyPoller for EngineInner {
         Self::busy_loop(self, napi_id, params, ready);
     }
 
+    fn oversee(&self) {
+        Self::oversee(self, self.clock.now());
+    }
+
     fn suspend_irqs(&self, napi_id: u32) {
         Self::suspend_irqs(self, napi_id);
     }
@@ -360,33 +362,46 @@ impl EventContext {
     /// A context without members.
     #[must_use]
     pub fn new(engine: &Engine) -> Self {
-        Self::with_poller(engine.inner.clone(), Self::MEMBERS_DEFAULT)
+        Self::with_members_max(engine, Self::MEMBERS_DEFAULT)
     }
 
     /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
     #[must_use]
     pub fn with_members_max(engine: &Engine, members_max: u32) -> Self {
-        Self::with_poller(engine.inner.clone(), members_max)
+        let context = Self::with_poller(engine.inner.clone(), members_max);
+        engine.inner.dependants.add(context.dependant());
+        context
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let inner = &self.inner;
+        inner.close_devices();
+        // Early: who waits is not kept waiting for what follows.
+        inner.dependants.stop();
+        inner.for_each_napi(|napi| napi.raw_parker.wake_all());
         inner.memif.stop();
-        inner.remove_all_devices();
+        inner.stop_all_devices();
         inner.workqueue.stop();
         inner.stop.store(true, Ordering::Release);
         for cpu in &inner.softirq {
             cpu.kick();
         }
-        for thread in self.softirq_threads.lock().expect("no panic while held").drain(..) {
-            if let Err(panic) = thread.join()
-                && !std::thread::panicking()
-            {
-                std::panic::resume_unwind(panic);
-            }
+        let threads = std::mem::take(self.softirq_threads.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let threads = threads.into_iter().chain(self.watch.take().map(Watch::end));
+        let panics: Vec<_> = threads.filter_map(|thread| thread.join().err()).collect();
+        inner.host.end();
+        for panic in panics {
+            pass_on(panic);
         }
+    }
+}
+
+/// Goes on with the panic of a thread that was joined, unless one is under way: the first is the one to see.
+pub(crate) fn pass_on(panic: Box<dyn std::any::Any + Send>) {
+    if !std::thread::panicking() {
+        std::panic::resume_unwind(panic);
     }
 }
 

@@ -41,6 +41,11 @@ impl Sysctls {
         }
     }
 
+    /// `SO_BUSY_POLL` of new sockets, in us.
+    pub(super) fn busy_read(&self) -> u32 {
+        self.busy_read.load(Ordering::Relaxed)
+    }
+
     /// Packets and time of one softirq run.
     #[inline]
     pub(crate) fn netdev_budget(&self) -> (i32, Span) {

@@ -61,6 +61,12 @@ impl Threads {
     pub(crate) fn register(&self, role: ThreadRole) {
         // The first look at any snapshot allocates the thread's part of the hazard list: now, not with a packet.
         drop(arc_swap::ArcSwap::from_pointee(()).load());
+        match role {
+            ThreadRole::Napi { .. } | ThreadRole::Worker | ThreadRole::MemifControl => {
+                crate::softirq::never_run_inline()
+            }
+            ThreadRole::Softirq { .. } | ThreadRole::Program { .. } => {}
+        }
         let mut entries = self.entries.lock().expect("no panic while held");
         MINE.set(Some(entries.len()));
         entries.push(Entry { role, clock: ThreadClock::current(), ended: Duration::ZERO });

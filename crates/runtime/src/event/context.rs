@@ -1,7 +1,7 @@
 //! The public handle of an event context: membership, parameters, end.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest, resume_on_close};
 
@@ -12,6 +12,7 @@ use super::source::{Pollable, Subscriber};
 use super::state::ContextState;
 use super::stats::EventStats;
 use super::table::Member;
+use crate::engine::Dependant;
 
 /// A set of watched sockets and the threads that wait for them; the counterpart of an epoll descriptor.
 ///
@@ -42,6 +43,12 @@ impl EventContext {
     /// A context of the engine behind `poller`, for at most `members_max` members.
     pub(crate) fn with_poller(poller: Arc<dyn BusyPoller>, members_max: u32) -> Self {
         Self { owner: Arc::new(Owner { state: Arc::new(ContextState::new(poller, members_max)) }) }
+    }
+
+    /// Who has to hear of the engine's end.
+    pub(crate) fn dependant(&self) -> Weak<dyn Dependant> {
+        let state: Weak<ContextState> = Arc::downgrade(self.state());
+        state
     }
 
     /// Watches `socket` for `interest`; its events will carry `data`. A socket that is ready is reported at once.

@@ -51,6 +51,9 @@ pub enum WaitError {
     /// `EINVAL`.
     #[error("there is no room for events: pass a slice of at least one element")]
     NoRoom,
+    /// `ESHUTDOWN`.
+    #[error("the engine has stopped, so nothing will happen any more: keep a handle to it while you wait")]
+    Stopped,
 }
 
 impl From<AddError> for io::Error {
@@ -85,6 +88,7 @@ impl From<WaitError> for io::Error {
     fn from(error: WaitError) -> Self {
         Self::from_raw_os_error(match error {
             WaitError::NoRoom => libc::EINVAL,
+            WaitError::Stopped => libc::ESHUTDOWN,
         })
     }
 }

@@ -76,6 +76,9 @@ pub(crate) trait BusyPoller: Send + Sync {
     /// An id that names nothing returns at once.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
 
+    /// The calling thread is about to sleep: it may do what somebody else is kept from doing.
+    fn oversee(&self) {}
+
     /// Arms the instance's timer with its suspend time-out (`net/core/dev.c` `napi_suspend_irqs`).
     fn suspend_irqs(&self, napi_id: u32);
 

@@ -10,6 +10,7 @@ use super::queue::ReadyQueue;
 use super::source::Subscriber;
 use super::stats::Counters;
 use super::table::Table;
+use crate::engine::Dependant;
 use crate::park::Parker;
 
 /// Lock order: `table` of one context, then the writer lock of one source. Deliveries take neither.
@@ -19,6 +20,8 @@ pub(super) struct ContextState {
     pub(super) poller: Arc<dyn BusyPoller>,
     pub(super) counters: Counters,
     pub(super) params: Params,
+    /// The engine has stopped.
+    stopped: AtomicBool,
     /// The instance to busy poll; not a valid id if there is none. Relaxed throughout: the last event wins, and a wait
     /// that sees an event has synchronised with its delivery on the ready list.
     napi_id: AtomicU32,
@@ -58,9 +61,16 @@ impl ContextState {
             poller,
             counters: Counters::default(),
             params: Params::default(),
+            stopped: AtomicBool::new(false),
             napi_id: AtomicU32::new(0),
             table: Mutex::new(Table::new(members_max)),
         }
+    }
+
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `engine_stops`.
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(super) fn napi_id(&self) -> u32 {
@@ -102,5 +112,16 @@ impl ContextState {
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().expect("no change of the membership panics")
+    }
+}
+
+impl Dependant for ContextState {
+    fn engine_stops(&self) {
+        // Release: pairs with the Acquire in `is_stopped`.
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn end_waits(&self) {
+        self.parker.wake_all();
     }
 }

@@ -20,7 +20,7 @@ impl EventContext {
     /// Several threads may wait; an event wakes one of them.
     ///
     /// # Errors
-    /// [`WaitError::NoRoom`] if `events` is empty.
+    /// [`WaitError::NoRoom`] if `events` is empty; [`WaitError::Stopped`] once the engine has stopped, whatever is ready.
     pub fn wait(&self, events: &mut [Event], timeout: Timeout) -> Result<usize, WaitError> {
         if events.is_empty() {
             return Err(WaitError::NoRoom);
@@ -36,6 +36,9 @@ impl EventContext {
         // From the end of a busy loop, which arms the deferral timer, to the suspension that replaces it.
         let mut held = None;
         loop {
+            if state.is_stopped() {
+                return Err(WaitError::Stopped);
+            }
             match wait.next() {
                 WaitStep::Transfer => {
                     let found = state.transfer(events);
@@ -53,7 +56,12 @@ impl EventContext {
                 WaitStep::Sleep { until } => {
                     drop(held.take());
                     state.counters.sleeps.add(1);
-                    let ready = state.parker.sleep(|| state.queue.available(), until, state.poller.clock());
+                    state.poller.oversee();
+                    let ready = state.parker.sleep(
+                        || state.queue.available() || state.is_stopped(),
+                        until,
+                        state.poller.clock(),
+                    );
                     if !ready {
                         state.hand_on();
                     }
@@ -102,6 +110,6 @@ impl ContextState {
     /// Pays what a wait owes to those that sleep on (see [`Parker`](crate::park::Parker)).
     #[inline]
     fn hand_on(&self) {
-        self.parker.hand_on(|| self.queue.available());
+        self.parker.hand_on(|| self.queue.available() || self.is_stopped());
     }
 }

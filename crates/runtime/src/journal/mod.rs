@@ -200,8 +200,8 @@ pub enum Event {
 pub enum Rule {
     /// An interrupt or a resume asks for the instance. Answer: it got the ownership.
     SchedulePrep,
-    /// The owner asks who polls: `schedule_to_thread` if `THREADED` is set, else no change. Answer: the thread polls.
-    ScheduleToThread,
+    /// The owner asks who polls. Answer: the instance's thread, or the pool; [`Event::Scheduled`] says which.
+    Schedule,
     /// The timer's callback. Answer: it got the ownership.
     TimerAcquire,
     /// A busy poller's attempt. Answer: it got the ownership.
@@ -216,6 +216,8 @@ pub enum Rule {
     CompleteRelease,
     /// The thread, or a worker of the pool, begins a turn. Answer: it busy polls.
     ThreadTurn,
+    /// A thread, or a worker, that has to poll again finds its mode gone. Answer: so it is, and it hands the instance over.
+    ThreadLeave,
     /// A disable begins.
     DisableBegin,
     /// It asks whether nobody owns the instance. Answer: so it is, and the disable does now.
@@ -226,8 +228,8 @@ pub enum Rule {
     Enable(Threaded),
     /// The mode is set, unless the instance is disabled: then nothing changes.
     SetThreaded(Threaded),
-    /// The mode is to be ended. Answer: the mode bits are clear; false: somebody else owns the instance.
-    StopThreadClaim,
+    /// Between two modes: whether the pool acts for the thread from now on.
+    RunByPool(bool),
 }
 
 /// Who polls.

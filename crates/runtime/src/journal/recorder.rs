@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use napier_core::state::State;
+use napier_core::state::{Poller, State};
 
 use super::{Event, Journal, Record, Rule};
 use crate::clock::Clock;
@@ -19,6 +19,13 @@ pub(crate) trait Answer: Copy {
 impl Answer for bool {
     fn as_bool(self) -> bool {
         self
+    }
+}
+
+/// Whether a thread polls; which one, the record of the schedule says.
+impl Answer for Poller {
+    fn as_bool(self) -> bool {
+        self != Self::Softirq
     }
 }
 
@@ -63,7 +70,7 @@ impl Recorder {
 impl Inner {
     fn push(&mut self, record: Record) {
         if let Event::Rule { rule, word, answer } = record.event {
-            let refused = !answer && matches!(rule, Rule::BusyAcquire | Rule::DisableClaim | Rule::StopThreadClaim);
+            let refused = !answer && matches!(rule, Rule::BusyAcquire | Rule::DisableClaim);
             let refused = refused.then_some((rule, word));
             let last = std::mem::replace(&mut self.refused[record.napi as usize], refused);
             if refused.is_some() && refused == last {

@@ -154,19 +154,32 @@ impl LinkLine {
 
     /// The producer published, and the consumer had its interrupt masked.
     pub(crate) fn note_masked(&self) {
-        self.suppressed.add(1);
+        self.suppressed.add_shared(1);
     }
 
-    /// The producer published `frames` packets and, after a full fence, saw the interrupt unmasked. `true` = an
-    /// interrupt was raised or its timer started.
-    pub(crate) fn announce(&self, frames: u32) -> bool {
-        let state = &self.state;
+    /// Whether the consumer has masked its interrupt since the producer published: it sees the packets by itself.
+    #[inline]
+    pub(crate) fn is_masked(&self) -> bool {
+        self.switch().is_masked()
+    }
+
+    /// Whether an interrupt is on its way already, which also stands for what the producer has published since; that is
+    /// counted. To be asked after the look at the flag.
+    #[inline]
+    pub(crate) fn is_announced(&self) -> bool {
         // Relaxed, here and below: ordered by the fence between publishing and the look at the flag (ring), which
         // pairs with the one in the consumer's unmask, after `reset`.
-        if state.latch.load(Ordering::Relaxed) != 0 {
-            self.suppressed.add(1);
-            return false;
+        let latched = self.state.latch.load(Ordering::Relaxed) != 0;
+        if latched {
+            self.suppressed.add_shared(1);
         }
+        latched
+    }
+
+    /// The producer published `frames` packets and, after a full fence, saw the interrupt unmasked; others may do the same
+    /// at the same time. `true` = an interrupt was raised or its timer started.
+    pub(crate) fn announce(&self, frames: u32) -> bool {
+        let state = &self.state;
         let pending = state.pending.fetch_add(frames, Ordering::Relaxed).saturating_add(frames);
         // Pairs with the fences in `set_coalesce` and `timer_fired`.
         fence(Ordering::SeqCst);
@@ -181,7 +194,7 @@ impl LinkLine {
             first
         };
         if !kicked {
-            self.suppressed.add(1);
+            self.suppressed.add_shared(1);
         }
         kicked
     }

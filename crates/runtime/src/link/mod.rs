@@ -53,7 +53,8 @@ pub struct LinkConfig {
     pub queues: u16,
     /// Slots of each ring: a power of two, 64 to 4096.
     pub ring_size: u32,
-    /// Bytes of a frame, link-layer header included: 128 to 65536, a multiple of 64.
+    /// Bytes of a frame, link-layer header included: 128 to 65536, a multiple of 64. Below 1514 it
+    /// bounds the MTU of the devices; IPv6 addresses need 1344.
     pub frame_bytes: u32,
     /// Frames of each home (a queue's receive side, a queue's send side). 0 = twice `ring_size`. At least
     /// `ring_size` + 64; what exceeds the ring can wait in sockets.

@@ -10,10 +10,10 @@ use napier_ring::Mapping;
 use napier_ring::memif::remote::{C2sSender, Receiver, S2cReceiver, Sender, SlotBuffers};
 use napier_ring::memif::{RingEnd, RingView};
 
-use super::control::{Attachment, PROGRAM, RingPair};
 use super::down::Down;
-use super::line::{Kick, new_eventfd};
+use super::line::new_eventfd;
 use super::socket::send;
+use super::state::{Attachment, PROGRAM, RingPair};
 use super::{GAP_BYTES, MemifConfig};
 use crate::sys::mmap::shared_memory;
 
@@ -82,7 +82,7 @@ impl ClientSide {
             rx.push((Receiver::Client(S2cReceiver::new(ring, buffers(false, index)?)), eventfd));
         }
         for (index, (ring, eventfd)) in (0..).zip(c2s) {
-            tx.push((Sender::Client(C2sSender::new(ring, buffers(true, index)?)), Kick::new(eventfd)));
+            tx.push((Sender::Client(C2sSender::new(ring, buffers(true, index)?)), eventfd));
         }
         let queues = rx.len().max(tx.len());
         let rx = rx.into_iter().map(Some).chain(std::iter::repeat_with(|| None));

@@ -10,7 +10,7 @@ use napier_ring::memif::RingError;
 
 use crate::sys::mmap::ForeignMemoryError;
 
-/// Longest time that a peer may take for one step of the handshake.
+/// Longest time that a peer may take for the whole handshake.
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// Why a connection ended or was not made.
@@ -39,9 +39,35 @@ pub(super) enum Down {
     /// A ring's descriptor.
     #[error("refused the peer: the descriptor of a ring is no eventfd")]
     NoEventfd,
-    /// The peer does not go on.
-    #[error("the peer did not answer for {} s", HANDSHAKE_MAX.as_secs())]
+    /// An index that says more than a ring can hold.
+    #[error("refused the peer: a ring index of its is impossible")]
+    Index,
+    /// A write to its eventfd did not come back.
+    #[error("refused the peer: it filled an eventfd and made the other side wait for it")]
+    Waited,
+    /// The handshake does not end.
+    #[error("the handshake took longer than {} s", HANDSHAKE_MAX.as_secs())]
     Silent,
+    /// Too many clients shake hands.
+    #[error("too many clients shake hands at once: this one has waited longest")]
+    Crowded,
+    /// Not a user whom the socket is for.
+    #[error("refused the peer: its user may not use this socket")]
+    NotAllowed,
+    /// Its regions are mostly holes, which would become memory of ours.
+    #[error("refused the peer: {holes} bytes without memory in its regions, the rings need at most {max}")]
+    Sparse {
+        /// Bytes without memory.
+        holes: u64,
+        /// Most that are taken.
+        max: u64,
+    },
+    /// The server's queue is full.
+    #[error("too many clients wait for the server on {socket}: trying again")]
+    Queue {
+        /// The socket.
+        socket: String,
+    },
     /// Nobody is there.
     #[error("nobody listens on {socket}: {source}")]
     NotThere {
@@ -71,11 +97,18 @@ impl Down {
     /// What the peer is told, if it can hear it.
     pub(super) fn message(&self) -> Option<Message> {
         match self {
-            Self::Gone | Self::ByPeer(_) | Self::NotThere { .. } => None,
+            Self::Gone | Self::ByPeer(_) | Self::NotThere { .. } | Self::Queue { .. } => None,
             Self::Fault(fault) => Some(fault.disconnect()),
-            Self::Region { .. } | Self::Ring(_) | Self::NoEventfd | Self::Silent | Self::Closing => {
-                Some(disconnect(&self.to_string()))
-            }
+            Self::Region { .. }
+            | Self::Ring(_)
+            | Self::NoEventfd
+            | Self::Index
+            | Self::Waited
+            | Self::Silent
+            | Self::Crowded
+            | Self::NotAllowed
+            | Self::Sparse { .. }
+            | Self::Closing => Some(disconnect(&self.to_string())),
             // What fails here is nobody else's business.
             Self::System(_) | Self::Memory(_) => Some(disconnect("the other side is out of something")),
         }

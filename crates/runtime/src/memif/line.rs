@@ -1,18 +1,19 @@
 //! Interrupts between two processes: an eventfd per ring, which the client makes and gives to the server.
 //!
 //! Both descriptors of an eventfd are one open file, so a hostile peer can change its flags and fill it at any time.
-//! Nothing here waits for such a file: reads are asked not to, and a write that does is freed by whoever watches
-//! ([`Kick::rescue`]).
+//! Reads are asked not to wait for such a file; a write that does is freed by the [guard](super::guard).
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use napier_ring::memif::InterruptSwitch;
-use rustix::event::EventfdFlags;
+use napier_ring::memif::{InterruptSwitch, KickLook, KickWord};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 use rustix::io::ReadWriteFlags;
 
+use crate::park::Parker;
 use crate::port::Counter;
 use crate::sys;
 
@@ -131,58 +132,74 @@ impl RemoteLine {
 /// The peer's interrupt, from the producer's side. One thread at a time rings.
 pub(crate) struct Kick {
     eventfd: OwnedFd,
-    /// Rings begun and ended: odd while one is under way.
-    rings: AtomicU64,
-    /// A ring was under way for long, and what it may have counted was taken away.
-    rescued: AtomicBool,
-    /// What the last rescuer saw.
-    seen: AtomicU64,
+    word: KickWord,
+    /// Wakes the guard.
+    bell: Arc<Parker>,
+    /// The peer made a ringer wait.
+    refused: AtomicBool,
 }
 
 impl Kick {
-    /// Rings `eventfd` from now on.
-    pub(super) fn new(eventfd: OwnedFd) -> Self {
+    /// Rings `eventfd` from now on, under the eyes of the guard whose `bell` this is.
+    pub(super) fn new(eventfd: OwnedFd, bell: Arc<Parker>) -> Self {
         // As long as the peer leaves it so.
         let _ = rustix::io::ioctl_fionbio(&eventfd, true);
-        Self { eventfd, rings: AtomicU64::new(0), rescued: AtomicBool::new(false), seen: AtomicU64::new(0) }
+        Self { eventfd, word: KickWord::new(), bell, refused: AtomicBool::new(false) }
     }
 
-    /// Interrupts the peer.
+    /// Interrupts the peer; nothing once it is being closed.
     pub(crate) fn ring(&self) {
-        // Relaxed: one thread at a time changes it, and whoever rescues looks again and again.
-        let begun = self.rings.load(Ordering::Relaxed).wrapping_add(1);
-        self.rings.store(begun, Ordering::Relaxed);
-        self.write();
-        if self.rescued.load(Ordering::Relaxed) && self.rescued.swap(false, Ordering::Relaxed) {
-            self.write();
+        if !self.word.begin() {
+            return;
         }
-        self.rings.store(begun.wrapping_add(1), Ordering::Relaxed);
-    }
-
-    fn write(&self) {
+        // A system call only if the guard sleeps, which it does not while rings come.
+        self.bell.wake();
         // A full counter is as good as one more; any other failure is the peer's loss.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
+        self.word.end();
     }
 
-    /// Frees a thread that rings and does not come back, because the peer has filled the eventfd and made it wait. To be
-    /// called now and then, by one thread: what was under way at the last call and still is, is stuck.
-    pub(super) fn rescue(&self) {
-        let rings = self.rings.load(Ordering::Relaxed);
-        let stuck = rings % 2 == 1 && self.seen.swap(rings, Ordering::Relaxed) == rings;
-        if stuck {
-            // First: if the thread was only slow, it rings again.
-            self.rescued.store(true, Ordering::Relaxed);
-            drain(self.eventfd.as_fd());
-        }
+    /// Whether somebody rings, and whether anybody still may.
+    pub(super) fn look(&self) -> KickLook {
+        self.word.look()
+    }
+
+    /// Nobody begins to ring from now on: the peer is being closed.
+    pub(super) fn retire(&self) {
+        self.word.retire();
+    }
+
+    /// As [`retire`](Self::retire), because the peer made a ringer wait.
+    pub(super) fn refuse(&self) {
+        self.word.retire();
+        self.refused.store(true, Ordering::Relaxed); // the control thread is told by a system call
+    }
+
+    /// Whether the peer made a ringer wait.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether the counter is at its end, where a write waits if the file's flags let it.
+    pub(super) fn is_full(&self) -> bool {
+        let mut fds = [PollFd::new(&self.eventfd, PollFlags::OUT)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::OUT)
+    }
+
+    /// Makes room for one who waits to write; nobody else's count is of worth any more.
+    pub(super) fn free(&self) {
+        drain(self.eventfd.as_fd());
+    }
+
+    #[cfg(test)]
+    pub(super) fn word(&self) -> &KickWord {
+        &self.word
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::mpsc;
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -201,27 +218,5 @@ mod tests {
         // Nothing is left.
         rustix::io::ioctl_fionbio(&blocking, true).expect("an eventfd");
         assert!(rustix::io::read(&blocking, &mut [0; 8]).is_err());
-    }
-
-    /// The peer fills the eventfd and clears its non-blocking flag, which both sides share.
-    #[test]
-    fn a_thread_that_is_made_to_wait_is_freed() {
-        let ours = new_eventfd().expect("eventfd");
-        let theirs = rustix::io::dup(&ours).expect("descriptors");
-        let kick = Arc::new(Kick::new(ours));
-        rustix::io::ioctl_fionbio(&theirs, false).expect("an eventfd");
-        rustix::io::write(&theirs, &(u64::MAX - 1).to_ne_bytes()).expect("room");
-        let (done, is_done) = mpsc::channel();
-        let ringer = std::thread::spawn({
-            let kick = kick.clone();
-            move || {
-                kick.ring();
-                done.send(()).expect("somebody waits");
-            }
-        });
-        while is_done.recv_timeout(Duration::from_millis(1)).is_err() {
-            kick.rescue();
-        }
-        ringer.join().expect("no panic");
     }
 }

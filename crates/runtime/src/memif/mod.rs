@@ -8,13 +8,18 @@
 //! The peer is hostile until proven otherwise, and it cannot be proven: no frame lives in shared memory, nothing in it is
 //! read twice, and its files must be sealed so that no access can fail ([`crate::sys::mmap`]).
 
+mod access;
 mod client;
 mod control;
 mod down;
+mod guard;
 mod line;
+mod port;
 mod server;
 mod socket;
+mod state;
 
+pub use access::MemifAccess;
 pub(crate) use control::Control;
 pub(crate) use line::{Kick, RemoteLine};
 pub use socket::MemifSocketError;
@@ -55,11 +60,14 @@ pub struct MemifConfig {
     pub id: u32,
     /// At the server: what a client must know. At the client: what it says.
     pub secret: Option<Secret>,
+    /// At the server: who may connect to the socket. The same for all devices on it.
+    pub access: MemifAccess,
     /// Queues each way, 1 to 64. A client gets at most as many as the server allows; a server allows at most this many.
     pub queues: u16,
     /// Slots of each ring: a power of two, 64 to 4096. At the server: the most that a client may have.
     pub ring_size: u32,
     /// Bytes of a frame, link-layer header included: 128 to 65472, a multiple of 64. Longer packets are refused.
+    /// Below 1514 it bounds the MTU of the device; IPv6 addresses need 1344.
     pub frame_bytes: u32,
     /// Frames that each queue has to receive. 0 = twice `ring_size`; at least `ring_size` + 64.
     pub frames_per_queue: u32,
@@ -70,6 +78,9 @@ pub struct MemifConfig {
     pub sender_frames: u32,
     /// At the client: how long to wait before it tries to connect again.
     pub retry: Duration,
+    /// Whether TCP connections stay when the peer goes, to go on with it should it come back with its ends of them. If not
+    /// (the default), they end with `ENETRESET`.
+    pub keep_connections: bool,
 }
 
 impl MemifConfig {
@@ -82,6 +93,7 @@ impl MemifConfig {
             socket: socket.to_owned(),
             id: 0,
             secret: None,
+            access: MemifAccess::default(),
             queues: 1,
             ring_size,
             frame_bytes,
@@ -89,6 +101,7 @@ impl MemifConfig {
             senders,
             sender_frames,
             retry: Duration::from_secs(1),
+            keep_connections: false,
         }
     }
 
@@ -149,6 +162,12 @@ pub enum AddMemifError {
     IdTaken {
         /// The number.
         id: u32,
+        /// The socket.
+        socket: String,
+    },
+    /// Another device of this engine is on the socket.
+    #[error("{socket} is there already for other users: give all devices on it the same access")]
+    OtherAccess {
         /// The socket.
         socket: String,
     },

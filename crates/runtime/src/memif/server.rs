@@ -4,22 +4,29 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use napier_core::memif::{
-    AddRing, Fault, Interface, Message, Name, ServerDecision, ServerHandshake, ServerLimits, Taken,
+    AddRing, Fault, Interface, Message, Name, ServerDecision, ServerHandshake, ServerLimits, Taken, ring_bytes,
 };
 use napier_ring::Mapping;
 use napier_ring::memif::remote::{C2sReceiver, Receiver, Regions, S2cSender, Sender};
 use napier_ring::memif::{RingEnd, RingError, RingView};
 
-use super::control::{Attachment, PROGRAM, RingPair};
 use super::down::Down;
-use super::line::{Kick, is_eventfd};
+use super::line::is_eventfd;
 use super::socket::send;
+use super::state::{Attachment, PROGRAM, RingPair};
 use crate::sys::mmap::foreign_memory;
 
 /// Most regions of a client: as many as DPDK and VPP allow.
 const REGIONS_MAX: u16 = 256;
-/// Most bytes of a client's regions. They are mapped, not occupied.
+/// Most bytes of a client's regions. They are mapped; what they occupy is the client's, but for holes.
 const REGION_BYTES_MAX: u64 = 64 << 30;
+/// Bytes without memory that a client's regions may always have: an end that was rounded to a huge page.
+const HOLES_MIN: u64 = 2 << 20;
+/// Bytes without memory for each slot that a client may announce at least, however small our frames are: its buffers may
+/// be for jumbo frames.
+const SLOT_HOLES_MIN: u64 = 16 << 10;
+/// The same, in frames of ours.
+const SLOT_HOLES_FRAMES: u64 = 4;
 
 /// What the accepting side knows of a connection.
 pub(super) struct ServerSide {
@@ -28,6 +35,8 @@ pub(super) struct ServerSide {
     /// Eventfds, in the order of the rings.
     c2s: Vec<OwnedFd>,
     s2c: Vec<OwnedFd>,
+    /// Bytes of a frame of the device, once it is known.
+    frame_bytes: u32,
 }
 
 /// What came of a message.
@@ -46,7 +55,7 @@ impl ServerSide {
         let limits = ServerLimits { regions: REGIONS_MAX, bytes: REGION_BYTES_MAX, log2_ring_size };
         let (handshake, hello) = ServerHandshake::new(Name::new(PROGRAM), limits, interfaces);
         send(socket, &hello, None)?;
-        Ok(Self { handshake, regions: Vec::new(), c2s: Vec::new(), s2c: Vec::new() })
+        Ok(Self { handshake, regions: Vec::new(), c2s: Vec::new(), s2c: Vec::new(), frame_bytes: 0 })
     }
 
     /// A message came.
@@ -74,6 +83,11 @@ impl ServerSide {
         }
     }
 
+    /// The interface that the client was admitted to has frames of so many bytes.
+    pub(super) fn admitted(&mut self, frame_bytes: u32) {
+        self.frame_bytes = frame_bytes;
+    }
+
     /// Bytes came that are no message.
     pub(super) fn refuse(&mut self, fault: Fault) -> Down {
         let _ = self.handshake.refuse(fault);
@@ -95,13 +109,26 @@ impl ServerSide {
         Ok(())
     }
 
+    /// Most bytes of the regions that may have no memory yet. Whoever touches a hole first pays for it, and a client can
+    /// make us touch all of them; rings and buffers of any use need no more than this.
+    fn holes_max(&self) -> u64 {
+        let slot = SLOT_HOLES_MIN.max(SLOT_HOLES_FRAMES * u64::from(self.frame_bytes));
+        let rings = [true, false].into_iter().flat_map(|c2s| self.handshake.rings(c2s));
+        HOLES_MIN + rings.map(|ring| ring_bytes(ring.log2_ring_size) + (slot << ring.log2_ring_size)).sum::<u64>()
+    }
+
     /// Maps everything and opens the rings.
     fn attachment(&mut self) -> Result<Attachment, Down> {
         let announced = self.handshake.regions().iter().zip(std::mem::take(&mut self.regions)).zip(0..);
         let mappings = announced.map(|((&bytes, file), region)| {
-            foreign_memory(&file, bytes).map(Arc::new).map_err(|source| Down::Region { region, source })
+            let (mapping, holes) = foreign_memory(&file, bytes).map_err(|source| Down::Region { region, source })?;
+            Ok::<_, Down>((Arc::new(mapping), holes))
         });
-        let mappings: Vec<Arc<Mapping>> = mappings.collect::<Result<_, _>>()?;
+        let (mappings, holes): (Vec<Arc<Mapping>>, Vec<u64>) = mappings.collect::<Result<_, _>>()?;
+        let (holes, max) = (holes.iter().sum(), self.holes_max());
+        if holes > max {
+            return Err(Down::Sparse { holes, max });
+        }
         // All views first: they tell which bytes are rings.
         let open = |ring: &AddRing| {
             let mapping = &mappings[usize::from(ring.region)];
@@ -115,8 +142,7 @@ impl ServerSide {
         let receivers = c2s.into_iter().map(|ring| Receiver::Server(C2sReceiver::new(ring, regions.clone())));
         let senders = s2c.into_iter().map(|ring| Sender::Server(S2cSender::new(ring, regions.clone())));
         let receivers = receivers.zip(self.c2s.drain(..)).map(Some).chain(std::iter::repeat_with(|| None));
-        let senders = senders.zip(self.s2c.drain(..)).map(|(ring, eventfd)| Some((ring, Kick::new(eventfd))));
-        let senders = senders.chain(std::iter::repeat_with(|| None));
+        let senders = senders.zip(self.s2c.drain(..)).map(Some).chain(std::iter::repeat_with(|| None));
         let queues = self.handshake.rings(true).len().max(self.handshake.rings(false).len());
         let pairs = receivers.zip(senders).take(queues).map(|(rx, tx)| RingPair { rx, tx });
         Ok(Attachment {

@@ -6,14 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 
 use napier_core::memif::{DecodeError, MESSAGE_BYTES, Message};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 
-/// Clients that may wait for an accept.
-const BACKLOG: i32 = 16;
+use super::MemifAccess;
+
+/// Clients that may wait for an accept; the system may allow less (`net.core.somaxconn`). The others are told to try again.
+const BACKLOG: i32 = 1024;
 
 /// Where a server listens: a path, or `@` and a name without file (Linux's abstract names).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +42,14 @@ pub enum MemifSocketError {
     NotASocket {
         /// As given.
         path: String,
+    },
+    /// Its mode or its group.
+    #[error("the permissions of {path} cannot be set: {source}; choose a group that this user is in")]
+    Access {
+        /// As given.
+        path: String,
+        /// What the system said.
+        source: io::Error,
     },
     /// The system refused.
     #[error("cannot listen on {path}: {source}; check that its folder is there and can be written")]
@@ -87,11 +98,14 @@ impl SocketPath {
     /// # Errors
     ///
     /// See [`MemifSocketError`].
-    pub(super) fn listen(&self) -> Result<Listening, MemifSocketError> {
+    pub(super) fn listen(&self, access: MemifAccess) -> Result<Listening, MemifSocketError> {
         let path = || self.0.clone();
         let system = |source: io::Error| MemifSocketError::System { path: path(), source };
         let address = self.address()?;
         let socket = new_socket().map_err(system)?;
+        // The file is made with the mode of its socket, as far as the umask allows it (net/unix/af_unix.c unix_bind_bsd).
+        let mode = Mode::from_raw_mode(access.mode & 0o777);
+        rustix::fs::fchmod(&socket, mode).map_err(|error| system(error.into()))?;
         match rustix::net::bind(&socket, &address) {
             Ok(()) => {}
             Err(Errno::ADDRINUSE) if self.is_abstract() => return Err(MemifSocketError::Taken { path: path() }),
@@ -110,8 +124,20 @@ impl SocketPath {
             }
             Err(error) => return Err(system(error.into())),
         }
-        rustix::net::listen(&socket, BACKLOG).map_err(|error| system(error.into()))?;
-        Ok(Listening { socket, path: self.clone() })
+        let listening = Listening { socket, path: self.clone() };
+        if !self.is_abstract() {
+            // Nobody can connect yet. The group first: nobody else's may get what the mode says.
+            if let Some(group) = access.group {
+                std::os::unix::fs::chown(&self.0, None, Some(group)).map_err(|source| self.no_access(source))?;
+            }
+            rustix::fs::chmod(self.0.as_str(), mode).map_err(|error| self.no_access(error.into()))?;
+        }
+        rustix::net::listen(&listening.socket, BACKLOG).map_err(|error| system(error.into()))?;
+        Ok(listening)
+    }
+
+    fn no_access(&self, source: io::Error) -> MemifSocketError {
+        MemifSocketError::Access { path: self.0.clone(), source }
     }
 
     fn is_abstract(&self) -> bool {
@@ -131,10 +157,6 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn path(&self) -> &SocketPath {
-        &self.path
-    }
-
     /// The next client; `None` = there is none.
     pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {

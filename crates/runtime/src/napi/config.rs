@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use napier_core::control::ThreadedSetting;
 
-use super::{Napi, Runner};
+use super::Napi;
 
 impl Napi {
     /// Takes effect at the next completion that found work.
@@ -20,10 +20,6 @@ impl Napi {
     /// Takes effect at the next return of events.
     pub(crate) fn set_irq_suspend_timeout_ns(&self, ns: u64) {
         self.irq_suspend_timeout_ns.store(ns, Ordering::Relaxed);
-    }
-
-    pub(super) fn set_runner(&self, runner: Runner) {
-        self.runner.store(runner as u8, Ordering::Relaxed);
     }
 
     pub(super) fn set_irq_cpu(&self, softirq_index: u32) {

@@ -4,11 +4,15 @@
 mod busy;
 mod complete;
 mod config;
+#[cfg(test)]
+pub(crate) mod hold;
 mod lifecycle;
 mod schedule;
 mod stats;
+mod threaded;
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use napier_core::completion::{Flush, Tunables};
@@ -21,6 +25,7 @@ use crate::clock::Clock;
 use crate::device::Device;
 use crate::journal::{Answer, Context, Event, Rule, Tap};
 use crate::kthread::Kthread;
+use crate::nowait::ForOthers;
 use crate::park::Parker;
 use crate::port::{IrqLine, RxQueue};
 use crate::raw::RawSink;
@@ -35,13 +40,6 @@ pub(crate) const WEIGHT_PKTS: u32 = 64;
 
 /// Ticks per second of the rules that count in jiffies. The engine behaves as a kernel with HZ=1000.
 pub(crate) const HZ: u32 = 1000;
-
-/// Who runs the instance once THREADED is set.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Runner {
-    Kthread = 0,
-    Workqueue = 1,
-}
 
 /// What only the owner of SCHED may touch.
 pub(crate) struct Owned {
@@ -74,7 +72,6 @@ pub(crate) struct Napi {
     gro_flush_timeout_ns: AtomicU64,
     irq_suspend_timeout_ns: AtomicU64,
     pub(crate) timer: TimerSlot,
-    runner: AtomicU8,
     threaded: Mutex<ThreadedSetting>,
     /// Processor that the instance's thread is pinned to.
     pub(crate) thread_cpu: Mutex<Option<usize>>,
@@ -84,6 +81,9 @@ pub(crate) struct Napi {
     /// Wakes a thread that is blocked on the bound raw port.
     pub(crate) raw_parker: Parker,
     pub(crate) counters: NapiCounters,
+    /// Polls claim their whole budget, as those of a queue do that is never empty.
+    #[cfg(test)]
+    pub(crate) never_empty: std::sync::atomic::AtomicBool,
 }
 
 impl Napi {
@@ -110,13 +110,14 @@ impl Napi {
             gro_flush_timeout_ns: AtomicU64::new(0),
             irq_suspend_timeout_ns: AtomicU64::new(0),
             timer: TimerSlot::new(epoch),
-            runner: AtomicU8::new(Runner::Kthread as u8),
             threaded: Mutex::new(ThreadedSetting::Disabled),
             thread_cpu: Mutex::new(None),
             kthread: Mutex::new(None),
             thread_parker: Parker::new(),
             raw_parker: Parker::new(),
             counters: NapiCounters::default(),
+            #[cfg(test)]
+            never_empty: std::sync::atomic::AtomicBool::new(false),
         }
     }
 
@@ -195,10 +196,6 @@ impl Napi {
         self.irq_cpu.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn runner(&self) -> Runner {
-        if self.runner.load(Ordering::Relaxed) == Runner::Workqueue as u8 { Runner::Workqueue } else { Runner::Kthread }
-    }
-
     /// The three tunables as they are now; each is sampled when a rule asks for it.
     #[inline]
     pub(crate) fn tunables(&self) -> Tunables {
@@ -213,6 +210,9 @@ impl Napi {
     #[inline]
     pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
         let work;
+        let _for_others = ForOthers::begin();
+        #[cfg(test)]
+        hold::at(hold::Point::Polling);
         owned.rx.poll_begins();
         match &mut owned.raw {
             Some(raw) => {
@@ -225,6 +225,8 @@ impl Napi {
             None => work = self.drive_stack(owned, budget_pkts),
         }
         owned.rx.refill();
+        #[cfg(test)]
+        let work = if self.never_empty.load(Ordering::Relaxed) { budget_pkts } else { work };
         self.counters.polled(context, work);
         if self.journal.is_some() {
             self.journal_poll(context, work, budget_pkts);
@@ -243,8 +245,9 @@ impl Napi {
 
     #[inline(never)]
     fn flush_now(&self, owned: &mut Owned, which: Flush) {
+        let _for_others = ForOthers::begin();
         let view = self.device.netns.view();
-        match view.pass(self.id(), self.device.ifindex) {
+        let flush = || match view.pass(self.id(), self.device.ifindex) {
             Some(mut pass) => {
                 pass.journal(self.journal.as_ref());
                 owned.merging.flush(which, Clock.now(), &mut pass);
@@ -252,6 +255,9 @@ impl Napi {
             }
             // Only a device that is taken away with its engine is in no name space.
             None => drop(owned.merging.drop_all(owned.rx.frames_home().table())),
+        };
+        if catch_unwind(AssertUnwindSafe(flush)).is_err() {
+            self.device.netns.note_fault();
         }
         self.counters.merged(owned.merging.take_joined());
         if self.journal.is_some() {
@@ -278,22 +284,32 @@ impl Napi {
                 return work;
             }
             let view = self.device.netns.view();
-            let Some(mut pass) = view.pass(self.id(), self.device.ifindex) else { return work };
-            pass.journal(self.journal.as_ref());
-            pass.merge_into(&mut *merging);
-            while work < until
-                && let Some((frame, len)) = rx.take()
-            {
-                pass.receive(frame, len);
-                work += 1;
-            }
-            pass.end();
+            let round = || {
+                let Some(mut pass) = view.pass(self.id(), self.device.ifindex) else { return false };
+                pass.journal(self.journal.as_ref());
+                pass.merge_into(&mut *merging);
+                while work < until
+                    && let Some((frame, len)) = rx.take()
+                {
+                    // Before it is handled: that may panic, which costs the frame and no more.
+                    work += 1;
+                    pass.receive(frame, len);
+                }
+                pass.end();
+                true
+            };
+            // What a panic may leave half done belongs to the frame: the stack's locks do not mind, and the rest of the
+            // instance is not touched.
+            let here = catch_unwind(AssertUnwindSafe(round)).unwrap_or_else(|_| {
+                self.device.netns.note_fault();
+                true
+            });
             match merging.take_joined() {
                 0 => {}
                 joined => self.counters.merged(joined),
             }
             // Less than promised: packets were dropped, and there may be no end of them.
-            if work < until {
+            if !here || work < until {
                 return work;
             }
         }

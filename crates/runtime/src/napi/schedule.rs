@@ -1,9 +1,9 @@
 //! Scheduling: who will poll an instance that just got an owner.
 
-use napier_core::state::State;
+use napier_core::state::{Poller, State};
 use napier_core::time::Span;
 
-use super::{Napi, Runner};
+use super::Napi;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule, Target};
 
@@ -30,25 +30,25 @@ impl EngineInner {
     /// list of this CPU.
     pub(crate) fn schedule_owned(&self, napi: &Napi) {
         napi.counters.scheduled();
-        let to_thread = napi.transition(Rule::ScheduleToThread, |state| {
-            // A disabled instance has THREADED clear, so a thread that does not exist is never targeted.
-            if state.contains(State::THREADED) { (state.schedule_to_thread(), true) } else { (state, false) }
-        });
-        if to_thread {
-            let runner = napi.runner();
-            let target = if runner == Runner::Kthread { Target::Kthread } else { Target::Workqueue };
-            napi.journaled(|| (), |()| Event::Scheduled { target });
-            match runner {
-                Runner::Kthread => {
-                    napi.thread_parker.wake();
-                }
-                Runner::Workqueue => self.workqueue.push(napi.index),
+        // Who polls comes with the transition: read later it could be another's turn, with the instance long handed on.
+        let poller = napi.transition(Rule::Schedule, State::schedule);
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::Scheduled);
+        match poller {
+            Poller::Thread => {
+                napi.journaled(|| (), |()| Event::Scheduled { target: Target::Kthread });
+                napi.thread_parker.wake();
             }
-            return;
+            Poller::Pool => {
+                napi.journaled(|| (), |()| Event::Scheduled { target: Target::Workqueue });
+                self.workqueue.push(napi.index);
+            }
+            Poller::Softirq => {
+                let cpu = self.softirq_of_this_context(napi);
+                napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
+                cpu.raise(self, napi);
+            }
         }
-        let cpu = self.softirq_of_this_context(napi);
-        napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
-        cpu.raise(self, napi.index);
     }
 
     /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.

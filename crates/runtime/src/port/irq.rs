@@ -106,11 +106,14 @@ impl IrqLine {
         }
     }
 
-    /// The doorbell was ready. For a line whose producer keeps no count.
-    pub(crate) fn heard(&self) {
+    /// The doorbell was ready. Counted for a line whose producer keeps no count. False: nobody is to be scheduled for it.
+    pub(crate) fn heard(&self) -> bool {
         match self {
-            Self::Link(_) => {}
-            Self::Remote(line) => line.heard(),
+            Self::Link(_) => true,
+            Self::Remote(line) => {
+                line.heard();
+                true
+            }
             Self::Xsk(line) => line.heard(),
         }
     }

@@ -12,12 +12,14 @@
 //! A queue whose peer is gone is [`RxEnd::Detached`] and [`TxEnd::Detached`]: its device has no carrier, so its instance
 //! is disabled meanwhile and nothing is sent.
 
+mod bell;
 mod counters;
 mod irq;
 mod moved;
 mod rx;
 mod tx;
 
+pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
 pub(crate) use irq::IrqLine;
 pub(crate) use rx::{RxEnd, RxQueue};

@@ -6,6 +6,7 @@ use napier_ring::memif::remote::{SendError, Sender};
 use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
+use super::bell::Bell;
 use super::counters::{FrameAccount, TxCounters};
 use super::moved::{bring_home, build_in_frame, make_room, push_given};
 use crate::capture::Tap;
@@ -33,6 +34,8 @@ pub(crate) struct TxQueue {
     tap: Arc<Tap>,
     /// The tap is on; changed by a claimant.
     captures: bool,
+    /// The peer is to be interrupted when the claim ends.
+    bell: Option<Bell>,
 }
 
 /// Where packets go.
@@ -70,11 +73,26 @@ impl TxQueue {
             errors_before: (0, 0),
             tap: Tap::new(),
             captures: false,
+            bell: None,
         }
+    }
+
+    /// Whom the claimant is to interrupt when the claim has ended.
+    #[inline]
+    pub(crate) fn take_bell(&mut self) -> Option<Bell> {
+        self.bell.take()
+    }
+
+    /// The claim has not ended after all.
+    pub(crate) fn keep_bell(&mut self, bell: Option<Bell>) {
+        self.bell = bell;
     }
 
     /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
     pub(crate) fn attach(&mut self, end: TxEnd) -> TxEnd {
+        if let Some(bell) = self.bell.take() {
+            bell.ring();
+        }
         self.errors_before = (self.counters.bad_descriptors.get(), self.counters.index_errors.get());
         std::mem::replace(&mut self.end, end)
     }
@@ -129,6 +147,8 @@ impl TxQueue {
             TxEnd::Remote { ring, scratch, .. } => {
                 if !ring.has_room() {
                     self.counters.tx_full_drops.add(1);
+                    // Perhaps there will be none any more: that is seen where it is counted.
+                    self.note_ring_errors();
                     return Err(TxFull);
                 }
                 match build(scratch) {
@@ -202,6 +222,20 @@ impl TxQueue {
         }
     }
 
+    /// Refuses a packet as if the ring were full, and counts it: what others have left waits for room in front of it.
+    #[cold]
+    pub(crate) fn refuse<E>(&self, error: E) -> Result<(), E> {
+        self.counters.tx_full_drops.add(1);
+        Err(error)
+    }
+
+    /// Whether packets go nowhere: one is refused then, and counted.
+    pub(crate) fn refuse_if_detached(&self) -> bool {
+        let detached = matches!(&self.end, TxEnd::Detached);
+        self.counters.tx_full_drops.add(u64::from(detached));
+        detached
+    }
+
     /// Whether a packet can be given now, as far as is known without a look at the peer.
     #[inline]
     pub(crate) fn may_have_room(&mut self) -> bool {
@@ -226,12 +260,20 @@ impl TxQueue {
         }
     }
 
-    /// Shows the peer what was built and given, and interrupts it if it wants that.
+    /// Whether a [`flush`](Self::flush) tells nobody, but leaves a bell: the peer is in this process.
+    #[inline]
+    pub(crate) fn leaves_bell(&self) -> bool {
+        matches!(&self.end, TxEnd::LinkClient { .. } | TxEnd::LinkServer { .. })
+    }
+
+    /// Shows the peer what was built and given. Where it wants to be interrupted, and shares this process, that is left to
+    /// the end of the claim ([`take_bell`](Self::take_bell)): a wake-up that preempts the claimant would keep all others
+    /// waiting for it.
     pub(crate) fn flush(&mut self) {
         if let TxEnd::Remote { ring, kick, .. } = &mut self.end {
             if ring.publish().peer_wants_interrupt {
                 kick.ring();
-                self.counters.kicks.add(1);
+                self.counters.kicks.add_shared(1);
             }
             self.send_home();
             self.note_ring_errors();
@@ -256,8 +298,8 @@ impl TxQueue {
         };
         let Publish { published, peer_wants_interrupt } = publish;
         if peer_wants_interrupt {
-            if peer_irq.announce(published) {
-                self.counters.kicks.add(1);
+            if !peer_irq.is_announced() {
+                Bell::keep(&mut self.bell, Bell::new(peer_irq, published, &self.counters));
             }
         } else if published > 0 {
             peer_irq.note_masked();
@@ -274,7 +316,8 @@ impl TxQueue {
                 ring.reclaim(|frame| bring_home(pool, sorter, frame));
             }
             TxEnd::Xsk(end) => end.reclaim(|pool, frame| bring_home(pool, sorter, frame)),
-            TxEnd::LinkServer { .. } | TxEnd::Remote { .. } | TxEnd::Detached => {}
+            TxEnd::Remote { .. } => self.note_ring_errors(),
+            TxEnd::LinkServer { .. } | TxEnd::Detached => {}
         }
         self.send_home();
     }

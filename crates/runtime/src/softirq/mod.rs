@@ -1,14 +1,18 @@
 //! Softirq context: a poll list, a timer and a pinned thread per CPU.
 //!
-//! The poll list is run by the CPU's thread, or by an application thread that raises the softirq from
-//! its own context, as the kernel runs softirqs where bottom halves are enabled again. Whoever comes
-//! second leaves its work to the one who is running (`ring::Baton`).
+//! The poll list is run by the CPU's thread. A program's thread that raises a softirq does of it what it owns (`caller`).
 
+mod caller;
+mod class;
+#[cfg(test)]
+pub(crate) mod scarce;
+mod takeover;
 mod thread;
 mod timer;
+mod watch;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
 use napier_core::time::Instant;
@@ -18,23 +22,37 @@ use rustix::fd::OwnedFd;
 
 use crate::engine::EngineInner;
 use crate::napi::PollContext;
+use crate::sys;
+pub(crate) use caller::{KickOnly, never_run_inline};
+pub(crate) use takeover::Overseer;
 pub(crate) use thread::{coalesce_token, doorbell_token, start};
 use timer::CpuTimer;
+#[cfg(test)]
+pub(crate) use timer::hold as timer_hold;
 pub(crate) use timer::{HeldTimers, settle_before_sleep};
+pub(crate) use watch::{Watch, without};
 
 /// Where the calling thread is running.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) struct Here {
     /// The softirq CPU whose thread this is.
     thread_of: Option<u32>,
-    /// The softirq CPU whose poll list this thread is running now.
+    /// The softirq CPU whose poll list, or an instance as of that CPU, this thread is running now.
     pub(crate) handling: Option<u32>,
     /// The thread works off what the softirq left over.
     pub(crate) ksoftirqd: bool,
+    /// The thread does of a softirq what it raised itself (`caller`), and runs no list.
+    inline: bool,
+    /// The thread leaves what it raises to others.
+    kicks_only: bool,
+}
+
+impl Here {
+    const NOWHERE: Self = Self { thread_of: None, handling: None, ksoftirqd: false, inline: false, kicks_only: false };
 }
 
 thread_local! {
-    static HERE: Cell<Here> = const { Cell::new(Here { thread_of: None, handling: None, ksoftirqd: false }) };
+    static HERE: Cell<Here> = const { Cell::new(Here::NOWHERE) };
 }
 
 /// Where the calling thread is running.
@@ -46,8 +64,13 @@ pub(crate) fn place() -> Here {
 pub(crate) struct SoftirqCpu {
     /// Position among the engine's softirq CPUs.
     pub(crate) index: u32,
-    /// The processor that the thread is pinned to.
+    /// The processor that it stands for; the thread is pinned there if it was named.
     pub(crate) cpu: usize,
+    pinned: bool,
+    /// When the pinned thread was let go elsewhere (`watch`), in ns; 0: it is not away.
+    away_since_ns: AtomicU64,
+    /// How often the thread had come round then.
+    progress_at_let_go: AtomicU64,
     /// Instances scheduled here and not yet on the poll list; any thread pushes.
     raised: List,
     /// The output queue: transmit queues that were scheduled here, by the number of their instance.
@@ -60,7 +83,12 @@ pub(crate) struct SoftirqCpu {
     epoll: OwnedFd,
     kick: OwnedFd,
     fifo: AtomicBool,
+    /// The thread's id at the system; 0 while there is none.
+    thread: AtomicI32,
     counters: SoftirqCounters,
+    /// The thread is to stand still before its next wait; it does.
+    #[cfg(test)]
+    stand_still: [AtomicBool; 2],
 }
 
 #[derive(Default)]
@@ -71,6 +99,9 @@ struct SoftirqCounters {
     wakeups: AtomicU64,
     timer_programs: AtomicU64,
     task_runs: AtomicU64,
+    taken_over: AtomicU64,
+    fifo_left: AtomicU64,
+    let_go: AtomicU64,
 }
 
 /// Counters of one softirq CPU since the engine started.
@@ -90,41 +121,20 @@ pub struct SoftirqStats {
     pub wakeups: u64,
     /// Kernel timers that were programmed.
     pub timer_programs: u64,
-    /// Runs of the handler by application threads.
+    /// Instances polled by a thread of a program that raised the softirq, once each.
     pub task_runs: u64,
+    /// Times that work which had waited 10 ms for the thread was done by another.
+    pub taken_over: u64,
+    /// Times that the thread left `SCHED_FIFO` because it took most of its processor, to come back when it took less.
+    pub fifo_left: u64,
+    /// Times that the pinned thread stood still with work for 10 ms and was let run on other processors for 10 s.
+    pub let_go: u64,
+    /// Time that the thread could have run and had no processor, in ns; 0 where the system does not tell. Source:
+    /// `/proc/PID/task/TID/schedstat`, second field.
+    pub run_delay_ns: u64,
 }
 
 impl SoftirqCpu {
-    /// Puts an instance on this CPU's poll list and sees to it that the list is run.
-    pub(crate) fn raise(&self, engine: &EngineInner, napi: u32) {
-        self.raised.push(&engine.napi_links, napi);
-        self.run_raised(engine);
-    }
-
-    /// Puts a transmit queue on this CPU's output queue (`NET_TX`) and sees to it that it is run: by the caller, or by the
-    /// CPU's thread.
-    pub(crate) fn raise_tx(&self, engine: &EngineInner, index: u32, by_caller: bool) {
-        self.raised_tx.push(&engine.tx_links, index);
-        let here = HERE.get();
-        if by_caller || here.handling == Some(self.index) || here.thread_of == Some(self.index) {
-            self.run_raised(engine);
-        } else {
-            self.kick();
-        }
-    }
-
-    fn run_raised(&self, engine: &EngineInner) {
-        let here = HERE.get();
-        // Inside the handler, or in the thread before it runs the handler: both look at the list again.
-        if here.handling != Some(self.index) && here.thread_of != Some(self.index) {
-            self.counters.task_runs.fetch_add(1, Ordering::Relaxed);
-            self.run(engine);
-            if self.left_over.load(Ordering::Relaxed) {
-                self.kick();
-            }
-        }
-    }
-
     /// Wakes the CPU's thread.
     pub(crate) fn kick(&self) {
         // A full counter means that the thread has not even looked yet: just as good.
@@ -132,7 +142,7 @@ impl SoftirqCpu {
     }
 
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
-    pub(crate) fn run(&self, engine: &EngineInner) {
+    fn run(&self, engine: &EngineInner) {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return;
         }
@@ -236,6 +246,8 @@ impl SoftirqCpu {
         token: u64,
         events: epoll::EventFlags,
     ) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        scarce::take()?;
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), events)
     }
 
@@ -265,6 +277,10 @@ impl SoftirqCpu {
             wakeups: read(&self.counters.wakeups),
             timer_programs: read(&self.counters.timer_programs),
             task_runs: read(&self.counters.task_runs),
+            taken_over: read(&self.counters.taken_over),
+            fifo_left: read(&self.counters.fifo_left),
+            let_go: read(&self.counters.let_go),
+            run_delay_ns: sys::sched::run_delay_ns(self.thread.load(Ordering::Relaxed)).unwrap_or(0),
         }
     }
 }

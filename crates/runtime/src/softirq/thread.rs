@@ -1,7 +1,7 @@
 //! The thread of a softirq CPU: waits for doorbells and timers, takes the interrupts, runs the softirqs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
@@ -10,13 +10,10 @@ use napier_core::time::{Instant, Span};
 use napier_ring::{Baton, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
+use super::class::Class;
 use super::timer::CpuTimer;
 use super::{HERE, Here, SoftirqCounters, SoftirqCpu};
 use crate::engine::{EngineInner, NAPI_MAX};
-use crate::sys;
-
-/// `SCHED_FIFO` priority of softirq threads: the middle, as the kernel gives its own interrupt threads.
-const FIFO_PRIORITY: i32 = 50;
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;
@@ -36,10 +33,13 @@ pub(crate) fn coalesce_token(napi: u32) -> u64 {
 
 impl SoftirqCpu {
     /// Makes the CPU's data and descriptors; the thread comes with [`start`].
-    pub(crate) fn new(index: u32, cpu: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn new(index: u32, cpu: usize, pinned: bool) -> rustix::io::Result<Self> {
         let this = Self {
             index,
             cpu,
+            pinned,
+            away_since_ns: AtomicU64::new(0),
+            progress_at_let_go: AtomicU64::new(u64::MAX),
             raised: List::new(),
             raised_tx: List::new(),
             baton: Baton::new(),
@@ -49,26 +49,36 @@ impl SoftirqCpu {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             kick: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             fifo: AtomicBool::new(false),
+            thread: AtomicI32::new(0),
             counters: SoftirqCounters::default(),
+            #[cfg(test)]
+            stand_still: [AtomicBool::new(false), AtomicBool::new(false)],
         };
         this.watch(&this.timer.fd, TOKEN_TIMER)?;
         this.watch(&this.kick, TOKEN_KICK)?;
         Ok(this)
     }
 
-    fn main(&self, engine: &EngineInner, want_fifo: bool) {
+    fn main(&self, engine: &EngineInner, mut class: Class) {
+        crate::nowait::this_thread();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
-        let mut chased = false;
+        let (mut chased, mut away_known_ns) = (false, 0);
         while !engine.stopping() {
-            self.prepare_sleep(engine, chased);
-            let timer_fired = self.wait(engine, &mut events, None);
-            chased = timer_fired && !self.run_due_timers(engine);
+            let at_most = self.prepare_sleep(engine, chased);
+            let timer_fired = self.wait(engine, &mut events, at_most.as_ref());
+            let ran = (timer_fired || at_most.is_some()) && self.run_due_timers(engine);
+            // A wait that something else ended has chased nothing.
+            chased = (timer_fired || at_most.is_some() && events.is_empty()) && !ran;
             self.run(engine);
             while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
-                self.as_ksoftirqd(engine, &mut events, want_fifo);
+                self.as_ksoftirqd(engine, &mut events, &class);
                 // What its last wait took in.
                 self.run(engine);
             }
+            let now = engine.clock.now();
+            class.look(self, now);
+            self.see_to_place(engine, now, &mut away_known_ns);
+            engine.oversee(now);
         }
     }
 
@@ -79,13 +89,28 @@ impl SoftirqCpu {
         events: &mut Vec<epoll::Event>,
         timeout: Option<&rustix::time::Timespec>,
     ) -> bool {
+        #[cfg(test)]
+        self.stand_still_if_told();
+        let timer_fired = self.take_events(engine, events, timeout);
+        self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
+        timer_fired
+    }
+
+    /// Takes the interrupts that are there, for this thread or in its place; true if the kernel timer fired.
+    pub(super) fn take_events(
+        &self,
+        engine: &EngineInner,
+        events: &mut Vec<epoll::Event>,
+        timeout: Option<&rustix::time::Timespec>,
+    ) -> bool {
         events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
         }
-        self.woken();
-        self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
+        if HERE.get().thread_of == Some(self.index) {
+            self.woken();
+        }
         let mut timer_fired = false;
         for event in &*events {
             match event.data.u64() {
@@ -97,10 +122,8 @@ impl SoftirqCpu {
                 token => {
                     let napi = engine.napi_at((token & !TIMER_BIT) as u32);
                     let doorbell = token & TIMER_BIT == 0;
-                    if doorbell {
-                        napi.irq.heard();
-                    }
-                    if doorbell || napi.irq.timer_fired() {
+                    let counts = if doorbell { napi.irq.heard() } else { napi.irq.timer_fired() };
+                    if counts {
                         engine.interrupt(napi);
                     }
                 }
@@ -110,10 +133,8 @@ impl SoftirqCpu {
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.
-    fn as_ksoftirqd(&self, engine: &EngineInner, events: &mut Vec<epoll::Event>, want_fifo: bool) {
-        if want_fifo {
-            let _ = sys::sched::set_other();
-        }
+    fn as_ksoftirqd(&self, engine: &EngineInner, events: &mut Vec<epoll::Event>, class: &Class) {
+        class.suspend();
         let before = HERE.get();
         HERE.set(Here { ksoftirqd: true, ..before });
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -125,9 +146,7 @@ impl SoftirqCpu {
             self.run_due_timers(engine);
         }
         HERE.set(before);
-        if want_fifo {
-            self.fifo.store(sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
-        }
+        class.resume(self);
     }
 }
 
@@ -150,7 +169,7 @@ fn roomy_lists() -> PollLists<u32> {
     lists
 }
 
-/// Starts the thread `softirq/<cpu>`, pinned where the system allows it.
+/// Starts the thread `softirq/<cpu>`, pinned if that was asked for and the system allows it.
 pub(crate) fn start(
     engine: Arc<EngineInner>,
     cpu: Arc<SoftirqCpu>,
@@ -158,15 +177,20 @@ pub(crate) fn start(
     ready: SyncSender<()>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
-        HERE.set(Here { thread_of: Some(cpu.index), handling: None, ksoftirqd: false });
-        crate::engine::pin_current_thread(cpu.cpu);
-        let fifo = want_fifo && sys::sched::set_fifo(FIFO_PRIORITY).is_ok();
-        cpu.fifo.store(fifo, Ordering::Relaxed);
+        HERE.set(Here { thread_of: Some(cpu.index), ..Here::NOWHERE });
+        if cpu.pinned {
+            crate::engine::pin_current_thread(cpu.cpu);
+        } else {
+            engine.unpin_thread();
+        }
+        let class = Class::begin(&cpu, want_fifo, engine.clock.now());
+        cpu.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         engine.threads.register(crate::engine::ThreadRole::Softirq { cpu: cpu.cpu });
         // The starter waits for this so that reports know the scheduling class in force.
         let _ = ready.send(());
         drop(ready);
-        cpu.main(&engine, fifo);
+        cpu.main(&engine, class);
+        cpu.thread.store(0, Ordering::Relaxed);
         engine.threads.unregister();
     })
 }

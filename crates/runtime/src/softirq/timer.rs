@@ -9,6 +9,9 @@
 //! moment later the suspend time-out. It holds the first back ([`HeldTimers`]), else the kernel timer
 //! would be moved to and fro with every request.
 
+#[cfg(test)]
+pub(crate) mod hold;
+
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -24,8 +27,12 @@ use rustix::time::{
 use super::{HERE, SoftirqCpu};
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
+use crate::nowait;
 
 const NEVER_NS: u64 = u64::MAX;
+/// Somebody is about to set the kernel timer: nobody can rely on it, for that thread may have lost its processor. Later
+/// than all that can be armed.
+const SETTING_NS: u64 = NEVER_NS - 1;
 
 /// First step of the slack for a timer that is re-armed faster than it expires.
 const SLACK_MIN_NS: u64 = 8_000;
@@ -38,7 +45,7 @@ const CLOSE_ENOUGH_NS: u64 = 2_000;
 
 pub(super) struct CpuTimer {
     pub(super) fd: OwnedFd,
-    /// When the kernel timer fires; `NEVER_NS` when it does not.
+    /// When the kernel timer fires; `NEVER_NS` when it does not, `SETTING_NS` while it is set.
     programmed_ns: AtomicU64,
     slack_ns: AtomicU64,
     /// The CPU's thread runs, and looks at every instance before it sleeps: nobody else needs to set the kernel timer.
@@ -83,8 +90,8 @@ pub(crate) fn settle_before_sleep() {
             unsettled.held = false;
             let Some(engine) = unsettled.engine.upgrade() else { return };
             // Not what this thread armed last: another instance of the CPU may be due before.
-            if !unsettled.cpu.thread_will_look() {
-                unsettled.cpu.program_earliest(&engine, 0);
+            if !unsettled.cpu.thread_will_look() && unsettled.cpu.program_earliest(&engine, 0).is_some() {
+                unsettled.cpu.kick();
             }
         }
     });
@@ -164,7 +171,7 @@ impl SoftirqCpu {
             return;
         }
         if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns {
-            let one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+            let Some(one_at_a_time) = self.programming() else { return self.kick() };
             if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns {
                 self.program_locked(at.ns, &one_at_a_time);
             }
@@ -179,7 +186,7 @@ impl SoftirqCpu {
             return;
         }
         if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
-            let one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
+            let Some(one_at_a_time) = self.programming() else { return self.kick() };
             // Again: another thread may have programmed something earlier meanwhile, for an instance of its own.
             if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
                 self.program_locked(late_ns, &one_at_a_time);
@@ -201,14 +208,28 @@ impl SoftirqCpu {
         self.timer.awake.store(true, Ordering::SeqCst);
     }
 
-    fn program(&self, at_ns: u64) {
-        let one_at_a_time = self.timer.programming.lock().expect("programming does not panic");
-        self.program_locked(at_ns, &one_at_a_time);
+    /// The right to set the kernel timer; none if a program has it, for a thread that works for others.
+    fn programming(&self) -> Option<MutexGuard<'_, ()>> {
+        let programming = &self.timer.programming;
+        if nowait::may_wait() {
+            Some(programming.lock().expect("programming does not panic"))
+        } else {
+            programming.try_lock().ok()
+        }
+    }
+
+    /// The right to set the kernel timer, as a program has it that loses its processor.
+    #[cfg(test)]
+    pub(crate) fn hold_timer(&self) -> MutexGuard<'_, ()> {
+        self.timer.programming.lock().expect("programming does not panic")
     }
 
     fn program_locked(&self, at_ns: u64, _one_at_a_time: &MutexGuard<'_, ()>) {
         self.counters.timer_programs.fetch_add(1, Ordering::Relaxed);
-        self.timer.programmed_ns.store(at_ns, Ordering::SeqCst);
+        let programmed_ns = &self.timer.programmed_ns;
+        programmed_ns.store(SETTING_NS, Ordering::SeqCst);
+        #[cfg(test)]
+        hold::at(hold::Point::BeforeKernelTimer);
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let at = Timespec {
             tv_sec: i64::try_from(at_ns / 1_000_000_000).expect("u64 ns fit i64 seconds"),
@@ -216,6 +237,8 @@ impl SoftirqCpu {
         };
         timerfd_settime(&self.timer.fd, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: zero, it_value: at })
             .expect("an absolute time on an own timer descriptor is always accepted");
+        // Not if it has fired meanwhile.
+        let _ = programmed_ns.compare_exchange(SETTING_NS, at_ns, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// The kernel timer fired: it is no longer programmed.
@@ -247,39 +270,48 @@ impl SoftirqCpu {
     }
 
     /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `chased`: it woke for
-    /// a timer that had been re-armed meanwhile.
-    pub(super) fn prepare_sleep(&self, engine: &EngineInner, chased: bool) {
+    /// a timer that had been re-armed meanwhile. Gives how long it may sleep if it could not set the kernel timer.
+    pub(super) fn prepare_sleep(&self, engine: &EngineInner, chased: bool) -> Option<Timespec> {
         let before_ns = self.timer.slack_ns.load(Ordering::Relaxed);
         // A timer that did expire is followed by an exact one; the slack is only halved, for the program that re-arms
         // will mostly go on doing so.
         let slack_ns = if chased { (before_ns * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS) } else { before_ns / 2 };
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.awake.store(false, Ordering::SeqCst);
-        self.program_earliest(engine, if chased { slack_ns } else { 0 });
+        let at_ns = self.program_earliest(engine, if chased { slack_ns } else { 0 })?;
+        let left_ns = at_ns.saturating_sub(engine.clock.now().ns);
+        Some(Timespec {
+            tv_sec: (left_ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (left_ns % 1_000_000_000).cast_signed(),
+        })
     }
 
-    /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late.
-    fn program_earliest(&self, engine: &EngineInner, slack_ns: u64) {
+    /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late. `Some`: it
+    /// should come at this time, but a program has it in hand.
+    pub(super) fn program_earliest(&self, engine: &EngineInner, slack_ns: u64) -> Option<u64> {
         let mut next_ns = self.earliest(engine);
         loop {
             if next_ns == NEVER_NS {
                 // A stale kernel timer costs one wake-up, as much as stopping it.
-                return;
+                return None;
             }
             let at_ns = next_ns.saturating_add(slack_ns);
+            // First: who has it may have said when the timer fires, and not set it yet.
+            let Some(one_at_a_time) = self.programming() else { return Some(at_ns) };
             if self.timer.programmed_ns.load(Ordering::SeqCst).abs_diff(at_ns) > CLOSE_ENOUGH_NS {
-                self.program(at_ns);
+                self.program_locked(at_ns, &one_at_a_time);
             }
+            drop(one_at_a_time);
             // Whoever armed before the line above was published is seen here; later ones see it.
             let again_ns = self.earliest(engine);
             if again_ns >= next_ns {
-                return;
+                return None;
             }
             next_ns = again_ns;
         }
     }
 
-    fn earliest(&self, engine: &EngineInner) -> u64 {
+    pub(super) fn earliest(&self, engine: &EngineInner) -> u64 {
         // Pairs with the fence in `program_if_late`; what was programmed, or fired, is published before this.
         fence(Ordering::SeqCst);
         let mut next_ns = NEVER_NS;

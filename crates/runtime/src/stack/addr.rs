@@ -83,6 +83,13 @@ impl Addr {
         Some(Self::v4((v4.to_bits() | host_mask).to_be_bytes()))
     }
 
+    /// Whether all bits behind the prefix are 0: the network's address (RFC 919 section 7), or the anycast address of its
+    /// routers (RFC 4291 section 2.6.1).
+    pub(super) fn is_network(self, prefix_len: u8) -> bool {
+        let bits = if self.is_v4() { 96 + u32::from(prefix_len) } else { u32::from(prefix_len) };
+        self.0 & u128::MAX.checked_shr(bits).unwrap_or(0) == 0
+    }
+
     /// The 128 bits as two words, for hashing.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "cut into two words on purpose")]

@@ -66,11 +66,12 @@ impl UdpSocketBuilder {
     /// # Errors
     /// `EADDRINUSE` if the place is taken, or no port is free for port 0; `EADDRNOTAVAIL` if the address is not one of
     /// the name space's (it must be there already) nor the wildcard; `EINVAL` if the place has sockets that share it in
-    /// another way.
+    /// another way; `ESHUTDOWN` if the engine has stopped.
     pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<UdpSocket> {
         let local = End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))?;
         let inner = &ns.0;
         let writer = &mut inner.lock();
+        inner.check_running()?;
         if !local.addr.is_any() && !inner.snapshot.load().is_local(local.addr) {
             return Err(errno(libc::EADDRNOTAVAIL));
         }

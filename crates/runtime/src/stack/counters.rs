@@ -46,6 +46,8 @@ counters! {
     rx_otherhost_dropped RxOtherhost "RxOtherhostDropped";
     /// Frames shorter than an Ethernet header (Linux: `SKB_DROP_REASON_DEV_HDR`, no counter).
     rx_length_errors RxLength "RxLengthErrors";
+    /// Frames lost because handling them met a mistake of ours, a panic (Linux: no counter).
+    rx_faults RxFaults "RxFaults";
     /// Frames of a protocol that nobody handles, VLAN tagged ones among them (`rx_nohandler`).
     rx_nohandler RxNohandler "RxNohandler";
     /// IPv4 packets received, good or bad.
@@ -170,11 +172,31 @@ counters! {
     tcp_ext_tcp_abort_on_data TcpAbortOnData "TcpExtTCPAbortOnData";
     /// Connections given up because the peer was silent for too long.
     tcp_ext_tcp_abort_on_timeout TcpAbortOnTimeout "TcpExtTCPAbortOnTimeout";
+    /// Connections reset because too many were closed by programs and not by their peers.
+    tcp_ext_tcp_abort_on_memory TcpAbortOnMemory "TcpExtTCPAbortOnMemory";
+    /// Connections given up because the peer of their device was gone (Linux: no counter).
+    tcp_abort_on_link TcpAbortOnLink "TcpAbortOnLink";
+    /// Handshakes given up because others began and a listener had too many (Linux: no counter).
+    tcp_embryos_evicted TcpEmbryosEvicted "TcpEmbryosEvicted";
+    /// Challenge ACKs sent (RFC 5961).
+    tcp_ext_tcp_challenge_ack TcpChallengeAcks "TcpExtTCPChallengeACK";
+    /// SYNs for a connection that is there already, answered or not.
+    tcp_ext_tcp_syn_challenge TcpSynChallenges "TcpExtTCPSYNChallenge";
+    /// Challenge ACKs not sent because there were too many, on the connection or in all.
+    tcp_ext_tcp_ack_skipped_challenge TcpChallengesSkipped "TcpExtTCPACKSkippedChallenge";
     /// Connections given up because the protocol machine met a case that it does not know (Linux: no counter).
     tcp_faults TcpFaults "TcpFaults";
+    /// Segments that waited for the program which had their connection in hand (Linux: no counter).
+    tcp_backlogged TcpBacklogged "TcpBacklogged";
+    /// Segments dropped because too many waited for the program which had their connection in hand.
+    tcp_ext_tcp_backlog_drop TcpBacklogDrop "TcpExtTCPBacklogDrop";
     /// TCP segments that waited because the transmit ring was full (Linux: no counter).
     tcp_tx_waits TcpTxWaits "TcpTxWaits";
-    /// TCP segments lost on their way out because the device was down; they are sent again.
+    /// TCP acknowledgements that gave way to a newer one while they waited for room in the transmit ring (Linux: no
+    /// counter).
+    tcp_tx_acks_replaced TcpTxAcksReplaced "TcpTxAcksReplaced";
+    /// TCP segments lost on their way out because the device was down, or its ring full and too many waited; they are sent
+    /// again.
     tcp_tx_drops TcpTxDrops "TcpTxDrops";
     /// TCP segments lost on their way out because no device leads to the peer any more (`IpOutNoRoutes`).
     ip_out_no_routes IpOutNoRoutes "IpOutNoRoutes";
@@ -186,10 +208,14 @@ counters! {
     arp_out_replies ArpOutReplies "ArpOutReplies";
     /// Questions for a neighbour sent: ARP requests and neighbour solicitations (`/proc/net/stat/arp_cache` has none).
     neigh_probes NeighProbes "NeighProbes";
-    /// Datagrams dropped while their neighbour was unknown (`unresolved_discards`).
+    /// Packets dropped while their neighbour was unknown (`unresolved_discards`).
     neigh_unresolved_discards NeighUnresolvedDiscards "NeighUnresolvedDiscards";
-    /// Neighbours not learnt because the table was full (`table_fulls`).
+    /// Neighbours that asked for us and were not learnt, because too many strangers came at once (`table_fulls`).
     neigh_table_fulls NeighTableFulls "NeighTableFulls";
+    /// Learnt neighbours that were forgotten because the table was full (`forced_gc_runs`).
+    neigh_forced_gc_runs NeighForcedGcRuns "NeighForcedGcRuns";
+    /// Changes of a neighbour's Ethernet address within a second of the last, which were ignored (Linux: no counter).
+    neigh_changes_ignored NeighChangesIgnored "NeighChangesIgnored";
     /// ARP, neighbour discovery and echo answers lost because the transmit ring was full or the device down.
     reply_tx_drops ReplyTxDrops "ReplyTxDrops";
 }

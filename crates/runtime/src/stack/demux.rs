@@ -103,6 +103,13 @@ impl<S: Member> Demux<S> {
         });
     }
 
+    /// Calls `act` with each socket.
+    pub(super) fn each(&self, mut act: impl FnMut(&Arc<S>)) {
+        for table in [&self.connected, &self.bound] {
+            table.shards.iter().flat_map(|shard| shard.iter().flatten()).flat_map(Entry::members).for_each(&mut act);
+        }
+    }
+
     fn table(&mut self, place: Place) -> (&mut Table<S>, u32) {
         match place.peer {
             Some(peer) => (&mut self.connected, flow_hash(self.seed, peer, place.local)),

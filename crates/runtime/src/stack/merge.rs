@@ -27,7 +27,7 @@ use super::checksum::Sum;
 use super::demux::flow_hash;
 use super::pass::RxPass;
 use super::tcp::ahead::Ahead;
-use super::wire::{self, ETH_LEN, IPV4_LEN, IPV6_LEN, Meta};
+use super::wire::{self, ETH_LEN, IPV6_LEN, Meta};
 pub(super) use headers::{Headers, tcp, udp};
 
 /// ns per jiffy: the engine behaves as a kernel with HZ=1000.
@@ -109,9 +109,11 @@ impl Bundle {
         let tcp_at = if flow.dst.addr.is_v4() {
             header[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
             header[10..12].fill(0);
-            let sum = Sum::ZERO.bytes(&header[..IPV4_LEN]).field();
+            // A packet with options does not join others, but it comes here when others are held before it.
+            let ip_len = usize::from(header[0] & 0x0f) * 4;
+            let sum = Sum::ZERO.bytes(&header[..ip_len]).field();
             header[10..12].copy_from_slice(&sum);
-            IPV4_LEN
+            ip_len
         } else {
             header[4..6].copy_from_slice(&(ip_bytes - IPV6_LEN as u16).to_be_bytes());
             IPV6_LEN

@@ -7,19 +7,22 @@
 //!
 //! # What is not here
 //! IP fragments in either direction, ICMP errors in either direction (so no `ECONNREFUSED`), multicast and
-//! broadcast datagrams, VLAN tags, gateways (a destination must lie in the prefix of a device), a loopback device,
+//! broadcast datagrams, VLAN tags, routes but one default gateway for each family, path MTU discovery, a loopback device,
 //! IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
 //!
 //! # Files
 //! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
 //! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
-//! of them read; `tcp` has a map of its own; `path` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
+//! of them read; `tcp` has a map of its own; `path`, `gateway` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
 
 mod addr;
 mod builder;
 mod checksum;
 mod counters;
 mod demux;
+mod gateway;
+mod in_hand;
+mod learn;
 pub(crate) mod merge;
 mod neighbour;
 mod netns;
@@ -32,19 +35,25 @@ pub(crate) mod seams;
 mod send;
 mod slow;
 mod socket;
+mod stop;
 mod tcp;
 mod template;
 mod watch;
 mod wire;
+mod writer;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part of it"))]
 mod testing;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{ReusePort, UdpSocketBuilder};
 pub use counters::StackCounters;
+pub use gateway::GatewayError;
 pub use netns::{DeviceError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
 pub use socket::{MergedDatagram, UdpSocket};
-pub use tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
+pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};

@@ -1,18 +1,19 @@
-//! Neighbours: which Ethernet address an on-link IP address has, and the one datagram that waits for the answer.
+//! Neighbours: which Ethernet address an on-link IP address has, and when the stack believes it.
 //!
 //! The table is immutable and sorted; a writer copies it. There is no ageing: a learnt entry stays until the neighbour
-//! says something else, a static entry until it is removed.
+//! says something else, or its place is needed; a static entry until it is removed.
 //!
-//! | state | datagram to it | answer arrives | no answer |
-//! |---|---|---|---|
-//! | unknown | held, a question is sent | learnt, the held one goes out | - |
-//! | asked, < 1 s ago | held instead of the older one, which is dropped and counted | as above | - |
-//! | asked, >= 1 s ago, fewer than 3 times | held, asked again | as above | - |
-//! | asked 3 times, >= 1 s ago | refused with EHOSTUNREACH; unknown again | - | held one dropped and counted |
+//! | news | known? | what happens |
+//! |---|---|---|
+//! | an answer that we asked for | no | learnt, *confirmed*; what waited for it goes out (see `pending`) |
+//! | an answer that nobody asked for | no | ignored (`arp_accept` = 0) |
+//! | somebody asks us, and says where he is | no | learnt, unconfirmed; of many strangers at once only some |
+//! | another Ethernet address | yes | taken if the entry is a second old (`LOCKTIME`), else ignored |
+//! | any | permanent | ignored |
 //!
-//! Three questions a second apart are `mcast_solicit` and `retrans_time_ms` of `net/ipv4/arp.c arp_tbl`. As no timer
-//! runs here, the next datagram is what notices the passing of time. FORBIDDEN: learnt -> asked. An answer nobody asked
-//! for changes a known neighbour but never makes one (`arp_accept` = 0).
+//! A table that is full forgets the oldest unconfirmed entry, and if there is none the oldest confirmed one. So forged
+//! requests push out each other, and a neighbour that was forgotten is asked for with the next packet to it.
+//! FORBIDDEN: learnt -> asked.
 
 use std::sync::Arc;
 
@@ -20,12 +21,18 @@ use napier_core::time::{Instant, Span};
 
 use super::addr::Addr;
 
+mod pending;
+
+pub(super) use pending::{Answered, Held, Hold, Pending, ROUNDS_MAX};
+
 /// Learnt entries per name space. Source: `net/ipv4/arp.c arp_tbl.gc_thresh3`.
 pub(super) const LEARNT_MAX: usize = 1024;
-/// Neighbours being asked for at one time, each with one held datagram.
-pub(super) const PENDING_MAX: usize = 256;
-const PROBES_MAX: u32 = 3;
-const PROBE_INTERVAL: Span = Span { ns: 1_000_000_000 };
+/// How long an entry stays as it is. Source: `net/ipv4/arp.c arp_tbl` `LOCKTIME`, used in `arp_process`.
+pub(super) const LOCKTIME: Span = Span { ns: 1_000_000_000 };
+/// Strangers that may introduce themselves at once, and how long it takes until one more may. Each costs a copy of the
+/// table, and makes the paths that sockets remember stale.
+const STRANGERS_MAX: u32 = 256;
+const STRANGER_INTERVAL: Span = Span { ns: 10_000_000 };
 
 /// A neighbour is looked up by device and address: link-local addresses repeat from link to link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +44,31 @@ pub(super) struct Key {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     pub(super) mac: [u8; 6],
-    pub(super) permanent: bool,
+    pub(super) origin: Origin,
+    /// When it got this address.
+    pub(super) since: Instant,
+}
+
+/// Why a neighbour is known. In the order in which entries are kept.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// It asked for us.
+    Stranger,
+    /// It answered a question of ours.
+    Confirmed,
+    /// The user says so.
+    Permanent,
+}
+
+impl Neighbour {
+    /// Whether news at `now` leave it as it is.
+    pub(super) fn is_settled(&self, mac: [u8; 6]) -> bool {
+        self.origin == Origin::Permanent || self.mac == mac
+    }
+
+    pub(super) fn is_locked(&self, now: Instant) -> bool {
+        now < self.since + LOCKTIME
+    }
 }
 
 /// The known neighbours of one moment.
@@ -49,101 +80,63 @@ impl Neighbours {
         self.0.binary_search_by_key(&key, |(k, _)| *k).ok().map(|at| self.0[at].1)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn with(&self, key: Key, neighbour: Neighbour) -> Self {
+    /// With this entry, and without the one that had to make room for it; true if there was one.
+    pub(super) fn with(&self, key: Key, neighbour: Neighbour) -> (Self, bool) {
         let mut all = self.0.to_vec();
         match all.binary_search_by_key(&key, |(k, _)| *k) {
-            Ok(at) => all[at].1 = neighbour,
+            Ok(at) => {
+                all[at].1 = neighbour;
+                return (Self(all.into()), false);
+            }
             Err(at) => all.insert(at, (key, neighbour)),
         }
-        Self(all.into())
+        let learnt = || all.iter().enumerate().filter(|(_, (k, n))| n.origin != Origin::Permanent && *k != key);
+        let full = learnt().count() >= LEARNT_MAX && neighbour.origin != Origin::Permanent;
+        let oldest = learnt().min_by_key(|(_, (_, n))| (n.origin, n.since)).map(|(at, _)| at);
+        match oldest.filter(|_| full) {
+            Some(at) => {
+                all.remove(at);
+                (Self(all.into()), true)
+            }
+            None => (Self(all.into()), false),
+        }
     }
 
     /// Everything but those that `gone` names.
     pub(super) fn without(&self, gone: impl Fn(Key) -> bool) -> Self {
         Self(self.0.iter().filter(|(key, _)| !gone(*key)).copied().collect())
     }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
-/// The questions that are out.
-#[derive(Default)]
-pub(super) struct Pending(Vec<Asked>);
-
-struct Asked {
-    key: Key,
-    held: Held,
-    probes: u32,
-    last: Instant,
+/// How many more strangers are taken in.
+pub(super) struct Strangers {
+    left: u32,
+    counted: Instant,
 }
 
-/// A whole frame, complete but for its destination Ethernet address.
-pub(super) struct Held {
-    pub(super) frame: Vec<u8>,
-    pub(super) flow_hash: u32,
+impl Default for Strangers {
+    fn default() -> Self {
+        Self { left: STRANGERS_MAX, counted: Instant::ZERO }
+    }
 }
 
-/// What to do with a datagram whose neighbour is not known.
-#[must_use]
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// It is held. `probe`: ask now. `dropped`: an older one had to go.
-    Held { probe: bool, dropped: bool },
-    /// Nobody answers (or too many neighbours are being asked for); `dropped` counts the one that was held.
-    Unreachable { dropped: bool },
-}
-
-impl Pending {
-    /// Keeps a datagram until its neighbour answers.
-    pub(super) fn hold(&mut self, key: Key, now: Instant, held: Held) -> Hold {
-        let Some(at) = self.0.iter().position(|asked| asked.key == key) else {
-            if self.0.len() == PENDING_MAX {
-                self.0.retain(|asked| !is_stale(asked, now));
-            }
-            if self.0.len() == PENDING_MAX {
-                return Hold::Unreachable { dropped: false };
-            }
-            self.0.push(Asked { key, held, probes: 1, last: now });
-            return Hold::Held { probe: true, dropped: false };
-        };
-        let asked = &mut self.0[at];
-        let due = is_due(asked, now);
-        if due && asked.probes == PROBES_MAX {
-            self.0.swap_remove(at);
-            return Hold::Unreachable { dropped: true };
+impl Strangers {
+    /// Takes one in; false if too many came.
+    pub(super) fn admit(&mut self, now: Instant) -> bool {
+        let more = now.ns.saturating_sub(self.counted.ns) / STRANGER_INTERVAL.ns;
+        if more > 0 {
+            self.left = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(self.left).min(STRANGERS_MAX);
+            self.counted = now;
         }
-        if due {
-            asked.probes += 1;
-            asked.last = now;
-        }
-        asked.held = held;
-        Hold::Held { probe: due, dropped: true }
+        let admitted = self.left > 0;
+        self.left -= u32::from(admitted);
+        admitted
     }
-
-    /// The neighbour is known now: what was held for it.
-    pub(super) fn release(&mut self, key: Key) -> Option<Held> {
-        let at = self.0.iter().position(|asked| asked.key == key)?;
-        Some(self.0.swap_remove(at).held)
-    }
-
-    pub(super) fn is_asked(&self, key: Key) -> bool {
-        self.0.iter().any(|asked| asked.key == key)
-    }
-
-    /// The device is gone.
-    pub(super) fn forget(&mut self, ifindex: u32) {
-        self.0.retain(|asked| asked.key.ifindex != ifindex);
-    }
-}
-
-fn is_due(asked: &Asked, now: Instant) -> bool {
-    now >= asked.last + PROBE_INTERVAL
-}
-
-fn is_stale(asked: &Asked, now: Instant) -> bool {
-    asked.probes == PROBES_MAX && is_due(asked, now)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! swap the snapshot. The receive path loads it once per poll, a sender only when its cached path is out of date.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use napier_ring::FrameTable;
@@ -14,12 +14,14 @@ use thiserror::Error;
 use super::addr::Addr;
 use super::counters::{Counter, Counters, StackCounters};
 use super::demux::Demux;
-use super::neighbour::{Held, Key, LEARNT_MAX, Neighbour, Neighbours, Pending};
+use super::gateway::Gateway;
+use super::neighbour::{Key, Neighbour, Neighbours, Origin, Pending, Strangers};
 use super::queue::UdpInner;
 use super::registry::Registry;
-use super::seams::{Egress, Host};
+use super::seams::{Egress, Host, IfAddr};
 use super::tcp::{ListenerInner, Tcp};
-use crate::tx::PacketClass;
+use super::writer::{Writers, Writing};
+use crate::engine::Dependant;
 
 /// A network name space: the devices, neighbours and sockets that see each other. Clones are the same name space.
 ///
@@ -49,7 +51,9 @@ pub(super) struct Inner {
     pub(super) counters: Arc<Counters>,
     /// Connections; made with the first TCP socket.
     pub(super) tcp: OnceLock<Tcp>,
-    writer: Mutex<Writer>,
+    /// The engine has stopped; written under the writers' lock.
+    pub(super) stopped: AtomicBool,
+    pub(super) writers: Writers,
 }
 
 /// What only writers need.
@@ -59,6 +63,7 @@ pub(super) struct Writer {
     /// Ports of TCP sockets.
     pub(super) tcp_registry: Registry,
     pub(super) pending: Pending,
+    pub(super) strangers: Strangers,
 }
 
 /// All that the packet path reads, at one moment.
@@ -72,6 +77,8 @@ pub(super) struct Snapshot {
     /// model", as `net/ipv4/route.c` by default).
     pub(super) locals: Arc<[Addr]>,
     pub(super) neighbours: Neighbours,
+    /// At most one for each family.
+    pub(super) gateways: Arc<[Gateway]>,
 }
 
 /// A device in a name space.
@@ -102,6 +109,17 @@ pub enum DeviceError {
     /// An address that cannot be a device's own.
     #[error("{addr}/{prefix_len} cannot be an interface address: use a unicast address and a prefix that fits it")]
     BadAddress {
+        /// The address.
+        addr: IpAddr,
+        /// Its prefix length.
+        prefix_len: u8,
+    },
+    /// The address of the prefix itself, or of all its stations.
+    #[error(
+        "{addr}/{prefix_len} stands for its whole prefix, as the first address of one or the broadcast address: \
+         use one in between"
+    )]
+    NotAStation {
         /// The address.
         addr: IpAddr,
         /// Its prefix length.
@@ -151,6 +169,7 @@ impl NetNs {
             interfaces: Arc::new([]),
             locals: Arc::new([]),
             neighbours: Neighbours::default(),
+            gateways: Arc::new([]),
         };
         Self(Arc::new(Inner {
             frames: host.frames().clone(),
@@ -159,8 +178,40 @@ impl NetNs {
             generation: AtomicU64::new(0),
             counters: Arc::new(Counters::new()),
             tcp: OnceLock::new(),
-            writer: Mutex::new(Writer::default()),
+            stopped: AtomicBool::new(false),
+            writers: Writers::new(),
         }))
+    }
+
+    /// Who has to hear of the engine's end.
+    pub(crate) fn dependant(&self) -> Weak<dyn Dependant> {
+        let inner: Weak<Inner> = Arc::downgrade(&self.0);
+        inner
+    }
+
+    /// Whether a device can have this address.
+    ///
+    /// # Errors
+    /// It is not the address of one station in its prefix.
+    pub(crate) fn check_address(own: IfAddr) -> Result<(), DeviceError> {
+        let IfAddr { addr: ip, prefix_len } = own;
+        let addr = Addr::from_ip(ip);
+        let bits = if ip.is_ipv4() { 32 } else { 128 };
+        let mapped = ip.is_ipv6() && addr.is_v4();
+        if prefix_len > bits || addr.is_group() || addr.is_any() || mapped {
+            return Err(DeviceError::BadAddress { addr: ip, prefix_len });
+        }
+        // Two addresses, or one, are all for stations (RFC 3021, RFC 6164).
+        let has_network = prefix_len < bits - 1;
+        if has_network && (addr.is_network(prefix_len) || addr.subnet_broadcast(prefix_len) == Some(addr)) {
+            return Err(DeviceError::NotAStation { addr: ip, prefix_len });
+        }
+        Ok(())
+    }
+
+    /// Whether the name space is of the engine with this table.
+    pub(crate) fn has_frames_of(&self, frames: &Arc<FrameTable>) -> bool {
+        Arc::ptr_eq(&self.0.frames, frames)
     }
 
     /// Adds a device with the addresses that it has now.
@@ -170,13 +221,8 @@ impl NetNs {
     pub(crate) fn device_add(&self, egress: Arc<dyn Egress>) -> Result<(), DeviceError> {
         let mut addresses = Vec::new();
         for own in egress.addresses() {
-            let addr = Addr::from_ip(own.addr);
-            let bits_max = if own.addr.is_ipv4() { 32 } else { 128 };
-            let mapped = own.addr.is_ipv6() && addr.is_v4();
-            if own.prefix_len > bits_max || addr.is_group() || addr.is_any() || mapped {
-                return Err(DeviceError::BadAddress { addr: own.addr, prefix_len: own.prefix_len });
-            }
-            addresses.push((addr, own.prefix_len));
+            Self::check_address(own)?;
+            addresses.push((Addr::from_ip(own.addr), own.prefix_len));
         }
         let ifindex = egress.ifindex();
         let mtu = egress.mtu() as usize;
@@ -200,10 +246,11 @@ impl NetNs {
         if self.0.snapshot.load().interface(ifindex).is_none() {
             return Err(DeviceError::NotFound { ifindex });
         }
-        writer.pending.forget(ifindex);
+        self.0.counters.add(Counter::NeighUnresolvedDiscards, writer.pending.forget(ifindex));
         self.0.edit_routes(&writer, |s| {
             s.set_interfaces(s.interfaces.iter().filter(|i| i.ifindex != ifindex).cloned().collect());
             s.neighbours = s.neighbours.without(|key| key.ifindex == ifindex);
+            s.gateways = s.gateways.iter().filter(|route| route.ifindex != ifindex).copied().collect();
         });
         Ok(())
     }
@@ -222,12 +269,8 @@ impl NetNs {
         if self.0.snapshot.load().interface(ifindex).is_none() {
             return Err(NeighbourError::NoDevice { ifindex });
         }
-        self.0.edit_routes(&writer, |s| {
-            s.neighbours = s.neighbours.with(key, Neighbour { mac, permanent: true });
-        });
-        let held = writer.pending.release(key);
-        drop(writer);
-        self.0.send_held(key, mac, held);
+        let since = self.0.host.clock().now();
+        writer.settle(key, Neighbour { mac, origin: Origin::Permanent, since }, 0);
         Ok(())
     }
 
@@ -272,70 +315,18 @@ pub(super) fn is_station(mac: [u8; 6]) -> bool {
 }
 
 impl Inner {
-    /// The writers' lock. Poison is ignored: a writer changes the registry and the snapshot in a fixed order and our own
-    /// asserts are the only panics in between.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Swaps in a changed snapshot. The guard proves that no other writer copies the same one.
-    pub(super) fn edit(&self, _writer: &MutexGuard<'_, Writer>, change: impl FnOnce(&mut Snapshot)) {
+    pub(super) fn edit(&self, _writer: &Writing<'_>, change: impl FnOnce(&mut Snapshot)) {
         let mut snapshot = Snapshot::clone(&self.snapshot.load());
         change(&mut snapshot);
         self.snapshot.store(Arc::new(snapshot));
     }
 
     /// As `edit`, for changes that make cached paths stale.
-    pub(super) fn edit_routes(&self, writer: &MutexGuard<'_, Writer>, change: impl FnOnce(&mut Snapshot)) {
+    pub(super) fn edit_routes(&self, writer: &Writing<'_>, change: impl FnOnce(&mut Snapshot)) {
         self.edit(writer, change);
         // Release: pairs with the Acquire load in `send` — who sees this number sees the snapshot above.
         self.generation.fetch_add(1, Ordering::Release);
-    }
-
-    /// A neighbour has said where it is. `asked_us`: it wants something from us, so it is worth remembering even if we
-    /// never asked for it.
-    pub(super) fn learn(&self, view: &Snapshot, key: Key, mac: [u8; 6], asked_us: bool) {
-        let known = view.neighbours.get(key);
-        let settled = known.is_some_and(|n| n.permanent || n.mac == mac);
-        if settled || !is_station(mac) || key.addr.is_group() || key.addr.is_any() || view.is_local(key.addr) {
-            return;
-        }
-        let mut writer = self.lock();
-        if known.is_none() && !asked_us && !writer.pending.is_asked(key) {
-            return;
-        }
-        let now = self.snapshot.load();
-        let full = now.neighbours.len() >= LEARNT_MAX && now.neighbours.get(key).is_none();
-        let gone = now.interface(key.ifindex).is_none();
-        let permanent = now.neighbours.get(key).is_some_and(|n| n.permanent);
-        drop(now);
-        if full {
-            return self.counters.count(Counter::NeighTableFulls);
-        }
-        if gone || permanent {
-            return;
-        }
-        self.edit_routes(&writer, |s| {
-            s.neighbours = s.neighbours.with(key, Neighbour { mac, permanent: false });
-        });
-        let held = writer.pending.release(key);
-        drop(writer);
-        self.send_held(key, mac, held);
-    }
-
-    /// Sends what waited for a neighbour.
-    pub(super) fn send_held(&self, key: Key, mac: [u8; 6], held: Option<Held>) {
-        let Some(Held { frame, flow_hash }) = held else { return };
-        let snapshot = self.snapshot.load();
-        let Some(interface) = snapshot.interface(key.ifindex) else { return };
-        let sent = interface.egress.transmit(&PacketClass::of_flow(flow_hash), frame.len(), &mut |slot| {
-            slot[..frame.len()].copy_from_slice(&frame);
-            slot[..6].copy_from_slice(&mac);
-            frame.len()
-        });
-        if sent.is_err() {
-            self.counters.count(Counter::NeighUnresolvedDiscards);
-        }
     }
 }
 

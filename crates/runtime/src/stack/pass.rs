@@ -15,6 +15,7 @@
 //! reporting at the end of each round covers every frame by a report that comes after it. The price is a report about
 //! frames that a fast reader has already taken; an event context looks again before it returns the socket.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,9 @@ use napier_core::time::Instant;
 use napier_ring::{Frame, FrameChain};
 
 use super::counters::Counter;
+use super::in_hand::InHand;
+#[cfg(test)]
+use super::in_hand::injected;
 use super::merge::{self, Bundle, Merging};
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
@@ -49,6 +53,14 @@ impl NetNs {
     }
 }
 
+impl NetNs {
+    /// A frame was lost because handling it panicked.
+    #[cold]
+    pub(crate) fn note_fault(&self) {
+        self.0.counters.count(Counter::RxFaults);
+    }
+}
+
 impl View<'_> {
     /// Begins the poll of instance `napi_id` on a device; `None` if the device is not in this name space.
     #[inline]
@@ -67,6 +79,7 @@ impl View<'_> {
             journal: None,
             now: None,
             merging: None,
+            in_hand: None,
         })
     }
 }
@@ -87,6 +100,8 @@ pub(crate) struct RxPass<'v> {
     now: Option<Instant>,
     /// What the instance holds; without it nothing is merged.
     merging: Option<&'v mut Merging>,
+    /// The frame that is parsed: a guard of its own (`InHand`) would cost each datagram.
+    in_hand: Option<Frame>,
 }
 
 /// A socket that got something.
@@ -126,12 +141,15 @@ impl<'v> RxPass<'v> {
     /// # Panics
     /// If the frame is shorter than `len`: whoever took it from the ring has checked that.
     #[inline]
-    pub(crate) fn receive(&mut self, mut frame: Frame, len: u32) {
+    pub(crate) fn receive(&mut self, frame: Frame, len: u32) {
         let frames = &*self.ns.frames;
-        let bytes = frames.data_mut(&mut frame);
+        let bytes = frames.data_mut(self.in_hand.insert(frame));
         let truesize = bytes.len();
-        let bytes = &bytes[..len as usize];
-        match wire::parse(bytes, self.interface.mac) {
+        #[cfg(test)]
+        injected::fault(&bytes[..len as usize]);
+        let parsed = wire::parse(&bytes[..len as usize], self.interface.mac);
+        let mut frame = self.in_hand.take().expect("put there above");
+        match parsed {
             Ok(Packet::Udp(datagram)) => {
                 let meta = Meta::new(&datagram, truesize, self.interface.ifindex);
                 frames.set_meta(&mut frame, meta.bits());
@@ -145,12 +163,12 @@ impl<'v> RxPass<'v> {
                 }
             }
             Ok(packet) => {
+                let mut hand = InHand::new(frames, frame);
                 self.take_waiting();
-                slow::receive(self, bytes, &packet);
-                frames.give_back(frame);
+                slow::receive(self, frames.data(hand.frame(), len as usize), &packet);
             }
             Err(refused) => {
-                self.count_refused(bytes, &refused);
+                self.count_refused(frames.data(&frame, len as usize), &refused);
                 frames.give_back(frame);
             }
         }
@@ -169,9 +187,17 @@ impl<'v> RxPass<'v> {
         let Some(merging) = &mut self.merging else { return };
         let mut waiting = merging.ahead.take();
         tcp::ahead::fetch(self.ns, &waiting);
-        for Waiting { frame, len, segment } in waiting.drain(..) {
-            self.take_segment(frame, len, &segment);
+        let (ns, mut rest) = (self.ns, waiting.drain(..));
+        let mut turn = || {
+            for Waiting { frame, len, segment } in rest.by_ref() {
+                self.take_segment(frame, len, &segment);
+            }
+        };
+        // Those behind one whose handling panics have their turn: each takes one at least.
+        while catch_unwind(AssertUnwindSafe(&mut turn)).is_err() {
+            ns.counters.count(Counter::RxFaults);
         }
+        drop(rest);
         if let Some(merging) = &mut self.merging {
             merging.ahead.give_back(waiting);
         }
@@ -183,8 +209,11 @@ impl<'v> RxPass<'v> {
             return self.hold_segment(merging, frame, len, segment);
         }
         let (now, frames) = (self.now(), &*self.ns.frames);
-        tcp::receive(self, now, frames.data(&frame, len as usize), segment);
-        frames.give_back(frame);
+        let mut hand = InHand::new(frames, frame);
+        let bytes = frames.data(hand.frame(), len as usize);
+        #[cfg(test)]
+        injected::fault(bytes);
+        tcp::receive(self, now, bytes, segment);
     }
 
     pub(super) fn napi_id(&self) -> u32 {
@@ -195,8 +224,11 @@ impl<'v> RxPass<'v> {
         *self.now.get_or_insert_with(|| self.ns.host.clock().now())
     }
 
-    /// Ends the poll: everybody who got something knows. Dropping the pass does the same.
-    pub(crate) fn end(self) {}
+    /// Ends the poll: everybody who got something knows. Dropping the pass does the same, but what waits does so on if the
+    /// thread panics: it may be what the panic is about.
+    pub(crate) fn end(mut self) {
+        self.take_waiting();
+    }
 
     #[inline]
     fn deliver(&mut self, frame: Frame, len: u32, datagram: &Datagram, truesize: usize) {
@@ -259,22 +291,24 @@ impl<'v> RxPass<'v> {
     }
 
     /// A segment, which may wait for others of its flow, join those that do, or send them up before it.
-    fn hold_segment(&mut self, merging: &'v mut Merging, mut frame: Frame, len: u32, segment: &Segment) {
+    fn hold_segment(&mut self, merging: &'v mut Merging, frame: Frame, len: u32, segment: &Segment) {
         let ns = self.ns;
-        let truesize = ns.frames.capacity(&frame);
-        let bytes = ns.frames.data(&frame, len as usize);
+        let mut hand = InHand::new(&ns.frames, frame);
+        let truesize = ns.frames.capacity(hand.frame());
+        let bytes = ns.frames.data(hand.frame(), len as usize);
+        #[cfg(test)]
+        injected::fault(bytes);
         let (headers, payload) = merge::tcp(bytes, segment);
         let now = self.now();
         if merging.held() || headers.may_be_held() {
             let meta = Meta::of_segment(payload, truesize, segment.dst.addr.is_v4());
-            ns.frames.set_meta(&mut frame, meta.bits());
-            let bundle = Bundle::new(headers, frame, truesize);
+            ns.frames.set_meta(hand.frame(), meta.bits());
+            let bundle = Bundle::new(headers, hand.give_on(), truesize);
             let now = merge::jiffy(now);
             merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
         } else {
             // Most often: one that says by itself that nothing follows.
             tcp::receive(self, now, bytes, segment);
-            ns.frames.give_back(frame);
         }
         self.merging = Some(merging);
     }
@@ -373,7 +407,12 @@ const RCVBUF_ERRORS: [&[Counter]; 2] = [
 
 impl Drop for RxPass<'_> {
     fn drop(&mut self) {
-        self.take_waiting();
+        if let Some(frame) = self.in_hand.take() {
+            self.ns.frames.give_back(frame);
+        }
+        if !std::thread::panicking() {
+            self.take_waiting();
+        }
         self.end_round();
         let counters = &self.ns.counters;
         let Tally { udp4, udp6, tcp4, tcp6 } = self.tally;

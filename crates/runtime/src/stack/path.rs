@@ -31,12 +31,21 @@ pub(super) struct Resolved {
     pub(super) unknown: Option<Key>,
 }
 
-/// Source and device for a destination: the longest prefix that holds it, among the devices that `scope` allows.
+/// How a destination is reached.
+pub(super) struct Way<'a> {
+    pub(super) interface: &'a Arc<Interface>,
+    /// The source unless the socket has one.
+    pub(super) own: Addr,
+    /// The neighbour that gets the packets: the destination or a gateway.
+    pub(super) next_hop: Key,
+}
+
+/// The way to a destination: by the longest prefix that holds it, else by a gateway, among the devices that `scope` allows.
 ///
 /// # Errors
-/// EINVAL for port 0, EACCES for a broadcast address, ENETUNREACH if no device's prefix holds the destination; our own
-/// addresses count as such, as there is no loopback device, and so do multicast groups.
-pub(super) fn route(snapshot: &Snapshot, target: Target) -> io::Result<(&Arc<Interface>, Addr)> {
+/// EINVAL for port 0, EACCES for a broadcast address, ENETUNREACH if no device's prefix holds the destination and there is
+/// no gateway; our own addresses count as such, as there is no loopback device, and so do multicast groups.
+pub(super) fn route(snapshot: &Snapshot, target: Target) -> io::Result<Way<'_>> {
     let Target { dst, scope } = target;
     if dst.port == 0 {
         return Err(errno(libc::EINVAL));
@@ -57,7 +66,14 @@ pub(super) fn route(snapshot: &Snapshot, target: Target) -> io::Result<(&Arc<Int
     if dst.addr.is_group() || dst.addr.is_any() || snapshot.is_local(dst.addr) {
         return Err(errno(libc::ENETUNREACH));
     }
-    best.map(|(interface, own, _)| (interface, own)).ok_or_else(|| errno(libc::ENETUNREACH))
+    if let Some((interface, own, _)) = best {
+        return Ok(Way { interface, own, next_hop: Key { ifindex: interface.ifindex, addr: dst.addr } });
+    }
+    let by_gateway = snapshot.gateway(dst.addr, scope).and_then(|route| {
+        let interface = snapshot.interface(route.ifindex)?;
+        Some(Way { interface, own: route.own, next_hop: Key { ifindex: route.ifindex, addr: route.addr } })
+    });
+    by_gateway.ok_or_else(|| errno(libc::ENETUNREACH))
 }
 
 /// The path from a socket at `local` to `target`.
@@ -69,11 +85,10 @@ pub(super) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Re
     if local.addr.is_v4() != dst.addr.is_v4() {
         return Err(errno(libc::EAFNOSUPPORT));
     }
-    let (interface, own) = route(snapshot, target)?;
+    let Way { interface, own, next_hop } = route(snapshot, target)?;
     let addr = if local.addr.is_any() { own } else { local.addr };
     let src = End { addr, port: local.port };
-    let key = Key { ifindex: interface.ifindex, addr: dst.addr };
-    let neighbour = snapshot.neighbours.get(key);
+    let neighbour = snapshot.neighbours.get(next_hop);
     let mac = neighbour.map_or([0; 6], |n| n.mac);
     let ip_len = if dst.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
     let path = Path {
@@ -84,5 +99,5 @@ pub(super) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Re
         payload_max: interface.mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
         interface: interface.clone(),
     };
-    Ok(Resolved { path, unknown: neighbour.is_none().then_some(key) })
+    Ok(Resolved { path, unknown: neighbour.is_none().then_some(next_hop) })
 }

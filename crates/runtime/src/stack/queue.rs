@@ -63,6 +63,8 @@ pub(crate) struct UdpInner {
     /// Counts changes of `ends`, so that remembered paths notice.
     pub(super) ends_epoch: AtomicU32,
     pub(super) nonblocking: AtomicBool,
+    /// The engine has stopped.
+    pub(super) stopped: AtomicBool,
     /// 0: none.
     pub(super) read_timeout_ns: AtomicU64,
     /// The busy-poll settings, all but the id: see `options`.
@@ -134,6 +136,7 @@ impl UdpInner {
             counters,
             paths: Line(Exclusive::new(PathCache::default())),
             nonblocking: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             read_timeout_ns: AtomicU64::new(0),
             busy: AtomicU64::new(options::pack(&busy)),
             egress: EgressOptions::default(),

@@ -8,8 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use napier_core::busy::BusyParams;
+use napier_core::time::Instant;
 use napier_ring::FrameTable;
 
+use super::netns::NetNs;
 use crate::clock::Clock;
 use crate::tx::PacketClass;
 
@@ -41,6 +43,10 @@ pub(crate) trait Egress: Send + Sync {
     fn mac(&self) -> [u8; 6];
     /// Largest IP packet in bytes (the Ethernet header is not counted).
     fn mtu(&self) -> u32;
+    /// Whether its peer is in this process, with nobody in between.
+    fn is_in_process(&self) -> bool {
+        false
+    }
     /// The addresses, read once when the device joins a name space.
     fn addresses(&self) -> Vec<IfAddr>;
     /// The receive-side-scaling hash that the peer computes for a datagram with these ends.
@@ -53,10 +59,21 @@ pub(crate) trait Egress: Send + Sync {
         len_max: usize,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Result<(), TxError>;
+    /// Calls `waiter` once, from any thread, when the transmit queue of this class has room; false: nobody will.
+    fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
+        let _ = (class, waiter);
+        false
+    }
     /// The transmit queue for what the calling thread sends to a new destination; `None`: by the flow's hash.
     fn pick_queue(&self) -> Option<u16> {
         None
     }
+}
+
+/// Somebody whose packets a full transmit queue has refused.
+pub(crate) trait OnRoom: Send + Sync {
+    /// There is room now. Must not wait.
+    fn on_room(self: Arc<Self>, ns: &NetNs);
 }
 
 /// The engine, as far as sockets know it.
@@ -74,6 +91,10 @@ pub(crate) trait Host: Send + Sync {
     /// The calling thread begins to work for the engine, under this name.
     fn thread_begins(&self, name: &str) {
         let _ = name;
+    }
+    /// The calling thread has woken up, and may do what somebody else is kept from doing.
+    fn oversee(&self, now: Instant) {
+        let _ = now;
     }
     /// Runs `net/core/dev.c napi_busy_loop` for an instance; returns at once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);

@@ -12,12 +12,11 @@ use napier_core::time::Instant;
 
 use super::addr::End;
 use super::counters::Counter;
-use super::neighbour::{Held, Hold, Key};
+use super::neighbour::{Held, Key};
 use super::netns::Inner;
 use super::path::{self, Path, Resolved};
 use super::queue::UdpInner;
 use super::seams::{TxError, errno};
-use super::slow;
 use crate::tx::PacketClass;
 
 /// Destinations that an unconnected socket remembers.
@@ -137,6 +136,7 @@ impl UdpInner {
 
     #[cold]
     fn resolve(&self, ns: &Inner, target: Target) -> io::Result<Resolved> {
+        ns.check_running()?;
         path::resolve(&ns.snapshot.load(), self.ends.load().place.local, target)
     }
 
@@ -161,20 +161,20 @@ impl UdpInner {
             assert!(payload_len <= len_max, "a datagram longer than the slice that it was built in");
             path.template.finish(slot, payload_len)
         };
+        let class = PacketClass {
+            flow_hash: path.flow_hash,
+            priority: self.egress.priority.load(Ordering::Relaxed),
+            pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
+            departs,
+            queue: path.tx_queue,
+        };
         match unknown {
             None => {
-                let class = PacketClass {
-                    flow_hash: path.flow_hash,
-                    priority: self.egress.priority.load(Ordering::Relaxed),
-                    pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
-                    departs,
-                    queue: path.tx_queue,
-                };
                 if !self.transmit(ns, path, &class, head + len_max, &mut fill)? {
                     return Ok(payload_len);
                 }
             }
-            Some(key) => hold(ns, path, key, head + len_max, &mut fill)?,
+            Some(key) => hold(ns, class, key, head + len_max, &mut fill)?,
         }
         let v4 = path.target.dst.addr.is_v4();
         ns.counters.count(if v4 { Counter::UdpOutDatagrams } else { Counter::Udp6OutDatagrams });
@@ -198,7 +198,7 @@ impl UdpInner {
                     let error = full(ns, path, libc::ENOBUFS);
                     return if self.egress.recverr.load(Ordering::Relaxed) { Err(error) } else { Ok(false) };
                 }
-                Err(TxError::Down) => return Err(errno(libc::ENETDOWN)),
+                Err(TxError::Down) => return Err(ns.check_running().err().unwrap_or_else(|| errno(libc::ENETDOWN))),
                 Err(TxError::Full) if self.nonblocking.load(Ordering::Relaxed) => {
                     return Err(full(ns, path, libc::EAGAIN));
                 }
@@ -216,36 +216,18 @@ fn full(ns: &Inner, path: &Path, code: i32) -> io::Error {
     errno(code)
 }
 
-/// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour`.
+/// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
 #[cold]
-fn hold(ns: &Inner, path: &Path, key: Key, len_max: usize, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> io::Result<()> {
+fn hold(
+    ns: &Inner,
+    class: PacketClass,
+    key: Key,
+    len_max: usize,
+    fill: &mut dyn FnMut(&mut [u8]) -> usize,
+) -> io::Result<()> {
     let mut frame = vec![0; len_max];
     let len = fill(&mut frame);
     frame.truncate(len);
-    let held = Held { frame, flow_hash: path.flow_hash };
-    let verdict = {
-        let mut writer = ns.lock();
-        let learnt = ns.snapshot.load().neighbours.get(key);
-        match learnt {
-            // Learnt between our look and the lock.
-            Some(neighbour) => {
-                drop(writer);
-                ns.send_held(key, neighbour.mac, Some(held));
-                return Ok(());
-            }
-            None => writer.pending.hold(key, ns.host.clock().now(), held),
-        }
-    };
-    let (dropped, result) = match verdict {
-        Hold::Held { probe, dropped } => {
-            if probe {
-                slow::probe(ns, &path.interface, key.addr);
-            }
-            (u64::from(dropped), Ok(()))
-        }
-        // This datagram, and the held one if there was one.
-        Hold::Unreachable { dropped } => (u64::from(dropped) + 1, Err(errno(libc::EHOSTUNREACH))),
-    };
-    ns.counters.add(Counter::NeighUnresolvedDiscards, dropped);
-    result
+    let reachable = ns.hold_for(key, Held { frame, class });
+    if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
 }

@@ -19,6 +19,7 @@ use super::netns::{Inner, Interface};
 use super::pass::RxPass;
 use super::template::TTL;
 use super::wire::{ETH_LEN, Packet};
+use crate::engine::MTU;
 use crate::tx::PacketClass;
 
 /// RFC 4861 section 7.1: anything else has passed a router and is not about this link.
@@ -27,6 +28,8 @@ const ND_HOP_LIMIT: u8 = 255;
 /// Handles a packet that is not UDP. `frame` is the whole frame.
 #[cold]
 pub(super) fn receive(pass: &RxPass<'_>, frame: &[u8], packet: &Packet) {
+    #[cfg(test)]
+    super::in_hand::injected::fault(frame);
     match *packet {
         Packet::Udp(_) | Packet::Tcp(_) => unreachable!("both have a path of their own"),
         Packet::Arp => arp(pass, &frame[ETH_LEN..]),
@@ -278,17 +281,19 @@ fn emit(
     len: usize,
     body: impl Fn(&mut [u8]),
 ) -> bool {
-    if len > interface.mtu {
+    if len > interface.mtu.min(MTU as usize) {
         ns.counters.count(Counter::ReplyTxDrops);
         return false;
     }
     let header = EthernetRepr { src_addr: EthernetAddress(interface.mac), dst_addr: to, ethertype };
-    let sent = interface.egress.transmit(&PacketClass::of_flow(0), ETH_LEN + len, &mut |slot| {
-        let frame = &mut slot[..ETH_LEN + len];
-        frame.fill(0);
-        header.emit(&mut EthernetFrame::new_unchecked(&mut *frame));
-        body(&mut frame[ETH_LEN..]);
-        ETH_LEN + len
+    // Built before a slot is claimed: should it panic, no slot is lost.
+    let mut frame = [0; ETH_LEN + MTU as usize];
+    let frame = &mut frame[..ETH_LEN + len];
+    header.emit(&mut EthernetFrame::new_unchecked(&mut *frame));
+    body(&mut frame[ETH_LEN..]);
+    let sent = interface.egress.transmit(&PacketClass::of_flow(0), frame.len(), &mut |slot| {
+        slot[..frame.len()].copy_from_slice(frame);
+        frame.len()
     });
     if sent.is_err() {
         ns.counters.count(Counter::ReplyTxDrops);

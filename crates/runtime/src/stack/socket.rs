@@ -17,6 +17,8 @@ use super::path;
 use super::queue::{Attempt, Ends, Taken, UdpInner};
 use super::seams::errno;
 use super::send::Target;
+use super::stop::stopped;
+use crate::give_way::GiveWay;
 
 /// Times that a call that must not block yields to another reader of the same socket before it says EAGAIN.
 const CONTENDED_YIELDS_MAX: u32 = 64;
@@ -86,11 +88,12 @@ impl UdpSocket {
         let target = Target::new(&peer)?;
         let ns = &self.ns.0;
         let writer = &mut ns.lock();
+        ns.check_running()?;
         let old = self.inner.ends.load().place;
         if old.local.addr.is_v4() != target.dst.addr.is_v4() {
             return Err(errno(libc::EAFNOSUPPORT));
         }
-        let (_, own) = path::route(&ns.snapshot.load(), target)?;
+        let own = path::route(&ns.snapshot.load(), target)?.own;
         let addr = if old.local.addr.is_any() { own } else { old.local.addr };
         let new = Place { local: End { addr, ..old.local }, peer: Some(target.dst) };
         writer.registry.relocate(old.local, new.local, self.inner.reuse);
@@ -151,7 +154,7 @@ impl UdpSocket {
     /// Receives one datagram into `buffer`; what does not fit is lost. Gives the number of bytes written and the sender.
     ///
     /// # Errors
-    /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout.
+    /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout; `ESHUTDOWN` if the engine has stopped.
     #[inline]
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         if self.inner.wants_merged() {
@@ -226,13 +229,15 @@ impl UdpSocket {
     }
 
     /// Sends one datagram to `to`. Success means that it is in the device's ring or in its queueing discipline, or that it
-    /// is the one datagram that waits for an unknown neighbour to answer. One that the discipline dropped is counted as
+    /// waits for an unknown neighbour to answer, in the order of sending; what does not fit there is dropped oldest first and
+    /// counted, as in the kernel (`unres_qlen_bytes`). One that the discipline dropped is counted as
     /// SndbufErrors and is an error only with [`set_recverr`](Self::set_recverr).
     ///
     /// # Errors
     /// `EMSGSIZE` if it does not fit into one packet of the device (nothing is fragmented); `ENETUNREACH`, `EACCES`,
     /// `EINVAL`, `EAFNOSUPPORT` as for [`connect`](Self::connect); `EHOSTUNREACH` if the neighbour did not answer three
-    /// questions; `EAGAIN` (non-blocking) or `ENOBUFS` (after waiting) if the ring is full; `ENETDOWN`.
+    /// questions; `EAGAIN` (non-blocking) or `ENOBUFS` (after waiting) if the ring is full; `ENETDOWN`; `ESHUTDOWN` if the
+    /// engine has stopped.
     #[inline]
     pub fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<usize> {
         self.send_with(Some(to), payload.len(), |slot| copy(slot, payload))
@@ -343,7 +348,7 @@ impl UdpSocket {
         // Relaxed: this call looks once.
         let nonblocking = self.inner.nonblocking.load(Ordering::Relaxed);
         let mut until = None;
-        let mut yields = 0;
+        let (mut yields, mut give_way) = (0, GiveWay::default());
         loop {
             match attempt() {
                 Attempt::Read(result) => return Ok(result),
@@ -351,9 +356,14 @@ impl UdpSocket {
                 Attempt::Contended => {
                     // The other reader copies one datagram and is gone.
                     yields += 1;
-                    std::thread::yield_now();
+                    if nonblocking {
+                        std::thread::yield_now();
+                    } else {
+                        give_way.turn();
+                    }
                     continue;
                 }
+                Attempt::Empty if self.inner.is_stopped() => return Err(stopped()),
                 Attempt::Empty => {}
             }
             self.busy_poll(nonblocking);
@@ -375,10 +385,10 @@ impl UdpSocket {
         }
     }
 
-    /// True if there is something to read; false if the time is up.
+    /// True if there is something to read, or never will be; false if the time is up.
     fn sleep(&self, deadline: Deadline) -> bool {
-        let has_data = || self.inner.has_data();
-        self.inner.parker.wait(has_data, deadline, self.ns.0.host.clock())
+        let has_news = || self.inner.has_data() || self.inner.is_stopped();
+        self.inner.parker.wait(has_news, deadline, self.ns.0.host.clock())
     }
 
     fn busy_poll(&self, nonblocking: bool) {

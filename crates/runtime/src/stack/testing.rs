@@ -87,6 +87,8 @@ pub(super) struct TestDevice {
     pub(super) sink: AtomicBool,
     pub(super) slot: Mutex<Vec<u8>>,
     pub(super) down: AtomicBool,
+    /// Nobody is between it and its peer.
+    pub(super) in_process: AtomicBool,
     /// Its discipline drops everything.
     pub(super) dropping: AtomicBool,
     /// What the last packet was sent with.
@@ -105,6 +107,9 @@ impl Egress for TestDevice {
     }
     fn addresses(&self) -> Vec<IfAddr> {
         self.addresses.clone()
+    }
+    fn is_in_process(&self) -> bool {
+        self.in_process.load(Ordering::Relaxed)
     }
     fn rss_hash(&self, src: &SocketAddr, dst: &SocketAddr) -> u32 {
         u32::from(src.port()) << 16 | u32::from(dst.port())

@@ -1,5 +1,9 @@
 mod answers;
 mod cost;
+mod faults;
+mod gateway;
+mod neighbours;
 mod receive;
 mod send;
 mod threads;
+mod writers;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::queue::UdpInner;
 use super::socket::UdpSocket;
+use super::stop::STOPPED;
 use crate::event::{Interest, Source, Watchable, Watched};
 
 impl Watchable for UdpSocket {
@@ -18,9 +19,10 @@ impl Watched for UdpInner {
         &self.source
     }
 
-    /// Sending never waits for long, so a socket is always writable; there is no pending error to report.
+    /// Sending never waits for long, so a socket is always writable; there is no error to report but the engine's end.
     fn ready(&self) -> Interest {
-        if self.has_data() { Interest::IN | Interest::OUT } else { Interest::OUT }
+        let ready = if self.has_data() { Interest::IN | Interest::OUT } else { Interest::OUT };
+        if self.is_stopped() { ready | STOPPED } else { ready }
     }
 
     fn napi_id(&self) -> u32 {

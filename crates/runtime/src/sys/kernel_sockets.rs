@@ -89,7 +89,7 @@ mod tests {
         match set_kernel_busy_poll(socket.as_fd(), 50, true) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                eprintln!("SKIPPED: a_socket_takes_its_knobs: needs CAP_NET_ADMIN");
+                napier_testkit::skip!("a_socket_takes_its_knobs", "needs CAP_NET_ADMIN");
             }
             Err(error) => panic!("{error}"),
         }

@@ -60,14 +60,15 @@ pub(crate) enum ForeignMemoryError {
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Maps the first `len` bytes of a file that a peer gave, after making sure that nothing the peer does to the file can
-/// make an access here fail.
+/// make an access here fail. Also returns how many of these bytes have no memory, at least: it is made, and charged to
+/// whoever is first, when they are touched.
 ///
-/// Not populated: a peer may announce memory that was never there, and pays for it itself by using it.
+/// A peer can give memory up that it has shown here, so as much as it had can become ours by and by.
 ///
 /// # Errors
 ///
 /// See [`ForeignMemoryError`].
-pub(crate) fn foreign_memory(file: &OwnedFd, len: u64) -> Result<Mapping, ForeignMemoryError> {
+pub(crate) fn foreign_memory(file: &OwnedFd, len: u64) -> Result<(Mapping, u64), ForeignMemoryError> {
     let stat = rustix::fs::fstat(file)?;
     let bytes = u64::try_from(stat.st_size).unwrap_or(0);
     if len == 0 || bytes < len {
@@ -81,12 +82,15 @@ pub(crate) fn foreign_memory(file: &OwnedFd, len: u64) -> Result<Mapping, Foreig
     if rustix::fs::fstatfs(file)?.f_type as u64 != TMPFS_MAGIC {
         return Err(ForeignMemoryError::Kind);
     }
+    // In units of 512 bytes, see stat(2); it may have some behind the region.
+    let holes = len.saturating_sub(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512));
     let len = usize::try_from(len).map_err(|_| ForeignMemoryError::Short { file: bytes, len })?;
     let pages = Pages::map_foreign(len, file)?;
     let base = pages.base;
     // SAFETY: `pages` keeps `len` readable and writable bytes mapped until it is dropped, and the seal keeps them in the
     // file; only this function knows their address. The peer's writes are another process's.
-    Ok(unsafe { Mapping::from_raw(base, len, Box::new(pages)) })
+    let mapping = unsafe { Mapping::from_raw(base, len, Box::new(pages)) };
+    Ok((mapping, holes))
 }
 
 /// Creates `len` bytes of zeroed memory of this process alone.
@@ -175,8 +179,11 @@ mod tests {
             rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
             file
         };
-        let good = foreign_memory(&memfd(8192, SealFlags::SHRINK), 5000).expect("sealed and long enough");
-        assert_eq!(good.len(), 5000);
+        let file = memfd(8192, SealFlags::SHRINK);
+        let (good, holes) = foreign_memory(&file, 5000).expect("sealed and long enough");
+        assert_eq!((good.len(), holes), (5000, 5000));
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 8192).expect("memory");
+        assert_eq!(foreign_memory(&file, 5000).expect("as before").1, 0);
         assert!(matches!(
             foreign_memory(&memfd(8192, SealFlags::SHRINK), 8193),
             Err(E::Short { file: 8192, len: 8193 })

@@ -7,12 +7,24 @@ const LINE: usize = 64;
 /// no such instruction that Rust knows.
 #[inline]
 pub(crate) fn prefetch(at: usize, len: usize) {
+    // Wherever a line begins: a length that is known gives one instruction a line.
+    for line in 0..len.div_ceil(LINE) {
+        prefetch_line(at + line * LINE);
+    }
+    // The last byte may be in a line that none of these has met.
+    if len > 1 {
+        prefetch_line(at + len - 1);
+    }
+}
+
+#[inline]
+fn prefetch_line(at: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in (at & !(LINE - 1)..at + len).step_by(LINE) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint; it neither reads nor faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(line)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(at)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, len, LINE);
+    let _ = at;
 }

@@ -1,4 +1,4 @@
-//! Scheduling class of the calling thread (`sched_setscheduler(2)`).
+//! Scheduling class of the calling thread (`sched_setscheduler(2)`), and how long a thread waits for a processor.
 
 use std::io;
 
@@ -26,9 +26,34 @@ pub(crate) fn set_other() -> io::Result<()> {
     set_class(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0)
 }
 
+/// How long thread `tid` of this process could have run and did not, in ns; `None` where the system does not tell.
+pub(crate) fn run_delay_ns(tid: i32) -> Option<u64> {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The processor that thread `tid` of this process runs or waits on; `None` where the system does not tell.
+pub(crate) fn processor_of(tid: i32) -> Option<usize> {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    // `proc_pid_stat(5)`: field 39. The second one, in parentheses, may hold anything; the third follows it.
+    line.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
+}
+
 fn set_class(class: libc::c_int, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: 0 names the calling thread and `param` lives through the call.
     let failed = unsafe { libc::sched_setscheduler(0, class, &raw const param) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_processor_of_a_thread_is_found() {
+        let cpu = crate::available_cpus()[0];
+        crate::engine::pin_current_thread(cpu);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(super::processor_of(tid), Some(cpu));
+        assert_eq!(super::processor_of(0), None);
+    }
 }

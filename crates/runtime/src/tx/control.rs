@@ -1,5 +1,6 @@
 //! Discipline, variant and limits of a device's transmit queues.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use napier_core::tx::qdisc::{Fifo, Fq, FqConfig, Prio, Qdisc, TX_QUEUE_LEN};
@@ -7,7 +8,7 @@ use napier_core::tx::root::Root;
 use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
 use napier_ring::{Entered, Inside};
 
-use super::lock::{lock, lock_root};
+use super::lock::lock_root;
 use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
@@ -15,6 +16,7 @@ use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
 use crate::clock::Clock;
 use crate::engine::DeviceHandle;
+use crate::give_way::GiveWay;
 use crate::link::RING_SIZE_MAX;
 use crate::port::SenderSpaceError;
 
@@ -137,8 +139,9 @@ impl TxPath {
                 DeactivateStep::WaitForSenders => senders.wait_for_all(),
                 DeactivateStep::Reset => self.drop_all(senders),
                 DeactivateStep::WaitForRunner => {
+                    let mut give_way = GiveWay::default();
                     while self.running.load(Ordering::Relaxed) || self.qdisc_state().intersects(QdiscState::SCHED) {
-                        std::thread::yield_now();
+                        give_way.turn();
                     }
                 }
                 DeactivateStep::Done => return,
@@ -222,7 +225,7 @@ impl DeviceHandle {
         }
         let senders = Senders::new(&self.engine.frames, &shared.space)?;
         for path in &self.device.tx {
-            senders.with_a_pool(|pool| lock(path.wire()).0.queue.expect_senders(pool));
+            senders.with_a_pool(|pool| path.claim_wire().queue.expect_senders(pool));
         }
         assert!(shared.senders.set(senders).is_ok(), "senders are made once");
         Ok(())
@@ -323,6 +326,13 @@ impl DeviceHandle {
                 path.flush_rest();
             }
         })?;
+        let devices = self.engine.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.engine.is_closing() {
+            // Owners have been ended, or are about to be; this one would never be.
+            drop(devices);
+            drop(owner);
+            return Err(TxSetupError::Thread(rustix::io::Errno::SHUTDOWN.into()));
+        }
         *path.control.lock().expect("no panic while held") = Some(owner);
         Ok(())
     }
@@ -342,7 +352,7 @@ impl DeviceHandle {
     }
 
     fn set_byte_limits_of(&self, path: &TxPath, limits: Option<ByteLimits>) {
-        let (mut wire, _) = lock(path.wire());
+        let mut wire = path.claim_wire();
         wire.limit = limits.map(|limits| ByteLimit::new(limits, Clock.now(), RING_SIZE_MAX as usize));
         path.update_bits(|bits| (bits.start_stack(), ()));
         path.publish_allowance(&wire);
@@ -360,7 +370,7 @@ impl DeviceHandle {
     /// There is no such queue.
     pub fn tx_stats(&self, queue: u16) -> Result<TxQueueStats, TxSetupError> {
         let path = self.tx_path(queue)?;
-        let limit_bytes = lock(path.wire()).0.limit.as_ref().map(ByteLimit::limit_bytes);
+        let limit_bytes = path.claim_wire().limit.as_ref().map(ByteLimit::limit_bytes);
         let ticks_per_us = self.engine.ticks_per_us();
         #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
         let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
@@ -389,6 +399,8 @@ impl DeviceHandle {
             lock_waits: ledger.lock_waits,
             lock_wait_ns: ns(ledger.lock_wait_ticks),
             stops: path.stops.load(Ordering::Relaxed),
+            left: path.left.load(Ordering::Relaxed),
+            left_refused: path.left_refused.load(Ordering::Relaxed),
             limit_bytes,
         };
         path.release_any(guarded);

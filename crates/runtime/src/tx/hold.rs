@@ -1,7 +1,5 @@
 //! Places where a test can hold a thread, as if it had lost its processor there.
 
-use std::cell::RefCell;
-
 /// A place on the transmit path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Point {
@@ -15,33 +13,18 @@ pub(super) enum Point {
     BeforeTxLock,
     /// It is filling the ring.
     UnderTxLock,
+    /// It has the transmit lock of a queue without discipline.
+    UnderWire,
+    /// It is about to interrupt the peer.
+    BeforeBell,
+    /// It has no frame, and another has the transmit lock.
+    BetweenLooks,
 }
 
 impl Point {
+    /// Those of a sender by way of a discipline.
     pub(super) const ALL: [Self; 5] =
         [Self::BeforePush, Self::BeforeRootLock, Self::UnderRootLock, Self::BeforeTxLock, Self::UnderTxLock];
 }
 
-type Held = (Point, Box<dyn FnOnce()>);
-
-thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
-}
-
-/// The calling thread comes by.
-pub(super) fn at(point: Point) {
-    let due = HELD.with_borrow_mut(|held| held.take_if(|(at, _)| *at == point));
-    if let Some((_, then)) = due {
-        then();
-    }
-}
-
-/// When the calling thread next comes by `point`, it does `then`, once.
-pub(super) fn on_next(point: Point, then: impl FnOnce() + 'static) {
-    HELD.set(Some((point, Box::new(then))));
-}
-
-/// Whether the calling thread is to be held: it goes the long way then, by the list.
-pub(super) fn is_armed() -> bool {
-    HELD.with_borrow(Option::is_some)
-}
+crate::hold::places!(pub(super) Point);

@@ -17,16 +17,19 @@
 //! | `owner` | the thread that holds the run for ever |
 //! | `control` | discipline, variant, limits, activation |
 //! | `limit` | byte-queue limits |
+//! | `wire` | the transmit lock, and what is left to its holder |
+//! | `owed` | kicks that wait until a connection is free |
 //!
 //! Order of locks: busylock, root lock, transmit lock; the last is only tried under the root lock. With `llist` and
 //! `owner` no sender waits for another: it pushes and leaves, and if it should flush while the root lock is taken, it
-//! leaves that to the holder, who may have lost its processor.
+//! leaves that to the holder, who may have lost its processor. Who works for others (`nowait`) does so with every variant.
 
 mod control;
 #[cfg(test)]
 mod hold;
 mod limit;
 mod lock;
+mod owed;
 mod owner;
 mod packet;
 mod run;
@@ -35,7 +38,9 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod wake;
+mod wire;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -45,21 +50,29 @@ use napier_core::tx::qdisc::Qdisc;
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::QdiscState;
-use napier_ring::{Exclusive, Frame, FrameList, Relay, StateCell};
+use napier_ring::{Exclusive, Frame, FrameList, Owned, Relay, StateCell};
 
 use crate::engine::EngineInner;
+use crate::nowait;
 use crate::port::{SenderSpace, TxQueue};
+use crate::stack::seams::OnRoom;
 use crate::sys::tsc::ticks;
 pub use control::{QdiscConfig, TxSelect, TxSetupError};
 use limit::ByteLimit;
 pub use limit::ByteLimits;
 pub(crate) use lock::lock;
+use owed::HeldKicks;
+#[cfg(test)]
+pub(crate) use owed::kicks_held;
+pub(crate) use owed::{hold_kicks, release_kicks};
 use owner::Owner;
 pub(crate) use packet::PacketClass;
 use packet::{TxPkt, describe};
 use senders::{Sender, Senders};
 use stats::Ledger;
 pub use stats::{TxQueueStats, XmitBucket, XmitTimes};
+use wire::WireLock;
+pub(crate) use wire::{OnWire, Wire};
 
 /// How senders hand their packets to a queue's discipline.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -120,12 +133,6 @@ impl TxShared {
     }
 }
 
-/// What the transmit lock protects.
-pub(crate) struct Wire {
-    pub(crate) queue: TxQueue,
-    limit: Option<ByteLimit>,
-}
-
 /// What the root lock protects.
 struct Guarded {
     root: Root<TxPkt>,
@@ -146,6 +153,7 @@ struct Line<T>(T);
 
 /// The transmit path of one queue.
 pub(crate) struct TxPath {
+    me: Weak<Self>,
     shared: Arc<TxShared>,
     /// Number of the queue's NAPI instance, which softirqs and timers know the path by.
     index: AtomicU32,
@@ -163,10 +171,19 @@ pub(crate) struct TxPath {
     /// Drops that senders were told of.
     told: AtomicU64,
     control: Mutex<Option<Owner>>,
+    /// Whose packets the ring has refused, in their order.
+    stuck: Owned<VecDeque<Weak<dyn OnRoom>>, Weak<dyn OnRoom>>,
+    /// There are some, as a hint.
+    has_stuck: AtomicBool,
     defer: Defer,
     busylock: Line<Exclusive<()>>,
     root: Line<Relay<Guarded>>,
-    wire: Line<Exclusive<Wire>>,
+    wire: Line<WireLock>,
+    /// Frames that were left to whoever had the transmit lock, and that were refused because too many were.
+    left: AtomicU64,
+    left_refused: AtomicU64,
+    /// Some that were left wait for room in the ring, as a hint.
+    has_left: AtomicBool,
 }
 
 /// What a transmit came to.
@@ -183,7 +200,8 @@ pub(crate) enum Sent {
 impl TxPath {
     pub(crate) fn new(shared: Arc<TxShared>, queue: TxQueue) -> Arc<Self> {
         let root = Root::new(Qdisc::Noqueue, true);
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             shared,
             index: AtomicU32::new(u32::MAX),
             mode: AtomicU8::new(Mode::Noqueue as u8),
@@ -196,22 +214,21 @@ impl TxPath {
             former_drops: AtomicU64::new(0),
             told: AtomicU64::new(0),
             control: Mutex::new(None),
+            stuck: Owned::new(VecDeque::new()),
+            has_stuck: AtomicBool::new(false),
             defer: Defer { list: FrameList::new(), count: AtomicU64::new(0), burst_drops: AtomicU64::new(0) },
             busylock: Line(Exclusive::new(())),
             root: Line(Relay::new(Guarded { root, ledger: Ledger::default() })),
-            wire: Line(Exclusive::new(Wire { queue, limit: None })),
+            wire: Line(Owned::new(Wire::new(queue))),
+            left: AtomicU64::new(0),
+            left_refused: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
         })
     }
 
     /// Number of the queue's NAPI instance.
     pub(crate) fn napi_index(&self) -> u32 {
         self.index.load(Ordering::Relaxed)
-    }
-
-    /// The transmit lock.
-    #[inline]
-    pub(crate) fn wire(&self) -> &Exclusive<Wire> {
-        &self.wire.0
     }
 
     #[inline]
@@ -264,11 +281,32 @@ impl TxPath {
         Sent::Code(code)
     }
 
-    /// All frames of the sender are on the way, as far as was known: the peer may have read some since.
+    /// All frames of the sender are on the way, as far as was known: the peer may have read some since, of this queue or of
+    /// another that the sender has used before.
     #[cold]
     fn alloc_after_a_look(&self, sender: &mut Sender) -> Option<Frame> {
-        self.complete_and_wake();
-        sender.pool.alloc()
+        if let Some(frame) = self.look_and_alloc(sender) {
+            return Some(frame);
+        }
+        let engine = self.shared.engine.upgrade()?;
+        let others = engine.napi_at(self.napi_index()).device.tx.iter().filter(|path| !std::ptr::eq(&***path, self));
+        others.into_iter().find_map(|path| path.look_and_alloc(sender))
+    }
+
+    /// Who has the transmit lock mostly takes back frames, which is over soon. One who has lost its processor makes this
+    /// fail, or some in turn.
+    fn look_and_alloc(&self, sender: &mut Sender) -> Option<Frame> {
+        for _ in 0..wire::LOOKS {
+            let looked = !self.wire.0.is_owned() && self.complete_and_wake();
+            let frame = sender.pool.alloc();
+            if looked || frame.is_some() {
+                return frame;
+            }
+            #[cfg(test)]
+            hold::at(hold::Point::BetweenLooks);
+            std::hint::spin_loop();
+        }
+        None
     }
 
     #[cold]
@@ -288,7 +326,8 @@ impl TxPath {
         hold::at(hold::Point::BeforePush);
         match mode {
             Mode::Noqueue => unreachable!("packets without discipline go another way"),
-            Mode::Locked => self.xmit_locked(frame),
+            Mode::Locked if nowait::may_wait() => self.xmit_locked(frame),
+            Mode::Locked => self.xmit_without_waiting(sender, frame),
             Mode::Llist => {
                 // Nobody there: a push that is taken at once by its own sender would come to the same.
                 if self.is_idle()

@@ -1,13 +1,15 @@
-//! The owner: a thread that polls a queue's list and runs its discipline for ever, so that senders only push.
+//! The owner: a thread that polls a queue's list and runs its discipline for ever, so that senders only push. It serves
+//! all of them, so it waits for none: a lock that a program has is tried again in its next turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use super::TxPath;
-use super::lock::lock_root;
 use crate::clock::Clock;
 use crate::engine::{EngineInner, ThreadRole, pin_current_thread};
+use crate::give_way::GiveWay;
+use crate::nowait;
 
 /// Looks in vain before the processor is offered to others; with nobody else to run that returns at once.
 const IDLE_SPINS: u32 = 64;
@@ -32,6 +34,7 @@ impl Owner {
         let engine = Arc::downgrade(engine);
         let (stopped, role) = (stop.clone(), ThreadRole::Program { name: name.to_owned() });
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            nowait::this_thread();
             if let Some(engine) = engine.upgrade() {
                 match cpu {
                     Some(cpu) => pin_current_thread(cpu),
@@ -64,10 +67,19 @@ impl TxPath {
     fn own_until(&self, stop: &AtomicBool) {
         let mut idle = 0;
         let mut waiting = true;
+        let mut give_way = GiveWay::default();
         while !stop.load(Ordering::Relaxed) {
             let listed = !self.defer.list.is_empty();
             if listed || waiting {
-                waiting = self.own_once();
+                match self.own_once() {
+                    Some(some_wait) => (waiting, give_way) = (some_wait, GiveWay::default()),
+                    None => {
+                        // Whoever has the lock is a program, which needs a processor.
+                        waiting = true;
+                        give_way.turn();
+                        continue;
+                    }
+                }
             }
             if listed {
                 idle = 0;
@@ -82,14 +94,15 @@ impl TxPath {
         }
     }
 
-    /// One turn; true if packets still wait.
-    fn own_once(&self) -> bool {
-        let (guarded, _) = lock_root(&self.root.0);
+    /// One turn; true if packets still wait. None if others have the root lock, or had the transmit lock when a packet
+    /// was due.
+    fn own_once(&self) -> Option<bool> {
+        let guarded = self.root.0.try_enter()?;
         let mut rest = self.rest();
         let guarded = self.flush_or_run(guarded, &mut rest);
-        let waiting = guarded.root.qlen() > 0;
+        let (waiting, refused) = (guarded.root.qlen() > 0, rest.refused);
         // Mostly nothing is left: the owner comes back by itself, but it may begin before the variant is in force.
         self.leave(guarded, rest);
-        waiting
+        (!refused).then_some(waiting)
     }
 }

@@ -12,8 +12,11 @@ use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
 
 use super::lock::{lock, lock_root};
 use super::packet::TxPkt;
-use super::{Guarded, Mode, TxPath, Wire};
+use super::senders::Sender;
+use super::{Guarded, Mode, OnWire, TxPath};
 use crate::clock::Clock;
+use crate::nowait;
+use crate::port::Bell;
 
 /// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
 const RECLAIM_AT_PKTS: u32 = 32;
@@ -29,8 +32,12 @@ pub(super) struct Rest<'a> {
     pub(super) raise: bool,
     /// Look again at this time.
     pub(super) watch: Option<Instant>,
+    /// Interrupt the peer.
+    pub(super) bell: Option<Bell>,
     /// The softirq will come, whoever asked for it.
     softirq_comes: bool,
+    /// A run ended because somebody else had the transmit lock.
+    pub(super) refused: bool,
     /// Runs that may follow one that has used up its quota.
     more_runs: u32,
     table: &'a FrameTable,
@@ -40,7 +47,23 @@ pub(super) struct Rest<'a> {
 
 impl<'a> Rest<'a> {
     pub(super) fn new(table: &'a FrameTable) -> Self {
-        Self { raise: false, watch: None, softirq_comes: false, more_runs: 0, table, dropped: None }
+        Self {
+            raise: false,
+            watch: None,
+            softirq_comes: false,
+            refused: false,
+            more_runs: 0,
+            table,
+            dropped: None,
+            bell: None,
+        }
+    }
+
+    /// The peer is interrupted when no lock is held any more: others count on whoever runs the queue until then.
+    fn ring_later(&mut self, bell: Option<Bell>) {
+        if let Some(bell) = bell {
+            Bell::keep(&mut self.bell, bell);
+        }
     }
 
     #[cold]
@@ -90,8 +113,8 @@ impl TxPath {
         let flushed = flush(root, state, batch, now, DEV_TX_WEIGHT, &mut |packet| rest.drop_packet(packet));
         guarded.ledger.batch(pkts);
         match flushed.run {
-            Some(run) => (self.carry_out(guarded, run, now, rest), flushed.code),
-            None => (guarded, flushed.code),
+            Some(run) => (self.carry_out(guarded, run, now, rest), flushed.own),
+            None => (guarded, flushed.own),
         }
     }
 
@@ -108,7 +131,9 @@ impl TxPath {
         while let Some(noted) = guarded.leave() {
             // It would have cleared SCHED before a note of its own.
             if rest.softirq_comes && self.qdisc_state().intersects(QdiscState::SCHED) {
-                return drop(noted);
+                // Its note may be newer than that look: this turn takes it, or finds none and lets go.
+                guarded = noted;
+                continue;
             }
             guarded = self.flush_or_run(noted, rest);
         }
@@ -134,12 +159,34 @@ impl TxPath {
         guarded.ledger.waited(busy.as_ref().map_or(0, |(_, waited)| *waited));
         #[cfg(test)]
         super::hold::at(super::hold::Point::UnderRootLock);
+        self.enqueue_behind_list(guarded, frame, busy.map(|(busy, _)| busy))
+    }
+
+    /// The same for who works for others: whoever has the root lock, or stands in line for it, may have lost its
+    /// processor.
+    #[cold]
+    pub(super) fn xmit_without_waiting(&self, sender: &mut Sender, frame: Frame) -> XmitCode {
+        #[cfg(test)]
+        super::hold::at(super::hold::Point::BeforeRootLock);
+        match self.root.0.try_enter() {
+            Some(guarded) => self.enqueue_behind_list(guarded, frame, None),
+            None => self.push(sender, frame).code().unwrap_or_else(|| self.flush()),
+        }
+    }
+
+    /// Enqueues the caller's own packet behind what is on the list, from before a change of variant or from who did not
+    /// wait: perhaps this sender's own, which must not be overtaken.
+    fn enqueue_behind_list<'a>(
+        &'a self,
+        mut guarded: Inside<'a, Guarded>,
+        frame: Frame,
+        busy: Option<Entered<'a, ()>>,
+    ) -> XmitCode {
         let mut rest = self.rest();
         if !self.defer.list.is_empty() {
-            // From before a change of variant: perhaps this sender's own, which must not be overtaken.
             (guarded, _) = self.flush_list(guarded, &mut rest);
         }
-        self.enqueue_one(guarded, frame, busy.map(|(busy, _)| busy), rest)
+        self.enqueue_one(guarded, frame, busy, rest)
     }
 
     /// Enqueues the caller's own packet and runs the queue unless somebody does; the list was empty while the root lock
@@ -171,7 +218,7 @@ impl TxPath {
             }
         }
         self.settle(rest);
-        flushed.code
+        flushed.own
     }
 
     /// Runs the queue if nobody does. For the softirq and the owner.
@@ -188,6 +235,8 @@ impl TxPath {
 
     /// Carries out a run. With the locked variant the root lock is free while the ring is filled, so that others can
     /// enqueue; else nobody needs it: they push, and the runner takes the list whenever he comes back to the discipline.
+    /// Who works for others takes the transmit lock before a packet, or leaves the run to whoever has it, and keeps the
+    /// root lock, which it could have to wait for.
     fn carry_out<'a>(
         &'a self,
         guarded: Inside<'a, Guarded>,
@@ -196,10 +245,11 @@ impl TxPath {
         rest: &mut Rest<'a>,
     ) -> Inside<'a, Guarded> {
         self.running.store(true, Ordering::Relaxed);
-        let unlocks = self.mode() == Mode::Locked;
+        let waits = nowait::may_wait();
+        let unlocks = self.mode() == Mode::Locked && waits;
         let mut guarded = Some(guarded);
-        let mut wire: Option<Entered<'a, Wire>> = None;
-        let (mut sent_pkts, mut waited) = (0, 0);
+        let mut wire: Option<OnWire<'a>> = None;
+        let (mut sent_pkts, mut waited, mut refused) = (0, 0, false);
         loop {
             match run.next() {
                 TxStep::Dequeue => {
@@ -209,8 +259,12 @@ impl TxPath {
                     let mut held = guarded.take().expect("the rules dequeue under the root lock");
                     if !self.defer.list.is_empty() {
                         (held, _) = self.flush_list(held, rest);
+                        now = Clock.now(); // to the discipline they came just now, which must not lie ahead
                     }
-                    run.on_dequeue(&mut held.root, now, |_| self.view());
+                    wire = if waits { None } else { self.claim_wire_to_run() };
+                    refused = !waits && wire.is_none();
+                    let view = self.view(!refused);
+                    run.on_dequeue(&mut held.root, now, |_| view);
                     guarded = Some(held);
                 }
                 TxStep::TxLock { .. } => {
@@ -219,7 +273,15 @@ impl TxPath {
                     }
                     #[cfg(test)]
                     super::hold::at(super::hold::Point::BeforeTxLock);
-                    let (mut locked, ticks) = lock(&self.wire.0);
+                    let free = wire.take().or_else(|| self.try_claim_wire());
+                    let Some((mut locked, ticks)) =
+                        free.map(|wire| (wire, 0)).or_else(|| waits.then(|| self.wait_for_wire()))
+                    else {
+                        // Its packet passed by the discipline; it goes back there, and the next run looks first.
+                        refused = true;
+                        run.on_tx_locked(self.queue_bits().freeze());
+                        continue;
+                    };
                     waited += ticks;
                     if locked.queue.in_flight() >= RECLAIM_AT_PKTS {
                         locked.complete(now);
@@ -233,7 +295,8 @@ impl TxPath {
                 }
                 TxStep::Relock => {
                     if let Some(mut wire) = wire.take() {
-                        wire.queue.flush();
+                        self.flush_or_owe(&mut wire);
+                        rest.ring_later(wire.queue.take_bell());
                         self.publish_allowance(&wire);
                     }
                     let mut again = guarded.take().unwrap_or_else(|| {
@@ -248,7 +311,11 @@ impl TxPath {
                     guarded = Some(again);
                 }
                 TxStep::Finish(end) => {
+                    drop(wire.take());
                     let mut held = guarded.take().expect("the rules finish under the root lock");
+                    let refused = refused && !matches!(end.stop, RunStop::Empty | RunStop::NotBefore(_));
+                    rest.refused |= refused;
+                    self.watchdog.tried(sent_pkts > 0, refused);
                     let watch = match end.stop {
                         RunStop::NotBefore(at) => Some(at),
                         RunStop::Stopped => Some(self.watchdog.recheck_at(now)),
@@ -288,12 +355,13 @@ impl TxPath {
 
     /// Offers one packet to the ring; true if it was taken.
     #[inline]
-    fn offer(&self, run: &mut TxRun<TxPkt>, wire: &mut Wire, now: Instant) -> bool {
+    fn offer(&self, run: &mut TxRun<TxPkt>, wire: &mut OnWire<'_>, now: Instant) -> bool {
         #[cfg(test)]
         super::hold::at(super::hold::Point::UnderTxLock);
         let packet = run.take();
         let len = packet.len_bytes();
-        if !wire.has_room(now) {
+        // What was left from a time without discipline is older.
+        if !wire.is_clear() || !wire.has_room(now) {
             self.stop(QueueBits::stop_driver);
             run.on_busy(packet);
             return false;
@@ -321,8 +389,10 @@ impl TxPath {
     }
 
     #[inline]
-    fn view(&self) -> TxQueueView {
-        TxQueueView { bits: self.queue_bits(), bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed) }
+    fn view(&self, may_send: bool) -> TxQueueView {
+        let bits = self.queue_bits();
+        let bits = if may_send { bits } else { bits.freeze() };
+        TxQueueView { bits, bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed) }
     }
 
     #[inline]
@@ -333,31 +403,5 @@ impl TxPath {
     #[inline]
     pub(super) fn queue_bits(&self) -> QueueBits {
         QueueBits::from_bits(self.bits.load() as u8) // only such words are stored
-    }
-}
-
-impl Wire {
-    /// Takes back what the peer has read, for the senders and for the byte limit.
-    pub(super) fn complete(&mut self, now: Instant) {
-        self.queue.reclaim();
-        if let Some(limit) = &mut self.limit {
-            limit.completed(now, self.queue.in_flight());
-        }
-    }
-
-    /// Whether the ring has room for a packet; looks at the peer only if it must.
-    #[inline]
-    pub(super) fn has_room(&mut self, now: Instant) -> bool {
-        if self.queue.may_have_room() {
-            return true;
-        }
-        self.complete(now);
-        self.queue.may_have_room()
-    }
-
-    /// Bytes that may still go into the ring; without limits nothing is bulked.
-    #[inline]
-    pub(super) fn allowance(&self) -> i32 {
-        self.limit.as_ref().map_or(0, super::ByteLimit::available)
     }
 }

@@ -12,6 +12,7 @@ use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, sect
 
 use super::packet::Paced;
 use super::stats::CallTimes;
+use crate::give_way::GiveWay;
 use crate::port::{SenderSpace, SenderSpaceError};
 
 /// What belongs to whoever is inside.
@@ -29,11 +30,12 @@ struct Place(Exclusive<Sender>);
 impl Place {
     /// Enters when nobody is inside.
     fn wait(&self) -> Entered<'_, Sender> {
+        let mut give_way = GiveWay::default();
         loop {
             if let Some(sender) = enter_section(&self.0) {
                 return sender;
             }
-            std::thread::yield_now();
+            give_way.turn();
         }
     }
 }
@@ -88,8 +90,9 @@ impl Senders {
     /// Waits until everybody who was inside has left. The caller has published the new state before.
     pub(crate) fn wait_for_all(&self) {
         for place in &self.places {
+            let mut give_way = GiveWay::default();
             while !section_is_over(&place.0) {
-                std::thread::yield_now();
+                give_way.turn();
             }
         }
     }

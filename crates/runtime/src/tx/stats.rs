@@ -171,6 +171,10 @@ pub struct TxQueueStats {
     pub lock_wait_ns: f64,
     /// Times that the ring was full and the queue stopped.
     pub stops: u64,
+    /// Frames that a thread which works for others found the transmit lock taken for, and left to its holder.
+    pub left: u64,
+    /// Frames that it could not leave because too many were; refused as by a full ring.
+    pub left_refused: u64,
     /// The byte limit in force; `None` without limits.
     pub limit_bytes: Option<u32>,
 }

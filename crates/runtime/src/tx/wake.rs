@@ -4,23 +4,30 @@
 //! runner that finds the queue stopped, by a sender without frames, by the poll of the queue's NAPI instance. If nobody
 //! comes, the watchdog does: it looks after [`RECHECK_MIN`], and less and less often while the peer reads nothing.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use napier_core::time::{Instant, Span};
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
-use napier_ring::wake_fence;
+use napier_ring::{Owner, wake_fence};
 
 use super::lock::lock_root;
 use super::run::Rest;
-use super::{Mode, TxPath, Wire};
+use super::wire::ring;
+use super::{HeldKicks, Mode, TxPath, Wire};
 use crate::clock::Clock;
 use crate::engine::EngineInner;
+use crate::nowait::ForOthers;
+use crate::stack::seams::OnRoom;
 
 /// First look at a ring that was full.
 const RECHECK_MIN: Span = Span::from_us(20);
 /// Longest time between two looks, as a power of two of the first: 20 us * 2^6 = 1.28 ms.
 const RECHECK_DOUBLINGS_MAX: u32 = 6;
+/// A line of those who wait for room is looked through for the first time when it has this length.
+const STUCK_SLACK: usize = 1024;
 const NEVER_NS: u64 = u64::MAX;
 
 /// When to look again though nobody sends.
@@ -28,8 +35,8 @@ pub(super) struct Watchdog {
     due_ns: AtomicU64,
     /// Softirq CPU whose thread looks.
     cpu: AtomicU32,
-    /// Looks in a row that found the queue still stopped.
-    in_vain: AtomicU32,
+    /// Looks in a row that found the queue still stopped, or its transmit lock taken.
+    pub(super) in_vain: AtomicU32,
 }
 
 impl Watchdog {
@@ -41,9 +48,79 @@ impl Watchdog {
         let doublings = self.in_vain.load(Ordering::Relaxed).min(RECHECK_DOUBLINGS_MAX);
         now + Span::from_ns(RECHECK_MIN.ns << doublings)
     }
+
+    /// A run has ended: `sent` something, or was `refused` the transmit lock, whose holder schedules the queue when it lets
+    /// go. Looks until then are mostly in vain.
+    pub(super) fn tried(&self, sent: bool, refused: bool) {
+        if sent {
+            self.not_in_vain();
+        }
+        if refused {
+            self.in_vain.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// There was room.
+    pub(super) fn not_in_vain(&self) {
+        if self.in_vain.load(Ordering::Relaxed) != 0 {
+            self.in_vain.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 impl TxPath {
+    /// Calls `waiter` once when the ring has room. Nobody says that a peer has read; so it is looked for.
+    #[cold]
+    pub(crate) fn await_room(&self, waiter: &Arc<dyn OnRoom>) {
+        self.has_stuck.store(true, Ordering::Relaxed);
+        if let Some(stuck) = self.stuck.post(Arc::downgrade(waiter)) {
+            self.take_in_stuck(stuck);
+        }
+        if let Some(engine) = self.shared.engine.upgrade() {
+            self.watch(&engine, self.watchdog.recheck_at(Clock.now()));
+        }
+    }
+
+    fn take_in_stuck(&self, stuck: Owner<'_, VecDeque<Weak<dyn OnRoom>>, Weak<dyn OnRoom>>) {
+        let mut before = stuck.len();
+        stuck.line_up(|stuck| {
+            // Who has ended meanwhile is forgotten when as many have come since: at each power of two.
+            if stuck.len() >= STUCK_SLACK && stuck.len().ilog2() > before.max(1).ilog2() {
+                stuck.retain(|waiter| waiter.strong_count() > 0);
+            }
+            before = stuck.len();
+            // Relaxed: a hint, and the watchdog looks again.
+            self.has_stuck.store(!stuck.is_empty(), Ordering::Relaxed);
+        });
+    }
+
+    /// Lets those who wait for room have it, in their order, while there is any; true if some are left.
+    #[cold]
+    fn serve_stuck(&self, engine: &EngineInner) -> bool {
+        let Some(mut stuck) = self.stuck.try_own() else { return true };
+        let new = stuck.messages();
+        stuck.extend(new);
+        let _for_others = ForOthers::begin();
+        let kicks = HeldKicks::begin();
+        while !stuck.is_empty() && self.look_whether_room() {
+            self.watchdog.in_vain.store(0, Ordering::Relaxed);
+            if let Some(waiter) = stuck.pop_front().and_then(|waiter| waiter.upgrade()) {
+                waiter.on_room(&engine.napi_at(self.napi_index()).device.netns);
+            }
+        }
+        self.take_in_stuck(stuck);
+        drop(kicks);
+        self.has_stuck.load(Ordering::Relaxed)
+    }
+
+    fn look_whether_room(&self) -> bool {
+        self.try_claim_wire().is_some_and(|mut wire| {
+            let now = Clock.now();
+            wire.complete(now);
+            wire.has_room(now)
+        })
+    }
+
     /// The NAPI instance of the queue, and the softirq CPU that takes its interrupts.
     pub(crate) fn bind(&self, index: u32, cpu: u32) {
         self.index.store(index, Ordering::Relaxed);
@@ -62,16 +139,17 @@ impl TxPath {
     /// A runner finds the queue stopped: the peer may have read meanwhile. Nobody else need be told.
     #[cold]
     pub(super) fn look_for_room(&self, now: Instant) {
-        if let Some(mut wire) = self.wire.0.try_enter() {
+        if let Some(mut wire) = self.try_claim_wire() {
             wire.complete(now);
             let _ = self.start_if_room(&mut wire, now);
         }
     }
 
-    /// Completion outside a run: takes back frames, and schedules the queue if that starts it.
-    pub(super) fn complete_and_wake(&self) {
+    /// Completion outside a run: takes back frames, and schedules the queue if that starts it. False if somebody else had
+    /// the transmit lock.
+    pub(super) fn complete_and_wake(&self) -> bool {
         let now = Clock.now();
-        let Some(mut wire) = self.wire.0.try_enter() else { return };
+        let Some(mut wire) = self.try_claim_wire() else { return false };
         wire.complete(now);
         let woken = self.start_if_room(&mut wire, now);
         drop(wire);
@@ -81,6 +159,7 @@ impl TxPath {
                 self.come_back(true, None);
             }
         }
+        true
     }
 
     /// Clears the stop bits that have lost their reason; true if the queue is to be scheduled.
@@ -106,7 +185,7 @@ impl TxPath {
     }
 
     /// `__netif_schedule`: true if the caller is to raise the softirq once it holds no lock.
-    pub(super) fn schedule(&self) -> bool {
+    pub(crate) fn schedule(&self) -> bool {
         if self.mode() == Mode::Owner {
             return false; // the owner looks again anyhow
         }
@@ -126,10 +205,11 @@ impl TxPath {
     /// Does what was left to be done; no lock is held.
     #[inline]
     pub(super) fn settle(&self, rest: Rest<'_>) {
-        let Rest { raise, watch, .. } = rest;
+        let Rest { raise, watch, bell, .. } = rest;
         if raise || watch.is_some() {
             self.come_back(raise, watch);
         }
+        ring(bell);
     }
 
     #[cold]
@@ -155,14 +235,15 @@ impl TxPath {
         self.settle(rest);
     }
 
-    fn watch(&self, engine: &EngineInner, at: Instant) {
-        self.watchdog.due_ns.store(at.ns, Ordering::SeqCst);
+    /// A look at `at` or before: who found the queue in another state, and is late, must not put the other's look off.
+    pub(super) fn watch(&self, engine: &EngineInner, at: Instant) {
+        self.watchdog.due_ns.fetch_min(at.ns, Ordering::SeqCst);
         engine.softirq[self.watchdog.cpu.load(Ordering::Relaxed) as usize].watchdog_armed(at);
     }
 
-    /// With the locked variant the caller runs the softirq, as the kernel's senders do where they enable bottom halves
-    /// again; else its thread does: a sender has sent enough for others by then.
-    fn raise(&self, engine: &EngineInner) {
+    /// With the locked variant the caller runs the queue once, as the kernel's senders run the softirq where they enable
+    /// bottom halves again; else the CPU's thread does: a sender has sent enough for others by then.
+    pub(super) fn raise(&self, engine: &EngineInner) {
         let index = self.index.load(Ordering::Relaxed);
         let by_caller = self.mode() == Mode::Locked;
         engine.softirq_of_this_context(engine.napi_at(index)).raise_tx(engine, index, by_caller);
@@ -193,13 +274,18 @@ impl TxPath {
             return true;
         }
         if self.queue_bits().stopped() {
-            self.complete_and_wake();
+            let _ = self.complete_and_wake();
             if self.queue_bits().stopped() {
                 self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
                 self.watch(engine, self.watchdog.recheck_at(now));
             }
-        } else if self.schedule() {
+        } else if self.mode() != Mode::Noqueue && self.schedule() {
             self.raise(engine);
+        }
+        let left = self.serve_left();
+        if self.has_stuck.load(Ordering::Relaxed) && self.serve_stuck(engine) || left {
+            self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
+            self.watch(engine, self.watchdog.recheck_at(now));
         }
         true
     }
@@ -208,7 +294,18 @@ impl TxPath {
     #[inline]
     pub(crate) fn napi_polled(&self) {
         if self.queue_bits().stopped() {
-            self.complete_and_wake();
+            // Whoever has the transmit lock looks for room itself, or the watchdog does.
+            let _ = self.complete_and_wake();
+        }
+        if self.has_left.load(Ordering::Relaxed) {
+            // If that was in vain, the watchdog goes on.
+            let _ = self.serve_left();
+        }
+        if self.has_stuck.load(Ordering::Relaxed)
+            && let Some(engine) = self.shared.engine.upgrade()
+            && self.serve_stuck(&engine)
+        {
+            self.watch(&engine, self.watchdog.recheck_at(Clock.now()));
         }
     }
 

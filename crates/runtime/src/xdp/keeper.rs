@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -36,14 +37,7 @@ pub(crate) struct Attachment {
 
 impl Attachment {
     /// Begins to look after `device`.
-    ///
-    /// # Errors
-    /// No thread could be started.
-    pub(super) fn start(
-        engine: &Arc<EngineInner>,
-        device: &Arc<Device>,
-        kept: Kept,
-    ) -> Result<Self, super::AddXdpError> {
+    pub(super) fn new(engine: &Arc<EngineInner>, device: &Arc<Device>, kept: Kept, thread: KeeperThread) -> Self {
         let Kept { name, ifindex, mode, sockets, lines, link, late, query, changes } = kept;
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = Keeper {
@@ -56,8 +50,7 @@ impl Attachment {
             late: late.clone(),
             stop: stop.clone(),
         };
-        let thread = std::thread::Builder::new().name(format!("xdp-{}", device.name)).spawn(move || keeper.run());
-        let thread = thread.map_err(super::AddXdpError::refused("starting a thread", "nothing"))?;
+        thread.begin.send(keeper).expect("it waits for this, and ends only after it");
         let info = XdpInfo {
             interface: name,
             ifindex,
@@ -65,7 +58,7 @@ impl Attachment {
             zero_copy: sockets.iter().all(|socket| socket.is_zero_copy()),
             kernel_napi_ids: Vec::new(),
         };
-        Ok(Self { info, sockets, lines, stop, late, thread: Some(thread), _link: link })
+        Self { info, sockets, lines, stop, late, thread: Some(thread.handle), _link: link }
     }
 
     pub(super) fn info(&self) -> XdpInfo {
@@ -101,6 +94,32 @@ impl Drop for Attachment {
     }
 }
 
+/// The thread of a keeper, which waits for what it is to look after. Dropping this ends it.
+///
+/// It is there before anything else of a device, so that nothing has to be undone if it cannot be.
+pub(super) struct KeeperThread {
+    begin: SyncSender<Keeper>,
+    handle: JoinHandle<()>,
+}
+
+impl KeeperThread {
+    /// For the device of this name.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn start(device: &str) -> Result<Self, super::AddXdpError> {
+        let (begin, begun) = sync_channel::<Keeper>(1);
+        let work = move || {
+            if let Ok(keeper) = begun.recv() {
+                keeper.run();
+            }
+        };
+        let handle = std::thread::Builder::new().name(format!("xdp-{device}")).spawn(work);
+        let handle = handle.map_err(super::AddXdpError::refused("starting a thread", "nothing"))?;
+        Ok(Self { begin, handle })
+    }
+}
+
 struct Keeper {
     engine: Weak<EngineInner>,
     device: Arc<Device>,
@@ -114,6 +133,7 @@ struct Keeper {
 
 impl Keeper {
     fn run(&self) {
+        crate::nowait::this_thread();
         let mut owing = 0_u64;
         let mut pause = RETRY_MIN;
         // It may have changed while the device was made.
@@ -159,8 +179,13 @@ impl Keeper {
             return 0;
         }
         (0..self.device.tx.len().min(64))
-            .filter(|queue| queues & (1 << queue) != 0 && self.device.claim_tx(*queue).queue.kick_again())
+            .filter(|queue| queues & (1 << queue) != 0 && self.kick_again(*queue))
             .fold(0, |owing, queue| owing | 1 << queue)
+    }
+
+    /// Whether packets still wait; also if a program has the transmit lock, which need not have a processor.
+    fn kick_again(&self, queue: usize) -> bool {
+        self.device.tx[queue].try_claim_wire().is_none_or(|mut wire| wire.queue.kick_again())
     }
 
     fn follow_interface(&self) {

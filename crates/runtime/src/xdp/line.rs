@@ -7,10 +7,11 @@
 //! Each packet still costs its sender a walk to the epoll instance, under two locks, to find that nobody waits. So where
 //! a queue is polled for long without an unmask its socket leaves the epoll instance, and comes back with the unmask.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use napier_ring::xsk::XskLook;
+use napier_ring::xsk::{OnceLine, Rearm, XskLook};
 use rustix::event::epoll::EventFlags;
 
 use crate::port::Counter;
@@ -24,24 +25,18 @@ const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 /// as much as some ten packets do while it is there.
 const POLLS_UNTIL_AWAY: u32 = 16;
 
-/// The next packet interrupts, or an interrupt that was not [`heard`](XskLine::heard) is on its way.
-const ARMED: u8 = 0;
-/// In the epoll instance, which says nothing of it.
-const FIRED: u8 = 1;
-/// Not in the epoll instance.
-const AWAY: u8 = 2;
+/// Between two attempts to wait for an interrupt for which the kernel has no memory.
+const NO_MEMORY_PAUSE: Duration = Duration::from_micros(250);
 
 /// The interrupt line from the kernel to the CPU that serves a queue.
 pub(crate) struct XskLine {
     /// Both go with the receive end: the kernel keeps a queue busy as long as anything of its socket is mapped.
     socket: Weak<XskSocket>,
     look: Weak<XskLook>,
-    /// `ARMED`, `FIRED` or `AWAY`. Whether it is `AWAY` changes under the lock of `watcher` alone.
-    state: AtomicU8,
+    /// Its source is the epoll instance of who waits.
+    once: OnceLine<Watcher>,
     /// Unmasks so far, whatever they found; only their difference counts.
     unmasks: AtomicU32,
-    /// Locked while the epoll instance is told something, so that it and `state` agree.
-    watcher: Mutex<Option<Watcher>>,
     interrupts: Counter,
     put_away: Counter,
 }
@@ -85,9 +80,8 @@ impl XskLine {
         Self {
             socket: Arc::downgrade(socket),
             look: Arc::downgrade(look),
-            state: AtomicU8::new(AWAY),
+            once: OnceLine::default(),
             unmasks: AtomicU32::new(0),
-            watcher: Mutex::new(None),
             interrupts: Counter::default(),
             put_away: Counter::default(),
         }
@@ -100,38 +94,34 @@ impl XskLine {
         if look.packets_wait() {
             return true;
         }
-        // Acquire: pairs with the Release in `heard`. If that comes later, whoever took the interrupt takes the instance
-        // or leaves its mark on it, and unmasks or polls again after us. If somebody puts the line away now, it is the
-        // next owner of the instance, which unmasks when it gives it up.
-        if self.state.load(Ordering::Acquire) == ARMED {
+        // If it is heard later, whoever took the interrupt takes the instance or leaves its mark on it, and unmasks or polls
+        // again after us. If somebody puts the line away now, it is the next owner of the instance, which unmasks when it
+        // gives it up.
+        if self.once.is_armed() {
             return false;
         }
-        let watcher = self.lock();
-        let (Some(Watcher { cpu, token }), Some(socket)) = (&*watcher, self.socket.upgrade()) else { return false };
-        let before = self.state.load(Ordering::Acquire);
-        if before == ARMED {
-            return false;
-        }
-        // Armed before the epoll instance is told, for the interrupt may be heard before we are back. Both calls look at
-        // the ring once more.
-        self.state.store(ARMED, Ordering::Relaxed);
-        let told = match before {
-            FIRED => cpu.rewatch(&*socket, *token, ONCE),
-            _ => cpu.watch_for(&*socket, *token, ONCE),
-        };
-        if told.is_err() {
-            self.state.store(before, Ordering::Relaxed);
-        }
-        // The kernel has no memory for it now: polled until it has.
-        told.is_err()
+        let Some(socket) = self.socket.upgrade() else { return false };
+        // Both calls look at the ring once more.
+        let told = self.once.arm(|Watcher { cpu, token }, rearm| match rearm {
+            Rearm::Again => cpu.rewatch(&*socket, *token, ONCE),
+            Rearm::Anew => cpu.watch_for(&*socket, *token, ONCE),
+        });
+        let told = told.inspect_err(|_| {
+            // The kernel has no memory for it now: polled until it has, with a pause, for who polls without one keeps those
+            // from running who could give some back.
+            std::thread::sleep(NO_MEMORY_PAUSE);
+        });
+        // Also if another thread has the line in hand, perhaps a program without a processor: polled until it has let go.
+        !matches!(told, Ok(true))
     }
 
-    /// The interrupt has come.
-    pub(crate) fn heard(&self) {
-        // Release: pairs with the Acquire in `unmask`. Not if the line was put away since; an interrupt from before it
-        // came back makes one `FIRED` that is armed, which costs the next unmask a system call.
-        let _ = self.state.compare_exchange(ARMED, FIRED, Ordering::Release, Ordering::Relaxed);
-        self.interrupts.add_shared(1);
+    /// The interrupt has come. False: nobody is to be scheduled for it, see [`OnceLine::hear`].
+    pub(crate) fn heard(&self) -> bool {
+        let first = self.once.hear();
+        if first {
+            self.interrupts.add_shared(1);
+        }
+        first
     }
 
     /// A poll begins, by the owner of the queue, which has received so many packets in all. It unmasks when it gives the
@@ -148,12 +138,7 @@ impl XskLine {
     #[cold]
     #[inline(never)]
     fn put_away(&self) {
-        if self.state.load(Ordering::Relaxed) == AWAY {
-            return;
-        }
-        let watcher = self.lock();
-        if let Some(Watcher { cpu, .. }) = &*watcher {
-            self.leave(cpu);
+        if !self.once.is_away() && self.once.put_away(|watcher| self.leave(watcher)) {
             self.put_away.add_shared(1);
         }
     }
@@ -164,19 +149,24 @@ impl XskLine {
     /// As `epoll_ctl(2)`.
     pub(crate) fn watch(&self, cpu: &Arc<SoftirqCpu>, token: u64) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
-        let mut watcher = self.lock();
-        assert!(watcher.is_none(), "one CPU at a time waits for a line");
-        self.state.store(ARMED, Ordering::Relaxed);
-        cpu.watch_for(&*socket, token, ONCE).inspect_err(|_| self.state.store(AWAY, Ordering::Relaxed))?;
-        *watcher = Some(Watcher { cpu: cpu.clone(), token });
-        Ok(())
+        let watcher = Watcher { cpu: cpu.clone(), token };
+        self.once.watch(watcher, |Watcher { cpu, token }| cpu.watch_for(&*socket, *token, ONCE))
+    }
+
+    /// Another CPU does so instead.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`; the one before still waits then. It may have missed an interrupt that came meanwhile.
+    pub(crate) fn move_to(&self, cpu: &Arc<SoftirqCpu>, token: u64) -> rustix::io::Result<()> {
+        let Some(socket) = self.socket.upgrade() else { return Ok(()) };
+        let watcher = Watcher { cpu: cpu.clone(), token };
+        let join = |Watcher { cpu, token }: &Watcher| cpu.watch_for(&*socket, *token, ONCE);
+        self.once.move_to(watcher, join, |watcher| self.leave(watcher))
     }
 
     /// It does not any more.
     pub(crate) fn unwatch(&self) {
-        if let Some(Watcher { cpu, .. }) = self.lock().take() {
-            self.leave(&cpu);
-        }
+        self.once.unwatch(|watcher| self.leave(watcher));
     }
 
     /// Interrupts so far.
@@ -189,19 +179,12 @@ impl XskLine {
         self.put_away.get()
     }
 
-    /// Out of `cpu`'s epoll instance, with the lock held.
-    fn leave(&self, cpu: &SoftirqCpu) {
-        // Swapped: an interrupt that is heard in between finds `AWAY` and leaves it.
-        if self.state.swap(AWAY, Ordering::Relaxed) != AWAY
-            && let Some(socket) = self.socket.upgrade()
-        {
+    /// Out of the epoll instance.
+    fn leave(&self, Watcher { cpu, .. }: &Watcher) {
+        if let Some(socket) = self.socket.upgrade() {
             let left = cpu.unwatch(&*socket);
             assert!(left.is_ok(), "the socket was not where it was put: {left:?}");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Watcher>> {
-        self.watcher.lock().expect("no panic while held")
     }
 }
 

@@ -40,6 +40,7 @@ pub use config::{XdpConfig, XdpMode};
 pub use error::AddXdpError;
 pub use filter::XdpFilter;
 pub(crate) use keeper::Attachment;
+use keeper::KeeperThread;
 pub(crate) use line::XskLine;
 pub(crate) use rx::XskRxEnd;
 pub(crate) use tx::XskTxEnd;
@@ -89,7 +90,7 @@ impl Engine {
     /// `end.mac` of all zeroes stands for the interface's own address.
     ///
     /// # Errors
-    /// See [`AddXdpError`]; nothing is changed on the interface then, nor here, unless no thread could be started.
+    /// See [`AddXdpError`]; nothing is changed on the interface then, nor here.
     ///
     /// ```no_run
     /// # use napier_runtime::{EndConfig, Engine, IfAddr, XdpConfig};
@@ -110,7 +111,8 @@ impl Engine {
         let inner = &self.inner;
         let mut devices = inner.devices.lock().expect("no panic while held");
         // Before anything is made: what the frame table has given it does not take back.
-        inner.check_device(&devices, &end, config.queues)?;
+        inner.check_device(&devices, &end, (config.queues, MTU))?;
+        let keeper = KeeperThread::start(&end.name)?;
         let opened = open::open(config, &end, &inner.frames)?;
         if end.mac == [0; 6] {
             end.mac = opened.interface.mac;
@@ -119,9 +121,9 @@ impl Engine {
         let (rss, peer_rss) = (new_rss(config.queues), new_rss(config.queues));
         let carrier = Carrier::new(state);
         let mtu = opened.interface.mtu.min(MTU);
-        let new = NewDevice { config: end, ports: opened.ports, rss, peer_rss, carrier, mtu };
+        let new = NewDevice { config: end, ports: opened.ports, rss, peer_rss, carrier, mtu, in_process: false };
         let device = inner.add_device(&mut devices, new)?;
-        let attachment = Attachment::start(inner, &device, opened.kept)?;
+        let attachment = Attachment::new(inner, &device, opened.kept, keeper);
         devices.entry_mut(&device).xdp = Some(attachment);
         drop(devices);
         Ok(DeviceHandle { engine: inner.clone(), device })

@@ -64,7 +64,8 @@ fn check(test: &str, filter: &XdpFilter, packets: &[(&str, Vec<u8>, bool)]) {
     let program = match bpf::load_xdp(&filter.compile(&own, Verdict::Answer(TAKEN))) {
         Ok(program) => program,
         Err(error) if error.raw_os_error() == Some(libc::EPERM) || error.raw_os_error() == Some(libc::ENOSYS) => {
-            return println!("SKIPPED: {test}: loading an XDP program: {error}");
+            napier_testkit::skip!(test, "loading an XDP program: {error}");
+            return;
         }
         Err(error) => panic!("the verifier refused the program: {error}"),
     };

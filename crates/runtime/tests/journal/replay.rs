@@ -6,7 +6,7 @@ use napier_core::busy::{AfterStopPoll, BusyStop, after_stop_poll, busy_poll_stop
 use napier_core::completion::{Completed, Completion, Release, complete};
 use napier_core::event::{resume, suspend};
 use napier_core::poll::{AfterPoll, after_poll};
-use napier_core::state::{State, StopThread};
+use napier_core::state::{Poller, State};
 use napier_core::time::{Instant, Span};
 use napier_runtime::journal::{Context, Event, Record, Rule, Target};
 
@@ -16,9 +16,7 @@ enum Next {
     Apply(Rule),
     /// Mask and schedule; a resume does not mask.
     MaskAndSchedule,
-    Hand {
-        to_thread: bool,
-    },
+    Hand(Poller),
     Complete(u32, Freed),
     Release(Release, Freed),
     Finish(Release, bool, Freed),
@@ -45,7 +43,7 @@ enum Freed {
 
 /// Who may poll.
 #[derive(Copy, Clone, PartialEq, Debug)]
-enum Poller {
+enum Owner {
     Nobody,
     Softirq,
     Thread,
@@ -56,7 +54,7 @@ struct Instance {
     word: State,
     defers_left: u32,
     timer: Option<Instant>,
-    poller: Poller,
+    owner: Owner,
     /// By thread.
     next: HashMap<u32, VecDeque<Next>>,
 }
@@ -97,8 +95,10 @@ fn apply(rule: Rule, word: State) -> (State, bool) {
     let optional = |next: Option<State>| next.map_or((word, false), |next| (next, true));
     match rule {
         Rule::SchedulePrep => word.schedule_prep(),
-        Rule::ScheduleToThread if word.contains(State::THREADED) => (word.schedule_to_thread(), true),
-        Rule::ScheduleToThread => (word, false),
+        Rule::Schedule => {
+            let (next, poller) = word.schedule();
+            (next, poller != Poller::Softirq)
+        }
         Rule::TimerAcquire => optional(word.timer_acquire()),
         Rule::BusyAcquire => optional(word.busy_acquire()),
         Rule::BusyContended => (word.busy_contended(), true),
@@ -112,16 +112,14 @@ fn apply(rule: Rule, word: State) -> (State, bool) {
         Rule::Enable(threaded) => (word.enable(threaded).expect("only a disabled instance is enabled"), true),
         Rule::SetThreaded(_) if word.is_disabled() => (word, true),
         Rule::SetThreaded(threaded) => (word.set_threaded(threaded), true),
-        Rule::StopThreadClaim => match word.stop_thread_claim() {
-            StopThread::Cleared(next) => (next, true),
-            StopThread::Busy => (word, false),
-        },
+        Rule::RunByPool(pool) => (word.run_by_pool(pool), true),
+        Rule::ThreadLeave => optional(word.thread_leave()),
     }
 }
 
 impl Instance {
     fn new() -> Self {
-        Self { word: State::ADDED, defers_left: 0, timer: None, poller: Poller::Nobody, next: HashMap::new() }
+        Self { word: State::ADDED, defers_left: 0, timer: None, owner: Owner::Nobody, next: HashMap::new() }
     }
 
     fn take(&mut self, record: &Record) -> Result<(), String> {
@@ -151,7 +149,7 @@ impl Instance {
                 self.word = word;
                 return Ok(self.after_rule(rule, answer, record.thread, due));
             }
-            Event::Scheduled { target: Target::Softirq { .. } } => self.poller = Poller::Softirq,
+            Event::Scheduled { target: Target::Softirq { .. } } => self.owner = Owner::Softirq,
             // The thread may have begun before its waker got here.
             Event::Scheduled { target: Target::Kthread | Target::Workqueue } => {}
             Event::Poll { context, work, budget, .. } => {
@@ -191,7 +189,7 @@ impl Instance {
             Event::AfterStopPoll { work, budget, decision } => {
                 same(&decision, &after_stop_poll(work, budget))?;
                 return Ok(match decision {
-                    AfterStopPoll::HandOver => vec![Next::Apply(Rule::ScheduleToThread)],
+                    AfterStopPoll::HandOver => vec![Next::Apply(Rule::Schedule)],
                     AfterStopPoll::Gone => vec![Next::Complete(work, Freed::Unmask)],
                 });
             }
@@ -216,7 +214,7 @@ impl Instance {
                 return Ok(vec![Next::Mask]);
             }
             Event::Mask if due == Some(Next::MaskAndSchedule) => {
-                return Ok(vec![Next::Apply(Rule::ScheduleToThread)]);
+                return Ok(vec![Next::Apply(Rule::Schedule)]);
             }
             Event::Unmask { waiting: true } => return Ok(vec![Next::Apply(Rule::SchedulePrep)]),
             Event::Mask | Event::Unmask { waiting: false } => {}
@@ -227,27 +225,33 @@ impl Instance {
     fn after_rule(&mut self, rule: Rule, answer: bool, thread: u32, due: Option<Next>) -> Vec<Next> {
         match (rule, answer) {
             (Rule::SchedulePrep, true) => vec![Next::MaskAndSchedule],
-            (Rule::TimerAcquire, true) => vec![Next::Apply(Rule::ScheduleToThread)],
-            (Rule::ScheduleToThread, to_thread) => {
-                if to_thread {
-                    self.poller = Poller::Thread;
+            (Rule::TimerAcquire, true) => vec![Next::Apply(Rule::Schedule)],
+            (Rule::Schedule, to_thread) => {
+                if !to_thread {
+                    return vec![Next::Hand(Poller::Softirq)];
                 }
-                vec![Next::Hand { to_thread }]
+                self.owner = Owner::Thread;
+                // Who acts for the thread is in the word that this very change has left.
+                vec![Next::Hand(if self.word.contains(State::POOL) { Poller::Pool } else { Poller::Thread })]
+            }
+            (Rule::ThreadLeave, true) => {
+                self.owner = Owner::Nobody;
+                vec![Next::Apply(Rule::Schedule)]
             }
             (Rule::BusyAcquire, true) => {
-                self.poller = Poller::User { thread, stopping: false };
+                self.owner = Owner::User { thread, stopping: false };
                 vec![Next::Poll(Context::User)]
             }
             (Rule::BusyStopBegin, _) => {
-                self.poller = Poller::User { thread, stopping: true };
+                self.owner = Owner::User { thread, stopping: true };
                 vec![Next::BusyStop]
             }
             (Rule::BusyStopRelease, _) => {
-                self.poller = Poller::Nobody;
+                self.owner = Owner::Nobody;
                 vec![]
             }
             (Rule::CompleteRelease, missed) => {
-                self.poller = Poller::Nobody;
+                self.owner = Owner::Nobody;
                 let Some(Next::Release(release, freed)) = due else { unreachable!("it was due") };
                 vec![Next::Finish(release, missed, freed)]
             }
@@ -263,22 +267,22 @@ impl Instance {
         if !self.word.contains(State::SCHED) || work > budget {
             return Err("a poll without ownership, or beyond its budget".to_owned());
         }
-        match (context, self.poller) {
-            (Context::User, Poller::User { thread, stopping }) if thread == by => {
+        match (context, self.owner) {
+            (Context::User, Owner::User { thread, stopping }) if thread == by => {
                 Ok(if stopping { vec![Next::AfterStopPoll(work)] } else { vec![] })
             }
-            (Context::Softirq | Context::Ksoftirqd, Poller::Softirq)
-            | (Context::Kthread | Context::KthreadBusy, Poller::Thread) => {
+            (Context::Softirq | Context::Ksoftirqd, Owner::Softirq)
+            | (Context::Kthread | Context::KthreadBusy, Owner::Thread) => {
                 Ok(vec![if work < budget { Next::Complete(work, Freed::Unmask) } else { Next::AfterPoll(work) }])
             }
-            (_, poller) => Err(format!("a poll by somebody else than {poller:?}")),
+            (_, owner) => Err(format!("a poll by somebody else than {owner:?}")),
         }
     }
 }
 
 fn after_completion(decision: Completed, freed: Freed) -> Vec<Next> {
     match decision {
-        Completed::Reschedule => vec![Next::Apply(Rule::ScheduleToThread)],
+        Completed::Reschedule => vec![Next::Apply(Rule::Schedule)],
         Completed::Released { arm, unmask } => {
             let then = match freed {
                 Freed::Unmask => Some(Next::Unmask),
@@ -296,11 +300,7 @@ fn fits(due: Option<Next>, event: &Event) -> bool {
         return match event {
             Event::Rule { rule, .. } => !matches!(
                 rule,
-                Rule::ScheduleToThread
-                    | Rule::TimerAcquire
-                    | Rule::CompleteRelease
-                    | Rule::BusyStopRelease
-                    | Rule::DisableEnd
+                Rule::Schedule | Rule::TimerAcquire | Rule::CompleteRelease | Rule::BusyStopRelease | Rule::DisableEnd
             ),
             Event::Poll { .. } | Event::Suspend { .. } | Event::Resume { .. } | Event::TimerFire { .. } => true,
             _ => false,
@@ -308,16 +308,18 @@ fn fits(due: Option<Next>, event: &Event) -> bool {
     };
     match (due, event) {
         (Next::Apply(want), Event::Rule { rule, .. }) => want == *rule,
-        (Next::MaskAndSchedule, Event::Mask | Event::Rule { rule: Rule::ScheduleToThread, .. })
+        (Next::MaskAndSchedule, Event::Mask | Event::Rule { rule: Rule::Schedule, .. })
         | (Next::Release(..), Event::Rule { rule: Rule::CompleteRelease, .. })
         | (Next::Finish(..), Event::Completed { .. })
         | (Next::Unmask, Event::Unmask { .. })
         | (Next::CancelAndMask, Event::TimerCancel | Event::Mask)
         | (Next::Mask, Event::Mask)
         | (Next::BusyStop, Event::BusyStop { .. }) => true,
-        (Next::Hand { to_thread }, Event::Scheduled { target }) => {
-            to_thread == matches!(target, Target::Kthread | Target::Workqueue)
-        }
+        (Next::Hand(poller), Event::Scheduled { target }) => match target {
+            Target::Softirq { .. } => poller == Poller::Softirq,
+            Target::Kthread => poller == Poller::Thread,
+            Target::Workqueue => poller == Poller::Pool,
+        },
         (Next::Arm(want), Event::TimerStart { span, .. }) => want == *span,
         (Next::Poll(want), Event::Poll { context, .. }) => want == *context,
         (Next::AfterPoll(want), Event::AfterPoll { work, .. })

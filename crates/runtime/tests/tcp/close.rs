@@ -163,12 +163,54 @@ fn a_dead_peer_is_noticed_by_keep_alive() {
 }
 
 #[test]
+fn accepted_connections_inherit_keep_alive() {
+    let pair = link();
+    let keep = Some((Duration::from_millis(30), Duration::from_millis(20), 3));
+    let listener = TcpListener::builder().keepalive(keep).unwrap().bind(&pair.tested_ns, servers(7000)[0]).unwrap();
+    let (client, server) = join(&pair.peer_ns, &listener);
+    std::thread::sleep(Duration::from_millis(300));
+    client.send(b"x").unwrap();
+    assert_eq!(server.recv(&mut [0; 8]).unwrap(), 1);
+    pair.peer.set_down();
+    assert_eq!(errno(server.recv(&mut [0; 8])), libc::ETIMEDOUT);
+    pair.peer.set_up().unwrap();
+    let bad = Some((Duration::from_millis(30), Duration::ZERO, 3));
+    assert_eq!(errno(TcpListener::builder().keepalive(bad)), libc::EINVAL);
+}
+
+#[test]
+fn a_user_timeout_bounds_what_is_not_acknowledged() {
+    let pair = link();
+    let (client, server) = connected(&pair, servers(7000)[0]);
+    assert_eq!(errno(client.set_user_timeout(Some(Duration::ZERO))), libc::EINVAL);
+    client.set_user_timeout(Some(Duration::from_millis(500))).unwrap();
+    // Idle for longer, and alive.
+    std::thread::sleep(Duration::from_millis(600));
+    client.send(b"x").unwrap();
+    assert_eq!(server.recv(&mut [0; 8]).unwrap(), 1);
+    pair.tested.set_down();
+    client.send(b"lost").unwrap();
+    assert_eq!(errno(client.recv(&mut [0; 8])), libc::ETIMEDOUT);
+    assert_eq!(pair.peer_ns.counters().tcp_ext_tcp_abort_on_timeout, 1);
+    pair.tested.set_up().unwrap();
+}
+
+#[test]
 fn a_connection_in_time_wait_gives_way_to_a_new_one() {
     let pair = link();
     let listener = TcpListener::bind(&pair.tested_ns, servers(7000)[0]).unwrap();
     let local = clients(6000)[0];
     for round in 0..5 {
-        let client = TcpStream::builder().local(local).connect(&pair.peer_ns, listener.local_addr().unwrap()).unwrap();
+        let mut client = None;
+        // The server waits already when its last ACK is still on the way; until it comes the client's ends are in use.
+        eventually("the client's side is gone", || {
+            match TcpStream::builder().local(local).connect(&pair.peer_ns, listener.local_addr().unwrap()) {
+                Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {}
+                connected => client = Some(connected.unwrap()),
+            }
+            client.is_some()
+        });
+        let client = client.unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let (server, from) = listener.accept().unwrap();
         assert_eq!(from, local);

@@ -168,3 +168,24 @@ fn a_device_that_goes_down_loses_nothing() {
     drop(client);
     eventually("nobody is connected", || pair.peer_ns.counters().tcp_curr_estab == 0);
 }
+
+/// A connection is owned by one thread at a time, and all the others that want it get it.
+#[test]
+fn threads_share_a_connection() {
+    const THREADS: usize = 4;
+    const WRITES: usize = 2000;
+    let pair = link();
+    let (client, server) = connected(&pair, servers(7000)[0]);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..WRITES).for_each(|_| assert_eq!(client.send(b"word").unwrap(), 4)));
+        }
+        let mut left = THREADS * WRITES * 4;
+        let mut buffer = [0; 4096];
+        while left > 0 {
+            let count = server.recv(&mut buffer).unwrap();
+            assert!(count > 0, "{left} bytes are missing");
+            left -= count;
+        }
+    });
+}

@@ -48,7 +48,7 @@ fn with_checksums(macs: ([u8; 6], [u8; 6]), ends: (SocketAddr, SocketAddr), mut 
     frame
 }
 
-fn inject(port: &RawPort, frame: &[u8]) {
+pub(crate) fn inject(port: &RawPort, frame: &[u8]) {
     while port
         .build(frame.len(), |slot| {
             slot[..frame.len()].copy_from_slice(frame);

@@ -3,11 +3,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod again;
 mod close;
 mod echo;
 mod event;
 mod hostile;
 mod limits;
+mod locked;
 mod losses;
 mod many;
 

@@ -71,7 +71,8 @@ fn ten_thousand_connections_echo() {
     for ns in [&pair.peer_ns, &pair.tested_ns] {
         eventually("nobody is connected", || ns.counters().tcp_curr_estab == 0);
     }
+    // The last FINs may still wait for room in the ring.
+    eventually("all wait out their end", || pair.peer_ns.counters().tcp_ext_tw == CONNECTIONS as u64);
     let counters = pair.peer_ns.counters();
     assert_eq!((counters.tcp_attempt_fails, counters.tcp_estab_resets), (0, 0));
-    assert_eq!(counters.tcp_ext_tw, CONNECTIONS as u64);
 }

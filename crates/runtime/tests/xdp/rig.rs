@@ -38,7 +38,7 @@ pub(crate) fn veth(test: &str, queues: u16) -> Option<Veth> {
     match Veth::new(&config) {
         Ok(pair) => Some(pair),
         Err(error) if error.is_privilege() => {
-            println!("SKIPPED: {test}: {error}");
+            napier_testkit::skip!(test, "{error}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -96,7 +96,7 @@ impl Xdp {
         match Self::try_new(end, config, addresses) {
             Ok(device) => Some(device),
             Err(error) if error.is_privilege() => {
-                println!("SKIPPED: {test}: {error}");
+                napier_testkit::skip!(test, "{error}");
                 None
             }
             Err(error) => panic!("{error}"),

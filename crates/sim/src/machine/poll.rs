@@ -2,7 +2,7 @@
 
 use napier_core::completion::{Completed, Completion, complete};
 use napier_core::poll::{AfterPoll, after_poll, may_poll};
-use napier_core::state::State;
+use napier_core::state::{Poller, State};
 
 use super::Plant;
 use super::coverage::Decision;
@@ -52,7 +52,8 @@ impl K {
             let mut w = self.w();
             if threaded {
                 w.hit(Decision::ScheduleToThread);
-                w.transition(napi, |word| (word.schedule_to_thread(), ()));
+                let poller = w.transition(napi, State::schedule);
+                assert_ne!(poller, Poller::Softirq, "the mode of an owned instance is not taken away");
                 w.hand_over(napi, Owner::Thread);
                 let kthread = w.napis[napi].kthread;
                 w.wake(kthread);

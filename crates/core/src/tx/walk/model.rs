@@ -261,7 +261,7 @@ impl World {
             self.dropped(&drop.packet, drop.reason)?;
         }
         let fate = self.fates[own.flow as usize][own.number as usize];
-        if (flushed.code == XmitCode::Success) != (fate == Fate::OnItsWay) {
+        if (flushed.own == XmitCode::Success) != (fate == Fate::OnItsWay) {
             return Err("the flusher is told something else than what came of its packet");
         }
         Ok(match flushed.run {

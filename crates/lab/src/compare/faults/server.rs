@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{anyhow, ensure};
 use napier_runtime::{Event, EventContext, UserEvent};
 
 use crate::compare::case::SERVER;
@@ -14,6 +14,7 @@ use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetu
 use crate::kv::table::Table;
 use crate::modes::ServerStyle;
 use crate::pair::Pair;
+use crate::roll_call::RollCall;
 
 /// How often a pausing worker looks whether it may go on.
 const PAUSE_LOOK: Duration = Duration::from_micros(200);
@@ -44,7 +45,7 @@ impl Server {
     pub(super) fn start(&mut self, pair: &Pair, style: ServerStyle) -> anyhow::Result<()> {
         assert!(self.running.is_none(), "stopped before it is started again");
         let (stop, stop_flag) = (UserEvent::new(), Arc::new(AtomicBool::new(false)));
-        let (ready, is_ready) = sync_channel(self.cpus.len());
+        let call = RollCall::new(self.cpus.len());
         let (report, reports) = sync_channel(self.cpus.len());
         let spawn = |cpu: &usize| {
             let setup = WorkerSetup {
@@ -55,27 +56,24 @@ impl Server {
                 counters: Arc::new(ServerCounters::default()),
                 stop: stop_flag.clone(),
                 cpu: *cpu,
-                ready: ready.clone(),
+                ready: call.voice(),
             };
             let (stop, pause, report) = (stop.clone(), self.pause.clone(), report.clone());
             std::thread::spawn(move || match style {
                 ServerStyle::EventContext { params, wait_timeout_ns } => {
                     let engine = setup.engine.clone();
                     let _counted = engine.count_thread("worker", Some(setup.cpu));
-                    let ready = setup.ready.clone();
                     let worker = EventWorker::new(setup, params, wait_timeout_ns, &stop)?;
                     report.send(worker.context().clone())?;
-                    ready.send(())?;
+                    worker.say_ready();
                     run_with_pauses(worker, &pause)
                 }
                 ServerStyle::BlockingReceive { .. } => run_worker(setup, &style, &stop),
             })
         };
         let workers: Vec<_> = self.cpus.iter().map(spawn).collect();
-        drop((ready, report));
-        for _ in &workers {
-            is_ready.recv().context("a worker did not start")?;
-        }
+        drop(report);
+        ensure!(call.all_ready(), "a worker did not start");
         self.running = Some(Running { stop, stop_flag, workers, contexts: reports.try_iter().collect(), style });
         Ok(())
     }

@@ -32,7 +32,7 @@ pub(crate) fn run_worker(common: &Common, stop: &KernelStop, style: &ServerStyle
             let net = KernelNet::new(stop, None).context("an event context of the kernel")?;
             let socket = net.bind_blocking(SERVER.into(), busy_poll_usecs, prefer_busy_poll).with_context(binding)?;
             let mut worker = Worker::new(common);
-            common.ready.send(())?;
+            common.ready.say();
             while !common.stop.load(Ordering::Relaxed) {
                 worker.serve_one(&socket);
             }
@@ -49,7 +49,7 @@ fn run_events(
 ) -> anyhow::Result<()> {
     let mut worker = Worker::new(common);
     let mut ready = Vec::with_capacity(EVENTS_MAX);
-    common.ready.send(())?;
+    common.ready.say();
     loop {
         ready.clear();
         net.wait(wait_max, &mut ready).context("waiting for events")?;

@@ -2,7 +2,7 @@
 //! `storage`, meta commands in `meta`.
 
 use super::text::{Words, expires_ms, put_decimal, signed, unsigned};
-use super::{Call, LINE_BYTES_MAX, Step, meta, stats, storage};
+use super::{Call, Step, meta, stats, storage};
 use crate::kv::KEY_BYTES_MAX;
 use crate::kv::store::{ChangeError, Delta, Item};
 
@@ -13,10 +13,17 @@ pub(super) const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 pub(super) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 const BAD_DELETE: &[u8] = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
+const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
+pub(super) const NO_MEMORY_TO_READ: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
+pub(super) const NO_MEMORY_TO_STORE: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
 pub(super) const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
 /// More words than any command has, meta commands with all their flags included.
 pub(super) const WORDS_MAX: usize = 24;
+
+/// Longest line that is looked at as a whole, in bytes. Of a longer get the keys are answered as they come, as none is
+/// longer than this; no other command is so long. Source: memcached `try_read_command_ascii`.
+pub(super) const LINE_BYTES_MAX: usize = 2048;
 
 /// What an ASCII connection remembers between two steps.
 #[derive(Debug, Default)]
@@ -44,12 +51,24 @@ pub(super) struct Line<'a> {
 }
 
 impl Ascii {
+    /// Whether a part of a get was answered, and more of it is to come.
+    pub(super) fn is_amid_get(&self) -> bool {
+        self.keys.is_some()
+    }
+
     pub(super) fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
         if let Some(keys) = self.keys {
             return self.next_key(call, input, keys);
         }
-        let Some(end) = input[self.scanned..].iter().position(|&byte| byte == b'\n') else {
-            if input.len() >= LINE_BYTES_MAX {
+        let looked_at = &input[..input.len().min(LINE_BYTES_MAX + 1)];
+        let Some(end) = looked_at[self.scanned..].iter().position(|&byte| byte == b'\n') else {
+            self.scanned = 0;
+            if input.len() > LINE_BYTES_MAX {
+                return self.long_line(call, input);
+            }
+            if call.is_starved {
+                // Nobody knows whether a value follows the line, and a value must not be taken for commands.
+                call.out.extend_from_slice(NO_MEMORY_TO_READ);
                 return Step::Close;
             }
             self.scanned = input.len();
@@ -57,12 +76,38 @@ impl Ascii {
         };
         let end = self.scanned + end;
         self.scanned = 0;
-        if end > LINE_BYTES_MAX {
-            return Step::Close;
-        }
         let text = &input[..end];
         let line = Line { text: text.strip_suffix(b"\r").unwrap_or(text), bytes: end + 1 };
         self.command(call, line, input)
+    }
+
+    /// A line of which more has come than is looked at as a whole.
+    #[cold]
+    fn long_line(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        let start = &input[..LINE_BYTES_MAX];
+        // The last word may go on.
+        let whole = start.iter().rposition(|&byte| byte == b' ').map_or(&[][..], |end| &start[..end]);
+        let words = Words::<WORDS_MAX>::of(whole);
+        let line = Line { text: whole, bytes: 0 };
+        match words.kept().first() {
+            Some(name @ (&b"get" | &b"gets" | &b"gat" | &b"gats")) => {
+                if words.count() < if name.starts_with(b"ga") { 3 } else { 2 } {
+                    // The word that was cut is longer than a key.
+                    refuse(call, line, BAD_LINE);
+                    return Step::SkipLine;
+                }
+                match self.begin_get(call, line, name, &words) {
+                    // Refused; the whole line is meant.
+                    Step::Done(0) => Step::SkipLine,
+                    step => step,
+                }
+            }
+            _ => {
+                refuse(call, line, LINE_TOO_LONG);
+                // As above.
+                Step::Close
+            }
+        }
     }
 
     fn command(&mut self, call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Step {
@@ -122,10 +167,16 @@ impl Ascii {
     fn next_key(&mut self, call: &mut Call<'_, '_>, input: &[u8], keys: Keys) -> Step {
         let spaces = input.iter().take_while(|&&byte| byte == b' ').count();
         let rest = &input[spaces..];
-        let line_end = rest.iter().take(KEY_BYTES_MAX + 2).position(|&byte| byte == b' ' || byte == b'\n');
-        let end = line_end.expect("begin_get has seen the whole line");
+        // A key, and the carriage return of the line's end.
+        const LOOK_BYTES: usize = KEY_BYTES_MAX + 2;
+        let Some(end) = rest.iter().take(LOOK_BYTES).position(|&byte| byte == b' ' || byte == b'\n') else {
+            return self.cut_key(call, spaces, input.len(), rest.len() >= LOOK_BYTES);
+        };
         let is_last = rest[end] == b'\n';
         let key = if is_last { rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]) } else { &rest[..end] };
+        if key.len() > KEY_BYTES_MAX {
+            return self.cut_key(call, spaces, input.len(), true);
+        }
         if !key.is_empty() {
             answer_get(call, key, keys);
         }
@@ -135,6 +186,18 @@ impl Ascii {
             return Step::Done(spaces + end + 1);
         }
         Step::Done(spaces + end)
+    }
+
+    /// A key of a long line that has not come whole, or is too long.
+    #[cold]
+    fn cut_key(&mut self, call: &mut Call<'_, '_>, spaces: usize, there: usize, is_too_long: bool) -> Step {
+        if is_too_long || call.is_starved {
+            self.keys = None;
+            call.out.extend_from_slice(if is_too_long { BAD_LINE } else { NO_MEMORY_TO_READ });
+            call.turn.stats.add(|c| &c.refused, u64::from(!call.is_starved));
+            return Step::SkipLine;
+        }
+        if spaces > 0 { Step::Done(spaces) } else { Step::More(there + 1) }
     }
 }
 

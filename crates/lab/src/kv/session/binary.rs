@@ -26,6 +26,7 @@ enum Status {
     NotStored = 0x05,
     NonNumeric = 0x06,
     Unknown = 0x81,
+    NoMemory = 0x82,
 }
 
 impl Status {
@@ -39,6 +40,7 @@ impl Status {
             Self::NotStored => b"Not stored.",
             Self::NonNumeric => b"Non-numeric server-side value for incr or decr",
             Self::Unknown => b"Unknown command",
+            Self::NoMemory => b"Out of memory",
         }
     }
 }
@@ -127,7 +129,10 @@ struct Request<'a> {
 }
 
 pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
-    let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return Step::More(HEADER_BYTES) };
+    let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
+        // Without a header nobody knows what to answer to.
+        return if call.is_starved { Step::Close } else { Step::More(HEADER_BYTES) };
+    };
     if header[0] != REQUEST_MAGIC {
         return Step::Close;
     }
@@ -161,6 +166,10 @@ pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
         return Step::Skip(HEADER_BYTES, body_bytes);
     }
     let Some(body) = input.get(HEADER_BYTES..HEADER_BYTES + body_bytes) else {
+        if call.is_starved {
+            request.error(call.out, Status::NoMemory);
+            return Step::Skip(HEADER_BYTES, body_bytes);
+        }
         return Step::More(HEADER_BYTES + body_bytes);
     };
     (request.extras, request.quiet) = (&body[..extras_bytes], quiet);

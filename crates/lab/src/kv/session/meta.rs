@@ -1,7 +1,9 @@
 //! Meta commands: two letters, a key, flags of one letter, some with a token behind it. Supported are those flags that
 //! clients use; not the ones for binary keys (`b`) and for stale records (`I`, `R`, `N` of a get).
 
-use super::ascii::{BAD_CHUNK, BAD_LINE, ERROR, Line, NON_NUMERIC, TOO_LARGE, WORDS_MAX, count_get, refuse};
+use super::ascii::{
+    BAD_CHUNK, BAD_LINE, ERROR, Line, NO_MEMORY_TO_STORE, NON_NUMERIC, TOO_LARGE, WORDS_MAX, count_get, refuse,
+};
 use super::storage::{ANNOUNCED_BYTES_MAX, CAS_OF_NONE};
 use super::text::{Words, expires_ms, flags, put_decimal, signed, ttl_s, unsigned};
 use super::{Call, Step};
@@ -252,7 +254,14 @@ fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) ->
         }
     };
     let request_bytes = line.bytes + value_bytes + 2;
-    let Some(body) = input.get(line.bytes..request_bytes) else { return Step::More(request_bytes) };
+    let Some(body) = input.get(line.bytes..request_bytes) else {
+        if call.is_starved {
+            let _ = call.turn.server.store.delete(now_ms, key, 0);
+            call.out.extend_from_slice(NO_MEMORY_TO_STORE);
+            return Step::Skip(line.bytes, value_bytes + 2);
+        }
+        return Step::More(request_bytes);
+    };
     call.turn.stats.add(|c| &c.requests, 1);
     let Some(value) = body.strip_suffix(b"\r\n") else {
         call.out.extend_from_slice(BAD_CHUNK);

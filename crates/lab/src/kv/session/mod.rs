@@ -20,13 +20,12 @@ mod storage;
 mod text;
 pub mod udp;
 
-pub use server::{Counters, Server, Totals, WorkerStats};
+pub use server::{Counters, Seat, SeatError, Server, Totals, WorkerStats};
 pub use sockperf::answer_datagram as answer_sockperf_datagram;
 
 use super::store::VALUE_BYTES_MAX;
 
-/// Longest line, in bytes; a client that sends more without an end of line is cut off, as memcached does (at 2048
-/// bytes, except for a get).
+/// Longest line of RESP, in bytes. Source: redis `PROTO_INLINE_MAX_SIZE`.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Most input that is ever asked for: the longest value and what goes with it.
@@ -85,6 +84,16 @@ pub struct Turn<'a> {
 struct Call<'a, 'b> {
     turn: Turn<'a>,
     out: &'b mut Vec<u8>,
+    /// There is no memory to wait for the rest of the request: it is to be refused, and [`Step::More`] is no answer.
+    is_starved: bool,
+}
+
+impl Call<'_, '_> {
+    fn count_starved(&self) {
+        self.turn.stats.add(|c| &c.requests, 1);
+        self.turn.stats.add(|c| &c.refused, 1);
+        self.turn.stats.add(|c| &c.requests_out_of_memory, 1);
+    }
 }
 
 /// What a protocol did with the request at the start of the input.
@@ -93,6 +102,8 @@ enum Step {
     Done(usize),
     /// Used up so many bytes, and the same number and these many behind them are to be thrown away.
     Skip(usize, usize),
+    /// The line at the start of the input, or what has come of it, is to be thrown away up to its end.
+    SkipLine,
     /// Cannot go on before so many bytes are there.
     More(usize),
     /// Has answered what there is to answer.
@@ -105,6 +116,8 @@ pub struct Session {
     protocol: Protocol,
     /// Bytes of a value that is not wanted, still to come.
     skip: usize,
+    /// The rest of a line is not wanted.
+    skip_line: bool,
     /// Nothing can be done before so many bytes are there.
     wanted: usize,
 }
@@ -115,7 +128,7 @@ enum Protocol {
     Undecided,
     Ascii(ascii::Ascii),
     Binary,
-    Redis,
+    Redis(resp::Resp),
     Sockperf,
 }
 
@@ -124,15 +137,16 @@ impl Session {
     pub fn new(family: Family) -> Self {
         let protocol = match family {
             Family::Memcached => Protocol::Undecided,
-            Family::Redis => Protocol::Redis,
+            Family::Redis => Protocol::Redis(resp::Resp::default()),
             Family::Sockperf => Protocol::Sockperf,
         };
-        Self { protocol, skip: 0, wanted: 1 }
+        Self { protocol, skip: 0, skip_line: false, wanted: 1 }
     }
 
     /// Serves what can be served of `input`, the bytes that have come and were not used up before.
     ///
-    /// No input makes it panic, and each call ends: every round uses up a byte at least.
+    /// No input makes it panic, and each call ends: a round uses up a byte at least, or makes the next one do so or
+    /// return.
     pub fn advance(&mut self, turn: &Turn<'_>, input: &[u8], out: &mut Vec<u8>) -> Progress {
         let mut used = 0;
         loop {
@@ -147,34 +161,74 @@ impl Session {
                 self.wanted = 1;
                 continue;
             }
-            if out.len() >= OUTPUT_BYTES_HIGH {
-                return Progress { used, next: Next::Write };
+            if self.skip_line {
+                let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+                    return Progress { used: input.len(), next: Next::Read { bytes_least: 1 } };
+                };
+                used += end + 1;
+                self.skip_line = false;
+                continue;
             }
             if rest.len() < self.wanted {
                 return Progress { used, next: Next::Read { bytes_least: self.wanted } };
             }
-            match self.step(&mut Call { turn: *turn, out }, rest) {
-                Step::Done(bytes) => {
-                    assert!((1..=rest.len()).contains(&bytes), "a request has bytes, and no more than there are");
-                    used += bytes;
-                    self.wanted = 1;
-                }
-                Step::Skip(bytes, skip) => {
-                    assert!((1..=rest.len()).contains(&bytes), "a request has bytes, and no more than there are");
-                    used += bytes;
-                    self.skip = skip;
-                    self.wanted = 1;
-                }
-                Step::More(bytes) => {
-                    assert!(
-                        bytes > rest.len() && bytes <= INPUT_BYTES_MAX,
-                        "what is asked for is bounded and not there"
-                    );
-                    self.wanted = bytes;
-                }
-                Step::Close => return Progress { used: input.len(), next: Next::Close },
+            if out.len() >= OUTPUT_BYTES_HIGH {
+                return Progress { used, next: Next::Write };
+            }
+            let step = self.step(&mut Call { turn: *turn, out, is_starved: false }, rest);
+            match self.take(step, rest.len()) {
+                Some(bytes) => used += bytes,
+                None => return Progress { used: input.len(), next: Next::Close },
             }
         }
+    }
+
+    /// Refuses the request at the start of `input`, the whole of which does not fit into the memory there is, in the
+    /// protocol's words, and goes on with what is behind it as [`advance`](Self::advance) does. To be called after that
+    /// has asked for more input. What is still to come of the request will be thrown away.
+    pub fn refuse_for_memory(&mut self, turn: &Turn<'_>, input: &[u8], out: &mut Vec<u8>) -> Progress {
+        let mut call = Call { turn: *turn, out, is_starved: true };
+        call.count_starved();
+        let step = self.step(&mut call, input);
+        assert!(!matches!(step, Step::More(_)), "nobody can wait for more");
+        let Some(used) = self.take(step, input.len()) else {
+            return Progress { used: input.len(), next: Next::Close };
+        };
+        let Progress { used: more, next } = self.advance(turn, &input[used..], out);
+        Progress { used: used + more, next }
+    }
+
+    /// Keeps what follows from a step on an input of `there` bytes; returns the bytes used up, `None` to close.
+    #[inline]
+    fn take(&mut self, step: Step, there: usize) -> Option<usize> {
+        let is_used = |bytes| assert!((1..=there).contains(&bytes), "a request has bytes, and no more than there are");
+        self.wanted = 1;
+        match step {
+            Step::Done(bytes) => {
+                is_used(bytes);
+                Some(bytes)
+            }
+            Step::Skip(bytes, skip) => {
+                is_used(bytes);
+                self.skip = skip;
+                Some(bytes)
+            }
+            Step::SkipLine => {
+                self.skip_line = true;
+                Some(0)
+            }
+            Step::More(bytes) => {
+                assert!(bytes > there && bytes <= INPUT_BYTES_MAX, "what is asked for is bounded and not there");
+                self.wanted = bytes;
+                Some(0)
+            }
+            Step::Close => None,
+        }
+    }
+
+    /// Whether a request was answered in part, and more of it is to come.
+    fn is_amid_request(&self) -> bool {
+        matches!(&self.protocol, Protocol::Ascii(ascii) if ascii.is_amid_get())
     }
 
     fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
@@ -186,7 +240,7 @@ impl Session {
             }
             Protocol::Ascii(ascii) => ascii.step(call, input),
             Protocol::Binary => binary::step(call, input),
-            Protocol::Redis => resp::step(call, input),
+            Protocol::Redis(resp) => resp.step(call, input),
             Protocol::Sockperf => sockperf::step(call, input),
         }
     }

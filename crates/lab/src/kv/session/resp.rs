@@ -7,13 +7,115 @@ use crate::kv::store::{How, Item, NEVER_MS, Put, PutError, VALUE_BYTES_MAX};
 /// Most words of a request; redis takes a million.
 const WORDS_MAX: usize = 64;
 
-/// Longest line of a length or of words, in bytes. Source: redis `PROTO_INLINE_MAX_SIZE`.
-const INLINE_BYTES_MAX: usize = LINE_BYTES_MAX;
+/// A length is short: what has no end after so many bytes is none.
+const LENGTH_BYTES_MAX: usize = 32;
 
 const SYNTAX_ERROR: &str = "ERR syntax error";
+const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
-    if input[0] == b'*' { array(call, input) } else { inline(call, input) }
+/// What a RESP connection remembers between two steps.
+#[derive(Debug, Default)]
+pub(super) struct Resp {
+    /// Bytes of the unfinished line that were looked through for its end.
+    scanned: usize,
+    /// Words of a request that was refused, still to come.
+    unwanted: usize,
+}
+
+impl Resp {
+    pub(super) fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        if self.unwanted > 0 {
+            return self.throw_away(call, input);
+        }
+        if input[0] == b'*' { self.array(call, input) } else { self.inline(call, input) }
+    }
+
+    fn array(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        let (count, mut at) = match length_at(input, 0) {
+            LineAt::Whole(line, next) => (signed(&line[1..]), next),
+            LineAt::Unfinished if call.is_starved => return no_memory(call, Step::Close),
+            LineAt::Unfinished => return Step::More(input.len() + 1),
+            LineAt::TooLong => return protocol_error(call, "invalid multibulk length"),
+        };
+        let count = match count {
+            Some(..=0) => return Step::Done(at),
+            Some(count) if count <= WORDS_MAX as i64 => count as usize,
+            _ => return protocol_error(call, "invalid multibulk length"),
+        };
+        let mut words: [&[u8]; WORDS_MAX] = [&[]; WORDS_MAX];
+        let mut all_bytes = 0;
+        for (index, word) in words.iter_mut().enumerate().take(count) {
+            let (line, next) = match length_at(input, at) {
+                LineAt::Whole(line, next) => (line, next),
+                LineAt::Unfinished if call.is_starved => {
+                    self.unwanted = count - index;
+                    return no_memory(call, Step::Done(at));
+                }
+                LineAt::Unfinished => return Step::More(input.len() + 1),
+                LineAt::TooLong => return protocol_error(call, "invalid bulk length"),
+            };
+            let length = match length(line) {
+                Ok(length) => length,
+                Err(what) => return protocol_error(call, &what),
+            };
+            all_bytes += length;
+            if all_bytes > VALUE_BYTES_MAX + LINE_BYTES_MAX {
+                return protocol_error(call, "invalid bulk length");
+            }
+            let end = next + length;
+            if input.len() < end + 2 {
+                if call.is_starved {
+                    self.unwanted = count - index - 1;
+                    return no_memory(call, Step::Skip(next, length + 2));
+                }
+                return Step::More(end + 2);
+            }
+            // As redis: the end of line is taken and not looked at.
+            *word = &input[next..end];
+            at = end + 2;
+        }
+        execute(call, &words[..count], at)
+    }
+
+    fn inline(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        let scanned = std::mem::take(&mut self.scanned);
+        match line_at(input, 0, scanned, LINE_BYTES_MAX) {
+            LineAt::Whole(line, next) => {
+                let words = Words::<WORDS_MAX>::of(line);
+                if words.count() == 0 { Step::Done(next) } else { execute(call, words.kept(), next) }
+            }
+            LineAt::Unfinished if call.is_starved => no_memory(call, Step::SkipLine),
+            LineAt::Unfinished => {
+                self.scanned = input.len();
+                Step::More(input.len() + 1)
+            }
+            LineAt::TooLong => protocol_error(call, "too big inline request"),
+        }
+    }
+
+    /// One word of a request that was refused.
+    #[cold]
+    fn throw_away(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        match length_at(input, 0) {
+            LineAt::Whole(line, next) => match length(line) {
+                Ok(length) => {
+                    self.unwanted -= 1;
+                    Step::Skip(next, length + 2)
+                }
+                Err(what) => protocol_error(call, &what),
+            },
+            // The error was told already.
+            LineAt::Unfinished if call.is_starved => Step::Close,
+            LineAt::Unfinished => Step::More(input.len() + 1),
+            LineAt::TooLong => protocol_error(call, "invalid bulk length"),
+        }
+    }
+}
+
+#[cold]
+fn no_memory(call: &mut Call<'_, '_>, step: Step) -> Step {
+    put_error(call.out, NO_MEMORY);
+    step
 }
 
 /// The line that begins at `at`, without its end, and where the next begins.
@@ -23,9 +125,14 @@ enum LineAt<'a> {
     TooLong,
 }
 
-fn line_at(input: &[u8], at: usize, bytes_max: usize) -> LineAt<'_> {
-    let rest = &input[at..];
-    match rest.iter().take(bytes_max).position(|&byte| byte == b'\n') {
+fn length_at(input: &[u8], at: usize) -> LineAt<'_> {
+    line_at(&input[at..], at, 0, LENGTH_BYTES_MAX)
+}
+
+/// The line of `rest`, which begins at `at` of the input and has no end in its first `scanned` bytes.
+fn line_at(rest: &[u8], at: usize, scanned: usize, bytes_max: usize) -> LineAt<'_> {
+    let looked_at = &rest[..rest.len().min(bytes_max)];
+    match looked_at[scanned..].iter().position(|&byte| byte == b'\n').map(|end| scanned + end) {
         Some(end) => LineAt::Whole(rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]), at + end + 1),
         None if rest.len() >= bytes_max => LineAt::TooLong,
         None => LineAt::Unfinished,
@@ -38,59 +145,14 @@ fn protocol_error(call: &mut Call<'_, '_>, what: &str) -> Step {
     Step::Close
 }
 
-fn array(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
-    // A length is short: what has no end after so many bytes is none.
-    const LENGTH_BYTES_MAX: usize = 32;
-    let (count, mut at) = match line_at(input, 0, LENGTH_BYTES_MAX) {
-        LineAt::Whole(line, next) => (signed(&line[1..]), next),
-        LineAt::Unfinished => return Step::More(input.len() + 1),
-        LineAt::TooLong => return protocol_error(call, "invalid multibulk length"),
+/// The length of a word, from its line.
+fn length(line: &[u8]) -> Result<usize, String> {
+    let Some(length) = line.strip_prefix(b"$") else {
+        let got = char::from(line.first().copied().filter(u8::is_ascii_graphic).unwrap_or(b'?'));
+        return Err(format!("expected '$', got '{got}'"));
     };
-    let count = match count {
-        Some(..=0) => return Step::Done(at),
-        Some(count) if count <= WORDS_MAX as i64 => count as usize,
-        _ => return protocol_error(call, "invalid multibulk length"),
-    };
-    let mut words: [&[u8]; WORDS_MAX] = [&[]; WORDS_MAX];
-    let mut all_bytes = 0;
-    for word in &mut words[..count] {
-        let (line, next) = match line_at(input, at, LENGTH_BYTES_MAX) {
-            LineAt::Whole(line, next) => (line, next),
-            LineAt::Unfinished => return Step::More(input.len() + 1),
-            LineAt::TooLong => return protocol_error(call, "invalid bulk length"),
-        };
-        let Some(length) = line.strip_prefix(b"$") else {
-            let got = char::from(line.first().copied().filter(u8::is_ascii_graphic).unwrap_or(b'?'));
-            return protocol_error(call, &format!("expected '$', got '{got}'"));
-        };
-        let length = unsigned(length).and_then(|length| usize::try_from(length).ok());
-        let Some(length) = length.filter(|length| *length <= VALUE_BYTES_MAX) else {
-            return protocol_error(call, "invalid bulk length");
-        };
-        all_bytes += length;
-        if all_bytes > VALUE_BYTES_MAX + LINE_BYTES_MAX {
-            return protocol_error(call, "invalid bulk length");
-        }
-        let end = next + length;
-        if input.len() < end + 2 {
-            return Step::More(end + 2);
-        }
-        // As redis: the end of line is taken and not looked at.
-        *word = &input[next..end];
-        at = end + 2;
-    }
-    execute(call, &words[..count], at)
-}
-
-fn inline(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
-    match line_at(input, 0, INLINE_BYTES_MAX) {
-        LineAt::Whole(line, next) => {
-            let words = Words::<WORDS_MAX>::of(line);
-            if words.count() == 0 { Step::Done(next) } else { execute(call, words.kept(), next) }
-        }
-        LineAt::Unfinished => Step::More(input.len() + 1),
-        LineAt::TooLong => protocol_error(call, "too big inline request"),
-    }
+    let length = unsigned(length).and_then(|length| usize::try_from(length).ok());
+    length.filter(|length| *length <= VALUE_BYTES_MAX).ok_or_else(|| "invalid bulk length".to_owned())
 }
 
 fn execute(call: &mut Call<'_, '_>, words: &[&[u8]], bytes: usize) -> Step {

@@ -49,13 +49,14 @@ fn answer(header: &Header, message: &[u8], out: &mut Vec<u8>) {
 }
 
 pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
-    let Some(header) = input.first_chunk() else { return Step::More(HEADER_BYTES) };
+    let more = |bytes| if call.is_starved { Step::Close } else { Step::More(bytes) };
+    let Some(header) = input.first_chunk() else { return more(HEADER_BYTES) };
     let Some(header) = Header::of(header) else {
         // The end of this message, and so the start of the next one, is not known.
         call.turn.stats.add(|c| &c.refused, 1);
         return Step::Close;
     };
-    let Some(message) = input.get(..header.message_bytes) else { return Step::More(header.message_bytes) };
+    let Some(message) = input.get(..header.message_bytes) else { return more(header.message_bytes) };
     call.turn.stats.add(|c| &c.requests, 1);
     if header.wants_answer() {
         answer(&header, message, call.out);

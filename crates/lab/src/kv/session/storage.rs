@@ -1,6 +1,6 @@
 //! ASCII commands that carry a value: a line, and as many bytes as it announces, with an end of line.
 
-use super::ascii::{BAD_CHUNK, BAD_LINE, ERROR, Line, TOO_LARGE, WORDS_MAX, refuse};
+use super::ascii::{BAD_CHUNK, BAD_LINE, ERROR, Line, NO_MEMORY_TO_STORE, TOO_LARGE, WORDS_MAX, refuse};
 use super::text::{Words, expires_ms, flags, signed, unsigned};
 use super::{Call, Step};
 use crate::kv::KEY_BYTES_MAX;
@@ -38,7 +38,14 @@ pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WO
         return Step::Skip(line.bytes, header.value_bytes + 2);
     }
     let request_bytes = line.bytes + header.value_bytes + 2;
-    let Some(body) = input.get(line.bytes..request_bytes) else { return Step::More(request_bytes) };
+    let Some(body) = input.get(line.bytes..request_bytes) else {
+        if call.is_starved {
+            let _ = call.turn.server.store.delete(call.turn.now_ms, header.key, 0);
+            call.out.extend_from_slice(if quiet { b"" } else { NO_MEMORY_TO_STORE });
+            return Step::Skip(line.bytes, header.value_bytes + 2);
+        }
+        return Step::More(request_bytes);
+    };
     call.turn.stats.add(|c| &c.requests, 1);
     let answer = match body.strip_suffix(b"\r\n") {
         Some(value) => store(call, words.kept()[0], &header, value),

@@ -103,7 +103,8 @@ fn a_value_that_is_too_large_is_swallowed_and_takes_the_old_one_along() {
 
 #[test]
 fn a_line_without_an_end_closes_the_connection() {
-    assert_eq!(talk(&vec![b'x'; LINE_BYTES_MAX + 1]), "closed");
+    assert_eq!(talk(&[b'x'; ascii::LINE_BYTES_MAX]), "");
+    assert_eq!(talk(&[b'x'; ascii::LINE_BYTES_MAX + 1]), "CLIENT_ERROR line too long\r\nclosed");
     assert_eq!(talk_redis(&vec![b'x'; LINE_BYTES_MAX + 1]), "-ERR Protocol error: too big inline request\r\nclosed");
 }
 
@@ -314,6 +315,8 @@ fn an_answer_of_many_values_is_not_held_in_memory() {
     }
     assert_eq!((at, all > 20_000_000), (input.len(), true));
 }
+
+mod limits;
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -24,7 +24,12 @@ pub fn serve(
     if header[4..6] != [0, 1] {
         answer.extend_from_slice(b"SERVER_ERROR multi-packet request not supported\r\n");
     } else {
-        let progress = Session::new(Family::Memcached).advance(turn, body, answer);
+        let mut session = Session::new(Family::Memcached);
+        let progress = session.advance(turn, body, answer);
+        if matches!(progress.next, Next::Read { .. }) && session.is_amid_request() {
+            // The rest of a long get never comes, and half an answer is none.
+            answer.clear();
+        }
         if progress.next == Next::Write {
             // What is held for a stream is sent on and made room for; here it would all be held at once.
             answer.clear();

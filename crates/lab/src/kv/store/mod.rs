@@ -8,12 +8,16 @@
 //! Keys are spread over shards, each behind a read-write lock, by a hash that a client cannot foresee. The time is
 //! handed in by the caller, in ms since 1970, and is the same for all that happens in one turn of a worker.
 
+mod account;
 mod shard;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+pub use account::{Held, NoMemory};
+
+use account::Account;
 use shard::{RECORD_OVERHEAD_BYTES, Records};
 
 /// Longest value, in bytes. Source: memcached's default of `-I`, which counts the item's header as well.
@@ -22,14 +26,16 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// An expiry time that never comes.
 pub const NEVER_MS: u64 = u64::MAX;
 
+/// Least memory of a store, in bytes.
+pub const MEMORY_BYTES_MIN: usize = 8 * VALUE_BYTES_MAX;
+
 const SHARDS: usize = 64;
 
 /// Keys and values of one server. Shared by reference between its workers.
 pub struct Store {
     shards: Box<[Shard]>,
     hasher: RandomState,
-    bytes_max: usize,
-    bytes: AtomicUsize,
+    account: Account,
     /// When all records are to be forgotten, or [`NEVER_MS`].
     flush_ms: AtomicU64,
     /// Shard that has to give up a record next.
@@ -144,20 +150,22 @@ pub struct StoreStats {
     pub records: u64,
     /// Memory of keys and values with what goes with each, in bytes.
     pub bytes: u64,
-    /// Bound on it, in bytes.
+    /// What connections hold, in bytes.
+    pub held_bytes: u64,
+    /// Bound on both together, in bytes.
     pub bytes_max: u64,
     /// Records that had to make room.
     pub evictions: u64,
 }
 
 impl Store {
-    /// An empty store that keeps its records below `bytes_max` bytes (at least the longest value).
+    /// An empty store. Its records and what connections hold stay below `bytes_max` bytes (at least eight times the
+    /// longest value, so that the share of the records has room for two).
     pub fn new(bytes_max: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|index| Shard(RwLock::new(Records::new(index as u64, SHARDS as u64)))).collect(),
             hasher: RandomState::new(),
-            bytes_max: bytes_max.max(2 * VALUE_BYTES_MAX),
-            bytes: AtomicUsize::new(0),
+            account: Account::new(bytes_max.max(MEMORY_BYTES_MIN)),
             flush_ms: AtomicU64::new(NEVER_MS),
             victim: AtomicUsize::new(0),
             evictions: AtomicU64::new(0),
@@ -200,11 +208,11 @@ impl Store {
         let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
         let before = records.bytes;
         let stored = records.put(now_ms, key, put);
-        let (now, own) = (records.bytes, records.len());
+        let after = records.bytes;
         drop(records);
-        self.account(before, now);
-        if stored.is_ok() && self.bytes.load(Ordering::Relaxed) > self.bytes_max {
-            self.make_room(own);
+        self.account(before, after);
+        if stored.is_ok() && self.account.is_over() {
+            self.make_room();
         }
         stored
     }
@@ -234,6 +242,10 @@ impl Store {
         let after = records.bytes;
         drop(records);
         self.account(before, after);
+        // Of numbers that are made a store is filled as of values.
+        if changed.is_ok() && self.account.is_over() {
+            self.make_room();
+        }
         changed
     }
 
@@ -267,10 +279,26 @@ impl Store {
         let records = |shard: &Shard| shard.0.read().expect("no holder of the lock panics").len() as u64;
         StoreStats {
             records: self.shards.iter().map(records).sum(),
-            bytes: self.bytes.load(Ordering::Relaxed) as u64,
-            bytes_max: self.bytes_max as u64,
+            bytes: self.account.records.load(Ordering::Relaxed) as u64,
+            held_bytes: self.account.held.load(Ordering::Relaxed) as u64,
+            bytes_max: self.account.bytes_max as u64,
             evictions: self.evictions.load(Ordering::Relaxed),
         }
+    }
+
+    /// Memory for a connection; nothing is held so far.
+    pub fn held(&self) -> Held<'_> {
+        Held::new(self)
+    }
+
+    /// Whether connections hold much less than they did, so that memory could be given back to the operating system.
+    pub fn has_slack(&self) -> bool {
+        self.account.has_slack()
+    }
+
+    /// As [`has_slack`](Self::has_slack), for the one who gives it back: it is asked for anew from here on.
+    pub fn take_slack(&self) -> bool {
+        self.account.take_slack()
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {
@@ -281,18 +309,19 @@ impl Store {
     /// Relaxed: the sum alone matters, and no other memory hangs on it.
     fn account(&self, before: usize, after: usize) {
         if after >= before {
-            self.bytes.fetch_add(after - before, Ordering::Relaxed);
+            self.account.records.fetch_add(after - before, Ordering::Relaxed);
         } else {
-            self.bytes.fetch_sub(before - after, Ordering::Relaxed);
+            self.account.records.fetch_sub(before - after, Ordering::Relaxed);
         }
     }
 
-    /// Takes records from the shards in turn until the bound is kept. A record counts at least its overhead, so `own`,
-    /// the records seen in one shard, and the shards bound the number of rounds: some other worker frees as well.
-    fn make_room(&self, own: usize) {
-        let rounds_max = SHARDS * (own + 1) + self.bytes_max / RECORD_OVERHEAD_BYTES;
+    /// Takes records from the shards in turn until the bound is kept. Each costs at least its overhead, which bounds
+    /// the number of rounds; a shard without any is passed by at most as often as all others are asked.
+    #[cold]
+    fn make_room(&self) {
+        let rounds_max = SHARDS * (2 + self.account.bytes_max / RECORD_OVERHEAD_BYTES);
         for _ in 0..rounds_max {
-            if self.bytes.load(Ordering::Relaxed) <= self.bytes_max {
+            if !self.account.is_over() || self.account.records.load(Ordering::Relaxed) == 0 {
                 return;
             }
             let index = self.victim.fetch_add(1, Ordering::Relaxed) % SHARDS;

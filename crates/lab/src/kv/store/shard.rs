@@ -13,6 +13,9 @@ pub(super) const RECORD_OVERHEAD_BYTES: usize = 128;
 /// A buffer that is longer than twice what it holds, and longer than this, is given back.
 const SLACK_BYTES: usize = 256;
 
+/// Places of a map that are never given back.
+const PLACES_KEPT: usize = 64;
+
 /// Steps of the hand before it takes what it points at.
 const HAND_STEPS_MAX: usize = 64;
 
@@ -81,8 +84,14 @@ impl Records {
         self.map.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.map.capacity()
+    }
+
     pub(super) fn clear(&mut self) {
-        self.map.clear();
+        // The places go as well: what was there may not come back.
+        self.map = IndexMap::new();
         self.bytes = 0;
     }
 
@@ -205,6 +214,11 @@ impl Records {
     fn remove(&mut self, index: usize) {
         let (key, record) = self.map.swap_remove_index(index).expect("the index is of a record");
         self.bytes -= record.cost(key.len());
+        // A record's overhead counts its place, so places without one are not kept: a few large values may stand where
+        // many small ones stood. A quarter: the next shrinking is as many records away as there are.
+        if self.map.capacity() > PLACES_KEPT && self.map.len() < self.map.capacity() / 4 {
+            self.map.shrink_to(self.map.capacity() / 2);
+        }
     }
 
     fn next_cas(&mut self) -> u64 {

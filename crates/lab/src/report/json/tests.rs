@@ -16,7 +16,7 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn names_are_the_documented_ones() {
     let value = value();
-    assert_eq!(keys(&value), ["commit", "host", "modes", "rows", "workload"]);
+    assert_eq!(keys(&value), ["commit", "ended", "failures", "host", "memory", "modes", "rows", "workload"]);
     let row_keys = [
         "achieved_rps",
         "backend",
@@ -28,9 +28,12 @@ fn names_are_the_documented_ones() {
         "interrupts_per_s",
         "latency_us",
         "load_rps",
+        "lost",
+        "lost_runs",
         "mode",
         "polls_per_s",
         "refused",
+        "run_delay_ms_per_s",
         "runs",
         "service_latency_us",
         "spread",
@@ -43,7 +46,7 @@ fn names_are_the_documented_ones() {
     }
     assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
     assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
-    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 6);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 8);
 }
 
 #[test]
@@ -67,8 +70,8 @@ fn refused_rows_have_a_reason_and_no_figure() {
     let filled = row.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
     assert_eq!(
         filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(),
-        5,
-        "mode, backend, load_rps, runs, refused"
+        6,
+        "mode, backend, load_rps, runs, lost_runs, refused"
     );
     assert_eq!(row["runs"], json!(0));
 }

@@ -25,7 +25,7 @@ fn masked_means_no_doorbell() {
     link.server[0].rx.mask();
     assert_eq!(receive(&mut link.server[0], &link.table), Some(1));
     assert!(!link.server[0].rx.unmask());
-    link.client[0].tx.flush(); // nothing new
+    flush(&mut link.client[0]); // nothing new
     assert!(!is_ready(line.doorbell_fd(), 0));
     send(&mut link.client[0], 2).expect("room");
     assert!(is_ready(line.doorbell_fd(), 0));

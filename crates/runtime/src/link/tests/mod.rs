@@ -1,7 +1,7 @@
 use napier_ring::Frame;
 
 use super::*;
-use crate::port::{FrameAccount, TxFull};
+use crate::port::{Bell, FrameAccount, TxFull};
 
 mod interrupts;
 mod traffic;
@@ -27,8 +27,14 @@ fn send(pair: &mut QueuePair, number: u64) -> Result<(), TxFull> {
         buffer[..8].copy_from_slice(&number.to_le_bytes());
         8
     });
-    pair.tx.flush();
+    flush(pair);
     sent
+}
+
+/// Publishes, and interrupts the peer if it wants that.
+fn flush(pair: &mut QueuePair) {
+    pair.tx.flush();
+    pair.tx.take_bell().into_iter().for_each(Bell::ring);
 }
 
 fn receive(pair: &mut QueuePair, table: &FrameTable) -> Option<u64> {

@@ -11,6 +11,7 @@ use super::super::demux::Place;
 use super::super::netns::NetNs;
 use super::super::options::{self, OptionError, SocketOption};
 use super::super::seams::errno;
+use super::super::stop::stopped;
 use super::builder::TcpListenerBuilder;
 use super::listener::ListenerInner;
 use super::stream::TcpStream;
@@ -65,17 +66,26 @@ impl TcpListener {
         Self { inner, ns }
     }
 
+    /// A connection that nobody has accepted.
+    #[cfg(test)]
+    pub(super) fn first_waiting(&self) -> Option<std::sync::Arc<super::conn::Conn>> {
+        self.inner.first_waiting()
+    }
+
     /// The next connection, and who it is from. It blocks, whatever the listener does, and has the listener's busy-poll
     /// settings.
     ///
     /// # Errors
-    /// `EAGAIN` if there is none, in non-blocking mode.
+    /// `EAGAIN` if there is none, in non-blocking mode; `ESHUTDOWN` if the engine has stopped.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             if let Some(conn) = self.inner.accept() {
                 let stream = TcpStream::from_parts(conn, self.ns.clone());
                 let peer = stream.peer();
                 return Ok((stream, peer));
+            }
+            if self.inner.is_stopped() {
+                return Err(stopped());
             }
             // Relaxed: this call looks once per turn.
             let nonblocking = self.inner.nonblocking.load(Ordering::Relaxed);
@@ -86,7 +96,8 @@ impl TcpListener {
             if nonblocking {
                 return Err(errno(libc::EAGAIN));
             }
-            self.inner.parker.wait(|| self.inner.has_waiting(), Deadline::NEVER, self.ns.0.host.clock());
+            let has_news = || self.inner.has_waiting() || self.inner.is_stopped();
+            self.inner.parker.wait(has_news, Deadline::NEVER, self.ns.0.host.clock());
         }
     }
 

@@ -16,9 +16,12 @@ use super::super::registry::Denied;
 use super::super::seams::errno;
 use super::super::send::Target;
 use super::accept::TcpListener;
+use super::congestion::CongestionControl;
 use super::conn::Buffers;
+use super::connect::Settings;
 use super::listener::{Limits, ListenerInner};
-use super::stream::TcpStream;
+use super::rules::Patience;
+use super::stream::{TcpStream, keep_alive, user_timeout};
 use super::{Tcp, connect};
 
 /// Bytes of either buffer unless the program says otherwise. Source: `net/ipv4/tcp.c tcp_init`, the default of
@@ -53,7 +56,8 @@ pub struct TcpListenerBuilder {
 
 impl Default for TcpListenerBuilder {
     fn default() -> Self {
-        let limits = Limits { backlog: BACKLOG_DEFAULT, syns: SYNS_DEFAULT, buffers: Buffers::default() };
+        let (buffers, patience) = (Buffers::default(), Patience::default());
+        let limits = Limits { backlog: BACKLOG_DEFAULT, syns: SYNS_DEFAULT, buffers, patience, congestion: None };
         Self { reuse: ReusePort::No, nonblocking: false, limits }
     }
 }
@@ -67,6 +71,7 @@ impl TcpListenerBuilder {
     }
 
     /// Handshakes that may be under way at one time (default 1024, at least 1). Each takes the memory of a connection.
+    /// When there are more the oldest is given up.
     #[must_use]
     pub fn syn_limit(mut self, handshakes: usize) -> Self {
         self.limits.syns = handshakes.max(1);
@@ -103,6 +108,32 @@ impl TcpListenerBuilder {
         self
     }
 
+    /// Which congestion control accepted connections have (`TCP_CONGESTION`; default [`CongestionControl::Reno`], but none over a link
+    /// within one process).
+    #[must_use]
+    pub fn congestion(mut self, control: CongestionControl) -> Self {
+        self.limits.congestion = Some(control);
+        self
+    }
+
+    /// As [`TcpStream::set_keepalive`], for accepted connections.
+    ///
+    /// # Errors
+    /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
+    pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> io::Result<Self> {
+        self.limits.patience.keep = keep.map(keep_alive).transpose()?;
+        Ok(self)
+    }
+
+    /// As [`TcpStream::set_user_timeout`], for accepted connections.
+    ///
+    /// # Errors
+    /// `EINVAL` for a time shorter than a millisecond.
+    pub fn user_timeout(mut self, timeout: Option<Duration>) -> io::Result<Self> {
+        self.limits.patience.user = timeout.map(user_timeout).transpose()?;
+        Ok(self)
+    }
+
     /// Binds and listens. Port 0 stands for any free port.
     ///
     /// # Errors
@@ -112,6 +143,7 @@ impl TcpListenerBuilder {
         let inner = &ns.0;
         Tcp::of(inner)?;
         let writer = &mut inner.lock();
+        inner.check_running()?;
         if !local.addr.is_any() && !inner.snapshot.load().is_local(local.addr) {
             return Err(errno(libc::EADDRNOTAVAIL));
         }
@@ -135,6 +167,8 @@ pub struct TcpStreamBuilder {
     nodelay: bool,
     timeout: Option<Duration>,
     buffers: Buffers,
+    patience: Patience,
+    congestion: Option<CongestionControl>,
 }
 
 impl TcpStreamBuilder {
@@ -181,6 +215,32 @@ impl TcpStreamBuilder {
         self
     }
 
+    /// Which congestion control the connection has (`TCP_CONGESTION`; default [`CongestionControl::Reno`], but none over a link
+    /// within one process).
+    #[must_use]
+    pub fn congestion(mut self, control: CongestionControl) -> Self {
+        self.congestion = Some(control);
+        self
+    }
+
+    /// As [`TcpStream::set_keepalive`].
+    ///
+    /// # Errors
+    /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
+    pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> io::Result<Self> {
+        self.patience.keep = keep.map(keep_alive).transpose()?;
+        Ok(self)
+    }
+
+    /// As [`TcpStream::set_user_timeout`]; it bounds the handshake too.
+    ///
+    /// # Errors
+    /// `EINVAL` for a time shorter than a millisecond.
+    pub fn user_timeout(mut self, timeout: Option<Duration>) -> io::Result<Self> {
+        self.patience.user = timeout.map(user_timeout).transpose()?;
+        Ok(self)
+    }
+
     /// Connects to `peer`.
     ///
     /// # Errors
@@ -193,7 +253,13 @@ impl TcpStreamBuilder {
             Some(addr) => Some(End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))?),
             None => None,
         };
-        let conn = connect::connect(&ns.0, local, target, self.buffers, self.nodelay)?;
+        let conn = connect::connect(
+            &ns.0,
+            local,
+            target,
+            self.buffers,
+            Settings { nodelay: self.nodelay, patience: self.patience, congestion: self.congestion },
+        )?;
         let stream = TcpStream::from_parts(conn, ns.clone());
         stream.set_nonblocking(self.nonblocking)?;
         if !self.nonblocking {

@@ -3,15 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use napier_core::time::Span;
 use smoltcp::socket::tcp::State;
 
-use super::super::counters::Counter;
 use super::super::netns::Inner;
 use super::super::seams::errno;
-use super::conn::Conn;
-use super::rules::{Cause, KeepAlive};
-use super::workspace::smol_span;
+use super::conn::{Conn, Note};
+use super::rules::{Cause, Patience};
 
 /// What one attempt gave.
 pub(super) enum Attempt {
@@ -24,7 +21,7 @@ pub(super) enum Attempt {
 impl Conn {
     /// Reads into `buffer`, or only looks. Source for the order of answers: `net/ipv4/tcp.c tcp_recvmsg_locked`.
     pub(super) fn read(self: &Arc<Self>, ns: &Inner, buffer: &mut [u8], peek: bool) -> Attempt {
-        let mut core = self.lock();
+        let mut core = self.own(ns);
         let queued = core.socket().recv_queue();
         if queued == 0 {
             let closed = core.live_state() == State::Closed;
@@ -34,13 +31,13 @@ impl Conn {
                 () if core.read_shut || closed => Attempt::Done(0),
                 () => return Attempt::Wait,
             };
-            self.publish_ready(&mut core);
+            core.publish_ready();
             return attempt;
         }
         if peek {
-            return Attempt::Done(core.socket().peek_slice(buffer).unwrap_or(0));
+            return Attempt::Done(core.socket_mut().peek_slice(buffer).unwrap_or(0));
         }
-        let count = core.socket().recv_slice(buffer).unwrap_or(0);
+        let count = core.socket_mut().recv_slice(buffer).unwrap_or(0);
         core.read_since_sent += count;
         let left = queued - count;
         // smoltcp announces a window that has doubled; only what was read since the last segment can have done that.
@@ -48,21 +45,19 @@ impl Conn {
         if !core.dead && 2 * (left + core.read_since_sent) >= capacity + left {
             let now = ns.host.clock().now();
             core.drive(ns, now, None);
-            let news = self.settle(ns, &mut core, now, Cause::Segment);
-            drop(core);
-            self.tell(ns, news);
+            core.settle(now, Cause::Segment);
         } else if left == 0 {
-            self.publish_ready(&mut core);
+            core.publish_ready();
         }
         Attempt::Done(count)
     }
 
     /// Writes as much of `data` as fits, and sends what may be sent.
     pub(super) fn write(self: &Arc<Self>, ns: &Inner, data: &[u8]) -> Attempt {
-        let mut core = self.lock();
+        let mut core = self.own(ns);
         if core.error != 0 {
             let error = core.take_error();
-            self.publish_ready(&mut core);
+            core.publish_ready();
             return Attempt::Failed(errno(error));
         }
         match core.live_state() {
@@ -71,16 +66,14 @@ impl Conn {
             State::SynSent | State::SynReceived => return Attempt::Wait,
             _ => return Attempt::Failed(errno(libc::EPIPE)),
         }
-        let count = core.socket().send_slice(data).unwrap_or(0);
+        let count = core.socket_mut().send_slice(data).unwrap_or(0);
         if count == 0 {
-            self.publish_ready(&mut core);
+            core.publish_ready();
             return if data.is_empty() { Attempt::Done(0) } else { Attempt::Wait };
         }
         let now = ns.host.clock().now();
         core.drive(ns, now, None);
-        let news = self.settle(ns, &mut core, now, Cause::Segment);
-        drop(core);
-        self.tell(ns, news);
+        core.settle(now, Cause::Segment);
         Attempt::Done(count)
     }
 
@@ -89,99 +82,69 @@ impl Conn {
     /// # Errors
     /// ENOTCONN unless connected.
     pub(super) fn shutdown(self: &Arc<Self>, ns: &Inner, read: bool, write: bool) -> io::Result<()> {
-        let mut core = self.lock();
+        let mut core = self.own(ns);
         if matches!(core.live_state(), State::Closed | State::SynSent) {
             return Err(errno(libc::ENOTCONN));
         }
         core.read_shut |= read;
         let now = ns.host.clock().now();
         if write && !std::mem::replace(&mut core.write_shut, true) {
-            core.socket().close();
+            core.socket_mut().close();
             core.drive(ns, now, None);
         }
-        let news = self.settle(ns, &mut core, now, Cause::Program);
-        drop(core);
-        self.tell(ns, news);
+        core.settle(now, Cause::Program);
         Ok(())
     }
 
     /// The last handle is gone. Unread data, or a linger time of 0, resets the connection (RFC 2525 section 2.17).
     pub(super) fn close(self: &Arc<Self>, ns: &Inner) {
         self.source.close();
-        let mut core = self.lock();
-        let now = ns.host.clock().now();
-        core.orphaned(now);
-        let unread = core.socket().recv_queue() > 0;
-        match core.live_state() {
-            State::Closed => {}
-            State::SynSent => core.abort(ns, now),
-            State::TimeWait => {}
-            _ if unread || core.reset_on_close => {
-                ns.counters.count(Counter::TcpAbortOnClose);
-                core.abort(ns, now);
-            }
-            _ => {
-                core.socket().close();
-                core.drive(ns, now, None);
-            }
-        }
-        let news = self.settle(ns, &mut core, now, Cause::Program);
-        drop(core);
-        self.tell(ns, news);
+        self.own(ns).close();
     }
 
-    /// Resets a connection that nobody has accepted.
+    /// Resets a connection that nobody has accepted; never waits.
     pub(super) fn reset(self: &Arc<Self>, ns: &Inner) {
-        self.lock().reset_on_close = true;
-        self.close(ns);
+        self.source.close();
+        self.leave(ns, Note::Reset);
     }
 
     pub(super) fn set_nodelay(self: &Arc<Self>, ns: &Inner, nodelay: bool) {
-        let mut core = self.lock();
+        let mut core = self.own(ns);
         core.nagle = !nodelay;
-        core.socket().set_nagle_enabled(!nodelay);
+        core.socket_mut().set_nagle_enabled(!nodelay);
         let now = ns.host.clock().now();
         if !core.dead {
             core.drive(ns, now, None);
         }
-        let news = self.settle(ns, &mut core, now, Cause::Program);
-        drop(core);
-        self.tell(ns, news);
+        core.settle(now, Cause::Program);
     }
 
-    pub(super) fn set_keepalive(self: &Arc<Self>, ns: &Inner, keep: Option<KeepAlive>) {
-        let mut core = self.lock();
-        core.keep = keep;
-        // smoltcp begins with a probe at once.
-        core.socket().set_keep_alive(keep.map(|keep| smol_span(keep.idle.max(Span { ns: 1000 }))));
+    pub(super) fn set_patience(self: &Arc<Self>, ns: &Inner, change: impl FnOnce(&mut Patience)) {
+        let mut core = self.own(ns);
+        let mut patience = core.patience;
+        change(&mut patience);
         let now = ns.host.clock().now();
-        let news = self.settle(ns, &mut core, now, Cause::Program);
-        drop(core);
-        self.tell(ns, news);
+        core.change_patience(patience, now);
+        core.settle(now, Cause::Program);
     }
 
     /// The pending error, taken.
-    pub(super) fn take_error(&self) -> Option<io::Error> {
-        let mut core = self.lock();
+    pub(super) fn take_error(self: &Arc<Self>, ns: &Inner) -> Option<io::Error> {
+        let mut core = self.own(ns);
         let error = core.take_error();
-        self.publish_ready(&mut core);
+        core.publish_ready();
         (error != 0).then(|| errno(error))
     }
 
     /// Whether there is a peer.
-    pub(super) fn is_connected(&self) -> bool {
-        let mut core = self.lock();
+    pub(super) fn is_connected(self: &Arc<Self>, ns: &Inner) -> bool {
+        let core = self.own(ns);
         !matches!(core.live_state(), State::Closed | State::SynSent)
     }
 
-    /// Interface of a link-local peer; 0: any.
-    pub(super) fn scope(&self) -> u32 {
-        self.lock().outlet.route.scope()
-    }
-
     /// `None` while the handshake goes on.
-    pub(super) fn connected(&self) -> Option<io::Result<()>> {
-        let mut core = self.lock();
+    pub(super) fn connected(self: &Arc<Self>, ns: &Inner) -> Option<io::Result<()>> {
+        let mut core = self.own(ns);
         match core.live_state() {
             State::SynSent | State::SynReceived => None,
             State::Closed if !core.is_at_end() => {
@@ -189,7 +152,7 @@ impl Conn {
                     0 => libc::ECONNABORTED,
                     error => error,
                 };
-                self.publish_ready(&mut core);
+                core.publish_ready();
                 Some(Err(errno(error)))
             }
             _ => Some(Ok(())),

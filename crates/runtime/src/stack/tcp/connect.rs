@@ -8,16 +8,26 @@ use smoltcp::wire::IpEndpoint;
 
 use super::super::addr::End;
 use super::super::netns::Inner;
-use super::super::path;
+use super::super::path::{self, Way};
 use super::super::registry::EPHEMERAL;
 use super::super::seams::errno;
 use super::super::send::Target;
 use super::Tcp;
+use super::congestion::CongestionControl;
 use super::conn::{Buffers, Conn};
 use super::flows::Flow;
 use super::outlet::Route;
-use super::rules::Cause;
+use super::rules::{Cause, Patience};
 use super::workspace::with_fresh;
+
+/// What a connection is made with, but for its ends and buffers.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) nodelay: bool,
+    pub(super) patience: Patience,
+    /// `None`: as the device suggests.
+    pub(super) congestion: Option<CongestionControl>,
+}
 
 /// Begins a connection from `local` (port 0: any that is free for this peer; wildcard or nothing: the address that
 /// packets to the peer carry).
@@ -30,12 +40,12 @@ pub(super) fn connect(
     local: Option<End>,
     target: Target,
     buffers: Buffers,
-    nodelay: bool,
+    settings: Settings,
 ) -> io::Result<Arc<Conn>> {
     let tcp = Tcp::of(ns)?;
     let (own, mtu) = {
         let snapshot = ns.snapshot.load();
-        let (interface, own) = path::route(&snapshot, target)?;
+        let Way { interface, own, .. } = path::route(&snapshot, target)?;
         match local {
             Some(end) if end.addr.is_v4() != target.dst.addr.is_v4() => return Err(errno(libc::EAFNOSUPPORT)),
             Some(end) if !end.addr.is_any() && !snapshot.is_local(end.addr) => {
@@ -52,21 +62,24 @@ pub(super) fn connect(
         Arc::new(Conn::new(ns, flow, route, buffers, &busy))
     };
     let asked = local.map_or(0, |end| end.port);
-    let conn = reserve(ns, tcp, asked, Flow { local: End { addr: own, port: asked }, peer: target.dst }, make)?;
+    let wanted = Flow { local: End { addr: own, port: asked }, peer: target.dst };
+    // A table that is closed takes nothing.
+    let conn = reserve(ns, tcp, asked, wanted, make).map_err(|error| ns.check_running().err().unwrap_or(error))?;
     let now = ns.host.clock().now();
-    let mut core = conn.lock();
-    if nodelay {
+    let mut core = conn.own(ns);
+    core.set_patience(settings.patience);
+    core.set_congestion(settings.congestion);
+    if settings.nodelay {
         core.nagle = false;
-        core.socket().set_nagle_enabled(false);
+        core.socket_mut().set_nagle_enabled(false);
     }
     let (from, to): (IpEndpoint, IpEndpoint) = (endpoint(conn.flow.local), endpoint(conn.flow.peer));
     with_fresh(mtu, tcp.secret(&conn.flow, now), |interface| {
-        core.socket().connect(interface.context(), to, from).expect("both ends were checked");
+        core.socket_mut().connect(interface.context(), to, from).expect("both ends were checked");
     });
     core.drive(ns, now, None);
-    let news = conn.settle(ns, &mut core, now, Cause::Segment);
+    core.settle(now, Cause::Segment);
     drop(core);
-    conn.tell(ns, news);
     Ok(conn)
 }
 
@@ -89,6 +102,7 @@ fn reserve(ns: &Inner, tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -
         if tcp.flows.find(&flow, |_| ()).is_some() || ns.lock().tcp_registry.is_taken(flow.local) {
             continue;
         }
+        ns.check_running()?;
         let conn = make(port);
         if tcp.flows.insert(&conn) {
             return Ok(conn);

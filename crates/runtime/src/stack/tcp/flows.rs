@@ -1,24 +1,21 @@
 //! Which connection a segment belongs to: a hash table that readers walk without a lock.
 //!
-//! 8192 shards, each an immutable list that a writer copies: at 10,000 connections a list has one or two entries, which lie
-//! in one cache line with it. The hash is keyed by the name space, so peers cannot choose addresses that fall into one
-//! shard.
+//! 8192 lists, each immutable and copied by a writer: at 10,000 connections a list has one or two entries, which lie in one
+//! cache line with it. The hash is keyed by the name space, so peers cannot choose addresses that fall into one list.
 //!
 //! With many connections none is in the cache when its segment comes. So an entry says where the connection's memory is,
 //! and all of it is asked for at once, before the first byte is read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use napier_ring::FlowTable;
 
 use super::super::addr::End;
 use super::super::demux::flow_hash;
 use super::conn::{Conn, Memory};
 use crate::sys::prefetch::prefetch;
 
-const SHARDS: usize = 8192;
-/// Entries that lie in the shard itself.
-const NEAR: usize = 2;
+const LISTS: usize = 8192;
 
 /// Both ends of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -28,119 +25,79 @@ pub(super) struct Flow {
 }
 
 pub(super) struct Flows {
-    shards: Box<[ArcSwapOption<Shard>]>,
-    /// Serialises writers.
-    writer: Mutex<()>,
+    table: FlowTable<Entry>,
     seed: u64,
-}
-
-#[derive(Clone, Default)]
-struct Shard {
-    near: [Option<Entry>; NEAR],
-    far: Vec<Entry>,
 }
 
 #[derive(Clone)]
 struct Entry {
     conn: Arc<Conn>,
     memory: Memory,
-    hash: u32,
-}
-
-impl Shard {
-    fn of(entries: Vec<Entry>) -> Option<Arc<Self>> {
-        let mut entries = entries.into_iter();
-        let near = [entries.next(), entries.next()];
-        near[0].is_some().then(|| Arc::new(Self { near, far: entries.collect() }))
-    }
-
-    #[inline]
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.near.iter().flatten().chain(&self.far)
-    }
 }
 
 impl Flows {
     pub(super) fn new(seed: u64) -> Self {
-        let shards = (0..SHARDS).map(|_| ArcSwapOption::empty()).collect();
-        Self { shards, writer: Mutex::new(()), seed }
+        Self { table: FlowTable::new(LISTS), seed }
     }
 
     /// Calls `found` with the connection of a flow, if there is one.
     #[inline]
     pub(super) fn find<R>(&self, flow: &Flow, found: impl FnOnce(&Arc<Conn>) -> R) -> Option<R> {
-        let hash = self.hash(flow);
-        let shard = self.place(hash).load();
-        let same = |entry: &&Entry| {
-            entry.hash == hash && {
-                entry.memory.fetch();
-                entry.conn.flow == *flow
-            }
+        let is = |entry: &Entry| {
+            entry.memory.fetch();
+            entry.conn.flow == *flow
         };
-        Some(found(&shard.as_deref()?.entries().find(same)?.conn))
+        self.table.find(self.hash(flow), is, |entry| found(&entry.conn))
     }
 
-    /// False if the flow has a connection already.
+    /// False if the flow has a connection already, or the table is closed.
     pub(super) fn insert(&self, conn: &Arc<Conn>) -> bool {
-        let hash = self.hash(&conn.flow);
-        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = self.place(hash);
-        let shard = slot.load_full().unwrap_or_default();
-        if shard.entries().any(|other| other.conn.flow == conn.flow) {
-            return false;
-        }
-        let entry = Entry { hash, memory: conn.memory(), conn: conn.clone() };
-        slot.store(Shard::of(shard.entries().cloned().chain([entry]).collect()));
-        true
+        let entry = Entry { memory: conn.memory(), conn: conn.clone() };
+        self.table.insert(self.hash(&conn.flow), entry, |other| other.conn.flow == conn.flow)
+    }
+
+    /// All connections; those that come or go meanwhile may be among them or not.
+    pub(super) fn all(&self) -> Vec<Arc<Conn>> {
+        let mut all = Vec::new();
+        self.table.for_all(|entry| all.push(entry.conn.clone()));
+        all
+    }
+
+    /// Refuses new connections, and gives those that are there.
+    pub(super) fn close(&self) -> Vec<Arc<Conn>> {
+        self.table.close();
+        self.all()
     }
 
     /// Removes a connection if it is still there.
     pub(super) fn remove(&self, conn: &Arc<Conn>) {
-        let hash = self.hash(&conn.flow);
-        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = self.place(hash);
-        let Some(shard) = slot.load_full() else { return };
-        slot.store(Shard::of(shard.entries().filter(|other| !Arc::ptr_eq(&other.conn, conn)).cloned().collect()));
+        self.table.remove(self.hash(&conn.flow), |other| Arc::ptr_eq(&other.conn, conn));
     }
 
-    /// Asks for the place of a shard in the table.
+    /// Asks for the place of a list in the table.
     #[inline]
     pub(super) fn fetch_place(&self, hash: u32) {
-        prefetch(std::ptr::from_ref(self.place(hash)).addr(), 1);
+        prefetch(self.table.place_at(hash), 1);
     }
 
-    /// Asks for a shard, which its place names.
+    /// Asks for a list, which its place names.
     #[inline]
     pub(super) fn fetch_shard(&self, hash: u32) {
-        if let Some(shard) = self.place(hash).load().as_deref() {
-            prefetch(std::ptr::from_ref(shard).addr(), size_of::<Shard>());
+        if let Some((at, bytes)) = self.table.list_at(hash) {
+            prefetch(at, bytes);
         }
     }
 
-    /// Asks for the connections of this hash, which their shard names.
+    /// Asks for the connections of this hash, which their list names.
     #[inline]
     pub(super) fn fetch_conn(&self, hash: u32) {
-        self.each(hash, |entry| {
-            entry.memory.fetch();
-        });
+        self.table.each(hash, |entry| entry.memory.fetch());
     }
 
     /// Asks for what the next segment of these connections will touch of their receive buffers.
     #[inline]
     pub(super) fn fetch_buffer(&self, hash: u32) {
-        self.each(hash, |entry| entry.conn.fetch_buffer());
-    }
-
-    #[inline]
-    fn each(&self, hash: u32, act: impl FnMut(&Entry)) {
-        if let Some(shard) = self.place(hash).load().as_deref() {
-            shard.entries().filter(|entry| entry.hash == hash).for_each(act);
-        }
-    }
-
-    #[inline]
-    fn place(&self, hash: u32) -> &ArcSwapOption<Shard> {
-        &self.shards[hash as usize % SHARDS]
+        self.table.each(hash, |entry| entry.conn.fetch_buffer());
     }
 
     #[inline]

@@ -1,11 +1,11 @@
 //! The shared half of a socket that listens: who waits to be accepted, and how many may.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use napier_core::sockopt::{SocketBusy, record_napi_id};
-use napier_core::time::Instant;
+use napier_ring::Inbox;
 use smoltcp::wire::{IpEndpoint, IpListenEndpoint};
 
 use super::super::addr::End;
@@ -15,12 +15,14 @@ use super::super::demux::Member;
 use super::super::netns::Inner;
 use super::super::options;
 use super::super::send::Target;
-use super::super::wire::Segment;
+use super::super::stop::STOPPED;
 use super::Tcp;
-use super::conn::{Buffers, Conn};
+use super::congestion::CongestionControl;
+use super::conn::{Arrived, Buffers, Conn};
 use super::flows::Flow;
+use super::limits::{Kind, Line};
 use super::outlet::Route;
-use super::rules::Cause;
+use super::rules::{Cause, Patience};
 use crate::event::{Interest, Source, Watched};
 use crate::park::Parker;
 
@@ -32,6 +34,10 @@ pub(super) struct Limits {
     /// Handshakes that may be under way.
     pub(super) syns: usize,
     pub(super) buffers: Buffers,
+    /// Of the connections; they inherit it.
+    pub(super) patience: Patience,
+    /// `None`: as the device suggests.
+    pub(super) congestion: Option<CongestionControl>,
 }
 
 /// What the tables, the connections and the handle of one listener share.
@@ -41,11 +47,16 @@ pub(crate) struct ListenerInner {
     limits: Limits,
     /// The recorded NAPI id, valid or not.
     napi_id: AtomicU32,
+    /// Connections that nobody has accepted, as they became established: softirqs leave them here and go on.
+    ready: Inbox<Arc<Conn>>,
+    /// The same, taken over by programs that accept, which alone wait for each other.
     queue: Mutex<VecDeque<Arc<Conn>>>,
-    /// Length of the queue.
-    waiting: AtomicUsize,
-    embryos: AtomicUsize,
+    /// How many there are in both; less for the moment between a push and its count.
+    waiting: AtomicIsize,
+    embryos: Line,
     closed: AtomicBool,
+    /// The engine has stopped.
+    pub(super) stopped: AtomicBool,
     pub(super) nonblocking: AtomicBool,
     /// The busy-poll settings, all but the id; connections inherit them.
     pub(super) busy: AtomicU64,
@@ -60,10 +71,12 @@ impl ListenerInner {
             reuse,
             limits,
             napi_id: AtomicU32::new(0),
+            ready: Inbox::new(),
             queue: Mutex::new(VecDeque::new()),
-            waiting: AtomicUsize::new(0),
-            embryos: AtomicUsize::new(0),
+            waiting: AtomicIsize::new(0),
+            embryos: Line::default(),
             closed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             nonblocking: AtomicBool::new(false),
             busy: AtomicU64::new(options::pack(busy)),
             parker: Parker::new(),
@@ -74,27 +87,28 @@ impl ListenerInner {
     /// Whether no more connections may wait to be accepted.
     pub(super) fn is_full(&self) -> bool {
         // Relaxed: a limit, not a hand-over; instances that look at the same time may exceed it by one each.
-        self.waiting.load(Ordering::Relaxed) > self.limits.backlog
+        self.waiting.load(Ordering::Relaxed) > self.limits.backlog.cast_signed()
     }
 
     pub(super) fn has_waiting(&self) -> bool {
-        // Acquire: pairs with the Release in `established`; the queue itself is behind its lock.
+        // Acquire: pairs with the Release in `established`.
         self.waiting.load(Ordering::Acquire) > 0
     }
 
     pub(super) fn embryo_gone(&self) {
-        self.embryos.fetch_sub(1, Ordering::Relaxed);
+        self.embryos.uncounted();
     }
 
     /// A SYN that no connection wants.
     #[cold]
-    pub(super) fn open(self: &Arc<Self>, arrival: &Arrival<'_>, segment: &Segment, packet: &[u8]) {
-        let Arrival { ns, tcp, napi_id, ifindex, now } = *arrival;
-        let full = self.is_full();
-        if full || self.embryos.load(Ordering::Relaxed) >= self.limits.syns {
-            if full {
-                ns.counters.count(Counter::ListenOverflows);
-            }
+    pub(super) fn open(self: &Arc<Self>, ns: &Inner, tcp: &Tcp, arrived: &Arrived<'_>) {
+        let Arrived { napi_id, ifindex, now, segment, packet } = *arrived;
+        if self.is_full() {
+            ns.counters.count(Counter::ListenOverflows);
+            return ns.counters.count(Counter::ListenDrops);
+        }
+        // A flood must not keep others out: who has not answered for longest goes.
+        if self.embryos.count() >= self.limits.syns && !self.embryos.end_oldest(ns, Kind::Embryo) {
             return ns.counters.count(Counter::ListenDrops);
         }
         // Relaxed: the id is a hint that orders nothing.
@@ -105,55 +119,66 @@ impl ListenerInner {
         let route = Route::new(ns, flow.local, Target { dst: flow.peer, scope });
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
         let conn = Arc::new(Conn::new(ns, flow, route, self.limits.buffers, &busy));
-        self.embryos.fetch_add(1, Ordering::Relaxed);
-        let mut core = conn.lock();
-        core.adopt(self.clone());
+        self.embryos.counted();
+        let mut core = conn.try_own(ns).expect("nobody knows it yet");
+        core.adopt(self.clone(), self.limits.patience);
+        core.set_congestion(self.limits.congestion);
         let local: IpEndpoint = (flow.local.addr.ip(), flow.local.port).into();
-        core.socket().listen(IpListenEndpoint::from(local)).expect("a new socket may listen, and the port is not 0");
-        // Under the connection's lock: the answer to our answer may come before we are done.
+        core.socket_mut()
+            .listen(IpListenEndpoint::from(local))
+            .expect("a new socket may listen, and the port is not 0");
+        // With the connection in hand: the answer to our answer may come before we are done.
         let alone = tcp.flows.insert(&conn);
         if alone {
             core.open(ns, now, packet, tcp.secret(&flow, now));
         } else {
             core.dead = true;
         }
-        let news = conn.settle(ns, &mut core, now, Cause::Segment);
+        core.settle(now, Cause::Segment);
         drop(core);
-        conn.tell(ns, news);
+        self.embryos.enter(&conn, Kind::Embryo);
     }
 
     /// A handshake is complete.
     pub(super) fn established(&self, ns: &Inner, conn: &Arc<Conn>) {
-        let mut queue = self.queue();
-        // Relaxed: written under the queue's lock.
-        if self.closed.load(Ordering::Relaxed) {
-            drop(queue);
-            return conn.reset(ns);
-        }
-        queue.push_back(conn.clone());
+        // Before it is counted: whoever is told of it finds it.
+        self.ready.push(conn.clone());
         // Release: pairs with the Acquire in `has_waiting`.
-        self.waiting.store(queue.len(), Ordering::Release);
-        drop(queue);
+        self.waiting.fetch_add(1, Ordering::Release);
+        // Relaxed: if `close` has taken the list before our push, the push shows what it wrote (`Inbox::push`).
+        if self.closed.load(Ordering::Relaxed) {
+            return self.reset_all(ns, self.ready.take());
+        }
         self.source.notify(self.napi_id.load(Ordering::Relaxed), Interest::IN);
         self.parker.wake();
     }
 
     pub(super) fn accept(&self) -> Option<Arc<Conn>> {
         let mut queue = self.queue();
-        let conn = queue.pop_front();
-        self.waiting.store(queue.len(), Ordering::Release);
-        conn
+        queue.extend(self.ready.take_any());
+        let conn = queue.pop_front()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(conn)
+    }
+
+    #[cfg(test)]
+    pub(super) fn first_waiting(&self) -> Option<Arc<Conn>> {
+        let mut queue = self.queue();
+        queue.extend(self.ready.take());
+        queue.front().cloned()
     }
 
     /// Nobody will accept any more: who waits is reset.
     pub(super) fn close(&self, ns: &Inner) {
         self.source.close();
-        let mut queue = self.queue();
         self.closed.store(true, Ordering::Relaxed);
-        let waiting = std::mem::take(&mut *queue);
-        self.waiting.store(0, Ordering::Release);
-        drop(queue);
+        let accepted = std::mem::take(&mut *self.queue());
+        self.reset_all(ns, accepted.into_iter().chain(self.ready.take()));
+    }
+
+    fn reset_all(&self, ns: &Inner, waiting: impl Iterator<Item = Arc<Conn>>) {
         for conn in waiting {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             conn.reset(ns);
         }
     }
@@ -169,16 +194,6 @@ impl ListenerInner {
     }
 }
 
-/// Where and when a segment came in.
-#[derive(Copy, Clone)]
-pub(super) struct Arrival<'a> {
-    pub(super) ns: &'a Inner,
-    pub(super) tcp: &'a Tcp,
-    pub(super) napi_id: u32,
-    pub(super) ifindex: u32,
-    pub(super) now: Instant,
-}
-
 impl Member for ListenerInner {
     fn recorded_napi(&self) -> &AtomicU32 {
         &self.napi_id
@@ -191,7 +206,8 @@ impl Watched for ListenerInner {
     }
 
     fn ready(&self) -> Interest {
-        if self.has_waiting() { Interest::IN } else { Interest::NONE }
+        let ready = if self.has_waiting() { Interest::IN } else { Interest::NONE };
+        if self.is_stopped() { ready | STOPPED } else { ready }
     }
 
     fn napi_id(&self) -> u32 {

@@ -6,26 +6,32 @@
 //! from their own threads. Deadlines stand in a wheel (`wheel`).
 //!
 //! # What is not here
-//! Congestion control (a destination is on the link, and the peer's window bounds what is in flight), selective
-//! acknowledgements on the sending side, timestamps, urgent data, Fast Open, SYN cookies, path MTU discovery,
+//! Selective acknowledgements on the sending side, timestamps, urgent data, Fast Open, SYN cookies, path MTU discovery,
 //! `TCP_CORK`, lingering closes (only a linger time of 0). What smoltcp drops within a connection (segments outside of the
 //! window, a 17th hole) is not counted.
 //!
 //! # Files
-//! `ahead` puts the segments of a poll together; `conn` is a connection and how it settles, `calls` what programs do to it, `rules` what follows from what, `listener`
+//! `ahead` puts the segments of a poll together; `challenge` meets a SYN or RST for a connection that is there; `congestion` has what bounds what is under way; `losses` how acknowledgements are put to smoltcp, `conn` is a connection and how it settles, `calls` what programs do to it, `rules` what follows from what, `timing` when smoltcp does not do as it is, `limits` how many there may be, `listener`
 //! the passive side, `connect` the active side; `accept` and `stream` are the public types, `builder` makes them.
 
 mod accept;
 pub(super) mod ahead;
 mod builder;
 mod calls;
+mod challenge;
+mod congestion;
 mod conn;
 mod connect;
+mod crossing;
 mod flows;
+mod limits;
 mod listener;
+mod losses;
 mod outlet;
 mod rules;
+mod stop;
 mod stream;
+mod timing;
 mod wheel;
 mod workspace;
 
@@ -35,13 +41,15 @@ mod tests;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use napier_core::time::Instant;
+use napier_ring::Owned;
 use smoltcp::iface::SocketSet;
 
 pub use accept::TcpListener;
 pub use builder::{TcpListenerBuilder, TcpStreamBuilder};
+pub use congestion::CongestionControl;
 pub(super) use listener::ListenerInner;
 pub use stream::TcpStream;
 
@@ -50,9 +58,10 @@ use super::netns::Inner;
 use super::pass::RxPass;
 use super::wire::{ETH_LEN, Segment, flag};
 use crate::tx::PacketClass;
-use conn::{Conn, Input};
+use challenge::Challenges;
+use conn::{Arrived, Conn, Input, Note};
 use flows::{Flow, Flows};
-use listener::Arrival;
+use limits::Orphans;
 use outlet::ResetSink;
 use wheel::Wheel;
 use workspace::Poll;
@@ -66,19 +75,23 @@ pub(crate) struct Tcp {
     wheel: Arc<Wheel>,
     /// Drawn by the operating system: what is made with it cannot be guessed.
     keys: RandomState,
-    time_waits: Mutex<VecDeque<Weak<Conn>>>,
+    /// Connections in TIME-WAIT, oldest first; new ones are left for whoever looks after them.
+    time_waits: Owned<VecDeque<Weak<Conn>>, Weak<Conn>>,
+    challenges: Challenges,
+    orphans: Orphans,
 }
 
 impl Tcp {
     /// The connections of `ns`, made and their timer's thread started with the first call.
     ///
     /// # Errors
-    /// EAGAIN if no thread can be started.
+    /// EAGAIN if no thread can be started, ESHUTDOWN if the engine has stopped.
     fn of(ns: &Arc<Inner>) -> io::Result<&Self> {
         let writer = ns.lock();
+        ns.check_running()?;
         if ns.tcp.get().is_none() {
             let keys = RandomState::new();
-            let wheel = Arc::new(Wheel::new(ns.host.clock().now()));
+            let wheel = Arc::new(Wheel::new());
             let (turned, of) = (wheel.clone(), Arc::downgrade(ns));
             std::thread::Builder::new().name("napier-tcp".to_owned()).spawn(move || {
                 if let Some(ns) = of.upgrade() {
@@ -87,7 +100,14 @@ impl Tcp {
                 turned.turn(&of);
             })?;
             let flows = Flows::new(keys.hash_one("flows"));
-            let tcp = Self { flows, wheel, keys, time_waits: Mutex::default() };
+            let tcp = Self {
+                flows,
+                wheel,
+                keys,
+                time_waits: Owned::new(VecDeque::new()),
+                challenges: Challenges::new(),
+                orphans: Orphans::new(),
+            };
             assert!(ns.tcp.set(tcp).is_ok(), "made once, under the writers' lock");
         }
         drop(writer);
@@ -100,15 +120,26 @@ impl Tcp {
         self.keys.hash_one((local.addr, local.port, peer.addr, peer.port, now.ns))
     }
 
+    /// A number that nobody outside can know, the same for the same `of`.
+    fn draw(&self, of: u64) -> u64 {
+        self.keys.hash_one(of)
+    }
+
     /// A connection waits out its end: the oldest that does so may have to make room.
     fn time_wait_begins(&self, ns: &Inner, conn: &Arc<Conn>) {
-        let oldest = {
-            let mut waiting = self.time_waits.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.push_back(Arc::downgrade(conn));
-            if waiting.len() > TIME_WAITS_MAX { waiting.pop_front() } else { None }
-        };
-        if let Some(oldest) = oldest.and_then(|weak| weak.upgrade()) {
-            oldest.recycle(ns);
+        let Some(waiting) = self.time_waits.post(Arc::downgrade(conn)) else { return };
+        let mut ended = Vec::new();
+        waiting.line_up(|waiting| {
+            // What has ended holds memory as long as it stands here.
+            while waiting.front().is_some_and(|oldest| oldest.strong_count() == 0) {
+                waiting.pop_front();
+            }
+            while waiting.len() > TIME_WAITS_MAX {
+                ended.extend(waiting.pop_front());
+            }
+        });
+        for oldest in ended.iter().filter_map(Weak::upgrade) {
+            oldest.leave(ns, Note::Recycle);
         }
     }
 }
@@ -130,23 +161,33 @@ pub(super) fn receive(pass: &RxPass<'_>, now: Instant, frame: &[u8], segment: &S
     let packet = &frame[ETH_LEN..segment.end];
     let Some(tcp) = ns.tcp.get() else { return refuse(pass, now, frame, segment) };
     let flow = Flow { local: segment.dst, peer: segment.src };
-    let input = |conn: &Arc<Conn>| conn.input(ns, pass.napi_id(), now, segment.flags, packet);
-    if let Some(Input::Taken) = tcp.flows.find(&flow, input) {
+    let arrived = Arrived { napi_id: pass.napi_id(), ifindex: pass.interface.ifindex, now, segment, packet };
+    if let Some(Input::Taken) = tcp.flows.find(&flow, |conn| conn.input(ns, &arrived)) {
         return;
     }
     if segment.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
         && let Some(listener) = snapshot.listeners.find(segment.src, segment.dst, pass.napi_id())
     {
-        let arrival = Arrival { ns, tcp, napi_id: pass.napi_id(), ifindex: pass.interface.ifindex, now };
-        return listener.open(&arrival, segment, packet);
+        return listener.open(ns, tcp, &arrived);
     }
     refuse(pass, now, frame, segment);
+}
+
+/// A SYN that was left to the owner of a connection which has ended since.
+#[cold]
+fn reopen(ns: &Inner, arrived: &Arrived<'_>) {
+    let snapshot = ns.snapshot.load();
+    let Segment { src, dst, .. } = *arrived.segment;
+    if let (Some(tcp), Some(listener)) = (ns.tcp.get(), snapshot.listeners.find(src, dst, arrived.napi_id)) {
+        listener.open(ns, tcp, arrived);
+    }
 }
 
 /// Nobody wants the segment: its sender hears so.
 #[cold]
 fn refuse(pass: &RxPass<'_>, now: Instant, frame: &[u8], segment: &Segment) {
-    if segment.flags & flag::RST != 0 {
+    // Connections of an engine that stops end without a word.
+    if segment.flags & flag::RST != 0 || pass.ns.is_stopped() {
         return;
     }
     let interface = pass.interface;

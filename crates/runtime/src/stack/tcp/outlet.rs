@@ -4,28 +4,37 @@
 //! |---|---|---|
 //! | taken, or dropped by its discipline | gone | an acknowledgement or the retransmission timer |
 //! | ring full | kept, in order; nothing else is built meanwhile | tried again with the next packet or tick |
+//! | ring full, and the packet only acknowledges | takes the place of one that waits | what it says includes what that said |
+//! | ring full, and [`UNSENT_MAX`] wait | lost and counted | the retransmission timer |
 //! | down, or no device leads there | lost and counted | the retransmission timer |
-//! | neighbour unknown | held as a datagram would be (see `neighbour`) | its answer, or the retransmission timer |
+//! | neighbour unknown | held as a datagram would be (see `neighbour/pending`) | its answer, or the retransmission timer |
+
+mod frame;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::super::addr::End;
-use super::super::checksum::Sum;
 use super::super::counters::Counter;
-use super::super::neighbour::{Held, Hold, Key};
+use super::super::neighbour::{Held, Key};
 use super::super::netns::{Inner, Interface};
 use super::super::path;
-use super::super::seams::TxError;
+use super::super::seams::{OnRoom, TxError};
 use super::super::send::Target;
-use super::super::slow;
-use super::super::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_LEN, IPV6_LEN, PROTO_TCP, flag};
+use super::super::wire::{ETH_LEN, IPV6_LEN, flag};
 use super::workspace::Sink;
-use crate::tx::PacketClass;
+use crate::tx::{PacketClass, hold_kicks};
+use frame::{Head, build, in_memory};
 
 /// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
 const MTU_UNKNOWN: usize = 1280;
+
+/// Frames of a connection that wait for room in the ring. Data is built only when none waits, so these are answers to what
+/// the peer sends, who must not be able to fill memory with them.
+const UNSENT_MAX: usize = 64;
+/// Longest frame of a segment without data.
+const BARE_MAX: usize = ETH_LEN + IPV6_LEN + 60;
 
 /// Where the packets of a flow go.
 pub(super) struct Route {
@@ -34,6 +43,8 @@ pub(super) struct Route {
     /// Generation of the name space that the rest belongs to.
     made_at: u64,
     interface: Option<Arc<Interface>>,
+    /// The peer, or the gateway to it.
+    next_hop: Option<Key>,
     /// None: has to be asked for.
     mac: Option<[u8; 6]>,
     pub(super) class: PacketClass,
@@ -42,7 +53,7 @@ pub(super) struct Route {
 impl Route {
     pub(super) fn new(ns: &Inner, local: End, target: Target) -> Self {
         let class = PacketClass::of_flow(0);
-        let mut route = Self { local, target, made_at: 0, interface: None, mac: None, class };
+        let mut route = Self { local, target, made_at: 0, interface: None, next_hop: None, mac: None, class };
         route.resolve(ns);
         route
     }
@@ -59,17 +70,28 @@ impl Route {
     fn resolve(&mut self, ns: &Inner) {
         self.made_at = ns.generation.load(Ordering::Acquire);
         let snapshot = ns.snapshot.load();
-        self.interface = path::route(&snapshot, self.target).ok().map(|(interface, _)| interface.clone());
-        self.mac = None;
-        let Some(interface) = &self.interface else { return };
-        let dst = self.target.dst;
-        self.mac = snapshot.neighbours.get(Key { ifindex: interface.ifindex, addr: dst.addr }).map(|n| n.mac);
+        (self.interface, self.next_hop, self.mac) = (None, None, None);
+        let Ok(way) = path::route(&snapshot, self.target) else { return };
+        let (interface, dst) = (way.interface, self.target.dst);
+        self.next_hop = Some(way.next_hop);
+        self.mac = snapshot.neighbours.get(way.next_hop).map(|n| n.mac);
         self.class.flow_hash = interface.egress.rss_hash(&self.local.socket_addr(0), &dst.socket_addr(0));
         self.class.queue = interface.egress.pick_queue();
+        self.interface = Some(interface.clone());
+    }
+
+    /// Our end and the peer's.
+    pub(super) fn ends(&self) -> (End, End) {
+        (self.local, self.target.dst)
     }
 
     pub(super) fn scope(&self) -> u32 {
         self.target.scope
+    }
+
+    /// Whether both ends are on a link within this process.
+    pub(super) fn is_in_process(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| interface.egress.is_in_process())
     }
 
     pub(super) fn mtu(&self) -> usize {
@@ -82,8 +104,18 @@ pub(super) struct Outlet {
     pub(super) route: Route,
     /// Whole frames that the ring had no room for.
     unsent: VecDeque<Box<[u8]>>,
+    /// The last of them is an acknowledgement and nothing else.
+    ends_bare: bool,
     /// End of the sequence space that was sent so far.
     sent_to: Option<u32>,
+    /// Bytes of the longest segment that was sent.
+    longest: usize,
+    /// End of a segment that was sent again since this was cleared.
+    pub(super) sent_again: Option<u32>,
+    /// The first acknowledgement that was sent: the number of the peer's first byte.
+    first_ack: Option<u32>,
+    /// The last.
+    acked_to: Option<u32>,
     /// The last packet carried data, and not the last there was.
     more: bool,
     /// It was shorter than a packet may be.
@@ -92,12 +124,48 @@ pub(super) struct Outlet {
     pub(super) sent: bool,
     /// Nobody answers for the peer's address.
     pub(super) unreachable: bool,
+    /// The thread that has the connection has sent, and kicks devices when it has let go.
+    pub(super) holds_kicks: bool,
 }
 
 impl Outlet {
     pub(super) fn new(route: Route) -> Self {
         let unsent = VecDeque::new();
-        Self { route, unsent, sent_to: None, more: false, short: false, sent: false, unreachable: false }
+        Self {
+            route,
+            unsent,
+            ends_bare: false,
+            sent_to: None,
+            longest: 0,
+            sent_again: None,
+            first_ack: None,
+            acked_to: None,
+            more: false,
+            short: false,
+            sent: false,
+            unreachable: false,
+            holds_kicks: false,
+        }
+    }
+
+    /// SND.MAX: behind all that was ever sent.
+    pub(super) fn sent_to(&self) -> Option<u32> {
+        self.sent_to
+    }
+
+    /// Bytes of data in the longest segment that was sent.
+    pub(super) fn longest(&self) -> u32 {
+        u32::try_from(self.longest).expect("at most 64 KiB")
+    }
+
+    /// The number of the peer's first byte.
+    pub(super) fn first_ack(&self) -> Option<u32> {
+        self.first_ack
+    }
+
+    /// What was acknowledged last.
+    pub(super) fn acked_to(&self) -> Option<u32> {
+        self.acked_to
     }
 
     /// Whether frames wait for room in the ring.
@@ -105,12 +173,22 @@ impl Outlet {
         !self.unsent.is_empty()
     }
 
+    /// Has `waiter` called when what waits can leave; false: nobody will.
+    pub(super) fn await_room(&self, waiter: Arc<dyn OnRoom>) -> bool {
+        self.route.interface.as_ref().is_some_and(|interface| interface.egress.await_room(&self.route.class, waiter))
+    }
+
     /// Tries again to send what waits.
     #[inline]
     pub(super) fn flush(&mut self, ns: &Inner) {
+        if self.is_stuck() {
+            self.hold_kicks();
+        }
         while let Some(frame) = self.unsent.front() {
             let Some(interface) = &self.route.interface else {
+                ns.counters.add(Counter::IpOutNoRoutes, self.unsent.len() as u64);
                 self.unsent.clear();
+                self.ends_bare = false;
                 return;
             };
             let sent = interface.egress.transmit(&self.route.class, frame.len(), &mut |slot| {
@@ -123,6 +201,14 @@ impl Outlet {
                 Ok(()) | Err(TxError::Dropped) => {}
             }
             self.unsent.pop_front();
+            self.ends_bare &= !self.unsent.is_empty();
+        }
+    }
+
+    #[inline]
+    fn hold_kicks(&mut self) {
+        if !std::mem::replace(&mut self.holds_kicks, true) {
+            hold_kicks();
         }
     }
 
@@ -144,9 +230,14 @@ impl Outlet {
         let end = head.seq.wrapping_add(u32::try_from(head.payload).expect("at most 64 KiB") + occupied);
         if head.flags & flag::RST != 0 {
             ns.counters.count(Counter::TcpOutRsts);
+        } else if head.flags & flag::ACK != 0 {
+            self.first_ack.get_or_insert(head.ack);
+            self.acked_to = Some(head.ack);
         }
         let before = self.sent_to.is_some_and(|to| head.seq.wrapping_sub(to).cast_signed() < 0);
+        self.longest = self.longest.max(head.payload);
         if before && end != head.seq && head.flags & flag::RST == 0 {
+            self.sent_again = Some(end);
             return ns.counters.count(Counter::TcpRetransSegs);
         }
         ns.counters.count(Counter::TcpOutSegs);
@@ -154,15 +245,6 @@ impl Outlet {
             self.sent_to = Some(end);
         }
     }
-}
-
-/// What the header of a segment says.
-struct Head {
-    seq: u32,
-    flags: u8,
-    payload: usize,
-    /// Length of the whole IP packet.
-    len: usize,
 }
 
 /// Sends the packets of one connection.
@@ -182,6 +264,7 @@ impl Sink for Departures<'_> {
 
     fn send(&mut self, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
         let Self { ns, outlet } = self;
+        outlet.hold_kicks();
         outlet.route.refresh(ns);
         let total = ETH_LEN + len;
         let Some(interface) = outlet.route.interface.clone() else {
@@ -211,8 +294,8 @@ impl Sink for Departures<'_> {
                 drop(in_memory(total, &mut |frame| _ = whole(frame)));
             }
             Err(TxError::Full) => {
-                ns.counters.count(Counter::TcpTxWaits);
-                outlet.unsent.push_back(in_memory(total, &mut |frame| _ = whole(frame)));
+                let made = outlet.wait(ns, total, &mut |frame| build(&mut frame[..total], interface.mac, mac, fill));
+                head = Some(made);
             }
         }
         outlet.note(ns, head.expect("a device that takes a packet has it built"));
@@ -220,81 +303,40 @@ impl Sink for Departures<'_> {
 }
 
 impl Outlet {
+    /// The ring is full: puts a frame of `total` bytes aside.
+    #[cold]
+    fn wait(&mut self, ns: &Inner, total: usize, make: &mut dyn FnMut(&mut [u8]) -> Head) -> Head {
+        let mut short = [0; BARE_MAX];
+        let mut long = Vec::new();
+        let frame = if total <= BARE_MAX {
+            &mut short[..total]
+        } else {
+            long.resize(total, 0);
+            &mut long[..]
+        };
+        let head = make(frame);
+        let bare = head.payload == 0 && head.flags == flag::ACK;
+        ns.counters.count(Counter::TcpTxWaits);
+        if bare && self.ends_bare {
+            // What was said is said again by this one.
+            ns.counters.count(Counter::TcpTxAcksReplaced);
+            self.unsent.pop_back();
+        }
+        if self.unsent.len() >= UNSENT_MAX {
+            ns.counters.count(Counter::TcpTxDrops);
+            return head;
+        }
+        self.ends_bare = bare;
+        self.unsent.push_back(Box::from(&*frame));
+        head
+    }
+
     #[cold]
     fn hold(&mut self, ns: &Inner, interface: &Interface, frame: Box<[u8]>) {
-        let key = Key { ifindex: interface.ifindex, addr: self.route.target.dst.addr };
-        let held = Held { frame: frame.into_vec(), flow_hash: self.route.class.flow_hash };
-        let mut writer = ns.lock();
-        let learnt = ns.snapshot.load().neighbours.get(key);
-        if let Some(neighbour) = learnt {
-            drop(writer);
-            return ns.send_held(key, neighbour.mac, Some(held));
-        }
-        let verdict = writer.pending.hold(key, ns.host.clock().now(), held);
-        drop(writer);
-        let dropped = match verdict {
-            Hold::Held { probe, dropped } => {
-                if probe {
-                    slow::probe(ns, interface, key.addr);
-                }
-                u64::from(dropped)
-            }
-            Hold::Unreachable { dropped } => {
-                self.unreachable = true;
-                u64::from(dropped) + 1
-            }
-        };
-        ns.counters.add(Counter::NeighUnresolvedDiscards, dropped);
-    }
-}
-
-/// Builds a frame outside of a ring.
-#[cold]
-fn in_memory(len: usize, build: &mut dyn FnMut(&mut [u8])) -> Box<[u8]> {
-    let mut frame = vec![0; len].into_boxed_slice();
-    build(&mut frame);
-    frame
-}
-
-/// Completes a frame around the IP packet that `fill` writes.
-#[inline]
-fn build(frame: &mut [u8], from: [u8; 6], to: [u8; 6], fill: &mut dyn FnMut(&mut [u8])) -> Head {
-    frame[..6].copy_from_slice(&to);
-    frame[6..12].copy_from_slice(&from);
-    let (eth, packet) = frame.split_at_mut(ETH_LEN);
-    fill(packet);
-    let v4 = packet[0] >> 4 == 4;
-    eth[12..].copy_from_slice(if v4 { &ETHERTYPE_IPV4 } else { &ETHERTYPE_IPV6 });
-    finish(packet, v4)
-}
-
-/// Writes the checksums that smoltcp left out.
-///
-/// # Panics
-/// If smoltcp made something else than a TCP segment, which it has no reason to.
-#[inline]
-fn finish(packet: &mut [u8], v4: bool) -> Head {
-    let (at, addresses) = if v4 { (IPV4_LEN, 12..20) } else { (IPV6_LEN, 8..40) };
-    let protocol = if v4 { packet[9] } else { packet[6] };
-    assert_eq!(protocol, PROTO_TCP, "only TCP leaves by here");
-    if v4 {
-        packet[10..12].fill(0);
-        let header = packet.first_chunk::<IPV4_LEN>().expect("a whole header");
-        let sum = Sum::ZERO.ipv4_header(header).field();
-        packet[10..12].copy_from_slice(&sum);
-    }
-    let len = u16::try_from(packet.len() - at).expect("the MTU bounds a packet");
-    packet[at + 16..at + 18].fill(0);
-    let pseudo = Sum::ZERO.bytes(&packet[addresses]).number(u16::from(PROTO_TCP)).number(len);
-    let sum = pseudo.bytes(&packet[at..]).field();
-    let tcp = &mut packet[at..];
-    tcp[16..18].copy_from_slice(&sum);
-    let header_len = usize::from(tcp[12] >> 4) * 4;
-    Head {
-        seq: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
-        flags: tcp[13],
-        payload: usize::from(len) - header_len,
-        len: at + usize::from(len),
+        let addr = self.route.target.dst.addr;
+        let key = self.route.next_hop.unwrap_or(Key { ifindex: interface.ifindex, addr });
+        let held = Held { frame: frame.into_vec(), class: self.route.class };
+        self.unreachable |= !ns.hold_for(key, held);
     }
 }
 

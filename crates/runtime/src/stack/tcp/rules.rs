@@ -89,26 +89,48 @@ pub(super) struct KeepAlive {
     pub(super) probes: u32,
 }
 
+/// How long after a SYN|ACK was sent `again` times it is sent once more. Source: `tcp_synack_retries` = 5,
+/// `include/net/tcp.h TCP_TIMEOUT_INIT`.
+pub(super) fn synack_after(again: u32) -> Option<Span> {
+    (again < 5).then(|| Span::from_secs(1 << again))
+}
+
+/// How long a program bears with a silent peer.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Patience {
+    pub(super) keep: Option<KeepAlive>,
+    /// `TCP_USER_TIMEOUT` (RFC 5482).
+    pub(super) user: Option<Span>,
+}
+
 /// How long the peer may be silent before a connection is given up.
 ///
 /// | state | limit | source |
 /// |---|---|---|
-/// | SYN-SENT | 127 s | `tcp_syn_retries` = 6 |
+/// | SYN-SENT | the user time-out, or 127 s | `tcp_syn_retries` = 6 |
 /// | SYN-RECEIVED | 63 s | `tcp_synack_retries` = 5 |
-/// | closed by the program, FIN not answered | 60 s | `tcp_fin_timeout`; the kernel counts retries |
-/// | data unacknowledged | 924 s | `tcp_retries2` = 15 |
-/// | else, with keep-alive | idle time + interval * probes | `tcp_keepalive_timer` |
+/// | closed by the program | 60 s without getting on | `tcp_fin_timeout`; the kernel counts retries before FIN-WAIT-2 |
+/// | data unacknowledged | the user time-out, or 924 s | `tcp_write_timeout`, `tcp_retries2` = 15 |
+/// | else, with keep-alive | idle time + interval * probes; with a user time-out that, but not before the first probe had an interval | `tcp_keepalive_timer` |
 /// | else | none | |
-pub(super) fn silence_max(state: State, orphan: bool, unacknowledged: bool, keep: Option<&KeepAlive>) -> Option<Span> {
+pub(super) fn silence_max(state: State, orphan: bool, unacknowledged: bool, patience: &Patience) -> Option<Span> {
+    let unanswered = patience.user.unwrap_or(Span::from_secs(924));
     match state {
         State::Closed | State::Listen | State::TimeWait => None,
-        State::SynSent => Some(Span::from_secs(127)),
+        State::SynSent => Some(patience.user.unwrap_or(Span::from_secs(127))),
         State::SynReceived => Some(Span::from_secs(63)),
-        State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck if orphan => Some(Span::from_secs(60)),
-        State::FinWait1 | State::Closing | State::LastAck => Some(Span::from_secs(924)),
+        State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck | State::CloseWait | State::Established
+            if orphan =>
+        {
+            Some(Span::from_secs(60))
+        }
+        State::FinWait1 | State::Closing | State::LastAck => Some(unanswered),
         State::Established | State::CloseWait | State::FinWait2 => {
-            let kept = keep.map(|keep| keep.idle + Span { ns: keep.interval.ns.saturating_mul(keep.probes.into()) });
-            let data = unacknowledged.then_some(Span::from_secs(924));
+            let kept = patience.keep.map(|keep| match patience.user {
+                Some(user) => user.max(keep.idle + keep.interval),
+                None => keep.idle + Span { ns: keep.interval.ns.saturating_mul(keep.probes.into()) },
+            });
+            let data = unacknowledged.then_some(unanswered);
             match (kept, data) {
                 (Some(kept), Some(data)) => Some(kept.min(data)),
                 (kept, data) => kept.or(data),

@@ -1,6 +1,8 @@
 //! TCP connections as programs use them.
 
-use std::io::{self, Read, Write};
+mod traits;
+
+use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +18,9 @@ use super::calls::Attempt;
 use super::conn::{Conn, Memory};
 use super::rules::KeepAlive;
 use crate::event::{Interest, Watchable, Watched};
+
+/// The least time of keep-alive and of the user time-out.
+const TIME_MIN: Duration = Duration::from_millis(1);
 
 /// What ends a wait to read, and a wait to write or connect.
 const READABLE: Interest = Interest::from_bits(Interest::IN.bits() | Interest::ERR.bits() | Interest::HUP.bits());
@@ -67,11 +72,16 @@ impl TcpStream {
         Self { memory: conn.memory(), conn, ns }
     }
 
+    #[cfg(test)]
+    pub(super) fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
     /// Waits until the handshake is over.
     pub(super) fn finish_connect(&self, timeout: Option<Duration>) -> io::Result<()> {
         let deadline = self.deadline(timeout.map_or(0, span_ns));
         loop {
-            if let Some(result) = self.conn.connected() {
+            if let Some(result) = self.conn.connected(&self.ns.0) {
                 return result;
             }
             if !self.sleep(&self.conn.writer, WRITABLE, deadline) {
@@ -105,7 +115,10 @@ impl TcpStream {
         }
         let mut until = None;
         loop {
-            match self.conn.read(&self.ns.0, buffer, peek) {
+            // What there is has been published: a connection with nothing to read need not be owned to find that out.
+            let attempt =
+                if self.conn.is_ready(READABLE) { self.conn.read(&self.ns.0, buffer, peek) } else { Attempt::Wait };
+            match attempt {
                 Attempt::Done(count) => return Ok(count),
                 Attempt::Failed(error) => return Err(error),
                 Attempt::Wait => {}
@@ -177,14 +190,14 @@ impl TcpStream {
     /// # Errors
     /// `ENOTCONN` if the connection is not established, or was ended by an error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        match self.conn.is_connected() {
+        match self.conn.is_connected(&self.ns.0) {
             true => Ok(self.peer()),
             false => Err(errno(libc::ENOTCONN)),
         }
     }
 
     pub(super) fn peer(&self) -> SocketAddr {
-        self.conn.flow.peer.socket_addr(self.conn.scope())
+        self.conn.flow.peer.socket_addr(self.conn.scope)
     }
 
     /// The pending error (`SO_ERROR`), which is pending no more.
@@ -192,7 +205,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.conn.take_error())
+        Ok(self.conn.take_error(&self.ns.0))
     }
 
     /// Whether calls that find nothing to read, or no room to send, return `EAGAIN` instead of waiting.
@@ -231,23 +244,24 @@ impl TcpStream {
 
     /// Probes a silent peer (`SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`): first after `idle`, then
     /// each `interval`; after `probes` of them without an answer the connection ends with `ETIMEDOUT`. `None`: no probes
-    /// (the default). When it is switched on, the first probe leaves at once.
+    /// (the default). When it is switched on, the peer's idle time begins.
     ///
     /// # Errors
     /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
     pub fn set_keepalive(&self, keep: Option<(Duration, Duration, u32)>) -> io::Result<()> {
-        let keep = match keep {
-            None => None,
-            Some((idle, interval, probes)) => {
-                let least = Duration::from_millis(1);
-                if idle < least || interval < least || probes == 0 {
-                    return Err(errno(libc::EINVAL));
-                }
-                let span = |time| Span { ns: span_ns(time) };
-                Some(KeepAlive { idle: span(idle), interval: span(interval), probes })
-            }
-        };
-        self.conn.set_keepalive(&self.ns.0, keep);
+        let keep = keep.map(keep_alive).transpose()?;
+        self.conn.set_patience(&self.ns.0, |patience| patience.keep = keep);
+        Ok(())
+    }
+
+    /// `TCP_USER_TIMEOUT` (RFC 5482): how long sent data may stay unacknowledged before the connection ends with
+    /// `ETIMEDOUT` (default 924 s, as `tcp_retries2` = 15). With keep-alive it takes the place of the number of probes.
+    ///
+    /// # Errors
+    /// `EINVAL` for a time shorter than a millisecond.
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let user = timeout.map(user_timeout).transpose()?;
+        self.conn.set_patience(&self.ns.0, |patience| patience.user = user);
         Ok(())
     }
 
@@ -258,7 +272,7 @@ impl TcpStream {
     /// `EINVAL` for another time: closing never waits.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         match linger {
-            None | Some(Duration::ZERO) => self.conn.lock().reset_on_close = linger.is_some(),
+            None | Some(Duration::ZERO) => self.conn.own(&self.ns.0).reset_on_close = linger.is_some(),
             Some(_) => return Err(errno(libc::EINVAL)),
         }
         Ok(())
@@ -276,10 +290,10 @@ impl TcpStream {
                 if !(0..=PRIORITY_FREE_MAX).contains(&value) && !cap_net_admin {
                     return Err(OptionError::Priority);
                 }
-                self.conn.lock().outlet.route.class.priority = value.cast_unsigned();
+                self.conn.own(&self.ns.0).outlet.route.class.priority = value.cast_unsigned();
             }
             (None, SocketOption::MaxPacingRate) => {
-                self.conn.lock().outlet.route.class.pacing_rate = options::pacing_rate(value);
+                self.conn.own(&self.ns.0).outlet.route.class.pacing_rate = options::pacing_rate(value);
             }
             (None, _) => return Err(OptionError::NotForTcp),
         }
@@ -294,7 +308,7 @@ impl TcpStream {
         match (option.busy(), option) {
             (Some(busy), _) => Ok(self.conn.busy().get(busy, self.ns.0.host.first_napi_id())?),
             (None, SocketOption::RcvBuf) => {
-                let capacity = self.conn.lock().socket().recv_capacity();
+                let capacity = self.conn.own(&self.ns.0).socket().recv_capacity();
                 Ok(i32::try_from(capacity).expect("at most 4 MiB"))
             }
             (None, _) => Err(OptionError::NotForTcp),
@@ -322,6 +336,20 @@ impl TcpStream {
     }
 }
 
+/// Times of keep-alive as they are given, checked.
+pub(super) fn keep_alive((idle, interval, probes): (Duration, Duration, u32)) -> io::Result<KeepAlive> {
+    if idle < TIME_MIN || interval < TIME_MIN || probes == 0 {
+        return Err(errno(libc::EINVAL));
+    }
+    let span = |time| Span { ns: span_ns(time) };
+    Ok(KeepAlive { idle: span(idle), interval: span(interval), probes })
+}
+
+/// A user time-out as it is given, checked.
+pub(super) fn user_timeout(timeout: Duration) -> io::Result<Span> {
+    if timeout < TIME_MIN { Err(errno(libc::EINVAL)) } else { Ok(Span { ns: span_ns(timeout) }) }
+}
+
 fn set_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
     if timeout == Some(Duration::ZERO) {
         return Err(errno(libc::EINVAL));
@@ -333,38 +361,6 @@ fn set_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
 
 fn span_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Read for &TcpStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.recv(buffer)
-    }
-}
-
-impl Write for &TcpStream {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.send(data)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for TcpStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.recv(buffer)
-    }
-}
-
-impl Write for TcpStream {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.send(data)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Watchable for TcpStream {
@@ -381,7 +377,7 @@ impl Drop for TcpStream {
 
 impl std::fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut core = self.conn.lock();
+        let core = self.conn.own(&self.ns.0);
         let state = core.live_state();
         let (unread, unsent) = (core.socket().recv_queue(), core.socket().send_queue());
         let mut f = f.debug_struct("TcpStream");

@@ -6,9 +6,10 @@
 //! when it comes up. An idle connection has no entry.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use napier_core::time::{Deadline, Instant};
+use napier_core::time::{Deadline, Instant, Span};
+use napier_ring::Inbox;
 
 use super::super::netns::Inner;
 use super::conn::Conn;
@@ -20,129 +21,166 @@ const TICK_NS: u64 = 1_000_000;
 /// Places; what is due later is put off once per turn of 4 s.
 const SLOTS: usize = 4096;
 
+/// Longest time ahead for which a connection stands in the wheel: it is asked again then. So one that has ended is let go
+/// of in seconds, whatever it had waited for.
+const AHEAD_MAX: Span = Span::from_secs(4);
+
 /// Never a place's number: the first tick is that of a clock that has run for a millisecond.
 pub(super) const NOT_QUEUED: u64 = 0;
-const NOBODY: u64 = u64::MAX;
+const NEVER: u64 = u64::MAX;
+/// Calls that a place has room for in the long run: a crowd that once came at the same time leaves no more.
+const ROOM_KEPT: usize = 4;
 /// How many connections ahead of the one that is called memory is asked for.
 const LOOK_AHEAD: usize = 4;
 
-/// Deadlines of many connections.
+/// A connection, and the tick at which it wants to be called.
+type Call = (Arc<Conn>, u64);
+
+/// Deadlines of many connections: what threads that send and receive see of the wheel. They never wait for its thread, nor
+/// it for them.
 pub(super) struct Wheel {
-    places: Mutex<Places>,
-    /// The earliest place with somebody in it, or `NOBODY`.
-    earliest: AtomicU64,
+    /// Calls that the thread has not put into their places.
+    asked: Inbox<Call>,
+    /// The earliest tick that was asked for since the thread looked last, or `NEVER`.
+    sooner: AtomicU64,
+    /// Until when the thread sleeps.
+    sleeps_until: AtomicU64,
     stop: AtomicBool,
     parker: Parker,
 }
 
+/// The thread's own.
 struct Places {
-    slots: Box<[Vec<Arc<Conn>>]>,
+    slots: Box<[Vec<Call>]>,
     occupied: [u64; SLOTS / 64],
     /// The last tick that was called up.
     done: u64,
 }
 
 impl Wheel {
-    pub(super) fn new(now: Instant) -> Self {
-        let slots = (0..SLOTS).map(|_| Vec::new()).collect();
-        let places = Places { slots, occupied: [0; SLOTS / 64], done: now.ns / TICK_NS };
+    pub(super) fn new() -> Self {
         Self {
-            places: Mutex::new(places),
-            earliest: AtomicU64::new(NOBODY),
+            asked: Inbox::new(),
+            sooner: AtomicU64::new(NEVER),
+            sleeps_until: AtomicU64::new(NEVER),
             stop: AtomicBool::new(false),
             parker: Parker::new(),
         }
     }
 
-    /// Sees to it that `conn` is called at `at` or up to a millisecond later. `queued`: where it stands already; gives
+    /// Sees to it that `conn` is called at `at` or up to a millisecond later, or before if that is far ahead. `queued`: where it stands already; gives
     /// where it stands now.
     #[inline]
-    pub(super) fn call_at(&self, conn: &Arc<Conn>, queued: u64, at: Instant) -> u64 {
-        let tick = at.ns.div_ceil(TICK_NS);
+    pub(super) fn call_at(&self, conn: &Arc<Conn>, queued: u64, at: Instant, now: Instant) -> u64 {
+        let tick = at.min(now + AHEAD_MAX).ns.div_ceil(TICK_NS);
         if queued != NOT_QUEUED && queued <= tick {
             return queued;
         }
-        self.put(conn, tick)
-    }
-
-    fn put(&self, conn: &Arc<Conn>, tick: u64) -> u64 {
-        let mut places = self.places();
-        let tick = tick.clamp(places.done + 1, places.done + SLOTS as u64 - 1);
-        let slot = slot_of(tick);
-        places.slots[slot].push(conn.clone());
-        places.occupied[slot / 64] |= 1 << (slot % 64);
-        let sooner = tick < self.earliest.load(Ordering::Relaxed);
-        if sooner {
-            // Relaxed: the lock orders the writers, and the parker's fences the sleeper's look.
-            self.earliest.store(tick, Ordering::Relaxed);
-        }
-        drop(places);
-        if sooner {
-            self.parker.wake();
-        }
+        self.ask(conn, tick);
         tick
     }
 
-    /// Takes out everybody who is due.
-    fn due(&self, now: Instant, called: &mut Vec<(u64, Vec<Arc<Conn>>)>) {
-        let until = now.ns / TICK_NS;
-        let mut places = self.places();
-        // Nobody stands further ahead than one turn, however long the thread slept.
-        let last = until.min(places.done + SLOTS as u64 - 1);
-        for tick in places.done + 1..=last {
-            let slot = slot_of(tick);
-            if places.occupied[slot / 64] & 1 << (slot % 64) != 0 {
-                places.occupied[slot / 64] &= !(1 << (slot % 64));
-                called.push((tick, std::mem::take(&mut places.slots[slot])));
-            }
+    fn ask(&self, conn: &Arc<Conn>, tick: u64) {
+        self.asked.push((conn.clone(), tick));
+        // Relaxed: who pushes after the thread has taken for the last time sees by that why (`Inbox::take`). A call that
+        // stayed would hold the connection, and by it all that the wheel is a part of.
+        if self.stop.load(Ordering::Relaxed) {
+            return drop(self.asked.take());
         }
-        places.done = places.done.max(until);
-        self.earliest.store(places.next(), Ordering::Relaxed);
+        // SeqCst, with the store and the load in `turn`: either the thread sees our tick before it sleeps, or we see until
+        // when it sleeps. Also a Release that shows the call to the thread, which pairs with its swap.
+        let earlier = self.sooner.fetch_min(tick, Ordering::SeqCst);
+        if tick < earlier && tick < self.sleeps_until.load(Ordering::SeqCst) {
+            self.parker.wake();
+        }
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends the thread, and lets go of everybody.
+    /// Ends the thread, which lets go of everybody.
     pub(super) fn stop(&self) {
         // Release: pairs with the Acquire load in `turn`.
         self.stop.store(true, Ordering::Release);
         self.parker.wake_all();
-        self.places().slots.iter_mut().for_each(Vec::clear);
     }
 
     /// The thread: turns the wheel until it is stopped or its name space is gone.
     pub(super) fn turn(&self, ns: &Weak<Inner>) {
+        crate::nowait::this_thread();
+        let mut places = Places::new(Clock.now());
         let mut called = Vec::new();
         loop {
-            let target = self.earliest.load(Ordering::Relaxed);
+            self.sooner.swap(NEVER, Ordering::SeqCst);
+            places.take_in(&self.asked);
+            let target = places.next();
+            self.sleeps_until.store(target, Ordering::SeqCst);
             let stopped = || self.stop.load(Ordering::Acquire);
-            let sooner = || stopped() || self.earliest.load(Ordering::Relaxed) < target;
+            let sooner = || stopped() || self.sooner.load(Ordering::SeqCst) < target;
             let deadline = match target {
-                NOBODY => Deadline::NEVER,
+                NEVER => Deadline::NEVER,
                 tick => Deadline::at(Instant { ns: tick * TICK_NS }),
             };
             self.parker.wait(sooner, deadline, &Clock);
             if stopped() {
-                return;
+                return drop(self.asked.take());
             }
             let Some(ns) = ns.upgrade() else { return };
             let now = Clock.now();
-            self.due(now, &mut called);
-            for (tick, conns) in called.drain(..) {
-                for (at, conn) in conns.iter().enumerate() {
-                    if let Some(later) = conns.get(at + LOOK_AHEAD) {
-                        later.fetch();
-                    }
-                    conn.on_timer(&ns, tick, now);
+            ns.host.oversee(now);
+            places.due(now, &mut called);
+            for at in 0..called.len() {
+                if let Some((later, _)) = called.get(at + LOOK_AHEAD) {
+                    later.fetch();
                 }
+                let (conn, tick) = &called[at];
+                conn.called(&ns, *tick, now);
             }
+            called.clear();
         }
     }
 }
 
 impl Places {
+    fn new(now: Instant) -> Self {
+        let slots = (0..SLOTS).map(|_| Vec::new()).collect();
+        Self { slots, occupied: [0; SLOTS / 64], done: now.ns / TICK_NS }
+    }
+
+    fn take_in(&mut self, asked: &Inbox<Call>) {
+        for (conn, tick) in asked.take_any() {
+            self.put((conn, tick));
+        }
+    }
+
+    fn put(&mut self, call: Call) {
+        let tick = call.1.clamp(self.done + 1, self.done + SLOTS as u64 - 1);
+        let slot = slot_of(tick);
+        self.slots[slot].push(call);
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Takes out everybody who is due.
+    fn due(&mut self, now: Instant, called: &mut Vec<Call>) {
+        let until = now.ns / TICK_NS;
+        // Nobody stands further ahead than one turn, however long the thread slept.
+        let last = until.min(self.done + SLOTS as u64 - 1);
+        for tick in self.done + 1..=last {
+            let slot = slot_of(tick);
+            if self.occupied[slot / 64] & 1 << (slot % 64) != 0 {
+                self.occupied[slot / 64] &= !(1 << (slot % 64));
+                let place = &mut self.slots[slot];
+                called.append(place);
+                if place.capacity() > ROOM_KEPT {
+                    *place = Vec::new();
+                }
+            }
+        }
+        self.done = self.done.max(until);
+        // Those who wait for more than a turn.
+        if called.iter().any(|(_, tick)| *tick > self.done) {
+            let later = called.extract_if(.., |(_, tick)| *tick > self.done).collect::<Vec<_>>();
+            later.into_iter().for_each(|call| self.put(call));
+        }
+    }
+
     /// The next place with somebody in it, in the order of time.
     fn next(&self) -> u64 {
         let first = self.done + 1;
@@ -155,7 +193,7 @@ impl Places {
             }
             offset += 64 - slot as u64 % 64;
         }
-        NOBODY
+        NEVER
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn smol_span(span: Span) -> time::Duration {
 }
 
 fn real_time(at: time::Instant) -> Instant {
-    Instant { ns: at.total_micros().max(0).cast_unsigned() * NS_PER_TICK }
+    Instant { ns: at.total_micros().max(0).cast_unsigned().saturating_mul(NS_PER_TICK) }
 }
 
 /// Most packets that one call sends for a socket: what a send buffer of the largest size holds in packets of the least
@@ -66,42 +66,58 @@ pub(super) struct Poll<'a> {
 }
 
 impl Poll<'_> {
-    /// Hands one IP packet, as long as it may be, to the socket; then sends what there is to send.
-    pub(super) fn receive(&mut self, packet: &[u8]) -> Result<(), Fault> {
+    /// Hands one IP packet, as long as it may be, to the socket; then sends what there is to send. Gives what
+    /// [`next`](Self::next) would, as all of these do.
+    pub(super) fn receive(&mut self, packet: &[u8]) -> Result<Deadline, Fault> {
         self.guarded(|poll, interface| {
             poll.ingress(interface, packet);
             poll.egress(interface);
         })
     }
 
+    /// Hands one IP packet to the socket, and sends no more than an answer to it.
+    pub(super) fn hear(&mut self, packet: &[u8]) -> Result<Deadline, Fault> {
+        self.guarded(|poll, interface| poll.ingress(interface, packet))
+    }
+
     /// Sends what there is to send.
-    pub(super) fn send(&mut self) -> Result<(), Fault> {
+    pub(super) fn send(&mut self) -> Result<Deadline, Fault> {
         self.guarded(|poll, interface| poll.egress(interface))
     }
 
     /// As `receive` for the SYN that begins a connection, with sequence numbers from `seed`.
-    pub(super) fn open(&mut self, packet: &[u8], seed: u64) -> Result<(), Fault> {
+    pub(super) fn open(&mut self, packet: &[u8], seed: u64) -> Result<Deadline, Fault> {
         catch_unwind(AssertUnwindSafe(|| {
             let interface = &mut interface(self.mtu, seed);
             self.ingress(interface, packet);
             self.egress(interface);
+            self.next_of(interface)
         }))
         .map_err(|_| Fault)
     }
 
     /// When the socket wants to be polled again. A time that has come means that it could not send.
     pub(super) fn next(&mut self) -> Deadline {
-        with_interface(self.mtu, |interface| match interface.poll_at(smol_time(self.now), self.sockets) {
+        with_interface(self.mtu, |interface| self.next_of(interface))
+    }
+
+    #[inline]
+    fn next_of(&self, interface: &mut Interface) -> Deadline {
+        match interface.poll_at(smol_time(self.now), self.sockets) {
             None => Deadline::NEVER,
             Some(at) => Deadline::at(real_time(at)),
-        })
+        }
     }
 
     /// What comes from outside must not end a thread of the engine, whatever a foreign protocol machine makes of it.
     #[inline]
-    fn guarded(&mut self, work: impl FnOnce(&mut Self, &mut Interface)) -> Result<(), Fault> {
+    fn guarded(&mut self, work: impl FnOnce(&mut Self, &mut Interface)) -> Result<Deadline, Fault> {
         let mtu = self.mtu;
-        catch_unwind(AssertUnwindSafe(|| with_interface(mtu, |interface| work(self, interface)))).map_err(|_| Fault)
+        let work = |interface: &mut Interface| {
+            work(self, interface);
+            self.next_of(interface)
+        };
+        catch_unwind(AssertUnwindSafe(|| with_interface(mtu, work))).map_err(|_| Fault)
     }
 
     fn ingress(&mut self, interface: &mut Interface, packet: &[u8]) {
@@ -123,13 +139,21 @@ impl Poll<'_> {
 
 #[inline]
 fn with_interface<R>(mtu: usize, work: impl FnOnce(&mut Interface) -> R) -> R {
-    INTERFACES.with_borrow_mut(|all| {
+    let mut work = Some(work);
+    let done = INTERFACES.try_with(|all| {
+        let mut all = all.borrow_mut();
         let at = all.iter().position(|(of, _)| *of == mtu).unwrap_or_else(|| {
             all.push((mtu, interface(mtu, 0)));
             all.len() - 1
         });
-        work(&mut all[at].1)
-    })
+        work.take().map(|work| work(&mut all[at].1))
+    });
+    match (done, work) {
+        (Ok(Some(done)), _) => done,
+        // The thread ends, and a socket among its last belongings is closed.
+        (_, Some(work)) => work(&mut interface(mtu, 0)),
+        (_, None) => unreachable!("done, or still to be done"),
+    }
 }
 
 /// `connect` with sequence numbers from `seed`.

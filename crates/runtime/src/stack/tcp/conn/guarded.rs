@@ -1,52 +1,119 @@
-//! What is done with a connection's lock held.
+//! What the owner of a connection does.
 
 use std::sync::Arc;
 
-use napier_core::time::{Deadline, Instant};
+use napier_core::time::{Deadline, Instant, Span};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 
 use super::super::super::counters::Counter;
 use super::super::super::netns::Inner;
+use super::super::challenge::Expected;
 use super::super::listener::ListenerInner;
-use super::super::rules::{self, Cause, View};
+use super::super::rules::{self, Cause, Patience, View};
 use super::super::workspace::{Fault, Poll, smol_span};
+use super::settle::Look;
 use super::{Core, FORGOTTEN_RETRY, News};
 
 impl Core {
     #[inline]
-    pub(in crate::stack::tcp) fn socket(&mut self) -> &mut Socket<'static> {
+    pub(in crate::stack::tcp) fn socket(&self) -> &Socket<'static> {
+        self.sockets.get(self.handle)
+    }
+
+    /// What is done to it may change when it wants to be polled.
+    #[inline]
+    pub(in crate::stack::tcp) fn socket_mut(&mut self) -> &mut Socket<'static> {
+        self.next = None;
         self.sockets.get_mut(self.handle)
     }
 
     /// The connection that `listener` has got a SYN for.
-    pub(in crate::stack::tcp) fn adopt(&mut self, listener: Arc<ListenerInner>) {
+    pub(in crate::stack::tcp) fn adopt(&mut self, listener: Arc<ListenerInner>, patience: Patience) {
         self.embryo = Some(listener);
+        self.set_patience(patience);
+    }
+
+    /// How long to bear with a silent peer, and when to ask him.
+    pub(in crate::stack::tcp) fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+        if self.is_unasked() {
+            return;
+        }
+        let keep = patience.keep.map(|keep| smol_span(keep.idle.max(Span { ns: 1000 })));
+        self.socket_mut().set_keep_alive(keep);
+    }
+
+    /// As [`set_patience`](Self::set_patience), later. Where keep-alive is switched on its idle time begins (as in
+    /// `net/ipv4/tcp_timer.c` `tcp_set_keepalive`).
+    pub(in crate::stack::tcp) fn change_patience(&mut self, patience: Patience, now: Instant) {
+        // Where an answer is owed, the silence has begun with that.
+        if self.patience.keep.is_none() && patience.keep.is_some() && self.asked.is_none() {
+            self.heard = now;
+        }
+        self.set_patience(patience);
+    }
+
+    /// Keep-alive was switched on while packets could flow, and the first idle time is not over. smoltcp does not know of
+    /// it yet: it would begin with a probe.
+    pub(super) fn is_unasked(&mut self) -> bool {
+        let wanted = self.patience.keep.is_some();
+        wanted
+            && self.socket().keep_alive().is_none()
+            && !matches!(self.socket().state(), State::Closed | State::Listen | State::SynSent | State::SynReceived)
+    }
+
+    /// When smoltcp is to begin with probes.
+    #[inline]
+    pub(super) fn asks_at(&mut self) -> Deadline {
+        let Some(idle) = self.patience.keep.map(|keep| keep.idle) else { return Deadline::NEVER };
+        if self.is_unasked() { Deadline::after(self.heard, idle) } else { Deadline::NEVER }
     }
 
     /// smoltcp's state; a socket that listens again has been reset before it was established.
-    pub(in crate::stack::tcp) fn live_state(&mut self) -> State {
-        if self.dead {
-            return State::Closed;
-        }
-        match self.socket().state() {
+    #[inline]
+    pub(in crate::stack::tcp) fn live_state(&self) -> State {
+        let state = self.socket().state();
+        self.live(state)
+    }
+
+    /// The same where smoltcp's state is known.
+    #[inline]
+    pub(super) fn live(&self, state: State) -> State {
+        match state {
+            _ if self.dead => State::Closed,
             State::Listen => State::Closed,
             state => state,
         }
     }
 
-    /// Closed, with nothing left to say.
-    pub(super) fn is_finished(&mut self) -> bool {
-        let stuck = self.outlet.is_stuck();
-        let socket = self.socket();
-        matches!(socket.state(), State::Closed | State::Listen) && socket.local_endpoint().is_none() && !stuck
+    /// State at the end of the last settling.
+    pub(in crate::stack::tcp) fn state(&self) -> State {
+        self.state
     }
 
-    pub(super) fn view(&mut self) -> View {
-        let state = self.live_state();
-        let Self { fin, read_shut, write_shut, error, .. } = *self;
+    /// RCV.NXT and the room behind it; `None` before anything was acknowledged.
+    pub(in crate::stack::tcp) fn expected(&self) -> Option<Expected> {
+        let first = self.outlet.first_ack()?;
+        let next = first.wrapping_add(self.taken).wrapping_add(self.fin.into());
         let socket = self.socket();
-        let room = (socket.send_capacity() - socket.send_queue()) * 3 >= socket.send_capacity();
-        View { state, queued: socket.recv_queue() > 0, room, fin, read_shut, write_shut, error }
+        let room = u32::try_from(socket.recv_capacity() - socket.recv_queue()).unwrap_or(u32::MAX);
+        Some(Expected { next, room })
+    }
+
+    #[inline]
+    pub(super) fn look(&self) -> Look {
+        let socket = self.socket();
+        let (unsent, capacity) = (socket.send_queue(), socket.send_capacity());
+        let room = (capacity - unsent) * 3 >= capacity;
+        let bound = socket.local_endpoint().is_some();
+        Look { state: socket.state(), queued: socket.recv_queue(), unsent, room, bound }
+    }
+
+    #[inline]
+    pub(super) fn view(&self, look: &Look) -> View {
+        let Self { fin, read_shut, write_shut, error, .. } = *self;
+        let Look { state, queued, room, .. } = *look;
+        View { state: self.live(state), queued: queued > 0, room, fin, read_shut, write_shut, error }
     }
 
     pub(super) fn changed(&mut self, ns: &Inner, next: State, cause: Cause, news: &mut News) {
@@ -88,22 +155,23 @@ impl Core {
         });
         // Data that wraps round the end of the buffer leaves in two segments, and Nagle would hold the second back.
         if self.nagle && self.outlet.cut_short() && !self.dead {
-            self.socket().set_nagle_enabled(false);
+            self.socket_mut().set_nagle_enabled(false);
             self.with_poll(ns, now, |poll| poll.send());
-            self.socket().set_nagle_enabled(true);
+            self.socket_mut().set_nagle_enabled(true);
         }
     }
 
     /// The SYN of a new connection.
     pub(in crate::stack::tcp) fn open(&mut self, ns: &Inner, now: Instant, packet: &[u8], seed: u64) {
         self.with_poll(ns, now, |poll| poll.open(packet, seed));
+        self.synack_begins(now);
     }
 
-    pub(super) fn with_poll(
+    pub(in crate::stack::tcp) fn with_poll(
         &mut self,
         ns: &Inner,
         now: Instant,
-        work: impl FnOnce(&mut Poll<'_>) -> Result<(), Fault>,
+        work: impl FnOnce(&mut Poll<'_>) -> Result<Deadline, Fault>,
     ) {
         self.outlet.route.refresh(ns);
         self.outlet.flush(ns);
@@ -113,13 +181,25 @@ impl Core {
         if std::mem::take(&mut self.outlet.sent) {
             self.read_since_sent = 0;
         }
-        if done.is_err() {
+        if let Some(end) = self.outlet.sent_again.take()
+            && self.controlled
+        {
+            self.losses.sent_again(end, self.outlet.sent_to().expect("it was sent before"));
+        }
+        self.next = done.ok();
+        if self.next.is_none() {
             ns.counters.count(Counter::TcpFaults);
             (self.dead, self.error) = (true, libc::ECONNABORTED);
         }
     }
 
+    /// When smoltcp wants to be polled again.
+    #[inline]
     pub(super) fn next_poll(&mut self, ns: &Inner, now: Instant) -> Deadline {
+        self.next.take().unwrap_or_else(|| self.ask_next_poll(ns, now))
+    }
+
+    fn ask_next_poll(&mut self, ns: &Inner, now: Instant) -> Deadline {
         let mtu = self.outlet.route.mtu();
         let mut sink = self.outlet.sink(ns);
         Poll { now, mtu, sockets: &mut self.sockets, sink: &mut sink }.next()
@@ -128,7 +208,7 @@ impl Core {
     /// Ends the connection with a reset, unless nobody would understand one.
     pub(in crate::stack::tcp) fn abort(&mut self, ns: &Inner, now: Instant) {
         let quiet = matches!(self.state, State::SynSent | State::Closed | State::TimeWait);
-        self.socket().abort();
+        self.socket_mut().abort();
         if quiet {
             self.dead = true;
         } else {
@@ -139,7 +219,7 @@ impl Core {
     /// Nobody will look at it again, but it may stand in the wheel for a while.
     pub(super) fn free_buffers(&mut self) {
         if self.socket().recv_capacity() > 0 {
-            *self.socket() = Socket::new(SocketBuffer::new(Vec::new()), SocketBuffer::new(Vec::new()));
+            *self.socket_mut() = Socket::new(SocketBuffer::new(Vec::new()), SocketBuffer::new(Vec::new()));
         }
     }
 
@@ -147,19 +227,37 @@ impl Core {
     pub(in crate::stack::tcp) fn orphaned(&mut self, now: Instant) {
         self.orphan = true;
         self.asked = Some(now);
+        self.got_on = now;
+    }
+
+    /// An orphan that comes nearer to its end may take longer.
+    #[inline]
+    pub(super) fn note_progress(&mut self, now: Instant, unsent: usize) {
+        if self.orphan {
+            let left = (self.state, unsent);
+            if std::mem::replace(&mut self.left, left) != left {
+                self.got_on = now;
+            }
+        }
+    }
+
+    pub(in crate::stack::tcp) fn is_embryo(&self) -> bool {
+        self.embryo.is_some()
+    }
+
+    /// The connection is not over, as it is in TIME-WAIT.
+    pub(in crate::stack::tcp) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed | State::Listen | State::TimeWait)
     }
 
     /// The peer has something to acknowledge, so a timer must run.
-    pub(super) fn is_owed(&mut self) -> bool {
+    #[inline]
+    pub(super) fn is_owed(&self, unsent: usize) -> bool {
         let flag = matches!(
             self.state,
             State::SynSent | State::SynReceived | State::FinWait1 | State::Closing | State::LastAck
         );
-        flag || self.socket().send_queue() > 0
-    }
-
-    pub(super) fn wants_answer(&mut self) -> bool {
-        self.orphan || self.is_owed()
+        flag || unsent > 0
     }
 
     /// Gets a FIN sent again that smoltcp has forgotten: three duplicate acknowledgements when all but the FIN is
@@ -167,21 +265,26 @@ impl Core {
     /// sends then is the FIN.
     #[cold]
     pub(super) fn remind(&mut self, ns: &Inner, now: Instant) {
-        self.socket().set_keep_alive(Some(smol_span(FORGOTTEN_RETRY)));
+        self.socket_mut().set_keep_alive(Some(smol_span(FORGOTTEN_RETRY)));
         self.drive(ns, now, None);
-        let keep = self.keep.map(|keep| smol_span(keep.idle));
-        self.socket().set_keep_alive(keep);
+        let keep = self.patience.keep.map(|keep| smol_span(keep.idle));
+        self.socket_mut().set_keep_alive(keep);
     }
 
-    pub(super) fn silence_ends(&mut self) -> Deadline {
-        let unacknowledged = self.socket().send_queue() > 0;
-        let limit = rules::silence_max(self.state, self.orphan, unacknowledged, self.keep.as_ref());
+    /// When the peer has been silent for too long, with `unsent` bytes that it has not acknowledged.
+    #[inline]
+    pub(in crate::stack::tcp) fn silence_ends(&self, unsent: usize) -> Deadline {
+        let limit = rules::silence_max(self.state, self.orphan, unsent > 0, &self.patience);
+        if self.orphan {
+            // What the peer says counts only as far as the connection gets on.
+            return rules::silence_ends(self.got_on, None, limit);
+        }
         rules::silence_ends(self.heard, self.asked, limit)
     }
 
-    /// The pending error, which is pending no more; 0: none.
+    /// The pending error, which is pending no more; 0: none. Only that the engine has stopped stays pending.
     pub(in crate::stack::tcp) fn take_error(&mut self) -> i32 {
-        std::mem::take(&mut self.error)
+        if self.error == libc::ESHUTDOWN { self.error } else { std::mem::take(&mut self.error) }
     }
 
     /// The peer will send nothing more, or nothing more is wanted.

@@ -1,22 +1,9 @@
 use napier_core::time::{Deadline, Instant, Span};
 use smoltcp::socket::tcp::State;
 
-use super::super::rules::{Cause, KeepAlive, View, error_of, ready, silence_ends, silence_max};
+use super::super::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max, synack_after};
+use super::STATES;
 use crate::event::Interest;
-
-const STATES: [State; 11] = [
-    State::Closed,
-    State::Listen,
-    State::SynSent,
-    State::SynReceived,
-    State::Established,
-    State::FinWait1,
-    State::FinWait2,
-    State::CloseWait,
-    State::Closing,
-    State::LastAck,
-    State::TimeWait,
-];
 
 fn views() -> impl Iterator<Item = View> {
     let flags = |bits: u32, at: u32| bits >> at & 1 != 0;
@@ -75,21 +62,32 @@ fn errors() {
 
 #[test]
 fn silence() {
+    let none = Patience::default();
     let keep = KeepAlive { idle: Span::from_secs(10), interval: Span::from_secs(2), probes: 3 };
-    let secs = |state, orphan, data, keep| silence_max(state, orphan, data, keep).map(|span| span.ns / 1_000_000_000);
+    let keeps = Patience { keep: Some(keep), user: None };
+    let user = |secs| Patience { keep: None, user: Some(Span::from_secs(secs)) };
+    let both = |secs| Patience { keep: Some(keep), user: Some(Span::from_secs(secs)) };
+    let secs = |state, orphan, data, of: Patience| silence_max(state, orphan, data, &of).map(|s| s.ns / 1_000_000_000);
     for state in [State::Established, State::CloseWait, State::FinWait2] {
-        assert_eq!(secs(state, false, false, None), None, "an idle connection lives for ever");
-        assert_eq!(secs(state, false, true, None), Some(924));
-        assert_eq!(secs(state, false, false, Some(&keep)), Some(16));
-        assert_eq!(secs(state, false, true, Some(&keep)), Some(16));
+        assert_eq!(secs(state, false, false, none), None, "an idle connection lives for ever");
+        assert_eq!(secs(state, false, true, none), Some(924));
+        assert_eq!(secs(state, false, false, keeps), Some(16));
+        assert_eq!(secs(state, false, true, keeps), Some(16));
+        assert_eq!(secs(state, false, false, user(5)), None, "it bounds what is unacknowledged");
+        assert_eq!(secs(state, false, true, user(5)), Some(5));
+        assert_eq!(secs(state, false, false, both(5)), Some(12), "not before a probe was sent and not answered");
+        assert_eq!(secs(state, false, false, both(40)), Some(40));
+        assert_eq!(secs(state, false, true, both(5)), Some(5));
     }
-    assert_eq!(secs(State::SynSent, false, false, None), Some(127));
-    assert_eq!(secs(State::SynReceived, false, false, None), Some(63));
+    assert_eq!(secs(State::SynSent, false, false, none), Some(127));
+    assert_eq!(secs(State::SynSent, false, false, user(3)), Some(3));
+    assert_eq!(secs(State::SynReceived, false, false, none), Some(63));
     for state in [State::FinWait1, State::FinWait2, State::Closing, State::LastAck] {
-        assert_eq!(secs(state, true, true, Some(&keep)), Some(60), "nobody is left who could end it");
+        assert_eq!(secs(state, true, true, keeps), Some(60), "nobody is left who could end it");
+        assert_eq!(secs(state, true, true, user(500)), Some(60));
     }
     for state in [State::Closed, State::Listen, State::TimeWait] {
-        assert_eq!(secs(state, true, true, Some(&keep)), None);
+        assert_eq!(secs(state, true, true, both(5)), None);
     }
 }
 
@@ -101,4 +99,11 @@ fn silence_begins_with_the_later_of_word_and_question() {
     assert_eq!(silence_ends(at(5), Some(at(50)), limit), Deadline::at(at(150)));
     assert_eq!(silence_ends(at(70), Some(at(50)), limit), Deadline::at(at(170)));
     assert_eq!(silence_ends(at(70), Some(at(50)), None), Deadline::NEVER);
+}
+
+#[test]
+fn a_syn_ack_has_five_more_turns() {
+    let gaps: Vec<_> = (0..9).map_while(synack_after).map(|gap| gap.ns / 1_000_000_000).collect();
+    assert_eq!(gaps, [1, 2, 4, 8, 16]);
+    assert_eq!(synack_after(u32::MAX), None);
 }

@@ -1,0 +1,76 @@
+//! What a user meets who follows the pages to the letter: a veth that leaves checksums to nobody, two sides of one bench.
+
+mod common;
+
+use std::fs::File;
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Folder, NAPIER, Running};
+use napier_veth::{EndConfig, Veth, VethConfig};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn packets_without_a_checksum_are_told_of_in_the_summary() {
+    let test = "packets_without_a_checksum_are_told_of_in_the_summary";
+    let address = |text: &str| text.parse().expect("an address");
+    let left = EndConfig::new("server", [2, 0, 0, 0x79, 0, 1]).address(address("10.79.1.101"), 24);
+    let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(address("10.79.1.2"), 24);
+    let pair = match Veth::new(&VethConfig { tso: false, ..VethConfig::new(left, right) }) {
+        Ok(pair) => pair,
+        Err(error) if error.is_privilege() => return napier_testkit::skip!(test, "{error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let folder = Folder::new("hints");
+    let out = folder.file("out");
+    let server = pair.left().netns().run(|| {
+        let mut command = Command::new(NAPIER);
+        command.args(["serve", "kv", "--dev", "xdp:server", "--ip", "10.79.1.1/24"]).stdin(Stdio::null());
+        Running(command.stdout(File::create(&out).expect("a file")).spawn().expect("napier starts"))
+    });
+    let mut server = server.expect("entered");
+    let said = || std::fs::read_to_string(&out).expect("a file");
+    let begun = Instant::now();
+    while !said().contains("ready: ") {
+        assert!(begun.elapsed() < PATIENCE, "it is not ready");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let client = pair.right().netns().run(|| UdpSocket::bind("10.79.1.2:0")).expect("entered").expect("its address");
+    // Those that come while neighbours are asked for may be lost.
+    client.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    for _ in 0..20 {
+        client.send_to(b"\0\x01\0\0\0\x01\0\0version\r\n", "10.79.1.1:11211").expect("sent");
+        assert!(client.recv(&mut [0; 64]).is_err(), "nobody answers what is wrong");
+    }
+    let pid = server.0.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill is there").success());
+    assert!(server.0.wait().expect("it ends").success());
+    assert!(
+        said().contains("packets were dropped, for theirs was wrong") && said().contains("ethtool -K"),
+        "{}",
+        said()
+    );
+}
+
+fn side(role: &str, mode: &str, socket: &str) -> Child {
+    let mut command = Command::new(NAPIER);
+    command.args(["bench", "memif", "--role", role, "--socket", socket, "--mode", mode]);
+    command.args(["--runs", "2", "--seconds", "0.3", "--json"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("napier starts")
+}
+
+#[test]
+fn both_sides_of_a_memif_have_figures_whoever_ends_first() {
+    let socket = format!("@napier-hints-{}", std::process::id());
+    let sides = [side("server", "receive", &socket), side("client", "send", &socket)];
+    for side in sides {
+        let output = side.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        // On a busy machine a side may be held up for longer than the other one waits; it has the run before then.
+        let row = &report["rows"][0];
+        assert!(row["runs"].as_u64() >= Some(1) && row["packets"].as_u64() > Some(0), "{report}");
+    }
+}

@@ -1,0 +1,129 @@
+//! A comparison that is interrupted or fails keeps what it measured, and its exit status says how it ended.
+
+mod common;
+
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Folder, NAPIER};
+use serde_json::Value;
+
+/// Longest wait for anything; only a fault takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Far more runs than are waited for.
+const MANY: [&str; 9] = ["compare", "--modes", "base", "--load", "1k,2k", "--runs", "1000", "--seconds", "0.2"];
+
+fn two_cpus(test: &str) -> bool {
+    let enough = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
+    if !enough {
+        napier_testkit::skip!(test, "needs 2 CPUs");
+    }
+    enough
+}
+
+fn start(args: &[&str]) -> Child {
+    let mut command = Command::new(NAPIER);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("napier starts")
+}
+
+/// Waits for what the first run leaves behind.
+fn first_run(napier: &mut Child, histogram: &str) {
+    let begun = Instant::now();
+    while !std::path::Path::new(histogram).exists() {
+        let ended = napier.try_wait().expect("it can be asked");
+        assert!(begun.elapsed() < PATIENCE && ended.is_none(), "the first run does not end: {ended:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("kill is there");
+    assert!(sent.success());
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
+}
+
+#[test]
+fn an_interrupted_comparison_shows_what_it_has() {
+    if !two_cpus("an_interrupted_comparison_shows_what_it_has") {
+        return;
+    }
+    for (name, status, json) in [("INT", 130, true), ("TERM", 143, false)] {
+        let folder = Folder::new(&format!("partial-{name}"));
+        let out = folder.file("histograms");
+        let more: &[&str] = if json { &["--out", &out, "--json"] } else { &["--out", &out] };
+        let mut napier = start(&[&MANY[..], more].concat());
+        first_run(&mut napier, &format!("{out}/base-1k-run2.hlog"));
+        signal(name, napier.id());
+        let output = napier.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+        assert_eq!(said(&output), "napier: interrupted");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if json {
+            let report: Value = serde_json::from_str(&printed).expect("one JSON object");
+            let (rows, row) = (report["rows"].as_array().expect("rows"), &report["rows"][0]);
+            assert_eq!((rows.len(), &report["ended"]), (2, &Value::from("interrupted")));
+            let (runs, lost) = (row["runs"].as_u64().expect("runs"), row["lost_runs"].as_u64().expect("lost runs"));
+            assert!(runs >= 1 && runs + lost == 1000 && row["achieved_rps"].is_f64(), "{row}");
+            assert_eq!((rows[1]["runs"].as_u64(), rows[1]["lost"].as_str()), (Some(0), Some("1000 not run")));
+            assert!(report["memory"]["peak_kib"].as_u64() > Some(1000), "{}", report["memory"]);
+        } else {
+            assert!(printed.contains("INCOMPLETE: interrupted. Not begun: 2K."), "{printed}");
+            assert!(printed.contains("base: not in its figures are") && printed.contains("of 1000 runs"), "{printed}");
+            assert!(printed.contains("MiB resident in this process after the first run"), "{printed}");
+        }
+    }
+}
+
+#[test]
+fn histograms_that_cannot_be_kept_end_it_with_the_table() {
+    if !two_cpus("histograms_that_cannot_be_kept_end_it_with_the_table") {
+        return;
+    }
+    let folder = Folder::new("partial-out");
+    let out = folder.file("histograms");
+    std::fs::create_dir_all(format!("{out}/base-1k-run2.hlog")).expect("a folder where a file is to be");
+    let output = start(&[&MANY[..], &["--out", &out]].concat()).wait_with_output().expect("it ends");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the comparison ended early: cannot write"), "{}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1);
+    assert!(printed.contains("base     1K") && printed.contains("998 not run"), "{printed}");
+}
+
+/// The generator of a comparison, once it is there.
+fn generator_of(parent: &mut Child) -> u32 {
+    let begun = Instant::now();
+    let children = format!("/proc/{0}/task/{0}/children", parent.id());
+    loop {
+        let text = std::fs::read_to_string(&children).unwrap_or_default();
+        if let Some(pid) = text.split_whitespace().next() {
+            return pid.parse().expect("a number");
+        }
+        let ended = parent.try_wait().expect("it can be asked");
+        assert!(begun.elapsed() < PATIENCE && ended.is_none(), "there is no generator: {ended:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_run_that_fails_takes_no_other_with_it() {
+    if !two_cpus("a_run_that_fails_takes_no_other_with_it") {
+        return;
+    }
+    let options = ["--dev", "memif", "--modes", "base", "--load", "1k", "--runs", "3", "--seconds", "1", "--json"];
+    let mut napier = start(&[&["compare"][..], &options].concat());
+    signal("KILL", generator_of(&mut napier));
+    let output = napier.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).starts_with("napier: 1 run failed: base at 1K, run 1: "), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let row = &report["rows"][0];
+    assert_eq!((&row["runs"], &row["lost_runs"]), (&Value::from(2), &Value::from(1)), "{row}");
+    assert_eq!(report["failures"].as_array().map(Vec::len), Some(1), "{}", report["failures"]);
+    assert_eq!(report["ended"], Value::Null);
+}

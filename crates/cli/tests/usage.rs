@@ -1,0 +1,128 @@
+//! Bad usage is one line on stderr that says what is wrong, and status 2; nothing is begun.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::{Folder, NAPIER};
+
+/// What a command says on stderr, and its status; it must come to an end.
+fn said(args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", "60", NAPIER]).args(args).stdin(Stdio::null());
+    let output = command.output().expect("timeout is installed");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn is_bad_usage(line: &str, words: &str) {
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let (status, said) = said(&args);
+    assert_eq!(status, Some(2), "{line}: {said}");
+    assert_eq!(said.lines().count(), 1, "{line}: {said}");
+    assert!(said.starts_with("napier: ") && said.contains(words), "{line}: {said}");
+}
+
+#[test]
+fn nothing_is_measured_zero_times() {
+    for (line, option) in [
+        ("bench rx-cost --runs 0", "--runs"),
+        ("bench rx-cost --millis 0", "--millis"),
+        ("bench wakeup --samples 0", "--samples"),
+        ("bench xsk-rr -P 0 -d 0", "--period"),
+        ("bench xsk-rr --period -1 --delay 0", "--period"),
+        ("bench xsk-rr --period 10 --delay -1", "--delay"),
+        ("bench xsk-rr --seconds 0", "--seconds"),
+        ("bench udp-rr --round-trips 0", "--round-trips"),
+        ("bench udp-rr --runs 0", "--runs"),
+        ("bench tcp-rr --round-trips 0", "--round-trips"),
+        ("bench tcp-rr --runs 0", "--runs"),
+        ("bench tcp-rr --connections 0", "--connections"),
+        ("bench tx-list --seconds -1", "--seconds"),
+        ("bench tx-list --threads 1,,2", "--threads"),
+        ("bench udp-stream --runs 0", "--runs"),
+        ("bench memif --role client --socket @x --runs 0", "--runs"),
+        ("bench xdp-rr --round-trips 0", "--round-trips"),
+        ("bench xdp-rr --runs 0", "--runs"),
+        ("bench xdp-rx --runs 0", "--runs"),
+        ("bench xdp-rx --seconds 0", "--seconds"),
+        ("compare --runs 0", "--runs"),
+        ("compare --seconds -1", "--seconds must be 0.05 to 3600"),
+        ("compare --load -5", "`-5` is no load"),
+        ("load kv --server 127.0.0.1 --seconds -1", "--seconds must be 0.05 to 3600"),
+        ("load kv --server 127.0.0.1 --runs 0", "--runs"),
+        ("sim farm --runs 0", "--runs"),
+    ] {
+        is_bad_usage(line, option);
+    }
+}
+
+#[test]
+fn a_list_has_no_empty_items() {
+    for line in ["compare --modes base,,suspend20", "compare --modes base,", "compare --load 1k,,2k"] {
+        is_bad_usage(line, "nothing between two commas");
+    }
+    is_bad_usage("bench xsk-rr --modes interrupts,", "no such mode");
+}
+
+#[test]
+fn what_clap_refuses_is_one_line_as_well() {
+    is_bad_usage("compare --mode base", "a similar argument exists: '--modes'");
+    is_bad_usage("bench memif", "--role <ROLE> --socket <SOCKET>");
+    is_bad_usage("compare --dev token-ring", "[possible values: link, xdp, memif]");
+    for asked in [&["--help"][..], &["--version"], &["bench", "memif", "--help"]] {
+        assert_eq!(said(asked), (Some(0), String::new()));
+    }
+}
+
+#[test]
+fn a_device_has_an_address_that_one_host_can_have() {
+    for ip in
+        ["224.0.0.1/24", "255.255.255.255/32", "ff02::1/64", "10.1.0.0/24", "10.1.0.255/24", "0.0.0.0", "127.0.0.1"]
+    {
+        is_bad_usage(&format!("serve kv --dev memif:@napier-usage --ip {ip}"), "needs an address of its own");
+        is_bad_usage(&format!("serve kv --dev xdp:no-such-if --ip {ip}"), "needs an address of its own");
+        let load = format!("load kv --server 10.1.0.1 --dev memif:@napier-usage --ip {ip}");
+        is_bad_usage(&load, "needs an address of its own");
+    }
+}
+
+#[test]
+fn no_option_is_ignored_in_silence() {
+    for option in ["--pcapng F", "--secret x", "--role client", "--queues 9", "--neighbour 10.0.0.2=02:00:00:00:00:01"]
+    {
+        let name = option.split(' ').next().expect("its name");
+        is_bad_usage(&format!("serve kv --dev kernel {option}"), name);
+        is_bad_usage(&format!("load kv --server 127.0.0.1 {option}"), name);
+    }
+    is_bad_usage(
+        "serve kv --dev kernel --secret x --queues 9",
+        "--secret, --queues would be ignored with --dev kernel",
+    );
+    is_bad_usage("serve kv --dev xdp:no-such-if --ip 10.1.0.1/24 --secret x", "--secret would be ignored");
+    is_bad_usage("load kv --server 127.0.0.1 --ip 10.0.0.1/24", "--ip is for devices of the engine");
+}
+
+#[test]
+fn a_scenario_is_a_regular_file() {
+    let folder = Folder::new("usage");
+    let pipe = folder.file("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    for path in [pipe.as_str(), "/dev/zero"] {
+        let (status, said) = said(&["conform", path]);
+        assert_eq!(status, Some(1), "{path}: {said}");
+        let output = Command::new(NAPIER).args(["conform", path]).output().expect("napier starts");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("no regular file"), "{output:?}");
+    }
+    // Longer than a scenario may be, and nobody knows beforehand: the end of such a file is never seen.
+    let long = folder.file("long.toml");
+    std::fs::File::create(&long).and_then(|file| file.set_len((16 << 20) + 1)).expect("a file without blocks");
+    let output = Command::new(NAPIER).args(["conform", &long]).output().expect("napier starts");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("at most"), "{output:?}");
+}
+
+#[test]
+fn too_few_seeds_are_said_to_be_too_few() {
+    let (status, said) = said(&["sim", "farm", "--runs", "1", "--jobs", "1"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("no seed failed") && said.contains("too few seeds"), "{said}");
+}

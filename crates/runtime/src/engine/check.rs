@@ -1,0 +1,66 @@
+//! Whether a device can be added, before anything is made for it.
+
+use super::EndConfig;
+use super::EngineInner;
+use super::devices::{AddDeviceError, Devices};
+use crate::stack::NetNs;
+
+/// Bytes of the largest IP packet of a device, unless it has to be less.
+pub(crate) const MTU: u32 = 1500;
+
+/// Bytes of an Ethernet header.
+const ETH_BYTES: u32 = 14;
+
+/// The least that IPv6 works with. Source: RFC 8200 section 5.
+const MTU_MIN_V6: u32 = 1280;
+
+/// The least that IPv4 works with. Source: RFC 791 section 3.2.
+const MTU_MIN_V4: u32 = 68;
+
+/// Bytes of the largest IP packet that fits into frames of this size.
+pub(crate) fn mtu_of(frame_bytes: u32) -> u32 {
+    frame_bytes.saturating_sub(ETH_BYTES).min(MTU)
+}
+
+impl EngineInner {
+    /// Whether a device with this configuration can be added; nothing is changed. `mtu`: of the device.
+    ///
+    /// # Errors
+    /// See [`AddDeviceError`].
+    pub(crate) fn check_device(
+        &self,
+        devices: &Devices,
+        config: &EndConfig,
+        (queues, mtu): (u16, u32),
+    ) -> Result<Vec<u32>, AddDeviceError> {
+        devices.check_name(&config.name)?;
+        if self.napi_room() < usize::from(queues) {
+            return Err(AddDeviceError::TooManyInstances);
+        }
+        if !config.netns.has_frames_of(&self.frames) {
+            return Err(AddDeviceError::ForeignNamespace);
+        }
+        for address in &config.addresses {
+            NetNs::check_address(*address)?;
+            let least = if address.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
+            if mtu < least {
+                let frame_bytes = (least + ETH_BYTES).next_multiple_of(64);
+                return Err(AddDeviceError::MtuTooSmall { mtu, addr: address.addr, least, frame_bytes });
+            }
+        }
+        self.irq_cpus(config, queues)
+    }
+}
+
+impl Devices {
+    fn check_name(&self, name: &str) -> Result<(), AddDeviceError> {
+        let name = name.to_owned();
+        if name.is_empty() || name.len() > 15 || name.contains('\0') {
+            return Err(AddDeviceError::BadName { name });
+        }
+        if self.entries.iter().any(|entry| entry.device.name == name) {
+            return Err(AddDeviceError::NameTaken { name });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! Places where a test can hold a thread, as if it had lost its processor there.
+
+/// Lets threads be held at the places of a type, one place and one thread at a time: the functions `at`, `on_next`,
+/// `is_armed` and `forget`, of the visibility given.
+macro_rules! places {
+    ($vis:vis $point:ty) => {
+        type Held = ($point, Box<dyn FnOnce()>);
+
+        thread_local! {
+            static HELD: std::cell::RefCell<Option<Held>> = const { std::cell::RefCell::new(None) };
+        }
+
+        /// The calling thread comes by.
+        $vis fn at(point: $point) {
+            let due = HELD.with_borrow_mut(|held| held.take_if(|(at, _)| *at == point));
+            if let Some((_, then)) = due {
+                then();
+            }
+        }
+
+        /// When the calling thread next comes by `point`, it does `then`, once.
+        $vis fn on_next(point: $point, then: impl FnOnce() + 'static) {
+            HELD.set(Some((point, Box::new(then))));
+        }
+
+        /// Whether the calling thread is still to be held.
+        $vis fn is_armed() -> bool {
+            HELD.with_borrow(Option::is_some)
+        }
+
+        /// The calling thread is not to be held any more.
+        #[allow(dead_code, reason = "not every kind of place has a test that needs it")]
+        $vis fn forget() {
+            HELD.set(None);
+        }
+    };
+}
+
+pub(crate) use places;

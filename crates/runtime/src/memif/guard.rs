@@ -1,0 +1,265 @@
+//! Frees threads that ring a peer and are made to wait for it.
+//!
+//! A peer has the open file of the eventfd that we ring: it can fill it and take its non-blocking flag away, and the next
+//! write waits in the kernel, with whatever the ringer holds. So a thread that waits for nobody looks at the rings while
+//! there are any. A counter at its end is proof of intent (an honest one gets there after 2^64 rings): the guard retires
+//! the kick, takes the count away until the ringer is back, and the control thread closes the peer. A ringer that is only
+//! slow, because somebody else has its processor, is left alone.
+//!
+//! It sleeps while nobody rings: the first ring after that wakes it, and it looks for some time after the last one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use napier_core::time::Deadline;
+use napier_ring::memif::KickLook;
+
+use super::line::Kick;
+use crate::clock::Clock;
+use crate::park::Parker;
+
+/// Between two looks while somebody rings. A ringer that waits is found at the second.
+const LOOK: Duration = Duration::from_millis(1);
+/// Between two looks while a ringer is to be freed: the peer may fill the counter again.
+const FREEING: Duration = Duration::from_micros(50);
+/// Looks without any ring until the guard sleeps.
+const LOOKS_IDLE: u32 = 100;
+
+/// What is watched over. One thread is the guard.
+pub(super) struct Guard {
+    kicks: Mutex<Vec<Watched>>,
+    bell: Arc<Parker>,
+    stopping: AtomicBool,
+}
+
+struct Watched {
+    kick: Arc<Kick>,
+    seen: KickLook,
+}
+
+/// What a look came to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+struct Seen {
+    /// Somebody has rung since the last look, or does now.
+    rings: bool,
+    /// A ringer waits still.
+    stuck: bool,
+    /// A peer was found out.
+    news: bool,
+}
+
+impl Guard {
+    pub(super) fn new() -> Self {
+        Self { kicks: Mutex::default(), bell: Arc::default(), stopping: AtomicBool::new(false) }
+    }
+
+    /// What a ringer rings once it has begun.
+    pub(super) fn bell(&self) -> &Arc<Parker> {
+        &self.bell
+    }
+
+    /// Watches over the rings of `kick` from now on; to be called before anybody rings.
+    pub(super) fn watch(&self, kick: &Arc<Kick>) {
+        self.lock().push(Watched { kick: kick.clone(), seen: KickLook::default() });
+    }
+
+    /// Nobody rings these any more, and none is under way.
+    pub(super) fn forget(&self, kicks: &[Arc<Kick>]) {
+        self.lock().retain(|watched| !kicks.iter().any(|kick| Arc::ptr_eq(kick, &watched.kick)));
+    }
+
+    /// Lets the guard look at once: what was retired may be under way.
+    pub(super) fn look_now(&self) {
+        self.bell.wake();
+    }
+
+    /// Ends [`run`](Self::run).
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release); // Acquire in `is_stopping`
+        self.bell.wake_all();
+    }
+
+    /// Guards until [`stop`](Self::stop); tells of each peer that is to be closed.
+    pub(super) fn run(&self, tell: impl Fn()) {
+        let mut idle = 0;
+        while !self.is_stopping() {
+            let Seen { rings, stuck, news } = self.look();
+            if news {
+                tell();
+            }
+            idle = if rings { 0 } else { idle + 1 };
+            if stuck {
+                std::thread::sleep(FREEING);
+            } else if idle < LOOKS_IDLE {
+                std::thread::sleep(LOOK);
+            } else {
+                self.bell.wait(|| self.is_stopping() || self.has_rung(), Deadline::NEVER, &Clock);
+                idle = 0;
+            }
+        }
+    }
+
+    fn look(&self) -> Seen {
+        self.lock().iter_mut().fold(Seen::default(), |seen, watched| seen.and(watched.look()))
+    }
+
+    fn has_rung(&self) -> bool {
+        self.lock().iter().any(|watched| watched.kick.look() != watched.seen || watched.seen.is_under_way())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) // Release in `stop`
+    }
+
+    // Held for a look only; nobody waits with it held.
+    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.kicks.lock().expect("no panic while held")
+    }
+}
+
+impl Seen {
+    fn and(self, other: Self) -> Self {
+        Self { rings: self.rings | other.rings, stuck: self.stuck | other.stuck, news: self.news | other.news }
+    }
+}
+
+impl Watched {
+    fn look(&mut self) -> Seen {
+        let before = std::mem::replace(&mut self.seen, self.kick.look());
+        let under_way = self.seen.is_under_way();
+        let mut seen = Seen { rings: under_way || self.seen != before, ..Seen::default() };
+        if under_way && !self.seen.is_retired() && self.seen == before && self.kick.is_full() {
+            self.kick.refuse();
+            self.seen = self.kick.look();
+            seen.news = true;
+        }
+        if self.seen.is_under_way() && self.seen.is_retired() {
+            self.kick.free();
+            seen.stuck = true;
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::super::line::new_eventfd;
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A guard at work, who tells by a channel; it stops when this is dropped.
+    struct OnDuty {
+        guard: Arc<Guard>,
+        thread: Option<std::thread::JoinHandle<()>>,
+        told: mpsc::Receiver<()>,
+    }
+
+    impl OnDuty {
+        fn new() -> Self {
+            let guard = Arc::new(Guard::new());
+            let (tell, told) = mpsc::channel();
+            let thread = std::thread::spawn({
+                let guard = guard.clone();
+                move || {
+                    guard.run(|| {
+                        let _ = tell.send(());
+                    });
+                }
+            });
+            Self { guard, thread: Some(thread), told }
+        }
+    }
+
+    impl Drop for OnDuty {
+        fn drop(&mut self) {
+            self.guard.stop();
+            self.thread.take().expect("joined once").join().expect("no panic");
+        }
+    }
+
+    fn ring_in_a_thread(kick: &Arc<Kick>) -> mpsc::Receiver<()> {
+        let (done, is_done) = mpsc::channel();
+        let kick = kick.clone();
+        std::thread::spawn(move || {
+            kick.ring();
+            let _ = done.send(());
+        });
+        is_done
+    }
+
+    /// The peer fills the eventfd and clears its non-blocking flag, which both sides share.
+    #[test]
+    fn a_thread_that_is_made_to_wait_is_freed_and_the_peer_is_told_of() {
+        let ours = new_eventfd().expect("eventfd");
+        let theirs = rustix::io::dup(&ours).expect("descriptors");
+        let duty = OnDuty::new();
+        let kick = Arc::new(Kick::new(ours, duty.guard.bell().clone()));
+        duty.guard.watch(&kick);
+        // The guard may sleep by now, or not.
+        std::thread::sleep(LOOK * (LOOKS_IDLE + 20));
+        rustix::io::ioctl_fionbio(&theirs, false).expect("an eventfd");
+        rustix::io::write(&theirs, &(u64::MAX - 1).to_ne_bytes()).expect("room");
+        ring_in_a_thread(&kick).recv_timeout(PATIENCE).expect("the ringer is back");
+        duty.told.recv_timeout(PATIENCE).expect("the peer is found out");
+        assert!(kick.is_refused());
+        // Nobody waits for it again.
+        rustix::io::ioctl_fionbio(&theirs, true).expect("an eventfd");
+        let _ = rustix::io::write(&theirs, &(u64::MAX - 1).to_ne_bytes());
+        rustix::io::ioctl_fionbio(&theirs, false).expect("an eventfd");
+        kick.ring();
+    }
+
+    /// As when the peer closes its socket while somebody waits: the control thread retires the kicks and waits for them.
+    #[test]
+    fn a_ringer_of_a_retired_kick_is_freed_while_the_peer_fills_it_again_and_again() {
+        let ours = new_eventfd().expect("eventfd");
+        let theirs = Arc::new(rustix::io::dup(&ours).expect("descriptors"));
+        let duty = OnDuty::new();
+        let kick = Arc::new(Kick::new(ours, duty.guard.bell().clone()));
+        duty.guard.watch(&kick);
+        rustix::io::ioctl_fionbio(&*theirs, false).expect("an eventfd");
+        rustix::io::write(&*theirs, &(u64::MAX - 1).to_ne_bytes()).expect("room");
+        let over = Arc::new(AtomicBool::new(false));
+        let fillers: Vec<_> = (0..4)
+            .map(|_| {
+                let (theirs, over) = (theirs.clone(), over.clone());
+                std::thread::spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let _ = rustix::io::write(&*theirs, &(u64::MAX - 1).to_ne_bytes());
+                    }
+                })
+            })
+            .collect();
+        let done = ring_in_a_thread(&kick);
+        while !kick.look().is_under_way() && done.try_recv().is_err() {
+            std::thread::yield_now();
+        }
+        kick.retire();
+        duty.guard.look_now();
+        done.recv_timeout(PATIENCE).expect("the ringer is back");
+        assert!(!kick.look().is_under_way() && kick.look().is_retired());
+        // The fillers wait for each other by now.
+        over.store(true, Ordering::Relaxed);
+        while fillers.iter().any(|filler| !filler.is_finished()) {
+            kick.free();
+            std::thread::yield_now();
+        }
+        duty.guard.forget(&[kick]);
+    }
+
+    #[test]
+    fn a_slow_ringer_is_left_alone() {
+        let duty = OnDuty::new();
+        let kick = Arc::new(Kick::new(new_eventfd().expect("eventfd"), duty.guard.bell().clone()));
+        duty.guard.watch(&kick);
+        let _ = kick.word().begin();
+        duty.guard.look_now();
+        std::thread::sleep(LOOK * 20);
+        kick.word().end();
+        assert!(!kick.is_refused() && duty.told.try_recv().is_err());
+    }
+}

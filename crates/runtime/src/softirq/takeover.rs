@@ -1,0 +1,141 @@
+//! Work of a softirq CPU whose thread is kept from its processor is done by any other thread of the engine that comes by.
+//!
+//! Nobody waits for that and nothing is added per packet: threads that are about to sleep, or have just been woken, look at
+//! a time of day; every [`LOOK_EVERY`] one of them looks at the CPUs. What waited for 10 ms while its thread did nothing
+//! (`napier_core::upkeep`) is taken over: interrupts, timers, scheduled instances and transmit queues.
+//!
+//! What nobody can take over is an instance whose owner stands still in the midst of a poll. Its data may be half changed.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use napier_core::time::{Instant, Span};
+use napier_core::upkeep::{OVERDUE_AFTER, Overdue};
+use rustix::event::epoll;
+
+use super::{HERE, Here, SoftirqCpu};
+use crate::engine::EngineInner;
+
+/// Time between two looks, at least.
+const LOOK_EVERY: Span = Span::from_ms(5);
+
+/// What looks at the softirq CPUs have found.
+pub(crate) struct Overseer {
+    /// The next look, in ns.
+    next_ns: AtomicU64,
+    /// By softirq CPU, for all but the thread that watches. Who does not get it goes on: somebody looks.
+    seen: Mutex<Vec<Overdue>>,
+}
+
+impl Overseer {
+    pub(crate) fn new(cpus: usize) -> Self {
+        Self { next_ns: AtomicU64::new(0), seen: Mutex::new(vec![Overdue::new(); cpus]) }
+    }
+}
+
+impl EngineInner {
+    /// Looks after the softirq CPUs if it is time. For threads that hold nothing and have just woken up or will sleep.
+    #[inline]
+    pub(crate) fn oversee(&self, now: Instant) {
+        // Relaxed: a hint. Whoever looks does it under the lock.
+        if now.ns >= self.overseer.next_ns.load(Ordering::Relaxed) {
+            self.oversee_now(now);
+        }
+    }
+
+    #[cold]
+    fn oversee_now(&self, now: Instant) {
+        let Ok(mut seen) = self.overseer.seen.try_lock() else { return };
+        self.overseer.next_ns.store((now + LOOK_EVERY).ns, Ordering::Relaxed);
+        let _ = self.look_after_softirqs(now, &mut seen);
+    }
+
+    /// Looks at every softirq CPU, of which `seen` is what was found before; true if work waits at one of them.
+    pub(super) fn look_after_softirqs(&self, now: Instant, seen: &mut [Overdue]) -> bool {
+        let here = HERE.get();
+        if here.handling.is_some() || here.inline {
+            return false;
+        }
+        let (mut found, mut waits) = (None, false);
+        for (cpu, seen) in self.softirq.iter().zip(seen) {
+            // A thread that looks is not kept from anything.
+            let waiting = here.thread_of != Some(cpu.index) && cpu.work_waits(self, now);
+            waits |= waiting;
+            if seen.look(now, waiting, cpu.progress()) {
+                found = Some(cpu);
+            }
+        }
+        // Where letting it go does not help, what it has to do is taken over at a later look.
+        if let Some(cpu) = found.filter(|cpu| !cpu.let_go(self, now)) {
+            cpu.take_over(self, here);
+        }
+        waits
+    }
+}
+
+impl SoftirqCpu {
+    /// How often the thread has come round.
+    pub(super) fn progress(&self) -> u64 {
+        self.counters.wakeups.load(Ordering::Relaxed) + self.counters.runs.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is something for the thread to do.
+    fn work_waits(&self, engine: &EngineInner, now: Instant) -> bool {
+        let overdue_ns = now.ns.saturating_sub(OVERDUE_AFTER.ns);
+        self.is_raised()
+            || self.left_over.load(Ordering::Relaxed)
+            || self.has_events()
+            || self.earliest(engine) < overdue_ns
+    }
+
+    /// Whether a doorbell has rung, a timer has fired or somebody has kicked, and the thread has not heard it.
+    fn has_events(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Does what waits for the thread: on another softirq CPU, or if there is none in the calling thread.
+    fn take_over(&self, engine: &EngineInner, here: Here) {
+        self.counters.taken_over.fetch_add(1, Ordering::Relaxed);
+        let _for_others = crate::nowait::ForOthers::begin();
+        let others = engine.softirq.len() as u32; // bounded by the number of processors
+        let other = here.thread_of.or((others > 1).then(|| (self.index + 1) % others));
+        // What is raised goes to the other CPU; without one each instance is polled right here, once.
+        HERE.set(Here { handling: other, inline: other.is_some(), kicks_only: false, ..here });
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
+        let timer_fired = self.take_events(engine, &mut events, Some(&AT_ONCE));
+        self.run_due_timers(engine);
+        if timer_fired {
+            self.program_earliest(engine, 0);
+        }
+        self.move_instances(engine, other);
+        HERE.set(Here { inline: true, ..here });
+        self.net_tx_action(engine);
+        HERE.set(here);
+    }
+
+    fn move_instances(&self, engine: &EngineInner, other: Option<u32>) {
+        let mut waiting = Vec::new();
+        // Between two passes the thread has put the baton down. In the midst of one the rest of the list waits with it.
+        if let Some(baton) = self.baton.try_take() {
+            waiting.extend(self.lists.enter().drain());
+            drop(baton);
+            // It may have come and gone meanwhile.
+            self.kick();
+        }
+        let mut raised = self.raised.take(&engine.napi_links);
+        waiting.extend(std::iter::from_fn(|| raised.pop(&engine.napi_links)));
+        let target = other.map_or(self, |other| &engine.softirq[other as usize]);
+        for index in waiting {
+            target.raise(engine, engine.napi_at(index));
+        }
+    }
+}
+
+const AT_ONCE: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+
+#[cfg(test)]
+#[path = "takeover_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+use std::os::fd::AsFd as _;
+use std::sync::atomic::AtomicBool;
+
+use napier_testkit::skip;
+use rustix::thread::sched_getaffinity;
+
+use super::*;
+use crate::test_link::{PATIENCE, end, eventually};
+use crate::{EndConfig, Engine, LinkConfig, RealTime};
+
+fn may_run_on(cpu: &SoftirqCpu) -> Vec<usize> {
+    let thread = Pid::from_raw(cpu.thread.load(Ordering::Relaxed)).expect("it runs");
+    let set = sched_getaffinity(Some(thread)).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+/// Two processors, or a line that says that they are missing.
+fn two_cpus(test: &str) -> Option<Vec<usize>> {
+    let cpus = crate::available_cpus();
+    if cpus.len() < 2 {
+        skip!(test, "two processors are needed");
+        return None;
+    }
+    Some(cpus)
+}
+
+#[test]
+fn a_thread_that_was_let_go_comes_home() {
+    let Some(cpus) = two_cpus("a_thread_that_was_let_go_comes_home") else { return };
+    let engine = Engine::builder().softirq_cpus(&cpus[..1]).start().unwrap();
+    let (inner, cpu) = (&engine.inner, &engine.inner.softirq[0]);
+    assert_eq!(may_run_on(cpu), cpus[..1]);
+    let now = inner.clock.now();
+    assert!(cpu.let_go(inner, now));
+    eventually("it may run anywhere", || {
+        cpu.kick();
+        may_run_on(cpu).len() == cpus.len()
+    });
+    cpu.kick();
+    eventually("from there too", || cpu.let_go(inner, inner.clock.now()));
+    cpu.away_since_ns.store(1, Ordering::Relaxed);
+    eventually("it is home", || {
+        cpu.kick();
+        may_run_on(cpu) == cpus[..1]
+    });
+    assert_eq!(cpu.stats().let_go, 2);
+}
+
+/// A thread that is not pinned, or has nowhere to go, is not let go.
+#[test]
+fn only_who_is_pinned_and_has_a_place_is_let_go() {
+    let engine = Engine::builder().start().unwrap();
+    assert!(!engine.inner.softirq[0].let_go(&engine.inner, engine.inner.clock.now()));
+    let mut one = CpuSet::new();
+    one.set(3);
+    assert_eq!(without(&one, 3).map(|set| set.count()), None);
+    assert_eq!(without(&one, 5).map(|set| set.count()), Some(1));
+}
+
+/// All threads of the engine sleep, and the pinned one waits behind a real-time thread: its work is done all the same, while
+/// that one goes on.
+#[test]
+fn work_behind_a_real_time_thread_is_done() {
+    let Some(cpus) = two_cpus("work_behind_a_real_time_thread_is_done") else { return };
+    let engine = Engine::builder().softirq_cpus(&cpus[..1]).start().unwrap();
+    let inner = &engine.inner;
+    if !inner.softirq[0].stats().fifo {
+        skip!("work_behind_a_real_time_thread_is_done", "real-time scheduling is not allowed here");
+        return;
+    }
+    let end = |name, mac| EndConfig { irq_cpus: vec![cpus[0]], ..end(&engine, name, mac) };
+    let (first, _second) = engine.add_link(&LinkConfig::default(), end("first", 1), end("second", 2)).unwrap();
+    let napi = inner.napi_by_id(first.napi_id(0)).unwrap();
+    let polls = || napi.stats().polls.iter().sum::<u64>();
+    let (stop, runs) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin_current_thread(cpus[0]);
+            let _real_time = RealTime::begin(FIFO_PRIORITY).expect("the engine may too");
+            let begun = std::time::Instant::now();
+            while !stop.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE {
+                runs.store(true, Ordering::Relaxed);
+                std::hint::spin_loop();
+            }
+        });
+        eventually("the other runs", || runs.load(Ordering::Relaxed));
+        let before = polls();
+        rustix::io::write(napi.irq.doorbell_fd().unwrap().as_fd(), &1_u64.to_ne_bytes()).unwrap();
+        eventually("it is polled", || polls() > before);
+        assert!(!stop.swap(true, Ordering::Relaxed));
+    });
+    assert!(inner.softirq[0].stats().let_go > 0);
+}

@@ -1,0 +1,165 @@
+//! How a connection settles: what changed is counted, the conditions that hold are published, the next deadline is put
+//! into the wheel, and who has to know of it is told when the connection is free.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use napier_core::time::{Deadline, Instant, Span};
+use smoltcp::socket::tcp::State;
+
+use super::super::super::netns::Inner;
+use super::super::listener::ListenerInner;
+use super::super::rules::{self, Cause};
+use super::{Conn, Core, FORGOTTEN_RETRY};
+use crate::event::Interest;
+
+/// When a segment that could not leave is tried again, if nothing else comes before.
+const STUCK_RETRY: Span = Span { ns: 1_000_000 };
+/// The same if the transmit queue tells when it has room.
+const ROOM_RETRY: Span = Span { ns: 50_000_000 };
+
+/// What smoltcp's socket says of itself, asked once: to get at it is a search in a set.
+pub(super) struct Look {
+    pub(super) state: State,
+    /// Bytes to read.
+    pub(super) queued: usize,
+    /// Bytes that the peer has not acknowledged.
+    pub(super) unsent: usize,
+    /// A third of the send buffer is free.
+    pub(super) room: bool,
+    /// It has ends.
+    pub(super) bound: bool,
+}
+
+impl Look {
+    /// Closed, with nothing left to say.
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Closed | State::Listen) && !self.bound
+    }
+}
+
+/// Whom to tell of what, once the connection is free.
+#[derive(Default)]
+#[must_use]
+pub(super) struct News {
+    told: Interest,
+    pub(super) established: Option<Arc<ListenerInner>>,
+    pub(super) time_wait: bool,
+    orphaned: bool,
+    dead: bool,
+}
+
+impl Conn {
+    /// Counts what changed, publishes the conditions, sees to the next deadline.
+    pub(super) fn settle(self: &Arc<Self>, ns: &Inner, core: &mut Core, now: Instant, cause: Cause, news: &mut News) {
+        let look = core.look();
+        if std::mem::take(&mut core.outlet.unreachable) && core.state == State::SynSent {
+            (core.error, core.dead) = (libc::EHOSTUNREACH, true);
+        }
+        core.dead |= look.is_over() && !core.outlet.is_stuck();
+        let state = core.live(look.state);
+        if state != core.state {
+            core.changed(ns, state, cause, news);
+        }
+        if core.dead && !std::mem::replace(&mut core.released, true) {
+            news.dead = true;
+            if let Some(listener) = core.embryo.take() {
+                listener.embryo_gone();
+                // Nobody has a handle on it: its buffers go now, not when the wheel lets go of it.
+                core.orphan = true;
+            }
+        }
+        if core.released && core.orphan {
+            core.free_buffers();
+        }
+        news.orphaned |= self.count_kind(ns, core.kind());
+        let before = Interest::from_bits(self.ready.load(Ordering::Relaxed));
+        news.told = news.told | self.publish_ready(core, &look).without(before);
+        if !core.dead {
+            self.set_timer(ns, core, now, &look);
+        }
+    }
+
+    /// Publishes the conditions that hold, and gives them.
+    #[inline]
+    pub(super) fn publish_ready(&self, core: &Core, look: &Look) -> Interest {
+        let ready = rules::ready(&core.view(look));
+        // Release: pairs with the Acquire in `is_ready`; what a reader finds then it has to own anyhow.
+        self.ready.store(ready.bits(), Ordering::Release);
+        ready
+    }
+
+    /// Publishes that it is over, without a look at the socket, which may be what a panic is about.
+    pub(super) fn publish_end(&self, core: &Core) {
+        let look = Look { state: State::Closed, queued: 0, unsent: 0, room: true, bound: false };
+        let _ = self.publish_ready(core, &look);
+    }
+
+    #[inline]
+    fn set_timer(self: &Arc<Self>, ns: &Inner, core: &mut Core, now: Instant, look: &Look) {
+        let wanted = core.next_poll(ns, now);
+        let wanted = core.synack_turn(wanted);
+        // A handshake has turns of its own, and a peer can begin any number of them.
+        if core.outlet.is_stuck() && !core.awaits_room && !core.is_embryo() {
+            core.awaits_room = core.outlet.await_room(self.clone());
+        }
+        let next = match () {
+            () if core.awaits_room => Deadline::after(now, ROOM_RETRY),
+            () if core.outlet.is_stuck() || wanted.is_due(now) => Deadline::after(now, STUCK_RETRY),
+            () => wanted,
+        };
+        core.note_progress(now, look.unsent);
+        let owed = core.is_owed(look.unsent);
+        core.asked = if owed || core.orphan { core.asked.or(Some(now)) } else { None };
+        let forgotten = owed && wanted.is_never() && !core.is_embryo();
+        let next = if forgotten { Deadline::after(now, FORGOTTEN_RETRY) } else { next };
+        let next = next.earliest(core.silence_ends(look.unsent)).earliest(core.asks_at());
+        core.deadline = next;
+        if let (Some(at), Some(tcp)) = (next.instant(), ns.tcp.get()) {
+            core.queued = tcp.wheel.call_at(self, core.queued, at, now);
+        }
+    }
+
+    /// Tells everybody, and owns nothing.
+    pub(super) fn tell(self: &Arc<Self>, ns: &Inner, news: &mut News) {
+        let News { told, established, time_wait, orphaned, dead } = std::mem::take(news);
+        if let Some(listener) = established {
+            listener.established(ns, self);
+        }
+        if !told.is_empty() {
+            // Relaxed: the id is a hint that orders nothing.
+            self.source.notify(self.napi_id.load(Ordering::Relaxed), told);
+            if told.intersects(Interest::IN | Interest::ERR | Interest::HUP) {
+                self.reader.wake();
+            }
+            if told.intersects(Interest::OUT | Interest::ERR | Interest::HUP) {
+                self.writer.wake();
+            }
+        }
+        if let Some(tcp) = ns.tcp.get() {
+            if time_wait {
+                tcp.time_wait_begins(ns, self);
+            }
+            if orphaned {
+                tcp.orphans.enter(ns, self);
+            }
+            if dead {
+                tcp.flows.remove(self);
+            }
+        }
+    }
+}
+
+impl News {
+    /// There are none, as after most calls to read.
+    #[inline]
+    pub(super) fn are_none(&self) -> bool {
+        let Self { told, established, time_wait, orphaned, dead } = self;
+        told.is_empty() && established.is_none() && !(*time_wait | *orphaned | *dead)
+    }
+
+    #[inline]
+    pub(super) fn data_came(&mut self) {
+        self.told = self.told | Interest::IN;
+    }
+}

@@ -1,0 +1,74 @@
+//! When a segment is answered or sent again where smoltcp's own idea of it does not do.
+
+use napier_core::time::{Deadline, Instant};
+use smoltcp::socket::tcp::State;
+
+use super::super::netns::Inner;
+use super::super::wire::{IPV4_LEN, IPV6_LEN, TCP_LEN};
+use super::conn::Core;
+use super::rules;
+
+/// The turns of an embryo's SYN|ACK.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct SynAck {
+    /// Times that it was sent again.
+    again: u32,
+    /// When it is sent again next; `None`: no more, or the connection is no embryo.
+    next: Option<Instant>,
+}
+
+impl Core {
+    /// `bytes` have come in one packet. Two full segments are acknowledged at once (RFC 1122 section 4.2.3.2): smoltcp
+    /// counts packets, and one that was merged of many would wait for another.
+    #[inline]
+    pub(super) fn acknowledge_train(&mut self, ns: &Inner, now: Instant, bytes: usize) {
+        let route = &self.outlet.route;
+        let ip_len = if route.ends().0.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
+        let full = route.mtu().saturating_sub(ip_len + TCP_LEN);
+        if bytes >= 2 * full {
+            self.acknowledge_unless_done(ns, now, bytes);
+        }
+    }
+
+    #[cold]
+    fn acknowledge_unless_done(&mut self, ns: &Inner, now: Instant, bytes: usize) {
+        let (Some(expected), Some(said)) = (self.expected(), self.outlet.acked_to()) else { return };
+        if !self.dead && expected.next.wrapping_sub(said) as usize >= bytes {
+            self.acknowledge(ns, now);
+        }
+    }
+
+    /// The SYN|ACK of an embryo has left for the first time.
+    pub(super) fn synack_begins(&mut self, now: Instant) {
+        self.synack = SynAck { again: 0, next: rules::synack_after(0).map(|gap| now + gap) };
+    }
+
+    /// Whether an embryo's SYN|ACK is not to be sent again now, or is: then the next turn is the following one.
+    pub(super) fn synack_rests(&mut self, now: Instant) -> bool {
+        if !self.is_waiting_embryo() || self.outlet.is_stuck() {
+            return false;
+        }
+        match self.synack.next {
+            Some(at) if at <= now => {
+                let again = self.synack.again + 1;
+                self.synack = SynAck { again, next: rules::synack_after(again).map(|gap| now + gap) };
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// When smoltcp is asked next, which would like to be asked at `wanted`.
+    #[inline]
+    pub(super) fn synack_turn(&self, wanted: Deadline) -> Deadline {
+        if !self.is_waiting_embryo() {
+            return wanted;
+        }
+        self.synack.next.map_or(Deadline::NEVER, Deadline::at)
+    }
+
+    #[inline]
+    fn is_waiting_embryo(&self) -> bool {
+        self.is_embryo() && self.state() == State::SynReceived
+    }
+}
