@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::modes::{Mode, echo, echo_raw, round_trips, stop};
 use common::pcapng::{Packet, Section, read};
-use common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
+use common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
 use napier_runtime::{CaptureConfig, CaptureError, CaptureStats, LinkConfig, QdiscConfig, RawPort, UdpSocket};
 
 const IN: u32 = 1;
@@ -68,6 +68,11 @@ fn both_ends_see_the_same_frames() {
             }
             stop(&UdpSocket::bind(&pair.peer_ns, client).unwrap(), server, thread);
         }
+        // What a round of an instance received is counted at its end, after the receiver was woken.
+        eventually("each packet is counted at both ends", || {
+            let (tested, peer) = (pair.tested.stats(), pair.peer.stats());
+            (tested.rx_packets, peer.rx_packets) == (peer.tx_packets, tested.tx_packets)
+        });
         let stats = captures.map(|capture| capture.finish().unwrap());
         let after = [pair.tested.stats(), pair.peer.stats()];
         let sections = files.each_ref().map(|file| {
