@@ -7,6 +7,7 @@
 
 mod capture;
 mod clock;
+mod deliver;
 mod device;
 mod engine;
 mod event;
@@ -14,43 +15,39 @@ mod give_way;
 #[cfg(test)]
 mod hold;
 pub mod journal;
-mod kthread;
-mod link;
-mod memif;
 mod napi;
 mod nowait;
 mod park;
 mod port;
 mod raw;
 mod real_time;
-mod softirq;
 mod stack;
 mod sys;
 #[cfg(test)]
 mod test_link;
+mod threads;
 mod tx;
-mod workqueue;
-mod xdp;
 
 pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
+pub use deliver::SysctlError;
+pub use deliver::softirq::SoftirqStats;
 pub use engine::{
     AddDeviceError, AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine,
-    EngineBuilder, LinkState, RssError, StartError, SysctlError, ThreadRole, ThreadTime,
+    EngineBuilder, LinkState, RssError, StartError,
 };
 pub use event::{
     AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
     Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
 };
-pub use link::{LinkConfig, LinkError};
-pub use memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
 pub use port::SenderSpaceError;
+pub use port::link::{LinkConfig, LinkError};
+pub use port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
 pub use real_time::RealTime;
-pub use softirq::SoftirqStats;
 pub use stack::seams::IfAddr;
 pub use stack::{
     CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
@@ -61,13 +58,14 @@ pub use sys::heap::give_back_free_memory;
 pub use sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 pub use sys::tsc::{ticks, ticks_after};
 pub use sys::usage::{ThreadUsage, thread_usage};
+pub use threads::{ThreadRole, ThreadTime};
 
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;
-pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
 #[doc(hidden)]
-pub use xdp::BareXdp;
-pub use xdp::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
+pub use port::xsk::BareXdp;
+pub use port::xsk::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
+pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

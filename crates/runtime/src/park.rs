@@ -61,7 +61,7 @@ impl Parker {
         if has_work() {
             return true;
         }
-        crate::softirq::settle_before_sleep();
+        crate::deliver::softirq::settle_before_sleep();
         let until = deadline.instant().map(|instant| futex::Timespec {
             tv_sec: (instant.ns / 1_000_000_000).cast_signed(),
             tv_nsec: (instant.ns % 1_000_000_000).cast_signed(),

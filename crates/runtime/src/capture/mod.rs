@@ -14,7 +14,6 @@
 //! a frame whose copying takes longer than a look of the thread may come after younger ones.
 
 mod pcapng;
-mod tap;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -28,9 +27,8 @@ use std::thread::JoinHandle;
 
 use crate::device::Device;
 use crate::engine::DeviceHandle;
+use crate::port::tap::{self, Counters, Tap};
 use pcapng::Direction;
-use tap::Counters;
-pub(crate) use tap::Tap;
 use writer::{Tapped, Writer};
 
 /// Bytes that a ring can have.

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::pcapng::{self, Direction, Packet, Statistics};
-use super::tap::{self, Counters, Tap};
+use crate::port::tap::{self, Counters, Tap};
 
 /// The blocks, byte by byte, as the draft's figures have them.
 #[test]

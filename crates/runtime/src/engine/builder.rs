@@ -8,14 +8,15 @@ use napier_ring::{FrameTable, Links};
 
 use super::devices::Devices;
 use super::host::{Dependants, EngineHost};
-use super::threads::Threads;
-use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running, Sysctls};
+use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running};
 use crate::clock::Clock;
+use crate::deliver::Sysctls;
+use crate::deliver::softirq::{self, SoftirqCpu};
+use crate::deliver::workqueue::Workqueue;
 use crate::journal::Recorder;
-use crate::memif;
-use crate::softirq::{self, SoftirqCpu};
+use crate::port::memif;
 use crate::sys::tsc::ticks;
-use crate::workqueue::Workqueue;
+use crate::threads::Threads;
 
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]

@@ -13,13 +13,13 @@ use super::{DeviceHandle, Engine, EngineInner, NAPI_MAX};
 use crate::capture::Taps;
 use crate::device::{Device, Rss};
 use crate::journal::Tap;
-use crate::link::{self, LinkConfig, LinkError};
 use crate::napi::Napi;
+use crate::port::link::{self, LinkConfig, LinkError};
+use crate::port::xsk::Attachment;
 use crate::port::{Ports, RxCounters, TxCounters};
 use crate::stack::seams::IfAddr;
 use crate::stack::{DeviceError, NetNs};
 use crate::tx::{TxPath, TxShared};
-use crate::xdp::Attachment;
 
 /// One end of a link.
 #[derive(Clone)]

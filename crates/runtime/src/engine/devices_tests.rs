@@ -7,7 +7,7 @@ use std::time::Duration;
 use napier_veth::{EndConfig as VethEnd, Veth, VethConfig};
 
 use super::*;
-use crate::softirq::scarce::with_watches;
+use crate::deliver::softirq::scarce::with_watches;
 use crate::{AddXdpError, UdpSocket, XdpConfig};
 
 const PATIENCE: Duration = Duration::from_secs(20);

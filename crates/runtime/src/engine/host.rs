@@ -10,9 +10,10 @@ use napier_core::busy::BusyParams;
 use napier_core::time::Instant;
 use napier_ring::FrameTable;
 
-use super::{EngineInner, NR_CPUS, ThreadRole};
+use super::{EngineInner, NR_CPUS};
 use crate::clock::Clock;
 use crate::stack::seams::Host;
+use crate::threads::ThreadRole;
 
 /// An engine as its name spaces see it, during its life and after.
 pub(crate) struct EngineHost {
@@ -59,7 +60,7 @@ impl Host for EngineHost {
     fn thread_begins(&self, name: &str) {
         if let Some(engine) = &*self.engine.load() {
             engine.unpin_thread();
-            crate::softirq::never_run_inline();
+            crate::deliver::softirq::never_run_inline();
             engine.threads.register(ThreadRole::Program { name: name.to_owned() });
         }
     }

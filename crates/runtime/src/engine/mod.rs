@@ -7,8 +7,6 @@ mod control;
 mod devices;
 mod handle;
 mod host;
-mod sysctl;
-mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -21,14 +19,16 @@ use napier_ring::{FrameTable, Links};
 use rustix::thread::CpuSet;
 
 use crate::clock::Clock;
+use crate::deliver::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
+use crate::deliver::workqueue::Workqueue;
+use crate::deliver::{SysctlError, Sysctls};
 use crate::event::{BusyPoller, EventContext};
 use crate::journal::{Journal, Recorder};
-use crate::memif;
 use crate::napi::Napi;
-use crate::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
+use crate::port::memif;
 use crate::stack::NetNs;
 use crate::sys::tsc::ticks;
-use crate::workqueue::Workqueue;
+use crate::threads::{ThreadRole, ThreadTime, Threads};
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
@@ -41,10 +41,6 @@ pub use devices::{AddDeviceError, AddLinkError, EndConfig};
 pub(crate) use devices::{NewDevice, new_rss};
 pub use handle::{DeviceHandle, DeviceStats};
 pub(crate) use host::Dependant;
-pub use sysctl::SysctlError;
-pub(crate) use sysctl::Sysctls;
-use threads::Threads;
-pub use threads::{ThreadRole, ThreadTime};
 
 /// Most NAPI instances that an engine makes in its life.
 pub(crate) const NAPI_MAX: usize = 4096;

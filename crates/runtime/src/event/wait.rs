@@ -7,7 +7,7 @@ use super::context::EventContext;
 use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
-use crate::softirq::HeldTimers;
+use crate::deliver::softirq::HeldTimers;
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.

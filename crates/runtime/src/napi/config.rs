@@ -22,11 +22,11 @@ impl Napi {
         self.irq_suspend_timeout_ns.store(ns, Ordering::Relaxed);
     }
 
-    pub(super) fn set_irq_cpu(&self, softirq_index: u32) {
+    pub(crate) fn set_irq_cpu(&self, softirq_index: u32) {
         self.irq_cpu.store(softirq_index, Ordering::Relaxed);
     }
 
-    pub(super) fn set_id(&self, id: u32) {
+    pub(crate) fn set_id(&self, id: u32) {
         self.id.store(id, Ordering::Relaxed);
     }
 
@@ -35,7 +35,7 @@ impl Napi {
         *self.threaded.lock().expect("the setting is only copied")
     }
 
-    pub(super) fn keep_threaded_setting(&self, setting: ThreadedSetting) {
+    pub(crate) fn keep_threaded_setting(&self, setting: ThreadedSetting) {
         *self.threaded.lock().expect("the setting is only copied") = setting;
     }
 }

@@ -1,15 +1,10 @@
 //! A NAPI instance as the engine runs it: the state word that everybody may change by rule, and the
 //! data that only the owner of SCHED may touch.
 
-mod busy;
-mod complete;
 mod config;
 #[cfg(test)]
 pub(crate) mod hold;
-mod lifecycle;
-mod schedule;
 mod stats;
-mod threaded;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,14 +17,14 @@ use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
 use crate::clock::Clock;
+use crate::deliver::kthread::Kthread;
+use crate::deliver::softirq;
 use crate::device::Device;
 use crate::journal::{Answer, Context, Event, Rule, Tap};
-use crate::kthread::Kthread;
 use crate::nowait::ForOthers;
 use crate::park::Parker;
 use crate::port::{IrqLine, RxQueue};
 use crate::raw::RawSink;
-use crate::softirq;
 use crate::stack::merge::Merging;
 use crate::tx::TxPath;
 use stats::NapiCounters;

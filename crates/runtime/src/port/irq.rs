@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use napier_core::moderation::Coalesce;
 
-use crate::link::LinkLine;
-use crate::memif::RemoteLine;
-use crate::xdp::XskLine;
+use crate::port::link::LinkLine;
+use crate::port::memif::RemoteLine;
+use crate::port::xsk::XskLine;
 
 /// The interrupt of one receive queue. Clones are the same line.
 ///

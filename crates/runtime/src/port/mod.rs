@@ -15,14 +15,21 @@
 mod bell;
 mod counters;
 mod irq;
+pub(crate) mod link;
+mod lock;
+pub(crate) mod memif;
 mod moved;
 mod rx;
+pub(crate) mod tap;
 mod tx;
+pub(crate) mod xsk;
 
 pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
 pub(crate) use irq::IrqLine;
+pub(crate) use lock::{lock, lock_root, wait_for};
 pub(crate) use rx::{RxEnd, RxQueue};
+pub(crate) use tap::Tap;
 #[cfg(test)]
 pub(crate) use tx::TxFull;
 pub(crate) use tx::{TxEnd, TxQueue};

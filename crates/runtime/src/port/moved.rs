@@ -6,7 +6,7 @@ use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::counters::TxCounters;
 use super::tx::TxFull;
-use crate::capture::Tap;
+use crate::port::Tap;
 
 /// A ring that frames are moved into, and out of when they were sent.
 pub(super) trait FrameRing {

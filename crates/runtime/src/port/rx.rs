@@ -8,8 +8,8 @@ use napier_ring::{Frame, FramePool, FrameTable};
 
 use super::counters::{FrameAccount, RxCounters};
 use super::irq::IrqLine;
-use crate::capture::Tap;
-use crate::xdp::XskRxEnd;
+use crate::port::Tap;
+use crate::port::xsk::XskRxEnd;
 
 /// Packets between two publications of freed slots, so that the peer gets room during a long poll and its cache
 /// line is not touched per packet.

@@ -9,10 +9,10 @@ use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 use super::bell::Bell;
 use super::counters::{FrameAccount, TxCounters};
 use super::moved::{bring_home, build_in_frame, make_room, push_given};
-use crate::capture::Tap;
-use crate::link::LinkLine;
-use crate::memif::Kick;
-use crate::xdp::XskTxEnd;
+use crate::port::Tap;
+use crate::port::link::LinkLine;
+use crate::port::memif::Kick;
+use crate::port::xsk::XskTxEnd;
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]

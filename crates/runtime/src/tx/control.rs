@@ -8,7 +8,6 @@ use napier_core::tx::root::Root;
 use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
 use napier_ring::{Entered, Inside};
 
-use super::lock::lock_root;
 use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
@@ -17,8 +16,9 @@ use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVarian
 use crate::clock::Clock;
 use crate::engine::DeviceHandle;
 use crate::give_way::GiveWay;
-use crate::link::RING_SIZE_MAX;
 use crate::port::SenderSpaceError;
+use crate::port::link::RING_SIZE_MAX;
+use crate::port::lock_root;
 
 /// A queueing discipline and its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]

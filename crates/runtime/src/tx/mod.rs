@@ -28,7 +28,6 @@ mod control;
 #[cfg(test)]
 mod hold;
 mod limit;
-mod lock;
 mod owed;
 mod owner;
 mod packet;
@@ -60,7 +59,6 @@ use crate::sys::tsc::ticks;
 pub use control::{QdiscConfig, TxSelect, TxSetupError};
 use limit::ByteLimit;
 pub use limit::ByteLimits;
-pub(crate) use lock::lock;
 use owed::HeldKicks;
 #[cfg(test)]
 pub(crate) use owed::kicks_held;

@@ -13,13 +13,13 @@ use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
 use napier_ring::{Owner, wake_fence};
 
-use super::lock::lock_root;
 use super::run::Rest;
 use super::wire::ring;
 use super::{HeldKicks, Mode, TxPath, Wire};
 use crate::clock::Clock;
 use crate::engine::EngineInner;
 use crate::nowait::ForOthers;
+use crate::port::lock_root;
 use crate::stack::seams::OnRoom;
 
 /// First look at a ring that was full.

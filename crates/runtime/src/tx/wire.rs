@@ -19,10 +19,10 @@ use napier_core::time::Instant;
 use napier_ring::{Owned, Owner, Release};
 
 use super::limit::ByteLimit;
-use super::lock::wait_for;
 use super::{Mode, TxPath};
 use crate::clock::Clock;
 use crate::nowait;
+use crate::port::wait_for;
 use crate::port::{Bell, TxEnd, TxQueue};
 use crate::stack::seams::TxError;
 

@@ -1,7 +1,8 @@
 //! Who works for others waits neither for a root lock nor for a kernel timer.
 
 use super::*;
-use crate::softirq::timer_hold;
+use crate::deliver::softirq::timer_hold;
+use crate::port::lock;
 
 /// Sends a packet as one who works for others, who comes by `BeforeRootLock` when the test has let it; true if it goes on
 /// while the test holds what it holds then.

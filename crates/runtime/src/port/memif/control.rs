@@ -19,10 +19,11 @@ use super::port::{Listener, Port, PortParts};
 use super::socket::SocketPath;
 use super::state::State;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
+use crate::deliver::softirq;
 use crate::device::Device;
-use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, ThreadRole, mtu_of, new_rss};
-use crate::softirq;
+use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, mtu_of, new_rss};
 use crate::sys::sched;
+use crate::threads::ThreadRole;
 
 /// Above the softirq threads (50), which may be who waits for the guard. It runs for some microseconds at a time.
 const GUARD_PRIORITY: i32 = 51;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use napier_core::completion::Flush;
 use napier_core::state::State;
 
-use super::Napi;
+use crate::deliver::softirq::{KickOnly, SoftirqCpu, coalesce_token, doorbell_token};
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
+use crate::napi::Napi;
 use crate::port::IrqLine;
-use crate::softirq::{KickOnly, SoftirqCpu, coalesce_token, doorbell_token};
 
 /// Pause between two looks while waiting for an owner to let go. The kernel waits 20 to 200 us.
 const WAIT_FOR_RELEASE: Duration = Duration::from_micros(50);
@@ -62,7 +62,7 @@ impl EngineInner {
     /// Runs `f` on the owned data while the instance is disabled, and enables it again if it was. Its doorbell is watched
     /// all the time, so that no system call can fail on the way back; a ring meanwhile finds a disabled instance, and
     /// enabling looks for what it was about.
-    pub(crate) fn with_stopped<R>(&self, napi: &Napi, f: impl FnOnce(&mut super::Owned) -> R) -> R {
+    pub(crate) fn with_stopped<R>(&self, napi: &Napi, f: impl FnOnce(&mut crate::napi::Owned) -> R) -> R {
         // Called by destructors as well, which must not panic over somebody else's panic.
         let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         let was_enabled = !napi.state().is_disabled();

@@ -63,7 +63,7 @@ impl Threads {
         drop(arc_swap::ArcSwap::from_pointee(()).load());
         match role {
             ThreadRole::Napi { .. } | ThreadRole::Worker | ThreadRole::MemifControl => {
-                crate::softirq::never_run_inline()
+                crate::deliver::softirq::never_run_inline()
             }
             ThreadRole::Softirq { .. } | ThreadRole::Program { .. } => {}
         }

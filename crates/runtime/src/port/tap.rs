@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use napier_ring::{Exclusive, spsc};
 
 use crate::clock::Clock;
-use crate::tx::lock;
+use crate::port::lock;
 
 /// Words in front of the bytes of a record: lengths and time.
 const HEAD_WORDS: usize = 2;
@@ -17,11 +17,11 @@ const LOST_MAX: u32 = (1 << (64 - 2 * LENGTH_BITS)) - 1;
 
 /// What a capture has counted. Any thread adds and reads.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) written: AtomicU64,
-    pub(super) dropped: AtomicU64,
+pub(crate) struct Counters {
+    pub(crate) written: AtomicU64,
+    pub(crate) dropped: AtomicU64,
     /// What the file said when it took no more.
-    pub(super) failed: OnceLock<String>,
+    pub(crate) failed: OnceLock<String>,
 }
 
 /// The tap of one queue in one direction. The owner of the queue records; a capture puts a sink in and takes it out.
@@ -55,21 +55,21 @@ impl Tap {
     }
 
     /// Begins to record.
-    pub(super) fn attach(&self, sink: Sink) {
+    pub(crate) fn attach(&self, sink: Sink) {
         let before = lock(&self.sink).0.replace(sink);
         assert!(before.is_none(), "a device is captured once at a time");
         self.on.store(true, Ordering::Relaxed);
     }
 
     /// Ends recording: what was recorded is published when this returns, and nothing follows.
-    pub(super) fn detach(&self) {
+    pub(crate) fn detach(&self) {
         self.on.store(false, Ordering::Relaxed);
         lock(&self.sink).0.take();
     }
 }
 
 /// The writing end of a tap's ring.
-pub(super) struct Sink {
+pub(crate) struct Sink {
     ring: spsc::Producer<u64>,
     snaplen: usize,
     counters: Arc<Counters>,
@@ -78,7 +78,7 @@ pub(super) struct Sink {
 }
 
 /// The reading end.
-pub(super) struct Source {
+pub(crate) struct Source {
     ring: spsc::Consumer<u64>,
     /// The next record, whose bytes are still in the ring.
     next: Option<Head>,
@@ -86,19 +86,19 @@ pub(super) struct Source {
 
 /// What a record says of a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// `CLOCK_MONOTONIC`.
-    pub(super) at_ns: u64,
+    pub(crate) at_ns: u64,
     /// Bytes of the frame.
-    pub(super) length: u32,
+    pub(crate) length: u32,
     /// Bytes of it that were recorded.
-    pub(super) captured: u32,
+    pub(crate) captured: u32,
     /// Frames of the same queue and direction that were dropped just before.
-    pub(super) lost: u32,
+    pub(crate) lost: u32,
 }
 
 /// A ring of `bytes`, rounded up to a power of two, for frames cut at `snaplen`.
-pub(super) fn ring(bytes: u32, snaplen: u32, counters: Arc<Counters>) -> (Sink, Source) {
+pub(crate) fn ring(bytes: u32, snaplen: u32, counters: Arc<Counters>) -> (Sink, Source) {
     let (producer, consumer) = spsc::channel(bytes / 8);
     let sink = Sink { ring: producer, snaplen: snaplen as usize, counters, lost: 0 };
     (sink, Source { ring: consumer, next: None })
@@ -142,7 +142,7 @@ impl Sink {
 
 impl Source {
     /// The oldest record, without taking it.
-    pub(super) fn peek(&mut self) -> Option<Head> {
+    pub(crate) fn peek(&mut self) -> Option<Head> {
         if self.next.is_none() {
             let lengths = self.ring.pop()?;
             let at_ns = self.ring.pop().expect("a record is published whole");
@@ -154,7 +154,7 @@ impl Source {
     }
 
     /// Takes the record that [`peek`](Self::peek) showed: appends its bytes to `to`.
-    pub(super) fn take(&mut self, to: &mut Vec<u8>) {
+    pub(crate) fn take(&mut self, to: &mut Vec<u8>) {
         let head = self.next.take().expect("taken after a look");
         let end = to.len() + head.captured as usize;
         while to.len() < end {

@@ -10,7 +10,7 @@ use crate::{DeviceHandle, EndConfig, Engine, LinkConfig};
 
 impl SoftirqCpu {
     /// Where a test keeps the thread from its processor.
-    pub(in crate::softirq) fn stand_still_if_told(&self) {
+    pub(in crate::deliver::softirq) fn stand_still_if_told(&self) {
         while self.stand_still[0].load(Ordering::Relaxed) {
             self.stand_still[1].store(true, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(1));

@@ -14,8 +14,8 @@ use std::time::Duration;
 use napier_ring::xsk::{OnceLine, Rearm, XskLook};
 use rustix::event::epoll::EventFlags;
 
+use crate::deliver::softirq::SoftirqCpu;
 use crate::port::Counter;
-use crate::softirq::SoftirqCpu;
 use crate::sys::xsk::XskSocket;
 
 /// Readable, once.

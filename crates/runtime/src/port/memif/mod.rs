@@ -32,7 +32,7 @@ use napier_core::memif::{LOG2_RING_SIZE_MAX, RegionLayout, Secret};
 use napier_ring::{ArenaConfig, FramePool, FrameTable};
 
 use crate::engine::{AddDeviceError, DeviceHandle, EndConfig, Engine};
-use crate::link::{LinkConfig, LinkError};
+use crate::port::link::{LinkConfig, LinkError};
 use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use crate::sys::mmap::private_memory;
 use socket::SocketPath;

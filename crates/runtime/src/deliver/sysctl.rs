@@ -42,7 +42,7 @@ impl Sysctls {
     }
 
     /// `SO_BUSY_POLL` of new sockets, in us.
-    pub(super) fn busy_read(&self) -> u32 {
+    pub(crate) fn busy_read(&self) -> u32 {
         self.busy_read.load(Ordering::Relaxed)
     }
 

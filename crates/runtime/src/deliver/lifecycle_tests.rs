@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
+use crate::deliver::softirq::scarce::with_watches;
 use crate::engine::AffinityError;
-use crate::softirq::scarce::with_watches;
 use crate::test_link::{PATIENCE, end};
 use crate::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, UdpSocket};
 

@@ -7,10 +7,11 @@ use std::thread::JoinHandle;
 use napier_core::state::State;
 use napier_core::time::Deadline;
 
-use crate::engine::{EngineInner, ThreadRole};
+use crate::engine::EngineInner;
 use crate::journal::Rule;
 use crate::napi::{Napi, PollContext};
 use crate::sys::tsc::ticks;
+use crate::threads::ThreadRole;
 
 /// Empty polls in a row after which a busy-polling thread offers its processor to others.
 const YIELD_EVERY: u32 = 256;

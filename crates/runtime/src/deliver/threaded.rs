@@ -9,10 +9,10 @@ use std::time::Duration;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, Threaded};
 
-use super::Napi;
+use crate::deliver::kthread::Kthread;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
-use crate::kthread::Kthread;
+use crate::napi::Napi;
 
 /// Pause while a thread lets go. The kernel waits 20 ms a step; nothing is gained by waiting that long here.
 const WAIT_FOR_THREAD: Duration = Duration::from_millis(1);

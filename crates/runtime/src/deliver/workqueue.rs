@@ -9,8 +9,9 @@ use std::thread::JoinHandle;
 use napier_core::time::Deadline;
 use napier_ring::{Links, List};
 
-use crate::engine::{EngineInner, NAPI_MAX, ThreadRole};
+use crate::engine::{EngineInner, NAPI_MAX};
 use crate::park::Parker;
+use crate::threads::ThreadRole;
 
 /// Scheduled instances and the workers that poll them. Who schedules waits for nobody; workers lock once per schedule.
 pub(crate) struct Workqueue {

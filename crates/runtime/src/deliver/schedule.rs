@@ -3,9 +3,9 @@
 use napier_core::state::{Poller, State};
 use napier_core::time::Span;
 
-use super::Napi;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule, Target};
+use crate::napi::Napi;
 
 impl EngineInner {
     /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
@@ -33,7 +33,7 @@ impl EngineInner {
         // Who polls comes with the transition: read later it could be another's turn, with the instance long handed on.
         let poller = napi.transition(Rule::Schedule, State::schedule);
         #[cfg(test)]
-        super::hold::at(super::hold::Point::Scheduled);
+        crate::napi::hold::at(crate::napi::hold::Point::Scheduled);
         match poller {
             Poller::Thread => {
                 napi.journaled(|| (), |()| Event::Scheduled { target: Target::Kthread });

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use napier_core::control::{DevAttribute, DevSet, DevSetError, Errno, NapiSet, ThreadedSetting};
 use napier_core::state::State;
 
-use super::super::PollContext;
-use super::super::hold::{self, Point};
 use super::*;
+use crate::napi::PollContext;
+use crate::napi::hold::{self, Point};
 use crate::test_link::{end, eventually, is_at_rest};
 use crate::{DeviceHandle, Engine, LinkConfig};
 
@@ -89,7 +89,7 @@ fn a_device_write_that_cannot_start_a_thread_leaves_nobody_threaded() {
     let napis: Vec<_> = (0..3).map(|q| engine.inner.napi_by_id(device.napi_id(q)).unwrap().clone()).collect();
     set(&engine, &napis[0], ThreadedSetting::BusyPoll);
     let write = DevSet { attribute: DevAttribute::Threaded, value: 1 };
-    crate::kthread::fail::IN.set(2);
+    crate::deliver::kthread::fail::IN.set(2);
     assert_eq!(device.set(write), Err(DevSetError::ThreadNotCreated(Errno::ENOMEM)));
     for napi in &napis {
         assert_eq!(napi.threaded_setting(), ThreadedSetting::Disabled);

@@ -185,7 +185,7 @@ pub(crate) fn start(
         }
         let class = Class::begin(&cpu, want_fifo, engine.clock.now());
         cpu.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-        engine.threads.register(crate::engine::ThreadRole::Softirq { cpu: cpu.cpu });
+        engine.threads.register(crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
         // The starter waits for this so that reports know the scheduling class in force.
         let _ = ready.send(());
         drop(ready);

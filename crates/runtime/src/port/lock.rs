@@ -21,7 +21,7 @@ pub(crate) fn lock<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
 
 /// Tries until `enter` gives something, and says how long that took in ticks.
 #[cold]
-pub(super) fn wait_for<G>(mut enter: impl FnMut() -> Option<G>) -> (G, u64) {
+pub(crate) fn wait_for<G>(mut enter: impl FnMut() -> Option<G>) -> (G, u64) {
     let begin = ticks();
     let mut give_way = GiveWay::default();
     loop {
