@@ -33,7 +33,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::engine::pin_current_thread;
+    use crate::sys::sched::pin_current_thread;
     use crate::sys::sched::set_fifo;
 
     /// A waiter that only yielded would hold the processor until the system takes it away, after most of a second.

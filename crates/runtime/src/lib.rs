@@ -5,6 +5,7 @@
 //! contexts ([`EventContext`]) with epoll's semantics, or raw ports ([`RawPort`]). Which way packets are
 //! delivered is set per instance while traffic flows, in the kernel's vocabulary.
 
+mod bounds;
 mod capture;
 mod clock;
 mod deliver;

@@ -10,34 +10,13 @@ use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 use napier_core::time::{Deadline, Span};
-use napier_ring::{Frame, FrameTable, spsc};
+use napier_ring::{Frame, spsc};
 
 use crate::device::Device;
 use crate::engine::{DeviceHandle, EngineInner};
-use crate::napi::Napi;
+use crate::napi::{Napi, RawSink};
 use crate::stack::seams::TxError;
 use crate::tx::PacketClass;
-
-/// The NAPI owner's end: frames go here instead of to the name space.
-pub(crate) struct RawSink {
-    received: spsc::Producer<Frame>,
-    frames: Arc<FrameTable>,
-}
-
-impl RawSink {
-    #[inline]
-    pub(crate) fn push(&mut self, mut frame: Frame, len: u32) {
-        self.frames.set_meta(&mut frame, u64::from(len));
-        let staged = self.received.stage(frame);
-        assert!(staged.is_ok(), "the queue of a raw port holds all frames of its home");
-    }
-
-    /// The program sees what was pushed.
-    #[inline]
-    pub(crate) fn publish(&mut self) {
-        self.received.publish();
-    }
-}
 
 /// Why a raw port was not bound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -123,7 +102,7 @@ impl RawPort {
                 return None;
             }
             let (sink, received) = spsc::channel(owned.rx.frames_home().total());
-            owned.raw = Some(RawSink { received: sink, frames: engine.frames.clone() });
+            owned.raw = Some(RawSink::new(sink, engine.frames.clone()));
             Some(received)
         });
         let Some(received) = received else {

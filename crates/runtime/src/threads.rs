@@ -61,12 +61,6 @@ impl Threads {
     pub(crate) fn register(&self, role: ThreadRole) {
         // The first look at any snapshot allocates the thread's part of the hazard list: now, not with a packet.
         drop(arc_swap::ArcSwap::from_pointee(()).load());
-        match role {
-            ThreadRole::Napi { .. } | ThreadRole::Worker | ThreadRole::MemifControl => {
-                crate::deliver::softirq::never_run_inline()
-            }
-            ThreadRole::Softirq { .. } | ThreadRole::Program { .. } => {}
-        }
         let mut entries = self.entries.lock().expect("no panic while held");
         MINE.set(Some(entries.len()));
         entries.push(Entry { role, clock: ThreadClock::current(), ended: Duration::ZERO });
@@ -89,5 +83,12 @@ impl Threads {
                 cpu: entry.clock.and_then(ThreadClock::read).unwrap_or(entry.ended),
             })
             .collect()
+    }
+}
+
+/// Goes on with the panic of a thread that was joined, unless one is under way: the first is the one to see.
+pub(crate) fn pass_on(panic: Box<dyn std::any::Any + Send>) {
+    if !std::thread::panicking() {
+        std::panic::resume_unwind(panic);
     }
 }

@@ -9,9 +9,10 @@ use napier_core::state::State;
 use napier_core::time::Instant;
 use napier_ring::Entered;
 
+use crate::bounds::HZ;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
-use crate::napi::{HZ, Napi, Owned, PollContext};
+use crate::napi::{Napi, Owned, PollContext};
 use crate::sys::tsc::ticks;
 
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.

@@ -5,9 +5,10 @@ use napier_core::poll::{AfterPoll, after_poll};
 use napier_core::state::State;
 use napier_ring::Entered;
 
+use crate::bounds::HZ;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
-use crate::napi::{HZ, Napi, Owned, PollContext, WEIGHT_PKTS};
+use crate::napi::{Napi, Owned, PollContext, WEIGHT_PKTS};
 
 /// What the poller does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

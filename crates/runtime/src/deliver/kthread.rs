@@ -2,27 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use napier_core::state::State;
 use napier_core::time::Deadline;
 
+use super::softirq::never_run_inline;
 use crate::engine::EngineInner;
 use crate::journal::Rule;
-use crate::napi::{Napi, PollContext};
+use crate::napi::{Kthread, Napi, PollContext};
+use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
 use crate::threads::ThreadRole;
 
 /// Empty polls in a row after which a busy-polling thread offers its processor to others.
 const YIELD_EVERY: u32 = 256;
-
-/// A running thread of one instance.
-pub(crate) struct Kthread {
-    stop: Arc<AtomicBool>,
-    handle: JoinHandle<()>,
-    /// Thread id of the operating system, as `napi-get` reports it.
-    pub(crate) pid: u32,
-}
 
 impl Kthread {
     /// Starts the thread; it waits until it is scheduled.
@@ -37,7 +30,7 @@ impl Kthread {
             move || {
                 let cpu = *napi.thread_cpu.lock().expect("only copied");
                 match cpu {
-                    Some(cpu) => crate::engine::pin_current_thread(cpu),
+                    Some(cpu) => pin_current_thread(cpu),
                     None => engine.unpin_thread(),
                 }
                 engine.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });
@@ -50,20 +43,11 @@ impl Kthread {
         let pid = pid.recv().map_err(std::io::Error::other)?;
         Ok(Self { stop, handle, pid })
     }
-
-    /// Stops the thread; the instance must not be scheduled to it any more.
-    pub(crate) fn stop(self, napi: &Napi) {
-        // Release: pairs with the Acquire of the waiting loop.
-        self.stop.store(true, Ordering::Release);
-        napi.thread_parker.wake();
-        if let Err(panic) = self.handle.join() {
-            crate::engine::pass_on(panic);
-        }
-    }
 }
 
 impl EngineInner {
     fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
+        never_run_inline();
         crate::nowait::this_thread();
         let entitled = || {
             let state = napi.state();

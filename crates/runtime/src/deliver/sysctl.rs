@@ -7,7 +7,7 @@ use napier_core::softirq::{NETDEV_BUDGET_PKTS, netdev_budget_span};
 use napier_core::time::Span;
 use napier_core::tx::push::QDISC_MAX_BURST;
 
-use crate::napi::HZ;
+use crate::bounds::HZ;
 
 /// `net.core.*` as far as the engine has them.
 pub(crate) struct Sysctls {

@@ -9,10 +9,9 @@ use std::time::Duration;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, Threaded};
 
-use crate::deliver::kthread::Kthread;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
-use crate::napi::Napi;
+use crate::napi::{Kthread, Napi};
 
 /// Pause while a thread lets go. The kernel waits 20 ms a step; nothing is gained by waiting that long here.
 const WAIT_FOR_THREAD: Duration = Duration::from_millis(1);

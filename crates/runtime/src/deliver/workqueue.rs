@@ -9,9 +9,11 @@ use std::thread::JoinHandle;
 use napier_core::time::Deadline;
 use napier_ring::{Links, List};
 
-use crate::engine::{EngineInner, NAPI_MAX};
+use super::softirq::never_run_inline;
+use crate::bounds::NAPI_MAX;
+use crate::engine::EngineInner;
 use crate::park::Parker;
-use crate::threads::ThreadRole;
+use crate::threads::{ThreadRole, pass_on};
 
 /// Scheduled instances and the workers that poll them. Who schedules waits for nobody; workers lock once per schedule.
 pub(crate) struct Workqueue {
@@ -101,7 +103,7 @@ impl Workqueue {
         self.parker.wake_all();
         for worker in self.workers.lock().expect("stopping workers does not panic").drain(..) {
             if let Err(panic) = worker.join() {
-                crate::engine::pass_on(panic);
+                pass_on(panic);
             }
         }
     }
@@ -109,6 +111,7 @@ impl Workqueue {
 
 impl EngineInner {
     fn workqueue_main(&self) {
+        never_run_inline();
         crate::nowait::this_thread();
         let queue = &self.workqueue;
         while !queue.stop.load(Ordering::Acquire) {

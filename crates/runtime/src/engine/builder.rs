@@ -8,7 +8,8 @@ use napier_ring::{FrameTable, Links};
 
 use super::devices::Devices;
 use super::host::{Dependants, EngineHost};
-use super::{Engine, EngineInner, NAPI_MAX, NR_CPUS, Running};
+use super::{Engine, EngineInner, Running};
+use crate::bounds::{NAPI_MAX, NR_CPUS};
 use crate::clock::Clock;
 use crate::deliver::Sysctls;
 use crate::deliver::softirq::{self, SoftirqCpu};

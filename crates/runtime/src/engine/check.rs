@@ -3,24 +3,14 @@
 use super::EndConfig;
 use super::EngineInner;
 use super::devices::{AddDeviceError, Devices};
+use crate::bounds::ETH_BYTES;
 use crate::stack::NetNs;
-
-/// Bytes of the largest IP packet of a device, unless it has to be less.
-pub(crate) const MTU: u32 = 1500;
-
-/// Bytes of an Ethernet header.
-const ETH_BYTES: u32 = 14;
 
 /// The least that IPv6 works with. Source: RFC 8200 section 5.
 const MTU_MIN_V6: u32 = 1280;
 
 /// The least that IPv4 works with. Source: RFC 791 section 3.2.
 const MTU_MIN_V4: u32 = 68;
-
-/// Bytes of the largest IP packet that fits into frames of this size.
-pub(crate) fn mtu_of(frame_bytes: u32) -> u32 {
-    frame_bytes.saturating_sub(ETH_BYTES).min(MTU)
-}
 
 impl EngineInner {
     /// Whether a device with this configuration can be added; nothing is changed. `mtu`: of the device.

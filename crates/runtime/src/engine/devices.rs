@@ -8,8 +8,8 @@ use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 
 use super::carrier::Carrier;
-use super::check::mtu_of;
-use super::{DeviceHandle, Engine, EngineInner, NAPI_MAX};
+use super::{DeviceHandle, Engine, EngineInner};
+use crate::bounds::{NAPI_MAX, mtu_of};
 use crate::capture::Taps;
 use crate::device::{Device, Rss};
 use crate::journal::Tap;

@@ -10,7 +10,8 @@ use napier_core::busy::BusyParams;
 use napier_core::time::Instant;
 use napier_ring::FrameTable;
 
-use super::{EngineInner, NR_CPUS};
+use super::EngineInner;
+use crate::bounds::NR_CPUS;
 use crate::clock::Clock;
 use crate::stack::seams::Host;
 use crate::threads::ThreadRole;

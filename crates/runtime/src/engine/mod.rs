@@ -18,6 +18,7 @@ use napier_core::time::Instant;
 use napier_ring::{FrameTable, Links};
 use rustix::thread::CpuSet;
 
+use crate::bounds::{NAPI_MAX, NR_CPUS};
 use crate::clock::Clock;
 use crate::deliver::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
 use crate::deliver::workqueue::Workqueue;
@@ -27,8 +28,9 @@ use crate::journal::{Journal, Recorder};
 use crate::napi::Napi;
 use crate::port::memif;
 use crate::stack::NetNs;
+use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
-use crate::threads::{ThreadRole, ThreadTime, Threads};
+use crate::threads::{ThreadRole, ThreadTime, Threads, pass_on};
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
@@ -36,17 +38,10 @@ use host::{Dependants, EngineHost};
 
 pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
-pub(crate) use check::{MTU, mtu_of};
 pub use devices::{AddDeviceError, AddLinkError, EndConfig};
 pub(crate) use devices::{NewDevice, new_rss};
 pub use handle::{DeviceHandle, DeviceStats};
 pub(crate) use host::Dependant;
-
-/// Most NAPI instances that an engine makes in its life.
-pub(crate) const NAPI_MAX: usize = 4096;
-
-/// `NR_CPUS` of the rules: ids start above it, as on a distribution kernel built for 8192 processors.
-pub(crate) const NR_CPUS: u32 = 8192;
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
 ///
@@ -392,21 +387,4 @@ impl Drop for Running {
             pass_on(panic);
         }
     }
-}
-
-/// Goes on with the panic of a thread that was joined, unless one is under way: the first is the one to see.
-pub(crate) fn pass_on(panic: Box<dyn std::any::Any + Send>) {
-    if !std::thread::panicking() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-/// Pins the calling thread to one processor; where that is refused it stays where it may run.
-pub(crate) fn pin_current_thread(cpu: usize) {
-    if cpu >= CpuSet::MAX_CPU {
-        return;
-    }
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use napier_core::state::{Poller, State};
 
 use super::{Event, Journal, Record, Rule};
+use crate::bounds::NAPI_MAX;
 use crate::clock::Clock;
-use crate::engine::NAPI_MAX;
 
 /// Answers of rules, as the journal holds them.
 pub(crate) trait Answer: Copy {

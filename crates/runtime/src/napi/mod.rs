@@ -4,6 +4,9 @@
 mod config;
 #[cfg(test)]
 pub(crate) mod hold;
+mod kthread;
+pub(crate) mod place;
+mod sink;
 mod stats;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,24 +20,20 @@ use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
 use crate::clock::Clock;
-use crate::deliver::kthread::Kthread;
-use crate::deliver::softirq;
 use crate::device::Device;
 use crate::journal::{Answer, Context, Event, Rule, Tap};
 use crate::nowait::ForOthers;
 use crate::park::Parker;
 use crate::port::{IrqLine, RxQueue};
-use crate::raw::RawSink;
 use crate::stack::merge::Merging;
 use crate::tx::TxPath;
+pub(crate) use kthread::Kthread;
+pub(crate) use sink::RawSink;
 use stats::NapiCounters;
 pub use stats::{NapiStats, PollContext};
 
 /// Most packets of one poll outside busy polling. Source: `include/linux/netdevice.h` `NAPI_POLL_WEIGHT`.
 pub(crate) const WEIGHT_PKTS: u32 = 64;
-
-/// Ticks per second of the rules that count in jiffies. The engine behaves as a kernel with HZ=1000.
-pub(crate) const HZ: u32 = 1000;
 
 /// What only the owner of SCHED may touch.
 pub(crate) struct Owned {
@@ -176,7 +175,7 @@ impl Napi {
 
     fn journal_poll(&self, context: PollContext, work: u32, budget: u32) {
         let Some(tap) = &self.journal else { return };
-        let place = softirq::place();
+        let place = place::HERE.get();
         let (context, cpu) = match context {
             PollContext::Softirq if place.ksoftirqd => (Context::Ksoftirqd, tap.cpu(place.handling)),
             PollContext::Softirq => (Context::Softirq, tap.cpu(place.handling)),

@@ -19,7 +19,7 @@ use super::netns::{Inner, Interface};
 use super::pass::RxPass;
 use super::template::TTL;
 use super::wire::{ETH_LEN, Packet};
-use crate::engine::MTU;
+use crate::bounds::MTU;
 use crate::tx::PacketClass;
 
 /// RFC 4861 section 7.1: anything else has passed a router and is not about this link.

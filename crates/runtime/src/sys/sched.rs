@@ -46,12 +46,23 @@ fn set_class(class: libc::c_int, priority: i32) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Pins the calling thread to one processor; where that is refused it stays where it may run.
+pub(crate) fn pin_current_thread(cpu: usize) {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if cpu >= CpuSet::MAX_CPU {
+        return;
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn the_processor_of_a_thread_is_found() {
         let cpu = crate::available_cpus()[0];
-        crate::engine::pin_current_thread(cpu);
+        super::pin_current_thread(cpu);
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         assert_eq!(super::processor_of(tid), Some(cpu));
         assert_eq!(super::processor_of(0), None);

@@ -13,11 +13,11 @@ use super::packet::TxPkt;
 use super::senders::Senders;
 use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
+use crate::bounds::RING_SIZE_MAX;
 use crate::clock::Clock;
 use crate::engine::DeviceHandle;
 use crate::give_way::GiveWay;
 use crate::port::SenderSpaceError;
-use crate::port::link::RING_SIZE_MAX;
 use crate::port::lock_root;
 
 /// A queueing discipline and its parameters.

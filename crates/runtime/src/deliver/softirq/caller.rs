@@ -7,8 +7,9 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::{HERE, Here, SoftirqCpu};
+use super::SoftirqCpu;
 use crate::engine::EngineInner;
+use crate::napi::place::{HERE, Here};
 use crate::napi::{Napi, PollContext};
 
 impl SoftirqCpu {

@@ -11,7 +11,6 @@ mod thread;
 mod timer;
 mod watch;
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
@@ -22,6 +21,7 @@ use rustix::fd::OwnedFd;
 
 use crate::engine::EngineInner;
 use crate::napi::PollContext;
+use crate::napi::place::{HERE, Here};
 use crate::sys;
 pub(crate) use caller::{KickOnly, never_run_inline};
 pub(crate) use takeover::Overseer;
@@ -31,34 +31,6 @@ use timer::CpuTimer;
 pub(crate) use timer::hold as timer_hold;
 pub(crate) use timer::{HeldTimers, settle_before_sleep};
 pub(crate) use watch::{Watch, without};
-
-/// Where the calling thread is running.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub(crate) struct Here {
-    /// The softirq CPU whose thread this is.
-    thread_of: Option<u32>,
-    /// The softirq CPU whose poll list, or an instance as of that CPU, this thread is running now.
-    pub(crate) handling: Option<u32>,
-    /// The thread works off what the softirq left over.
-    pub(crate) ksoftirqd: bool,
-    /// The thread does of a softirq what it raised itself (`caller`), and runs no list.
-    inline: bool,
-    /// The thread leaves what it raises to others.
-    kicks_only: bool,
-}
-
-impl Here {
-    const NOWHERE: Self = Self { thread_of: None, handling: None, ksoftirqd: false, inline: false, kicks_only: false };
-}
-
-thread_local! {
-    static HERE: Cell<Here> = const { Cell::new(Here::NOWHERE) };
-}
-
-/// Where the calling thread is running.
-pub(crate) fn place() -> Here {
-    HERE.get()
-}
 
 /// One CPU that runs softirqs.
 pub(crate) struct SoftirqCpu {

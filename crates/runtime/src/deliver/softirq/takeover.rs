@@ -13,8 +13,9 @@ use napier_core::time::{Instant, Span};
 use napier_core::upkeep::{OVERDUE_AFTER, Overdue};
 use rustix::event::epoll;
 
-use super::{HERE, Here, SoftirqCpu};
+use super::SoftirqCpu;
 use crate::engine::EngineInner;
+use crate::napi::place::{HERE, Here};
 
 /// Time between two looks, at least.
 const LOOK_EVERY: Span = Span::from_ms(5);

@@ -12,8 +12,10 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::class::Class;
 use super::timer::CpuTimer;
-use super::{HERE, Here, SoftirqCounters, SoftirqCpu};
-use crate::engine::{EngineInner, NAPI_MAX};
+use super::{SoftirqCounters, SoftirqCpu};
+use crate::bounds::NAPI_MAX;
+use crate::engine::EngineInner;
+use crate::napi::place::{HERE, Here};
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;
@@ -179,7 +181,7 @@ pub(crate) fn start(
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
         HERE.set(Here { thread_of: Some(cpu.index), ..Here::NOWHERE });
         if cpu.pinned {
-            crate::engine::pin_current_thread(cpu.cpu);
+            crate::sys::sched::pin_current_thread(cpu.cpu);
         } else {
             engine.unpin_thread();
         }

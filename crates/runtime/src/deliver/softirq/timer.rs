@@ -24,9 +24,10 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::{HERE, SoftirqCpu};
+use super::SoftirqCpu;
 use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
+use crate::napi::place::HERE;
 use crate::nowait;
 
 const NEVER_NS: u64 = u64::MAX;

@@ -26,6 +26,7 @@ use napier_ring::{ArenaConfig, ArenaError, ArenaId, FramePool, FrameTable, Mappi
 
 pub(crate) use line::LinkLine;
 
+use crate::bounds::RING_SIZE_MAX;
 use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use crate::sys::mmap::{private_memory, shared_memory};
 
@@ -33,8 +34,6 @@ use crate::sys::mmap::{private_memory, shared_memory};
 const QUEUES_MAX: u16 = 64;
 /// Fewest slots of a ring.
 const RING_SIZE_MIN: u32 = 64;
-/// Most slots of a ring.
-pub(crate) const RING_SIZE_MAX: u32 = 4096;
 /// Fewest and most bytes of a frame. A larger one would hold more than an IP packet can be.
 const FRAME_BYTES: core::ops::RangeInclusive<u32> = 128..=65536;
 /// Frames that a queue has beyond those in its ring, at least: one poll's worth (NAPI_POLL_WEIGHT).

@@ -19,9 +19,10 @@ use super::port::{Listener, Port, PortParts};
 use super::socket::SocketPath;
 use super::state::State;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
+use crate::bounds::mtu_of;
 use crate::deliver::softirq;
 use crate::device::Device;
-use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, mtu_of, new_rss};
+use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, new_rss};
 use crate::sys::sched;
 use crate::threads::ThreadRole;
 
@@ -169,6 +170,7 @@ impl Control {
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
                 engine.unpin_thread();
                 engine.threads.register(ThreadRole::MemifControl);
+                softirq::never_run_inline();
                 work(&engine);
                 engine.threads.unregister();
             })
@@ -206,7 +208,7 @@ impl Control {
         // The last who knows a socket removes its file.
         self.lock().served.clear();
         if let Some(panic) = panicked {
-            crate::engine::pass_on(panic);
+            crate::threads::pass_on(panic);
         }
     }
 }
@@ -231,7 +233,6 @@ fn new_device(
 }
 
 fn run(engine: &EngineInner, poll: &Arc<Poll>, guard: Arc<Guard>) {
-    softirq::never_run_inline();
     crate::nowait::this_thread();
     let mut state = State::new(poll.clone(), guard);
     let mut events = Vec::with_capacity(64);

@@ -1,0 +1,27 @@
+//! Where a thread is running, as softirqs count it.
+
+use std::cell::Cell;
+
+/// Where the calling thread is running.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) struct Here {
+    /// The softirq CPU whose thread this is.
+    pub(crate) thread_of: Option<u32>,
+    /// The softirq CPU whose poll list, or an instance as of that CPU, this thread is running now.
+    pub(crate) handling: Option<u32>,
+    /// The thread works off what the softirq left over.
+    pub(crate) ksoftirqd: bool,
+    /// The thread does of a softirq what it raised itself (`softirq/caller.rs`), and runs no list.
+    pub(crate) inline: bool,
+    /// The thread leaves what it raises to others.
+    pub(crate) kicks_only: bool,
+}
+
+impl Here {
+    pub(crate) const NOWHERE: Self =
+        Self { thread_of: None, handling: None, ksoftirqd: false, inline: false, kicks_only: false };
+}
+
+thread_local! {
+    pub(crate) static HERE: Cell<Here> = const { Cell::new(Here::NOWHERE) };
+}
