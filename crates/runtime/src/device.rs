@@ -8,10 +8,10 @@ use arc_swap::ArcSwap;
 use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
 use napier_core::tx::XmitCode;
 
-use crate::capture::Taps;
+use crate::port::Taps;
 use crate::stack::NetNs;
 use crate::stack::seams::{Egress, IfAddr, OnRoom, TxError};
-use crate::tx::{Mode, OnWire, PacketClass, Sent, TxPath, TxShared};
+use crate::tx::{Mode, OnWire, PacketClass, Queues, Sent, TxPath, TxShared};
 
 /// Receive-side scaling of one device: whoever sends to it asks for the queue.
 pub(crate) struct Rss {
@@ -72,6 +72,11 @@ impl Device {
     #[inline]
     pub(crate) fn claim_tx(&self, queue: usize) -> OnWire<'_> {
         self.tx[queue].claim_wire()
+    }
+
+    /// Its transmit queues, to be changed.
+    pub(crate) fn tx_queues(&self) -> Queues<'_> {
+        Queues { device: &self.name, paths: &self.tx, shared: &self.tx_shared }
     }
 
     /// The transmit queue whose frames the peer receives for this hash.

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 
 use crate::device::Device;
 use crate::engine::DeviceHandle;
-use crate::port::tap::{self, Counters, Tap};
+use crate::port::tap::{self, Counters};
 use pcapng::Direction;
 use writer::{Tapped, Writer};
 
@@ -119,14 +119,6 @@ pub struct Capture {
     path: PathBuf,
     thread: Option<JoinHandle<io::Result<()>>>,
     _claim: Claim,
-}
-
-/// The taps of a device, one per queue.
-pub(crate) struct Taps {
-    pub(crate) rx: Vec<Arc<Tap>>,
-    pub(crate) tx: Vec<Arc<Tap>>,
-    /// Somebody captures.
-    pub(crate) busy: Arc<AtomicBool>,
 }
 
 /// The right to capture a device.

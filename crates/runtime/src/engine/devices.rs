@@ -10,13 +10,12 @@ use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 use super::carrier::Carrier;
 use super::{DeviceHandle, Engine, EngineInner};
 use crate::bounds::{NAPI_MAX, mtu_of};
-use crate::capture::Taps;
 use crate::device::{Device, Rss};
 use crate::journal::Tap;
 use crate::napi::Napi;
 use crate::port::link::{self, LinkConfig, LinkError};
 use crate::port::xsk::Attachment;
-use crate::port::{Ports, RxCounters, TxCounters};
+use crate::port::{Ports, RxCounters, Taps, TxCounters};
 use crate::stack::seams::IfAddr;
 use crate::stack::{DeviceError, NetNs};
 use crate::tx::{TxPath, TxShared};
@@ -193,7 +192,8 @@ impl Devices {
             busy: Arc::default(),
         };
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
-        let tx_shared = TxShared::new(engine.this(), engine.sysctl.qdisc_max_burst.clone(), senders);
+        let tx_shared =
+            TxShared::new(engine.this(), engine.frames.clone(), engine.sysctl.qdisc_max_burst.clone(), senders);
         let tx = tx.into_iter().map(|queue| TxPath::new(tx_shared.clone(), queue)).collect();
         let device = Arc::new(Device {
             name: end.name,

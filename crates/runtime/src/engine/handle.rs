@@ -169,7 +169,7 @@ impl DeviceHandle {
         let received = received.map(|napi| self.engine.with_stopped(&napi, |owned| owned.rx.account()));
         let received = received.sum::<FrameAccount>();
         // Nobody sends meanwhile: a frame on its way would be counted twice or not at all.
-        let senders = self.hold_senders();
+        let senders = self.device.tx_shared.hold_senders();
         let mut wires: Vec<_> = queues.map(|queue| self.device.claim_tx(usize::from(queue))).collect();
         let sent = wires.iter_mut().map(|wire| {
             wire.queue.reclaim();

@@ -7,6 +7,7 @@ mod control;
 mod devices;
 mod handle;
 mod host;
+mod transmit;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};

@@ -29,7 +29,7 @@ pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
 pub(crate) use irq::IrqLine;
 pub(crate) use lock::{lock, lock_root, wait_for};
 pub(crate) use rx::{RxEnd, RxQueue};
-pub(crate) use tap::Tap;
+pub(crate) use tap::{Tap, Taps};
 #[cfg(test)]
 pub(crate) use tx::TxFull;
 pub(crate) use tx::{TxEnd, TxQueue};

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use napier_ring::{Exclusive, spsc};
 
+use super::lock;
 use crate::clock::Clock;
-use crate::port::lock;
 
 /// Words in front of the bytes of a record: lengths and time.
 const HEAD_WORDS: usize = 2;
@@ -66,6 +66,14 @@ impl Tap {
         self.on.store(false, Ordering::Relaxed);
         lock(&self.sink).0.take();
     }
+}
+
+/// The taps of a device, one per queue.
+pub(crate) struct Taps {
+    pub(crate) rx: Vec<Arc<Tap>>,
+    pub(crate) tx: Vec<Arc<Tap>>,
+    /// Somebody captures.
+    pub(crate) busy: Arc<AtomicBool>,
 }
 
 /// The writing end of a tap's ring.

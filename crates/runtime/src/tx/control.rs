@@ -1,6 +1,6 @@
 //! Discipline, variant and limits of a device's transmit queues.
 
-use std::sync::PoisonError;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::tx::qdisc::{Fifo, Fq, FqConfig, Prio, Qdisc, TX_QUEUE_LEN};
@@ -12,10 +12,9 @@ use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
 use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
-use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
+use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxShared, TxVariant, XmitTimes};
 use crate::bounds::RING_SIZE_MAX;
 use crate::clock::Clock;
-use crate::engine::DeviceHandle;
 use crate::give_way::GiveWay;
 use crate::port::SenderSpaceError;
 use crate::port::lock_root;
@@ -206,39 +205,42 @@ impl TxPath {
     }
 }
 
-impl DeviceHandle {
-    fn tx_path(&self, queue: u16) -> Result<&std::sync::Arc<TxPath>, TxSetupError> {
-        self.device.tx.get(usize::from(queue)).ok_or_else(|| TxSetupError::NoSuchQueue {
-            device: self.name().to_owned(),
+/// The transmit queues of a device, for whoever changes them.
+#[derive(Copy, Clone)]
+pub(crate) struct Queues<'a> {
+    /// Name of the device.
+    pub(crate) device: &'a str,
+    pub(crate) paths: &'a [Arc<TxPath>],
+    pub(crate) shared: &'a TxShared,
+}
+
+impl<'a> Queues<'a> {
+    fn path(self, queue: u16) -> Result<&'a Arc<TxPath>, TxSetupError> {
+        self.paths.get(usize::from(queue)).ok_or_else(|| TxSetupError::NoSuchQueue {
+            device: self.device.to_owned(),
             queue,
-            queues: self.queues(),
+            queues: self.paths.len() as u16, // at most 64
         })
     }
 
     /// Makes the senders and tells every queue of them.
-    fn open_senders(&self) -> Result<(), TxSetupError> {
-        let shared = &self.device.tx_shared;
-        // The control lock keeps a second caller out.
-        let _devices = self.engine.devices.lock().expect("no panic while held");
+    fn open_senders(self) -> Result<(), TxSetupError> {
+        let shared = self.shared;
+        let _one_at_a_time = shared.opening.lock().expect("no panic while held");
         if shared.senders.get().is_some() {
             return Ok(());
         }
-        let senders = Senders::new(&self.engine.frames, &shared.space)?;
-        for path in &self.device.tx {
+        let senders = Senders::new(&shared.frames, &shared.space)?;
+        for path in self.paths {
             senders.with_a_pool(|pool| path.claim_wire().queue.expect_senders(pool));
         }
         assert!(shared.senders.set(senders).is_ok(), "senders are made once");
         Ok(())
     }
 
-    /// Gives transmit queue `queue` another queueing discipline, as `tc qdisc replace`. What waits in the one before is
-    /// dropped and counted there; counters begin at 0. Senders push as [`TxVariant::Llist`] says unless a variant was set
-    /// before.
-    ///
-    /// # Errors
-    /// See [`TxSetupError`]; nothing is changed then.
-    pub fn set_qdisc(&self, queue: u16, qdisc: &QdiscConfig) -> Result<(), TxSetupError> {
-        let path = self.tx_path(queue)?;
+    /// Gives a queue another discipline.
+    pub(crate) fn set_qdisc(self, queue: u16, qdisc: &QdiscConfig) -> Result<(), TxSetupError> {
+        let path = self.path(queue)?;
         qdisc.check()?;
         if *qdisc != QdiscConfig::Noqueue {
             self.open_senders()?;
@@ -275,28 +277,16 @@ impl DeviceHandle {
         started
     }
 
-    /// Chooses how senders hand over on queue `queue`, under traffic: nothing is lost, and nothing overtakes.
-    ///
-    /// # Errors
-    /// The queue has no discipline, or the owner's thread cannot be started; the variant before goes on then, after an owner
-    /// [`TxVariant::Llist`].
-    pub fn set_tx_variant(&self, queue: u16, variant: TxVariant) -> Result<(), TxSetupError> {
-        self.set_tx_variant_on(queue, variant, None)
-    }
-
-    /// As [`Self::set_tx_variant`]; the owner's thread is pinned to `owner_cpu`.
-    ///
-    /// # Errors
-    /// As [`Self::set_tx_variant`].
-    pub fn set_tx_variant_on(
-        &self,
+    /// Chooses how senders hand over on a queue.
+    pub(crate) fn set_variant(
+        self,
         queue: u16,
         variant: TxVariant,
         owner_cpu: Option<usize>,
     ) -> Result<(), TxSetupError> {
-        let path = self.tx_path(queue)?;
+        let path = self.path(queue)?;
         if path.mode() == Mode::Noqueue {
-            let (device, variant) = (self.name().to_owned(), variant.name());
+            let (device, variant) = (self.device.to_owned(), variant.name());
             return Err(TxSetupError::Noqueue { device, queue, variant });
         }
         match variant {
@@ -317,33 +307,29 @@ impl DeviceHandle {
         Ok(())
     }
 
-    fn start_owner(&self, path: &std::sync::Arc<TxPath>, queue: u16, cpu: Option<usize>) -> Result<(), TxSetupError> {
-        let name = format!("tx/{}-{queue}", self.name());
-        let owner = Owner::start(path.clone(), &self.engine, &name, cpu).inspect_err(|_| {
+    fn start_owner(self, path: &Arc<TxPath>, queue: u16, cpu: Option<usize>) -> Result<(), TxSetupError> {
+        let name = format!("tx/{}-{queue}", self.device);
+        let owner = Owner::start(path.clone(), self.shared.host.clone(), &name, cpu).inspect_err(|_| {
             // An owner that was there has ended: its senders flush for themselves.
             if path.mode() == Mode::Owner {
                 path.set_mode(Mode::Llist);
                 path.flush_rest();
             }
         })?;
-        let devices = self.engine.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.engine.is_closing() {
+        let mut owner = Some(owner);
+        let mut keep = || *path.control.lock().expect("no panic while held") = owner.take();
+        let kept = self.shared.host.upgrade().is_some_and(|host| host.unless_closing(&mut keep));
+        if !kept {
             // Owners have been ended, or are about to be; this one would never be.
-            drop(devices);
             drop(owner);
             return Err(TxSetupError::Thread(rustix::io::Errno::SHUTDOWN.into()));
         }
-        *path.control.lock().expect("no panic while held") = Some(owner);
         Ok(())
     }
 
-    /// Sets the byte limits of queue `queue` (`byte_queue_limits` in sysfs); `None`: packets go to the ring one by one as
-    /// long as it has room. A discipline begins with [`ByteLimits::default`].
-    ///
-    /// # Errors
-    /// There is no such queue, or the bounds are the wrong way round.
-    pub fn set_byte_limits(&self, queue: u16, limits: Option<ByteLimits>) -> Result<(), TxSetupError> {
-        let path = self.tx_path(queue)?;
+    /// Sets the byte limits of a queue.
+    pub(crate) fn set_byte_limits(self, queue: u16, limits: Option<ByteLimits>) -> Result<(), TxSetupError> {
+        let path = self.path(queue)?;
         if let Some(limits) = limits {
             limits.check()?;
         }
@@ -351,27 +337,17 @@ impl DeviceHandle {
         Ok(())
     }
 
-    fn set_byte_limits_of(&self, path: &TxPath, limits: Option<ByteLimits>) {
+    fn set_byte_limits_of(self, path: &TxPath, limits: Option<ByteLimits>) {
         let mut wire = path.claim_wire();
         wire.limit = limits.map(|limits| ByteLimit::new(limits, Clock.now(), RING_SIZE_MAX as usize));
         path.update_bits(|bits| (bits.start_stack(), ()));
         path.publish_allowance(&wire);
     }
 
-    /// Chooses how sockets find the transmit queue of a destination; those that they have found before they keep until
-    /// the next change of routes or neighbours.
-    pub fn set_tx_select(&self, select: TxSelect) {
-        self.device.tx_by_cpu.store(select == TxSelect::SenderCpu, Ordering::Relaxed);
-    }
-
-    /// Counters of transmit queue `queue`.
-    ///
-    /// # Errors
-    /// There is no such queue.
-    pub fn tx_stats(&self, queue: u16) -> Result<TxQueueStats, TxSetupError> {
-        let path = self.tx_path(queue)?;
+    /// Counters of a queue.
+    pub(crate) fn stats(self, queue: u16, ticks_per_us: f64) -> Result<TxQueueStats, TxSetupError> {
+        let path = self.path(queue)?;
         let limit_bytes = path.claim_wire().limit.as_ref().map(ByteLimit::limit_bytes);
-        let ticks_per_us = self.engine.ticks_per_us();
         #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
         let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
         let (guarded, _) = lock_root(&path.root.0);
@@ -406,33 +382,30 @@ impl DeviceHandle {
         path.release_any(guarded);
         Ok(stats)
     }
+}
 
-    /// Begins to measure transmit calls, from 0, or ends it.
-    pub fn measure_xmit(&self, on: bool) {
+impl TxShared {
+    pub(crate) fn measure_xmit(&self, on: bool) {
         self.for_each_sender(|sender| sender.times = on.then(|| Box::new(CallTimes::new())));
     }
 
-    /// What [`Self::measure_xmit`] has measured so far.
-    #[must_use]
-    pub fn xmit_times(&self) -> XmitTimes {
+    pub(crate) fn xmit_times(&self, ticks_per_us: f64) -> XmitTimes {
         let mut sum = TimesSum::new();
         self.for_each_sender(|sender| sender.times.iter().for_each(|times| sum.add(times)));
-        sum.finish(self.engine.ticks_per_us())
+        sum.finish(ticks_per_us)
     }
 
-    /// Senders that can be in the transmit path at the same time; 0 while no queue has a discipline.
-    #[must_use]
-    pub fn tx_senders(&self) -> usize {
-        self.device.tx_shared.senders.get().map_or(0, Senders::count)
+    pub(crate) fn senders_count(&self) -> usize {
+        self.senders.get().map_or(0, Senders::count)
     }
 
     /// Enters every sender's cell, and so keeps everybody from sending by way of a discipline.
     pub(crate) fn hold_senders(&self) -> Vec<Entered<'_, super::Sender>> {
-        self.device.tx_shared.senders.get().map_or_else(Vec::new, Senders::hold_all)
+        self.senders.get().map_or_else(Vec::new, Senders::hold_all)
     }
 
     pub(crate) fn for_each_sender(&self, look: impl FnMut(&mut super::Sender)) {
-        if let Some(senders) = self.device.tx_shared.senders.get() {
+        if let Some(senders) = self.senders.get() {
             senders.for_each(look);
         }
     }

@@ -16,6 +16,7 @@
 //! | `wake` | stop, completion, wake, scheduling in softirq context, the watchdog |
 //! | `owner` | the thread that holds the run for ever |
 //! | `control` | discipline, variant, limits, activation |
+//! | `host` | what all this asks of the engine |
 //! | `limit` | byte-queue limits |
 //! | `wire` | the transmit lock, and what is left to its holder |
 //! | `owed` | kicks that wait until a connection is free |
@@ -27,6 +28,7 @@
 mod control;
 #[cfg(test)]
 mod hold;
+mod host;
 mod limit;
 mod owed;
 mod owner;
@@ -49,14 +51,15 @@ use napier_core::tx::qdisc::Qdisc;
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::QdiscState;
-use napier_ring::{Exclusive, Frame, FrameList, Owned, Relay, StateCell};
+use napier_ring::{Exclusive, Frame, FrameList, FrameTable, Owned, Relay, StateCell};
 
-use crate::engine::EngineInner;
 use crate::nowait;
 use crate::port::{SenderSpace, TxQueue};
 use crate::stack::seams::OnRoom;
 use crate::sys::tsc::ticks;
+pub(crate) use control::Queues;
 pub use control::{QdiscConfig, TxSelect, TxSetupError};
+pub(crate) use host::TxHost;
 use limit::ByteLimit;
 pub use limit::ByteLimits;
 use owed::HeldKicks;
@@ -112,16 +115,24 @@ pub(crate) enum Mode {
 
 /// What all queues of a device share.
 pub(crate) struct TxShared {
-    pub(crate) engine: Weak<EngineInner>,
+    host: Weak<dyn TxHost>,
+    frames: Arc<FrameTable>,
     /// `net.core.qdisc_max_burst`.
     pub(crate) max_burst: Arc<AtomicI32>,
     space: SenderSpace,
     senders: OnceLock<Senders>,
+    /// Held by whoever makes the senders.
+    opening: Mutex<()>,
 }
 
 impl TxShared {
-    pub(crate) fn new(engine: Weak<EngineInner>, max_burst: Arc<AtomicI32>, space: SenderSpace) -> Arc<Self> {
-        Arc::new(Self { engine, max_burst, space, senders: OnceLock::new() })
+    pub(crate) fn new(
+        host: Weak<dyn TxHost>,
+        frames: Arc<FrameTable>,
+        max_burst: Arc<AtomicI32>,
+        space: SenderSpace,
+    ) -> Arc<Self> {
+        Arc::new(Self { host, frames, max_burst, space, senders: OnceLock::new(), opening: Mutex::new(()) })
     }
 
     /// The senders; there are some once a queue has got a discipline.
@@ -286,8 +297,8 @@ impl TxPath {
         if let Some(frame) = self.look_and_alloc(sender) {
             return Some(frame);
         }
-        let engine = self.shared.engine.upgrade()?;
-        let others = engine.napi_at(self.napi_index()).device.tx.iter().filter(|path| !std::ptr::eq(&***path, self));
+        let host = self.shared.host.upgrade()?;
+        let others = host.device_queues(self.napi_index()).iter().filter(|path| !std::ptr::eq(&***path, self));
         others.into_iter().find_map(|path| path.look_and_alloc(sender))
     }
 

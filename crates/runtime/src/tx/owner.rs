@@ -1,17 +1,14 @@
 //! The owner: a thread that polls a queue's list and runs its discipline for ever, so that senders only push. It serves
 //! all of them, so it waits for none: a lock that a program has is tried again in its next turn.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use super::TxPath;
+use super::{TxHost, TxPath};
 use crate::clock::Clock;
-use crate::engine::EngineInner;
 use crate::give_way::GiveWay;
 use crate::nowait;
-use crate::sys::sched::pin_current_thread;
-use crate::threads::ThreadRole;
 
 /// Looks in vain before the processor is offered to others; with nobody else to run that returns at once.
 const IDLE_SPINS: u32 = 64;
@@ -27,26 +24,21 @@ impl Owner {
     /// The system refused a thread.
     pub(super) fn start(
         path: Arc<TxPath>,
-        engine: &Arc<EngineInner>,
+        host: Weak<dyn TxHost>,
         name: &str,
         cpu: Option<usize>,
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        // Not the engine itself: it could never end while it waits for this thread.
-        let engine = Arc::downgrade(engine);
-        let (stopped, role) = (stop.clone(), ThreadRole::Program { name: name.to_owned() });
+        let (stopped, role) = (stop.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             nowait::this_thread();
-            if let Some(engine) = engine.upgrade() {
-                match cpu {
-                    Some(cpu) => pin_current_thread(cpu),
-                    None => engine.unpin_thread(),
-                }
-                engine.threads.register(role);
+            // Not the engine itself: it could never end while it waits for this thread.
+            if let Some(host) = host.upgrade() {
+                host.thread_begins(&role, cpu);
             }
             path.own_until(&stopped);
-            if let Some(engine) = engine.upgrade() {
-                engine.threads.unregister();
+            if let Some(host) = host.upgrade() {
+                host.thread_ends();
             }
         })?;
         Ok(Self { stop, thread: Some(thread) })

@@ -15,9 +15,8 @@ use napier_ring::{Owner, wake_fence};
 
 use super::run::Rest;
 use super::wire::ring;
-use super::{HeldKicks, Mode, TxPath, Wire};
+use super::{HeldKicks, Mode, TxHost, TxPath, Wire};
 use crate::clock::Clock;
-use crate::engine::EngineInner;
 use crate::nowait::ForOthers;
 use crate::port::lock_root;
 use crate::stack::seams::OnRoom;
@@ -76,8 +75,8 @@ impl TxPath {
         if let Some(stuck) = self.stuck.post(Arc::downgrade(waiter)) {
             self.take_in_stuck(stuck);
         }
-        if let Some(engine) = self.shared.engine.upgrade() {
-            self.watch(&engine, self.watchdog.recheck_at(Clock.now()));
+        if let Some(host) = self.shared.host.upgrade() {
+            self.watch(&*host, self.watchdog.recheck_at(Clock.now()));
         }
     }
 
@@ -96,7 +95,7 @@ impl TxPath {
 
     /// Lets those who wait for room have it, in their order, while there is any; true if some are left.
     #[cold]
-    fn serve_stuck(&self, engine: &EngineInner) -> bool {
+    fn serve_stuck(&self, host: &dyn TxHost) -> bool {
         let Some(mut stuck) = self.stuck.try_own() else { return true };
         let new = stuck.messages();
         stuck.extend(new);
@@ -105,7 +104,7 @@ impl TxPath {
         while !stuck.is_empty() && self.look_whether_room() {
             self.watchdog.in_vain.store(0, Ordering::Relaxed);
             if let Some(waiter) = stuck.pop_front().and_then(|waiter| waiter.upgrade()) {
-                waiter.on_room(&engine.napi_at(self.napi_index()).device.netns);
+                waiter.on_room(host.netns(self.napi_index()));
             }
         }
         self.take_in_stuck(stuck);
@@ -214,14 +213,14 @@ impl TxPath {
 
     #[cold]
     fn come_back(&self, raise: bool, watch: Option<Instant>) {
-        let Some(engine) = self.shared.engine.upgrade() else { return };
+        let Some(host) = self.shared.host.upgrade() else { return };
         if let Some(at) = watch
             && self.mode() != Mode::Owner
         {
-            self.watch(&engine, at);
+            self.watch(&*host, at);
         }
         if raise {
-            self.raise(&engine);
+            self.raise(&*host);
         }
     }
 
@@ -236,17 +235,15 @@ impl TxPath {
     }
 
     /// A look at `at` or before: who found the queue in another state, and is late, must not put the other's look off.
-    pub(super) fn watch(&self, engine: &EngineInner, at: Instant) {
+    pub(super) fn watch(&self, host: &dyn TxHost, at: Instant) {
         self.watchdog.due_ns.fetch_min(at.ns, Ordering::SeqCst);
-        engine.softirq[self.watchdog.cpu.load(Ordering::Relaxed) as usize].watchdog_armed(at);
+        host.watchdog_armed(self.watchdog.cpu.load(Ordering::Relaxed), at);
     }
 
     /// With the locked variant the caller runs the queue once, as the kernel's senders run the softirq where they enable
     /// bottom halves again; else the CPU's thread does: a sender has sent enough for others by then.
-    pub(super) fn raise(&self, engine: &EngineInner) {
-        let index = self.index.load(Ordering::Relaxed);
-        let by_caller = self.mode() == Mode::Locked;
-        engine.softirq_of_this_context(engine.napi_at(index)).raise_tx(engine, index, by_caller);
+    pub(super) fn raise(&self, host: &dyn TxHost) {
+        host.raise_tx(self.napi_index(), self.mode() == Mode::Locked);
     }
 
     /// `net_tx_action` for one discipline. A softirq thread may be of a class that keeps the holder of the root lock from
@@ -267,7 +264,7 @@ impl TxPath {
     }
 
     /// Looks if it is time; false if not.
-    pub(crate) fn run_watchdog(&self, engine: &EngineInner, cpu: u32, now: Instant) -> bool {
+    pub(crate) fn run_watchdog(&self, host: &dyn TxHost, cpu: u32, now: Instant) -> bool {
         let Some(due) = self.watchdog_on(cpu).filter(|due| *due <= now) else { return false };
         // Whoever armed it anew meanwhile is not lost: only this expiry is taken.
         if self.watchdog.due_ns.compare_exchange(due.ns, NEVER_NS, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -277,15 +274,15 @@ impl TxPath {
             let _ = self.complete_and_wake();
             if self.queue_bits().stopped() {
                 self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
-                self.watch(engine, self.watchdog.recheck_at(now));
+                self.watch(host, self.watchdog.recheck_at(now));
             }
         } else if self.mode() != Mode::Noqueue && self.schedule() {
-            self.raise(engine);
+            self.raise(host);
         }
         let left = self.serve_left();
-        if self.has_stuck.load(Ordering::Relaxed) && self.serve_stuck(engine) || left {
+        if self.has_stuck.load(Ordering::Relaxed) && self.serve_stuck(host) || left {
             self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
-            self.watch(engine, self.watchdog.recheck_at(now));
+            self.watch(host, self.watchdog.recheck_at(now));
         }
         true
     }
@@ -302,10 +299,10 @@ impl TxPath {
             let _ = self.serve_left();
         }
         if self.has_stuck.load(Ordering::Relaxed)
-            && let Some(engine) = self.shared.engine.upgrade()
-            && self.serve_stuck(&engine)
+            && let Some(host) = self.shared.host.upgrade()
+            && self.serve_stuck(&*host)
         {
-            self.watch(&engine, self.watchdog.recheck_at(Clock.now()));
+            self.watch(&*host, self.watchdog.recheck_at(Clock.now()));
         }
     }
 

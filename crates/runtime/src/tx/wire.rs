@@ -285,14 +285,14 @@ impl TxPath {
                 Release::Freed { .. } => break bell,
             }
         };
-        if let Some(engine) = self.shared.engine.upgrade() {
+        if let Some(host) = self.shared.host.upgrade() {
             // The watchdog also schedules the queue.
             if panics || self.has_left.load(Ordering::Relaxed) {
-                self.watch(&engine, self.watchdog.recheck_at(Clock.now()));
+                self.watch(&*host, self.watchdog.recheck_at(Clock.now()));
             }
             // Somebody may have wanted to run the queue.
             if !panics && self.mode() != Mode::Noqueue && self.schedule() {
-                self.raise(&engine);
+                self.raise(&*host);
             }
         }
         ring(bell);

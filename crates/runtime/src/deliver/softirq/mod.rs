@@ -9,6 +9,7 @@ pub(crate) mod scarce;
 mod takeover;
 mod thread;
 mod timer;
+mod transmit;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};

@@ -1,0 +1,50 @@
+//! What transmit paths ask of the engine.
+
+use std::sync::{Arc, PoisonError};
+
+use napier_core::time::Instant;
+
+use crate::engine::EngineInner;
+use crate::stack::NetNs;
+use crate::sys::sched::pin_current_thread;
+use crate::threads::ThreadRole;
+use crate::tx::{TxHost, TxPath};
+
+impl TxHost for EngineInner {
+    fn device_queues(&self, index: u32) -> &[Arc<TxPath>] {
+        &self.napi_at(index).device.tx
+    }
+
+    fn netns(&self, index: u32) -> &NetNs {
+        &self.napi_at(index).device.netns
+    }
+
+    fn watchdog_armed(&self, cpu: u32, at: Instant) {
+        self.softirq[cpu as usize].watchdog_armed(at);
+    }
+
+    fn raise_tx(&self, index: u32, by_caller: bool) {
+        self.softirq_of_this_context(self.napi_at(index)).raise_tx(self, index, by_caller);
+    }
+
+    fn thread_begins(&self, name: &str, cpu: Option<usize>) {
+        match cpu {
+            Some(cpu) => pin_current_thread(cpu),
+            None => self.unpin_thread(),
+        }
+        self.threads.register(ThreadRole::Program { name: name.to_owned() });
+    }
+
+    fn thread_ends(&self) {
+        self.threads.unregister();
+    }
+
+    fn unless_closing(&self, act: &mut dyn FnMut()) -> bool {
+        let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closing() {
+            return false;
+        }
+        act();
+        true
+    }
+}
