@@ -97,7 +97,7 @@ impl RawPort {
             queues: device.queues(),
         })?;
         let engine = device.engine.clone();
-        let received = engine.with_stopped(&napi, |owned| {
+        let received = engine.deliver.with_stopped(&napi, |owned| {
             if owned.raw.is_some() {
                 return None;
             }
@@ -159,9 +159,15 @@ impl RawPort {
             }
         }
         let deadline = timeout.map_or(Deadline::NEVER, |timeout| {
-            Deadline::at(self.engine.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) })
+            Deadline::at(
+                self.engine.deliver.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) },
+            )
         });
-        self.napi.raw_parker.wait(|| self.has_frames() || self.engine.is_closing(), deadline, &self.engine.clock);
+        self.napi.raw_parker.wait(
+            || self.has_frames() || self.engine.deliver.is_closing(),
+            deadline,
+            &self.engine.deliver.clock,
+        );
         self.has_frames()
     }
 
@@ -272,7 +278,7 @@ impl RawPort {
 
     fn busy_loop(&self, busy: RawBusyPoll, limit: BusyLimit) {
         let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit };
-        self.engine.busy_loop(self.napi.id(), params, &mut || self.has_frames());
+        self.engine.deliver.busy_loop(self.napi.id(), params, &mut || self.has_frames());
     }
 
     #[inline]
@@ -294,7 +300,7 @@ impl RawPort {
 
 impl Drop for RawPort {
     fn drop(&mut self) {
-        self.engine.with_stopped(&self.napi, |owned| owned.raw = None);
+        self.engine.deliver.with_stopped(&self.napi, |owned| owned.raw = None);
         while self.next().is_some() {}
         self.give_back();
     }
@@ -357,7 +363,7 @@ impl RawPoller {
     /// One iteration, as a non-blocking `recvfrom` with `SO_BUSY_POLL` makes it; the port gets the frames.
     pub fn poll(&self, busy: RawBusyPoll) {
         let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit: BusyLimit::Once };
-        self.engine.busy_loop(self.napi.id(), params, &mut || false);
+        self.engine.deliver.busy_loop(self.napi.id(), params, &mut || false);
     }
 }
 

@@ -10,7 +10,7 @@ use napier_core::time::Instant;
 use napier_ring::Entered;
 
 use crate::bounds::HZ;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Napi, Owned, PollContext};
 use crate::sys::tsc::ticks;
@@ -18,7 +18,7 @@ use crate::sys::tsc::ticks;
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
 const CLOCK_EVERY: u32 = 8;
 
-impl EngineInner {
+impl Deliver {
     /// Busy polls instance `napi_id` until `ready`, the time limit, or after one iteration, as `params` say.
     ///
     /// An id that names no enabled instance returns at once.

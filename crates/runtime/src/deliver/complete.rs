@@ -6,7 +6,7 @@ use napier_core::state::State;
 use napier_ring::Entered;
 
 use crate::bounds::HZ;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Napi, Owned, PollContext, WEIGHT_PKTS};
 
@@ -17,7 +17,7 @@ pub(crate) struct Polled {
     pub(crate) repoll: bool,
 }
 
-impl EngineInner {
+impl Deliver {
     /// One poll with the full weight by the owner of SCHED (`net/core/dev.c __napi_poll`).
     #[inline]
     pub(crate) fn poll_once(&self, napi: &Napi, context: PollContext) -> Polled {

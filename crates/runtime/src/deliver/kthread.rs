@@ -7,7 +7,7 @@ use napier_core::state::State;
 use napier_core::time::Deadline;
 
 use super::softirq::never_run_inline;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::journal::Rule;
 use crate::napi::{Kthread, Napi, PollContext};
 use crate::sys::sched::pin_current_thread;
@@ -19,25 +19,25 @@ const YIELD_EVERY: u32 = 256;
 
 impl Kthread {
     /// Starts the thread; it waits until it is scheduled.
-    pub(crate) fn spawn(engine: &Arc<EngineInner>, napi: &Arc<Napi>) -> std::io::Result<Self> {
+    pub(crate) fn spawn(deliver: &Arc<Deliver>, napi: &Arc<Napi>) -> std::io::Result<Self> {
         #[cfg(test)]
         fail::now()?;
         let name = format!("napi/{}-{}", napi.device.name, napi.id());
         let stop = Arc::new(AtomicBool::new(false));
         let (report, pid) = std::sync::mpsc::sync_channel(1);
         let handle = std::thread::Builder::new().name(name).spawn({
-            let (engine, napi, stop) = (engine.clone(), napi.clone(), stop.clone());
+            let (deliver, napi, stop) = (deliver.clone(), napi.clone(), stop.clone());
             move || {
                 let cpu = *napi.thread_cpu.lock().expect("only copied");
                 match cpu {
                     Some(cpu) => pin_current_thread(cpu),
-                    None => engine.unpin_thread(),
+                    None => deliver.unpin_thread(),
                 }
-                engine.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });
+                deliver.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });
                 let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 drop(report);
-                engine.kthread_main(&napi, &stop);
-                engine.threads.unregister();
+                deliver.kthread_main(&napi, &stop);
+                deliver.threads.unregister();
             }
         })?;
         let pid = pid.recv().map_err(std::io::Error::other)?;
@@ -45,7 +45,7 @@ impl Kthread {
     }
 }
 
-impl EngineInner {
+impl Deliver {
     fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
         never_run_inline();
         crate::nowait::this_thread();

@@ -1,13 +1,12 @@
 //! Enabling and disabling: `napi_enable_locked`, `napi_disable_locked`. Under the control lock; may sleep.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use napier_core::completion::Flush;
 use napier_core::state::State;
 
+use crate::deliver::Deliver;
 use crate::deliver::softirq::{KickOnly, SoftirqCpu, coalesce_token, doorbell_token};
-use crate::engine::EngineInner;
 use crate::journal::{Event, Rule};
 use crate::napi::Napi;
 use crate::port::IrqLine;
@@ -15,9 +14,10 @@ use crate::port::IrqLine;
 /// Pause between two looks while waiting for an owner to let go. The kernel waits 20 to 200 us.
 const WAIT_FOR_RELEASE: Duration = Duration::from_micros(50);
 
-impl EngineInner {
+impl Deliver {
     /// Enables a disabled instance: gives it an id, lets its doorbell ring and looks at its ring.
     pub(crate) fn napi_enable(&self, napi: &Napi) -> rustix::io::Result<()> {
+        let _control = self.control();
         assert!(napi.state().contains(State::ADDED), "only a disabled instance is enabled");
         if napi.id() == 0 {
             napi.set_id(self.next_napi_id());
@@ -34,13 +34,14 @@ impl EngineInner {
         napi.transition(Rule::Enable(threaded), |state| {
             (state.enable(threaded).expect("checked above, under the control lock"), ())
         });
-        // Frames may have come while nobody listened. The caller has the control lock: somebody else polls.
+        // Frames may have come while nobody listened. The caller has locks: somebody else polls.
         let _kick_only = KickOnly::begin();
         self.unmask(napi);
     }
 
     /// Disables an enabled instance: waits until its owner lets go, stops its timer, hides its id.
     pub(crate) fn napi_disable(&self, napi: &Napi) {
+        let _control = self.control();
         self.pause(napi);
         self.unwatch_doorbell(napi);
         napi.transition(Rule::DisableEnd, |state| (state.disable_end(), ()));
@@ -63,8 +64,7 @@ impl EngineInner {
     /// all the time, so that no system call can fail on the way back; a ring meanwhile finds a disabled instance, and
     /// enabling looks for what it was about.
     pub(crate) fn with_stopped<R>(&self, napi: &Napi, f: impl FnOnce(&mut crate::napi::Owned) -> R) -> R {
-        // Called by destructors as well, which must not panic over somebody else's panic.
-        let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let _control = self.control();
         let was_enabled = !napi.state().is_disabled();
         if was_enabled {
             self.pause(napi);
@@ -83,6 +83,7 @@ impl EngineInner {
     /// # Errors
     /// As `epoll_ctl(2)`; the interrupt stays where it is then.
     pub(crate) fn set_irq_cpu(&self, napi: &Napi, softirq_index: u32) -> rustix::io::Result<()> {
+        let _control = self.control();
         let from = napi.irq_cpu();
         if napi.state().is_disabled() || from == softirq_index {
             napi.set_irq_cpu(softirq_index);

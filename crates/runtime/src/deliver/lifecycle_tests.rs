@@ -63,7 +63,7 @@ fn an_interrupt_that_cannot_be_moved_stays_where_it_is() {
     for watches in [0, 1] {
         let error = with_watches(watches, || at(1)).unwrap_err();
         assert!(matches!(error, AffinityError::Refused { errno: Errno::NOSPC, .. }), "{error}");
-        assert_eq!(engine.inner.napi_by_id(id).unwrap().irq_cpu(), 0);
+        assert_eq!(engine.inner.deliver.napi_by_id(id).unwrap().irq_cpu(), 0);
         packets_pass(&ends);
     }
     // Nothing is left of the attempts, or it could not be watched again.

@@ -3,11 +3,11 @@
 use napier_core::state::{Poller, State};
 use napier_core::time::Span;
 
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
 use crate::napi::Napi;
 
-impl EngineInner {
+impl Deliver {
     /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
     #[inline]
     pub(crate) fn interrupt(&self, napi: &Napi) {

@@ -3,20 +3,20 @@
 //! Threads are started and waited for without the control lock, which others need meanwhile. What keeps two changes of one
 //! device apart is a lock of its own (`Device::threaded_changes`), taken before the control lock and by nobody else.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, Threaded};
 
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Kthread, Napi};
 
 /// Pause while a thread lets go. The kernel waits 20 ms a step; nothing is gained by waiting that long here.
 const WAIT_FOR_THREAD: Duration = Duration::from_millis(1);
 
-impl EngineInner {
+impl Deliver {
     /// Changes who polls the instance from its next schedule on. The caller holds `Device::threaded_changes`.
     ///
     /// # Errors
@@ -63,9 +63,9 @@ impl EngineInner {
         if setting == ThreadedSetting::Disabled {
             return;
         }
-        let devices = self.devices.lock().expect("no panic while held");
+        let control = self.control();
         if self.is_closing() {
-            drop(devices);
+            drop(control);
             // Its threads have been stopped, or are about to be.
             return started.into_iter().for_each(|kthread| kthread.stop(napi));
         }
@@ -92,7 +92,7 @@ impl EngineInner {
     pub(crate) fn stop_runner(&self, napi: &Napi) {
         {
             // An enable must not put the mode back that it has just read.
-            let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+            let _control = self.control();
             napi.keep_threaded_setting(ThreadedSetting::Disabled);
             let off = Threaded::Disabled;
             napi.transition(Rule::SetThreaded(off), |state| {

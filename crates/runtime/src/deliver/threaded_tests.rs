@@ -13,7 +13,7 @@ use crate::{DeviceHandle, Engine, LinkConfig};
 /// An engine with one link; the instance of its first end.
 fn link() -> (Engine, Arc<Napi>) {
     let (engine, device) = queues(1);
-    let napi = engine.inner.napi_by_id(device.napi_id(0)).unwrap().clone();
+    let napi = engine.inner.deliver.napi_by_id(device.napi_id(0)).unwrap().clone();
     eventually("the first look at the ring", || is_at_rest(&napi));
     (engine, napi)
 }
@@ -49,12 +49,12 @@ fn who_polls_is_decided_when_the_instance_is_scheduled() {
             set(&engine, &napi, ThreadedSetting::Workqueue);
         }
     });
-    engine.inner.interrupt(&napi);
+    engine.inner.deliver.interrupt(&napi);
     assert!(!hold::is_armed(), "the moment came");
-    assert_eq!(engine.inner.workqueue.pushes(), 0, "nobody has scheduled it to the pool");
-    engine.inner.interrupt(&napi);
+    assert_eq!(engine.inner.deliver.workqueue.pushes(), 0, "nobody has scheduled it to the pool");
+    engine.inner.deliver.interrupt(&napi);
     eventually("the pool polls", || !napi.state().contains(State::SCHED));
-    assert_eq!(engine.inner.workqueue.pushes(), 1);
+    assert_eq!(engine.inner.deliver.workqueue.pushes(), 1);
 }
 
 /// An instance whose queue is never empty is never completed; whoever takes the mode from its poller must not wait for it.
@@ -64,7 +64,7 @@ fn a_thread_that_never_completes_hands_its_instance_over() {
         let (engine, napi) = link();
         set(&engine, &napi, setting);
         napi.never_empty.store(true, Ordering::Relaxed);
-        engine.inner.interrupt(&napi);
+        engine.inner.deliver.interrupt(&napi);
         let polls = |contexts: &[PollContext]| contexts.iter().map(|c| napi.stats().polls[*c as usize]).sum::<u64>();
         eventually("the thread polls", || polls(&[PollContext::Thread, PollContext::ThreadBusy]) > 3);
         std::thread::scope(|scope| {
@@ -86,10 +86,10 @@ fn a_thread_that_never_completes_hands_its_instance_over() {
 #[test]
 fn a_device_write_that_cannot_start_a_thread_leaves_nobody_threaded() {
     let (engine, device) = queues(3);
-    let napis: Vec<_> = (0..3).map(|q| engine.inner.napi_by_id(device.napi_id(q)).unwrap().clone()).collect();
+    let napis: Vec<_> = (0..3).map(|q| engine.inner.deliver.napi_by_id(device.napi_id(q)).unwrap().clone()).collect();
     set(&engine, &napis[0], ThreadedSetting::BusyPoll);
     let write = DevSet { attribute: DevAttribute::Threaded, value: 1 };
-    crate::deliver::kthread::fail::IN.set(2);
+    crate::deliver::kthread_fail::IN.set(2);
     assert_eq!(device.set(write), Err(DevSetError::ThreadNotCreated(Errno::ENOMEM)));
     for napi in &napis {
         assert_eq!(napi.threaded_setting(), ThreadedSetting::Disabled);

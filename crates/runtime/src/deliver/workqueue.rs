@@ -11,7 +11,7 @@ use napier_ring::{Links, List};
 
 use super::softirq::never_run_inline;
 use crate::bounds::NAPI_MAX;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::park::Parker;
 use crate::threads::{ThreadRole, pass_on};
 
@@ -82,16 +82,16 @@ impl Workqueue {
     }
 
     /// Starts the workers on first use.
-    pub(crate) fn start(&self, engine: &Arc<EngineInner>) -> std::io::Result<()> {
+    pub(crate) fn start(&self, deliver: &Arc<Deliver>) -> std::io::Result<()> {
         let mut workers = self.workers.lock().expect("starting workers does not panic");
         while workers.len() < self.workers_wanted {
             let name = format!("napi/wq{}", workers.len());
-            let engine = engine.clone();
+            let deliver = deliver.clone();
             workers.push(std::thread::Builder::new().name(name).spawn(move || {
-                engine.pin_worker();
-                engine.threads.register(ThreadRole::Worker);
-                engine.workqueue_main();
-                engine.threads.unregister();
+                deliver.pin_worker();
+                deliver.threads.register(ThreadRole::Worker);
+                deliver.workqueue_main();
+                deliver.threads.unregister();
             })?);
         }
         Ok(())
@@ -109,7 +109,7 @@ impl Workqueue {
     }
 }
 
-impl EngineInner {
+impl Deliver {
     fn workqueue_main(&self) {
         never_run_inline();
         crate::nowait::this_thread();

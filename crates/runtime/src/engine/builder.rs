@@ -1,23 +1,16 @@
 //! Description and start of an engine.
 
-use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
-use napier_core::ids::IdAllocator;
-use napier_ring::{FrameTable, Links};
+use napier_ring::FrameTable;
 
 use super::devices::Devices;
 use super::host::{Dependants, EngineHost};
 use super::{Engine, EngineInner, Running};
-use crate::bounds::{NAPI_MAX, NR_CPUS};
-use crate::clock::Clock;
-use crate::deliver::Sysctls;
-use crate::deliver::softirq::{self, SoftirqCpu};
-use crate::deliver::workqueue::Workqueue;
-use crate::journal::Recorder;
+use crate::deliver::{Deliver, Setup, Sysctls, softirq};
 use crate::port::memif;
 use crate::sys::tsc::ticks;
-use crate::threads::Threads;
 
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]
@@ -131,51 +124,35 @@ impl EngineBuilder {
         let pinned = !self.softirq_cpus.is_empty();
         let worker_cpus = cpu_set(&self.worker_cpus, &allowed)?.or(thread_cpus);
 
-        let mut softirq_by_cpu = vec![u32::MAX; cpus.iter().max().map_or(0, |cpu| cpu + 1)];
-        let mut softirq = Vec::with_capacity(cpus.len());
-        for (index, &cpu) in (0..).zip(&cpus) {
-            softirq_by_cpu[cpu] = index;
-            softirq.push(Arc::new(SoftirqCpu::new(index, cpu, pinned).map_err(std::io::Error::from)?));
-        }
-        let clock = Clock;
+        let deliver = Deliver::new(Setup {
+            cpus: &cpus,
+            pinned,
+            sysctl: Sysctls::new(self.busy_poll, self.busy_read),
+            workers: self.workers,
+            worker_cpus,
+            thread_cpus,
+            records_max: self.journal,
+        });
+        let deliver = deliver.map_err(std::io::Error::from)?;
         let frames = Arc::new(FrameTable::new());
-        let inner = Arc::new_cyclic(|this| EngineInner {
-            this: this.clone(),
-            clock,
+        let inner = Arc::new(EngineInner {
+            deliver: deliver.clone(),
             host: Arc::new(EngineHost::new(frames.clone())),
             dependants: Dependants::default(),
             frames,
-            sysctl: Sysctls::new(self.busy_poll, self.busy_read),
-            softirq,
-            softirq_by_cpu,
-            napi_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
-            tx_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
-            napis: (0..NAPI_MAX).map(|_| OnceLock::new()).collect(),
-            napi_count: AtomicU32::new(0),
-            by_id: (0..NAPI_MAX).map(|_| AtomicU32::new(0)).collect(),
-            ids: Mutex::new(IdAllocator::new(NR_CPUS)),
             devices: Mutex::new(Devices::default()),
-            workqueue: Workqueue::new(self.workers),
             memif: memif::Control::default(),
-            journal: self.journal.map(|max| Arc::new(Recorder::new(clock, &cpus, max))),
-            threads: Threads::default(),
-            overseer: softirq::Overseer::new(cpus.len()),
-            thread_cpus,
-            worker_cpus,
             cap_net_admin: AtomicBool::new(true),
-            stop: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
             started_ticks: ticks(),
-            started_ns: clock.now().ns,
         });
         inner.host.begin(&inner);
         let mut running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()), watch: None };
         let (ready, started) = std::sync::mpsc::sync_channel(cpus.len());
-        for cpu in &inner.softirq {
-            let thread = softirq::start(inner.clone(), cpu.clone(), self.fifo, ready.clone())?;
+        for cpu in &deliver.softirq {
+            let thread = softirq::start(deliver.clone(), cpu.clone(), self.fifo, ready.clone())?;
             running.softirq_threads.lock().expect("no panic while held").push(thread);
         }
-        running.watch = Some(softirq::Watch::start(inner.clone(), self.fifo)?);
+        running.watch = Some(softirq::Watch::start(deliver, self.fifo)?);
         for _ in &cpus {
             started.recv().map_err(std::io::Error::other)?;
         }

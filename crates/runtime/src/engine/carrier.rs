@@ -85,8 +85,7 @@ impl EngineInner {
         let entry = devices.entry_mut(device);
         assert!(!entry.carrier.0.carrier, "a device has one peer at a time");
         for ((napi, path), (rx, tx)) in entry.napis.iter().zip(&device.tx).zip(ends) {
-            // Disabled, so nobody else owns it.
-            napi.owned.enter().rx.attach(rx);
+            self.deliver.with_stopped(napi, |owned| owned.rx.attach(rx));
             path.attach(tx);
         }
         entry.carrier.0 = LinkState { carrier: true, peer, losses: entry.carrier.0.losses, ..LinkState::default() };
@@ -104,13 +103,13 @@ impl EngineInner {
         }
         entry.carrier.0.losses += 1;
         self.follow_carrier(entry).expect("nothing is watched on the way down");
-        Self::detach(entry)
+        self.detach(entry)
     }
 
     /// Takes the ends of a device that is down, with the frames that they hold.
-    pub(super) fn detach(entry: &DeviceEntry) -> Vec<(RxEnd, TxEnd)> {
+    pub(super) fn detach(&self, entry: &DeviceEntry) -> Vec<(RxEnd, TxEnd)> {
         let detach = |(napi, path): (&Arc<Napi>, &Arc<TxPath>)| {
-            let rx = napi.owned.enter().rx.attach(RxEnd::Detached);
+            let rx = self.deliver.with_stopped(napi, |owned| owned.rx.attach(RxEnd::Detached));
             (rx, path.attach(TxEnd::Detached))
         };
         entry.napis.iter().zip(&entry.device.tx).map(detach).collect()
@@ -120,7 +119,7 @@ impl EngineInner {
     pub(super) fn follow_carrier(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
         let is_up = entry.device.up.load(Ordering::Relaxed);
         match (is_up, entry.admin_up && entry.carrier.0.carrier) {
-            (false, true) if self.is_closing() => Err(rustix::io::Errno::SHUTDOWN),
+            (false, true) if self.deliver.is_closing() => Err(rustix::io::Errno::SHUTDOWN),
             (false, true) => self.device_up(entry),
             (true, false) => {
                 self.device_down(entry);

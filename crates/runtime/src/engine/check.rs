@@ -24,7 +24,7 @@ impl EngineInner {
         (queues, mtu): (u16, u32),
     ) -> Result<Vec<u32>, AddDeviceError> {
         devices.check_name(&config.name)?;
-        if self.napi_room() < usize::from(queues) {
+        if self.deliver.napi_room() < usize::from(queues) {
             return Err(AddDeviceError::TooManyInstances);
         }
         if !config.netns.has_frames_of(&self.frames) {

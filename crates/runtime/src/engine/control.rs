@@ -83,7 +83,7 @@ impl Engine {
     /// EINVAL without an id, ENOENT if no enabled instance has it.
     pub fn napi_get(&self, request: NapiGet) -> Result<NapiInfo, QueryError> {
         let id = request.check()?;
-        let napi = self.inner.napi_by_id(id).ok_or(QueryError::NoSuchNapi { id: u64::from(id) })?;
+        let napi = self.inner.deliver.napi_by_id(id).ok_or(QueryError::NoSuchNapi { id: u64::from(id) })?;
         Ok(napi.info())
     }
 
@@ -93,7 +93,7 @@ impl Engine {
     /// See [`NapiSetError`]; a refused request changes nothing.
     pub fn napi_set(&self, request: NapiSet) -> Result<(), NapiSetError> {
         let checked = request.check(self.inner.may_administer())?;
-        let napi = self.inner.napi_by_id(checked.id()).ok_or_else(|| checked.no_such_napi())?;
+        let napi = self.inner.deliver.napi_by_id(checked.id()).ok_or_else(|| checked.no_such_napi())?;
         // Not the control lock: a change of threads may wait, and what else is set is only stored.
         let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
         for change in checked.changes() {
@@ -121,10 +121,9 @@ impl Engine {
     /// # Errors
     /// See [`AffinityError`].
     pub fn set_irq_affinity(&self, napi_id: u32, cpu: usize) -> Result<(), AffinityError> {
-        let index = self.inner.softirq_index_of(cpu).ok_or(AffinityError::NoSuchSoftirqCpu { cpu })?;
-        let _control = self.inner.devices.lock().expect("no panic while held");
-        let napi = self.inner.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
-        self.inner.set_irq_cpu(napi, index).map_err(|errno| AffinityError::Refused { cpu, errno })
+        let index = self.inner.deliver.softirq_index_of(cpu).ok_or(AffinityError::NoSuchSoftirqCpu { cpu })?;
+        let napi = self.inner.deliver.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
+        self.inner.deliver.set_irq_cpu(napi, index).map_err(|errno| AffinityError::Refused { cpu, errno })
     }
 
     /// Pins the thread of an instance (`taskset -pc CPU PID`), now and when it is started later.
@@ -136,7 +135,7 @@ impl Engine {
         if cpu >= CpuSet::MAX_CPU {
             return Err(refused(rustix::io::Errno::INVAL));
         }
-        let napi = self.inner.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
+        let napi = self.inner.deliver.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
         // A thread that is being started takes the processor either from what is stored or from here.
         let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
         let pid = napi.kthread.lock().expect("no panic while held").as_ref().map(|kthread| kthread.pid);
@@ -152,10 +151,10 @@ impl Engine {
 }
 
 impl EngineInner {
-    fn apply(self: &Arc<Self>, napi: &Arc<Napi>, change: NapiChange) -> Result<(), Errno> {
+    fn apply(&self, napi: &Arc<Napi>, change: NapiChange) -> Result<(), Errno> {
         match change {
             NapiChange::Threaded(setting) => {
-                return self.napi_set_threaded(napi, setting).map_err(|error| errno_of(&error));
+                return self.deliver.napi_set_threaded(napi, setting).map_err(|error| errno_of(&error));
             }
             NapiChange::DeferHardIrqs(count) => napi.set_defer_hard_irqs(count),
             NapiChange::IrqSuspendTimeout(span) => napi.set_irq_suspend_timeout_ns(span.ns),
@@ -220,11 +219,11 @@ impl DeviceHandle {
     /// `netif_set_threaded`: the threads of all instances first, then the mode of each; if one thread could not be started
     /// nobody is threaded. What is in force then, and why.
     fn write_threaded(&self, napis: &[Arc<Napi>], wanted: ThreadedSetting) -> (ThreadedSetting, Option<Errno>) {
-        let engine = &self.engine;
+        let deliver = &self.engine.deliver;
         let mut started = Vec::with_capacity(napis.len());
         let mut error = None;
         for napi in napis {
-            match engine.start_runner(napi, wanted) {
+            match deliver.start_runner(napi, wanted) {
                 Ok(kthread) => started.push(kthread),
                 Err(why) => {
                     error = Some(errno_of(&why));
@@ -236,10 +235,10 @@ impl DeviceHandle {
         started.resize_with(napis.len(), || None);
         for (napi, kthread) in napis.iter().zip(started) {
             if in_force == wanted {
-                engine.switch_runner(napi, wanted, kthread);
+                deliver.switch_runner(napi, wanted, kthread);
             } else {
                 kthread.into_iter().for_each(|kthread| kthread.stop(napi));
-                engine.switch_runner(napi, in_force, None);
+                deliver.switch_runner(napi, in_force, None);
             }
         }
         (in_force, error)

@@ -98,7 +98,7 @@ pub enum AddLinkError {
     Link(#[from] LinkError),
 }
 
-/// The devices of an engine. Guarded by one lock, which is also the control lock of their instances.
+/// The devices of an engine. Guarded by one lock, which comes before the control lock of their instances.
 #[derive(Default)]
 pub(crate) struct Devices {
     pub(crate) entries: Vec<DeviceEntry>,
@@ -155,7 +155,7 @@ impl Engine {
         let mtu = mtu_of(config.frame_bytes);
         inner.check_device(&devices, &a, (config.queues, mtu))?;
         inner.check_device(&devices, &b, (config.queues, mtu))?;
-        if inner.napi_room() < 2 * usize::from(config.queues) {
+        if inner.deliver.napi_room() < 2 * usize::from(config.queues) {
             return Err(AddDeviceError::TooManyInstances.into());
         }
         let (end_a, end_b) = link::create(config, &inner.frames)?;
@@ -192,8 +192,12 @@ impl Devices {
             busy: Arc::default(),
         };
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
-        let tx_shared =
-            TxShared::new(engine.this(), engine.frames.clone(), engine.sysctl.qdisc_max_burst.clone(), senders);
+        let tx_shared = TxShared::new(
+            engine.deliver.this(),
+            engine.frames.clone(),
+            engine.deliver.sysctl.qdisc_max_burst.clone(),
+            senders,
+        );
         let tx = tx.into_iter().map(|queue| TxPath::new(tx_shared.clone(), queue)).collect();
         let device = Arc::new(Device {
             name: end.name,
@@ -218,10 +222,10 @@ impl Devices {
             .zip(rx)
             .zip(irq_cpus)
             .map(|((queue, (rx, irq)), cpu)| {
-                engine.add_napi(|index| {
-                    let journal = engine.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
+                engine.deliver.add_napi(|index| {
+                    let journal = engine.deliver.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
                     device.tx[usize::from(queue)].bind(index, *cpu);
-                    Napi::new(index, (device.clone(), queue), rx, irq, *cpu, engine.started(), journal)
+                    Napi::new(index, (device.clone(), queue), rx, irq, *cpu, engine.deliver.started(), journal)
                 })
             })
             .collect();
@@ -280,32 +284,18 @@ impl EngineInner {
         if device.up.load(Ordering::Relaxed) {
             self.device_down(&entry);
         }
-        drop(Self::detach(&entry));
+        drop(self.detach(&entry));
         let _ = device.netns.device_del(device.ifindex);
     }
 
-    pub(super) fn napi_room(&self) -> usize {
-        NAPI_MAX - self.napi_count.load(Ordering::Relaxed) as usize
-    }
-
-    /// Adds an instance; called under the devices' lock only.
-    fn add_napi(&self, make: impl FnOnce(u32) -> Napi) -> Arc<Napi> {
-        let index = self.napi_count.load(Ordering::Relaxed);
-        let napi = Arc::new(make(index));
-        let slot = &self.napis[index as usize];
-        assert!(slot.set(napi.clone()).is_ok(), "instance numbers are used once");
-        // Release: pairs with the Acquire of `for_each_napi`.
-        self.napi_count.store(index + 1, Ordering::Release);
-        napi
-    }
-
     pub(super) fn irq_cpus(&self, end: &EndConfig, queues: u16) -> Result<Vec<u32>, AddDeviceError> {
-        let available: Vec<usize> = self.softirq.iter().map(|cpu| cpu.cpu).collect();
+        let available: Vec<usize> = self.deliver.softirq.iter().map(|cpu| cpu.cpu).collect();
         let cpus = if end.irq_cpus.is_empty() { &available } else { &end.irq_cpus };
         (0..usize::from(queues))
             .map(|queue| {
                 let cpu = cpus[queue % cpus.len()];
-                self.softirq_index_of(cpu)
+                self.deliver
+                    .softirq_index_of(cpu)
                     .ok_or_else(|| AddDeviceError::NoSuchSoftirqCpu { cpu, available: available.clone() })
             })
             .collect()
@@ -313,8 +303,8 @@ impl EngineInner {
 
     pub(crate) fn device_up(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
         for (position, napi) in entry.napis.iter().enumerate() {
-            if let Err(error) = self.napi_enable(napi) {
-                entry.napis[..position].iter().for_each(|napi| self.napi_disable(napi));
+            if let Err(error) = self.deliver.napi_enable(napi) {
+                entry.napis[..position].iter().for_each(|napi| self.deliver.napi_disable(napi));
                 return Err(error);
             }
         }
@@ -327,15 +317,15 @@ impl EngineInner {
         entry.device.up.store(false, Ordering::Relaxed);
         entry.device.tx.iter().for_each(|path| path.deactivate());
         for napi in &entry.napis {
-            self.napi_disable(napi);
+            self.deliver.napi_disable(napi);
         }
     }
 
     /// From here on no device comes up and no thread is started; the engine is going away.
     pub(super) fn close_devices(&self) {
-        let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        // Release: pairs with the Acquire in `is_closing`.
-        self.closing.store(true, Ordering::Release);
+        // Both locks: a device that is coming up now is up when this returns.
+        let _devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        self.deliver.close();
     }
 
     /// Stops every instance. The devices stay, for those who hold them.
@@ -354,11 +344,11 @@ impl EngineInner {
             napis.extend(entry.napis.iter().cloned());
         }
         // A thread in the midst of a poll is waited for. Nobody starts one any more: the engine is closing.
-        napis.iter().for_each(|napi| self.stop_runner(napi));
+        napis.iter().for_each(|napi| self.deliver.stop_runner(napi));
         for (entry, on_interface) in lock().entries.iter().zip(on_interface) {
             if on_interface {
                 // Its queues are free again from here on, whoever still has a handle.
-                drop(Self::detach(entry));
+                drop(self.detach(entry));
             }
             let _ = entry.device.netns.device_del(entry.device.ifindex);
         }

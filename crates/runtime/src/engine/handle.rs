@@ -103,7 +103,7 @@ impl DeviceHandle {
     /// Processor that takes the interrupts of a queue.
     #[must_use]
     pub fn irq_cpu(&self, queue: u16) -> Option<usize> {
-        self.napi(queue).map(|napi| self.engine.softirq[napi.irq_cpu() as usize].cpu)
+        self.napi(queue).map(|napi| self.engine.deliver.softirq[napi.irq_cpu() as usize].cpu)
     }
 
     /// The queue that receives datagrams with these ends, by receive-side scaling.
@@ -166,7 +166,7 @@ impl DeviceHandle {
     pub fn frames_out(&self) -> i64 {
         let queues = 0..self.queues();
         let received = queues.clone().filter_map(|queue| self.napi(queue));
-        let received = received.map(|napi| self.engine.with_stopped(&napi, |owned| owned.rx.account()));
+        let received = received.map(|napi| self.engine.deliver.with_stopped(&napi, |owned| owned.rx.account()));
         let received = received.sum::<FrameAccount>();
         // Nobody sends meanwhile: a frame on its way would be counted twice or not at all.
         let senders = self.device.tx_shared.hold_senders();
@@ -193,7 +193,7 @@ impl DeviceHandle {
     /// # Errors
     /// The system refused to watch a doorbell; `ESHUTDOWN` if the engine has stopped. The device stays down then.
     pub fn set_up(&self) -> std::io::Result<()> {
-        if self.engine.is_closing() {
+        if self.engine.deliver.is_closing() {
             return Err(rustix::io::Errno::SHUTDOWN.into());
         }
         let mut devices = self.engine.devices.lock().expect("no panic while held");

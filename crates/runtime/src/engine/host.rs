@@ -47,7 +47,7 @@ impl Host for EngineHost {
     }
 
     fn busy_read_usecs(&self) -> u32 {
-        self.engine.load().as_ref().map_or(0, |engine| engine.sysctl.busy_read())
+        self.engine.load().as_ref().map_or(0, |engine| engine.deliver.sysctl.busy_read())
     }
 
     fn first_napi_id(&self) -> u32 {
@@ -60,21 +60,21 @@ impl Host for EngineHost {
 
     fn thread_begins(&self, name: &str) {
         if let Some(engine) = &*self.engine.load() {
-            engine.unpin_thread();
+            engine.deliver.unpin_thread();
             crate::deliver::softirq::never_run_inline();
-            engine.threads.register(ThreadRole::Program { name: name.to_owned() });
+            engine.deliver.threads.register(ThreadRole::Program { name: name.to_owned() });
         }
     }
 
     fn oversee(&self, now: Instant) {
         if let Some(engine) = &*self.engine.load() {
-            engine.oversee(now);
+            engine.deliver.oversee(now);
         }
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         if let Some(engine) = &*self.engine.load() {
-            engine.busy_loop(napi_id, params, ready);
+            engine.deliver.busy_loop(napi_id, params, ready);
         }
     }
 }

@@ -469,8 +469,8 @@ fn the_watchdog_keeps_the_earlier_look() {
     let rig = rig(&LinkConfig::default(), false);
     let path = &rig.from.device.tx[0];
     let (soon, late) = (Clock.now() + Span::from_ms(100_000), Clock.now() + Span::from_ms(200_000));
-    path.watch(&*rig.engine.inner, soon);
-    path.watch(&*rig.engine.inner, late);
+    path.watch(&*rig.engine.inner.deliver, soon);
+    path.watch(&*rig.engine.inner.deliver, late);
     assert_eq!(path.watchdog_on(0), Some(soon));
 }
 

@@ -8,38 +8,38 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 use super::SoftirqCpu;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::napi::place::{HERE, Here};
 use crate::napi::{Napi, PollContext};
 
 impl SoftirqCpu {
     /// Sees to it that an instance, whose owner calls, is polled as of this CPU: by the caller once, or by the CPU's thread.
-    pub(crate) fn raise(&self, engine: &EngineInner, napi: &Napi) {
+    pub(crate) fn raise(&self, deliver: &Deliver, napi: &Napi) {
         let here = HERE.get();
         if !here.may_run_inline() {
-            self.raised.push(&engine.napi_links, napi.index);
+            self.raised.push(&deliver.napi_links, napi.index);
             return self.kick_unless_here(here);
         }
         self.counters.task_runs.fetch_add(1, Ordering::Relaxed);
         HERE.set(Here { handling: Some(self.index), inline: true, ..here });
-        let polled = engine.poll_once(napi, PollContext::Softirq);
+        let polled = deliver.poll_once(napi, PollContext::Softirq);
         HERE.set(here);
         if polled.repoll {
-            self.raised.push(&engine.napi_links, napi.index);
+            self.raised.push(&deliver.napi_links, napi.index);
             self.kick();
         }
     }
 
     /// Sees to it that a transmit queue which was scheduled is run (`NET_TX`): by the caller if it may, or by the CPU's
     /// thread. The caller never polls here: it may be inside a call that a poll would wait for.
-    pub(crate) fn raise_tx(&self, engine: &EngineInner, index: u32, by_caller: bool) {
+    pub(crate) fn raise_tx(&self, deliver: &Deliver, index: u32, by_caller: bool) {
         let here = HERE.get();
         if !by_caller || !here.may_run_inline() {
-            self.raised_tx.push(&engine.tx_links, index);
+            self.raised_tx.push(&deliver.tx_links, index);
             return self.kick_unless_here(here);
         }
         HERE.set(Here { inline: true, ..here });
-        engine.napi_at(index).tx_path().softirq_run();
+        deliver.napi_at(index).tx_path().softirq_run();
         HERE.set(here);
     }
 
@@ -86,7 +86,7 @@ impl Drop for KickOnly {
     }
 }
 
-impl EngineInner {
+impl Deliver {
     /// As [`Self::interrupt`], and the CPU's thread polls, not the caller.
     pub(crate) fn interrupt_by_thread(&self, napi: &Napi) {
         let _kick_only = KickOnly::begin();

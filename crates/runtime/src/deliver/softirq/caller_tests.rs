@@ -14,7 +14,7 @@ fn link() -> (Engine, DeviceHandle, Arc<Napi>, Arc<Napi>) {
     let engine = Engine::builder().softirq_cpus(&[cpu]).fifo(false).start().unwrap();
     let (device, second) =
         engine.add_link(&LinkConfig::default(), end(&engine, "first", 1), end(&engine, "second", 2)).unwrap();
-    let napi = |id| engine.inner.napi_by_id(id).unwrap().clone();
+    let napi = |id| engine.inner.deliver.napi_by_id(id).unwrap().clone();
     let (first, second) = (napi(device.napi_id(0)), napi(second.napi_id(0)));
     eventually("the first looks", || is_at_rest(&first) && is_at_rest(&second));
     (engine, device, first, second)
@@ -34,11 +34,13 @@ fn a_program_that_stands_still_in_a_poll_holds_up_no_other_instance() {
         let second = second.clone();
         move || {
             // By somebody else: what a thread raises itself it could also wait for.
-            std::thread::scope(|scope| scope.spawn(|| engine.inner.interrupt_by_thread(&second)).join().unwrap());
+            std::thread::scope(|scope| {
+                scope.spawn(|| engine.inner.deliver.interrupt_by_thread(&second)).join().unwrap()
+            });
             eventually("the other instance is polled", || polls(&second) > before);
         }
     });
-    engine.inner.interrupt(&first);
+    engine.inner.deliver.interrupt(&first);
     assert!(!hold::is_armed(), "the caller has polled");
 }
 
@@ -47,9 +49,9 @@ fn a_program_that_stands_still_in_a_poll_holds_up_no_other_instance() {
 fn a_program_polls_once() {
     let (engine, _device, first, _) = link();
     first.never_empty.store(true, Ordering::Relaxed);
-    let runs = engine.inner.softirq[0].stats().task_runs;
-    engine.inner.interrupt(&first);
-    assert_eq!(engine.inner.softirq[0].stats().task_runs, runs + 1);
+    let runs = engine.inner.deliver.softirq[0].stats().task_runs;
+    engine.inner.deliver.interrupt(&first);
+    assert_eq!(engine.inner.deliver.softirq[0].stats().task_runs, runs + 1);
     let before = polls(&first);
     eventually("the thread goes on", || polls(&first) > before + 20);
     first.never_empty.store(false, Ordering::Relaxed);
@@ -59,14 +61,14 @@ fn a_program_polls_once() {
 #[test]
 fn a_sender_that_runs_its_queue_polls_nothing() {
     let (engine, device, first, second) = link();
-    let cpu = &engine.inner.softirq[0];
+    let cpu = &engine.inner.deliver.softirq[0];
     device.set_qdisc(0, &crate::QdiscConfig::pfifo()).unwrap();
     assert!(first.tx_path().schedule());
     // Waits on the list, and nobody has been told.
     second.transition(crate::journal::Rule::SchedulePrep, State::schedule_prep);
-    cpu.raised.push(&engine.inner.napi_links, second.index);
+    cpu.raised.push(&engine.inner.deliver.napi_links, second.index);
     hold::on_next(Point::Polling, || panic!("polled by the sender"));
-    cpu.raise_tx(&engine.inner, first.index, true);
+    cpu.raise_tx(&engine.inner.deliver, first.index, true);
     assert!(hold::is_armed());
     hold::forget();
     cpu.kick();

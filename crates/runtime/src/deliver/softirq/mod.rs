@@ -20,7 +20,7 @@ use napier_ring::{Baton, Exclusive, List};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::napi::PollContext;
 use crate::napi::place::{HERE, Here};
 use crate::sys;
@@ -115,7 +115,7 @@ impl SoftirqCpu {
     }
 
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
-    fn run(&self, engine: &EngineInner) {
+    fn run(&self, deliver: &Deliver) {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return;
         }
@@ -123,30 +123,30 @@ impl SoftirqCpu {
         while let Some(baton) = held {
             let before = HERE.get();
             HERE.set(Here { handling: Some(self.index), ..before });
-            self.handle(engine);
+            self.handle(deliver);
             HERE.set(before);
             held = baton.pass(|| self.is_raised());
         }
     }
 
     /// `handle_softirqs`: repeats the receive handler within the limits of time and passes.
-    fn handle(&self, engine: &EngineInner) {
+    fn handle(&self, deliver: &Deliver) {
         let mut lists = self.lists.enter();
-        let mut now = engine.clock.now();
+        let mut now = deliver.clock.now();
         let mut passes = SoftirqLoop::begin(now);
         loop {
-            self.net_tx_action(engine);
+            self.net_tx_action(deliver);
             let pending = if self.raised.is_empty() && lists.is_empty() {
                 false
             } else {
-                self.net_rx_action(engine, &mut lists, now)
+                self.net_rx_action(deliver, &mut lists, now)
             };
             let pending = pending || !self.raised_tx.is_empty();
             if !pending {
                 self.left_over.store(false, Ordering::Relaxed);
                 return;
             }
-            now = engine.clock.now();
+            now = deliver.clock.now();
             match passes.again(now, false, pending) {
                 SoftirqNext::Run => {}
                 SoftirqNext::Done => return,
@@ -165,26 +165,26 @@ impl SoftirqCpu {
     }
 
     /// `net_tx_action`: runs each transmit queue that was scheduled before it began.
-    fn net_tx_action(&self, engine: &EngineInner) {
-        let mut scheduled = self.raised_tx.take(&engine.tx_links);
-        while let Some(index) = scheduled.pop(&engine.tx_links) {
-            engine.napi_at(index).tx_path().softirq_run();
+    fn net_tx_action(&self, deliver: &Deliver) {
+        let mut scheduled = self.raised_tx.take(&deliver.tx_links);
+        while let Some(index) = scheduled.pop(&deliver.tx_links) {
+            deliver.napi_at(index).tx_path().softirq_run();
         }
     }
 
     /// `net_rx_action`: one run with its budget and time limit; true if work is left.
-    fn net_rx_action(&self, engine: &EngineInner, lists: &mut PollLists<u32>, now: Instant) -> bool {
+    fn net_rx_action(&self, deliver: &Deliver, lists: &mut PollLists<u32>, now: Instant) -> bool {
         self.counters.runs.fetch_add(1, Ordering::Relaxed);
-        self.collect(engine, lists);
-        let (budget_pkts, time_limit) = engine.sysctl.netdev_budget();
+        self.collect(deliver, lists);
+        let (budget_pkts, time_limit) = deliver.sysctl.netdev_budget();
         let mut run = NetRxRun::begin(lists, now, budget_pkts, time_limit);
         let reraise = loop {
-            self.collect(engine, lists);
+            self.collect(deliver, lists);
             match run.next(lists) {
                 NetRxStep::Poll(index) => {
-                    let napi = engine.napi_at(index);
-                    let polled = engine.poll_once(napi, PollContext::Softirq);
-                    run.polled(lists, engine.clock.now(), index, polled.work, polled.repoll);
+                    let napi = deliver.napi_at(index);
+                    let polled = deliver.poll_once(napi, PollContext::Softirq);
+                    run.polled(lists, deliver.clock.now(), index, polled.work, polled.repoll);
                 }
                 NetRxStep::Finish { reraise } => break reraise,
             }
@@ -195,12 +195,12 @@ impl SoftirqCpu {
         reraise
     }
 
-    fn collect(&self, engine: &EngineInner, lists: &mut PollLists<u32>) {
+    fn collect(&self, deliver: &Deliver, lists: &mut PollLists<u32>) {
         if self.raised.is_empty() {
             return;
         }
-        let mut raised = self.raised.take(&engine.napi_links);
-        while let Some(index) = raised.pop(&engine.napi_links) {
+        let mut raised = self.raised.take(&deliver.napi_links);
+        while let Some(index) = raised.pop(&deliver.napi_links) {
             // Whoever raised sees to it that the list is run.
             let _ = lists.push_back(index);
         }
@@ -258,7 +258,7 @@ impl SoftirqCpu {
     }
 }
 
-impl EngineInner {
+impl Deliver {
     /// The softirq CPU that the calling thread counts as being on; for a thread on a processor without
     /// one, the CPU that takes the instance's interrupt.
     #[inline]

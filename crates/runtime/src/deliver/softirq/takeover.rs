@@ -14,7 +14,7 @@ use napier_core::upkeep::{OVERDUE_AFTER, Overdue};
 use rustix::event::epoll;
 
 use super::SoftirqCpu;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::napi::place::{HERE, Here};
 
 /// Time between two looks, at least.
@@ -34,7 +34,7 @@ impl Overseer {
     }
 }
 
-impl EngineInner {
+impl Deliver {
     /// Looks after the softirq CPUs if it is time. For threads that hold nothing and have just woken up or will sleep.
     #[inline]
     pub(crate) fn oversee(&self, now: Instant) {
@@ -81,12 +81,12 @@ impl SoftirqCpu {
     }
 
     /// Whether there is something for the thread to do.
-    fn work_waits(&self, engine: &EngineInner, now: Instant) -> bool {
+    fn work_waits(&self, deliver: &Deliver, now: Instant) -> bool {
         let overdue_ns = now.ns.saturating_sub(OVERDUE_AFTER.ns);
         self.is_raised()
             || self.left_over.load(Ordering::Relaxed)
             || self.has_events()
-            || self.earliest(engine) < overdue_ns
+            || self.earliest(deliver) < overdue_ns
     }
 
     /// Whether a doorbell has rung, a timer has fired or somebody has kicked, and the thread has not heard it.
@@ -98,26 +98,26 @@ impl SoftirqCpu {
     }
 
     /// Does what waits for the thread: on another softirq CPU, or if there is none in the calling thread.
-    fn take_over(&self, engine: &EngineInner, here: Here) {
+    fn take_over(&self, deliver: &Deliver, here: Here) {
         self.counters.taken_over.fetch_add(1, Ordering::Relaxed);
         let _for_others = crate::nowait::ForOthers::begin();
-        let others = engine.softirq.len() as u32; // bounded by the number of processors
+        let others = deliver.softirq.len() as u32; // bounded by the number of processors
         let other = here.thread_of.or((others > 1).then(|| (self.index + 1) % others));
         // What is raised goes to the other CPU; without one each instance is polled right here, once.
         HERE.set(Here { handling: other, inline: other.is_some(), kicks_only: false, ..here });
         let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
-        let timer_fired = self.take_events(engine, &mut events, Some(&AT_ONCE));
-        self.run_due_timers(engine);
+        let timer_fired = self.take_events(deliver, &mut events, Some(&AT_ONCE));
+        self.run_due_timers(deliver);
         if timer_fired {
-            self.program_earliest(engine, 0);
+            self.program_earliest(deliver, 0);
         }
-        self.move_instances(engine, other);
+        self.move_instances(deliver, other);
         HERE.set(Here { inline: true, ..here });
-        self.net_tx_action(engine);
+        self.net_tx_action(deliver);
         HERE.set(here);
     }
 
-    fn move_instances(&self, engine: &EngineInner, other: Option<u32>) {
+    fn move_instances(&self, deliver: &Deliver, other: Option<u32>) {
         let mut waiting = Vec::new();
         // Between two passes the thread has put the baton down. In the midst of one the rest of the list waits with it.
         if let Some(baton) = self.baton.try_take() {
@@ -126,11 +126,11 @@ impl SoftirqCpu {
             // It may have come and gone meanwhile.
             self.kick();
         }
-        let mut raised = self.raised.take(&engine.napi_links);
-        waiting.extend(std::iter::from_fn(|| raised.pop(&engine.napi_links)));
-        let target = other.map_or(self, |other| &engine.softirq[other as usize]);
+        let mut raised = self.raised.take(&deliver.napi_links);
+        waiting.extend(std::iter::from_fn(|| raised.pop(&deliver.napi_links)));
+        let target = other.map_or(self, |other| &deliver.softirq[other as usize]);
         for index in waiting {
-            target.raise(engine, engine.napi_at(index));
+            target.raise(deliver, deliver.napi_at(index));
         }
     }
 }

@@ -39,7 +39,7 @@ fn link(cpus: &[usize]) -> (Engine, [DeviceHandle; 2], [Arc<Napi>; 2]) {
     let engine = Engine::builder().softirq_cpus(cpus).fifo(false).start().unwrap();
     let end = |name, mac| EndConfig { irq_cpus: vec![cpus[0]], ..end(&engine, name, mac) };
     let (first, second) = engine.add_link(&LinkConfig::default(), end("first", 1), end("second", 2)).unwrap();
-    let napis = [&first, &second].map(|device| engine.inner.napi_by_id(device.napi_id(0)).unwrap().clone());
+    let napis = [&first, &second].map(|device| engine.inner.deliver.napi_by_id(device.napi_id(0)).unwrap().clone());
     eventually("the first looks", || napis.iter().all(|napi| is_at_rest(napi)));
     (engine, [first, second], napis)
 }
@@ -51,7 +51,7 @@ fn polls(napi: &Napi) -> u64 {
 /// A doorbell, a scheduled instance and a timer wait for a thread that gets no processor.
 fn all_is_done_by_others(cpus: &[usize]) {
     let (engine, _devices, [first, second]) = link(cpus);
-    let inner = &engine.inner;
+    let inner = &engine.inner.deliver;
     let still = inner.softirq[0].stand_still();
     let before = [&first, &second].map(|napi| polls(napi));
     inner.interrupt_by_thread(&first);
@@ -95,7 +95,7 @@ fn what_waits_is_done_by_another_softirq_cpu() {
 #[test]
 fn nothing_is_taken_from_a_thread_that_runs() {
     let (engine, _devices, [first, _]) = link(&crate::available_cpus()[..1]);
-    let inner = &engine.inner;
+    let inner = &engine.inner.deliver;
     for _ in 0..20 {
         inner.interrupt_by_thread(&first);
         eventually("polled", || !first.state().contains(State::SCHED));

@@ -14,7 +14,7 @@ use super::class::Class;
 use super::timer::CpuTimer;
 use super::{SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::napi::place::{HERE, Here};
 
 const TOKEN_TIMER: u64 = u64::MAX;
@@ -61,39 +61,39 @@ impl SoftirqCpu {
         Ok(this)
     }
 
-    fn main(&self, engine: &EngineInner, mut class: Class) {
+    fn main(&self, deliver: &Deliver, mut class: Class) {
         crate::nowait::this_thread();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
         let (mut chased, mut away_known_ns) = (false, 0);
-        while !engine.stopping() {
-            let at_most = self.prepare_sleep(engine, chased);
-            let timer_fired = self.wait(engine, &mut events, at_most.as_ref());
-            let ran = (timer_fired || at_most.is_some()) && self.run_due_timers(engine);
+        while !deliver.stopping() {
+            let at_most = self.prepare_sleep(deliver, chased);
+            let timer_fired = self.wait(deliver, &mut events, at_most.as_ref());
+            let ran = (timer_fired || at_most.is_some()) && self.run_due_timers(deliver);
             // A wait that something else ended has chased nothing.
             chased = (timer_fired || at_most.is_some() && events.is_empty()) && !ran;
-            self.run(engine);
-            while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
-                self.as_ksoftirqd(engine, &mut events, &class);
+            self.run(deliver);
+            while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
+                self.as_ksoftirqd(deliver, &mut events, &class);
                 // What its last wait took in.
-                self.run(engine);
+                self.run(deliver);
             }
-            let now = engine.clock.now();
+            let now = deliver.clock.now();
             class.look(self, now);
-            self.see_to_place(engine, now, &mut away_known_ns);
-            engine.oversee(now);
+            self.see_to_place(deliver, now, &mut away_known_ns);
+            deliver.oversee(now);
         }
     }
 
     /// Waits and takes the interrupts that are there; true if the kernel timer fired.
     fn wait(
         &self,
-        engine: &EngineInner,
+        deliver: &Deliver,
         events: &mut Vec<epoll::Event>,
         timeout: Option<&rustix::time::Timespec>,
     ) -> bool {
         #[cfg(test)]
         self.stand_still_if_told();
-        let timer_fired = self.take_events(engine, events, timeout);
+        let timer_fired = self.take_events(deliver, events, timeout);
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
         timer_fired
     }
@@ -101,7 +101,7 @@ impl SoftirqCpu {
     /// Takes the interrupts that are there, for this thread or in its place; true if the kernel timer fired.
     pub(super) fn take_events(
         &self,
-        engine: &EngineInner,
+        deliver: &Deliver,
         events: &mut Vec<epoll::Event>,
         timeout: Option<&rustix::time::Timespec>,
     ) -> bool {
@@ -122,11 +122,11 @@ impl SoftirqCpu {
                 }
                 TOKEN_KICK => {}
                 token => {
-                    let napi = engine.napi_at((token & !TIMER_BIT) as u32);
+                    let napi = deliver.napi_at((token & !TIMER_BIT) as u32);
                     let doorbell = token & TIMER_BIT == 0;
                     let counts = if doorbell { napi.irq.heard() } else { napi.irq.timer_fired() };
                     if counts {
-                        engine.interrupt(napi);
+                        deliver.interrupt(napi);
                     }
                 }
             }
@@ -135,17 +135,17 @@ impl SoftirqCpu {
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.
-    fn as_ksoftirqd(&self, engine: &EngineInner, events: &mut Vec<epoll::Event>, class: &Class) {
+    fn as_ksoftirqd(&self, deliver: &Deliver, events: &mut Vec<epoll::Event>, class: &Class) {
         class.suspend();
         let before = HERE.get();
         HERE.set(Here { ksoftirqd: true, ..before });
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
-            self.run(engine);
+        while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
+            self.run(deliver);
             rustix::thread::sched_yield();
-            self.wait(engine, events, Some(&now));
+            self.wait(deliver, events, Some(&now));
             // While this thread runs nobody sets the kernel timer, so look at every turn.
-            self.run_due_timers(engine);
+            self.run_due_timers(deliver);
         }
         HERE.set(before);
         class.resume(self);
@@ -173,7 +173,7 @@ fn roomy_lists() -> PollLists<u32> {
 
 /// Starts the thread `softirq/<cpu>`, pinned if that was asked for and the system allows it.
 pub(crate) fn start(
-    engine: Arc<EngineInner>,
+    deliver: Arc<Deliver>,
     cpu: Arc<SoftirqCpu>,
     want_fifo: bool,
     ready: SyncSender<()>,
@@ -183,16 +183,16 @@ pub(crate) fn start(
         if cpu.pinned {
             crate::sys::sched::pin_current_thread(cpu.cpu);
         } else {
-            engine.unpin_thread();
+            deliver.unpin_thread();
         }
-        let class = Class::begin(&cpu, want_fifo, engine.clock.now());
+        let class = Class::begin(&cpu, want_fifo, deliver.clock.now());
         cpu.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-        engine.threads.register(crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
+        deliver.threads.register(crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
         // The starter waits for this so that reports know the scheduling class in force.
         let _ = ready.send(());
         drop(ready);
-        cpu.main(&engine, class);
+        cpu.main(&deliver, class);
         cpu.thread.store(0, Ordering::Relaxed);
-        engine.threads.unregister();
+        deliver.threads.unregister();
     })
 }

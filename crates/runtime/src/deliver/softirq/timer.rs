@@ -25,7 +25,7 @@ use rustix::time::{
 };
 
 use super::SoftirqCpu;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::place::HERE;
 use crate::nowait;
@@ -64,7 +64,7 @@ thread_local! {
 
 /// An expiry that a thread armed without setting the kernel timer to it exactly.
 struct Unsettled {
-    engine: Weak<EngineInner>,
+    deliver: Weak<Deliver>,
     cpu: Arc<SoftirqCpu>,
     napi: u32,
     at_ns: u64,
@@ -89,9 +89,9 @@ pub(crate) fn settle_before_sleep() {
         {
             unsettled.at_ns = NEVER_NS;
             unsettled.held = false;
-            let Some(engine) = unsettled.engine.upgrade() else { return };
+            let Some(deliver) = unsettled.deliver.upgrade() else { return };
             // Not what this thread armed last: another instance of the CPU may be due before.
-            if !unsettled.cpu.thread_will_look() && unsettled.cpu.program_earliest(&engine, 0).is_some() {
+            if !unsettled.cpu.thread_will_look() && unsettled.cpu.program_earliest(&deliver, 0).is_some() {
                 unsettled.cpu.kick();
             }
         }
@@ -138,7 +138,7 @@ impl CpuTimer {
 impl SoftirqCpu {
     /// The timer of instance `napi` was armed here by the calling thread.
     #[inline]
-    pub(crate) fn timer_armed(&self, engine: &EngineInner, napi: u32, at: Instant) {
+    pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
         // The CPU's own thread programs the timer before it sleeps.
         if HERE.get().thread_of == Some(self.index) {
             return;
@@ -154,8 +154,8 @@ impl SoftirqCpu {
                 }
                 other => {
                     other.iter_mut().for_each(Unsettled::release);
-                    let cpu = engine.softirq[self.index as usize].clone();
-                    other.insert(Unsettled { engine: engine.this(), cpu, napi, at_ns: NEVER_NS, held: false })
+                    let cpu = deliver.softirq[self.index as usize].clone();
+                    other.insert(Unsettled { deliver: deliver.this(), cpu, napi, at_ns: NEVER_NS, held: false })
                 }
             };
             (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at.ns, true);
@@ -248,11 +248,11 @@ impl SoftirqCpu {
     }
 
     /// Runs the callbacks that are due (`napi_watchdog`); false if none was.
-    pub(super) fn run_due_timers(&self, engine: &EngineInner) -> bool {
-        let now = engine.clock.now();
+    pub(super) fn run_due_timers(&self, deliver: &Deliver) -> bool {
+        let now = deliver.clock.now();
         let mut any = false;
-        engine.for_each_napi(|napi| {
-            any |= napi.tx_path().run_watchdog(engine, self.index, now);
+        deliver.for_each_napi(|napi| {
+            any |= napi.tx_path().run_watchdog(deliver, self.index, now);
             let due = napi.journaled(
                 || napi.timer.take_due(self.index, now),
                 |due| due.map(|due| Event::TimerFire { due, cpu: self.cpu }),
@@ -263,7 +263,7 @@ impl SoftirqCpu {
                 if napi.transition_if(Rule::TimerAcquire, State::timer_acquire) {
                     // Not masked here: the timer may belong to an instance whose interrupt was never taken, and stays as
                     // it is then.
-                    engine.schedule_owned(napi);
+                    deliver.schedule_owned(napi);
                 }
             }
         });
@@ -272,15 +272,15 @@ impl SoftirqCpu {
 
     /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `chased`: it woke for
     /// a timer that had been re-armed meanwhile. Gives how long it may sleep if it could not set the kernel timer.
-    pub(super) fn prepare_sleep(&self, engine: &EngineInner, chased: bool) -> Option<Timespec> {
+    pub(super) fn prepare_sleep(&self, deliver: &Deliver, chased: bool) -> Option<Timespec> {
         let before_ns = self.timer.slack_ns.load(Ordering::Relaxed);
         // A timer that did expire is followed by an exact one; the slack is only halved, for the program that re-arms
         // will mostly go on doing so.
         let slack_ns = if chased { (before_ns * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS) } else { before_ns / 2 };
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.awake.store(false, Ordering::SeqCst);
-        let at_ns = self.program_earliest(engine, if chased { slack_ns } else { 0 })?;
-        let left_ns = at_ns.saturating_sub(engine.clock.now().ns);
+        let at_ns = self.program_earliest(deliver, if chased { slack_ns } else { 0 })?;
+        let left_ns = at_ns.saturating_sub(deliver.clock.now().ns);
         Some(Timespec {
             tv_sec: (left_ns / 1_000_000_000).cast_signed(),
             tv_nsec: (left_ns % 1_000_000_000).cast_signed(),
@@ -289,8 +289,8 @@ impl SoftirqCpu {
 
     /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late. `Some`: it
     /// should come at this time, but a program has it in hand.
-    pub(super) fn program_earliest(&self, engine: &EngineInner, slack_ns: u64) -> Option<u64> {
-        let mut next_ns = self.earliest(engine);
+    pub(super) fn program_earliest(&self, deliver: &Deliver, slack_ns: u64) -> Option<u64> {
+        let mut next_ns = self.earliest(deliver);
         loop {
             if next_ns == NEVER_NS {
                 // A stale kernel timer costs one wake-up, as much as stopping it.
@@ -304,7 +304,7 @@ impl SoftirqCpu {
             }
             drop(one_at_a_time);
             // Whoever armed before the line above was published is seen here; later ones see it.
-            let again_ns = self.earliest(engine);
+            let again_ns = self.earliest(deliver);
             if again_ns >= next_ns {
                 return None;
             }
@@ -312,11 +312,11 @@ impl SoftirqCpu {
         }
     }
 
-    pub(super) fn earliest(&self, engine: &EngineInner) -> u64 {
+    pub(super) fn earliest(&self, deliver: &Deliver) -> u64 {
         // Pairs with the fence in `program_if_late`; what was programmed, or fired, is published before this.
         fence(Ordering::SeqCst);
         let mut next_ns = NEVER_NS;
-        engine.for_each_napi(|napi| {
+        deliver.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {
                 next_ns = next_ns.min(at.ns);
             }

@@ -1,16 +1,16 @@
 //! What transmit paths ask of the engine.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use napier_core::time::Instant;
 
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::stack::NetNs;
 use crate::sys::sched::pin_current_thread;
 use crate::threads::ThreadRole;
 use crate::tx::{TxHost, TxPath};
 
-impl TxHost for EngineInner {
+impl TxHost for Deliver {
     fn device_queues(&self, index: u32) -> &[Arc<TxPath>] {
         &self.napi_at(index).device.tx
     }
@@ -40,7 +40,7 @@ impl TxHost for EngineInner {
     }
 
     fn unless_closing(&self, act: &mut dyn FnMut()) -> bool {
-        let _control = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let _control = self.control();
         if self.is_closing() {
             return false;
         }

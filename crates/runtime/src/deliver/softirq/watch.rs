@@ -16,7 +16,7 @@ use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
 use super::SoftirqCpu;
 use super::class::FIFO_PRIORITY;
-use crate::engine::EngineInner;
+use crate::deliver::Deliver;
 use crate::sys;
 use crate::sys::sched::pin_current_thread;
 use crate::threads::ThreadRole;
@@ -35,17 +35,17 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts the thread `napier-watch`.
-    pub(crate) fn start(engine: Arc<EngineInner>, fifo: bool) -> std::io::Result<Self> {
+    pub(crate) fn start(deliver: Arc<Deliver>, fifo: bool) -> std::io::Result<Self> {
         let (running, stopped) = channel();
         let thread = std::thread::Builder::new().name("napier-watch".to_owned()).spawn(move || {
-            engine.unpin_thread();
+            deliver.unpin_thread();
             if fifo {
                 // Without it this thread is one among the programs, as the others of the engine are then.
                 let _ = sys::sched::set_fifo(FIFO_PRIORITY);
             }
-            engine.threads.register(ThreadRole::Program { name: "napier-watch".to_owned() });
-            watch(&engine, &stopped);
-            engine.threads.unregister();
+            deliver.threads.register(ThreadRole::Program { name: "napier-watch".to_owned() });
+            watch(&deliver, &stopped);
+            deliver.threads.unregister();
         })?;
         Ok(Self { _running: running, thread })
     }
@@ -56,12 +56,12 @@ impl Watch {
     }
 }
 
-fn watch(engine: &EngineInner, stopped: &Receiver<()>) {
+fn watch(deliver: &Deliver, stopped: &Receiver<()>) {
     crate::nowait::this_thread();
     let mut pause = LOOK_EVERY;
-    let mut seen = vec![Overdue::new(); engine.softirq.len()];
+    let mut seen = vec![Overdue::new(); deliver.softirq.len()];
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        let waits = engine.look_after_softirqs(engine.clock.now(), &mut seen);
+        let waits = deliver.look_after_softirqs(deliver.clock.now(), &mut seen);
         pause = if waits { Duration::from_nanos(OVERDUE_AFTER.ns) } else { LOOK_EVERY };
     }
 }
@@ -69,7 +69,7 @@ fn watch(engine: &EngineInner, stopped: &Receiver<()>) {
 impl SoftirqCpu {
     /// Lets a pinned thread that stands still run anywhere but there; false if there is no other place for it, or if it
     /// has not gone on since it was let go.
-    pub(super) fn let_go(&self, engine: &EngineInner, now: Instant) -> bool {
+    pub(super) fn let_go(&self, deliver: &Deliver, now: Instant) -> bool {
         let tid = self.thread.load(Ordering::Relaxed);
         let (true, Some(thread)) = (self.pinned, Pid::from_raw(tid)) else { return false };
         let progress = self.progress();
@@ -78,7 +78,7 @@ impl SoftirqCpu {
         }
         // One that is away already may stand still there too.
         let stands_on = sys::sched::processor_of(tid).unwrap_or(self.cpu);
-        let Some(elsewhere) = engine.cpus_without(stands_on) else { return false };
+        let Some(elsewhere) = deliver.cpus_without(stands_on) else { return false };
         if sched_setaffinity(Some(thread), &elsewhere).is_err() {
             return false;
         }
@@ -94,21 +94,21 @@ impl SoftirqCpu {
     /// Where the calling thread, which is this CPU's, may run: anywhere while it is away, and at home again after
     /// [`AWAY`]. `known_ns` is when it went away, as far as the thread has noticed.
     #[inline]
-    pub(super) fn see_to_place(&self, engine: &EngineInner, now: Instant, known_ns: &mut u64) {
+    pub(super) fn see_to_place(&self, deliver: &Deliver, now: Instant, known_ns: &mut u64) {
         let since_ns = self.away_since_ns.load(Ordering::Relaxed);
         if since_ns != 0 {
-            self.change_place(engine, now, since_ns, known_ns);
+            self.change_place(deliver, now, since_ns, known_ns);
         }
     }
 
     #[cold]
-    fn change_place(&self, engine: &EngineInner, now: Instant, since_ns: u64, known_ns: &mut u64) {
+    fn change_place(&self, deliver: &Deliver, now: Instant, since_ns: u64, known_ns: &mut u64) {
         if now.ns.saturating_sub(since_ns) >= AWAY.ns {
             self.away_since_ns.store(0, Ordering::Relaxed);
             pin_current_thread(self.cpu);
         } else if *known_ns != since_ns {
             *known_ns = since_ns;
-            engine.unpin_thread();
+            deliver.unpin_thread();
         }
     }
 }

@@ -28,7 +28,7 @@ fn two_cpus(test: &str) -> Option<Vec<usize>> {
 fn a_thread_that_was_let_go_comes_home() {
     let Some(cpus) = two_cpus("a_thread_that_was_let_go_comes_home") else { return };
     let engine = Engine::builder().softirq_cpus(&cpus[..1]).start().unwrap();
-    let (inner, cpu) = (&engine.inner, &engine.inner.softirq[0]);
+    let (inner, cpu) = (&engine.inner.deliver, &engine.inner.deliver.softirq[0]);
     assert_eq!(may_run_on(cpu), cpus[..1]);
     let now = inner.clock.now();
     assert!(cpu.let_go(inner, now));
@@ -50,7 +50,7 @@ fn a_thread_that_was_let_go_comes_home() {
 #[test]
 fn only_who_is_pinned_and_has_a_place_is_let_go() {
     let engine = Engine::builder().start().unwrap();
-    assert!(!engine.inner.softirq[0].let_go(&engine.inner, engine.inner.clock.now()));
+    assert!(!engine.inner.deliver.softirq[0].let_go(&engine.inner.deliver, engine.inner.deliver.clock.now()));
     let mut one = CpuSet::new();
     one.set(3);
     assert_eq!(without(&one, 3).map(|set| set.count()), None);
@@ -63,7 +63,7 @@ fn only_who_is_pinned_and_has_a_place_is_let_go() {
 fn work_behind_a_real_time_thread_is_done() {
     let Some(cpus) = two_cpus("work_behind_a_real_time_thread_is_done") else { return };
     let engine = Engine::builder().softirq_cpus(&cpus[..1]).start().unwrap();
-    let inner = &engine.inner;
+    let inner = &engine.inner.deliver;
     if !inner.softirq[0].stats().fifo {
         skip!("work_behind_a_real_time_thread_is_done", "real-time scheduling is not allowed here");
         return;

@@ -168,18 +168,18 @@ impl Control {
         let spawn = |name: &str, work: Box<dyn FnOnce(&EngineInner) + Send>| {
             let engine = engine.clone();
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-                engine.unpin_thread();
-                engine.threads.register(ThreadRole::MemifControl);
+                engine.deliver.unpin_thread();
+                engine.deliver.threads.register(ThreadRole::MemifControl);
                 softirq::never_run_inline();
                 work(&engine);
-                engine.threads.unregister();
+                engine.deliver.threads.unregister();
             })
         };
         let (shared_poll, shared_guard) = (poll.clone(), guard.clone());
         let on_guard = spawn(
             "memif-guard",
             Box::new(move |engine| {
-                if engine.softirq.iter().any(|cpu| cpu.stats().fifo) {
+                if engine.deliver.softirq.iter().any(|cpu| cpu.stats().fifo) {
                     // As well as it goes.
                     let _ = sched::set_fifo(GUARD_PRIORITY);
                 }

@@ -325,7 +325,7 @@ impl State {
         for port in self.ports.iter().filter(|port| port.attached.is_some()) {
             for (queue, line) in port.parts.lines.iter().enumerate() {
                 if line.overlooked() {
-                    engine.interrupt_by_thread(engine.napi_at(port.device.tx[queue].napi_index()));
+                    engine.deliver.interrupt_by_thread(engine.deliver.napi_at(port.device.tx[queue].napi_index()));
                 }
             }
         }

@@ -82,7 +82,7 @@ fn the_owner_of_a_queue_does_not_wait_for_a_program_with_the_transmit_lock() {
 fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
     let rig = rig(&LinkConfig::default(), false);
     let (pulse, path) = (Pulse::new(&rig), rig.from.device.tx[0].clone());
-    let engine = &*rig.engine.inner;
+    let engine = &*rig.engine.inner.deliver;
     std::thread::scope(|scope| {
         // Let go where this ends, also by a panic: what waits for it is joined after that.
         let in_hand = engine.softirq[0].hold_timer();
@@ -110,7 +110,7 @@ fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
 #[test]
 fn a_timer_that_is_only_announced_is_not_relied_on() {
     let rig = rig(&LinkConfig::default(), false);
-    let (engine, path) = (&*rig.engine.inner, rig.from.device.tx[0].clone());
+    let (engine, path) = (&*rig.engine.inner.deliver, rig.from.device.tx[0].clone());
     let wakeups = || rig.engine.softirq_stats()[0].wakeups;
     std::thread::scope(|scope| {
         let (reached, is_reached) = mpsc::channel();
