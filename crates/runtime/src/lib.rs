@@ -33,8 +33,8 @@ pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
 pub use deliver::SysctlError;
 pub use deliver::softirq::SoftirqStats;
 pub use engine::{
-    AddDeviceError, AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine,
-    EngineBuilder, LinkState, RssError, StartError,
+    AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, Engine, EngineBuilder, LinkState, RssError,
+    StartError,
 };
 pub use event::{
     AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
@@ -44,9 +44,9 @@ pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
-pub use port::SenderSpaceError;
 pub use port::link::{LinkConfig, LinkError};
 pub use port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
+pub use port::{AddDeviceError, EndConfig, SenderSpaceError};
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
 pub use real_time::RealTime;
 pub use stack::seams::IfAddr;

@@ -1,15 +1,16 @@
 //! Enabling and disabling: `napi_enable_locked`, `napi_disable_locked`. Under the control lock; may sleep.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use napier_core::completion::Flush;
 use napier_core::state::State;
 
 use crate::deliver::Deliver;
-use crate::deliver::softirq::{KickOnly, SoftirqCpu, coalesce_token, doorbell_token};
+use crate::deliver::softirq::{KickOnly, tokens};
 use crate::journal::{Event, Rule};
 use crate::napi::Napi;
-use crate::port::IrqLine;
+use crate::port::IrqCpu;
 
 /// Pause between two looks while waiting for an owner to let go. The kernel waits 20 to 200 us.
 const WAIT_FOR_RELEASE: Duration = Duration::from_micros(50);
@@ -89,60 +90,27 @@ impl Deliver {
             napi.set_irq_cpu(softirq_index);
             return Ok(());
         }
-        let (from, to) = (&self.softirq[from as usize], &self.softirq[softirq_index as usize]);
+        let (from, to) = (&*self.softirq[from as usize], self.irq_cpu(softirq_index));
         // In between both are told: an interrupt more finds the instance scheduled, or nothing in its ring. AF_XDP ignores it.
-        let moved = match &napi.irq {
-            IrqLine::Xsk(line) => line.move_to(to, doorbell_token(napi.index)),
-            irq => watch_edges(irq, to, napi.index),
-        };
+        let moved = napi.irq.move_to(from, &to, tokens(napi.index));
         if moved.is_ok() {
             napi.set_irq_cpu(softirq_index);
-            if !matches!(napi.irq, IrqLine::Xsk(_)) {
-                unwatch_edges(&napi.irq, from);
-            }
         }
         // Whoever unmasked an AF_XDP queue meanwhile may have relied on the CPU that it did not get to.
         self.interrupt_by_thread(napi);
         moved
     }
 
+    fn irq_cpu(&self, softirq_index: u32) -> Arc<dyn IrqCpu> {
+        self.softirq[softirq_index as usize].clone()
+    }
+
     fn watch_doorbell(&self, napi: &Napi) -> rustix::io::Result<()> {
-        let cpu = &self.softirq[napi.irq_cpu() as usize];
-        if let IrqLine::Xsk(line) = &napi.irq {
-            return line.watch(cpu, doorbell_token(napi.index));
-        }
-        napi.irq.forget_rings();
-        watch_edges(&napi.irq, cpu, napi.index)
+        napi.irq.watch(&self.irq_cpu(napi.irq_cpu()), tokens(napi.index))
     }
 
     fn unwatch_doorbell(&self, napi: &Napi) {
-        if let IrqLine::Xsk(line) = &napi.irq {
-            return line.unwatch();
-        }
-        unwatch_edges(&napi.irq, &self.softirq[napi.irq_cpu() as usize]);
-    }
-}
-
-/// Lets a CPU wait for the descriptors of a line that has some, for the instance of this number.
-///
-/// # Errors
-/// As `epoll_ctl(2)`; the CPU waits for none of them then.
-fn watch_edges(irq: &IrqLine, cpu: &SoftirqCpu, index: u32) -> rustix::io::Result<()> {
-    if let Some(doorbell) = irq.doorbell_fd() {
-        cpu.watch(doorbell, doorbell_token(index))?;
-    }
-    let Some(timer) = irq.timer_fd() else { return Ok(()) };
-    cpu.watch(timer, coalesce_token(index)).inspect_err(|_| {
-        if let Some(doorbell) = irq.doorbell_fd() {
-            let _ = cpu.unwatch(doorbell);
-        }
-    })
-}
-
-fn unwatch_edges(irq: &IrqLine, cpu: &SoftirqCpu) {
-    // What was watched by the enable before is there still: a line changes only while its instance is disabled.
-    for fd in [irq.doorbell_fd(), irq.timer_fd()].into_iter().flatten() {
-        let _ = cpu.unwatch(fd);
+        napi.irq.unwatch(&*self.softirq[napi.irq_cpu() as usize]);
     }
 }
 

@@ -9,7 +9,6 @@ use super::devices::Devices;
 use super::host::{Dependants, EngineHost};
 use super::{Engine, EngineInner, Running};
 use crate::deliver::{Deliver, Setup, Sysctls, softirq};
-use crate::port::memif;
 use crate::sys::tsc::ticks;
 
 /// Why an engine did not start.
@@ -141,7 +140,7 @@ impl EngineBuilder {
             dependants: Dependants::default(),
             frames,
             devices: Mutex::new(Devices::default()),
-            memif: memif::Control::default(),
+            services: Mutex::default(),
             cap_net_admin: AtomicBool::new(true),
             started_ticks: ticks(),
         });

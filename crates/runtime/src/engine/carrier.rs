@@ -38,16 +38,6 @@ pub struct LinkState {
 pub(crate) struct Carrier(LinkState);
 
 impl Carrier {
-    /// No peer yet.
-    pub(crate) fn waiting(reason: String) -> Self {
-        Self(LinkState { reason: Some(reason), ..LinkState::default() })
-    }
-
-    /// A peer that cannot go away.
-    pub(crate) fn always() -> Self {
-        Self(LinkState { carrier: true, ..LinkState::default() })
-    }
-
     /// A peer that is there, or is not yet for a reason.
     pub(crate) fn new(unusable: Option<String>) -> Self {
         Self(LinkState { carrier: unusable.is_none(), reason: unusable, ..LinkState::default() })
@@ -78,7 +68,7 @@ impl EngineInner {
     pub(crate) fn carrier_on(
         &self,
         device: &Arc<Device>,
-        peer: Option<String>,
+        peer: String,
         ends: Vec<(RxEnd, TxEnd)>,
     ) -> rustix::io::Result<()> {
         let mut devices = self.devices.lock().expect("no panic while held");
@@ -88,7 +78,8 @@ impl EngineInner {
             self.deliver.with_stopped(napi, |owned| owned.rx.attach(rx));
             path.attach(tx);
         }
-        entry.carrier.0 = LinkState { carrier: true, peer, losses: entry.carrier.0.losses, ..LinkState::default() };
+        entry.carrier.0 =
+            LinkState { carrier: true, peer: Some(peer), losses: entry.carrier.0.losses, ..LinkState::default() };
         self.follow_carrier(entry)
     }
 

@@ -1,9 +1,9 @@
 //! Whether a device can be added, before anything is made for it.
 
-use super::EndConfig;
 use super::EngineInner;
-use super::devices::{AddDeviceError, Devices};
+use super::devices::Devices;
 use crate::bounds::ETH_BYTES;
+use crate::port::{AddDeviceError, EndConfig};
 use crate::stack::NetNs;
 
 /// The least that IPv6 works with. Source: RFC 8200 section 5.

@@ -1,5 +1,6 @@
-//! Adding and removing devices.
+//! The devices of an engine: adding, up and down.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,96 +8,13 @@ use arc_swap::ArcSwap;
 use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 
+use super::EngineInner;
 use super::carrier::Carrier;
-use super::{DeviceHandle, Engine, EngineInner};
-use crate::bounds::{NAPI_MAX, mtu_of};
 use crate::device::{Device, Rss};
 use crate::journal::Tap;
 use crate::napi::Napi;
-use crate::port::link::{self, LinkConfig, LinkError};
-use crate::port::xsk::Attachment;
-use crate::port::{Ports, RxCounters, Taps, TxCounters};
-use crate::stack::seams::IfAddr;
-use crate::stack::{DeviceError, NetNs};
+use crate::port::{AddDeviceError, EndConfig, Made, Ports, RxCounters, Taps, TxCounters};
 use crate::tx::{TxPath, TxShared};
-
-/// One end of a link.
-#[derive(Clone)]
-pub struct EndConfig {
-    /// Name of the device, unique in the engine, 1..=15 bytes as the kernel's.
-    pub name: String,
-    /// The name space that gets the device.
-    pub netns: NetNs,
-    /// Ethernet address.
-    pub mac: [u8; 6],
-    /// Addresses with their prefixes.
-    pub addresses: Vec<IfAddr>,
-    /// Processor that takes the interrupts of each queue; shorter lists repeat, an empty one spreads the
-    /// queues over all softirq CPUs.
-    pub irq_cpus: Vec<usize>,
-}
-
-/// Why a device was not added.
-#[derive(Debug, thiserror::Error)]
-pub enum AddDeviceError {
-    /// The name is taken.
-    #[error("a device named {name:?} exists already: choose another name")]
-    NameTaken {
-        /// The name.
-        name: String,
-    },
-    /// The name is empty or too long, or has a NUL in it.
-    #[error("device name {name:?} must have 1 to 15 bytes and no NUL")]
-    BadName {
-        /// The name.
-        name: String,
-    },
-    /// A processor without softirqs.
-    #[error("CPU {cpu} runs no softirqs in this engine: name one of {available:?}")]
-    NoSuchSoftirqCpu {
-        /// The processor asked for.
-        cpu: usize,
-        /// Softirq CPUs of the engine.
-        available: Vec<usize>,
-    },
-    /// The engine has made as many instances as it can.
-    #[error("an engine makes at most {NAPI_MAX} NAPI instances in its life: start a new engine")]
-    TooManyInstances,
-    /// An address that no device can have.
-    #[error(transparent)]
-    Address(#[from] DeviceError),
-    /// Frames that are too small for the packets of an address family.
-    #[error(
-        "{addr} needs IP packets of {least} bytes, and {mtu} fit into a frame: use frames of {frame_bytes} bytes or more"
-    )]
-    MtuTooSmall {
-        /// Bytes of the largest packet that fits.
-        mtu: u32,
-        /// The address.
-        addr: std::net::IpAddr,
-        /// Bytes of the least MTU of its family.
-        least: u32,
-        /// Bytes of a frame that will do.
-        frame_bytes: u32,
-    },
-    /// The name space was made by another engine.
-    #[error("the name space belongs to another engine: make one with this engine's `namespace`")]
-    ForeignNamespace,
-    /// The system refused a descriptor.
-    #[error("watching a doorbell failed: {0}; check the limit on open files")]
-    System(#[from] rustix::io::Errno),
-}
-
-/// Why a link was not added.
-#[derive(Debug, thiserror::Error)]
-pub enum AddLinkError {
-    /// One of its devices cannot be.
-    #[error(transparent)]
-    Device(#[from] AddDeviceError),
-    /// The shared memory could not be made.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-}
 
 /// The devices of an engine. Guarded by one lock, which comes before the control lock of their instances.
 #[derive(Default)]
@@ -114,66 +32,22 @@ pub(crate) struct DeviceEntry {
     /// As the user wants it; the device is up if there is carrier as well.
     pub(super) admin_up: bool,
     pub(super) carrier: Carrier,
-    /// The hold on an interface of the kernel.
-    pub(crate) xdp: Option<Attachment>,
+    /// What looks after the device's peer, if the kind has something for each device.
+    pub(super) attachment: Option<Box<dyn Any + Send>>,
 }
 
-/// What a kind of device brings along, for [`EngineInner::add_device`].
-pub(crate) struct NewDevice {
-    pub(crate) config: EndConfig,
-    pub(crate) ports: Ports,
+/// A device that is added.
+pub(super) struct NewDevice {
+    pub(super) config: EndConfig,
+    pub(super) made: Made,
     /// By which table packets that come in were spread over the queues, and by which those that go out will be.
-    pub(crate) rss: Arc<Rss>,
-    pub(crate) peer_rss: Arc<Rss>,
-    pub(crate) carrier: Carrier,
-    /// Bytes of the largest IP packet that is sent.
-    pub(crate) mtu: u32,
+    pub(super) rss: Arc<Rss>,
+    pub(super) peer_rss: Arc<Rss>,
     /// It is an end of a link.
-    pub(crate) in_process: bool,
+    pub(super) in_process: bool,
 }
 
-impl Engine {
-    /// Adds a link: two devices that are each other's peer, over memif rings in shared memory.
-    ///
-    /// The first end is the memif client (zero copy), the second the server (copies). Both are up.
-    ///
-    /// # Errors
-    /// See [`AddLinkError`]; nothing is added then.
-    pub fn add_link(
-        &self,
-        config: &LinkConfig,
-        a: EndConfig,
-        b: EndConfig,
-    ) -> Result<(DeviceHandle, DeviceHandle), AddLinkError> {
-        let inner = &self.inner;
-        let mut devices = inner.devices.lock().expect("no panic while held");
-        if a.name == b.name {
-            return Err(AddDeviceError::NameTaken { name: b.name }.into());
-        }
-        // Before the memory is made: what the frame table has given it does not take back.
-        config.check()?;
-        let mtu = mtu_of(config.frame_bytes);
-        inner.check_device(&devices, &a, (config.queues, mtu))?;
-        inner.check_device(&devices, &b, (config.queues, mtu))?;
-        if inner.deliver.napi_room() < 2 * usize::from(config.queues) {
-            return Err(AddDeviceError::TooManyInstances.into());
-        }
-        let (end_a, end_b) = link::create(config, &inner.frames)?;
-        let (rss_a, rss_b) = (new_rss(config.queues), new_rss(config.queues));
-        let mut add = |config, ports, rss, peer_rss| {
-            let carrier = Carrier::always();
-            inner.add_device(&mut devices, NewDevice { config, ports, rss, peer_rss, carrier, mtu, in_process: true })
-        };
-        let device_a = add(a, end_a, rss_a.clone(), rss_b.clone())?;
-        let device_b = add(b, end_b, rss_b, rss_a);
-        let device_b = device_b.inspect_err(|_| inner.take_back(&mut devices, &device_a))?;
-        drop(devices);
-        let handle = |device| DeviceHandle { engine: inner.clone(), device };
-        Ok((handle(device_a), handle(device_b)))
-    }
-}
-
-pub(crate) fn new_rss(queues: u16) -> Arc<Rss> {
+pub(super) fn new_rss(queues: u16) -> Arc<Rss> {
     Arc::new(Rss {
         toeplitz: ToeplitzTable::new(&DEFAULT_KEY),
         indirection: ArcSwap::from_pointee(IndirectionTable::equal(queues)),
@@ -183,7 +57,8 @@ pub(crate) fn new_rss(queues: u16) -> Arc<Rss> {
 impl Devices {
     fn add(&mut self, engine: &Arc<EngineInner>, new: NewDevice, irq_cpus: &[u32]) -> Arc<Device> {
         self.ifindex_last += 1;
-        let NewDevice { config: end, ports: Ports { queues, senders }, rss, peer_rss, carrier, mtu, in_process } = new;
+        let NewDevice { config: end, made, rss, peer_rss, in_process } = new;
+        let Made { ports: Ports { queues, senders }, mtu, unusable } = made;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
         let tx_counters = queues.iter().map(|queue| queue.tx.counters().clone()).collect();
         let taps = Taps {
@@ -239,8 +114,8 @@ impl Devices {
             tx_counters,
             settings,
             admin_up: true,
-            carrier,
-            xdp: None,
+            carrier: Carrier::new(unusable),
+            attachment: None,
         });
         device
     }
@@ -264,13 +139,13 @@ impl EngineInner {
     ///
     /// # Errors
     /// See [`AddDeviceError`]; nothing is added then, but numbers are used up, and the frame table keeps what it was given.
-    pub(crate) fn add_device(
+    pub(super) fn add_device(
         self: &Arc<Self>,
         devices: &mut Devices,
         new: NewDevice,
     ) -> Result<Arc<Device>, AddDeviceError> {
-        let queues = u16::try_from(new.ports.queues.len()).expect("checked by whoever made the queues");
-        let irq_cpus = self.check_device(devices, &new.config, (queues, new.mtu))?;
+        let queues = u16::try_from(new.made.ports.queues.len()).expect("checked by whoever made the queues");
+        let irq_cpus = self.check_device(devices, &new.config, (queues, new.made.mtu))?;
         let device = devices.add(self, new, &irq_cpus);
         let up = self.follow_carrier(devices.entry(&device));
         up.inspect_err(|_| self.take_back(devices, &device))?;
@@ -278,7 +153,7 @@ impl EngineInner {
     }
 
     /// Takes out a device that nobody has been given yet. Its ends are closed, its name is free.
-    fn take_back(&self, devices: &mut Devices, device: &Arc<Device>) {
+    pub(super) fn take_back(&self, devices: &mut Devices, device: &Arc<Device>) {
         let position = devices.entries.iter().position(|entry| Arc::ptr_eq(&entry.device, device));
         let entry = devices.entries.remove(position.expect("it was added under this lock"));
         if device.up.load(Ordering::Relaxed) {
@@ -332,7 +207,7 @@ impl EngineInner {
     pub(super) fn stop_all_devices(&self) {
         let lock = || self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         // Not under the lock: who looks after them may want to bring a device up or down.
-        let attachments: Vec<_> = lock().entries.iter_mut().map(|entry| entry.xdp.take()).collect();
+        let attachments: Vec<_> = lock().entries.iter_mut().map(|entry| entry.attachment.take()).collect();
         let on_interface: Vec<bool> = attachments.iter().map(Option::is_some).collect();
         drop(attachments);
         let mut napis = Vec::new();

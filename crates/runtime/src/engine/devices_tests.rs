@@ -8,6 +8,8 @@ use napier_veth::{EndConfig as VethEnd, Veth, VethConfig};
 
 use super::*;
 use crate::deliver::softirq::scarce::with_watches;
+use crate::port::link::LinkConfig;
+use crate::{AddLinkError, Engine, IfAddr, NetNs};
 use crate::{AddXdpError, UdpSocket, XdpConfig};
 
 const PATIENCE: Duration = Duration::from_secs(20);

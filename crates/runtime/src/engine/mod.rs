@@ -1,5 +1,6 @@
 //! The engine: softirq CPUs, devices, NAPI instances and the threads that run them.
 
+mod add;
 mod builder;
 mod carrier;
 mod check;
@@ -23,20 +24,18 @@ use crate::deliver::softirq::{SoftirqStats, Watch};
 use crate::deliver::{Deliver, SysctlError};
 use crate::event::{BusyPoller, EventContext};
 use crate::journal::Journal;
-use crate::port::memif;
+use crate::port::Service;
 use crate::stack::NetNs;
 use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
 use crate::threads::{ThreadRole, ThreadTime, Threads, pass_on};
+pub use add::AddLinkError;
 pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
 use host::{Dependants, EngineHost};
 
-pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
-pub use devices::{AddDeviceError, AddLinkError, EndConfig};
-pub(crate) use devices::{NewDevice, new_rss};
 pub use handle::{DeviceHandle, DeviceStats};
 pub(crate) use host::Dependant;
 
@@ -89,7 +88,7 @@ pub(crate) struct EngineInner {
     pub(crate) deliver: Arc<Deliver>,
     pub(crate) frames: Arc<FrameTable>,
     pub(crate) devices: Mutex<Devices>,
-    pub(crate) memif: memif::Control,
+    services: Mutex<Vec<Arc<dyn Service>>>,
     cap_net_admin: AtomicBool,
     host: Arc<EngineHost>,
     dependants: Dependants,
@@ -257,7 +256,7 @@ impl Drop for Running {
         // Early: who waits is not kept waiting for what follows.
         inner.dependants.stop();
         inner.deliver.for_each_napi(|napi| napi.raw_parker.wake_all());
-        inner.memif.stop();
+        inner.stop_services();
         inner.stop_all_devices();
         inner.deliver.workqueue.stop();
         inner.deliver.stop();

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use napier_core::moderation::Coalesce;
+use rustix::event::epoll::EventFlags;
 
 use crate::port::link::LinkLine;
 use crate::port::memif::RemoteLine;
@@ -23,7 +24,80 @@ pub(crate) enum IrqLine {
     Xsk(Arc<XskLine>),
 }
 
+/// Whoever takes interrupts: it waits for descriptors.
+pub(crate) trait IrqCpu: Send + Sync {
+    /// Waits for what `events` say; `token` comes back with each of them.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`, here and below.
+    fn watch_for(&self, fd: BorrowedFd<'_>, token: u64, events: EventFlags) -> rustix::io::Result<()>;
+
+    /// Changes what a watch waits for, or begins it again where it ended with its first event.
+    fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, events: EventFlags) -> rustix::io::Result<()>;
+
+    /// Ends it.
+    fn unwatch(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<()>;
+}
+
+/// What a CPU calls the descriptors of a line.
+#[derive(Copy, Clone)]
+pub(crate) struct Tokens {
+    pub(crate) doorbell: u64,
+    pub(crate) timer: u64,
+}
+
+/// Edge triggered: each write is an event of its own and nobody needs to read.
+pub(crate) const EDGES: EventFlags = EventFlags::IN.union(EventFlags::ET);
+
 impl IrqLine {
+    /// Lets a CPU wait for interrupts.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`; the CPU waits for nothing then.
+    pub(crate) fn watch(&self, cpu: &Arc<dyn IrqCpu>, tokens: Tokens) -> rustix::io::Result<()> {
+        if let Self::Xsk(line) = self {
+            return line.watch(cpu, tokens.doorbell);
+        }
+        self.forget_rings();
+        self.watch_edges(&**cpu, tokens)
+    }
+
+    /// It does not any more.
+    pub(crate) fn unwatch(&self, cpu: &dyn IrqCpu) {
+        if let Self::Xsk(line) = self {
+            return line.unwatch();
+        }
+        // What was watched by the enable before is there still: a line changes only while its instance is disabled.
+        for fd in [self.doorbell_fd(), self.timer_fd()].into_iter().flatten() {
+            let _ = cpu.unwatch(fd);
+        }
+    }
+
+    /// Another CPU waits instead. In between both may be told.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`; the one before still waits then.
+    pub(crate) fn move_to(&self, from: &dyn IrqCpu, to: &Arc<dyn IrqCpu>, tokens: Tokens) -> rustix::io::Result<()> {
+        if let Self::Xsk(line) = self {
+            return line.move_to(to, tokens.doorbell);
+        }
+        self.watch_edges(&**to, tokens)?;
+        self.unwatch(from);
+        Ok(())
+    }
+
+    fn watch_edges(&self, cpu: &dyn IrqCpu, tokens: Tokens) -> rustix::io::Result<()> {
+        if let Some(doorbell) = self.doorbell_fd() {
+            cpu.watch_for(doorbell, tokens.doorbell, EDGES)?;
+        }
+        let Some(timer) = self.timer_fd() else { return Ok(()) };
+        cpu.watch_for(timer, tokens.timer, EDGES).inspect_err(|_| {
+            if let Some(doorbell) = self.doorbell_fd() {
+                let _ = cpu.unwatch(doorbell);
+            }
+        })
+    }
+
     /// The owner of the receive queue has taken all packets before `index` of its ring.
     #[inline]
     pub(super) fn note_consumed(&self, index: u16) {

@@ -15,6 +15,7 @@
 mod bell;
 mod counters;
 mod irq;
+mod kind;
 pub(crate) mod link;
 mod lock;
 pub(crate) mod memif;
@@ -26,7 +27,9 @@ pub(crate) mod xsk;
 
 pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
-pub(crate) use irq::IrqLine;
+pub(crate) use irq::{EDGES, IrqCpu, IrqLine, Tokens};
+pub use kind::{AddDeviceError, EndConfig};
+pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
 pub(crate) use lock::{lock, lock_root, wait_for};
 pub(crate) use rx::{RxEnd, RxQueue};
 pub(crate) use tap::{Tap, Taps};

@@ -6,6 +6,7 @@ mod caller;
 mod class;
 #[cfg(test)]
 pub(crate) mod scarce;
+mod service;
 mod takeover;
 mod thread;
 mod timer;
@@ -18,15 +19,16 @@ use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqN
 use napier_core::time::Instant;
 use napier_ring::{Baton, Exclusive, List};
 use rustix::event::epoll;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::deliver::Deliver;
 use crate::napi::PollContext;
 use crate::napi::place::{HERE, Here};
+use crate::port::IrqCpu;
 use crate::sys;
 pub(crate) use caller::{KickOnly, never_run_inline};
 pub(crate) use takeover::Overseer;
-pub(crate) use thread::{coalesce_token, doorbell_token, start};
+pub(crate) use thread::{start, tokens};
 use timer::CpuTimer;
 #[cfg(test)]
 pub(crate) use timer::hold as timer_hold;
@@ -206,39 +208,6 @@ impl SoftirqCpu {
         }
     }
 
-    /// Lets the thread wait for a descriptor; `token` comes back with each of its events.
-    pub(crate) fn watch(&self, fd: impl rustix::fd::AsFd, token: u64) -> rustix::io::Result<()> {
-        // Edge triggered: each write is an event of its own and nobody needs to read.
-        self.watch_for(fd, token, epoll::EventFlags::IN | epoll::EventFlags::ET)
-    }
-
-    /// As [`Self::watch`], for what `events` say.
-    pub(crate) fn watch_for(
-        &self,
-        fd: impl rustix::fd::AsFd,
-        token: u64,
-        events: epoll::EventFlags,
-    ) -> rustix::io::Result<()> {
-        #[cfg(test)]
-        scarce::take()?;
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), events)
-    }
-
-    /// Changes what a watch waits for, or begins it again where it ended with its first event.
-    pub(crate) fn rewatch(
-        &self,
-        fd: impl rustix::fd::AsFd,
-        token: u64,
-        events: epoll::EventFlags,
-    ) -> rustix::io::Result<()> {
-        epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), events)
-    }
-
-    /// Ends [`Self::watch`].
-    pub(crate) fn unwatch(&self, fd: impl rustix::fd::AsFd) -> rustix::io::Result<()> {
-        epoll::delete(&self.epoll, fd)
-    }
-
     pub(crate) fn stats(&self) -> SoftirqStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         SoftirqStats {
@@ -255,6 +224,22 @@ impl SoftirqCpu {
             let_go: read(&self.counters.let_go),
             run_delay_ns: sys::sched::run_delay_ns(self.thread.load(Ordering::Relaxed)).unwrap_or(0),
         }
+    }
+}
+
+impl IrqCpu for SoftirqCpu {
+    fn watch_for(&self, fd: BorrowedFd<'_>, token: u64, events: epoll::EventFlags) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        scarce::take()?;
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), events)
+    }
+
+    fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, events: epoll::EventFlags) -> rustix::io::Result<()> {
+        epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), events)
+    }
+
+    fn unwatch(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        epoll::delete(&self.epoll, fd)
     }
 }
 

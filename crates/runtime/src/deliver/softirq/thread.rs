@@ -1,5 +1,6 @@
 //! The thread of a softirq CPU: waits for doorbells and timers, takes the interrupts, runs the softirqs.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -16,6 +17,7 @@ use super::{SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::napi::place::{HERE, Here};
+use crate::port::{EDGES, IrqCpu, Tokens};
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;
@@ -23,14 +25,9 @@ const TOKEN_KICK: u64 = u64::MAX - 1;
 /// Set in the token of a coalescing timer.
 const TIMER_BIT: u64 = 1 << 32;
 
-/// Token of an instance's doorbell.
-pub(crate) fn doorbell_token(napi: u32) -> u64 {
-    u64::from(napi)
-}
-
-/// Token of an instance's coalescing timer.
-pub(crate) fn coalesce_token(napi: u32) -> u64 {
-    u64::from(napi) | TIMER_BIT
+/// What a CPU calls the descriptors of an instance.
+pub(crate) fn tokens(napi: u32) -> Tokens {
+    Tokens { doorbell: u64::from(napi), timer: u64::from(napi) | TIMER_BIT }
 }
 
 impl SoftirqCpu {
@@ -56,8 +53,8 @@ impl SoftirqCpu {
             #[cfg(test)]
             stand_still: [AtomicBool::new(false), AtomicBool::new(false)],
         };
-        this.watch(&this.timer.fd, TOKEN_TIMER)?;
-        this.watch(&this.kick, TOKEN_KICK)?;
+        this.watch_for(this.timer.fd.as_fd(), TOKEN_TIMER, EDGES)?;
+        this.watch_for(this.kick.as_fd(), TOKEN_KICK, EDGES)?;
         Ok(this)
     }
 

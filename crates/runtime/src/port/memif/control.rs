@@ -4,13 +4,15 @@
 //! what it works on, so nobody waits for it. The other is the [guard](super::guard). Packets pass through neither, and
 //! neither runs a softirq.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use napier_ring::Inbox;
+use napier_core::memif::RegionLayout;
+use napier_ring::{FrameTable, Inbox};
 use rustix::event::epoll;
 
 use super::guard::Guard;
@@ -20,11 +22,9 @@ use super::socket::SocketPath;
 use super::state::State;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
 use crate::bounds::mtu_of;
-use crate::deliver::softirq;
-use crate::device::Device;
-use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, new_rss};
+use crate::port::{AddedDevice, EndConfig, Kind, Made, Service, ServiceHost};
 use crate::sys::sched;
-use crate::threads::ThreadRole;
+use crate::threads::{ThreadRole, pass_on};
 
 /// Above the softirq threads (50), which may be who waits for the guard. It runs for some microseconds at a time.
 const GUARD_PRIORITY: i32 = 51;
@@ -64,7 +64,7 @@ struct Running {
 pub(crate) struct Control {
     shared: Mutex<Shared>,
     /// For the control thread to take, which waits for nobody who has the lock.
-    added: Inbox<Port>,
+    added: Arc<Inbox<Port>>,
 }
 
 impl Poll {
@@ -100,44 +100,29 @@ impl Control {
         self.shared.lock().expect("no panic while held")
     }
 
-    /// Adds a device and lets it look for its peer.
+    /// Begins to add a device: its number is taken.
     ///
     /// # Errors
     ///
-    /// See [`AddMemifError`]; nothing is added then.
-    pub(super) fn add(
-        &self,
-        engine: &Arc<EngineInner>,
+    /// See [`AddMemifError`]; nothing is taken then.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        host: &dyn ServiceHost,
         config: MemifConfig,
-        end: EndConfig,
-    ) -> Result<Arc<Device>, AddMemifError> {
+    ) -> Result<NewMemif, AddMemifError> {
+        config.check()?;
         let layout = config.layout()?;
-        let poll = self.started(engine)?;
+        let poll = self.started(host)?;
         let listener = match config.role {
-            MemifRole::Server => Some(self.reserve(&poll, &config)?),
+            MemifRole::Server => Some(self.listen(&poll, &config)?),
             MemifRole::Client => None,
         };
-        // Without the lock: the devices' own may be held for long.
-        let made = new_device(engine, &config, end);
-        match made {
-            Ok((device, parts)) => {
-                self.added.push(Port::new(config, layout, device.clone(), parts, listener));
-                poll.wake();
-                Ok(device)
-            }
-            Err(error) => {
-                if let Some(listener) = listener {
-                    self.lock()
-                        .served
-                        .retain(|served| (served.listener.token, served.id) != (listener.token, config.id));
-                }
-                Err(error)
-            }
-        }
+        let reserved = Reserved { control: self.clone(), id: config.id, listener };
+        Ok(NewMemif { config, layout, poll, reserved, parts: None })
     }
 
     /// Takes the number of an interface on its socket, and listens there if nobody of this engine does.
-    fn reserve(&self, poll: &Poll, config: &MemifConfig) -> Result<Listener, AddMemifError> {
+    fn listen(&self, poll: &Poll, config: &MemifConfig) -> Result<Listener, AddMemifError> {
         let path = SocketPath(config.socket.clone());
         let mut shared = self.lock();
         let of_path = |served: &&Served| served.path == path;
@@ -159,43 +144,34 @@ impl Control {
         Ok(listener)
     }
 
-    fn started(&self, engine: &Arc<EngineInner>) -> Result<Arc<Poll>, AddMemifError> {
+    fn started(&self, host: &dyn ServiceHost) -> Result<Arc<Poll>, AddMemifError> {
         let mut shared = self.lock();
         if let Some(running) = &shared.running {
             return Ok(running.poll.clone());
         }
         let (poll, guard) = (Arc::new(Poll::new()?), Arc::new(Guard::new()));
-        let spawn = |name: &str, work: Box<dyn FnOnce(&EngineInner) + Send>| {
-            let engine = engine.clone();
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-                engine.deliver.unpin_thread();
-                engine.deliver.threads.register(ThreadRole::MemifControl);
-                softirq::never_run_inline();
-                work(&engine);
-                engine.deliver.threads.unregister();
-            })
+        let spawn = |name, work| host.spawn(name, ThreadRole::MemifControl, work);
+        let (shared_poll, shared_guard, fifo) = (poll.clone(), guard.clone(), host.has_fifo());
+        let on_guard = move || {
+            if fifo {
+                // As well as it goes.
+                let _ = sched::set_fifo(GUARD_PRIORITY);
+            }
+            shared_guard.run(|| shared_poll.wake());
         };
-        let (shared_poll, shared_guard) = (poll.clone(), guard.clone());
-        let on_guard = spawn(
-            "memif-guard",
-            Box::new(move |engine| {
-                if engine.deliver.softirq.iter().any(|cpu| cpu.stats().fifo) {
-                    // As well as it goes.
-                    let _ = sched::set_fifo(GUARD_PRIORITY);
-                }
-                shared_guard.run(|| shared_poll.wake());
-            }),
-        )?;
-        let (shared_poll, shared_guard) = (poll.clone(), guard.clone());
-        let control = spawn("memif", Box::new(move |engine| run(engine, &shared_poll, shared_guard)));
+        let on_guard = spawn("memif-guard", Box::new(on_guard))?;
+        let (shared_poll, shared_guard, added) = (poll.clone(), guard.clone(), self.added.clone());
+        let control = spawn("memif", Box::new(move || run(&shared_poll, shared_guard, &added)));
         let control = control.inspect_err(|_| guard.stop())?;
         let threads = vec![control, on_guard];
         shared.running = Some(Running { poll: poll.clone(), guard, threads });
         Ok(poll)
     }
+}
 
+impl Service for Control {
     /// Tells every peer and stops; the engine is going away.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         let Some(Running { poll, guard, threads }) = self.lock().running.take() else { return };
         poll.stopping.store(true, Ordering::Release); // Acquire in `run`
         poll.wake();
@@ -208,31 +184,62 @@ impl Control {
         // The last who knows a socket removes its file.
         self.lock().served.clear();
         if let Some(panic) = panicked {
-            crate::threads::pass_on(panic);
+            pass_on(panic);
         }
     }
 }
 
-fn new_device(
-    engine: &Arc<EngineInner>,
-    config: &MemifConfig,
-    end: EndConfig,
-) -> Result<(Arc<Device>, PortParts), AddMemifError> {
-    let mut devices = engine.devices.lock().expect("no panic while held");
-    // Before the frames are made: what the frame table has given it does not take back.
-    let mtu = mtu_of(config.frame_bytes);
-    engine.check_device(&devices, &end, (config.queues, mtu))?;
-    let Parts { ports, lines } = Parts::new(config, &engine.frames)?;
-    let counters =
-        ports.queues.iter().map(|queue| (queue.rx.counters().clone(), queue.tx.counters().clone())).collect();
-    let (rss, peer_rss) = (new_rss(config.queues), new_rss(config.queues));
-    let carrier = Carrier::waiting("no peer has connected yet".to_owned());
-    let new = NewDevice { config: end, ports, rss, peer_rss, carrier, mtu, in_process: false };
-    let device = engine.add_device(&mut devices, new)?;
-    Ok((device, PortParts { lines, counters }))
+/// The number of a server's interface, given back unless the device is added.
+struct Reserved {
+    control: Arc<Control>,
+    id: u32,
+    listener: Option<Listener>,
 }
 
-fn run(engine: &EngineInner, poll: &Arc<Poll>, guard: Arc<Guard>) {
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            let other = |served: &Served| (served.listener.token, served.id) != (listener.token, self.id);
+            self.control.lock().served.retain(other);
+        }
+    }
+}
+
+/// A device that is about to be added.
+pub(crate) struct NewMemif {
+    config: MemifConfig,
+    layout: RegionLayout,
+    poll: Arc<Poll>,
+    reserved: Reserved,
+    parts: Option<PortParts>,
+}
+
+impl Kind for NewMemif {
+    type Error = AddMemifError;
+
+    fn shape(&self) -> (u16, u32) {
+        (self.config.queues, mtu_of(self.config.frame_bytes))
+    }
+
+    fn make(&mut self, _end: &mut EndConfig, frames: &Arc<FrameTable>) -> Result<Made, AddMemifError> {
+        let Parts { ports, lines } = Parts::new(&self.config, frames)?;
+        let counters =
+            ports.queues.iter().map(|queue| (queue.rx.counters().clone(), queue.tx.counters().clone())).collect();
+        self.parts = Some(PortParts { lines, counters });
+        Ok(Made { ports, mtu: self.shape().1, unusable: Some("no peer has connected yet".to_owned()) })
+    }
+
+    /// Lets it look for its peer.
+    fn added(self, device: Arc<dyn AddedDevice>) -> Option<Box<dyn Any + Send>> {
+        let Self { config, layout, poll, mut reserved, parts } = self;
+        let port = Port::new(config, layout, device, parts?, reserved.listener.take());
+        reserved.control.added.push(port);
+        poll.wake();
+        None
+    }
+}
+
+fn run(poll: &Arc<Poll>, guard: Arc<Guard>, added: &Inbox<Port>) {
     crate::nowait::this_thread();
     let mut state = State::new(poll.clone(), guard);
     let mut events = Vec::with_capacity(64);
@@ -247,21 +254,21 @@ fn run(engine: &EngineInner, poll: &Arc<Poll>, guard: Arc<Guard>) {
             let _ = rustix::io::read(&poll.wake, &mut [0; 8]);
         }
         if poll.stopping.load(Ordering::Acquire) {
-            return state.close_all(engine); // Release in `stop`
+            return state.close_all(); // Release in `stop`
         }
-        for port in engine.memif.added.take_any() {
+        for port in added.take_any() {
             state.add(port);
         }
         // Those that have connections first: a peer that is gone makes room for one that comes.
         for event in &events {
-            state.on_readable(engine, event.data.u64());
+            state.on_readable(event.data.u64());
         }
         for event in &events {
             match event.data.u64() {
                 TOKEN_WAKE => {}
-                token => state.accept(engine, token),
+                token => state.accept(token),
             }
         }
-        state.on_time(engine);
+        state.on_time();
     }
 }

@@ -31,9 +31,8 @@ use std::time::Duration;
 use napier_core::memif::{LOG2_RING_SIZE_MAX, RegionLayout, Secret};
 use napier_ring::{ArenaConfig, FramePool, FrameTable};
 
-use crate::engine::{AddDeviceError, DeviceHandle, EndConfig, Engine};
 use crate::port::link::{LinkConfig, LinkError};
-use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
+use crate::port::{AddDeviceError, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use crate::sys::mmap::private_memory;
 use socket::SocketPath;
 
@@ -217,33 +216,5 @@ impl Parts {
         let queues = pools.into_iter().zip(&lines).map(queue).collect();
         let senders = SenderSpace::new(config.senders, config.sender_frames, stride, None);
         Ok(Self { ports: Ports { queues, senders }, lines })
-    }
-}
-
-impl Engine {
-    /// Adds a memif device whose peer is another process. It has no carrier until the peer is there:
-    /// [`DeviceHandle::wait_link`] waits for it and [`DeviceHandle::link_state`] tells why it is not.
-    ///
-    /// ```
-    /// # use napier_runtime::{EndConfig, Engine, MemifConfig, MemifRole, doc_end};
-    /// # use std::time::Duration;
-    /// let socket = format!("@napier-doc-{}", std::process::id());
-    /// # let cpu = napier_runtime::available_cpus()[0];
-    /// # let start = || Engine::builder().softirq_cpus(&[cpu]).start();
-    /// # let (one, other) = (start()?, start()?); // as if in two processes
-    /// # let end = |engine: &Engine, name| doc_end(engine, name, if name == "server" { 1 } else { 2 });
-    /// let server = one.add_memif(MemifConfig::new(MemifRole::Server, &socket), end(&one, "server"))?;
-    /// let client = other.add_memif(MemifConfig::new(MemifRole::Client, &socket), end(&other, "client"))?;
-    /// assert!(server.wait_link(Duration::from_secs(10)) && client.wait_link(Duration::from_secs(10)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [`AddMemifError`]; nothing is added then.
-    pub fn add_memif(&self, config: MemifConfig, end: EndConfig) -> Result<DeviceHandle, AddMemifError> {
-        config.check()?;
-        let device = self.inner.memif.add(&self.inner, config, end)?;
-        Ok(DeviceHandle { engine: self.inner.clone(), device })
     }
 }

@@ -9,8 +9,7 @@ use super::MemifConfig;
 use super::down::Down;
 use super::line::{Kick, RemoteLine};
 use super::socket::Listening;
-use crate::device::Device;
-use crate::port::{RxCounters, TxCounters};
+use crate::port::{AddedDevice, RxCounters, TxCounters};
 
 /// Where a server listens.
 #[derive(Clone)]
@@ -29,7 +28,7 @@ pub(super) struct PortParts {
 pub(super) struct Port {
     pub(super) config: MemifConfig,
     pub(super) layout: RegionLayout,
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<dyn AddedDevice>,
     pub(super) parts: PortParts,
     /// At the server: where it listens.
     pub(super) listener: Option<Listener>,
@@ -56,7 +55,7 @@ impl Port {
     pub(super) fn new(
         config: MemifConfig,
         layout: RegionLayout,
-        device: Arc<Device>,
+        device: Arc<dyn AddedDevice>,
         parts: PortParts,
         listener: Option<Listener>,
     ) -> Self {

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use napier_core::memif::{Interface, Message, Name};
-use napier_core::rss::IndirectionTable;
 use napier_ring::memif::remote::{Receiver, Sender};
 use rustix::process::{getegid, geteuid};
 
@@ -29,7 +28,6 @@ use super::port::{Attached, Listener, Port};
 use super::server::{ServerSide, ServerStep};
 use super::socket::{Received, SocketPath, receive, send};
 use super::{MemifConfig, MemifRole};
-use crate::engine::EngineInner;
 use crate::port::{RxEnd, TxEnd};
 use crate::sys::peer::{PeerCred, peer_cred};
 
@@ -110,7 +108,7 @@ impl State {
         let ports = self.ports.iter().enumerate().filter(|(_, port)| port.listens_at(listener));
         let interface = |port: &Port| Interface {
             id: port.config.id,
-            name: Name::new(&port.device.name),
+            name: Name::new(port.device.name()),
             secret: port.config.secret,
             busy: port.connection.is_some(),
             rings: port.config.queues,
@@ -119,12 +117,12 @@ impl State {
     }
 
     /// Somebody may have connected to a listener. Some at a time: others have their turn in between.
-    pub(super) fn accept(&mut self, engine: &EngineInner, listener: u64) {
+    pub(super) fn accept(&mut self, listener: u64) {
         for _ in 0..ACCEPTS_PER_TURN {
             let own = self.ports.iter().filter_map(|port| port.listener.as_ref());
             let Some(Listener { socket, .. }) = own.into_iter().find(|own| own.token == listener) else { return };
             match socket.accept() {
-                Ok(Some(socket)) => self.welcome(engine, listener, socket),
+                Ok(Some(socket)) => self.welcome(listener, socket),
                 Ok(None) => return,
                 // Mostly that there is no descriptor to spare; the client is still there then.
                 Err(_) => return std::thread::sleep(LOOK),
@@ -132,7 +130,7 @@ impl State {
         }
     }
 
-    fn welcome(&mut self, engine: &EngineInner, listener: u64, socket: OwnedFd) {
+    fn welcome(&mut self, listener: u64, socket: OwnedFd) {
         let (interfaces, ports) = self.interfaces(listener);
         let configs = || ports.iter().map(|port| &self.ports[*port].config);
         // A client that is gone already is not missed.
@@ -148,7 +146,7 @@ impl State {
         if clients.clone().count() >= SHAKING_MAX
             && let Some(token) = first_to_go(clients)
         {
-            self.end(engine, token, &Down::Crowded);
+            self.end(token, &Down::Crowded);
         }
         let token = self.poll.next_token();
         if let Ok(side) = ServerSide::greet(&socket, log2, &interfaces)
@@ -161,15 +159,15 @@ impl State {
     }
 
     /// Something came on a connection, or its peer has gone.
-    pub(super) fn on_readable(&mut self, engine: &EngineInner, token: u64) {
+    pub(super) fn on_readable(&mut self, token: u64) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
-        match self.serve(engine, token, &mut connection) {
+        match self.serve(token, &mut connection) {
             Ok(()) => drop(self.connections.insert(token, connection)),
-            Err(down) => self.close(engine, connection, &down),
+            Err(down) => self.close(connection, &down),
         }
     }
 
-    fn serve(&mut self, engine: &EngineInner, token: u64, connection: &mut Connection) -> Result<(), Down> {
+    fn serve(&mut self, token: u64, connection: &mut Connection) -> Result<(), Down> {
         for _ in 0..MESSAGES_PER_TURN {
             let (message, descriptor) = match receive(&connection.socket)? {
                 Received::Nothing => return Ok(()),
@@ -186,11 +184,11 @@ impl State {
                 }
                 Side::Server { side, listener } => {
                     let message = message.map_err(|error| side.refuse(error.into()))?;
-                    self.reap(engine, *listener);
+                    self.reap(*listener);
                     let (interfaces, ports) = self.interfaces(*listener);
                     let step = side.on_message(&connection.socket, &message, descriptor, &interfaces);
                     if let (Err(down), Message::Init(init)) = (&step, &message) {
-                        self.note_refusal(engine, *listener, init.id, down);
+                        self.note_refusal(*listener, init.id, down);
                     }
                     match step? {
                         ServerStep::Wait => None,
@@ -207,10 +205,10 @@ impl State {
             };
             if let Some(attachment) = attachment {
                 let port = connection.port.expect("known before the end of the handshake");
-                self.attach(engine, port, attachment)?;
+                self.attach(port, attachment)?;
                 connection.deadline = None;
                 if let Side::Server { side, .. } = &mut connection.side {
-                    side.attached(&connection.socket, &self.ports[port].device.name)?;
+                    side.attached(&connection.socket, self.ports[port].device.name())?;
                 }
             }
         }
@@ -218,31 +216,31 @@ impl State {
     }
 
     /// A client was not let in: whoever waits for a peer on this interface is told why.
-    fn note_refusal(&mut self, engine: &EngineInner, listener: u64, id: u32, down: &Down) {
+    fn note_refusal(&mut self, listener: u64, id: u32, down: &Down) {
         let mut ports = self.ports.iter_mut().filter(|port| port.listens_at(listener));
         let Some(port) = ports.find(|port| port.config.id == id && port.connection.is_none()) else { return };
         let why = down.to_string();
         // Once: a client that tries again and again makes nobody else wait.
         if port.refused.as_ref() != Some(&why) {
-            drop(engine.carrier_off(&port.device, why.clone()));
+            drop(port.device.carrier_off(why.clone()));
             port.refused = Some(why);
         }
     }
 
     /// Connected peers of a listener that are gone give their interfaces free, before a new client is told that they are
     /// not.
-    fn reap(&mut self, engine: &EngineInner, listener: u64) {
+    fn reap(&mut self, listener: u64) {
         let of_listener = |port: &&Port| port.listens_at(listener);
         let tokens: Vec<u64> = self.ports.iter().filter(of_listener).filter_map(|port| port.connection).collect();
         for token in tokens {
             let gone = self.connections.get(&token).is_some_and(|connection| has_hung_up(&connection.socket));
             if gone {
-                self.end(engine, token, &Down::Gone);
+                self.end(token, &Down::Gone);
             }
         }
     }
 
-    fn attach(&mut self, engine: &EngineInner, position: usize, attachment: Attachment) -> Result<(), Down> {
+    fn attach(&mut self, position: usize, attachment: Attachment) -> Result<(), Down> {
         let port = &mut self.ports[position];
         let frame_bytes = port.config.frame_bytes as usize;
         let (mut ends, mut kicks) = (Vec::new(), Vec::new());
@@ -267,22 +265,21 @@ impl State {
         // Not before all ends are there: a peer that gets no further leaves nothing to be watched over.
         kicks.iter().for_each(|kick| self.guard.watch(kick));
         port.attached = Some(Attached { kicks, index_errors: port.index_errors() });
-        port.device.peer_rss.indirection.store(Arc::new(IndirectionTable::equal(attachment.tx_rings)));
-        Ok(engine.carrier_on(&port.device, Some(attachment.peer), ends)?)
+        Ok(port.device.carrier_on(attachment.peer, ends, attachment.tx_rings)?)
     }
 
     /// A connection is over: the peer is told, the device loses carrier, and a client tries again.
-    fn close(&mut self, engine: &EngineInner, connection: Connection, down: &Down) {
+    fn close(&mut self, connection: Connection, down: &Down) {
         if let Some(message) = down.message() {
             // A peer that cannot hear it sees the socket close.
             let _ = send(&connection.socket, &message, None);
         }
         if let Some(position) = connection.port {
-            self.detach(engine, position, down);
+            self.detach(position, down);
         }
     }
 
-    fn detach(&mut self, engine: &EngineInner, position: usize, down: &Down) {
+    fn detach(&mut self, position: usize, down: &Down) {
         let port = &mut self.ports[position];
         // First, so that whoever rings now comes back, whatever the peer does: the next step waits for them.
         port.refused = None;
@@ -290,9 +287,9 @@ impl State {
         kicks.iter().for_each(|kick| kick.retire());
         self.guard.look_now();
         // The ends hold no frames.
-        let had_peer = !engine.carrier_off(&port.device, down.to_string()).is_empty();
+        let had_peer = !port.device.carrier_off(down.to_string()).is_empty();
         if had_peer && !port.config.keep_connections {
-            port.device.netns.tcp_drop(port.device.ifindex);
+            port.device.drop_connections();
         }
         self.guard.forget(&kicks);
         port.parts.lines.iter().for_each(|line| line.disconnect());
@@ -304,36 +301,36 @@ impl State {
     }
 
     /// What is due now, and a look at the rings of those that have a peer.
-    pub(super) fn on_time(&mut self, engine: &EngineInner) {
+    pub(super) fn on_time(&mut self) {
         let now = Instant::now();
         let late = |(token, connection): (&u64, &Connection)| {
             connection.deadline.is_some_and(|deadline| deadline <= now).then_some(*token)
         };
         for token in self.connections.iter().filter_map(late).collect::<Vec<_>>() {
-            self.end(engine, token, &Down::Silent);
+            self.end(token, &Down::Silent);
         }
         for position in 0..self.ports.len() {
             let port = &self.ports[position];
             if let (Some(token), Some(down)) = (port.connection, port.broken()) {
-                self.end(engine, token, &down);
+                self.end(token, &down);
             } else if port.try_at.is_some_and(|at| at <= now)
                 && let Err(down) = self.try_to_connect(position)
             {
-                self.detach(engine, position, &down);
+                self.detach(position, &down);
             }
         }
         for port in self.ports.iter().filter(|port| port.attached.is_some()) {
             for (queue, line) in port.parts.lines.iter().enumerate() {
                 if line.overlooked() {
-                    engine.deliver.interrupt_by_thread(engine.deliver.napi_at(port.device.tx[queue].napi_index()));
+                    port.device.interrupt(queue);
                 }
             }
         }
     }
 
-    fn end(&mut self, engine: &EngineInner, token: u64, down: &Down) {
+    fn end(&mut self, token: u64, down: &Down) {
         if let Some(connection) = self.connections.remove(&token) {
-            self.close(engine, connection, down);
+            self.close(connection, down);
         }
     }
 
@@ -355,9 +352,9 @@ impl State {
     }
 
     /// The engine is going away: every peer is told.
-    pub(super) fn close_all(&mut self, engine: &EngineInner) {
+    pub(super) fn close_all(&mut self) {
         for connection in std::mem::take(&mut self.connections).into_values() {
-            self.close(engine, connection, &Down::Closing);
+            self.close(connection, &Down::Closing);
         }
         self.ports.clear();
     }

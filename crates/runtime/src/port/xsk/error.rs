@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::engine::AddDeviceError;
+use crate::port::AddDeviceError;
 
 /// Why a device was not added on an interface.
 #[derive(Debug, thiserror::Error)]

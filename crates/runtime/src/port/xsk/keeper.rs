@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,8 +15,7 @@ use super::line::XskLine;
 use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
-use crate::device::Device;
-use crate::engine::EngineInner;
+use crate::port::AddedDevice;
 use crate::sys::netdev;
 
 /// First pause before a kick is tried again, and the longest.
@@ -37,19 +36,11 @@ pub(crate) struct Attachment {
 
 impl Attachment {
     /// Begins to look after `device`.
-    pub(super) fn new(engine: &Arc<EngineInner>, device: &Arc<Device>, kept: Kept, thread: KeeperThread) -> Self {
+    pub(super) fn new(device: Arc<dyn AddedDevice>, kept: Kept, thread: KeeperThread) -> Self {
         let Kept { name, ifindex, mode, sockets, lines, link, late, query, changes } = kept;
         let stop = Arc::new(AtomicBool::new(false));
-        let keeper = Keeper {
-            engine: Arc::downgrade(engine),
-            device: device.clone(),
-            name: name.clone(),
-            ifindex,
-            query,
-            changes,
-            late: late.clone(),
-            stop: stop.clone(),
-        };
+        let keeper =
+            Keeper { device, name: name.clone(), ifindex, query, changes, late: late.clone(), stop: stop.clone() };
         thread.begin.send(keeper).expect("it waits for this, and ends only after it");
         let info = XdpInfo {
             interface: name,
@@ -61,12 +52,12 @@ impl Attachment {
         Self { info, sockets, lines, stop, late, thread: Some(thread.handle), _link: link }
     }
 
-    pub(super) fn info(&self) -> XdpInfo {
+    pub(crate) fn info(&self) -> XdpInfo {
         let kernel_napi_ids = self.sockets.iter().map(|socket| socket.napi_id()).collect();
         XdpInfo { kernel_napi_ids, ..self.info.clone() }
     }
 
-    pub(super) fn stats(&self) -> XdpStats {
+    pub(crate) fn stats(&self) -> XdpStats {
         let all = self.sockets.iter().filter_map(|socket| socket.statistics().ok());
         let interrupts_put_away = self.lines.iter().map(|line| line.times_put_away()).sum();
         all.fold(XdpStats { interrupts_put_away, ..XdpStats::default() }, |sum, one| XdpStats {
@@ -121,8 +112,7 @@ impl KeeperThread {
 }
 
 struct Keeper {
-    engine: Weak<EngineInner>,
-    device: Arc<Device>,
+    device: Arc<dyn AddedDevice>,
     name: String,
     ifindex: u32,
     query: OwnedFd,
@@ -174,22 +164,16 @@ impl Keeper {
 
     /// The queues, of those given, whose packets still wait.
     fn kick(&self, queues: u64) -> u64 {
-        if !self.device.up.load(Ordering::Relaxed) {
+        if !self.device.is_up() {
             // Kicked when it is up again.
             return 0;
         }
-        (0..self.device.tx.len().min(64))
-            .filter(|queue| queues & (1 << queue) != 0 && self.kick_again(*queue))
+        (0..self.device.queues().min(64))
+            .filter(|queue| queues & (1 << queue) != 0 && self.device.kick_again(*queue))
             .fold(0, |owing, queue| owing | 1 << queue)
     }
 
-    /// Whether packets still wait; also if a program has the transmit lock, which need not have a processor.
-    fn kick_again(&self, queue: usize) -> bool {
-        self.device.tx[queue].try_claim_wire().is_none_or(|mut wire| wire.queue.kick_again())
-    }
-
     fn follow_interface(&self) {
-        let Some(engine) = self.engine.upgrade() else { return };
         // By its number: it may have another name by now, and another interface its name.
         let found = netdev::name_of(&self.query, self.ifindex)
             .and_then(|name| netdev::netdev(&self.query, &name).map(|interface| interface.state(&name)));
@@ -203,6 +187,6 @@ impl Keeper {
             Err(error) => Some(format!("{} cannot be asked about: {error}", self.name)),
         };
         // Refused only if the limit on open files is reached; the next change tries again.
-        let _: io::Result<()> = engine.set_carrier(&self.device, unusable, gone).map_err(Into::into);
+        let _: io::Result<()> = self.device.set_carrier(unusable, gone).map_err(Into::into);
     }
 }

@@ -7,6 +7,7 @@
 //! Each packet still costs its sender a walk to the epoll instance, under two locks, to find that nobody waits. So where
 //! a queue is polled for long without an unmask its socket leaves the epoll instance, and comes back with the unmask.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,8 +15,7 @@ use std::time::Duration;
 use napier_ring::xsk::{OnceLine, Rearm, XskLook};
 use rustix::event::epoll::EventFlags;
 
-use crate::deliver::softirq::SoftirqCpu;
-use crate::port::Counter;
+use crate::port::{Counter, IrqCpu};
 use crate::sys::xsk::XskSocket;
 
 /// Readable, once.
@@ -43,7 +43,7 @@ pub(crate) struct XskLine {
 
 /// Who waits for the interrupt, and what it calls it.
 struct Watcher {
-    cpu: Arc<SoftirqCpu>,
+    cpu: Arc<dyn IrqCpu>,
     token: u64,
 }
 
@@ -103,8 +103,8 @@ impl XskLine {
         let Some(socket) = self.socket.upgrade() else { return false };
         // Both calls look at the ring once more.
         let told = self.once.arm(|Watcher { cpu, token }, rearm| match rearm {
-            Rearm::Again => cpu.rewatch(&*socket, *token, ONCE),
-            Rearm::Anew => cpu.watch_for(&*socket, *token, ONCE),
+            Rearm::Again => cpu.rewatch(socket.as_fd(), *token, ONCE),
+            Rearm::Anew => cpu.watch_for(socket.as_fd(), *token, ONCE),
         });
         let told = told.inspect_err(|_| {
             // The kernel has no memory for it now: polled until it has, with a pause, for who polls without one keeps those
@@ -147,20 +147,20 @@ impl XskLine {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub(crate) fn watch(&self, cpu: &Arc<SoftirqCpu>, token: u64) -> rustix::io::Result<()> {
+    pub(crate) fn watch(&self, cpu: &Arc<dyn IrqCpu>, token: u64) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
         let watcher = Watcher { cpu: cpu.clone(), token };
-        self.once.watch(watcher, |Watcher { cpu, token }| cpu.watch_for(&*socket, *token, ONCE))
+        self.once.watch(watcher, |Watcher { cpu, token }| cpu.watch_for(socket.as_fd(), *token, ONCE))
     }
 
     /// Another CPU does so instead.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`; the one before still waits then. It may have missed an interrupt that came meanwhile.
-    pub(crate) fn move_to(&self, cpu: &Arc<SoftirqCpu>, token: u64) -> rustix::io::Result<()> {
+    pub(crate) fn move_to(&self, cpu: &Arc<dyn IrqCpu>, token: u64) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
         let watcher = Watcher { cpu: cpu.clone(), token };
-        let join = |Watcher { cpu, token }: &Watcher| cpu.watch_for(&*socket, *token, ONCE);
+        let join = |Watcher { cpu, token }: &Watcher| cpu.watch_for(socket.as_fd(), *token, ONCE);
         self.once.move_to(watcher, join, |watcher| self.leave(watcher))
     }
 
@@ -182,7 +182,7 @@ impl XskLine {
     /// Out of the epoll instance.
     fn leave(&self, Watcher { cpu, .. }: &Watcher) {
         if let Some(socket) = self.socket.upgrade() {
-            let left = cpu.unwatch(&*socket);
+            let left = cpu.unwatch(socket.as_fd());
             assert!(left.is_ok(), "the socket was not where it was put: {left:?}");
         }
     }

@@ -32,7 +32,10 @@ mod rx;
 mod tests;
 mod tx;
 
+use std::any::Any;
 use std::sync::Arc;
+
+use napier_ring::FrameTable;
 
 #[doc(hidden)]
 pub use bare::BareXdp;
@@ -48,7 +51,7 @@ pub(crate) use tx::XskTxEnd;
 pub use crate::sys::xsk::XdpBusyPoll;
 
 use crate::bounds::MTU;
-use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, NewDevice, new_rss};
+use crate::port::{AddedDevice, EndConfig, Kind, Made};
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,68 +88,41 @@ pub struct XdpStats {
     pub interrupts_put_away: u64,
 }
 
-impl Engine {
-    /// Adds a device on a network interface of the kernel. It is up if the interface is.
-    ///
-    /// `end.mac` of all zeroes stands for the interface's own address.
-    ///
+/// A device that is about to be added on an interface.
+pub(crate) struct NewXdp<'a> {
+    config: &'a XdpConfig,
+    begun: Option<(open::Kept, KeeperThread)>,
+}
+
+impl<'a> NewXdp<'a> {
     /// # Errors
-    /// See [`AddXdpError`]; nothing is changed on the interface then, nor here.
-    ///
-    /// ```no_run
-    /// # use napier_runtime::{EndConfig, Engine, IfAddr, XdpConfig};
-    /// let engine = Engine::builder().start()?;
-    /// let end = EndConfig {
-    ///     name: "xdp0".to_owned(),
-    ///     netns: engine.namespace(),
-    ///     mac: [0; 6],
-    ///     addresses: vec![IfAddr { addr: "192.0.2.10".parse()?, prefix_len: 24 }],
-    ///     irq_cpus: vec![],
-    /// };
-    /// let device = engine.add_xdp(&XdpConfig::on("eth0"), end)?;
-    /// println!("{:?}", device.xdp_info());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_xdp(&self, config: &XdpConfig, mut end: EndConfig) -> Result<DeviceHandle, AddXdpError> {
+    /// A field of the configuration cannot be.
+    pub(crate) fn check(config: &'a XdpConfig) -> Result<Self, AddXdpError> {
         config.check()?;
-        let inner = &self.inner;
-        let mut devices = inner.devices.lock().expect("no panic while held");
-        // Before anything is made: what the frame table has given it does not take back.
-        inner.check_device(&devices, &end, (config.queues, MTU))?;
-        let keeper = KeeperThread::start(&end.name)?;
-        let opened = open::open(config, &end, &inner.frames)?;
-        if end.mac == [0; 6] {
-            end.mac = opened.interface.mac;
-        }
-        let state = opened.interface.state(&config.interface);
-        let (rss, peer_rss) = (new_rss(config.queues), new_rss(config.queues));
-        let carrier = Carrier::new(state);
-        let mtu = opened.interface.mtu.min(MTU);
-        let new = NewDevice { config: end, ports: opened.ports, rss, peer_rss, carrier, mtu, in_process: false };
-        let device = inner.add_device(&mut devices, new)?;
-        let attachment = Attachment::new(inner, &device, opened.kept, keeper);
-        devices.entry_mut(&device).xdp = Some(attachment);
-        drop(devices);
-        Ok(DeviceHandle { engine: inner.clone(), device })
+        Ok(Self { config, begun: None })
     }
 }
 
-impl DeviceHandle {
-    /// What is in force on the interface; `None` if the device is none of the kernel's.
-    #[must_use]
-    pub fn xdp_info(&self) -> Option<XdpInfo> {
-        self.with_attachment(Attachment::info)
+impl Kind for NewXdp<'_> {
+    type Error = AddXdpError;
+
+    fn shape(&self) -> (u16, u32) {
+        (self.config.queues, MTU)
     }
 
-    /// What the kernel counts of the device's sockets; `None` if the device is none of the kernel's.
-    #[must_use]
-    pub fn xdp_stats(&self) -> Option<XdpStats> {
-        self.with_attachment(Attachment::stats)
+    fn make(&mut self, end: &mut EndConfig, frames: &Arc<FrameTable>) -> Result<Made, AddXdpError> {
+        let keeper = KeeperThread::start(&end.name)?;
+        let open::Opened { interface, ports, kept } = open::open(self.config, end, frames)?;
+        if end.mac == [0; 6] {
+            end.mac = interface.mac;
+        }
+        self.begun = Some((kept, keeper));
+        Ok(Made { ports, mtu: interface.mtu.min(MTU), unusable: interface.state(&self.config.interface) })
     }
 
-    fn with_attachment<R>(&self, f: impl FnOnce(&Attachment) -> R) -> Option<R> {
-        let devices = self.engine.devices.lock().expect("no panic while held");
-        devices.entry(&self.device).xdp.as_ref().map(f)
+    fn added(self, device: Arc<dyn AddedDevice>) -> Option<Box<dyn Any + Send>> {
+        let (kept, keeper) = self.begun?;
+        Some(Box::new(Attachment::new(device, kept, keeper)))
     }
 }
 

@@ -1,0 +1,26 @@
+//! What services of kinds of devices ask of the engine.
+
+use std::io;
+use std::thread::JoinHandle;
+
+use super::never_run_inline;
+use crate::deliver::Deliver;
+use crate::port::ServiceHost;
+use crate::threads::ThreadRole;
+
+impl ServiceHost for Deliver {
+    fn spawn(&self, name: &str, role: ThreadRole, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        let deliver = self.this().upgrade().expect("whoever asks has it");
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            deliver.unpin_thread();
+            never_run_inline();
+            deliver.threads.register(role);
+            work();
+            deliver.threads.unregister();
+        })
+    }
+
+    fn has_fifo(&self) -> bool {
+        self.softirq.iter().any(|cpu| cpu.stats().fifo)
+    }
+}

@@ -1,0 +1,221 @@
+//! Adding devices, of each kind.
+
+use std::any::Any;
+use std::sync::{Arc, Weak};
+
+use napier_core::rss::IndirectionTable;
+
+use super::devices::{NewDevice, new_rss};
+use super::{DeviceHandle, Engine, EngineInner};
+use crate::bounds::mtu_of;
+use crate::device::Device;
+use crate::port::link::{self, LinkConfig, LinkError};
+use crate::port::memif::{AddMemifError, Control, MemifConfig};
+use crate::port::xsk::{AddXdpError, Attachment, NewXdp, XdpConfig, XdpInfo, XdpStats};
+use crate::port::{AddDeviceError, AddedDevice, EndConfig, Kind, Made, RxEnd, Service, TxEnd};
+
+/// Why a link was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddLinkError {
+    /// One of its devices cannot be.
+    #[error(transparent)]
+    Device(#[from] AddDeviceError),
+    /// The shared memory could not be made.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+impl Engine {
+    /// Adds a link: two devices that are each other's peer, over memif rings in shared memory.
+    ///
+    /// The first end is the memif client (zero copy), the second the server (copies). Both are up.
+    ///
+    /// # Errors
+    /// See [`AddLinkError`]; nothing is added then.
+    pub fn add_link(
+        &self,
+        config: &LinkConfig,
+        a: EndConfig,
+        b: EndConfig,
+    ) -> Result<(DeviceHandle, DeviceHandle), AddLinkError> {
+        let inner = &self.inner;
+        let mut devices = inner.devices.lock().expect("no panic while held");
+        if a.name == b.name {
+            return Err(AddDeviceError::NameTaken { name: b.name }.into());
+        }
+        // Before the memory is made: what the frame table has given it does not take back.
+        config.check()?;
+        let mtu = mtu_of(config.frame_bytes);
+        inner.check_device(&devices, &a, (config.queues, mtu))?;
+        inner.check_device(&devices, &b, (config.queues, mtu))?;
+        if inner.deliver.napi_room() < 2 * usize::from(config.queues) {
+            return Err(AddDeviceError::TooManyInstances.into());
+        }
+        let (end_a, end_b) = link::create(config, &inner.frames)?;
+        let (rss_a, rss_b) = (new_rss(config.queues), new_rss(config.queues));
+        let mut add = |config, ports, rss, peer_rss| {
+            let made = Made { ports, mtu, unusable: None };
+            inner.add_device(&mut devices, NewDevice { config, made, rss, peer_rss, in_process: true })
+        };
+        let device_a = add(a, end_a, rss_a.clone(), rss_b.clone())?;
+        let device_b = add(b, end_b, rss_b, rss_a);
+        let device_b = device_b.inspect_err(|_| inner.take_back(&mut devices, &device_a))?;
+        drop(devices);
+        let handle = |device| DeviceHandle { engine: inner.clone(), device };
+        Ok((handle(device_a), handle(device_b)))
+    }
+
+    /// Adds a memif device whose peer is another process. It has no carrier until the peer is there:
+    /// [`DeviceHandle::wait_link`] waits for it and [`DeviceHandle::link_state`] tells why it is not.
+    ///
+    /// ```
+    /// # use napier_runtime::{EndConfig, Engine, MemifConfig, MemifRole, doc_end};
+    /// # use std::time::Duration;
+    /// let socket = format!("@napier-doc-{}", std::process::id());
+    /// # let cpu = napier_runtime::available_cpus()[0];
+    /// # let start = || Engine::builder().softirq_cpus(&[cpu]).start();
+    /// # let (one, other) = (start()?, start()?); // as if in two processes
+    /// # let end = |engine: &Engine, name| doc_end(engine, name, if name == "server" { 1 } else { 2 });
+    /// let server = one.add_memif(MemifConfig::new(MemifRole::Server, &socket), end(&one, "server"))?;
+    /// let client = other.add_memif(MemifConfig::new(MemifRole::Client, &socket), end(&other, "client"))?;
+    /// assert!(server.wait_link(Duration::from_secs(10)) && client.wait_link(Duration::from_secs(10)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`AddMemifError`]; nothing is added then.
+    pub fn add_memif(&self, config: MemifConfig, end: EndConfig) -> Result<DeviceHandle, AddMemifError> {
+        let control = self.inner.service::<Control>();
+        self.inner.add(control.reserve(&*self.inner.deliver, config)?, end)
+    }
+
+    /// Adds a device on a network interface of the kernel. It is up if the interface is.
+    ///
+    /// `end.mac` of all zeroes stands for the interface's own address.
+    ///
+    /// # Errors
+    /// See [`AddXdpError`]; nothing is changed on the interface then, nor here.
+    ///
+    /// ```no_run
+    /// # use napier_runtime::{EndConfig, Engine, IfAddr, XdpConfig};
+    /// let engine = Engine::builder().start()?;
+    /// let end = EndConfig {
+    ///     name: "xdp0".to_owned(),
+    ///     netns: engine.namespace(),
+    ///     mac: [0; 6],
+    ///     addresses: vec![IfAddr { addr: "192.0.2.10".parse()?, prefix_len: 24 }],
+    ///     irq_cpus: vec![],
+    /// };
+    /// let device = engine.add_xdp(&XdpConfig::on("eth0"), end)?;
+    /// println!("{:?}", device.xdp_info());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_xdp(&self, config: &XdpConfig, end: EndConfig) -> Result<DeviceHandle, AddXdpError> {
+        self.inner.add(NewXdp::check(config)?, end)
+    }
+}
+
+impl DeviceHandle {
+    /// What is in force on the interface; `None` if the device is none of the kernel's.
+    #[must_use]
+    pub fn xdp_info(&self) -> Option<XdpInfo> {
+        self.with_attachment(Attachment::info)
+    }
+
+    /// What the kernel counts of the device's sockets; `None` if the device is none of the kernel's.
+    #[must_use]
+    pub fn xdp_stats(&self) -> Option<XdpStats> {
+        self.with_attachment(Attachment::stats)
+    }
+
+    /// Shows what looks after the device's peer, if it is of this type.
+    fn with_attachment<A: 'static, R>(&self, look: impl FnOnce(&A) -> R) -> Option<R> {
+        let devices = self.engine.devices.lock().expect("no panic while held");
+        devices.entry(&self.device).attachment.as_ref()?.downcast_ref().map(look)
+    }
+}
+
+impl EngineInner {
+    /// Adds a device of any kind with one end here.
+    fn add<K: Kind>(self: &Arc<Self>, mut kind: K, mut end: EndConfig) -> Result<DeviceHandle, K::Error> {
+        let mut devices = self.devices.lock().expect("no panic while held");
+        let (queues, mtu) = kind.shape();
+        self.check_device(&devices, &end, (queues, mtu))?;
+        let made = kind.make(&mut end, &self.frames)?;
+        let new = NewDevice { config: end, made, rss: new_rss(queues), peer_rss: new_rss(queues), in_process: false };
+        let device = self.add_device(&mut devices, new)?;
+        let added = Added { engine: Arc::downgrade(self), device: device.clone() };
+        devices.entry_mut(&device).attachment = kind.added(Arc::new(added));
+        drop(devices);
+        Ok(DeviceHandle { engine: self.clone(), device })
+    }
+
+    /// The service of this type; made when it is asked for first.
+    fn service<S: Service + Default>(&self) -> Arc<S> {
+        let mut services = self.services.lock().expect("no panic while held");
+        let known = services.iter().find_map(|service| {
+            let any: Arc<dyn Any + Send + Sync> = service.clone();
+            any.downcast().ok()
+        });
+        known.unwrap_or_else(|| {
+            let new = Arc::<S>::default();
+            services.push(new.clone());
+            new
+        })
+    }
+
+    /// Ends the services; the engine is going away.
+    pub(super) fn stop_services(&self) {
+        let services = std::mem::take(&mut *self.services.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        services.iter().for_each(|service| service.stop());
+    }
+}
+
+/// A device, for who looks after its peer.
+struct Added {
+    engine: Weak<EngineInner>,
+    device: Arc<Device>,
+}
+
+impl AddedDevice for Added {
+    fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    fn queues(&self) -> usize {
+        self.device.tx.len()
+    }
+
+    fn is_up(&self) -> bool {
+        self.device.up.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn carrier_on(&self, peer: String, ends: Vec<(RxEnd, TxEnd)>, tx_queues: u16) -> rustix::io::Result<()> {
+        self.device.peer_rss.indirection.store(Arc::new(IndirectionTable::equal(tx_queues)));
+        self.engine.upgrade().map_or(Ok(()), |engine| engine.carrier_on(&self.device, peer, ends))
+    }
+
+    fn carrier_off(&self, reason: String) -> Vec<(RxEnd, TxEnd)> {
+        self.engine.upgrade().map_or_else(Vec::new, |engine| engine.carrier_off(&self.device, reason))
+    }
+
+    fn set_carrier(&self, unusable: Option<String>, gone: bool) -> rustix::io::Result<()> {
+        self.engine.upgrade().map_or(Ok(()), |engine| engine.set_carrier(&self.device, unusable, gone))
+    }
+
+    fn drop_connections(&self) {
+        self.device.netns.tcp_drop(self.device.ifindex);
+    }
+
+    fn interrupt(&self, queue: usize) {
+        if let Some(engine) = self.engine.upgrade() {
+            let deliver = &engine.deliver;
+            deliver.interrupt_by_thread(deliver.napi_at(self.device.tx[queue].napi_index()));
+        }
+    }
+
+    fn kick_again(&self, queue: usize) -> bool {
+        self.device.tx[queue].try_claim_wire().is_none_or(|mut wire| wire.queue.kick_again())
+    }
+}
