@@ -1,16 +1,81 @@
 //! Ports: one receive and one transmit queue of a device, as the engine drives them.
 //!
 //! What is alike for every kind of device is here: frames, counters, when slots are given back, and the interrupt as
-//! something that is masked and unmasked. What differs is an *end* ([`RxEnd`], [`TxEnd`]) and an [`IrqLine`].
+//! something that is masked and unmasked. What differs is an *end* ([`RxRing`], [`TxRing`]) and a [`Line`], which a kind
+//! has in its folder; here it is one row of `kinds!`.
 //!
 //! | kind | ends | interrupt |
 //! |---|---|---|
 //! | link (`link`) | memif rings, both ends in this process | a latch, an eventfd and a timer for coalescing |
 //! | memif (`memif`) | memif rings, the other end in another process | the peer's eventfd |
-//! | AF_XDP (`xdp`) | the rings of a socket, the kernel at the other end | the socket is readable, waited for once per unmask |
+//! | AF_XDP (`xsk`) | the rings of a socket, the kernel at the other end | the socket is readable, waited for once per unmask |
 //!
 //! A queue whose peer is gone is [`RxEnd::Detached`] and [`TxEnd::Detached`]: its device has no carrier, so its instance
 //! is disabled meanwhile and nothing is sent.
+
+/// The ends of queues and the interrupt lines, of every kind.
+macro_rules! kinds {
+    ($d:tt $($(#[$doc:meta])* $kind:ident: $rx:ty, $tx:ty, $line:ty;)*) => {
+        /// Where packets come from.
+        pub(crate) enum RxEnd {
+            $($(#[$doc])* $kind($rx),)*
+            /// Nowhere: the peer is not there.
+            Detached,
+        }
+
+        /// Where packets go.
+        pub(crate) enum TxEnd {
+            $($(#[$doc])* $kind($tx),)*
+            /// Nowhere: the peer is not there. Packets are refused as by a full ring.
+            Detached,
+        }
+
+        /// The interrupt of one receive queue. Clones are the same line.
+        ///
+        /// A softirq CPU watches its descriptors while the instance is enabled; the owner masks it when it begins to poll
+        /// and whoever completes unmasks it.
+        #[derive(Clone)]
+        pub(crate) enum IrqLine {
+            $($(#[$doc])* $kind(std::sync::Arc<$line>),)*
+        }
+
+        /// Does `$act` with the end that `$it` is.
+        macro_rules! on_end {
+            ($d of:ident, $d it:expr, $d end:ident => $d act:expr) => {
+                match $d it {
+                    $($d of::$kind($d end) => $d act,)*
+                    $d of::Detached => {
+                        let $d end = &mut $d crate::port::Detached;
+                        $d act
+                    }
+                }
+            };
+        }
+
+        /// Does `$act` with the line that `$it` is.
+        macro_rules! on_line {
+            ($d it:expr, $d line:ident => $d act:expr) => {
+                match $d it {
+                    $(IrqLine::$kind($d line) => $d act,)*
+                }
+            };
+        }
+    };
+}
+
+kinds! { $
+    /// The client of a link, whose memory it is.
+    LinkClient: S2cConsumer, link::ClientTx, link::LinkLine;
+    /// The server of a link, which copies.
+    LinkServer: C2sConsumer, link::ServerTx, link::LinkLine;
+    /// A memif peer in another process.
+    Memif: memif::MemifRx, memif::MemifTx, memif::MemifLine;
+    /// An AF_XDP socket.
+    Xsk: Box<xsk::XskRxEnd>, Box<xsk::XskTxEnd>, xsk::XskLine;
+}
+
+/// An end that leads nowhere.
+pub(crate) struct Detached;
 
 mod bell;
 mod counters;
@@ -27,19 +92,19 @@ pub(crate) mod xsk;
 
 pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
-pub(crate) use irq::{EDGES, IrqCpu, IrqLine, Tokens};
+pub(crate) use irq::{EDGES, IrqCpu, Line, Tokens};
 pub use kind::{AddDeviceError, EndConfig};
 pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
 pub(crate) use lock::{lock, lock_root, wait_for};
-pub(crate) use rx::{RxEnd, RxQueue};
+pub(crate) use moved::{FrameRing, bring_home, build_in_frame, push_given};
+pub(crate) use rx::{RxHome, RxQueue, RxRing, take_copied};
 pub(crate) use tap::{Tap, Taps};
-#[cfg(test)]
-pub(crate) use tx::TxFull;
-pub(crate) use tx::{TxEnd, TxQueue};
+pub(crate) use tx::{Given, TxFull, TxHome, TxQueue, TxRing};
 
 use std::io;
 use std::sync::Arc;
 
+use napier_ring::memif::{C2sConsumer, S2cConsumer};
 use napier_ring::{ArenaConfig, FramePool, FrameTable, Mapping};
 
 use crate::sys::mmap::private_memory;

@@ -1,15 +1,11 @@
 //! Sending where frames are moved into a ring: at the client of a link, and to an AF_XDP socket.
 
-use napier_ring::memif::C2sProducer;
-use napier_ring::xsk::XskTx;
-use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
+use napier_ring::{Frame, FramePool, FrameSorter};
 
-use super::counters::TxCounters;
-use super::tx::TxFull;
-use crate::port::Tap;
+use super::tx::{Given, TxFull, TxHome};
 
 /// A ring that frames are moved into, and out of when they were sent.
-pub(super) trait FrameRing {
+pub(crate) trait FrameRing {
     /// Packets that can be pushed, as far as is known.
     fn free_slots(&self) -> u32;
     fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame>;
@@ -17,67 +13,44 @@ pub(super) trait FrameRing {
     fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32;
 }
 
-impl FrameRing for C2sProducer {
-    #[inline]
-    fn free_slots(&self) -> u32 {
-        self.free_slots()
-    }
-    #[inline]
-    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
-        self.push(frame, len)
-    }
-    #[inline]
-    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
-        self.reclaim(home)
-    }
-}
-
-impl FrameRing for XskTx {
-    #[inline]
-    fn free_slots(&self) -> u32 {
-        self.free_slots()
-    }
-    #[inline]
-    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
-        self.push(frame, len)
-    }
-    #[inline]
-    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
-        self.reclaim(home)
-    }
-}
-
 /// Sends a frame of the ring's own memory as it is.
-pub(super) fn push_given(
+pub(crate) fn push_given(
     ring: &mut impl FrameRing,
+    pool: &mut FramePool,
     frame: Frame,
     len: u32,
-    (table, counters, tap): (&FrameTable, &TxCounters, &Tap),
-) -> Result<(), Frame> {
-    if tap.is_on() && ring.free_slots() > 0 {
-        tap.record(table.data(&frame, len as usize));
+    home: &mut TxHome<'_>,
+) -> Given {
+    make_room(ring, pool, home.sorter);
+    if home.tap.is_on() && ring.free_slots() > 0 {
+        home.tap.record(home.table.data(&frame, len as usize));
     }
-    ring.push(frame, len).inspect_err(|_| counters.tx_full_drops.add(1))?;
-    counters.packets.add(1);
-    counters.bytes.add(u64::from(len));
-    Ok(())
+    match ring.push(frame, len) {
+        Ok(()) => {
+            home.counters.packets.add(1);
+            home.counters.bytes.add(u64::from(len));
+            Given::Sent
+        }
+        Err(frame) => {
+            home.counters.tx_full_drops.add(1);
+            Given::Full(frame)
+        }
+    }
 }
 
 /// The way to build where frames are moved: in a frame of our own.
-pub(super) fn build_in_frame(
+pub(crate) fn build_in_frame(
     ring: &mut impl FrameRing,
     pool: &mut FramePool,
-    sorter: &mut Option<FrameSorter>,
-    counters: &TxCounters,
+    home: &mut TxHome<'_>,
     build: impl FnOnce(&mut [u8]) -> usize,
 ) -> Result<usize, TxFull> {
-    make_room(ring, pool, sorter);
+    make_room(ring, pool, home.sorter);
     if ring.free_slots() == 0 {
-        counters.tx_full_drops.add(1);
-        return Err(TxFull);
+        return home.full();
     }
-    let Some(mut frame) = alloc(ring, pool, sorter) else {
-        counters.no_frame_drops.add(1);
+    let Some(mut frame) = alloc(ring, pool, home.sorter) else {
+        home.counters.no_frame_drops.add(1);
         return Err(TxFull);
     };
     let length = build(pool.table().data_mut(&mut frame));
@@ -99,7 +72,7 @@ fn alloc(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<Fr
 
 /// A frame that was sent goes back to where it came from.
 #[inline]
-pub(super) fn bring_home(pool: &mut FramePool, sorter: &mut Option<FrameSorter>, frame: Frame) {
+pub(crate) fn bring_home(pool: &mut FramePool, sorter: &mut Option<FrameSorter>, frame: Frame) {
     match sorter {
         Some(sorter) if sorter.arena() == frame.arena() => sorter.push(frame),
         _ => pool.free(frame),
@@ -107,7 +80,7 @@ pub(super) fn bring_home(pool: &mut FramePool, sorter: &mut Option<FrameSorter>,
 }
 
 /// Looks at the peer's index only if the ring is full as far as known.
-pub(super) fn make_room(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) {
+pub(crate) fn make_room(ring: &mut impl FrameRing, pool: &mut FramePool, sorter: &mut Option<FrameSorter>) {
     if ring.free_slots() == 0 {
         ring.reclaim(|frame| bring_home(pool, sorter, frame));
     }

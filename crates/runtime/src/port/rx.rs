@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use napier_ring::memif::remote::Receiver;
-use napier_ring::memif::{BadDescriptor, C2sConsumer, S2cConsumer};
+use napier_ring::memif::BadDescriptor;
 use napier_ring::{Frame, FramePool, FrameTable};
 
 use super::counters::{FrameAccount, RxCounters};
-use super::irq::IrqLine;
-use crate::port::Tap;
-use crate::port::xsk::XskRxEnd;
+use super::{Detached, IrqLine, RxEnd, Tap};
 
 /// Packets between two publications of freed slots, so that the peer gets room during a long poll and its cache
 /// line is not touched per packet.
@@ -32,18 +29,64 @@ pub(crate) struct RxQueue {
     captures: bool,
 }
 
-/// Where packets come from.
-pub(crate) enum RxEnd {
-    /// The client of a link: packets are in frames that it posted.
-    LinkClient(S2cConsumer),
-    /// The server of a link: packets are copied out of the client's memory.
-    LinkServer(C2sConsumer),
-    /// A memif peer in another process: packets of at most `frame_bytes` are copied out of memory that it can write.
-    Remote { ring: Receiver, frame_bytes: usize },
-    /// An AF_XDP socket: packets are in frames that the kernel was given.
-    Xsk(Box<XskRxEnd>),
-    /// Nowhere: the peer is not there.
-    Detached,
+/// The receive end of one kind of device.
+pub(crate) trait RxRing {
+    /// It is attached, and gets the frames that it needs.
+    fn begin(&mut self, _pool: &mut FramePool) {}
+
+    /// A poll begins, after so many packets. Where packets wait elsewhere until somebody asks for them, it is asked for here.
+    #[inline]
+    fn poll_begins(&mut self, _received: u64) {}
+
+    /// Packets that wait, with a look at the peer's index.
+    fn pending(&mut self) -> u32;
+
+    /// Takes the oldest packet. If no frame is free, packets are dropped and counted.
+    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)>;
+
+    /// Whether to take many at once is cheaper.
+    fn takes_many(&self) -> bool {
+        false
+    }
+
+    /// Takes at most `max`; packets and bytes. None: there are none, or no frame is free.
+    fn take_many(&mut self, _max: u32, _home: &mut RxHome<'_>, _each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
+        (0, 0)
+    }
+
+    /// Gives the peer the slots of what was taken. What was consumed so far, for the line, if that changed.
+    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16>;
+
+    /// Frames of the home that are in the ring.
+    fn in_ring(&self) -> u32 {
+        0
+    }
+}
+
+/// What an end needs of its queue.
+pub(crate) struct RxHome<'a> {
+    pub(crate) pool: &'a mut FramePool,
+    pub(crate) table: &'a FrameTable,
+    pub(crate) counters: &'a RxCounters,
+    /// Index errors of the ends before this one.
+    pub(crate) index_errors_before: u64,
+}
+
+impl RxRing for Detached {
+    #[inline]
+    fn pending(&mut self) -> u32 {
+        0
+    }
+
+    #[inline]
+    fn receive(&mut self, _home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+        None
+    }
+
+    #[inline]
+    fn refill(&mut self, _home: &mut RxHome<'_>) -> Option<u16> {
+        None
+    }
 }
 
 impl RxQueue {
@@ -71,16 +114,7 @@ impl RxQueue {
         self.index_errors_before = self.counters.index_errors.get();
         let before = std::mem::replace(&mut self.end, end);
         self.irq.mask();
-        if let RxEnd::Xsk(end) = &mut self.end {
-            end.fill(&mut self.pool);
-        }
-        if let RxEnd::LinkClient(ring) = &mut self.end {
-            // All slots are filled with frames, and stay filled.
-            while ring.free_slots() > 0 {
-                let Some(frame) = self.pool.alloc() else { panic!("a home has fewer frames than its ring slots") };
-                assert!(ring.post(frame).is_ok(), "a free slot refused a frame");
-            }
-        }
+        on_end!(RxEnd, &mut self.end, end => end.begin(&mut self.pool));
         self.refill();
         before
     }
@@ -91,21 +125,8 @@ impl RxQueue {
     /// peer: a queue that kept them would run dry and never be woken again.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
-        let taken = match &mut self.end {
-            RxEnd::LinkClient(ring) => take_posted(ring, &mut self.pool, &self.counters),
-            RxEnd::LinkServer(ring) => {
-                take_copied(|to| ring.take_into(to), &self.table, &mut self.pool, &self.counters)
-            }
-            RxEnd::Remote { ring, frame_bytes } => {
-                let take_into = |to: &mut [u8]| {
-                    let room = to.len().min(*frame_bytes);
-                    ring.take_into(&mut to[..room])
-                };
-                take_copied(take_into, &self.table, &mut self.pool, &self.counters)
-            }
-            RxEnd::Xsk(end) => end.take(&mut self.pool, &self.counters),
-            RxEnd::Detached => None,
-        };
+        let (end, mut home) = self.parts();
+        let taken = on_end!(RxEnd, end, end => end.receive(&mut home));
         let Some((frame, length)) = taken else {
             self.refill();
             return None;
@@ -126,9 +147,9 @@ impl RxQueue {
     #[inline]
     pub(crate) fn take_burst(&mut self, max: u32, mut each: impl FnMut(Frame, u32)) -> u32 {
         let mut taken = 0;
-        if matches!(self.end, RxEnd::Remote { .. }) && !self.captures {
+        if !self.captures && on_end!(RxEnd, &self.end, end => end.takes_many()) {
             while taken < max {
-                let more = self.take_remote((max - taken).min(REFILL_BATCH), &mut each);
+                let more = self.take_many((max - taken).min(REFILL_BATCH), &mut each);
                 // Slots go back in time, and what was dropped on the way is counted.
                 self.refill();
                 if more == 0 {
@@ -147,25 +168,19 @@ impl RxQueue {
         taken
     }
 
-    /// At most `max` packets from a peer in another process; 0 = there are none, or no frame is free.
     #[inline]
-    fn take_remote(&mut self, max: u32, each: &mut impl FnMut(Frame, u32)) -> u32 {
-        let RxEnd::Remote { ring, frame_bytes } = &mut self.end else { return 0 };
-        let (frame_bytes, table, pool, counters) = (*frame_bytes, &*self.table, &mut self.pool, &*self.counters);
-        let (mut taken, mut bytes) = (0, 0);
-        while taken < max && ring.has_packets() {
-            let take_into = |to: &mut [u8]| {
-                let room = to.len().min(frame_bytes);
-                ring.take_into(&mut to[..room])
-            };
-            let Some((frame, length)) = take_copied(take_into, table, pool, counters) else { break };
-            each(frame, length);
-            taken += 1;
-            bytes += u64::from(length);
-        }
+    fn take_many(&mut self, max: u32, each: &mut impl FnMut(Frame, u32)) -> u32 {
+        let (end, mut home) = self.parts();
+        let (taken, bytes) = on_end!(RxEnd, end, end => end.take_many(max, &mut home, each));
         self.unpublished += taken;
         self.unpublished_bytes += bytes;
         taken
+    }
+
+    #[inline]
+    fn parts(&mut self) -> (&mut RxEnd, RxHome<'_>) {
+        let Self { end, pool, table, counters, index_errors_before, .. } = self;
+        (end, RxHome { pool, table, counters, index_errors_before: *index_errors_before })
     }
 
     // The frame comes and goes by value, so that it can stay in a register where nobody captures.
@@ -183,31 +198,10 @@ impl RxQueue {
             self.counters.packets.add(u64::from(std::mem::take(&mut self.unpublished)));
             self.counters.bytes.add(std::mem::take(&mut self.unpublished_bytes));
         }
-        let consumed = match &mut self.end {
-            RxEnd::LinkClient(ring) => {
-                ring.publish_posts();
-                self.counters.bad_descriptors.set(ring.bad_descriptors());
-                self.counters.index_errors.set(ring.index_errors());
-                ring.consumed()
-            }
-            RxEnd::LinkServer(ring) => {
-                ring.release();
-                self.counters.index_errors.set(ring.index_errors());
-                ring.consumed()
-            }
-            RxEnd::Remote { ring, .. } => {
-                let released = ring.release();
-                self.counters.index_errors.set(self.index_errors_before + ring.index_errors());
-                // An empty poll changes nothing.
-                if released == 0 {
-                    return;
-                }
-                ring.consumed()
-            }
-            RxEnd::Xsk(end) => return end.refill(&mut self.pool, &self.counters),
-            RxEnd::Detached => return,
-        };
-        self.irq.note_consumed(consumed);
+        let (end, mut home) = self.parts();
+        if let Some(consumed) = on_end!(RxEnd, end, end => end.refill(&mut home)) {
+            self.irq.note_consumed(consumed);
+        }
     }
 
     /// A poll begins: what it takes is captured if somebody captures now. Where packets wait elsewhere until somebody asks
@@ -215,21 +209,14 @@ impl RxQueue {
     #[inline]
     pub(crate) fn poll_begins(&mut self) {
         self.captures = self.tap.is_on();
-        if let RxEnd::Xsk(end) = &mut self.end {
-            end.poll_begins(self.counters.packets.get());
-        }
+        let received = self.counters.packets.get();
+        on_end!(RxEnd, &mut self.end, end => end.poll_begins(received));
     }
 
     /// Packets that wait, with a look at the peer's index. [`take`](Self::take) looks again only when it has taken them.
     #[inline]
     pub(crate) fn pending(&mut self) -> u32 {
-        match &mut self.end {
-            RxEnd::LinkClient(ring) => ring.pending(),
-            RxEnd::LinkServer(ring) => ring.pending(),
-            RxEnd::Remote { ring, .. } => ring.pending(),
-            RxEnd::Xsk(end) => end.pending(),
-            RxEnd::Detached => 0,
-        }
+        on_end!(RxEnd, &mut self.end, end => end.pending())
     }
 
     /// The pool that received frames come from.
@@ -239,11 +226,7 @@ impl RxQueue {
 
     /// Where this home's frames are.
     pub(crate) fn account(&mut self) -> FrameAccount {
-        let in_ring = match &self.end {
-            RxEnd::LinkClient(ring) => u64::from(ring.posted()),
-            RxEnd::Xsk(end) => u64::from(end.posted()),
-            RxEnd::LinkServer(_) | RxEnd::Remote { .. } | RxEnd::Detached => 0,
-        };
+        let in_ring = on_end!(RxEnd, &self.end, end => end.in_ring()).into();
         FrameAccount { total: u64::from(self.pool.total()), pooled: self.pool.available() as u64, in_ring }
     }
 
@@ -272,22 +255,14 @@ impl RxQueue {
     }
 }
 
-/// The client's way: the packet is in one of our frames; a fresh one takes its place. Ends within one ring size, for
-/// what is posted here is not published yet.
-#[inline]
-fn take_posted(ring: &mut S2cConsumer, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
-    ring.exchange(|| pool.alloc(), || counters.no_frame_drops.add(1))
-}
-
-/// The other way: the packet is copied into one of our frames by `take_into`. Ends within one ring size, for what is
+/// Where a packet is copied into one of our frames by `take_into`. Ends within one ring size, for what is
 /// taken here is not released yet.
 #[inline]
-fn take_copied(
+pub(crate) fn take_copied(
+    home: &mut RxHome<'_>,
     mut take_into: impl FnMut(&mut [u8]) -> Option<Result<usize, BadDescriptor>>,
-    table: &FrameTable,
-    pool: &mut FramePool,
-    counters: &RxCounters,
 ) -> Option<(Frame, u32)> {
+    let RxHome { pool, table, counters, .. } = home;
     let Some(mut frame) = pool.alloc() else {
         // An empty buffer takes no packet, but it ends with the slot.
         while take_into(&mut []).is_some() {

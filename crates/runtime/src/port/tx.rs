@@ -2,17 +2,12 @@
 
 use std::sync::Arc;
 
-use napier_ring::memif::remote::{SendError, Sender};
-use napier_ring::memif::{C2sProducer, Publish, S2cProducer};
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::bell::Bell;
 use super::counters::{FrameAccount, TxCounters};
-use super::moved::{bring_home, build_in_frame, make_room, push_given};
-use crate::port::Tap;
-use crate::port::link::LinkLine;
-use crate::port::memif::Kick;
-use crate::port::xsk::XskTxEnd;
+use super::link::LinkLine;
+use super::{Detached, Tap, TxEnd};
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,25 +33,123 @@ pub(crate) struct TxQueue {
     bell: Option<Bell>,
 }
 
-/// Where packets go.
-pub(crate) enum TxEnd {
-    /// The client of a link: packets are built in frames of `pool`, or sent in frames of the region as they are.
-    LinkClient {
-        ring: C2sProducer,
-        pool: FramePool,
-        /// Frames that may be with the peer before it is asked for them.
-        reclaim_at: u32,
-        peer_irq: Arc<LinkLine>,
-    },
-    /// The server of a link: packets are built in the buffers that the client posted.
-    LinkServer { ring: S2cProducer, slots: u32, peer_irq: Arc<LinkLine> },
-    /// A memif peer in another process: packets are copied into memory that it can write. What is built is built in
-    /// `scratch` first, for nobody may read there what he wrote.
-    Remote { ring: Sender, scratch: Box<[u8]>, kick: Arc<Kick> },
-    /// An AF_XDP socket: packets are built in its memory, or sent in frames of it as they are.
-    Xsk(Box<XskTxEnd>),
-    /// Nowhere: the peer is not there. Packets are refused as by a full ring.
-    Detached,
+/// The transmit end of one kind of device.
+pub(crate) trait TxRing {
+    /// Frames of senders will come, from this pool among others.
+    fn expect_senders(&mut self, _pool: &FramePool) {}
+
+    /// Builds a packet where it will be sent from, in room for `max_len` bytes or more, and says how long it is; 0: none was
+    /// built, or it is counted already.
+    ///
+    /// # Errors
+    /// [`TxFull`], which is counted.
+    fn build(
+        &mut self,
+        max_len: usize,
+        home: &mut TxHome<'_>,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, TxFull>;
+
+    /// Sends the first `len` bytes of a frame as it is, if it can be sent so.
+    #[inline]
+    fn give(&mut self, frame: Frame, _len: u32, _home: &mut TxHome<'_>) -> Given {
+        Given::Foreign(frame)
+    }
+
+    /// Copies a packet where it will be sent from, and counts it; `None`: it is to be built.
+    #[inline]
+    fn copy(&mut self, _packet: &[u8], _home: &mut TxHome<'_>) -> Option<Result<(), TxFull>> {
+        None
+    }
+
+    /// Whether a packet can be given now, as far as is known without a look at the peer.
+    fn may_have_room(&mut self) -> bool;
+
+    /// Packets in the ring that the peer has not finished with, as far as is known.
+    fn in_flight(&mut self) -> u32;
+
+    /// Whether a flush tells nobody, but leaves a bell.
+    #[inline]
+    fn leaves_bell(&self) -> bool {
+        false
+    }
+
+    /// Shows the peer what was built and given, and tells it or leaves a bell.
+    fn flush(&mut self, home: &mut TxHome<'_>);
+
+    /// Takes back the frames that the peer has read.
+    #[inline]
+    fn reclaim(&mut self, _home: &mut TxHome<'_>) {}
+
+    /// Whether packets wait that a kick did not move.
+    fn owes_kick(&self) -> bool {
+        false
+    }
+
+    /// Where this home's frames are. Without frames of its own all zero.
+    fn account(&mut self) -> FrameAccount {
+        FrameAccount::default()
+    }
+}
+
+/// What became of a frame that was given.
+pub(crate) enum Given {
+    Sent,
+    /// There is no room; that is counted.
+    Full(Frame),
+    /// It is not of this end's memory: to be copied.
+    Foreign(Frame),
+}
+
+/// What an end needs of its queue.
+pub(crate) struct TxHome<'a> {
+    pub(crate) table: &'a FrameTable,
+    pub(crate) sorter: &'a mut Option<FrameSorter>,
+    pub(crate) counters: &'a Arc<TxCounters>,
+    pub(crate) tap: &'a Tap,
+    bell: &'a mut Option<Bell>,
+    errors_before: (u64, u64),
+}
+
+impl TxHome<'_> {
+    /// There was no room.
+    pub(crate) fn full<T>(&self) -> Result<T, TxFull> {
+        self.counters.tx_full_drops.add(1);
+        Err(TxFull)
+    }
+
+    /// What the end has counted of the peer's errors.
+    #[inline]
+    pub(crate) fn note_errors(&self, bad_descriptors: u64, index_errors: u64) {
+        self.counters.bad_descriptors.set(self.errors_before.0 + bad_descriptors);
+        self.counters.index_errors.set(self.errors_before.1 + index_errors);
+    }
+
+    /// Keeps a bell until the claim ends.
+    pub(crate) fn leave_bell(&mut self, line: &Arc<LinkLine>, published: u32) {
+        Bell::keep(self.bell, Bell::new(line, published, self.counters));
+    }
+}
+
+impl TxRing for Detached {
+    fn build(
+        &mut self,
+        _max_len: usize,
+        home: &mut TxHome<'_>,
+        _build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, TxFull> {
+        home.full()
+    }
+
+    fn may_have_room(&mut self) -> bool {
+        false
+    }
+
+    fn in_flight(&mut self) -> u32 {
+        0
+    }
+
+    fn flush(&mut self, _home: &mut TxHome<'_>) {}
 }
 
 impl TxQueue {
@@ -99,11 +192,7 @@ impl TxQueue {
 
     /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
     pub(crate) fn expect_senders(&mut self, pool: &FramePool) {
-        match &mut self.end {
-            TxEnd::LinkClient { ring, .. } => ring.add_arena(pool.table(), pool.arena()),
-            TxEnd::Xsk(end) => end.ring.add_arena(pool.table(), pool.arena()),
-            _ => {}
-        }
+        on_end!(TxEnd, &mut self.end, end => end.expect_senders(pool));
         self.sorter = Some(FrameSorter::new(pool));
     }
 
@@ -125,7 +214,9 @@ impl TxQueue {
     /// If `max_len` is more than a frame, or `build` returns more than `max_len`.
     pub(crate) fn build(&mut self, max_len: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxFull> {
         assert!(max_len <= self.frame_bytes, "a packet of {max_len} bytes for frames of {}", self.frame_bytes);
-        let (tap, captures) = (&self.tap, self.captures);
+        let captures = self.captures;
+        let (end, mut home) = self.parts();
+        let tap = home.tap;
         // It is called only when the packet will go out.
         let build = |buffer: &mut [u8]| {
             let length = build(&mut buffer[..max_len]);
@@ -135,32 +226,7 @@ impl TxQueue {
             }
             length
         };
-        let length = match &mut self.end {
-            TxEnd::LinkClient { ring, pool, .. } => {
-                build_in_frame(ring, pool, &mut self.sorter, &self.counters, build)?
-            }
-            TxEnd::Xsk(end) => build_in_frame(&mut end.ring, &mut end.pool, &mut self.sorter, &self.counters, build)?,
-            TxEnd::LinkServer { ring, .. } => ring.build_at_least(max_len, build).map_err(|_| {
-                self.counters.tx_full_drops.add(1);
-                TxFull
-            })?,
-            TxEnd::Remote { ring, scratch, .. } => {
-                if !ring.has_room() {
-                    self.counters.tx_full_drops.add(1);
-                    // Perhaps there will be none any more: that is seen where it is counted.
-                    self.note_ring_errors();
-                    return Err(TxFull);
-                }
-                match build(scratch) {
-                    0 => 0,
-                    length => return copy_to_peer(ring, &scratch[..length], &self.counters),
-                }
-            }
-            TxEnd::Detached => {
-                self.counters.tx_full_drops.add(1);
-                return Err(TxFull);
-            }
-        };
+        let length = on_end!(TxEnd, end, end => end.build(max_len, &mut home, build))?;
         if length > 0 {
             self.counters.packets.add(1);
             self.counters.bytes.add(length as u64);
@@ -181,27 +247,22 @@ impl TxQueue {
     pub(crate) fn give(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
         let bytes = len as usize;
         assert!((1..=self.frame_bytes).contains(&bytes), "a packet of {len} bytes for frames of {}", self.frame_bytes);
-        match &mut self.end {
-            TxEnd::LinkClient { ring, pool, .. } if ring.takes(frame.arena()) => {
-                make_room(ring, pool, &mut self.sorter);
-                return push_given(ring, frame, len, (&self.table, &self.counters, &self.tap));
-            }
-            TxEnd::Xsk(end) if end.ring.takes(frame.arena()) => {
-                make_room(&mut end.ring, &mut end.pool, &mut self.sorter);
-                return push_given(&mut end.ring, frame, len, (&self.table, &self.counters, &self.tap));
-            }
-            _ => {}
-        }
-        let copied = match &mut self.end {
-            TxEnd::Remote { ring, .. } => {
-                let packet = self.table.data(&frame, bytes);
-                let copied = copy_to_peer(ring, packet, &self.counters);
-                if self.captures && copied.is_ok() {
-                    self.tap.record(packet);
+        let captures = self.captures;
+        let (end, mut home) = self.parts();
+        let frame = match on_end!(TxEnd, end, end => end.give(frame, len, &mut home)) {
+            Given::Sent => return Ok(()),
+            Given::Full(frame) => return Err(frame),
+            Given::Foreign(frame) => frame,
+        };
+        let packet = home.table.data(&frame, bytes);
+        let copied = match on_end!(TxEnd, end, end => end.copy(packet, &mut home)) {
+            Some(copied) => {
+                if captures && copied.is_ok() {
+                    home.tap.record(packet);
                 }
                 copied
             }
-            _ => {
+            None => {
                 let table = self.table.clone();
                 self.build(bytes, |buffer| {
                     buffer.copy_from_slice(table.data(&frame, bytes));
@@ -239,96 +300,43 @@ impl TxQueue {
     /// Whether a packet can be given now, as far as is known without a look at the peer.
     #[inline]
     pub(crate) fn may_have_room(&mut self) -> bool {
-        match &mut self.end {
-            TxEnd::LinkClient { ring, .. } => ring.free_slots() > 0,
-            TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
-            TxEnd::Remote { ring, .. } => ring.has_room(),
-            TxEnd::Xsk(end) => end.ring.free_slots() > 0,
-            TxEnd::Detached => false,
-        }
+        on_end!(TxEnd, &mut self.end, end => end.may_have_room())
     }
 
     /// Packets in the ring that the peer has not finished with, as far as is known.
     pub(crate) fn in_flight(&mut self) -> u32 {
-        match &mut self.end {
-            TxEnd::LinkClient { ring, .. } => ring.in_flight(),
-            TxEnd::Xsk(end) => end.ring.in_flight(),
-            // A peer that takes a packet posts an empty buffer for it.
-            TxEnd::LinkServer { ring, slots, .. } => slots.saturating_sub(ring.free_slots()),
-            TxEnd::Remote { ring, .. } => ring.in_flight(),
-            TxEnd::Detached => 0,
-        }
+        on_end!(TxEnd, &mut self.end, end => end.in_flight())
     }
 
     /// Whether a [`flush`](Self::flush) tells nobody, but leaves a bell: the peer is in this process.
     #[inline]
     pub(crate) fn leaves_bell(&self) -> bool {
-        matches!(&self.end, TxEnd::LinkClient { .. } | TxEnd::LinkServer { .. })
+        on_end!(TxEnd, &self.end, end => end.leaves_bell())
     }
 
     /// Shows the peer what was built and given. Where it wants to be interrupted, and shares this process, that is left to
     /// the end of the claim ([`take_bell`](Self::take_bell)): a wake-up that preempts the claimant would keep all others
     /// waiting for it.
     pub(crate) fn flush(&mut self) {
-        if let TxEnd::Remote { ring, kick, .. } = &mut self.end {
-            if ring.publish().peer_wants_interrupt {
-                kick.ring();
-                self.counters.kicks.add_shared(1);
-            }
-            self.send_home();
-            self.note_ring_errors();
-            return;
-        }
-        let (publish, peer_irq) = match &mut self.end {
-            TxEnd::LinkClient { ring, pool, reclaim_at, peer_irq } => {
-                let publish = ring.publish();
-                if ring.in_flight() >= *reclaim_at {
-                    ring.reclaim(|frame| bring_home(pool, &mut self.sorter, frame));
-                }
-                (publish, peer_irq)
-            }
-            TxEnd::LinkServer { ring, peer_irq, .. } => (ring.publish(), peer_irq),
-            TxEnd::Xsk(end) => {
-                let sorter = &mut self.sorter;
-                end.flush(&self.counters, |pool, frame| bring_home(pool, sorter, frame));
-                self.send_home();
-                return self.note_ring_errors();
-            }
-            TxEnd::Remote { .. } | TxEnd::Detached => return,
-        };
-        let Publish { published, peer_wants_interrupt } = publish;
-        if peer_wants_interrupt {
-            if !peer_irq.is_announced() {
-                Bell::keep(&mut self.bell, Bell::new(peer_irq, published, &self.counters));
-            }
-        } else if published > 0 {
-            peer_irq.note_masked();
-        }
+        let (end, mut home) = self.parts();
+        on_end!(TxEnd, end, end => end.flush(&mut home));
         self.send_home();
-        self.note_ring_errors();
     }
 
     /// Takes back the frames that the peer has read. It happens by itself when they are needed.
     pub(crate) fn reclaim(&mut self) {
-        let sorter = &mut self.sorter;
-        match &mut self.end {
-            TxEnd::LinkClient { ring, pool, .. } => {
-                ring.reclaim(|frame| bring_home(pool, sorter, frame));
-            }
-            TxEnd::Xsk(end) => end.reclaim(|pool, frame| bring_home(pool, sorter, frame)),
-            TxEnd::Remote { .. } => self.note_ring_errors(),
-            TxEnd::LinkServer { .. } | TxEnd::Detached => {}
-        }
+        let (end, mut home) = self.parts();
+        on_end!(TxEnd, end, end => end.reclaim(&mut home));
         self.send_home();
     }
 
     /// Kicks the peer again if a kick could not move what waits. `true` = packets wait still.
     pub(crate) fn kick_again(&mut self) -> bool {
-        if !matches!(&self.end, TxEnd::Xsk(end) if end.owes_kick()) {
+        if !on_end!(TxEnd, &self.end, end => end.owes_kick()) {
             return false;
         }
         self.flush();
-        matches!(&self.end, TxEnd::Xsk(end) if end.owes_kick())
+        on_end!(TxEnd, &self.end, end => end.owes_kick())
     }
 
     /// Frames that were read are their homes' again.
@@ -342,36 +350,15 @@ impl TxQueue {
     /// Whether a packet can be built now. Looks at the peer if it must.
     #[cfg(test)]
     pub(crate) fn has_room(&mut self) -> bool {
-        match &mut self.end {
-            TxEnd::LinkClient { ring, pool, .. } => {
-                make_room(ring, pool, &mut self.sorter);
-                ring.free_slots() > 0
-            }
-            TxEnd::LinkServer { ring, .. } => ring.free_slots() > 0,
-            TxEnd::Remote { ring, .. } => ring.has_room(),
-            TxEnd::Xsk(end) => {
-                make_room(&mut end.ring, &mut end.pool, &mut self.sorter);
-                end.ring.free_slots() > 0
-            }
-            TxEnd::Detached => false,
+        self.may_have_room() || {
+            self.reclaim();
+            self.may_have_room()
         }
     }
 
     /// Where this home's frames are. Without frames of its own (the server's side) all zero.
     pub(crate) fn account(&mut self) -> FrameAccount {
-        match &mut self.end {
-            TxEnd::LinkClient { ring, pool, .. } => FrameAccount {
-                total: u64::from(pool.total()),
-                pooled: pool.available() as u64,
-                in_ring: u64::from(ring.in_flight()),
-            },
-            TxEnd::Xsk(end) => FrameAccount {
-                total: u64::from(end.pool.total()),
-                pooled: end.pool.available() as u64,
-                in_ring: u64::from(end.ring.in_flight()),
-            },
-            TxEnd::LinkServer { .. } | TxEnd::Remote { .. } | TxEnd::Detached => FrameAccount::default(),
-        }
+        on_end!(TxEnd, &mut self.end, end => end.account())
     }
 
     /// The queue's counters.
@@ -389,35 +376,9 @@ impl TxQueue {
         &self.tap
     }
 
-    fn note_ring_errors(&self) {
-        let (bad_descriptors, index_errors) = match &self.end {
-            TxEnd::LinkClient { ring, .. } => (0, ring.index_errors()),
-            TxEnd::LinkServer { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
-            TxEnd::Remote { ring, .. } => (ring.bad_descriptors(), ring.index_errors()),
-            TxEnd::Xsk(end) => (end.ring.bad_descriptors(), end.ring.index_errors()),
-            TxEnd::Detached => return,
-        };
-        self.counters.bad_descriptors.set(self.errors_before.0 + bad_descriptors);
-        self.counters.index_errors.set(self.errors_before.1 + index_errors);
-    }
-}
-
-/// Copies a packet to a peer in another process. One that its buffers cannot hold is dropped: it never will fit.
-#[inline]
-fn copy_to_peer(ring: &mut Sender, packet: &[u8], counters: &TxCounters) -> Result<(), TxFull> {
-    match ring.send(packet) {
-        Ok(()) => {
-            counters.packets.add(1);
-            counters.bytes.add(packet.len() as u64);
-            Ok(())
-        }
-        Err(SendError::TooLong) => {
-            counters.too_long_drops.add(1);
-            Ok(())
-        }
-        Err(SendError::Full) => {
-            counters.tx_full_drops.add(1);
-            Err(TxFull)
-        }
+    #[inline]
+    fn parts(&mut self) -> (&mut TxEnd, TxHome<'_>) {
+        let Self { end, table, sorter, counters, tap, bell, errors_before, .. } = self;
+        (end, TxHome { table, sorter, counters, tap, bell, errors_before: *errors_before })
     }
 }

@@ -18,7 +18,7 @@ use napier_ring::memif::InterruptSwitch;
 use rustix::event::EventfdFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-use crate::port::Counter;
+use crate::port::{Counter, Line};
 
 /// An interrupt line from a link's producer to the CPU that serves its consumer.
 ///
@@ -72,52 +72,39 @@ impl LinkLine {
     pub(crate) fn serve(&self, switch: InterruptSwitch) {
         assert!(self.switch.set(switch).is_ok(), "a line serves one ring");
     }
+}
 
-    /// The owner of the receive queue has taken all packets before `index`.
+impl Line for LinkLine {
     #[inline]
-    pub(crate) fn note_consumed(&self, index: u16) {
+    fn note_consumed(&self, index: u16) {
         self.switch().note_consumed(index);
     }
 
-    /// No interrupt from now on; one may be on its way. From any thread.
     #[inline]
-    pub(crate) fn mask(&self) {
+    fn mask(&self) {
         self.switch().mask();
         self.quiet();
     }
 
-    /// One interrupt for what comes from now on. `true` = packets were there already, and there may be no interrupt
-    /// for them: poll again. By whoever finished the last poll, after giving the queue up.
-    #[must_use = "true means that packets wait and nobody may be told"]
-    pub(crate) fn unmask(&self) -> bool {
+    fn unmask(&self) -> bool {
         self.reset();
         self.switch().unmask()
     }
 
-    fn switch(&self) -> &InterruptSwitch {
-        self.switch.get().expect("set when the receive queue was made")
+    fn doorbell_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.as_fd())
     }
 
-    /// Ready (edge) = interrupt.
-    pub(crate) fn doorbell_fd(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
-    }
-
-    /// What rang before is no interrupt any more. For whoever is about to watch the doorbell, and looks at the ring
-    /// afterwards: nobody reads a doorbell that was heard, and a new watch would hear it again.
-    pub(crate) fn forget_rings(&self) {
+    fn forget_rings(&self) {
         // Nothing to read: it has not rung.
         let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
     }
 
-    /// Ready (edge) = ask [`timer_fired`](Self::timer_fired).
-    pub(crate) fn timer_fd(&self) -> BorrowedFd<'_> {
-        self.timer.as_fd()
+    fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.timer.as_fd())
     }
 
-    /// To be called when the timer's descriptor is ready. `true` = this is an interrupt; `false` = a timer that was
-    /// overtaken by an interrupt or a mask.
-    pub(crate) fn timer_fired(&self) -> bool {
+    fn timer_fired(&self) -> bool {
         // First, and whatever the answer: a producer that was held up may start the timer for packets that have been
         // polled meanwhile. The next packet needs a timer of its own then.
         self.state.timer_started.store(0, Ordering::Relaxed);
@@ -126,30 +113,36 @@ impl LinkLine {
         self.state.pending.load(Ordering::Relaxed) > 0 && self.claim()
     }
 
-    /// The coalescing in force.
-    pub(crate) fn coalesce(&self) -> Coalesce {
-        unpack(self.coalesce.load(Ordering::Relaxed))
-    }
-
     /// Changes coalescing, at any time, from any thread. Packets that wait by the old rule are announced at once, so
     /// none waits longer than either rule says.
-    pub(crate) fn set_coalesce(&self, coalesce: Coalesce) {
+    fn set_coalesce(&self, coalesce: Coalesce) -> bool {
         self.coalesce.store(pack(coalesce), Ordering::Relaxed);
         // Pairs with the fence in `announce`: either these packets are seen here, or the new rule there.
         fence(Ordering::SeqCst);
         if self.state.pending.load(Ordering::Relaxed) > 0 {
             self.raise();
         }
+        true
     }
 
-    /// Interrupts raised so far, by doorbell or timer.
-    pub(crate) fn interrupts(&self) -> u64 {
+    fn interrupts(&self) -> u64 {
         self.interrupts.get()
     }
 
     /// Publications that raised no interrupt and started no timer: masked, latched or coalesced.
-    pub(crate) fn suppressed(&self) -> u64 {
+    fn suppressed(&self) -> u64 {
         self.suppressed.get()
+    }
+}
+
+impl LinkLine {
+    fn switch(&self) -> &InterruptSwitch {
+        self.switch.get().expect("set when the receive queue was made")
+    }
+
+    /// The coalescing in force.
+    pub(crate) fn coalesce(&self) -> Coalesce {
+        unpack(self.coalesce.load(Ordering::Relaxed))
     }
 
     /// The producer published, and the consumer had its interrupt masked.

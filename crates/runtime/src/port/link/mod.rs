@@ -11,6 +11,7 @@
 //! What must hold: no packet is lost without a counter ([`RxCounters`], [`TxCounters`]), and at rest
 //! [`FrameAccount::out`] is 0 over all queues of an end.
 
+mod ends;
 mod line;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use napier_ring::memif::{
 };
 use napier_ring::{ArenaConfig, ArenaError, ArenaId, FramePool, FrameTable, Mapping};
 
+pub(crate) use ends::{ClientTx, ServerTx};
 pub(crate) use line::LinkLine;
 
 use crate::bounds::RING_SIZE_MAX;
@@ -230,19 +232,23 @@ pub(crate) fn create(config: &LinkConfig, table: &Arc<FrameTable>) -> Result<(Po
         let (c2s, s2c) = rings.client(table, client_arena)?;
         client_irq.serve(s2c.interrupt_switch());
         let reclaim_at = c2s.free_slots() / 2;
-        let tx = TxEnd::LinkClient { ring: c2s, pool: tx_pool, reclaim_at, peer_irq: server_irq.clone() };
+        let tx = ClientTx { ring: c2s, pool: tx_pool, reclaim_at, peer_irq: server_irq.clone() };
         clients.push(QueuePair {
-            rx: RxQueue::new(RxEnd::LinkClient(s2c), rx_pool, IrqLine::Link(client_irq.clone())),
-            tx: TxQueue::new(tx, table.clone(), config.frame_bytes),
-            irq: IrqLine::Link(client_irq.clone()),
+            rx: RxQueue::new(RxEnd::LinkClient(s2c), rx_pool, IrqLine::LinkClient(client_irq.clone())),
+            tx: TxQueue::new(TxEnd::LinkClient(tx), table.clone(), config.frame_bytes),
+            irq: IrqLine::LinkClient(client_irq.clone()),
         });
         let (c2s, s2c) = rings.server()?;
         server_irq.serve(c2s.interrupt_switch());
-        let tx = TxEnd::LinkServer { ring: s2c, slots: config.ring_size, peer_irq: client_irq.clone() };
+        let tx = ServerTx { ring: s2c, slots: config.ring_size, peer_irq: client_irq.clone() };
         servers.push(QueuePair {
-            rx: RxQueue::new(RxEnd::LinkServer(c2s), next_pool(&mut server_pools), IrqLine::Link(server_irq.clone())),
-            tx: TxQueue::new(tx, table.clone(), config.frame_bytes),
-            irq: IrqLine::Link(server_irq.clone()),
+            rx: RxQueue::new(
+                RxEnd::LinkServer(c2s),
+                next_pool(&mut server_pools),
+                IrqLine::LinkServer(server_irq.clone()),
+            ),
+            tx: TxQueue::new(TxEnd::LinkServer(tx), table.clone(), config.frame_bytes),
+            irq: IrqLine::LinkServer(server_irq.clone()),
         });
     }
     let senders_at = layout.frames_offset() + config.queue_frames() as usize * config.frame_stride() as usize;

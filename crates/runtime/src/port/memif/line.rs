@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 use rustix::io::ReadWriteFlags;
 
 use crate::park::Parker;
-use crate::port::Counter;
+use crate::port::{Counter, Line};
 use crate::sys;
 
 /// A new eventfd that counts from 0.
@@ -44,14 +44,14 @@ fn drain(eventfd: BorrowedFd<'_>) {
 ///
 /// The doorbell's number stays the same all the time, so that a softirq CPU can watch it; which eventfd it stands for
 /// changes with the peer.
-pub(crate) struct RemoteLine {
+pub(crate) struct MemifLine {
     doorbell: OwnedFd,
     /// The ring that the peer produces into; none without peer.
     switch: ArcSwapOption<InterruptSwitch>,
     interrupts: Counter,
 }
 
-impl RemoteLine {
+impl MemifLine {
     /// A line without peer.
     ///
     /// # Errors
@@ -85,46 +85,41 @@ impl RemoteLine {
     pub(super) fn overlooked(&self) -> bool {
         self.switch.load().as_ref().is_some_and(|switch| switch.is_overlooked())
     }
+}
 
-    /// See [`IrqLine`](crate::port::IrqLine).
+impl Line for MemifLine {
     #[inline]
-    pub(crate) fn note_consumed(&self, index: u16) {
+    fn note_consumed(&self, index: u16) {
         if let Some(switch) = &*self.switch.load() {
             switch.note_consumed(index);
         }
     }
 
-    /// See [`IrqLine`](crate::port::IrqLine).
     #[inline]
-    pub(crate) fn mask(&self) {
+    fn mask(&self) {
         if let Some(switch) = &*self.switch.load() {
             switch.mask();
         }
     }
 
-    /// See [`IrqLine`](crate::port::IrqLine).
-    #[must_use = "true means that packets wait and nobody may be told"]
-    pub(crate) fn unmask(&self) -> bool {
+    fn unmask(&self) -> bool {
         self.switch.load().as_ref().is_some_and(|switch| switch.unmask())
     }
 
-    /// See [`IrqLine`](crate::port::IrqLine).
-    pub(crate) fn doorbell_fd(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
+    fn doorbell_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.doorbell.as_fd())
     }
 
-    /// See [`IrqLine`](crate::port::IrqLine).
-    pub(crate) fn forget_rings(&self) {
+    fn forget_rings(&self) {
         drain(self.doorbell.as_fd());
     }
 
-    /// A softirq CPU heard the doorbell.
-    pub(crate) fn heard(&self) {
+    fn heard(&self) -> bool {
         self.interrupts.add_shared(1);
+        true
     }
 
-    /// Interrupts heard so far.
-    pub(crate) fn interrupts(&self) -> u64 {
+    fn interrupts(&self) -> u64 {
         self.interrupts.get()
     }
 }

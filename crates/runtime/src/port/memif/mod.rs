@@ -12,6 +12,7 @@ mod access;
 mod client;
 mod control;
 mod down;
+mod ends;
 mod guard;
 mod line;
 mod port;
@@ -21,7 +22,9 @@ mod state;
 
 pub use access::MemifAccess;
 pub(crate) use control::Control;
-pub(crate) use line::{Kick, RemoteLine};
+pub(crate) use ends::{MemifRx, MemifTx};
+use line::Kick;
+pub(crate) use line::MemifLine;
 pub use socket::MemifSocketError;
 
 use std::io;
@@ -189,13 +192,13 @@ pub enum AddMemifError {
 /// The queues of a device, and the interrupt of each.
 struct Parts {
     ports: Ports,
-    lines: Vec<Arc<RemoteLine>>,
+    lines: Vec<Arc<MemifLine>>,
 }
 
 impl Parts {
     /// Queues without peer.
     fn new(config: &MemifConfig, table: &Arc<FrameTable>) -> Result<Self, AddMemifError> {
-        let lines = (0..config.queues).map(|_| RemoteLine::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let lines = (0..config.queues).map(|_| MemifLine::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let stride = config.frame_bytes + GAP_BYTES;
         let bytes = usize::from(config.queues) * config.frames_per_home() as usize * stride as usize;
         let memory = private_memory(bytes).map_err(|source| AddMemifError::Memory { bytes, source })?;
@@ -207,8 +210,8 @@ impl Parts {
             homes: config.queues,
         };
         let (_, pools) = table.add_arena(arena)?;
-        let queue = |(pool, line): (FramePool, &Arc<RemoteLine>)| {
-            let irq = IrqLine::Remote(line.clone());
+        let queue = |(pool, line): (FramePool, &Arc<MemifLine>)| {
+            let irq = IrqLine::Memif(line.clone());
             let mut tx = TxQueue::new(TxEnd::Detached, table.clone(), config.frame_bytes);
             tx.expect_forwarded(&pool);
             QueuePair { rx: RxQueue::new(RxEnd::Detached, pool, irq.clone()), tx, irq }

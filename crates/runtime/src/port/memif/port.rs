@@ -7,7 +7,7 @@ use napier_core::memif::RegionLayout;
 
 use super::MemifConfig;
 use super::down::Down;
-use super::line::{Kick, RemoteLine};
+use super::line::{Kick, MemifLine};
 use super::socket::Listening;
 use crate::port::{AddedDevice, RxCounters, TxCounters};
 
@@ -20,7 +20,7 @@ pub(super) struct Listener {
 
 /// What the control thread keeps of a device's queues.
 pub(super) struct PortParts {
-    pub(super) lines: Vec<Arc<RemoteLine>>,
+    pub(super) lines: Vec<Arc<MemifLine>>,
     pub(super) counters: Vec<(Arc<RxCounters>, Arc<TxCounters>)>,
 }
 

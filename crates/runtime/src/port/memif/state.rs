@@ -27,7 +27,7 @@ use super::line::Kick;
 use super::port::{Attached, Listener, Port};
 use super::server::{ServerSide, ServerStep};
 use super::socket::{Received, SocketPath, receive, send};
-use super::{MemifConfig, MemifRole};
+use super::{MemifConfig, MemifRole, MemifRx, MemifTx};
 use crate::port::{RxEnd, TxEnd};
 use crate::sys::peer::{PeerCred, peer_cred};
 
@@ -248,7 +248,7 @@ impl State {
             let rx = match pair.rx {
                 Some((ring, eventfd)) => {
                     line.connect(&eventfd, ring.interrupt_switch())?;
-                    RxEnd::Remote { ring, frame_bytes }
+                    RxEnd::Memif(MemifRx { ring, frame_bytes })
                 }
                 None => RxEnd::Detached,
             };
@@ -256,7 +256,7 @@ impl State {
                 Some((ring, eventfd)) => {
                     let kick = Arc::new(Kick::new(eventfd, self.guard.bell().clone()));
                     kicks.push(kick.clone());
-                    TxEnd::Remote { ring, scratch: vec![0; frame_bytes].into(), kick }
+                    TxEnd::Memif(MemifTx { ring, scratch: vec![0; frame_bytes].into(), kick })
                 }
                 None => TxEnd::Detached,
             };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use napier_ring::xsk::{OnceLine, Rearm, XskLook};
 use rustix::event::epoll::EventFlags;
 
-use crate::port::{Counter, IrqCpu};
+use crate::port::{Counter, IrqCpu, Line, Tokens};
 use crate::sys::xsk::XskSocket;
 
 /// Readable, once.
@@ -87,8 +87,41 @@ impl XskLine {
         }
     }
 
-    /// One interrupt for what comes from now on. `true` = packets are there already.
-    pub(crate) fn unmask(&self) -> bool {
+    /// A poll begins, by the owner of the queue, which has received so many packets in all. It unmasks when it gives the
+    /// queue up, or whoever it gives it to does: till then nobody needs the interrupt.
+    #[inline]
+    pub(super) fn poll_begins(&self, polled: &mut PolledFor, received: u64) {
+        // Relaxed: an unmask that is not seen puts the line away a little early.
+        if polled.poll_begins(self.unmasks.load(Ordering::Relaxed), received) {
+            self.put_away();
+        }
+    }
+
+    /// Takes the socket out of the epoll instance until the next unmask.
+    #[cold]
+    #[inline(never)]
+    fn put_away(&self) {
+        if !self.once.is_away() && self.once.put_away(|watcher| self.leave(watcher)) {
+            self.put_away.add_shared(1);
+        }
+    }
+
+    /// Times that the queue was polled for so long that the socket left the epoll instance.
+    pub(super) fn times_put_away(&self) -> u64 {
+        self.put_away.get()
+    }
+
+    /// Out of the epoll instance.
+    fn leave(&self, Watcher { cpu, .. }: &Watcher) {
+        if let Some(socket) = self.socket.upgrade() {
+            let left = cpu.unwatch(socket.as_fd());
+            assert!(left.is_ok(), "the socket was not where it was put: {left:?}");
+        }
+    }
+}
+
+impl Line for XskLine {
+    fn unmask(&self) -> bool {
         self.unmasks.fetch_add(1, Ordering::Relaxed);
         let Some(look) = self.look.upgrade() else { return false };
         if look.packets_wait() {
@@ -115,8 +148,8 @@ impl XskLine {
         !matches!(told, Ok(true))
     }
 
-    /// The interrupt has come. False: nobody is to be scheduled for it, see [`OnceLine::hear`].
-    pub(crate) fn heard(&self) -> bool {
+    /// See [`OnceLine::hear`].
+    fn heard(&self) -> bool {
         let first = self.once.hear();
         if first {
             self.interrupts.add_shared(1);
@@ -124,67 +157,25 @@ impl XskLine {
         first
     }
 
-    /// A poll begins, by the owner of the queue, which has received so many packets in all. It unmasks when it gives the
-    /// queue up, or whoever it gives it to does: till then nobody needs the interrupt.
-    #[inline]
-    pub(super) fn poll_begins(&self, polled: &mut PolledFor, received: u64) {
-        // Relaxed: an unmask that is not seen puts the line away a little early.
-        if polled.poll_begins(self.unmasks.load(Ordering::Relaxed), received) {
-            self.put_away();
-        }
-    }
-
-    /// Takes the socket out of the epoll instance until the next unmask.
-    #[cold]
-    #[inline(never)]
-    fn put_away(&self) {
-        if !self.once.is_away() && self.once.put_away(|watcher| self.leave(watcher)) {
-            self.put_away.add_shared(1);
-        }
-    }
-
-    /// A CPU waits for interrupts from now on.
-    ///
-    /// # Errors
-    /// As `epoll_ctl(2)`.
-    pub(crate) fn watch(&self, cpu: &Arc<dyn IrqCpu>, token: u64) -> rustix::io::Result<()> {
+    fn watch(&self, cpu: &Arc<dyn IrqCpu>, tokens: Tokens) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
-        let watcher = Watcher { cpu: cpu.clone(), token };
+        let watcher = Watcher { cpu: cpu.clone(), token: tokens.doorbell };
         self.once.watch(watcher, |Watcher { cpu, token }| cpu.watch_for(socket.as_fd(), *token, ONCE))
     }
 
-    /// Another CPU does so instead.
-    ///
-    /// # Errors
-    /// As `epoll_ctl(2)`; the one before still waits then. It may have missed an interrupt that came meanwhile.
-    pub(crate) fn move_to(&self, cpu: &Arc<dyn IrqCpu>, token: u64) -> rustix::io::Result<()> {
+    fn move_to(&self, _from: &dyn IrqCpu, to: &Arc<dyn IrqCpu>, tokens: Tokens) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
-        let watcher = Watcher { cpu: cpu.clone(), token };
+        let watcher = Watcher { cpu: to.clone(), token: tokens.doorbell };
         let join = |Watcher { cpu, token }: &Watcher| cpu.watch_for(socket.as_fd(), *token, ONCE);
         self.once.move_to(watcher, join, |watcher| self.leave(watcher))
     }
 
-    /// It does not any more.
-    pub(crate) fn unwatch(&self) {
+    fn unwatch(&self, _cpu: &dyn IrqCpu) {
         self.once.unwatch(|watcher| self.leave(watcher));
     }
 
-    /// Interrupts so far.
-    pub(crate) fn interrupts(&self) -> u64 {
+    fn interrupts(&self) -> u64 {
         self.interrupts.get()
-    }
-
-    /// Times that the queue was polled for so long that the socket left the epoll instance.
-    pub(super) fn times_put_away(&self) -> u64 {
-        self.put_away.get()
-    }
-
-    /// Out of the epoll instance.
-    fn leave(&self, Watcher { cpu, .. }: &Watcher) {
-        if let Some(socket) = self.socket.upgrade() {
-            let left = cpu.unwatch(socket.as_fd());
-            assert!(left.is_ok(), "the socket was not where it was put: {left:?}");
-        }
     }
 }
 

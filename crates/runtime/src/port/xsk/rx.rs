@@ -6,7 +6,7 @@ use napier_ring::xsk::{XskLook, XskRx};
 use napier_ring::{Frame, FramePool};
 
 use super::line::{PolledFor, XskLine};
-use crate::port::RxCounters;
+use crate::port::{RxHome, RxRing};
 use crate::sys::xsk::XskSocket;
 
 /// The receive end of a queue.
@@ -49,7 +49,7 @@ impl XskRxEnd {
     }
 
     /// Gives the kernel as many frames as it should have, as far as there are any.
-    pub(crate) fn fill(&mut self, pool: &mut FramePool) {
+    fn fill(&mut self, pool: &mut FramePool) {
         while self.ring.posted() < self.depth
             && let Some(frame) = pool.alloc()
         {
@@ -59,11 +59,18 @@ impl XskRxEnd {
             }
         }
     }
+}
+
+impl RxRing for XskRxEnd {
+    fn begin(&mut self, pool: &mut FramePool) {
+        self.fill(pool);
+    }
 
     /// Takes the oldest packet. Where no frame can be given for it, it is dropped and its own goes back to the kernel: a
     /// queue that kept it would run dry and never be woken again.
     #[inline]
-    pub(crate) fn take(&mut self, pool: &mut FramePool, counters: &RxCounters) -> Option<(Frame, u32)> {
+    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+        let RxHome { pool, counters, .. } = home;
         // A ring's worth at most: what is posted here is not published yet.
         loop {
             let (frame, length) = self.ring.take()?;
@@ -85,26 +92,28 @@ impl XskRxEnd {
     }
 
     /// Gives the kernel the slots of what was taken, and frames in exchange.
-    pub(crate) fn refill(&mut self, pool: &mut FramePool, counters: &RxCounters) {
+    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+        let RxHome { pool, counters, .. } = home;
         self.fill(pool);
         if let Some(wake) = self.ring.publish() {
             self.socket.wake_fill(wake);
         }
         counters.bad_descriptors.set(self.ring.bad_descriptors());
         counters.index_errors.set(self.ring.index_errors());
+        // Told here: the indices are wider than those of a line.
         self.look.note_consumed(self.ring.consumed());
+        None
     }
 
-    /// Packets that wait, with a look at the kernel's index.
     #[inline]
-    pub(crate) fn pending(&mut self) -> u32 {
+    fn pending(&mut self) -> u32 {
         self.ring.pending()
     }
 
     /// A poll begins, after so many packets: if nothing waits, the kernel is made to look at the interface, where it does
     /// so on request.
     #[inline]
-    pub(crate) fn poll_begins(&mut self, received: u64) {
+    fn poll_begins(&mut self, received: u64) {
         self.line.poll_begins(&mut self.polled, received);
         if self.drives == Drives::No || self.ring.pending() > 0 {
             return;
@@ -120,8 +129,7 @@ impl XskRxEnd {
         }
     }
 
-    /// Frames that are with the kernel.
-    pub(crate) fn posted(&self) -> u32 {
+    fn in_ring(&self) -> u32 {
         self.ring.posted()
     }
 }

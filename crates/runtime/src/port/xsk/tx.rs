@@ -9,7 +9,7 @@ use napier_ring::xsk::{TxWake, XskTx};
 use napier_ring::{Frame, FramePool};
 use rustix::event::EventfdFlags;
 
-use crate::port::TxCounters;
+use crate::port::{FrameAccount, FrameRing, Given, TxFull, TxHome, TxRing, bring_home, build_in_frame, push_given};
 use crate::sys::xsk::{Kicked, XskSocket};
 
 /// Kicks in a row that send nothing before the rest is left to be kicked later.
@@ -17,8 +17,8 @@ const KICKS_IN_VAIN_MAX: u32 = 4;
 
 /// The transmit end of a queue.
 pub(crate) struct XskTxEnd {
-    pub(crate) ring: XskTx,
-    pub(crate) pool: FramePool,
+    ring: XskTx,
+    pool: FramePool,
     socket: Arc<XskSocket>,
     /// Frames that may be with the kernel before it is asked for them.
     reclaim_at: u32,
@@ -34,21 +34,10 @@ impl XskTxEnd {
         Self { ring, pool, socket, reclaim_at, owed: None, queue, late }
     }
 
-    /// Shows the kernel what was pushed, and kicks it until it has taken all, or takes no more: then whoever sends next
-    /// kicks again, and somebody does soon.
-    pub(crate) fn flush(&mut self, counters: &TxCounters, home: impl FnMut(&mut FramePool, Frame)) {
-        let publish = self.ring.publish();
-        if let Some(wake) = publish.wake.or(self.owed.take()) {
-            self.kick(wake, counters, home);
-        } else if self.ring.in_flight() >= self.reclaim_at {
-            self.reclaim(home);
-        }
-    }
-
-    fn kick(&mut self, mut wake: TxWake, counters: &TxCounters, mut home: impl FnMut(&mut FramePool, Frame)) {
+    fn kick(&mut self, mut wake: TxWake, home: &mut TxHome<'_>) {
         let (mut in_vain, mut unsent) = (0, self.ring.unsent());
         loop {
-            counters.kicks.add(1);
+            home.counters.kicks.add(1);
             match self.socket.kick(wake) {
                 Kicked::Done => break,
                 Kicked::Unreachable(token) => {
@@ -58,7 +47,7 @@ impl XskTxEnd {
                 }
                 Kicked::Again(token) => {
                     // Never without room for what was sent.
-                    self.reclaim(&mut home);
+                    self.reclaim(home);
                     let left = self.ring.unsent();
                     if left == 0 {
                         break;
@@ -78,16 +67,82 @@ impl XskTxEnd {
             self.reclaim(home);
         }
     }
+}
 
-    /// Takes back the frames that the kernel has sent.
-    pub(crate) fn reclaim(&mut self, mut home: impl FnMut(&mut FramePool, Frame)) {
-        let pool = &mut self.pool;
-        self.ring.reclaim(|frame| home(pool, frame));
+impl FrameRing for XskTx {
+    #[inline]
+    fn free_slots(&self) -> u32 {
+        self.free_slots()
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.push(frame, len)
+    }
+    #[inline]
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
+        self.reclaim(home)
+    }
+}
+
+impl TxRing for XskTxEnd {
+    fn expect_senders(&mut self, pool: &FramePool) {
+        self.ring.add_arena(pool.table(), pool.arena());
     }
 
-    /// Whether packets wait that a kick did not move.
-    pub(crate) fn owes_kick(&self) -> bool {
+    #[inline]
+    fn build(
+        &mut self,
+        _max_len: usize,
+        home: &mut TxHome<'_>,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, TxFull> {
+        build_in_frame(&mut self.ring, &mut self.pool, home, build)
+    }
+
+    #[inline]
+    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome<'_>) -> Given {
+        if !self.ring.takes(frame.arena()) {
+            return Given::Foreign(frame);
+        }
+        push_given(&mut self.ring, &mut self.pool, frame, len, home)
+    }
+
+    #[inline]
+    fn may_have_room(&mut self) -> bool {
+        self.ring.free_slots() > 0
+    }
+
+    #[inline]
+    fn in_flight(&mut self) -> u32 {
+        self.ring.in_flight()
+    }
+
+    /// Kicks the kernel until it has taken all, or takes no more: then whoever sends next kicks again, and somebody does
+    /// soon.
+    fn flush(&mut self, home: &mut TxHome<'_>) {
+        let publish = self.ring.publish();
+        if let Some(wake) = publish.wake.or(self.owed.take()) {
+            self.kick(wake, home);
+        } else if self.ring.in_flight() >= self.reclaim_at {
+            self.reclaim(home);
+        }
+        home.note_errors(self.ring.bad_descriptors(), self.ring.index_errors());
+    }
+
+    fn reclaim(&mut self, home: &mut TxHome<'_>) {
+        self.ring.reclaim(|frame| bring_home(&mut self.pool, home.sorter, frame));
+    }
+
+    fn owes_kick(&self) -> bool {
         self.owed.is_some()
+    }
+
+    fn account(&mut self) -> FrameAccount {
+        FrameAccount {
+            total: u64::from(self.pool.total()),
+            pooled: self.pool.available() as u64,
+            in_ring: u64::from(self.ring.in_flight()),
+        }
     }
 }
 

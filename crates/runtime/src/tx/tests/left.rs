@@ -169,7 +169,7 @@ fn a_sender_that_interrupts_the_peer_has_let_go_of_the_lock() {
     let rig = rig(&LinkConfig::default(), false);
     let port = RawPort::bind(&rig.to, 0).expect("port");
     let napi = rig.to.napi(0).expect("an instance");
-    let IrqLine::Link(line) = &napi.irq else { unreachable!("a link's line") };
+    let (IrqLine::LinkClient(line) | IrqLine::LinkServer(line)) = &napi.irq else { unreachable!("a link's line") };
     for variant in [None, Some(TxVariant::Llist), Some(TxVariant::Locked)] {
         if let Some(variant) = variant {
             rig.with(&QdiscConfig::pfifo(), variant);

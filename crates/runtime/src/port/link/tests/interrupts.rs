@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use super::*;
+use crate::port::Line as _;
 
 fn is_ready(fd: BorrowedFd<'_>, wait_ms: i64) -> bool {
     let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ms * 1_000_000 };
@@ -19,16 +20,16 @@ fn masked_means_no_doorbell() {
     let mut link = link(&small());
     let line = line_of(&link.server[0]);
     send(&mut link.client[0], 1).expect("room");
-    assert!(!is_ready(line.doorbell_fd(), 0));
+    assert!(!is_ready(line.doorbell_fd().expect("a link has both"), 0));
     assert_eq!((line.interrupts(), line.suppressed()), (0, 1));
     assert!(link.server[0].rx.unmask(), "the packet was there before");
     link.server[0].rx.mask();
     assert_eq!(receive(&mut link.server[0], &link.table), Some(1));
     assert!(!link.server[0].rx.unmask());
     flush(&mut link.client[0]); // nothing new
-    assert!(!is_ready(line.doorbell_fd(), 0));
+    assert!(!is_ready(line.doorbell_fd().expect("a link has both"), 0));
     send(&mut link.client[0], 2).expect("room");
-    assert!(is_ready(line.doorbell_fd(), 0));
+    assert!(is_ready(line.doorbell_fd().expect("a link has both"), 0));
     assert_eq!((line.interrupts(), line.suppressed()), (1, 1));
     assert_eq!(link.client[0].tx.counters().kicks.get(), 1);
 }
@@ -44,7 +45,8 @@ fn one_interrupt_per_unmask_on_an_edge() {
         };
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&poll, line_of(to).doorbell_fd(), epoll::EventData::new_u64(1), flags).expect("add");
+        epoll::add(&poll, line_of(to).doorbell_fd().expect("a link has both"), epoll::EventData::new_u64(1), flags)
+            .expect("add");
         let events = || {
             let mut buffer = Vec::with_capacity(4);
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -70,10 +72,10 @@ fn coalescing_by_frames() {
     assert_eq!(line.coalesce(), rule(1_000_000, 3));
     assert!(!link.server[0].rx.unmask());
     (0..2).for_each(|number| send(&mut link.client[0], number).expect("room"));
-    assert!(!is_ready(line.doorbell_fd(), 0));
+    assert!(!is_ready(line.doorbell_fd().expect("a link has both"), 0));
     assert_eq!((line.interrupts(), line.suppressed()), (0, 1)); // the first one started the timer
     send(&mut link.client[0], 2).expect("room");
-    assert!(is_ready(line.doorbell_fd(), 0));
+    assert!(is_ready(line.doorbell_fd().expect("a link has both"), 0));
     assert_eq!(line.interrupts(), 1);
     assert!(!line.timer_fired(), "the interrupt overtook the timer");
 }
@@ -85,8 +87,8 @@ fn coalescing_by_time() {
     for round in 1..3 {
         assert!(!link.server[0].rx.unmask());
         (0..20).for_each(|number| send(&mut link.client[0], number).expect("room"));
-        assert!(!is_ready(line.doorbell_fd(), 0));
-        assert!(is_ready(line.timer_fd(), 900));
+        assert!(!is_ready(line.doorbell_fd().expect("a link has both"), 0));
+        assert!(is_ready(line.timer_fd().expect("a link has both"), 900));
         assert!(line.timer_fired());
         assert!(!line.timer_fired(), "one interrupt per unmask");
         assert_eq!(line.interrupts(), round);
@@ -104,7 +106,7 @@ fn a_timer_left_over_from_before_the_unmask_is_no_interrupt() {
     link.server[0].rx.mask();
     while receive(&mut link.server[0], &link.table).is_some() {}
     assert!(!link.server[0].rx.unmask());
-    assert!(is_ready(line.timer_fd(), 900));
+    assert!(is_ready(line.timer_fd().expect("a link has both"), 900));
     assert!(!line.timer_fired());
     assert_eq!(line.interrupts(), 1);
 }
@@ -116,7 +118,7 @@ fn a_timer_that_ends_while_masked_is_no_interrupt() {
     assert!(!link.server[0].rx.unmask());
     send(&mut link.client[0], 1).expect("room");
     link.server[0].rx.mask();
-    assert!(is_ready(line.timer_fd(), 900));
+    assert!(is_ready(line.timer_fd().expect("a link has both"), 900));
     assert!(!line.timer_fired());
     assert!(link.server[0].rx.unmask(), "the packet is not forgotten");
     assert_eq!(line.interrupts(), 0);
@@ -132,11 +134,11 @@ fn a_timer_that_fired_for_nothing_is_started_again() {
     send(&mut link.client[0], 1).expect("room");
     assert_eq!(receive(&mut link.server[0], &link.table), Some(1));
     line.quiet(); // stands for the mask and the unmask that came before the timer was noted
-    assert!(is_ready(line.timer_fd(), 900));
+    assert!(is_ready(line.timer_fd().expect("a link has both"), 900));
     assert!(!line.timer_fired());
     send(&mut link.client[0], 2).expect("room");
     assert_eq!((link.client[0].tx.counters().kicks.get(), line.suppressed()), (2, 0));
-    assert!(is_ready(line.timer_fd(), 900));
+    assert!(is_ready(line.timer_fd().expect("a link has both"), 900));
     assert!(line.timer_fired());
     assert_eq!(line.interrupts(), 1);
 }
@@ -147,11 +149,11 @@ fn new_coalescing_announces_what_waits_by_the_old() {
     let line = line_of(&link.server[0]);
     assert!(!link.server[0].rx.unmask());
     line.set_coalesce(rule(900_000, 0));
-    assert!(!is_ready(line.doorbell_fd(), 0), "nothing waits");
+    assert!(!is_ready(line.doorbell_fd().expect("a link has both"), 0), "nothing waits");
     send(&mut link.client[0], 1).expect("room");
-    assert!(!is_ready(line.doorbell_fd(), 0));
+    assert!(!is_ready(line.doorbell_fd().expect("a link has both"), 0));
     line.set_coalesce(rule(0, 1));
-    assert!(is_ready(line.doorbell_fd(), 0));
+    assert!(is_ready(line.doorbell_fd().expect("a link has both"), 0));
     assert_eq!(line.interrupts(), 1);
 }
 
@@ -185,8 +187,9 @@ fn sleeping_consumer_gets_all(from: &mut QueuePair, to: &mut QueuePair, table: &
         });
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&poll, line.doorbell_fd(), epoll::EventData::new_u64(0), flags).expect("add");
-        epoll::add(&poll, line.timer_fd(), epoll::EventData::new_u64(1), flags).expect("add");
+        epoll::add(&poll, line.doorbell_fd().expect("a link has both"), epoll::EventData::new_u64(0), flags)
+            .expect("add");
+        epoll::add(&poll, line.timer_fd().expect("a link has both"), epoll::EventData::new_u64(1), flags).expect("add");
         let mut next = 0;
         while next < packets {
             to.rx.mask();

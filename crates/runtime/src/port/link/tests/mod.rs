@@ -70,7 +70,7 @@ impl Link {
 
 fn line_of(pair: &QueuePair) -> Arc<LinkLine> {
     match &pair.irq {
-        IrqLine::Link(line) => line.clone(),
+        IrqLine::LinkClient(line) | IrqLine::LinkServer(line) => line.clone(),
         _ => unreachable!("a link's line"),
     }
 }

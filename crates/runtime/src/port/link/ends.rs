@@ -1,0 +1,208 @@
+//! The ends of a link's queues.
+
+use std::sync::Arc;
+
+use napier_ring::memif::{C2sConsumer, C2sProducer, Publish, S2cConsumer, S2cProducer};
+use napier_ring::{Frame, FramePool};
+
+use super::LinkLine;
+use crate::port::{
+    FrameAccount, FrameRing, Given, RxHome, RxRing, TxFull, TxHome, TxRing, bring_home, build_in_frame, push_given,
+    take_copied,
+};
+
+/// The client's way: a packet is in one of the frames that it posted; a fresh one takes its place. Ends within one ring
+/// size, for what is posted here is not published yet.
+impl RxRing for S2cConsumer {
+    /// All slots are filled with frames, and stay filled.
+    fn begin(&mut self, pool: &mut FramePool) {
+        while self.free_slots() > 0 {
+            let Some(frame) = pool.alloc() else { panic!("a home has fewer frames than its ring slots") };
+            assert!(self.post(frame).is_ok(), "a free slot refused a frame");
+        }
+    }
+
+    #[inline]
+    fn pending(&mut self) -> u32 {
+        self.pending()
+    }
+
+    #[inline]
+    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+        self.exchange(|| home.pool.alloc(), || home.counters.no_frame_drops.add(1))
+    }
+
+    #[inline]
+    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+        self.publish_posts();
+        home.counters.bad_descriptors.set(self.bad_descriptors());
+        home.counters.index_errors.set(self.index_errors());
+        Some(self.consumed())
+    }
+
+    fn in_ring(&self) -> u32 {
+        self.posted()
+    }
+}
+
+/// The server's way: a packet is copied out of the client's memory.
+impl RxRing for C2sConsumer {
+    #[inline]
+    fn pending(&mut self) -> u32 {
+        self.pending()
+    }
+
+    #[inline]
+    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+        take_copied(home, |to| self.take_into(to))
+    }
+
+    #[inline]
+    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+        self.release();
+        home.counters.index_errors.set(self.index_errors());
+        Some(self.consumed())
+    }
+}
+
+/// The client's transmit end: packets are built in frames of `pool`, or sent in frames of the region as they are.
+pub(crate) struct ClientTx {
+    pub(super) ring: C2sProducer,
+    pub(super) pool: FramePool,
+    /// Frames that may be with the peer before it is asked for them.
+    pub(super) reclaim_at: u32,
+    pub(super) peer_irq: Arc<LinkLine>,
+}
+
+/// The server's: packets are built in the buffers that the client posted.
+pub(crate) struct ServerTx {
+    pub(super) ring: S2cProducer,
+    pub(super) slots: u32,
+    pub(super) peer_irq: Arc<LinkLine>,
+}
+
+impl FrameRing for C2sProducer {
+    #[inline]
+    fn free_slots(&self) -> u32 {
+        self.free_slots()
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
+        self.push(frame, len)
+    }
+    #[inline]
+    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
+        self.reclaim(home)
+    }
+}
+
+/// Leaves a bell for a peer that wants to be interrupted to the end of the claim: a wake-up that preempts the claimant would
+/// keep all others waiting for it.
+#[inline]
+fn leave_bell(peer_irq: &Arc<LinkLine>, publish: Publish, home: &mut TxHome<'_>) {
+    let Publish { published, peer_wants_interrupt } = publish;
+    if peer_wants_interrupt {
+        if !peer_irq.is_announced() {
+            home.leave_bell(peer_irq, published);
+        }
+    } else if published > 0 {
+        peer_irq.note_masked();
+    }
+}
+
+impl TxRing for ClientTx {
+    fn expect_senders(&mut self, pool: &FramePool) {
+        self.ring.add_arena(pool.table(), pool.arena());
+    }
+
+    #[inline]
+    fn build(
+        &mut self,
+        _max_len: usize,
+        home: &mut TxHome<'_>,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, TxFull> {
+        build_in_frame(&mut self.ring, &mut self.pool, home, build)
+    }
+
+    #[inline]
+    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome<'_>) -> Given {
+        if !self.ring.takes(frame.arena()) {
+            return Given::Foreign(frame);
+        }
+        push_given(&mut self.ring, &mut self.pool, frame, len, home)
+    }
+
+    #[inline]
+    fn may_have_room(&mut self) -> bool {
+        self.ring.free_slots() > 0
+    }
+
+    #[inline]
+    fn in_flight(&mut self) -> u32 {
+        self.ring.in_flight()
+    }
+
+    #[inline]
+    fn leaves_bell(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn flush(&mut self, home: &mut TxHome<'_>) {
+        let publish = self.ring.publish();
+        if self.ring.in_flight() >= self.reclaim_at {
+            self.reclaim(home);
+        }
+        leave_bell(&self.peer_irq, publish, home);
+        home.note_errors(0, self.ring.index_errors());
+    }
+
+    #[inline]
+    fn reclaim(&mut self, home: &mut TxHome<'_>) {
+        self.ring.reclaim(|frame| bring_home(&mut self.pool, home.sorter, frame));
+    }
+
+    fn account(&mut self) -> FrameAccount {
+        FrameAccount {
+            total: u64::from(self.pool.total()),
+            pooled: self.pool.available() as u64,
+            in_ring: u64::from(self.ring.in_flight()),
+        }
+    }
+}
+
+impl TxRing for ServerTx {
+    #[inline]
+    fn build(
+        &mut self,
+        max_len: usize,
+        home: &mut TxHome<'_>,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, TxFull> {
+        self.ring.build_at_least(max_len, build).or_else(|_| home.full())
+    }
+
+    #[inline]
+    fn may_have_room(&mut self) -> bool {
+        self.ring.free_slots() > 0
+    }
+
+    /// A peer that takes a packet posts an empty buffer for it.
+    #[inline]
+    fn in_flight(&mut self) -> u32 {
+        self.slots.saturating_sub(self.ring.free_slots())
+    }
+
+    #[inline]
+    fn leaves_bell(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn flush(&mut self, home: &mut TxHome<'_>) {
+        let publish = self.ring.publish();
+        leave_bell(&self.peer_irq, publish, home);
+        home.note_errors(self.ring.bad_descriptors(), self.ring.index_errors());
+    }
+}
