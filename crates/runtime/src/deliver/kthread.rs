@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use napier_core::state::State;
 use napier_core::time::Deadline;
 
+use super::owner::Owner;
 use super::softirq::never_run_inline;
 use crate::deliver::Deliver;
-use crate::journal::Rule;
+use crate::journal::{Event, Rule, Target};
 use crate::napi::{Kthread, Napi, PollContext};
 use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
@@ -42,6 +43,21 @@ impl Kthread {
         })?;
         let pid = pid.recv().map_err(std::io::Error::other)?;
         Ok(Self { stop, handle, pid })
+    }
+}
+
+/// The instance's thread as its owner.
+pub(super) struct OwnThread;
+
+impl Owner for OwnThread {
+    fn start(&self, deliver: &Arc<Deliver>, napi: &Arc<Napi>) -> std::io::Result<Option<Kthread>> {
+        let there = napi.kthread.lock().expect("no panic while held").is_some();
+        if there { Ok(None) } else { Kthread::spawn(deliver, napi).map(Some) }
+    }
+
+    fn take(&self, _deliver: &Deliver, napi: &Napi) {
+        napi.journaled(|| (), |()| Event::Scheduled { target: Target::Kthread });
+        napi.thread_parker.wake();
     }
 }
 
@@ -91,12 +107,6 @@ impl Deliver {
             }
             last = now;
         }
-    }
-
-    /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
-    pub(crate) fn workqueue_turn(&self, napi: &Napi) -> bool {
-        let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
-        self.poll_once(napi, PollContext::Thread).repoll && !self.hand_over_if_stopped(napi)
     }
 }
 

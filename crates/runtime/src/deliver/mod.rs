@@ -1,7 +1,7 @@
 //! Who polls an instance, and when: its owners, and what they share.
 //!
 //! Whoever set `SCHED` owns an instance until it is released or handed on. How one gets an owner is in `schedule`, what an
-//! owner does in `complete`; the owners are
+//! owner does in `complete`, and `owner` is the interface between the two; the owners are
 //!
 //! | file | owner |
 //! |---|---|
@@ -18,6 +18,7 @@ mod busy;
 mod complete;
 mod kthread;
 mod lifecycle;
+mod owner;
 mod schedule;
 pub(crate) mod softirq;
 mod sysctl;
@@ -209,8 +210,9 @@ impl Deliver {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// The threads of the softirq CPUs are to end.
+    /// Ends the workers; the threads of the softirq CPUs are to end.
     pub(crate) fn stop(&self) {
+        self.workqueue.stop();
         self.stop.store(true, Ordering::Release);
         self.softirq.iter().for_each(|cpu| cpu.kick());
     }

@@ -1,10 +1,11 @@
 //! Scheduling: who will poll an instance that just got an owner.
 
-use napier_core::state::{Poller, State};
+use napier_core::state::State;
 use napier_core::time::Span;
 
-use crate::deliver::Deliver;
-use crate::journal::{Event, Rule, Target};
+use super::Deliver;
+use super::owner::owner;
+use crate::journal::{Event, Rule};
 use crate::napi::Napi;
 
 impl Deliver {
@@ -34,21 +35,7 @@ impl Deliver {
         let poller = napi.transition(Rule::Schedule, State::schedule);
         #[cfg(test)]
         crate::napi::hold::at(crate::napi::hold::Point::Scheduled);
-        match poller {
-            Poller::Thread => {
-                napi.journaled(|| (), |()| Event::Scheduled { target: Target::Kthread });
-                napi.thread_parker.wake();
-            }
-            Poller::Pool => {
-                napi.journaled(|| (), |()| Event::Scheduled { target: Target::Workqueue });
-                self.workqueue.push(napi.index);
-            }
-            Poller::Softirq => {
-                let cpu = self.softirq_of_this_context(napi);
-                napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
-                cpu.raise(self, napi);
-            }
-        }
+        owner(poller).take(self, napi);
     }
 
     /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.

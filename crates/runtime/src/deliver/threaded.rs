@@ -9,7 +9,8 @@ use std::time::Duration;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, Threaded};
 
-use crate::deliver::Deliver;
+use super::Deliver;
+use super::owner::{owner, poller};
 use crate::journal::{Event, Rule};
 use crate::napi::{Kthread, Napi};
 
@@ -44,14 +45,7 @@ impl Deliver {
         if setting != ThreadedSetting::Disabled && self.is_closing() {
             return Err(rustix::io::Errno::SHUTDOWN.into());
         }
-        match setting {
-            ThreadedSetting::Disabled => Ok(None),
-            ThreadedSetting::Workqueue => self.workqueue.start(self).map(|()| None),
-            ThreadedSetting::Enabled | ThreadedSetting::BusyPoll => {
-                let there = napi.kthread.lock().expect("no panic while held").is_some();
-                if there { Ok(None) } else { Kthread::spawn(self, napi).map(Some) }
-            }
-        }
+        owner(poller(setting)).start(self, napi)
     }
 
     /// Puts a setting into force whose threads are there; `started` is the instance's own if it has just been started.

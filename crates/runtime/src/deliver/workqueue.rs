@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use napier_core::state::State;
 use napier_core::time::Deadline;
 use napier_ring::{Links, List};
 
+use super::owner::Owner;
 use super::softirq::never_run_inline;
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
+use crate::journal::{Event, Rule, Target};
+use crate::napi::{Kthread, Napi, PollContext};
 use crate::park::Parker;
 use crate::threads::{ThreadRole, pass_on};
 
@@ -109,7 +113,27 @@ impl Workqueue {
     }
 }
 
+/// The pool as an owner.
+pub(super) struct Pool;
+
+impl Owner for Pool {
+    fn start(&self, deliver: &Arc<Deliver>, _napi: &Arc<Napi>) -> std::io::Result<Option<Kthread>> {
+        deliver.workqueue.start(deliver).map(|()| None)
+    }
+
+    fn take(&self, deliver: &Deliver, napi: &Napi) {
+        napi.journaled(|| (), |()| Event::Scheduled { target: Target::Workqueue });
+        deliver.workqueue.push(napi.index);
+    }
+}
+
 impl Deliver {
+    /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
+    fn workqueue_turn(&self, napi: &Napi) -> bool {
+        let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
+        self.poll_once(napi, PollContext::Thread).repoll && !self.hand_over_if_stopped(napi)
+    }
+
     fn workqueue_main(&self) {
         never_run_inline();
         crate::nowait::this_thread();

@@ -258,7 +258,6 @@ impl Drop for Running {
         inner.deliver.for_each_napi(|napi| napi.raw_parker.wake_all());
         inner.stop_services();
         inner.stop_all_devices();
-        inner.deliver.workqueue.stop();
         inner.deliver.stop();
         let threads = std::mem::take(self.softirq_threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         let threads = threads.into_iter().chain(self.watch.take().map(Watch::end));

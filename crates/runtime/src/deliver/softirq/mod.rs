@@ -21,9 +21,11 @@ use napier_ring::{Baton, Exclusive, List};
 use rustix::event::epoll;
 use rustix::fd::{BorrowedFd, OwnedFd};
 
-use crate::deliver::Deliver;
-use crate::napi::PollContext;
+use super::Deliver;
+use super::owner::Owner;
+use crate::journal::{Event, Target};
 use crate::napi::place::{HERE, Here};
+use crate::napi::{Napi, PollContext};
 use crate::port::IrqCpu;
 use crate::sys;
 pub(crate) use caller::{KickOnly, never_run_inline};
@@ -243,11 +245,22 @@ impl IrqCpu for SoftirqCpu {
     }
 }
 
+/// Softirq as an owner: the CPU that the caller counts as being on.
+pub(super) struct OnCpu;
+
+impl Owner for OnCpu {
+    fn take(&self, deliver: &Deliver, napi: &Napi) {
+        let cpu = deliver.softirq_of_this_context(napi);
+        napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
+        cpu.raise(deliver, napi);
+    }
+}
+
 impl Deliver {
     /// The softirq CPU that the calling thread counts as being on; for a thread on a processor without
     /// one, the CPU that takes the instance's interrupt.
     #[inline]
-    pub(crate) fn softirq_of_this_context(&self, napi: &crate::napi::Napi) -> &SoftirqCpu {
+    pub(crate) fn softirq_of_this_context(&self, napi: &Napi) -> &SoftirqCpu {
         let here = HERE.get();
         let index = here.handling.or(here.thread_of).or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
         &self.softirq[index.unwrap_or_else(|| napi.irq_cpu()) as usize]
