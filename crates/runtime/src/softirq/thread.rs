@@ -1,5 +1,6 @@
 //! The thread of a softirq CPU: waits for doorbells and timers, takes the interrupts, runs the softirqs.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -20,6 +21,14 @@ const TOKEN_KICK: u64 = u64::MAX - 1;
 
 /// Set in the token of a coalescing timer.
 const TIMER_BIT: u64 = 1 << 32;
+
+/// What a look at the descriptors of a softirq CPU brought.
+pub(super) struct Taken {
+    /// The kernel timer fired.
+    pub(super) timer_fired: bool,
+    /// How many descriptors had something to say.
+    events: usize,
+}
 
 /// Token of an instance's doorbell.
 pub(crate) fn doorbell_token(napi: u32) -> u64 {
@@ -61,17 +70,16 @@ impl SoftirqCpu {
 
     fn main(&self, engine: &EngineInner, mut class: Class) {
         crate::nowait::this_thread();
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
         let (mut chased, mut away_known_ns) = (false, 0);
         while !engine.stopping() {
             let at_most = self.prepare_sleep(engine, chased);
-            let timer_fired = self.wait(engine, &mut events, at_most.as_ref());
+            let Taken { timer_fired, events } = self.wait(engine, at_most.as_ref());
             let ran = (timer_fired || at_most.is_some()) && self.run_due_timers(engine);
             // A wait that something else ended has chased nothing.
-            chased = (timer_fired || at_most.is_some() && events.is_empty()) && !ran;
+            chased = (timer_fired || at_most.is_some() && events == 0) && !ran;
             self.run(engine);
             while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
-                self.as_ksoftirqd(engine, &mut events, &class);
+                self.as_ksoftirqd(engine, &class);
                 // What its last wait took in.
                 self.run(engine);
             }
@@ -82,37 +90,28 @@ impl SoftirqCpu {
         }
     }
 
-    /// Waits and takes the interrupts that are there; true if the kernel timer fired.
-    fn wait(
-        &self,
-        engine: &EngineInner,
-        events: &mut Vec<epoll::Event>,
-        timeout: Option<&rustix::time::Timespec>,
-    ) -> bool {
+    /// Waits and takes the interrupts that are there.
+    fn wait(&self, engine: &EngineInner, timeout: Option<&rustix::time::Timespec>) -> Taken {
         #[cfg(test)]
         self.stand_still_if_told();
-        let timer_fired = self.take_events(engine, events, timeout);
+        let taken = self.take_events(engine, timeout);
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
-        timer_fired
+        taken
     }
 
-    /// Takes the interrupts that are there, for this thread or in its place; true if the kernel timer fired.
-    pub(super) fn take_events(
-        &self,
-        engine: &EngineInner,
-        events: &mut Vec<epoll::Event>,
-        timeout: Option<&rustix::time::Timespec>,
-    ) -> bool {
-        events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+    /// Takes the interrupts that are there, for this thread or in its place.
+    pub(super) fn take_events(&self, engine: &EngineInner, timeout: Option<&rustix::time::Timespec>) -> Taken {
+        let mut buffer = [const { MaybeUninit::uninit() }; 128];
+        let events: &[epoll::Event] = match epoll::wait(&self.epoll, &mut buffer, timeout) {
+            Ok((events, _)) => events,
+            Err(rustix::io::Errno::INTR) => &[],
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
-        }
+        };
         if HERE.get().thread_of == Some(self.index) {
             self.woken();
         }
         let mut timer_fired = false;
-        for event in &*events {
+        for event in events {
             match event.data.u64() {
                 TOKEN_TIMER => {
                     self.timer_fired();
@@ -129,11 +128,11 @@ impl SoftirqCpu {
                 }
             }
         }
-        timer_fired
+        Taken { timer_fired, events: events.len() }
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.
-    fn as_ksoftirqd(&self, engine: &EngineInner, events: &mut Vec<epoll::Event>, class: &Class) {
+    fn as_ksoftirqd(&self, engine: &EngineInner, class: &Class) {
         class.suspend();
         let before = HERE.get();
         HERE.set(Here { ksoftirqd: true, ..before });
@@ -141,7 +140,7 @@ impl SoftirqCpu {
         while self.left_over.load(Ordering::Relaxed) && !engine.stopping() {
             self.run(engine);
             rustix::thread::sched_yield();
-            self.wait(engine, events, Some(&now));
+            self.wait(engine, Some(&now));
             // While this thread runs nobody sets the kernel timer, so look at every turn.
             self.run_due_timers(engine);
         }
