@@ -9,7 +9,8 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-core", &[]),
     ("napier-ring", &["napier-core"]),
-    ("napier-runtime", &["napier-core", "napier-ring"]),
+    ("napier-sys", &["napier-core", "napier-ring"]),
+    ("napier-runtime", &["napier-core", "napier-ring", "napier-sys"]),
     ("napier-sim", &["napier-core"]),
     ("napier-veth", &[]),
     ("napier-testkit", &[]),

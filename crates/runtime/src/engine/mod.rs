@@ -27,6 +27,7 @@ use crate::memif;
 use crate::napi::Napi;
 use crate::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
 use crate::stack::NetNs;
+use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
 use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
@@ -403,14 +404,4 @@ pub(crate) fn pass_on(panic: Box<dyn std::any::Any + Send>) {
     if !std::thread::panicking() {
         std::panic::resume_unwind(panic);
     }
-}
-
-/// Pins the calling thread to one processor; where that is refused it stays where it may run.
-pub(crate) fn pin_current_thread(cpu: usize) {
-    if cpu >= CpuSet::MAX_CPU {
-        return;
-    }
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
 }

@@ -149,8 +149,5 @@ impl DeviceHandle {
     }
 }
 
-/// Why an interface cannot be used now; `None` if it can.
-type Unusable = Option<String>;
-
 /// The sockets of a device, by queue.
 type Sockets = Arc<[Arc<crate::sys::xsk::XskSocket>]>;

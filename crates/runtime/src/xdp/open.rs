@@ -10,13 +10,13 @@ use napier_ring::xsk::{HEADROOM_BYTES, XskRx, XskTx};
 use napier_ring::{ArenaConfig, FrameTable, Mapping};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::Sockets;
 use super::config::{XdpConfig, XdpMode};
 use super::error::AddXdpError;
 use super::line::XskLine;
 use super::program::Verdict;
 use super::rx::XskRxEnd;
 use super::tx::{LateKicks, XskTxEnd};
-use super::{Sockets, Unusable};
 use crate::engine::EndConfig;
 use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use crate::sys::bpf;
@@ -60,16 +60,6 @@ pub(super) struct Inside {
     mode: XdpMode,
     link: OwnedFd,
     pub(super) sockets: Vec<(XskSocket, Rings)>,
-}
-
-impl Netdev {
-    /// Why the interface cannot be used now.
-    pub(super) fn state(&self, name: &str) -> Unusable {
-        if !self.up {
-            return Some(format!("{name} is down: ip link set {name} up"));
-        }
-        (!self.carrier).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
-    }
 }
 
 /// Opens the interface and makes the ports of a device on it.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::sys::sched;
+use crate::sched;
 
 /// While it lives the calling thread runs as `SCHED_FIFO`, and so do the threads that it starts, which keep it. For
 /// measurements and checks whose times must hold on a machine that does other things too.

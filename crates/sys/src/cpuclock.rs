@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Names the CPU clock of one thread (`pthread_getcpuclockid(3)`).
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct ThreadClock(libc::clockid_t);
+pub struct ThreadClock(libc::clockid_t);
 
 impl ThreadClock {
     /// The clock of the calling thread, or `None` where the system refuses it.
-    pub(crate) fn current() -> Option<Self> {
+    pub fn current() -> Option<Self> {
         let mut id: libc::clockid_t = 0;
         // SAFETY: takes nothing and only names the calling thread.
         let this_thread = unsafe { libc::pthread_self() };
@@ -18,7 +18,7 @@ impl ThreadClock {
     }
 
     /// CPU time that the thread has used; `None` once the thread is gone.
-    pub(crate) fn read(self) -> Option<Duration> {
+    pub fn read(self) -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is a valid place to write to; an id of a dead thread is refused with EINVAL.
         let failed = unsafe { libc::clock_gettime(self.0, &raw mut time) };

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// # Errors
 ///
 /// As `dup3(2)`.
-pub(crate) fn replace(target: BorrowedFd<'_>, source: impl AsFd) -> io::Result<()> {
+pub fn replace(target: BorrowedFd<'_>, source: impl AsFd) -> io::Result<()> {
     let (source, target) = (source.as_fd().as_raw_fd(), target.as_raw_fd());
     // SAFETY: both numbers are open: they come from borrowed descriptors. `target` stays open, so whoever owns it does
     // not notice.

@@ -7,17 +7,28 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netlink, socket_with};
 
 /// What was asked about an interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Netdev {
+pub struct Netdev {
     /// Its number.
-    pub(crate) ifindex: u32,
+    pub ifindex: u32,
     /// Ethernet address.
-    pub(crate) mac: [u8; 6],
+    pub mac: [u8; 6],
     /// Bytes of the largest IP packet.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// Set up (`IFF_UP`).
-    pub(crate) up: bool,
+    pub up: bool,
     /// Its link is there, whether or not it is set up.
-    pub(crate) carrier: bool,
+    pub carrier: bool,
+}
+
+impl Netdev {
+    /// Why the interface, whose name is `name`, cannot be used now, and what to do; `None`: it can.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Option<String> {
+        if !self.up {
+            return Some(format!("{name} is down: ip link set {name} up"));
+        }
+        (!self.carrier).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
+    }
 }
 
 /// A socket for [`netdev`], in the namespace of the calling thread.
@@ -25,7 +36,7 @@ pub(crate) struct Netdev {
 /// # Errors
 ///
 /// As `socket(2)`.
-pub(crate) fn query_socket() -> io::Result<OwnedFd> {
+pub fn query_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
@@ -34,7 +45,7 @@ pub(crate) fn query_socket() -> io::Result<OwnedFd> {
 /// # Errors
 ///
 /// As `socket(2)`.
-pub(crate) fn change_socket() -> io::Result<OwnedFd> {
+pub fn change_socket() -> io::Result<OwnedFd> {
     /// `include/uapi/linux/rtnetlink.h`.
     const RTMGRP_LINK: u32 = 1;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -48,7 +59,7 @@ pub(crate) fn change_socket() -> io::Result<OwnedFd> {
 /// # Errors
 ///
 /// `ENODEV` if there is none.
-pub(crate) fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
+pub fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
     let flags = ask(socket, name, libc::SIOCGIFFLAGS, |request| {
         // SAFETY: the kernel has filled this member in.
         unsafe { request.ifr_ifru.ifru_flags }
@@ -81,7 +92,7 @@ pub(crate) fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
 /// # Errors
 ///
 /// `ENODEV` if there is none.
-pub(crate) fn name_of(socket: &OwnedFd, ifindex: u32) -> io::Result<String> {
+pub fn name_of(socket: &OwnedFd, ifindex: u32) -> io::Result<String> {
     Ok(rustix::net::netdevice::index_to_name(socket, ifindex)?)
 }
 
@@ -103,7 +114,7 @@ fn carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
 }
 
 /// Name of the interface's driver (`ethtool -i`), if it says so.
-pub(crate) fn driver(socket: &OwnedFd, name: &str) -> Option<String> {
+pub fn driver(socket: &OwnedFd, name: &str) -> Option<String> {
     /// `include/uapi/linux/ethtool.h` `ETHTOOL_GDRVINFO`, and `struct ethtool_drvinfo` as far as it matters.
     #[repr(C)]
     struct DriverInfo {

@@ -34,29 +34,37 @@ pub struct XdpBusyPoll {
 }
 
 /// An AF_XDP socket.
-pub(crate) struct XskSocket {
+pub struct XskSocket {
     fd: OwnedFd,
 }
 
 /// Slots of the rings of one socket, each a power of two.
 #[derive(Copy, Clone)]
-pub(crate) struct RingSizes {
-    pub(crate) fill: u32,
-    pub(crate) rx: u32,
-    pub(crate) tx: u32,
-    pub(crate) completion: u32,
+pub struct RingSizes {
+    /// Frames for the kernel to receive into.
+    pub fill: u32,
+    /// Packets received.
+    pub rx: u32,
+    /// Packets to send.
+    pub tx: u32,
+    /// Frames of packets that were sent.
+    pub completion: u32,
 }
 
 /// The rings of a socket.
-pub(crate) struct Rings {
-    pub(crate) fill: KernelRing,
-    pub(crate) rx: KernelRing,
-    pub(crate) tx: KernelRing,
-    pub(crate) completion: KernelRing,
+pub struct Rings {
+    /// Frames for the kernel to receive into.
+    pub fill: KernelRing,
+    /// Packets received.
+    pub rx: KernelRing,
+    /// Packets to send.
+    pub tx: KernelRing,
+    /// Frames of packets that were sent.
+    pub completion: KernelRing,
 }
 
 /// What a kick did.
-pub(crate) enum Kicked {
+pub enum Kicked {
     /// The kernel has looked at the whole ring.
     Done,
     /// It has not: kick again. The queue below is full, or this was all that one call sends.
@@ -71,7 +79,7 @@ impl XskSocket {
     /// # Errors
     ///
     /// `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` if the kernel has no AF_XDP.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let fd = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         Ok(Self { fd })
     }
@@ -82,7 +90,7 @@ impl XskSocket {
     /// # Errors
     ///
     /// `ENOBUFS` if the memory that may be locked is used up (`ulimit -l`).
-    pub(crate) fn lend_memory(&self, memory: &Mapping, chunk_bytes: u32) -> io::Result<()> {
+    pub fn lend_memory(&self, memory: &Mapping, chunk_bytes: u32) -> io::Result<()> {
         let memory = XdpUmemReg {
             addr: memory.address() as u64,
             len: memory.len() as u64,
@@ -99,7 +107,7 @@ impl XskSocket {
     /// # Errors
     ///
     /// `ENOMEM`, or what the kernel says about its own rings cannot be.
-    pub(crate) fn make_rings(&self, sizes: RingSizes) -> io::Result<Rings> {
+    pub fn make_rings(&self, sizes: RingSizes) -> io::Result<Rings> {
         sockopt::set_xdp_umem_fill_ring_size(&self.fd, sizes.fill)?;
         sockopt::set_xdp_umem_completion_ring_size(&self.fd, sizes.completion)?;
         sockopt::set_xdp_rx_ring_size(&self.fd, sizes.rx)?;
@@ -140,7 +148,7 @@ impl XskSocket {
     ///
     /// `EBUSY` if the queue has a socket, `EINVAL` if there is no such queue, `ENODEV`, `EOPNOTSUPP` if `zero_copy` is
     /// demanded and the driver has none, `ENETDOWN`.
-    pub(crate) fn bind(&self, ifindex: u32, queue: u32, copy: bool) -> io::Result<()> {
+    pub fn bind(&self, ifindex: u32, queue: u32, copy: bool) -> io::Result<()> {
         let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         flags.set(SocketAddrXdpFlags::XDP_COPY, copy);
         Ok(rustix::net::bind(&self.fd, &SocketAddrXdp::new(flags, ifindex, queue))?)
@@ -151,7 +159,7 @@ impl XskSocket {
     /// # Errors
     ///
     /// As [`bind`](Self::bind).
-    pub(crate) fn bind_shared(&self, ifindex: u32, queue: u32, lender: &Self) -> io::Result<()> {
+    pub fn bind_shared(&self, ifindex: u32, queue: u32, lender: &Self) -> io::Result<()> {
         let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, ifindex, queue);
         let shared = SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: lender.fd.as_fd() };
         Ok(rustix::net::bind(&self.fd, &shared)?)
@@ -162,14 +170,14 @@ impl XskSocket {
     /// # Errors
     ///
     /// `EPERM` without `CAP_NET_ADMIN`, `ENOPROTOOPT` before Linux 5.11.
-    pub(crate) fn busy_poll(&self, busy: XdpBusyPoll) -> io::Result<()> {
+    pub fn busy_poll(&self, busy: XdpBusyPoll) -> io::Result<()> {
         set(&self.fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)?;
         set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, i32::try_from(busy.usecs).unwrap_or(i32::MAX))?;
         set(&self.fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, i32::from(busy.budget.max(1)))
     }
 
     /// The kernel's NAPI instance that the socket hears from; 0 if the kernel does not know it.
-    pub(crate) fn napi_id(&self) -> u32 {
+    pub fn napi_id(&self) -> u32 {
         let mut id: libc::c_uint = 0;
         let mut size = size_of::<libc::c_uint>() as libc::socklen_t;
         let (fd, at) = (self.fd.as_raw_fd(), (&raw mut id).cast::<c_void>());
@@ -183,22 +191,22 @@ impl XskSocket {
     /// # Errors
     ///
     /// `ENOPROTOOPT` before Linux 6.18.
-    pub(crate) fn set_kick_budget(&self, packets: u32) -> io::Result<()> {
+    pub fn set_kick_budget(&self, packets: u32) -> io::Result<()> {
         set(&self.fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, i32::try_from(packets).unwrap_or(i32::MAX))
     }
 
     /// Whether the driver reads and writes our memory itself.
-    pub(crate) fn is_zero_copy(&self) -> bool {
+    pub fn is_zero_copy(&self) -> bool {
         sockopt::xdp_options(&self.fd).is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
     /// What the kernel counts of the socket.
-    pub(crate) fn statistics(&self) -> io::Result<XdpStatistics> {
+    pub fn statistics(&self) -> io::Result<XdpStatistics> {
         Ok(sockopt::xdp_statistics(&self.fd)?)
     }
 
     /// Tells the kernel that packets wait.
-    pub(crate) fn kick(&self, wake: TxWake) -> Kicked {
+    pub fn kick(&self, wake: TxWake) -> Kicked {
         match rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT) {
             Ok(_) => Kicked::Done,
             Err(rustix::io::Errno::NETDOWN | rustix::io::Errno::NXIO | rustix::io::Errno::NODEV) => {
@@ -210,13 +218,13 @@ impl XskSocket {
     }
 
     /// Tells the kernel that there are frames to fill.
-    pub(crate) fn wake_fill(&self, wake: FillWake) {
+    pub fn wake_fill(&self, wake: FillWake) {
         drop(wake);
         self.poll_kernel();
     }
 
     /// Polls the kernel's NAPI once, if the socket is set to.
-    pub(crate) fn poll_kernel(&self) {
+    pub fn poll_kernel(&self) {
         // Whatever it says, the ring is looked at next.
         let _ = rustix::net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT);
     }

@@ -21,7 +21,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// # Panics
 ///
 /// If `len` is 0.
-pub(crate) fn shared_memory(len: usize) -> io::Result<(OwnedFd, Mapping)> {
+pub fn shared_memory(len: usize) -> io::Result<(OwnedFd, Mapping)> {
     assert!(len > 0, "an empty region");
     let file = rustix::fs::memfd_create("napier-link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, len as u64)?;
@@ -36,7 +36,7 @@ pub(crate) fn shared_memory(len: usize) -> io::Result<(OwnedFd, Mapping)> {
 
 /// Why a file that a peer gave is not mapped.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ForeignMemoryError {
+pub enum ForeignMemoryError {
     /// Accesses behind its end would be fatal.
     #[error("a file of {file} bytes for a region of {len} bytes")]
     Short {
@@ -68,7 +68,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// # Errors
 ///
 /// See [`ForeignMemoryError`].
-pub(crate) fn foreign_memory(file: &OwnedFd, len: u64) -> Result<(Mapping, u64), ForeignMemoryError> {
+pub fn foreign_memory(file: &OwnedFd, len: u64) -> Result<(Mapping, u64), ForeignMemoryError> {
     let stat = rustix::fs::fstat(file)?;
     let bytes = u64::try_from(stat.st_size).unwrap_or(0);
     if len == 0 || bytes < len {
@@ -102,7 +102,7 @@ pub(crate) fn foreign_memory(file: &OwnedFd, len: u64) -> Result<(Mapping, u64),
 /// # Panics
 ///
 /// If `len` is 0.
-pub(crate) fn private_memory(len: usize) -> io::Result<Mapping> {
+pub fn private_memory(len: usize) -> io::Result<Mapping> {
     assert!(len > 0, "an empty region");
     let pages = Pages::map_private(len)?;
     let base = pages.base;

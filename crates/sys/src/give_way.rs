@@ -10,13 +10,13 @@ const NAP: Duration = Duration::from_micros(20);
 /// Offers the processor to others, and if that was to no avail sleeps for a moment each time: a waiter in a real-time class
 /// would otherwise keep the thread that it waits for, whose processor it took, from ever going on.
 #[derive(Default)]
-pub(crate) struct GiveWay {
+pub struct GiveWay {
     turns: u32,
 }
 
 impl GiveWay {
     /// One turn of a loop that waits.
-    pub(crate) fn turn(&mut self) {
+    pub fn turn(&mut self) {
         if self.turns < YIELDS {
             self.turns += 1;
             std::thread::yield_now();
@@ -33,13 +33,12 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::engine::pin_current_thread;
-    use crate::sys::sched::set_fifo;
+    use crate::sched::{available_cpus, pin_current_thread, set_fifo};
 
     /// A waiter that only yielded would hold the processor until the system takes it away, after most of a second.
     #[test]
     fn a_waiter_in_a_real_time_class_lets_a_thread_of_programs_go_on() {
-        let cpu = crate::available_cpus()[0];
+        let cpu = available_cpus()[0];
         let step = AtomicU32::new(0);
         let until = |wanted| {
             while step.load(Ordering::Acquire) != wanted {

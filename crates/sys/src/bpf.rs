@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_PROG_LOAD: libc::c_int = 5;
-#[cfg(test)]
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_LINK_CREATE: libc::c_int = 28;
 /// `BPF_MAP_TYPE_XSKMAP`, `BPF_PROG_TYPE_XDP` and `BPF_XDP` of the same file.
@@ -21,17 +20,20 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// One instruction, as the kernel reads it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
-pub(crate) struct Instruction {
-    pub(crate) code: u8,
+pub struct Instruction {
+    /// Operation.
+    pub code: u8,
     /// Destination in the low half, source in the high half.
-    pub(crate) registers: u8,
-    pub(crate) offset: i16,
-    pub(crate) immediate: i32,
+    pub registers: u8,
+    /// Of memory, in bytes, or of a jump, in instructions.
+    pub offset: i16,
+    /// Constant.
+    pub immediate: i32,
 }
 
 /// Where the kernel calls the program.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// In the driver.
     Native,
     /// In the stack, on packets that the driver has handed up.
@@ -85,7 +87,6 @@ struct LinkCreate {
     flags: u32,
 }
 
-#[cfg(test)]
 #[repr(C)]
 #[derive(Default)]
 struct TestRun {
@@ -127,7 +128,7 @@ fn own(fd: libc::c_int) -> OwnedFd {
 /// # Errors
 ///
 /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`.
-pub(crate) fn xsk_map(queues: u32) -> io::Result<OwnedFd> {
+pub fn xsk_map(queues: u32) -> io::Result<OwnedFd> {
     let mut attributes =
         MapCreate { map_type: MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: queues, map_flags: 0 };
     // SAFETY: no addresses in it.
@@ -139,7 +140,7 @@ pub(crate) fn xsk_map(queues: u32) -> io::Result<OwnedFd> {
 /// # Errors
 ///
 /// As `bpf(2)`.
-pub(crate) fn put_socket(map: impl AsFd, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+pub fn put_socket(map: impl AsFd, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = number(socket);
     let mut attributes = MapElement {
         map_fd: number(map),
@@ -156,7 +157,7 @@ pub(crate) fn put_socket(map: impl AsFd, queue: u32, socket: BorrowedFd<'_>) -> 
 /// # Errors
 ///
 /// `EPERM` without the capabilities, `EINVAL` or `EACCES` if the verifier refuses it.
-pub(crate) fn load_xdp(program: &[Instruction]) -> io::Result<OwnedFd> {
+pub fn load_xdp(program: &[Instruction]) -> io::Result<OwnedFd> {
     let mut prog_name = [0; 16];
     prog_name[..6].copy_from_slice(b"napier");
     let mut attributes = ProgLoad {
@@ -178,7 +179,7 @@ pub(crate) fn load_xdp(program: &[Instruction]) -> io::Result<OwnedFd> {
 ///
 /// `EBUSY` or `EEXIST` if a program is attached, `EOPNOTSUPP` if the driver has no native mode, `ERANGE` if the MTU is too
 /// large for it, `ENODEV` if there is no such interface.
-pub(crate) fn attach_xdp(program: impl AsFd, ifindex: u32, mode: Mode) -> io::Result<OwnedFd> {
+pub fn attach_xdp(program: impl AsFd, ifindex: u32, mode: Mode) -> io::Result<OwnedFd> {
     let mut attributes = LinkCreate {
         prog_fd: number(program),
         target_ifindex: ifindex,
@@ -197,8 +198,7 @@ pub(crate) fn attach_xdp(program: impl AsFd, ifindex: u32, mode: Mode) -> io::Re
 /// # Errors
 ///
 /// As `bpf(2)`.
-#[cfg(test)]
-pub(crate) fn run_xdp(program: impl AsFd, packet: &[u8]) -> io::Result<u32> {
+pub fn run_xdp(program: impl AsFd, packet: &[u8]) -> io::Result<u32> {
     let mut attributes = TestRun {
         prog_fd: number(program),
         data_size_in: u32::try_from(packet.len()).map_err(io::Error::other)?,

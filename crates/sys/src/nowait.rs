@@ -14,27 +14,28 @@ thread_local! {
 
 /// The calling thread works for others from here on: it never waits for a program.
 #[inline]
-pub(crate) fn this_thread() {
+pub fn this_thread() {
     // `with`, here and below: the shorter `set` and `get` of a key are calls, and there are two in each poll.
     REASONS.with(|reasons| reasons.set(reasons.get() + 1));
 }
 
 /// Whether the calling thread may wait for a lock that a program has.
 #[inline]
-pub(crate) fn may_wait() -> bool {
+pub fn may_wait() -> bool {
     REASONS.with(|reasons| reasons.get() == 0)
 }
 
 /// While it lives the calling thread, perhaps a program's, works for others.
 #[must_use]
-pub(crate) struct ForOthers {
+pub struct ForOthers {
     /// Ends on the thread where it began.
     here_only: PhantomData<*const ()>,
 }
 
 impl ForOthers {
+    /// Begins, on the calling thread.
     #[inline]
-    pub(crate) fn begin() -> Self {
+    pub fn begin() -> Self {
         this_thread();
         Self { here_only: PhantomData }
     }

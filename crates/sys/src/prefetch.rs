@@ -6,7 +6,7 @@ const LINE: usize = 64;
 /// Asks for the `len` bytes at address `at`, which are not read: any address is harmless. Nothing where the processor has
 /// no such instruction that Rust knows.
 #[inline]
-pub(crate) fn prefetch(at: usize, len: usize) {
+pub fn prefetch(at: usize, len: usize) {
     // Wherever a line begins: a length that is known gives one instruction a line.
     for line in 0..len.div_ceil(LINE) {
         prefetch_line(at + line * LINE);

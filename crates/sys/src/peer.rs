@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 /// The process that connected, or whoever listened, as the kernel knew it then.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct PeerCred {
+pub struct PeerCred {
     /// Its user.
-    pub(crate) uid: u32,
+    pub uid: u32,
     /// Its group; of the others that it is in nothing is known.
-    pub(crate) gid: u32,
+    pub gid: u32,
     /// Its number; 0 = in a name space that this process does not see.
-    pub(crate) pid: i32,
+    pub pid: i32,
 }
 
 /// Who is at the other end of a connected socket.
@@ -19,7 +19,7 @@ pub(crate) struct PeerCred {
 /// # Errors
 ///
 /// As `getsockopt(2)`.
-pub(crate) fn peer_cred(socket: impl AsFd) -> io::Result<PeerCred> {
+pub fn peer_cred(socket: impl AsFd) -> io::Result<PeerCred> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t; // 12
     let fd = socket.as_fd().as_raw_fd();

@@ -5,13 +5,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Reads `CLOCK_MONOTONIC`. Absolute values may be handed to timer descriptors and futexes as they are.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Clock;
+pub struct Clock;
 
 impl Clock {
     /// The current monotonic time.
     #[inline]
     #[must_use]
-    pub(crate) fn now(self) -> Instant {
+    pub fn now(self) -> Instant {
         let now = clock_gettime(ClockId::Monotonic);
         // The kernel never returns a negative monotonic time.
         Instant { ns: now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned() }
