@@ -5,6 +5,8 @@
 //! contexts ([`EventContext`]) with epoll's semantics, or raw ports ([`RawPort`]). Which way packets are
 //! delivered is set per instance while traffic flows, in the kernel's vocabulary.
 
+#![forbid(unsafe_code)]
+
 mod capture;
 mod device;
 mod engine;

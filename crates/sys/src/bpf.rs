@@ -123,33 +123,44 @@ fn own(fd: libc::c_int) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Makes a map from queues to AF_XDP sockets.
-///
-/// # Errors
-///
-/// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`.
-pub fn xsk_map(queues: u32) -> io::Result<OwnedFd> {
-    let mut attributes =
-        MapCreate { map_type: MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: queues, map_flags: 0 };
-    // SAFETY: no addresses in it.
-    unsafe { bpf(BPF_MAP_CREATE, &mut attributes) }.map(own)
+/// A map from queues to AF_XDP sockets.
+pub struct XskMap(OwnedFd);
+
+impl XskMap {
+    /// Makes one, for `queues` queues.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`.
+    pub fn new(queues: u32) -> io::Result<Self> {
+        let mut attributes =
+            MapCreate { map_type: MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: queues, map_flags: 0 };
+        // SAFETY: no addresses in it.
+        unsafe { bpf(BPF_MAP_CREATE, &mut attributes) }.map(|map| Self(own(map)))
+    }
+
+    /// Leads packets that the program redirects from `queue` to a socket.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn put_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let value = number(socket);
+        let mut attributes = MapElement {
+            map_fd: number(self),
+            key: (&raw const queue).expose_provenance() as u64,
+            value: (&raw const value).expose_provenance() as u64,
+            ..MapElement::default()
+        };
+        // SAFETY: key and value are four bytes each, as the map was made, and live through the call.
+        unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attributes) }.map(|_| ())
+    }
 }
 
-/// Leads packets that the program redirects from `queue` to a socket.
-///
-/// # Errors
-///
-/// As `bpf(2)`.
-pub fn put_socket(map: impl AsFd, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let value = number(socket);
-    let mut attributes = MapElement {
-        map_fd: number(map),
-        key: (&raw const queue).expose_provenance() as u64,
-        value: (&raw const value).expose_provenance() as u64,
-        ..MapElement::default()
-    };
-    // SAFETY: key and value are four bytes each, as the map was made, and live through the call.
-    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attributes) }.map(|_| ())
+impl AsFd for XskMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Loads an XDP program.

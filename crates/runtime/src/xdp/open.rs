@@ -127,7 +127,7 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     // The socket first: it needs the most common capability of all, and says so.
     let sockets: Result<Vec<_>, _> = (0..config.queues).map(|_| XskSocket::new()).collect();
     let sockets = sockets.map_err(AddXdpError::refused("an AF_XDP socket", "CAP_NET_RAW"))?;
-    let map = bpf::xsk_map(queues).map_err(&loading)?;
+    let map = bpf::XskMap::new(queues).map_err(&loading)?;
     let program = config.filter.compile(addresses, Verdict::Redirect(map.as_fd()));
     let program = bpf::load_xdp(&program).map_err(&loading)?;
     let veth = netdev::driver(&query, name).is_some_and(|driver| driver == "veth");
@@ -136,7 +136,7 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     let (link, mode) = attach(config, &program, interface.ifindex, prefer_generic)?;
     let sockets = bind_all(config, interface.ifindex, sockets, memory, mode)?;
     for (queue, (socket, _)) in (u32::from(config.first_queue)..).zip(&sockets) {
-        bpf::put_socket(&map, queue, socket.as_fd()).map_err(&loading)?;
+        map.put_socket(queue, socket.as_fd()).map_err(&loading)?;
     }
     Ok(Inside { interface, query, changes, mode, link, sockets })
 }
