@@ -12,7 +12,7 @@ use napier_ring::FrameTable;
 
 use super::{EngineInner, NR_CPUS, ThreadRole};
 use crate::clock::Clock;
-use crate::stack::seams::Host;
+use crate::stack::seams::{Dependant, Host};
 
 /// An engine as its name spaces see it, during its life and after.
 pub(crate) struct EngineHost {
@@ -75,14 +75,6 @@ impl Host for EngineHost {
             engine.busy_loop(napi_id, params, ready);
         }
     }
-}
-
-/// Somebody with threads that wait for what only the engine can bring about.
-pub(crate) trait Dependant: Send + Sync {
-    /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
-    fn engine_stops(&self);
-    /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.
-    fn end_waits(&self);
 }
 
 /// The dependants of an engine; those that are gone are forgotten when as many have come since.

@@ -37,11 +37,10 @@ use host::{Dependants, EngineHost};
 
 pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
-pub(crate) use check::{MTU, mtu_of};
+pub(crate) use check::mtu_of;
 pub use devices::{AddDeviceError, AddLinkError, EndConfig};
 pub(crate) use devices::{NewDevice, new_rss};
 pub use handle::{DeviceHandle, DeviceStats};
-pub(crate) use host::Dependant;
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;

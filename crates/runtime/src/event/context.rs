@@ -12,7 +12,7 @@ use super::source::{Pollable, Subscriber};
 use super::state::ContextState;
 use super::stats::EventStats;
 use super::table::Member;
-use crate::engine::Dependant;
+use crate::stack::seams::Dependant;
 
 /// A set of watched sockets and the threads that wait for them; the counterpart of an epoll descriptor.
 ///

@@ -10,8 +10,8 @@ use super::queue::ReadyQueue;
 use super::source::Subscriber;
 use super::stats::Counters;
 use super::table::Table;
-use crate::engine::Dependant;
 use crate::park::Parker;
+use crate::stack::seams::Dependant;
 
 /// Lock order: `table` of one context, then the writer lock of one source. Deliveries take neither.
 pub(super) struct ContextState {

@@ -18,10 +18,9 @@ use super::gateway::Gateway;
 use super::neighbour::{Key, Neighbour, Neighbours, Origin, Pending, Strangers};
 use super::queue::UdpInner;
 use super::registry::Registry;
-use super::seams::{Egress, Host, IfAddr};
+use super::seams::{Dependant, Egress, Host, IfAddr};
 use super::tcp::{ListenerInner, Tcp};
 use super::writer::{Writers, Writing};
-use crate::engine::Dependant;
 
 /// A network name space: the devices, neighbours and sockets that see each other. Clones are the same name space.
 ///

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use napier_core::busy::BusyParams;
 use napier_core::time::Instant;
+use napier_core::tx::qdisc::RATE_UNLIMITED;
 use napier_ring::FrameTable;
 
 use super::netns::NetNs;
 use crate::clock::Clock;
-use crate::tx::PacketClass;
 
 /// An address of a device with the prefix that is reached through it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,37 @@ pub struct IfAddr {
     pub addr: IpAddr,
     /// Bits of the on-link prefix: 0..=32 for IPv4, 0..=128 for IPv6.
     pub prefix_len: u8,
+}
+
+/// Bytes of the largest IP packet of a device, unless it has to be less.
+pub(crate) const MTU: u32 = 1500;
+
+/// What a sender says of a packet besides its bytes.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct PacketClass {
+    /// Hash of the flow.
+    pub(crate) flow_hash: u32,
+    /// `SO_PRIORITY`.
+    pub(crate) priority: u32,
+    /// `SO_MAX_PACING_RATE` in bytes per second.
+    pub(crate) pacing_rate: u64,
+    /// `SCM_TXTIME`.
+    pub(crate) departs: Option<Instant>,
+    /// The transmit queue, if the flow's hash does not choose it.
+    pub(crate) queue: Option<u16>,
+}
+
+impl PacketClass {
+    /// A packet of this flow without any wish.
+    pub(crate) const fn of_flow(flow_hash: u32) -> Self {
+        Self { flow_hash, priority: 0, pacing_rate: RATE_UNLIMITED, departs: None, queue: None }
+    }
+
+    /// Whether it leaves at a time of its own.
+    #[inline]
+    pub(crate) fn is_paced(&self) -> bool {
+        self.departs.is_some() || self.pacing_rate != RATE_UNLIMITED
+    }
 }
 
 /// Why a frame was not taken for transmission.
@@ -98,6 +129,14 @@ pub(crate) trait Host: Send + Sync {
     }
     /// Runs `net/core/dev.c napi_busy_loop` for an instance; returns at once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
+}
+
+/// Somebody with threads that wait for what only the engine can bring about.
+pub(crate) trait Dependant: Send + Sync {
+    /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
+    fn engine_stops(&self);
+    /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.
+    fn end_waits(&self);
 }
 
 /// An error with the number that the kernel would give.

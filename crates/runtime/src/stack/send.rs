@@ -16,8 +16,7 @@ use super::neighbour::{Held, Key};
 use super::netns::Inner;
 use super::path::{self, Path, Resolved};
 use super::queue::UdpInner;
-use super::seams::{TxError, errno};
-use crate::tx::PacketClass;
+use super::seams::{PacketClass, TxError, errno};
 
 /// Destinations that an unconnected socket remembers.
 const SLOTS: usize = 16;

@@ -17,10 +17,9 @@ use super::counters::Counter;
 use super::neighbour::Key;
 use super::netns::{Inner, Interface};
 use super::pass::RxPass;
+use super::seams::{MTU, PacketClass};
 use super::template::TTL;
 use super::wire::{ETH_LEN, Packet};
-use crate::engine::MTU;
-use crate::tx::PacketClass;
 
 /// RFC 4861 section 7.1: anything else has passed a router and is not about this link.
 const ND_HOP_LIMIT: u8 = 255;

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::netns::Inner;
 use super::queue::UdpInner;
-use super::seams::errno;
-use crate::engine::Dependant;
+use super::seams::{Dependant, errno};
 use crate::event::Interest;
 
 /// What a socket whose engine has stopped reports.

@@ -12,10 +12,9 @@ use smoltcp::wire::{
 };
 
 use super::netns::NetNs;
-use super::seams::{Egress, Host, IfAddr, TxError};
+use super::seams::{Egress, Host, IfAddr, PacketClass, TxError};
 use crate::clock::Clock;
 use crate::event::BusyPoller;
-use crate::tx::PacketClass;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];

@@ -47,7 +47,8 @@ pub(crate) use tx::XskTxEnd;
 
 pub use crate::sys::xsk::XdpBusyPoll;
 
-use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, MTU, NewDevice, new_rss};
+use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, NewDevice, new_rss};
+use crate::stack::seams::MTU;
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use napier_core::time::{Instant, Span};
 
 use super::Key;
-use crate::tx::PacketClass;
+use crate::stack::seams::PacketClass;
 
 /// Neighbours being asked for at one time. When one more comes, the one that was asked for first is given up.
 pub(in crate::stack) const PENDING_MAX: usize = 1024;

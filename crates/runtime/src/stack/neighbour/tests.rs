@@ -1,6 +1,6 @@
 use super::pending::{HELD_ALL_BYTES_MAX, HELD_BYTES_MAX, PENDING_MAX};
 use super::*;
-use crate::tx::PacketClass;
+use crate::stack::seams::PacketClass;
 
 fn key(ifindex: u32, addr: &str) -> Key {
     Key { ifindex, addr: Addr::test(addr) }

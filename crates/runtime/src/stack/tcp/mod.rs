@@ -57,7 +57,7 @@ use super::counters::Counter;
 use super::netns::Inner;
 use super::pass::RxPass;
 use super::wire::{ETH_LEN, Segment, flag};
-use crate::tx::PacketClass;
+use crate::stack::seams::PacketClass;
 use challenge::Challenges;
 use conn::{Arrived, Conn, Input, Note};
 use flows::{Flow, Flows};

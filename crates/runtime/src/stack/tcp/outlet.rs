@@ -20,11 +20,11 @@ use super::super::counters::Counter;
 use super::super::neighbour::{Held, Key};
 use super::super::netns::{Inner, Interface};
 use super::super::path;
-use super::super::seams::{OnRoom, TxError};
+use super::super::seams::{OnRoom, PacketClass, TxError};
 use super::super::send::Target;
 use super::super::wire::{ETH_LEN, IPV6_LEN, flag};
 use super::workspace::Sink;
-use crate::tx::{PacketClass, hold_kicks};
+use crate::tx::hold_kicks;
 use frame::{Head, build, in_memory};
 
 /// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.

@@ -10,9 +10,9 @@ use crate::nowait::ForOthers;
 use crate::stack::UdpSocket;
 use crate::stack::addr::Addr;
 use crate::stack::neighbour::{Held, Key, Neighbour, Origin};
+use crate::stack::seams::PacketClass;
 use crate::stack::testing::{IFINDEX, OUR_MAC, PEER_MAC, Rig, at, udp};
 use crate::stack::writer::LEFT_BYTES_MAX;
-use crate::tx::PacketClass;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
