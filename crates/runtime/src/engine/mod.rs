@@ -14,14 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use napier_core::busy::BusyParams;
 use napier_core::ids::IdAllocator;
 use napier_core::time::Instant;
 use napier_ring::{FrameTable, Links};
 use rustix::thread::CpuSet;
 
 use crate::clock::Clock;
-use crate::event::{BusyPoller, EventContext};
 use crate::journal::{Journal, Recorder};
 use crate::memif;
 use crate::napi::Napi;
@@ -141,9 +139,8 @@ impl Engine {
     /// A new name space: addresses, sockets and neighbours of its own.
     #[must_use]
     pub fn namespace(&self) -> NetNs {
-        let ns = NetNs::with_host(self.inner.host.clone(), self.inner.clock.now().ns);
-        self.inner.dependants.add(ns.dependant());
-        ns
+        let inner = &self.inner;
+        NetNs::with_host(inner.host.clone(), inner.frames.clone(), inner.clock.now().ns)
     }
 
     /// Counters of each softirq CPU.
@@ -270,12 +267,7 @@ impl EngineInner {
         self.by_id[napi.id() as usize % NAPI_MAX].store(0, Ordering::Release);
     }
 
-    /// The smallest number that can be an id.
-    pub(crate) fn first_napi_id(&self) -> u32 {
-        NR_CPUS + 1
-    }
-
-    pub(crate) fn may_administer(&self) -> bool {
+    pub(crate) fn cap_net_admin(&self) -> bool {
         self.cap_net_admin.load(Ordering::Relaxed)
     }
 
@@ -321,56 +313,6 @@ impl EngineInner {
     /// The processors that this process may use but `cpu`, if there are others.
     pub(crate) fn cpus_without(&self, cpu: usize) -> Option<CpuSet> {
         self.thread_cpus.and_then(|all| softirq::without(&all, cpu))
-    }
-}
-
-impl BusyPoller for EngineInner {
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    fn sysctl_busy_poll(&self) -> u32 {
-        self.sysctl.busy_poll.load(Ordering::Relaxed)
-    }
-
-    fn first_napi_id(&self) -> u32 {
-        Self::first_napi_id(self)
-    }
-
-    fn net_admin(&self) -> bool {
-        self.may_administer()
-    }
-
-    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        Self::busy_loop(self, napi_id, params, ready);
-    }
-
-    fn oversee(&self) {
-        Self::oversee(self, self.clock.now());
-    }
-
-    fn suspend_irqs(&self, napi_id: u32) {
-        Self::suspend_irqs(self, napi_id);
-    }
-
-    fn resume_irqs(&self, napi_id: u32) {
-        Self::resume_irqs(self, napi_id);
-    }
-}
-
-impl EventContext {
-    /// A context without members.
-    #[must_use]
-    pub fn new(engine: &Engine) -> Self {
-        Self::with_members_max(engine, Self::MEMBERS_DEFAULT)
-    }
-
-    /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
-    #[must_use]
-    pub fn with_members_max(engine: &Engine, members_max: u32) -> Self {
-        let context = Self::with_poller(engine.inner.clone(), members_max);
-        engine.inner.dependants.add(context.dependant());
-        context
     }
 }
 

@@ -5,14 +5,13 @@ use std::sync::{Arc, Weak};
 
 use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest, resume_on_close};
 
-use super::BusyPoller;
 use super::errors::{AddError, DeleteError, ModifyError};
 use super::interest::Interest;
 use super::source::{Pollable, Subscriber};
 use super::state::ContextState;
 use super::stats::EventStats;
 use super::table::Member;
-use crate::stack::seams::Dependant;
+use crate::stack::seams::Host;
 
 /// A set of watched sockets and the threads that wait for them; the counterpart of an epoll descriptor.
 ///
@@ -40,15 +39,20 @@ impl EventContext {
     /// How many members a context can have unless it is made with another capacity.
     pub const MEMBERS_DEFAULT: u32 = 4096;
 
-    /// A context of the engine behind `poller`, for at most `members_max` members.
-    pub(crate) fn with_poller(poller: Arc<dyn BusyPoller>, members_max: u32) -> Self {
-        Self { owner: Arc::new(Owner { state: Arc::new(ContextState::new(poller, members_max)) }) }
+    /// A context without members, of this engine.
+    #[must_use]
+    pub fn new(engine: impl Into<Arc<dyn Host>>) -> Self {
+        Self::with_members_max(engine, Self::MEMBERS_DEFAULT)
     }
 
-    /// Who has to hear of the engine's end.
-    pub(crate) fn dependant(&self) -> Weak<dyn Dependant> {
-        let state: Weak<ContextState> = Arc::downgrade(self.state());
-        state
+    /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
+    #[must_use]
+    pub fn with_members_max(engine: impl Into<Arc<dyn Host>>, members_max: u32) -> Self {
+        let host = engine.into();
+        let state = Arc::new(ContextState::new(host.clone(), members_max));
+        let dependant: Weak<ContextState> = Arc::downgrade(&state);
+        host.add_dependant(dependant);
+        Self { owner: Arc::new(Owner { state }) }
     }
 
     /// Watches `socket` for `interest`; its events will carry `data`. A socket that is ready is reported at once.
@@ -134,7 +138,7 @@ impl EventContext {
     /// # Errors
     /// [`EpollParamsError`], checked in the kernel's order (`fs/eventpoll.c` `ep_eventpoll_bp_ioctl`).
     pub fn set_params(&self, request: EpollParamsRequest) -> Result<(), EpollParamsError> {
-        let params = request.check(self.state().poller.net_admin())?;
+        let params = request.check(self.state().host.cap_net_admin())?;
         self.state().params.store(params);
         Ok(())
     }
@@ -180,9 +184,9 @@ impl Drop for Owner {
             member.watched.source().unsubscribe(&member.subscriber);
         }
         drop(members);
-        let (params, first_id) = (self.state.params.load(), self.state.poller.first_napi_id());
+        let (params, first_id) = (self.state.params.load(), self.state.host.first_napi_id());
         if let Some(napi_id) = resume_on_close(self.state.napi_id(), &params, first_id) {
-            self.state.poller.resume_irqs(napi_id);
+            self.state.host.resume_irqs(napi_id);
         }
     }
 }

@@ -43,8 +43,6 @@ mod table;
 mod user;
 mod wait;
 
-use napier_core::busy::BusyParams;
-
 pub use context::EventContext;
 pub use errors::{AddError, DeleteError, ModifyError, WaitError};
 pub use interest::{Event, Interest, Timeout};
@@ -55,36 +53,6 @@ pub use user::UserEvent;
 
 pub(crate) use source::Source;
 pub(crate) use source::sealed::{Watchable, Watched};
-
-use crate::clock::Clock;
-
-/// What a context asks of the engine that it belongs to.
-pub(crate) trait BusyPoller: Send + Sync {
-    /// The clock that deadlines are measured with (`CLOCK_MONOTONIC`).
-    fn clock(&self) -> &Clock;
-
-    /// The engine-wide setting `busy_poll`, in units of 1.024 µs; 0 = off (`net.core.busy_poll`).
-    fn sysctl_busy_poll(&self) -> u32;
-
-    /// The lowest number that is a NAPI id (`include/net/busy_poll.h` `napi_id_valid`).
-    fn first_napi_id(&self) -> u32;
-
-    /// Whether the caller may ask for what the kernel reserves to `CAP_NET_ADMIN`.
-    fn net_admin(&self) -> bool;
-
-    /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`).
-    /// An id that names nothing returns at once.
-    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
-
-    /// The calling thread is about to sleep: it may do what somebody else is kept from doing.
-    fn oversee(&self) {}
-
-    /// Arms the instance's timer with its suspend time-out (`net/core/dev.c` `napi_suspend_irqs`).
-    fn suspend_irqs(&self, napi_id: u32);
-
-    /// Schedules the instance if it has a suspend time-out (`net/core/dev.c` `napi_resume_irqs`).
-    fn resume_irqs(&self, napi_id: u32);
-}
 
 #[cfg(test)]
 mod tests;

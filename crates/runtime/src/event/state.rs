@@ -5,19 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use napier_core::event::{EpollParams, attach, busy_poll_on};
 
-use super::BusyPoller;
 use super::queue::ReadyQueue;
 use super::source::Subscriber;
 use super::stats::Counters;
 use super::table::Table;
 use crate::park::Parker;
-use crate::stack::seams::Dependant;
+use crate::stack::seams::{Dependant, Host};
 
 /// Lock order: `table` of one context, then the writer lock of one source. Deliveries take neither.
 pub(super) struct ContextState {
     pub(super) queue: ReadyQueue,
     pub(super) parker: Parker,
-    pub(super) poller: Arc<dyn BusyPoller>,
+    pub(super) host: Arc<dyn Host>,
     pub(super) counters: Counters,
     pub(super) params: Params,
     /// The engine has stopped.
@@ -54,11 +53,11 @@ impl Params {
 }
 
 impl ContextState {
-    pub(super) fn new(poller: Arc<dyn BusyPoller>, members_max: u32) -> Self {
+    pub(super) fn new(host: Arc<dyn Host>, members_max: u32) -> Self {
         Self {
             queue: ReadyQueue::new(members_max),
             parker: Parker::new(),
-            poller,
+            host,
             counters: Counters::default(),
             params: Params::default(),
             stopped: AtomicBool::new(false),
@@ -85,12 +84,12 @@ impl ContextState {
     #[inline]
     pub(super) fn attach(&self, member_napi_id: u32) {
         let params = self.params.load();
-        let sysctl = self.poller.sysctl_busy_poll();
+        let sysctl = self.host.sysctl_busy_poll();
         if !busy_poll_on(&params, sysctl) {
             return;
         }
         let current = self.napi_id();
-        let next = attach(current, &params, sysctl, member_napi_id, self.poller.first_napi_id());
+        let next = attach(current, &params, sysctl, member_napi_id, self.host.first_napi_id());
         if next != current {
             self.set_napi_id(next);
         }

@@ -7,6 +7,7 @@ use super::context::EventContext;
 use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
+use crate::clock::Clock;
 use crate::softirq::HeldTimers;
 
 impl EventContext {
@@ -29,7 +30,7 @@ impl EventContext {
         state.counters.waits.add(1);
         // The clock matters only to a wait that may time out later.
         let now = match timeout {
-            Timeout::After(_) => state.poller.clock().now(),
+            Timeout::After(_) => Clock.now(),
             Timeout::Now | Timeout::Never => Instant::ZERO,
         };
         let mut wait = EpollWait::new(now, timeout.span(), state.queue.available());
@@ -56,12 +57,8 @@ impl EventContext {
                 WaitStep::Sleep { until } => {
                     drop(held.take());
                     state.counters.sleeps.add(1);
-                    state.poller.oversee();
-                    let ready = state.parker.sleep(
-                        || state.queue.available() || state.is_stopped(),
-                        until,
-                        state.poller.clock(),
-                    );
+                    state.host.oversee(Clock.now());
+                    let ready = state.parker.sleep(|| state.queue.available() || state.is_stopped(), until, &Clock);
                     if !ready {
                         state.hand_on();
                     }
@@ -79,9 +76,9 @@ impl ContextState {
         self.hand_on();
         if found > 0 {
             self.counters.events.add(found as u64);
-            let (params, first_id) = (self.params.load(), self.poller.first_napi_id());
+            let (params, first_id) = (self.params.load(), self.host.first_napi_id());
             if let Some(napi_id) = suspend_on_events(self.napi_id(), &params, first_id) {
-                self.poller.suspend_irqs(napi_id);
+                self.host.suspend_irqs(napi_id);
             }
         }
         found
@@ -91,15 +88,15 @@ impl ContextState {
     fn busy_loop(&self) -> bool {
         // Read once: the kernel decides with the values from before the loop.
         let (napi_id, params) = (self.napi_id(), self.params.load());
-        let (sysctl, first_id) = (self.poller.sysctl_busy_poll(), self.poller.first_napi_id());
+        let (sysctl, first_id) = (self.host.sysctl_busy_poll(), self.host.first_napi_id());
         let Some(busy) = ep_busy_loop(napi_id, &params, sysctl, first_id) else {
             return false;
         };
         self.counters.busy_loops.add(1);
-        self.poller.busy_loop(napi_id, busy, &mut || self.queue.available());
+        self.host.busy_loop(napi_id, busy, &mut || self.queue.available());
         match after_busy_loop(napi_id, &params, self.queue.available()) {
             EpollAfter::Events => return true,
-            EpollAfter::Resume { napi_id } => self.poller.resume_irqs(napi_id),
+            EpollAfter::Resume { napi_id } => self.host.resume_irqs(napi_id),
             EpollAfter::Nothing => {}
         }
         // Last, as in the kernel: an id that the resumed poll has attached goes as well.

@@ -79,7 +79,7 @@ impl UdpSocketBuilder {
             Denied::InUse => errno(libc::EADDRINUSE),
             Denied::OtherReuse => errno(libc::EINVAL),
         })?;
-        let busy = SocketBusy::new(inner.host.busy_read_usecs());
+        let busy = SocketBusy::new(inner.host.sysctl_busy_read());
         let socket = Arc::new(UdpInner::new(inner.frames.clone(), inner.counters.clone(), self.reuse, local, busy));
         socket.nonblocking.store(self.nonblocking, Ordering::Relaxed);
         if let Some(bytes) = self.rcvbuf_bytes {

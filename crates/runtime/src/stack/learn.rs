@@ -7,6 +7,7 @@ use super::neighbour::{Answered, Held, Hold, Key, Neighbour, Origin, ROUNDS_MAX}
 use super::netns::{Inner, Interface, Snapshot, is_station};
 use super::slow;
 use super::writer::{After, Note, Writing};
+use crate::clock::Clock;
 
 /// A neighbour has said where it is.
 #[derive(Copy, Clone)]
@@ -29,7 +30,7 @@ impl Inner {
         {
             return;
         }
-        if known.is_some_and(|n| n.is_locked(self.host.clock().now())) {
+        if known.is_some_and(|n| n.is_locked(Clock.now())) {
             return self.counters.count(Counter::NeighChangesIgnored);
         }
         let news = News { key, mac, asked_us };
@@ -76,7 +77,7 @@ impl Writing<'_> {
     /// What a neighbour has said is worth a look at what is known now.
     pub(super) fn learn(&mut self, news: News) {
         let (ns, News { key, mac, asked_us }) = (self.ns, news);
-        let now = ns.host.clock().now();
+        let now = Clock.now();
         // What another instance has learnt since.
         let known = ns.snapshot.load().neighbours.get(key);
         if known.is_some_and(|n| n.is_settled(mac) || n.is_locked(now)) {
@@ -123,7 +124,7 @@ impl Writing<'_> {
         if left.is_empty() {
             return;
         }
-        let now = ns.host.clock().now();
+        let now = Clock.now();
         // It has answered, so nobody asks; the question may be new.
         let _ = self.pending.answered(key);
         for packet in left {
@@ -141,7 +142,7 @@ impl Writing<'_> {
             self.after.push_back(After::Send(key, neighbour.mac, held));
             return true;
         }
-        let (dropped, reachable) = match self.pending.hold(key, ns.host.clock().now(), held) {
+        let (dropped, reachable) = match self.pending.hold(key, Clock.now(), held) {
             Hold::Held { probe, dropped } => {
                 if probe {
                     self.after.push_back(After::Probe(key));

@@ -18,9 +18,10 @@ use super::gateway::Gateway;
 use super::neighbour::{Key, Neighbour, Neighbours, Origin, Pending, Strangers};
 use super::queue::UdpInner;
 use super::registry::Registry;
-use super::seams::{Dependant, Egress, Host, IfAddr};
+use super::seams::{Egress, Host, IfAddr};
 use super::tcp::{ListenerInner, Tcp};
 use super::writer::{Writers, Writing};
+use crate::clock::Clock;
 
 /// A network name space: the devices, neighbours and sockets that see each other. Clones are the same name space.
 ///
@@ -161,7 +162,7 @@ fn mac_text(mac: [u8; 6]) -> String {
 impl NetNs {
     /// An empty name space. `seed` decides where entries of the socket tables stand and which member of a hashed
     /// SO_REUSEPORT group gets which flow; a value that no peer can guess keeps peers from aiming at one shard.
-    pub(crate) fn with_host(host: Arc<dyn Host>, seed: u64) -> Self {
+    pub(crate) fn with_host(host: Arc<dyn Host>, frames: Arc<FrameTable>, seed: u64) -> Self {
         let snapshot = Snapshot {
             demux: Demux::new(seed),
             listeners: Demux::new(seed),
@@ -170,8 +171,8 @@ impl NetNs {
             neighbours: Neighbours::default(),
             gateways: Arc::new([]),
         };
-        Self(Arc::new(Inner {
-            frames: host.frames().clone(),
+        let inner = Arc::new(Inner {
+            frames,
             host,
             snapshot: ArcSwap::from_pointee(snapshot),
             generation: AtomicU64::new(0),
@@ -179,13 +180,10 @@ impl NetNs {
             tcp: OnceLock::new(),
             stopped: AtomicBool::new(false),
             writers: Writers::new(),
-        }))
-    }
-
-    /// Who has to hear of the engine's end.
-    pub(crate) fn dependant(&self) -> Weak<dyn Dependant> {
-        let inner: Weak<Inner> = Arc::downgrade(&self.0);
-        inner
+        });
+        let dependant: Weak<Inner> = Arc::downgrade(&inner);
+        inner.host.add_dependant(dependant);
+        Self(inner)
     }
 
     /// Whether a device can have this address.
@@ -268,7 +266,7 @@ impl NetNs {
         if self.0.snapshot.load().interface(ifindex).is_none() {
             return Err(NeighbourError::NoDevice { ifindex });
         }
-        let since = self.0.host.clock().now();
+        let since = Clock.now();
         writer.settle(key, Neighbour { mac, origin: Origin::Permanent, since }, 0);
         Ok(())
     }

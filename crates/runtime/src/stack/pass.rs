@@ -33,6 +33,7 @@ use super::queue::UdpInner;
 use super::slow;
 use super::tcp::{self, ahead::Waiting};
 use super::wire::{self, Datagram, Meta, Packet, Refused, Segment};
+use crate::clock::Clock;
 use crate::event::Interest;
 use crate::journal::{Event, Tap};
 
@@ -221,7 +222,7 @@ impl<'v> RxPass<'v> {
     }
 
     fn now(&mut self) -> Instant {
-        *self.now.get_or_insert_with(|| self.ns.host.clock().now())
+        *self.now.get_or_insert_with(|| Clock.now())
     }
 
     /// Ends the poll: everybody who got something knows. Dropping the pass does the same, but what waits does so on if the

@@ -5,15 +5,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use napier_core::busy::BusyParams;
 use napier_core::time::Instant;
 use napier_core::tx::qdisc::RATE_UNLIMITED;
-use napier_ring::FrameTable;
 
 use super::netns::NetNs;
-use crate::clock::Clock;
 
 /// An address of a device with the prefix that is reached through it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -107,32 +105,39 @@ pub(crate) trait OnRoom: Send + Sync {
     fn on_room(self: Arc<Self>, ns: &NetNs);
 }
 
-/// The engine, as far as sockets know it.
-pub(crate) trait Host: Send + Sync {
-    /// The table of all frames.
-    fn frames(&self) -> &Arc<FrameTable>;
-    /// The clock.
-    fn clock(&self) -> &Clock;
+/// The engine, as far as sockets and event contexts know it.
+pub trait Host: Send + Sync {
     /// `net.core.busy_read` in µs: the busy time of new sockets.
-    fn busy_read_usecs(&self) -> u32;
-    /// The smallest number that names a NAPI instance.
+    fn sysctl_busy_read(&self) -> u32;
+    /// `net.core.busy_poll` in µs: the busy time of event contexts without one of their own; 0 = off.
+    fn sysctl_busy_poll(&self) -> u32;
+    /// The smallest number that names a NAPI instance (`include/net/busy_poll.h` `napi_id_valid`).
     fn first_napi_id(&self) -> u32;
     /// Whether the process may do what needs `CAP_NET_ADMIN`.
     fn cap_net_admin(&self) -> bool;
+    /// Tells `dependant` when the engine ends.
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        let _ = dependant;
+    }
     /// The calling thread begins to work for the engine, under this name.
     fn thread_begins(&self, name: &str) {
         let _ = name;
     }
-    /// The calling thread has woken up, and may do what somebody else is kept from doing.
+    /// The calling thread has woken up or is about to sleep, and may do what somebody else is kept from doing.
     fn oversee(&self, now: Instant) {
         let _ = now;
     }
-    /// Runs `net/core/dev.c napi_busy_loop` for an instance; returns at once if there is none with this id.
+    /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
+    /// once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
+    /// Arms the instance's timer with its suspend time-out (`net/core/dev.c` `napi_suspend_irqs`).
+    fn suspend_irqs(&self, napi_id: u32);
+    /// Schedules the instance if it has a suspend time-out (`net/core/dev.c` `napi_resume_irqs`).
+    fn resume_irqs(&self, napi_id: u32);
 }
 
 /// Somebody with threads that wait for what only the engine can bring about.
-pub(crate) trait Dependant: Send + Sync {
+pub trait Dependant: Send + Sync {
     /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
     fn engine_stops(&self);
     /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.

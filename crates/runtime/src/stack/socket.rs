@@ -18,6 +18,7 @@ use super::queue::{Attempt, Ends, Taken, UdpInner};
 use super::seams::errno;
 use super::send::Target;
 use super::stop::stopped;
+use crate::clock::Clock;
 use crate::give_way::GiveWay;
 
 /// Times that a call that must not block yields to another reader of the same socket before it says EAGAIN.
@@ -381,14 +382,14 @@ impl UdpSocket {
     fn sleep_deadline(&self) -> Deadline {
         match self.inner.read_timeout_ns.load(Ordering::Relaxed) {
             0 => Deadline::NEVER,
-            ns => Deadline::at(self.ns.0.host.clock().now() + Span { ns }),
+            ns => Deadline::at(Clock.now() + Span { ns }),
         }
     }
 
     /// True if there is something to read, or never will be; false if the time is up.
     fn sleep(&self, deadline: Deadline) -> bool {
         let has_news = || self.inner.has_data() || self.inner.is_stopped();
-        self.inner.parker.wait(has_news, deadline, self.ns.0.host.clock())
+        self.inner.parker.wait(has_news, deadline, &Clock)
     }
 
     fn busy_poll(&self, nonblocking: bool) {

@@ -13,8 +13,6 @@ use smoltcp::wire::{
 
 use super::netns::NetNs;
 use super::seams::{Egress, Host, IfAddr, PacketClass, TxError};
-use crate::clock::Clock;
-use crate::event::BusyPoller;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -33,13 +31,7 @@ pub(super) struct TestHost {
 }
 
 impl Host for TestHost {
-    fn frames(&self) -> &Arc<FrameTable> {
-        &self.frames
-    }
-    fn clock(&self) -> &Clock {
-        &Clock
-    }
-    fn busy_read_usecs(&self) -> u32 {
+    fn sysctl_busy_read(&self) -> u32 {
         self.busy_read.load(Ordering::Relaxed)
     }
     fn first_napi_id(&self) -> u32 {
@@ -55,22 +47,9 @@ impl Host for TestHost {
         }
         ready();
     }
-}
-
-impl BusyPoller for TestHost {
-    fn clock(&self) -> &Clock {
-        &Clock
-    }
     fn sysctl_busy_poll(&self) -> u32 {
         0
     }
-    fn first_napi_id(&self) -> u32 {
-        FIRST_ID
-    }
-    fn net_admin(&self) -> bool {
-        false
-    }
-    fn busy_loop(&self, _: u32, _: BusyParams, _: &mut dyn FnMut() -> bool) {}
     fn suspend_irqs(&self, _: u32) {}
     fn resume_irqs(&self, _: u32) {}
 }
@@ -172,7 +151,7 @@ impl Rig {
             on_busy: Mutex::default(),
         });
         let device = device(IFINDEX, &[("10.0.0.1", 24), ("fd00::1", 64), ("fe80::1", 64)]);
-        let ns = NetNs::with_host(host.clone(), 42);
+        let ns = NetNs::with_host(host.clone(), host.frames.clone(), 42);
         ns.device_add(device.clone()).expect("the first device");
         Self { ns, host, device, pool: pools.remove(0) }
     }

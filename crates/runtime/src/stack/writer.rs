@@ -113,7 +113,7 @@ impl Inner {
     /// registry and the snapshot in a fixed order, and our own asserts are the only panics in between.
     pub(super) fn lock(&self) -> Writing<'_> {
         let writers = &self.writers;
-        Writing::new(self, writers.writer.try_own().unwrap_or_else(|| writers.wait(self.host.clock())))
+        Writing::new(self, writers.writer.try_own().unwrap_or_else(|| writers.wait(&Clock)))
     }
 
     /// The writers' lock, or none: what `note` says is left to whoever writes. Programs wait.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use napier_core::busy::BusyParams;
 
-use crate::clock::Clock;
 use crate::event::source::sealed::{Watchable, Watched};
-use crate::event::{BusyPoller, EpollParamsRequest, Event, EventContext, Interest, Source, Timeout};
+use crate::event::{EpollParamsRequest, Event, EventContext, Interest, Source, Timeout};
+use crate::stack::seams::Host;
 
 /// The lowest valid id of the fake engine, and two ids.
 pub(super) const FIRST_ID: u32 = 100;
@@ -35,7 +35,7 @@ pub(super) struct FakeEngine {
 
 impl FakeEngine {
     pub(super) fn context(self: &Arc<Self>) -> EventContext {
-        EventContext::with_poller(self.clone(), 16)
+        EventContext::with_members_max(self.clone() as Arc<dyn Host>, 16)
     }
 
     /// What was asked since the last call of this.
@@ -62,9 +62,9 @@ impl FakeEngine {
     }
 }
 
-impl BusyPoller for FakeEngine {
-    fn clock(&self) -> &Clock {
-        &Clock
+impl Host for FakeEngine {
+    fn sysctl_busy_read(&self) -> u32 {
+        0
     }
 
     fn sysctl_busy_poll(&self) -> u32 {
@@ -75,7 +75,7 @@ impl BusyPoller for FakeEngine {
         FIRST_ID
     }
 
-    fn net_admin(&self) -> bool {
+    fn cap_net_admin(&self) -> bool {
         self.unprivileged.load(Ordering::Relaxed) == 0
     }
 

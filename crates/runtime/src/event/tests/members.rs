@@ -7,6 +7,7 @@ use super::fake::{FakeEngine, FakeSocket, N1, poll};
 use crate::event::source::sealed::Watchable;
 use crate::event::{AddError, DeleteError, Event, EventContext, Interest, ModifyError, Timeout};
 use crate::event::{UserEvent, WaitError};
+use crate::stack::seams::Host;
 
 fn context() -> EventContext {
     Arc::new(FakeEngine::default()).context()
@@ -60,7 +61,7 @@ fn no_room_for_events_is_an_error() {
 
 #[test]
 fn capacity_is_a_bound_and_slots_are_used_again() {
-    let context = EventContext::with_poller(Arc::new(FakeEngine::default()), 2);
+    let context = EventContext::with_members_max(Arc::new(FakeEngine::default()) as Arc<dyn Host>, 2);
     let sockets = [FakeSocket::new(), FakeSocket::new(), FakeSocket::new()];
     context.add(&sockets[0], Interest::IN, 0).unwrap();
     context.add(&sockets[1], Interest::IN, 1).unwrap();

@@ -151,7 +151,7 @@ impl TcpListenerBuilder {
             Denied::InUse => errno(libc::EADDRINUSE),
             Denied::OtherReuse => errno(libc::EINVAL),
         })?;
-        let busy = SocketBusy::new(inner.host.busy_read_usecs());
+        let busy = SocketBusy::new(inner.host.sysctl_busy_read());
         let listener = Arc::new(ListenerInner::new(local, self.reuse, self.limits, &busy));
         listener.nonblocking.store(self.nonblocking, Ordering::Relaxed);
         inner.edit(writer, |s| s.listeners.insert(Place { local, peer: None }, &listener, self.reuse));

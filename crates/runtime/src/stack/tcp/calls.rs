@@ -9,6 +9,7 @@ use super::super::netns::Inner;
 use super::super::seams::errno;
 use super::conn::{Conn, Note};
 use super::rules::{Cause, Patience};
+use crate::clock::Clock;
 
 /// What one attempt gave.
 pub(super) enum Attempt {
@@ -43,7 +44,7 @@ impl Conn {
         // smoltcp announces a window that has doubled; only what was read since the last segment can have done that.
         let capacity = core.socket().recv_capacity();
         if !core.dead && 2 * (left + core.read_since_sent) >= capacity + left {
-            let now = ns.host.clock().now();
+            let now = Clock.now();
             core.drive(ns, now, None);
             core.settle(now, Cause::Segment);
         } else if left == 0 {
@@ -71,7 +72,7 @@ impl Conn {
             core.publish_ready();
             return if data.is_empty() { Attempt::Done(0) } else { Attempt::Wait };
         }
-        let now = ns.host.clock().now();
+        let now = Clock.now();
         core.drive(ns, now, None);
         core.settle(now, Cause::Segment);
         Attempt::Done(count)
@@ -87,7 +88,7 @@ impl Conn {
             return Err(errno(libc::ENOTCONN));
         }
         core.read_shut |= read;
-        let now = ns.host.clock().now();
+        let now = Clock.now();
         if write && !std::mem::replace(&mut core.write_shut, true) {
             core.socket_mut().close();
             core.drive(ns, now, None);
@@ -112,7 +113,7 @@ impl Conn {
         let mut core = self.own(ns);
         core.nagle = !nodelay;
         core.socket_mut().set_nagle_enabled(!nodelay);
-        let now = ns.host.clock().now();
+        let now = Clock.now();
         if !core.dead {
             core.drive(ns, now, None);
         }
@@ -123,7 +124,7 @@ impl Conn {
         let mut core = self.own(ns);
         let mut patience = core.patience;
         change(&mut patience);
-        let now = ns.host.clock().now();
+        let now = Clock.now();
         core.change_patience(patience, now);
         core.settle(now, Cause::Program);
     }

@@ -34,6 +34,7 @@ use super::rules::Patience;
 use super::timing::SynAck;
 use super::wheel::NOT_QUEUED;
 use super::workspace::smol_span;
+use crate::clock::Clock;
 use crate::event::{Interest, Source, Watched};
 use crate::park::Parker;
 use crate::sys::prefetch::prefetch;
@@ -166,7 +167,7 @@ pub(super) enum Input {
 }
 
 impl Conn {
-    pub(super) fn new(ns: &Inner, flow: Flow, route: Route, buffers: Buffers, busy: &SocketBusy) -> Self {
+    pub(super) fn new(flow: Flow, route: Route, buffers: Buffers, busy: &SocketBusy) -> Self {
         let scope = route.scope();
         let (receive, send) = (vec![0; buffers.receive], vec![0; buffers.send]);
         let (receive_at, send_at) = (receive.as_ptr().addr(), send.as_ptr().addr());
@@ -193,7 +194,7 @@ impl Conn {
             patience: Patience::default(),
             left: (State::Closed, 0),
             got_on: Instant::ZERO,
-            heard: ns.host.clock().now(),
+            heard: Clock.now(),
             asked: None,
             next: None,
             deadline: Deadline::NEVER,

@@ -19,6 +19,7 @@ use super::flows::Flow;
 use super::outlet::Route;
 use super::rules::{Cause, Patience};
 use super::workspace::with_fresh;
+use crate::clock::Clock;
 
 /// What a connection is made with, but for its ends and buffers.
 #[derive(Copy, Clone, Debug, Default)]
@@ -55,17 +56,17 @@ pub(super) fn connect(
             _ => (own, interface.mtu),
         }
     };
-    let busy = SocketBusy::new(ns.host.busy_read_usecs());
+    let busy = SocketBusy::new(ns.host.sysctl_busy_read());
     let make = |port: u16| {
         let flow = Flow { local: End { addr: own, port }, peer: target.dst };
         let route = Route::new(ns, flow.local, target);
-        Arc::new(Conn::new(ns, flow, route, buffers, &busy))
+        Arc::new(Conn::new(flow, route, buffers, &busy))
     };
     let asked = local.map_or(0, |end| end.port);
     let wanted = Flow { local: End { addr: own, port: asked }, peer: target.dst };
     // A table that is closed takes nothing.
     let conn = reserve(ns, tcp, asked, wanted, make).map_err(|error| ns.check_running().err().unwrap_or(error))?;
-    let now = ns.host.clock().now();
+    let now = Clock.now();
     let mut core = conn.own(ns);
     core.set_patience(settings.patience);
     core.set_congestion(settings.congestion);
@@ -94,7 +95,7 @@ fn reserve(ns: &Inner, tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -
     }
     let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
     // Where the search begins cannot be guessed by a peer that wants to meet the next connection.
-    let first = tcp.secret(&wanted, ns.host.clock().now());
+    let first = tcp.secret(&wanted, Clock.now());
     for step in 0..count {
         let offset = (first.wrapping_add(step.into()) % u64::from(count)) as u16;
         let port = EPHEMERAL.start() + offset;

@@ -118,7 +118,7 @@ impl ListenerInner {
         let scope = if flow.peer.addr.is_link_local_v6() { ifindex } else { 0 };
         let route = Route::new(ns, flow.local, Target { dst: flow.peer, scope });
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
-        let conn = Arc::new(Conn::new(ns, flow, route, self.limits.buffers, &busy));
+        let conn = Arc::new(Conn::new(flow, route, self.limits.buffers, &busy));
         self.embryos.counted();
         let mut core = conn.try_own(ns).expect("nobody knows it yet");
         core.adopt(self.clone(), self.limits.patience);

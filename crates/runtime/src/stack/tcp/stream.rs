@@ -17,6 +17,7 @@ use super::builder::TcpStreamBuilder;
 use super::calls::Attempt;
 use super::conn::{Conn, Memory};
 use super::rules::KeepAlive;
+use crate::clock::Clock;
 use crate::event::{Interest, Watchable, Watched};
 
 /// The least time of keep-alive and of the user time-out.
@@ -318,13 +319,13 @@ impl TcpStream {
     fn deadline(&self, timeout_ns: u64) -> Deadline {
         match timeout_ns {
             0 => Deadline::NEVER,
-            ns => Deadline::after(self.ns.0.host.clock().now(), Span { ns }),
+            ns => Deadline::after(Clock.now(), Span { ns }),
         }
     }
 
     /// False if the time is up.
     fn sleep(&self, parker: &crate::park::Parker, until: Interest, deadline: Deadline) -> bool {
-        parker.wait(|| self.conn.is_ready(until), deadline, self.ns.0.host.clock())
+        parker.wait(|| self.conn.is_ready(until), deadline, &Clock)
     }
 
     fn busy_poll(&self, nonblocking: bool) {

@@ -1,13 +1,14 @@
 //! From the frame to the caller's buffer.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 
 use crate::event::{AddError, Event, EventContext, Interest, Timeout, Watchable};
-use crate::stack::seams::Egress;
+use crate::stack::seams::{Egress, Host};
 use crate::stack::testing::{IFINDEX, NAPI, PEER_MAC, Rig, STRIDE, at, device, udp, udp_frame};
 use crate::stack::{DeviceError, ReusePort, SocketOption, UdpSocket};
 
@@ -323,7 +324,7 @@ fn what_the_busy_loop_finds_is_returned() {
 }
 
 fn context(rig: &Rig) -> EventContext {
-    EventContext::with_poller(rig.host.clone(), EventContext::MEMBERS_DEFAULT)
+    EventContext::new(rig.host.clone() as Arc<dyn Host>)
 }
 
 /// The words of the members that are reported now.

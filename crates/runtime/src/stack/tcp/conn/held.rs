@@ -19,6 +19,7 @@ use super::super::super::wire::Segment;
 use super::super::limits::Kind;
 use super::super::rules::Cause;
 use super::{Conn, Core, Input, News};
+use crate::clock::Clock;
 use crate::tx::release_kicks;
 
 /// Looks at a connection that is owned before its waiter sleeps: most calls are over sooner than that.
@@ -100,7 +101,7 @@ impl Conn {
     /// Owns the connection, for a program: waits while another thread has it.
     #[inline]
     pub(in crate::stack::tcp) fn own<'a>(self: &'a Arc<Self>, ns: &'a Inner) -> Held<'a> {
-        let owner = self.core.try_own().unwrap_or_else(|| self.wait_to_own(ns));
+        let owner = self.core.try_own().unwrap_or_else(|| self.wait_to_own());
         Held::new(self, ns, owner)
     }
 
@@ -111,7 +112,7 @@ impl Conn {
     }
 
     #[cold]
-    fn wait_to_own<'a>(&'a self, ns: &Inner) -> Owner<'a, Core, Note> {
+    fn wait_to_own(&self) -> Owner<'_, Core, Note> {
         for _ in 0..SPINS {
             std::hint::spin_loop();
             if let Some(owner) = (!self.core.is_owned()).then(|| self.core.try_own()).flatten() {
@@ -126,7 +127,7 @@ impl Conn {
             got
         };
         self.core.wait_begins();
-        self.free.sleep(look, Deadline::NEVER, ns.host.clock());
+        self.free.sleep(look, Deadline::NEVER, &Clock);
         self.core.wait_ends();
         // The next one is woken when this one lets go.
         self.free.hand_on(|| false);
@@ -283,7 +284,7 @@ impl<'a> Held<'a> {
     #[cold]
     fn reopen(&self, kept: &[Kept]) {
         for kept in kept {
-            super::super::reopen(self.ns, &kept.arrived(self.ns.host.clock().now()));
+            super::super::reopen(self.ns, &kept.arrived(Clock.now()));
         }
     }
 
@@ -294,12 +295,12 @@ impl<'a> Held<'a> {
                 Note::Segment(kept) => {
                     let weight = backlog::weight_bytes(kept.packet.len());
                     self.worked_off.get_or_insert_default().weight += weight;
-                    let now = self.ns.host.clock().now();
+                    let now = Clock.now();
                     if let Input::Reopen = self.input(&kept.arrived(now)) {
                         self.worked_off.get_or_insert_default().reopen.push(*kept);
                     }
                 }
-                Note::Timer(place) => self.on_timer(place, self.ns.host.clock().now()),
+                Note::Timer(place) => self.on_timer(place, Clock.now()),
                 Note::Room => self.on_room(),
                 Note::Recycle => self.recycle(),
                 Note::GiveWay(kind) => drop(self.give_way(kind)),

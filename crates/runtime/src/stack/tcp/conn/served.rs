@@ -11,6 +11,7 @@ use super::super::wheel::NOT_QUEUED;
 use super::super::workspace::smol_span;
 use super::Input;
 use super::held::{Arrived, Held};
+use crate::clock::Clock;
 
 impl Held<'_> {
     /// Takes one received segment.
@@ -108,7 +109,7 @@ impl Held<'_> {
         if self.dead || !self.outlet.is_stuck() {
             return;
         }
-        let (ns, now) = (self.ns, self.ns.host.clock().now());
+        let (ns, now) = (self.ns, Clock.now());
         self.drive(ns, now, None);
         self.settle(now, Cause::Segment);
     }
@@ -120,12 +121,12 @@ impl Held<'_> {
         }
         self.ns.counters.count(Counter::TcpTimeWaitRecycled);
         self.dead = true;
-        self.settle(self.ns.host.clock().now(), Cause::Program);
+        self.settle(Clock.now(), Cause::Program);
     }
 
     /// The last handle is gone. Unread data, or a linger time of 0, resets the connection (RFC 2525 section 2.17).
     pub(in crate::stack::tcp) fn close(&mut self) {
-        let (ns, now) = (self.ns, self.ns.host.clock().now());
+        let (ns, now) = (self.ns, Clock.now());
         self.orphaned(now);
         let unread = self.socket().recv_queue() > 0;
         match self.live_state() {
@@ -149,7 +150,7 @@ impl Held<'_> {
         if self.kind() != kind {
             return false;
         }
-        let (ns, now) = (self.ns, self.ns.host.clock().now());
+        let (ns, now) = (self.ns, Clock.now());
         match kind {
             Kind::Plain => unreachable!("there is no line of plain connections"),
             Kind::Embryo => {
@@ -174,7 +175,7 @@ impl Held<'_> {
             }
             self.dead = true;
         }
-        self.settle(self.ns.host.clock().now(), Cause::Program);
+        self.settle(Clock.now(), Cause::Program);
     }
 
     /// The peer of its device is gone, and its end of the connection with it.
@@ -185,6 +186,6 @@ impl Held<'_> {
         self.ns.counters.count(Counter::TcpAbortOnLink);
         self.error = libc::ENETRESET;
         self.dead = true;
-        self.settle(self.ns.host.clock().now(), Cause::Program);
+        self.settle(Clock.now(), Cause::Program);
     }
 }
