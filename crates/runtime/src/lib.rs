@@ -20,6 +20,7 @@ mod memif;
 mod napi;
 mod park;
 mod port;
+mod put_off;
 mod raw;
 mod softirq;
 mod stack;

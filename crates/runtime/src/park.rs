@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::clock::Clock;
+use crate::put_off::{self, Work};
 
 /// Value of the bell's word while a sleeper is announced; the futex sleeps only while it reads this.
 const ARMED: u32 = 1;
@@ -61,7 +62,7 @@ impl Parker {
         if has_work() {
             return true;
         }
-        crate::softirq::settle_before_sleep();
+        put_off::settle(Work::ExactTimers);
         let until = deadline.instant().map(|instant| futex::Timespec {
             tv_sec: (instant.ns / 1_000_000_000).cast_signed(),
             tv_nsec: (instant.ns % 1_000_000_000).cast_signed(),

@@ -8,7 +8,7 @@ use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
 use crate::clock::Clock;
-use crate::softirq::HeldTimers;
+use crate::put_off::{Held, Work};
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -51,7 +51,7 @@ impl EventContext {
                 WaitStep::Return0 => return Ok(0),
                 WaitStep::BusyLoop => {
                     drop(held.take());
-                    held = Some(HeldTimers::begin());
+                    held = Some(Held::begin(Work::Timers));
                     wait.on_busy(state.busy_loop());
                 }
                 WaitStep::Sleep { until } => {

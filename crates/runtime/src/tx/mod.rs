@@ -61,10 +61,6 @@ pub use control::{QdiscConfig, TxSelect, TxSetupError};
 use limit::ByteLimit;
 pub use limit::ByteLimits;
 pub(crate) use lock::lock;
-use owed::HeldKicks;
-#[cfg(test)]
-pub(crate) use owed::kicks_held;
-pub(crate) use owed::{hold_kicks, release_kicks};
 use owner::Owner;
 use packet::{TxPkt, describe};
 use senders::{Sender, Senders};

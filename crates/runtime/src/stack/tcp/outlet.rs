@@ -24,7 +24,7 @@ use super::super::seams::{OnRoom, PacketClass, TxError};
 use super::super::send::Target;
 use super::super::wire::{ETH_LEN, IPV6_LEN, flag};
 use super::workspace::Sink;
-use crate::tx::hold_kicks;
+use crate::put_off::{self, Work};
 use frame::{Head, build, in_memory};
 
 /// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
@@ -208,7 +208,7 @@ impl Outlet {
     #[inline]
     fn hold_kicks(&mut self) {
         if !std::mem::replace(&mut self.holds_kicks, true) {
-            hold_kicks();
+            put_off::hold(Work::Kicks);
         }
     }
 

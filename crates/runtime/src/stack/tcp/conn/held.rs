@@ -20,7 +20,7 @@ use super::super::limits::Kind;
 use super::super::rules::Cause;
 use super::{Conn, Core, Input, News};
 use crate::clock::Clock;
-use crate::tx::release_kicks;
+use crate::put_off::{self, Work};
 
 /// Looks at a connection that is owned before its waiter sleeps: most calls are over sooner than that.
 const SPINS: u32 = 100;
@@ -229,7 +229,7 @@ impl<'a> Held<'a> {
             }
         }
         if kicks {
-            release_kicks();
+            put_off::release(Work::Kicks);
         }
         self.conn.free.wake_all();
         self.conn.reader.wake_all();
@@ -270,7 +270,7 @@ impl<'a> Held<'a> {
     #[inline(never)]
     fn spread(&mut self, kicks: bool) {
         if kicks {
-            release_kicks();
+            put_off::release(Work::Kicks);
         }
         if !self.news.are_none() {
             self.conn.tell(self.ns, &mut self.news);

@@ -10,10 +10,10 @@ use super::super::{TcpListener, TcpStream};
 use super::segments::{PEER, US, accepted, accepted_from, listening, segment, sent};
 use crate::SocketOption;
 use crate::clock::Clock;
+use crate::put_off::{Work, held};
 use crate::stack::StackCounters;
 use crate::stack::testing::Rig;
 use crate::stack::wire::flag;
-use crate::tx::kicks_held;
 
 const OTHER: &str = "10.0.0.2:5001";
 
@@ -148,11 +148,11 @@ fn a_panic_with_a_connection_in_hand_ends_that_connection_alone() {
     let send = |core: &mut Held<'_>| {
         assert_eq!(core.socket_mut().send_slice(b"byte"), Ok(4));
         core.drive(&ns.0, Clock.now(), None);
-        assert_eq!(kicks_held(), 1, "until the connection is free");
+        assert_eq!(held(Work::Kicks), 1, "until the connection is free");
     };
     let by_its_owner = || {
         send(&mut conn(&first).own(&ns.0));
-        assert_eq!(kicks_held(), 0);
+        assert_eq!(held(Work::Kicks), 0);
         let mut core = conn(&first).own(&ns.0);
         send(&mut core);
         panic!("injected: with a connection in hand");
@@ -165,7 +165,7 @@ fn a_panic_with_a_connection_in_hand_ends_that_connection_alone() {
         conn(&second).leave(&ns.0, Note::Room);
     };
     assert!(catch_unwind(AssertUnwindSafe(by_a_note)).is_err());
-    assert_eq!(kicks_held(), 0, "nothing is held by a connection that is free");
+    assert_eq!(held(Work::Kicks), 0, "nothing is held by a connection that is free");
     for stream in [&first, &second] {
         assert!(conn(stream).try_own(&ns.0).is_some_and(|core| core.live_state() == State::Closed));
         assert!(!would_block(stream), "its program is told");
