@@ -30,12 +30,12 @@ use super::in_hand::injected;
 use super::merge::{self, Bundle, Merging};
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
+use super::seams::Deliveries;
 use super::slow;
 use super::tcp::{self, ahead::Waiting};
 use super::wire::{self, Datagram, Meta, Packet, Refused, Segment};
 use crate::clock::Clock;
 use crate::event::Interest;
-use crate::journal::{Event, Tap};
 
 /// Frames after which sockets are told. Source: `net/core/hotdata.c gro_normal_batch`.
 const ROUND_PKTS: usize = 8;
@@ -96,7 +96,7 @@ pub(crate) struct RxPass<'v> {
     sockets: usize,
     round_pkts: usize,
     tally: Tally,
-    journal: Option<&'v Tap>,
+    journal: Option<&'v dyn Deliveries>,
     /// Read with the first segment that needs it.
     now: Option<Instant>,
     /// What the instance holds; without it nothing is merged.
@@ -127,8 +127,8 @@ struct Tally {
 impl<'v> RxPass<'v> {
     /// Records who gets how many packets.
     #[inline]
-    pub(crate) fn journal(&mut self, journal: Option<&'v Tap>) {
-        self.journal = journal;
+    pub(crate) fn journal(&mut self, journal: Option<&'v impl Deliveries>) {
+        self.journal = journal.map(|journal| journal as &dyn Deliveries);
     }
 
     /// Lets packets of this poll join what the instance holds.
@@ -359,9 +359,8 @@ impl<'v> RxPass<'v> {
         for touched in &mut self.touched[..self.sockets] {
             let Touched { socket: Some(socket), bytes, packets } = std::mem::take(touched) else { continue };
             socket.charge(bytes);
-            if let Some(tap) = self.journal {
-                let to = socket.ends.load().place.local.socket_addr(0);
-                tap.record(|| self.napi_id, || (), |()| Event::Deliver { to, packets });
+            if let Some(journal) = self.journal {
+                journal.delivered(self.napi_id, socket.ends.load().place.local.socket_addr(0), packets);
             }
             // Relaxed: the id is a hint that orders nothing.
             socket.source.notify(socket.napi_id.load(Ordering::Relaxed), Interest::IN);

@@ -136,6 +136,12 @@ pub trait Host: Send + Sync {
     fn resume_irqs(&self, napi_id: u32);
 }
 
+/// Who writes down what sockets got.
+pub(crate) trait Deliveries {
+    /// The socket that is bound to `to` got `packets` datagrams from instance `napi_id`.
+    fn delivered(&self, napi_id: u32, to: SocketAddr, packets: u32);
+}
+
 /// Somebody with threads that wait for what only the engine can bring about.
 pub trait Dependant: Send + Sync {
     /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
