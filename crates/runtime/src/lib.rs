@@ -10,7 +10,6 @@
 mod capture;
 mod device;
 mod engine;
-mod event;
 #[cfg(test)]
 mod hold;
 pub mod journal;
@@ -18,18 +17,16 @@ mod kthread;
 mod link;
 mod memif;
 mod napi;
-mod park;
 mod port;
-mod put_off;
 mod raw;
 mod softirq;
-mod stack;
 #[cfg(test)]
 mod test_link;
 mod tx;
 mod workqueue;
 mod xdp;
 
+use napier_stack::{self as stack, park, put_off};
 use napier_sys::{self as sys, clock, give_way, nowait};
 
 pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
@@ -37,16 +34,25 @@ pub use engine::{
     AddDeviceError, AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, EndConfig, Engine,
     EngineBuilder, LinkState, RssError, StartError, SysctlError, ThreadRole, ThreadTime,
 };
-pub use event::{
-    AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
-    Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
-};
 pub use link::{LinkConfig, LinkError};
 pub use memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
+pub use napier_stack::event::{
+    AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
+    Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
+};
+pub use napier_stack::seams::IfAddr;
+pub use napier_stack::{
+    CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
+    SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
+    UdpSocketBuilder, UnknownOption,
+};
+
+pub use napier_core::tx::DropReason;
+pub use napier_core::tx::qdisc::FqConfig;
 pub use napier_sys::heap::give_back_free_memory;
 pub use napier_sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 pub use napier_sys::real_time::RealTime;
@@ -56,23 +62,10 @@ pub use napier_sys::usage::{ThreadUsage, thread_usage};
 pub use port::SenderSpaceError;
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
 pub use softirq::SoftirqStats;
-pub use stack::seams::IfAddr;
-pub use stack::{
-    CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
-    SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
-    UdpSocketBuilder, UnknownOption,
-};
-
-pub use napier_core::tx::DropReason;
-pub use napier_core::tx::qdisc::FqConfig;
 pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
 #[doc(hidden)]
 pub use xdp::BareXdp;
 pub use xdp::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
-
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub use stack::fuzz::fuzz_frames;
 
 /// A link between two name spaces for the examples in this documentation: `tested` is 10.77.0.1, `peer` 10.77.0.2.
 #[doc(hidden)]
