@@ -36,7 +36,7 @@ impl Kthread {
             move || {
                 let cpu = *napi.thread_cpu.lock().expect("only copied");
                 match cpu {
-                    Some(cpu) => crate::engine::pin_current_thread(cpu),
+                    Some(cpu) => crate::sys::sched::pin_current_thread(cpu),
                     None => engine.unpin_thread(),
                 }
                 engine.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });

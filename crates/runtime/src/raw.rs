@@ -15,8 +15,8 @@ use napier_ring::{Frame, FrameTable, spsc};
 use crate::device::Device;
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::Napi;
+use crate::stack::seams::PacketClass;
 use crate::stack::seams::TxError;
-use crate::tx::PacketClass;
 
 /// The NAPI owner's end: frames go here instead of to the name space.
 pub(crate) struct RawSink {

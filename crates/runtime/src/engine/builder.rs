@@ -140,7 +140,7 @@ impl EngineBuilder {
         let inner = Arc::new_cyclic(|this| EngineInner {
             this: this.clone(),
             clock,
-            host: Arc::new(EngineHost::new(frames.clone())),
+            host: Arc::new(EngineHost::default()),
             dependants: Dependants::default(),
             frames,
             sysctl: Sysctls::new(self.busy_poll, self.busy_read),

@@ -4,9 +4,7 @@ use super::EndConfig;
 use super::EngineInner;
 use super::devices::{AddDeviceError, Devices};
 use crate::stack::NetNs;
-
-/// Bytes of the largest IP packet of a device, unless it has to be less.
-pub(crate) const MTU: u32 = 1500;
+use crate::stack::seams::MTU;
 
 /// Bytes of an Ethernet header.
 const ETH_BYTES: u32 = 14;

@@ -14,19 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use napier_core::busy::BusyParams;
 use napier_core::ids::IdAllocator;
 use napier_core::time::Instant;
 use napier_ring::{FrameTable, Links};
 use rustix::thread::CpuSet;
 
 use crate::clock::Clock;
-use crate::event::{BusyPoller, EventContext};
 use crate::journal::{Journal, Recorder};
 use crate::memif;
 use crate::napi::Napi;
 use crate::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
 use crate::stack::NetNs;
+use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
 use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
@@ -36,11 +35,10 @@ use host::{Dependants, EngineHost};
 
 pub(crate) use carrier::Carrier;
 pub use carrier::LinkState;
-pub(crate) use check::{MTU, mtu_of};
+pub(crate) use check::mtu_of;
 pub use devices::{AddDeviceError, AddLinkError, EndConfig};
 pub(crate) use devices::{NewDevice, new_rss};
 pub use handle::{DeviceHandle, DeviceStats};
-pub(crate) use host::Dependant;
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use threads::Threads;
@@ -141,9 +139,8 @@ impl Engine {
     /// A new name space: addresses, sockets and neighbours of its own.
     #[must_use]
     pub fn namespace(&self) -> NetNs {
-        let ns = NetNs::with_host(self.inner.host.clone(), self.inner.clock.now().ns);
-        self.inner.dependants.add(ns.dependant());
-        ns
+        let inner = &self.inner;
+        NetNs::with_host(inner.host.clone(), inner.frames.clone(), inner.clock.now().ns)
     }
 
     /// Counters of each softirq CPU.
@@ -270,12 +267,7 @@ impl EngineInner {
         self.by_id[napi.id() as usize % NAPI_MAX].store(0, Ordering::Release);
     }
 
-    /// The smallest number that can be an id.
-    pub(crate) fn first_napi_id(&self) -> u32 {
-        NR_CPUS + 1
-    }
-
-    pub(crate) fn may_administer(&self) -> bool {
+    pub(crate) fn cap_net_admin(&self) -> bool {
         self.cap_net_admin.load(Ordering::Relaxed)
     }
 
@@ -324,56 +316,6 @@ impl EngineInner {
     }
 }
 
-impl BusyPoller for EngineInner {
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    fn sysctl_busy_poll(&self) -> u32 {
-        self.sysctl.busy_poll.load(Ordering::Relaxed)
-    }
-
-    fn first_napi_id(&self) -> u32 {
-        Self::first_napi_id(self)
-    }
-
-    fn net_admin(&self) -> bool {
-        self.may_administer()
-    }
-
-    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        Self::busy_loop(self, napi_id, params, ready);
-    }
-
-    fn oversee(&self) {
-        Self::oversee(self, self.clock.now());
-    }
-
-    fn suspend_irqs(&self, napi_id: u32) {
-        Self::suspend_irqs(self, napi_id);
-    }
-
-    fn resume_irqs(&self, napi_id: u32) {
-        Self::resume_irqs(self, napi_id);
-    }
-}
-
-impl EventContext {
-    /// A context without members.
-    #[must_use]
-    pub fn new(engine: &Engine) -> Self {
-        Self::with_members_max(engine, Self::MEMBERS_DEFAULT)
-    }
-
-    /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
-    #[must_use]
-    pub fn with_members_max(engine: &Engine, members_max: u32) -> Self {
-        let context = Self::with_poller(engine.inner.clone(), members_max);
-        engine.inner.dependants.add(context.dependant());
-        context
-    }
-}
-
 impl Drop for Running {
     fn drop(&mut self) {
         let inner = &self.inner;
@@ -403,14 +345,4 @@ pub(crate) fn pass_on(panic: Box<dyn std::any::Any + Send>) {
     if !std::thread::panicking() {
         std::panic::resume_unwind(panic);
     }
-}
-
-/// Pins the calling thread to one processor; where that is refused it stays where it may run.
-pub(crate) fn pin_current_thread(cpu: usize) {
-    if cpu >= CpuSet::MAX_CPU {
-        return;
-    }
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
 }

@@ -29,7 +29,6 @@ pub(crate) use thread::{coalesce_token, doorbell_token, start};
 use timer::CpuTimer;
 #[cfg(test)]
 pub(crate) use timer::hold as timer_hold;
-pub(crate) use timer::{HeldTimers, settle_before_sleep};
 pub(crate) use watch::{Watch, without};
 
 /// Where the calling thread is running.

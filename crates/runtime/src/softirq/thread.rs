@@ -178,7 +178,7 @@ pub(crate) fn start(
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
         HERE.set(Here { thread_of: Some(cpu.index), ..Here::NOWHERE });
         if cpu.pinned {
-            crate::engine::pin_current_thread(cpu.cpu);
+            crate::sys::sched::pin_current_thread(cpu.cpu);
         } else {
             engine.unpin_thread();
         }

@@ -16,8 +16,9 @@ use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
 use super::SoftirqCpu;
 use super::class::FIFO_PRIORITY;
-use crate::engine::{EngineInner, ThreadRole, pin_current_thread};
+use crate::engine::{EngineInner, ThreadRole};
 use crate::sys;
+use crate::sys::sched::pin_current_thread;
 
 /// Between two looks while nothing waits: 20 wake-ups a second, which is less than a thousandth of a processor.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use super::TxPath;
 use crate::clock::Clock;
-use crate::engine::{EngineInner, ThreadRole, pin_current_thread};
+use crate::engine::{EngineInner, ThreadRole};
 use crate::give_way::GiveWay;
 use crate::nowait;
+use crate::sys::sched::pin_current_thread;
 
 /// Looks in vain before the processor is offered to others; with nobody else to run that returns at once.
 const IDLE_SPINS: u32 = 64;

@@ -16,10 +16,11 @@ use napier_ring::{Owner, wake_fence};
 use super::lock::lock_root;
 use super::run::Rest;
 use super::wire::ring;
-use super::{HeldKicks, Mode, TxPath, Wire};
+use super::{Mode, TxPath, Wire};
 use crate::clock::Clock;
 use crate::engine::EngineInner;
 use crate::nowait::ForOthers;
+use crate::put_off::{Held, Work};
 use crate::stack::seams::OnRoom;
 
 /// First look at a ring that was full.
@@ -101,7 +102,7 @@ impl TxPath {
         let new = stuck.messages();
         stuck.extend(new);
         let _for_others = ForOthers::begin();
-        let kicks = HeldKicks::begin();
+        let kicks = Held::begin(Work::Kicks);
         while !stuck.is_empty() && self.look_whether_room() {
             self.watchdog.in_vain.store(0, Ordering::Relaxed);
             if let Some(waiter) = stuck.pop_front().and_then(|waiter| waiter.upgrade()) {

@@ -47,7 +47,8 @@ pub(crate) use tx::XskTxEnd;
 
 pub use crate::sys::xsk::XdpBusyPoll;
 
-use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, MTU, NewDevice, new_rss};
+use crate::engine::{Carrier, DeviceHandle, EndConfig, Engine, NewDevice, new_rss};
+use crate::stack::seams::MTU;
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,9 +149,6 @@ impl DeviceHandle {
         devices.entry(&self.device).xdp.as_ref().map(f)
     }
 }
-
-/// Why an interface cannot be used now; `None` if it can.
-type Unusable = Option<String>;
 
 /// The sockets of a device, by queue.
 type Sockets = Arc<[Arc<crate::sys::xsk::XskSocket>]>;
