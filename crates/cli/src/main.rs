@@ -1,5 +1,7 @@
 //! The `napier` command.
 
+#![forbid(unsafe_code)]
+
 mod bench;
 mod compare;
 mod conform;

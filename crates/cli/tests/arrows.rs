@@ -9,7 +9,9 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-core", &[]),
     ("napier-ring", &["napier-core"]),
-    ("napier-runtime", &["napier-core", "napier-ring"]),
+    ("napier-sys", &["napier-core", "napier-ring"]),
+    ("napier-stack", &["napier-core", "napier-ring", "napier-sys"]),
+    ("napier-runtime", &["napier-core", "napier-ring", "napier-sys", "napier-stack"]),
     ("napier-sim", &["napier-core"]),
     ("napier-veth", &[]),
     ("napier-testkit", &[]),

@@ -87,11 +87,12 @@ impl<Id> PollLists<Id> {
         self.run.iter().chain(&self.scheduled).chain(&self.repoll)
     }
 
-    /// Takes everything away, in order: the CPU goes offline and the instances move to another one. Source:
-    /// `net/core/dev.c dev_cpu_dead`.
+    /// Takes away what is asked of the iterator, in order: the CPU goes offline and the instances move to another one.
+    /// Source: `net/core/dev.c dev_cpu_dead`.
     pub fn drain(&mut self) -> impl Iterator<Item = Id> {
         self.in_rx_action = false;
-        self.run.drain(..).chain(self.scheduled.drain(..)).chain(self.repoll.drain(..))
+        let Self { run, scheduled, repoll, .. } = self;
+        core::iter::from_fn(|| run.pop_front().or_else(|| scheduled.pop_front()).or_else(|| repoll.pop_front()))
     }
 }
 

@@ -6,6 +6,8 @@
 //! [`conform`] runs scenario files, [`transmit`] a published experiment in virtual time. [`serve`] and [`load`] are a server
 //! and a load generator for programs of others, on the engine's sockets or the kernel's.
 
+#![forbid(unsafe_code)]
+
 pub mod arrivals;
 pub mod bench;
 pub mod compare;

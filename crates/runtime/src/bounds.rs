@@ -1,5 +1,7 @@
 //! Numbers that several parts of the engine must agree on.
 
+use crate::stack::seams::MTU;
+
 /// Most NAPI instances that an engine makes in its life.
 pub(crate) const NAPI_MAX: usize = 4096;
 
@@ -11,9 +13,6 @@ pub(crate) const HZ: u32 = 1000;
 
 /// Most slots of a ring.
 pub(crate) const RING_SIZE_MAX: u32 = 4096;
-
-/// Bytes of the largest IP packet of a device, unless it has to be less.
-pub(crate) const MTU: u32 = 1500;
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETH_BYTES: u32 = 14;

@@ -10,8 +10,8 @@ use napier_core::tx::XmitCode;
 
 use crate::port::Taps;
 use crate::stack::NetNs;
-use crate::stack::seams::{Egress, IfAddr, OnRoom, TxError};
-use crate::tx::{Mode, OnWire, PacketClass, Queues, Sent, TxPath, TxShared};
+use crate::stack::seams::{Egress, IfAddr, OnRoom, PacketClass, TxError};
+use crate::tx::{Mode, OnWire, Queues, Sent, TxPath, TxShared};
 
 /// Receive-side scaling of one device: whoever sends to it asks for the queue.
 pub(crate) struct Rss {

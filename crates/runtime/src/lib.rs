@@ -5,29 +5,26 @@
 //! contexts ([`EventContext`]) with epoll's semantics, or raw ports ([`RawPort`]). Which way packets are
 //! delivered is set per instance while traffic flows, in the kernel's vocabulary.
 
+#![forbid(unsafe_code)]
+
 mod bounds;
 mod capture;
-mod clock;
 mod deliver;
 mod device;
 mod engine;
-mod event;
-mod give_way;
 #[cfg(test)]
 mod hold;
 pub mod journal;
 mod napi;
-mod nowait;
-mod park;
 mod port;
 mod raw;
-mod real_time;
-mod stack;
-mod sys;
 #[cfg(test)]
 mod test_link;
 mod threads;
 mod tx;
+
+use napier_stack::{self as stack, park, put_off};
+use napier_sys::{self as sys, clock, give_way, nowait};
 
 pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
 pub use deliver::SysctlError;
@@ -36,48 +33,38 @@ pub use engine::{
     AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, Engine, EngineBuilder, LinkState, RssError,
     StartError,
 };
-pub use event::{
-    AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
-    Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
-};
 pub use napi::{NapiStats, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};
-pub use port::link::{LinkConfig, LinkError};
-pub use port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
-pub use port::{AddDeviceError, EndConfig, SenderSpaceError};
-pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
-pub use real_time::RealTime;
-pub use stack::seams::IfAddr;
-pub use stack::{
+pub use napier_stack::event::{
+    AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
+    Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
+};
+pub use napier_stack::seams::IfAddr;
+pub use napier_stack::{
     CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
     SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
     UdpSocketBuilder, UnknownOption,
 };
-pub use sys::heap::give_back_free_memory;
-pub use sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
-pub use sys::tsc::{ticks, ticks_after};
-pub use sys::usage::{ThreadUsage, thread_usage};
-pub use threads::{ThreadRole, ThreadTime};
 
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;
+pub use napier_sys::heap::give_back_free_memory;
+pub use napier_sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
+pub use napier_sys::real_time::RealTime;
+pub use napier_sys::sched::available_cpus;
+pub use napier_sys::tsc::{ticks, ticks_after};
+pub use napier_sys::usage::{ThreadUsage, thread_usage};
+pub use port::link::{LinkConfig, LinkError};
+pub use port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
 #[doc(hidden)]
 pub use port::xsk::BareXdp;
 pub use port::xsk::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
+pub use port::{AddDeviceError, EndConfig, SenderSpaceError};
+pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
+pub use threads::{ThreadRole, ThreadTime};
 pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
-
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub use stack::fuzz::fuzz_frames;
-
-/// Processors that this process may use.
-#[must_use]
-pub fn available_cpus() -> Vec<usize> {
-    rustix::thread::sched_getaffinity(None)
-        .map_or_else(|_| vec![0], |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
 
 /// A link between two name spaces for the examples in this documentation: `tested` is 10.77.0.1, `peer` 10.77.0.2.
 #[doc(hidden)]

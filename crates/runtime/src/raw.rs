@@ -15,8 +15,8 @@ use napier_ring::{Frame, spsc};
 use crate::device::Device;
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::{Napi, RawSink};
+use crate::stack::seams::PacketClass;
 use crate::stack::seams::TxError;
-use crate::tx::PacketClass;
 
 /// Why a raw port was not bound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -3,9 +3,10 @@
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::modes::{Mode, echo, echo_raw, stop};
 use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
@@ -21,9 +22,14 @@ struct Counting;
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
+/// Who allocated first: what the failure shows.
+static FIRST: Mutex<Option<Backtrace>> = Mutex::new(None);
+
 fn count() {
-    if COUNTING.load(Ordering::Relaxed) {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    if COUNTING.load(Ordering::Relaxed) && ALLOCATIONS.fetch_add(1, Ordering::Relaxed) == 0 {
+        // Its own allocations are not counted: the run has failed.
+        COUNTING.store(false, Ordering::Relaxed);
+        *FIRST.lock().unwrap() = Some(Backtrace::force_capture());
     }
 }
 
@@ -80,15 +86,28 @@ fn settle(pair: &Pair, mode: Mode) {
     eventually("every worker has started", || mode != Mode::Workqueue || started() == 2);
 }
 
-/// Allocations of the process during [`COUNTED`] round trips.
-fn allocations(client: &UdpSocket, server: SocketAddr) -> u64 {
+/// `COUNTED` round trips, in which the process allocates nothing.
+fn round_trips(client: &UdpSocket, server: SocketAddr, case: &str) {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     run(client, server, WARM_UP);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    nothing_is_allocated(case, || run(client, server, COUNTED));
+}
+
+fn nothing_is_allocated(case: &str, work: impl FnOnce()) {
+    if allocations(work) > 0 {
+        // It may have been another thread, that is still about to say so.
+        eventually("the allocation is described", || FIRST.lock().unwrap().is_some());
+        panic!("{case}:\n{}", FIRST.lock().unwrap().as_ref().expect("just seen"));
+    }
+}
+
+/// How often `work` allocates; the first one is described in `FIRST` and ends the count.
+fn allocations(work: impl FnOnce()) -> u64 {
+    ALLOCATIONS.store(0, Ordering::SeqCst);
     COUNTING.store(true, Ordering::SeqCst);
-    run(client, server, COUNTED);
+    work();
     COUNTING.store(false, Ordering::SeqCst);
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    ALLOCATIONS.load(Ordering::SeqCst)
 }
 
 fn by_sockets(mode: Mode) {
@@ -98,7 +117,7 @@ fn by_sockets(mode: Mode) {
     for (server, client) in [(v4(TESTED_V4, 4000), v4(PEER_V4, 5000)), (v6(TESTED_V6, 4000), v6(PEER_V6, 5000))] {
         let thread = echo(&pair.engine, mode, UdpSocket::bind(&pair.tested_ns, server).unwrap());
         let client = UdpSocket::bind(&pair.peer_ns, client).unwrap();
-        assert_eq!(allocations(&client, server), 0, "{mode:?}, {server}");
+        round_trips(&client, server, &format!("{mode:?}, {server}"));
         stop(&client, server, thread);
     }
 }
@@ -121,7 +140,7 @@ fn by_raw_ports(mode: Mode) {
     });
     let thread = echo_raw(port);
     let (server, client) = (v4(TESTED_V4, 4000), UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap());
-    assert_eq!(allocations(&client, server), 0, "{mode:?}, raw port");
+    round_trips(&client, server, &format!("{mode:?}, raw port"));
     stop(&client, server, thread);
     end.store(true, Ordering::Relaxed);
     if let Some(poller) = poller {
@@ -140,7 +159,7 @@ fn by_disciplines(variant: TxVariant) {
         let server = v4(TESTED_V4, 4000);
         let thread = echo(&pair.engine, Mode::Softirq, UdpSocket::bind(&pair.tested_ns, server).unwrap());
         let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
-        assert_eq!(allocations(&client, server), 0, "{variant:?}, {qdisc:?}");
+        round_trips(&client, server, &format!("{variant:?}, {qdisc:?}"));
         stop(&client, server, thread);
     }
 }
@@ -169,11 +188,7 @@ fn merged() {
         }
     };
     run(WARM_UP);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    COUNTING.store(true, Ordering::SeqCst);
-    run(COUNTED);
-    COUNTING.store(false, Ordering::SeqCst);
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "merged and captured");
+    nothing_is_allocated("merged and captured", || run(COUNTED));
     assert!(pair.tested.napi_stats(0).gro_merged > 0);
     capture.finish().unwrap();
 }
@@ -181,14 +196,8 @@ fn merged() {
 /// One test, for the count is one for the process.
 #[test]
 fn packets_need_no_allocation() {
-    let (before, _probe) = {
-        COUNTING.store(true, Ordering::SeqCst);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        let probe = std::hint::black_box(Box::new(1));
-        COUNTING.store(false, Ordering::SeqCst);
-        (before, probe)
-    };
-    assert!(ALLOCATIONS.load(Ordering::Relaxed) > before, "the count works");
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1, "the count works");
+    *FIRST.lock().unwrap() = None;
     for mode in Mode::ALL {
         println!("{mode:?}");
         by_raw_ports(mode);

@@ -1,5 +1,7 @@
 //! What the tests of all crates share: the notice of a test that cannot run here. For tests only; it uses no other crate.
 
+#![forbid(unsafe_code)]
+
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;
 

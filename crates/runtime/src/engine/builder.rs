@@ -136,7 +136,7 @@ impl EngineBuilder {
         let frames = Arc::new(FrameTable::new());
         let inner = Arc::new(EngineInner {
             deliver: deliver.clone(),
-            host: Arc::new(EngineHost::new(frames.clone())),
+            host: Arc::new(EngineHost::default()),
             dependants: Dependants::default(),
             frames,
             devices: Mutex::new(Devices::default()),

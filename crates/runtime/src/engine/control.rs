@@ -92,7 +92,7 @@ impl Engine {
     /// # Errors
     /// See [`NapiSetError`]; a refused request changes nothing.
     pub fn napi_set(&self, request: NapiSet) -> Result<(), NapiSetError> {
-        let checked = request.check(self.inner.may_administer())?;
+        let checked = request.check(self.inner.cap_net_admin())?;
         let napi = self.inner.deliver.napi_by_id(checked.id()).ok_or_else(|| checked.no_such_napi())?;
         // Not the control lock: a change of threads may wait, and what else is set is only stored.
         let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
@@ -183,7 +183,7 @@ impl DeviceHandle {
     /// See [`DevSetError`]. If a thread could not be started nobody is threaded afterwards.
     pub fn set(&self, request: DevSet) -> Result<(), DevSetError> {
         let listed = self.device.tx.len();
-        self.write_all(request.check(self.engine.may_administer(), listed)?)
+        self.write_all(request.check(self.engine.cap_net_admin(), listed)?)
     }
 
     /// Lets the engine's worker pool poll all instances: an extension of `threaded`.
@@ -191,7 +191,7 @@ impl DeviceHandle {
     /// # Errors
     /// See [`DevSetError`].
     pub fn set_workqueue(&self) -> Result<(), DevSetError> {
-        self.write_all(DevSetting::workqueue(self.engine.may_administer(), self.device.tx.len())?)
+        self.write_all(DevSetting::workqueue(self.engine.cap_net_admin(), self.device.tx.len())?)
     }
 
     fn write_all(&self, setting: DevSetting) -> Result<(), DevSetError> {

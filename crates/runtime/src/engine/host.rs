@@ -3,51 +3,44 @@
 //! The engine's instances own devices, devices are in name spaces, and name spaces call the engine: a circle. It is cut
 //! here when the engine stops. A look at the engine costs a slow path one load; no packet makes it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use napier_core::busy::BusyParams;
 use napier_core::time::Instant;
-use napier_ring::FrameTable;
 
-use super::EngineInner;
+use super::{Engine, EngineInner};
 use crate::bounds::NR_CPUS;
-use crate::clock::Clock;
-use crate::stack::seams::Host;
+use crate::stack::seams::{Dependant, Host};
 use crate::threads::ThreadRole;
 
 /// An engine as its name spaces see it, during its life and after.
-pub(crate) struct EngineHost {
-    frames: Arc<FrameTable>,
-    engine: ArcSwapOption<EngineInner>,
-}
+#[derive(Default)]
+pub(crate) struct EngineHost(ArcSwapOption<EngineInner>);
 
 impl EngineHost {
-    pub(super) fn new(frames: Arc<FrameTable>) -> Self {
-        Self { frames, engine: ArcSwapOption::empty() }
-    }
-
     pub(super) fn begin(&self, engine: &Arc<EngineInner>) {
-        self.engine.store(Some(engine.clone()));
+        self.0.store(Some(engine.clone()));
     }
 
     /// Lets go of the engine.
     pub(super) fn end(&self) {
-        self.engine.store(None);
+        self.0.store(None);
+    }
+
+    fn engine<R>(&self, f: impl FnOnce(&EngineInner) -> R) -> Option<R> {
+        self.0.load().as_deref().map(f)
     }
 }
 
 impl Host for EngineHost {
-    fn frames(&self) -> &Arc<FrameTable> {
-        &self.frames
+    fn sysctl_busy_read(&self) -> u32 {
+        self.engine(Host::sysctl_busy_read).unwrap_or(0)
     }
 
-    fn clock(&self) -> &Clock {
-        &Clock
-    }
-
-    fn busy_read_usecs(&self) -> u32 {
-        self.engine.load().as_ref().map_or(0, |engine| engine.deliver.sysctl.busy_read())
+    fn sysctl_busy_poll(&self) -> u32 {
+        self.engine(Host::sysctl_busy_poll).unwrap_or(0)
     }
 
     fn first_napi_id(&self) -> u32 {
@@ -55,36 +48,83 @@ impl Host for EngineHost {
     }
 
     fn cap_net_admin(&self) -> bool {
-        self.engine.load().as_ref().is_some_and(|engine| engine.may_administer())
+        self.engine(EngineInner::cap_net_admin).unwrap_or(false)
+    }
+
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        self.engine(|engine| engine.add_dependant(dependant));
     }
 
     fn thread_begins(&self, name: &str) {
-        if let Some(engine) = &*self.engine.load() {
-            engine.deliver.unpin_thread();
-            crate::deliver::softirq::never_run_inline();
-            engine.deliver.threads.register(ThreadRole::Program { name: name.to_owned() });
-        }
+        self.engine(|engine| engine.thread_begins(name));
     }
 
     fn oversee(&self, now: Instant) {
-        if let Some(engine) = &*self.engine.load() {
-            engine.deliver.oversee(now);
-        }
+        self.engine(|engine| engine.oversee(now));
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        if let Some(engine) = &*self.engine.load() {
-            engine.deliver.busy_loop(napi_id, params, ready);
-        }
+        self.engine(|engine| engine.busy_loop(napi_id, params, ready));
+    }
+
+    fn suspend_irqs(&self, napi_id: u32) {
+        self.engine(|engine| engine.suspend_irqs(napi_id));
+    }
+
+    fn resume_irqs(&self, napi_id: u32) {
+        self.engine(|engine| engine.resume_irqs(napi_id));
     }
 }
 
-/// Somebody with threads that wait for what only the engine can bring about.
-pub(crate) trait Dependant: Send + Sync {
-    /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
-    fn engine_stops(&self);
-    /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.
-    fn end_waits(&self);
+/// As event contexts see it, which no instance owns.
+impl Host for EngineInner {
+    fn sysctl_busy_read(&self) -> u32 {
+        self.deliver.sysctl.busy_read()
+    }
+
+    fn sysctl_busy_poll(&self) -> u32 {
+        self.deliver.sysctl.busy_poll.load(Ordering::Relaxed)
+    }
+
+    fn first_napi_id(&self) -> u32 {
+        NR_CPUS + 1
+    }
+
+    fn cap_net_admin(&self) -> bool {
+        Self::cap_net_admin(self)
+    }
+
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        self.dependants.add(dependant);
+    }
+
+    fn thread_begins(&self, name: &str) {
+        self.deliver.unpin_thread();
+        crate::deliver::softirq::never_run_inline();
+        self.deliver.threads.register(ThreadRole::Program { name: name.to_owned() });
+    }
+
+    fn oversee(&self, now: Instant) {
+        self.deliver.oversee(now);
+    }
+
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+        self.deliver.busy_loop(napi_id, params, ready);
+    }
+
+    fn suspend_irqs(&self, napi_id: u32) {
+        self.deliver.suspend_irqs(napi_id);
+    }
+
+    fn resume_irqs(&self, napi_id: u32) {
+        self.deliver.resume_irqs(napi_id);
+    }
+}
+
+impl From<&Engine> for Arc<dyn Host> {
+    fn from(engine: &Engine) -> Self {
+        engine.inner.clone()
+    }
 }
 
 /// The dependants of an engine; those that are gone are forgotten when as many have come since.

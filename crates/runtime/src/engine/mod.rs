@@ -14,15 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use napier_core::busy::BusyParams;
 use napier_ring::FrameTable;
 use rustix::thread::CpuSet;
 
-use crate::bounds::NR_CPUS;
-use crate::clock::Clock;
 use crate::deliver::softirq::{SoftirqStats, Watch};
 use crate::deliver::{Deliver, SysctlError};
-use crate::event::{BusyPoller, EventContext};
 use crate::journal::Journal;
 use crate::port::Service;
 use crate::stack::NetNs;
@@ -37,7 +33,6 @@ use host::{Dependants, EngineHost};
 
 pub use carrier::LinkState;
 pub use handle::{DeviceHandle, DeviceStats};
-pub(crate) use host::Dependant;
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
 ///
@@ -104,9 +99,8 @@ impl Engine {
     /// A new name space: addresses, sockets and neighbours of its own.
     #[must_use]
     pub fn namespace(&self) -> NetNs {
-        let ns = NetNs::with_host(self.inner.host.clone(), self.inner.deliver.clock.now().ns);
-        self.inner.dependants.add(ns.dependant());
-        ns
+        let inner = &self.inner;
+        NetNs::with_host(inner.host.clone(), inner.frames.clone(), inner.deliver.clock.now().ns)
     }
 
     /// Counters of each softirq CPU.
@@ -194,58 +188,8 @@ impl EngineInner {
         ratio
     }
 
-    pub(crate) fn may_administer(&self) -> bool {
+    pub(crate) fn cap_net_admin(&self) -> bool {
         self.cap_net_admin.load(Ordering::Relaxed)
-    }
-}
-
-impl BusyPoller for EngineInner {
-    fn clock(&self) -> &Clock {
-        &self.deliver.clock
-    }
-
-    fn sysctl_busy_poll(&self) -> u32 {
-        self.deliver.sysctl.busy_poll.load(Ordering::Relaxed)
-    }
-
-    fn first_napi_id(&self) -> u32 {
-        NR_CPUS + 1
-    }
-
-    fn net_admin(&self) -> bool {
-        self.may_administer()
-    }
-
-    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        self.deliver.busy_loop(napi_id, params, ready);
-    }
-
-    fn oversee(&self) {
-        self.deliver.oversee(self.deliver.clock.now());
-    }
-
-    fn suspend_irqs(&self, napi_id: u32) {
-        self.deliver.suspend_irqs(napi_id);
-    }
-
-    fn resume_irqs(&self, napi_id: u32) {
-        self.deliver.resume_irqs(napi_id);
-    }
-}
-
-impl EventContext {
-    /// A context without members.
-    #[must_use]
-    pub fn new(engine: &Engine) -> Self {
-        Self::with_members_max(engine, Self::MEMBERS_DEFAULT)
-    }
-
-    /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
-    #[must_use]
-    pub fn with_members_max(engine: &Engine, members_max: u32) -> Self {
-        let context = Self::with_poller(engine.inner.clone(), members_max);
-        engine.inner.dependants.add(context.dependant());
-        context
     }
 }
 

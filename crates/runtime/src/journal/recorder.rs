@@ -1,6 +1,7 @@
 //! Taking the records.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,6 +10,7 @@ use napier_core::state::{Poller, State};
 use super::{Event, Journal, Record, Rule};
 use crate::bounds::NAPI_MAX;
 use crate::clock::Clock;
+use crate::stack::seams::Deliveries;
 
 /// Answers of rules, as the journal holds them.
 pub(crate) trait Answer: Copy {
@@ -138,4 +140,10 @@ fn thread_number() -> u32 {
         MINE.set(Some(number));
         number
     })
+}
+
+impl Deliveries for Tap {
+    fn delivered(&self, napi_id: u32, to: SocketAddr, packets: u32) {
+        self.record(|| napi_id, || (), |()| Event::Deliver { to, packets });
+    }
 }

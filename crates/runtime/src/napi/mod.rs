@@ -97,7 +97,7 @@ impl Napi {
             id: AtomicU32::new(0),
             state: StateCell::new(State::ADDED.bits()),
             journal,
-            owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None, merging: Merging::new() }),
+            owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None, merging: Merging::default() }),
             irq,
             irq_cpu: AtomicU32::new(irq_cpu),
             defer_hard_irqs: AtomicU32::new(0),

@@ -50,8 +50,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sys::sched::pin_current_thread;
-    use crate::sys::sched::set_fifo;
+    use crate::sys::sched::{pin_current_thread, set_fifo};
 
     /// CPU time of the calling thread.
     fn used() -> Duration {

@@ -55,19 +55,14 @@ use napier_ring::{Exclusive, Frame, FrameList, FrameTable, Owned, Relay, StateCe
 
 use crate::nowait;
 use crate::port::{SenderSpace, TxQueue};
-use crate::stack::seams::OnRoom;
+use crate::stack::seams::{OnRoom, PacketClass};
 use crate::sys::tsc::ticks;
 pub(crate) use control::Queues;
 pub use control::{QdiscConfig, TxSelect, TxSetupError};
 pub(crate) use host::TxHost;
 use limit::ByteLimit;
 pub use limit::ByteLimits;
-use owed::HeldKicks;
-#[cfg(test)]
-pub(crate) use owed::kicks_held;
-pub(crate) use owed::{hold_kicks, release_kicks};
 use owner::Owner;
-pub(crate) use packet::PacketClass;
 use packet::{TxPkt, describe};
 use senders::{Sender, Senders};
 use stats::Ledger;

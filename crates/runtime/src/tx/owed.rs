@@ -4,19 +4,12 @@
 //! again, once for all that it has sent. The peer of a link sees the packets before, if it polls; for any other they lie
 //! in the ring until then.
 
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::{TxPath, Wire};
 use crate::port::Bell;
-
-struct Holds {
-    /// How many [`HeldKicks`] the thread has.
-    held: Cell<u32>,
-    /// It owes a kick.
-    owes: Cell<bool>,
-}
+use crate::put_off::{self, Work};
 
 /// What is to be done then.
 enum Owed {
@@ -32,58 +25,11 @@ impl Owed {
 }
 
 thread_local! {
-    static HOLDS: Holds = const { Holds { held: Cell::new(0), owes: Cell::new(false) } };
     /// What it owes, of each queue and each peer once.
     static OWED: RefCell<Vec<Owed>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, what the thread sends is announced later, and published later where the peer is in no link of this
-/// process: when the last one is dropped.
-pub(crate) struct HeldKicks {
-    of_this_thread: PhantomData<*const ()>,
-}
-
-impl HeldKicks {
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        hold_kicks();
-        Self { of_this_thread: PhantomData }
-    }
-}
-
-impl Drop for HeldKicks {
-    #[inline]
-    fn drop(&mut self) {
-        release_kicks();
-    }
-}
-
-/// As [`HeldKicks::begin`], for a caller that sees to it itself that the same thread calls [`release_kicks`].
-#[inline]
-pub(crate) fn hold_kicks() {
-    HOLDS.with(|holds| holds.held.set(holds.held.get() + 1));
-}
-
-#[inline]
-pub(crate) fn release_kicks() {
-    let due = HOLDS.with(|holds| {
-        let left = holds.held.get() - 1;
-        holds.held.set(left);
-        left == 0 && holds.owes.get()
-    });
-    if due {
-        kick_all();
-    }
-}
-
-/// How many holds the thread has.
-#[cfg(test)]
-pub(crate) fn kicks_held() -> u32 {
-    HOLDS.with(|holds| holds.held.get())
-}
-
 fn kick_all() {
-    HOLDS.with(|holds| holds.owes.set(false));
     // None also where the thread ends and its list has gone before: nothing was put there then.
     while let Ok(Some(owed)) = OWED.try_with(|owed| owed.borrow_mut().pop()) {
         match owed {
@@ -96,7 +42,7 @@ fn kick_all() {
 /// Interrupts a peer, now or when the thread may. The thread holds no lock of the transmit path.
 #[inline]
 pub(super) fn ring_or_owe(bell: Bell) {
-    if HOLDS.with(|holds| holds.held.get() == 0) { bell.ring() } else { owe(bell) }
+    if put_off::held(Work::Kicks) == 0 { bell.ring() } else { owe(bell) }
 }
 
 fn owe(bell: Bell) {
@@ -109,7 +55,7 @@ fn owe(bell: Bell) {
             }
         }
         owed.extend(bell.take().map(Owed::Ring));
-        HOLDS.with(|holds| holds.owes.set(true));
+        put_off::owe(Work::Kicks, kick_all);
     });
     // The thread ends, and a socket among its last belongings is closed.
     bell.into_iter().for_each(Bell::ring);
@@ -120,7 +66,7 @@ impl TxPath {
     #[inline]
     pub(crate) fn flush_or_owe(&self, wire: &mut Wire) {
         // A bell is kept until the lock is free, and longer if the thread may not ring then.
-        if wire.queue.leaves_bell() || HOLDS.with(|holds| holds.held.get() == 0) || !self.owe_flush() {
+        if wire.queue.leaves_bell() || put_off::held(Work::Kicks) == 0 || !self.owe_flush() {
             wire.queue.flush();
         }
     }
@@ -132,7 +78,7 @@ impl TxPath {
             if !owed.iter().any(|other| other.is_flush_of(self)) {
                 owed.push(Owed::Flush(self.me.upgrade().expect("whoever sends keeps the device")));
             }
-            HOLDS.with(|holds| holds.owes.set(true));
+            put_off::owe(Work::Kicks, kick_all);
         })
         .is_ok()
     }

@@ -10,32 +10,7 @@ use napier_core::tx::TxPacket;
 use napier_core::tx::qdisc::RATE_UNLIMITED;
 use napier_ring::{Frame, FrameTable};
 
-/// What a sender says of a packet besides its bytes.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct PacketClass {
-    /// Hash of the flow.
-    pub(crate) flow_hash: u32,
-    /// `SO_PRIORITY`.
-    pub(crate) priority: u32,
-    /// `SO_MAX_PACING_RATE` in bytes per second.
-    pub(crate) pacing_rate: u64,
-    /// `SCM_TXTIME`.
-    pub(crate) departs: Option<Instant>,
-    /// The transmit queue, if the flow's hash does not choose it.
-    pub(crate) queue: Option<u16>,
-}
-
-impl PacketClass {
-    /// A packet of this flow without any wish.
-    pub(crate) const fn of_flow(flow_hash: u32) -> Self {
-        Self { flow_hash, priority: 0, pacing_rate: RATE_UNLIMITED, departs: None, queue: None }
-    }
-
-    #[inline]
-    fn is_paced(&self) -> bool {
-        self.departs.is_some() || self.pacing_rate != RATE_UNLIMITED
-    }
-}
+use crate::stack::seams::PacketClass;
 
 /// Departure time and rate of the packets that have one, by frame.
 pub(crate) struct Paced {

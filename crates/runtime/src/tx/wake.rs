@@ -15,10 +15,11 @@ use napier_ring::{Owner, wake_fence};
 
 use super::run::Rest;
 use super::wire::ring;
-use super::{HeldKicks, Mode, TxHost, TxPath, Wire};
+use super::{Mode, TxHost, TxPath, Wire};
 use crate::clock::Clock;
 use crate::nowait::ForOthers;
 use crate::port::lock_root;
+use crate::put_off::{Held, Work};
 use crate::stack::seams::OnRoom;
 
 /// First look at a ring that was full.
@@ -100,7 +101,7 @@ impl TxPath {
         let new = stuck.messages();
         stuck.extend(new);
         let _for_others = ForOthers::begin();
-        let kicks = HeldKicks::begin();
+        let kicks = Held::begin(Work::Kicks);
         while !stuck.is_empty() && self.look_whether_room() {
             self.watchdog.in_vain.store(0, Ordering::Relaxed);
             if let Some(waiter) = stuck.pop_front().and_then(|waiter| waiter.upgrade()) {

@@ -212,7 +212,8 @@ mod tests {
             threads: vec![1, 2],
             variants: vec![TxListVariant::Mutex, TxListVariant::List],
             runs: 1,
-            length: Duration::from_millis(10),
+            // Long enough for every sender to get a processor of a loaded machine.
+            length: Duration::from_millis(200),
             pin: true,
         };
         let rows = tx_list(&config).expect("nothing is refused");

@@ -34,7 +34,6 @@ pub(crate) use thread::{start, tokens};
 use timer::CpuTimer;
 #[cfg(test)]
 pub(crate) use timer::hold as timer_hold;
-pub(crate) use timer::{HeldTimers, settle_before_sleep};
 pub(crate) use watch::{Watch, without};
 
 /// One CPU that runs softirqs.

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use napier_core::time::{Instant, Span};
 use napier_core::upkeep::{OVERDUE_AFTER, Overdue};
-use rustix::event::epoll;
 
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
@@ -105,10 +104,9 @@ impl SoftirqCpu {
         let other = here.thread_of.or((others > 1).then(|| (self.index + 1) % others));
         // What is raised goes to the other CPU; without one each instance is polled right here, once.
         HERE.set(Here { handling: other, inline: other.is_some(), kicks_only: false, ..here });
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
-        let timer_fired = self.take_events(deliver, &mut events, Some(&AT_ONCE));
+        let taken = self.take_events(deliver, Some(&AT_ONCE));
         self.run_due_timers(deliver);
-        if timer_fired {
+        if taken.timer_fired {
             self.program_earliest(deliver, 0);
         }
         self.move_instances(deliver, other);
@@ -118,19 +116,27 @@ impl SoftirqCpu {
     }
 
     fn move_instances(&self, deliver: &Deliver, other: Option<u32>) {
-        let mut waiting = Vec::new();
+        let target = other.map_or(self, |other| &deliver.softirq[other as usize]);
+        let raise = |index| target.raise(deliver, deliver.napi_at(index));
+        let mut waiting = [0; 64];
         // Between two passes the thread has put the baton down. In the midst of one the rest of the list waits with it.
-        if let Some(baton) = self.baton.try_take() {
-            waiting.extend(self.lists.enter().drain());
+        while let Some(baton) = self.baton.try_take() {
+            let mut count = 0;
+            for index in self.lists.enter().drain().take(waiting.len()) {
+                waiting[count] = index;
+                count += 1;
+            }
             drop(baton);
             // It may have come and gone meanwhile.
             self.kick();
+            waiting[..count].iter().copied().for_each(raise);
+            if count < waiting.len() {
+                break;
+            }
         }
         let mut raised = self.raised.take(&deliver.napi_links);
-        waiting.extend(std::iter::from_fn(|| raised.pop(&deliver.napi_links)));
-        let target = other.map_or(self, |other| &deliver.softirq[other as usize]);
-        for index in waiting {
-            target.raise(deliver, deliver.napi_at(index));
+        while let Some(index) = raised.pop(&deliver.napi_links) {
+            raise(index);
         }
     }
 }

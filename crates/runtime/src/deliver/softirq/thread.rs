@@ -1,5 +1,6 @@
 //! The thread of a softirq CPU: waits for doorbells and timers, takes the interrupts, runs the softirqs.
 
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -24,6 +25,14 @@ const TOKEN_KICK: u64 = u64::MAX - 1;
 
 /// Set in the token of a coalescing timer.
 const TIMER_BIT: u64 = 1 << 32;
+
+/// What a look at the descriptors of a softirq CPU brought.
+pub(super) struct Taken {
+    /// The kernel timer fired.
+    pub(super) timer_fired: bool,
+    /// How many descriptors had something to say.
+    events: usize,
+}
 
 /// What a CPU calls the descriptors of an instance.
 pub(crate) fn tokens(napi: u32) -> Tokens {
@@ -60,17 +69,16 @@ impl SoftirqCpu {
 
     fn main(&self, deliver: &Deliver, mut class: Class) {
         crate::nowait::this_thread();
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(128);
         let (mut chased, mut away_known_ns) = (false, 0);
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, chased);
-            let timer_fired = self.wait(deliver, &mut events, at_most.as_ref());
+            let Taken { timer_fired, events } = self.wait(deliver, at_most.as_ref());
             let ran = (timer_fired || at_most.is_some()) && self.run_due_timers(deliver);
             // A wait that something else ended has chased nothing.
-            chased = (timer_fired || at_most.is_some() && events.is_empty()) && !ran;
+            chased = (timer_fired || at_most.is_some() && events == 0) && !ran;
             self.run(deliver);
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
-                self.as_ksoftirqd(deliver, &mut events, &class);
+                self.as_ksoftirqd(deliver, &class);
                 // What its last wait took in.
                 self.run(deliver);
             }
@@ -81,37 +89,28 @@ impl SoftirqCpu {
         }
     }
 
-    /// Waits and takes the interrupts that are there; true if the kernel timer fired.
-    fn wait(
-        &self,
-        deliver: &Deliver,
-        events: &mut Vec<epoll::Event>,
-        timeout: Option<&rustix::time::Timespec>,
-    ) -> bool {
+    /// Waits and takes the interrupts that are there.
+    fn wait(&self, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
         #[cfg(test)]
         self.stand_still_if_told();
-        let timer_fired = self.take_events(deliver, events, timeout);
+        let taken = self.take_events(deliver, timeout);
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
-        timer_fired
+        taken
     }
 
-    /// Takes the interrupts that are there, for this thread or in its place; true if the kernel timer fired.
-    pub(super) fn take_events(
-        &self,
-        deliver: &Deliver,
-        events: &mut Vec<epoll::Event>,
-        timeout: Option<&rustix::time::Timespec>,
-    ) -> bool {
-        events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+    /// Takes the interrupts that are there, for this thread or in its place.
+    pub(super) fn take_events(&self, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
+        let mut buffer = [const { MaybeUninit::uninit() }; 128];
+        let events: &[epoll::Event] = match epoll::wait(&self.epoll, &mut buffer, timeout) {
+            Ok((events, _)) => events,
+            Err(rustix::io::Errno::INTR) => &[],
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
-        }
+        };
         if HERE.get().thread_of == Some(self.index) {
             self.woken();
         }
         let mut timer_fired = false;
-        for event in &*events {
+        for event in events {
             match event.data.u64() {
                 TOKEN_TIMER => {
                     self.timer_fired();
@@ -128,11 +127,11 @@ impl SoftirqCpu {
                 }
             }
         }
-        timer_fired
+        Taken { timer_fired, events: events.len() }
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.
-    fn as_ksoftirqd(&self, deliver: &Deliver, events: &mut Vec<epoll::Event>, class: &Class) {
+    fn as_ksoftirqd(&self, deliver: &Deliver, class: &Class) {
         class.suspend();
         let before = HERE.get();
         HERE.set(Here { ksoftirqd: true, ..before });
@@ -140,7 +139,7 @@ impl SoftirqCpu {
         while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
             self.run(deliver);
             rustix::thread::sched_yield();
-            self.wait(deliver, events, Some(&now));
+            self.wait(deliver, Some(&now));
             // While this thread runs nobody sets the kernel timer, so look at every turn.
             self.run_due_timers(deliver);
         }

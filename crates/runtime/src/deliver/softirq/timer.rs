@@ -6,14 +6,13 @@
 //! thread looks after it at growing intervals, at most [`SLACK_MAX_NS`] late.
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
-//! moment later the suspend time-out. It holds the first back ([`HeldTimers`]), else the kernel timer
+//! moment later the suspend time-out. It holds the first back ([`Work::Timers`]), else the kernel timer
 //! would be moved to and fro with every request.
 
 #[cfg(test)]
 pub(crate) mod hold;
 
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -29,6 +28,7 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::place::HERE;
 use crate::nowait;
+use crate::put_off::{self, Work};
 
 const NEVER_NS: u64 = u64::MAX;
 /// Somebody is about to set the kernel timer: nobody can rely on it, for that thread may have lost its processor. Later
@@ -58,8 +58,6 @@ pub(super) struct CpuTimer {
 thread_local! {
     /// What this thread armed last and may have to set the kernel timer to.
     static UNSETTLED: RefCell<Option<Unsettled>> = const { RefCell::new(None) };
-    /// A [`HeldTimers`] of this thread lives.
-    static HOLDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// An expiry that a thread armed without setting the kernel timer to it exactly.
@@ -82,12 +80,9 @@ impl Unsettled {
 }
 
 /// Sets the kernel timer to what the calling thread armed last: it is about to sleep.
-pub(crate) fn settle_before_sleep() {
+fn settle_before_sleep() {
     UNSETTLED.with_borrow_mut(|unsettled| {
-        if let Some(unsettled) = unsettled.as_mut()
-            && unsettled.at_ns != NEVER_NS
-        {
-            unsettled.at_ns = NEVER_NS;
+        if let Some(unsettled) = unsettled.as_mut() {
             unsettled.held = false;
             let Some(deliver) = unsettled.deliver.upgrade() else { return };
             // Not what this thread armed last: another instance of the CPU may be due before.
@@ -98,29 +93,9 @@ pub(crate) fn settle_before_sleep() {
     });
 }
 
-/// While it lives, the kernel timer is not set for what the calling thread arms: only the last word on
-/// each instance counts. For a moment without waiting.
-#[must_use]
-pub(crate) struct HeldTimers {
-    /// Ends on the thread where it began.
-    here_only: PhantomData<*const ()>,
-}
-
-impl HeldTimers {
-    /// Begins to hold; one at a time.
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        HOLDING.set(true);
-        Self { here_only: PhantomData }
-    }
-}
-
-impl Drop for HeldTimers {
-    #[inline]
-    fn drop(&mut self) {
-        HOLDING.set(false);
-        UNSETTLED.with_borrow_mut(|unsettled| unsettled.iter_mut().for_each(Unsettled::release));
-    }
+/// Sets the kernel timer for what the calling thread has armed meanwhile.
+fn release_held() {
+    UNSETTLED.with_borrow_mut(|unsettled| unsettled.iter_mut().for_each(Unsettled::release));
 }
 
 impl CpuTimer {
@@ -159,8 +134,11 @@ impl SoftirqCpu {
                 }
             };
             (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at.ns, true);
-            if !HOLDING.get() {
+            put_off::owe(Work::ExactTimers, settle_before_sleep);
+            if put_off::held(Work::Timers) == 0 {
                 unsettled.release();
+            } else {
+                put_off::owe(Work::Timers, release_held);
             }
         });
     }

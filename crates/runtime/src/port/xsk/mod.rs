@@ -50,8 +50,8 @@ pub(crate) use tx::XskTxEnd;
 
 pub use crate::sys::xsk::XdpBusyPoll;
 
-use crate::bounds::MTU;
 use crate::port::{AddedDevice, EndConfig, Kind, Made};
+use crate::stack::seams::MTU;
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,9 +125,6 @@ impl Kind for NewXdp<'_> {
         Some(Box::new(Attachment::new(device, kept, keeper)))
     }
 }
-
-/// Why an interface cannot be used now; `None` if it can.
-type Unusable = Option<String>;
 
 /// The sockets of a device, by queue.
 type Sockets = Arc<[Arc<crate::sys::xsk::XskSocket>]>;

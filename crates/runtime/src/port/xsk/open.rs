@@ -10,13 +10,13 @@ use napier_ring::xsk::{HEADROOM_BYTES, XskRx, XskTx};
 use napier_ring::{ArenaConfig, FrameTable, Mapping};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::Sockets;
 use super::config::{XdpConfig, XdpMode};
 use super::error::AddXdpError;
 use super::line::XskLine;
 use super::program::Verdict;
 use super::rx::XskRxEnd;
 use super::tx::{LateKicks, XskTxEnd};
-use super::{Sockets, Unusable};
 use crate::port::{EndConfig, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use crate::sys::bpf;
 use crate::sys::mmap::private_memory;
@@ -59,16 +59,6 @@ pub(super) struct Inside {
     mode: XdpMode,
     link: OwnedFd,
     pub(super) sockets: Vec<(XskSocket, Rings)>,
-}
-
-impl Netdev {
-    /// Why the interface cannot be used now.
-    pub(super) fn state(&self, name: &str) -> Unusable {
-        if !self.up {
-            return Some(format!("{name} is down: ip link set {name} up"));
-        }
-        (!self.carrier).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
-    }
 }
 
 /// Opens the interface and makes the ports of a device on it.
@@ -136,7 +126,7 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     // The socket first: it needs the most common capability of all, and says so.
     let sockets: Result<Vec<_>, _> = (0..config.queues).map(|_| XskSocket::new()).collect();
     let sockets = sockets.map_err(AddXdpError::refused("an AF_XDP socket", "CAP_NET_RAW"))?;
-    let map = bpf::xsk_map(queues).map_err(&loading)?;
+    let map = bpf::XskMap::new(queues).map_err(&loading)?;
     let program = config.filter.compile(addresses, Verdict::Redirect(map.as_fd()));
     let program = bpf::load_xdp(&program).map_err(&loading)?;
     let veth = netdev::driver(&query, name).is_some_and(|driver| driver == "veth");
@@ -145,7 +135,7 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     let (link, mode) = attach(config, &program, interface.ifindex, prefer_generic)?;
     let sockets = bind_all(config, interface.ifindex, sockets, memory, mode)?;
     for (queue, (socket, _)) in (u32::from(config.first_queue)..).zip(&sockets) {
-        bpf::put_socket(&map, queue, socket.as_fd()).map_err(&loading)?;
+        map.put_socket(queue, socket.as_fd()).map_err(&loading)?;
     }
     Ok(Inside { interface, query, changes, mode, link, sockets })
 }

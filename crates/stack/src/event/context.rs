@@ -1,0 +1,192 @@
+//! The public handle of an event context: membership, parameters, end.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest, resume_on_close};
+
+use super::errors::{AddError, DeleteError, ModifyError};
+use super::interest::Interest;
+use super::source::{Pollable, Subscriber};
+use super::state::ContextState;
+use super::stats::EventStats;
+use super::table::Member;
+use crate::seams::Host;
+
+/// A set of watched sockets and the threads that wait for them; the counterpart of an epoll descriptor.
+///
+/// Clones name the same context, as duplicated descriptors do. All methods may be called from any thread at any time.
+/// When the last clone is dropped the members are let go, and an instance whose interrupts the context keeps suspended
+/// is resumed (`fs/eventpoll.c` `ep_free`).
+///
+/// # Busy polling
+/// A context busy polls if [`set_params`](Self::set_params) or the engine-wide `busy_poll` asks for it. It polls *one*
+/// instance: that of the member which was added or had news last. Hence
+/// * a context should hold sockets of one instance only, else the instance polled keeps changing;
+/// * parameters are to be set before sockets are added: adding attaches, modifying does not, and the next event does;
+/// * after a busy loop that found nothing the context polls nothing until the next event.
+#[derive(Clone)]
+pub struct EventContext {
+    owner: Arc<Owner>,
+}
+
+/// Counts the handles; sockets and deliveries hold the state alone.
+struct Owner {
+    state: Arc<ContextState>,
+}
+
+impl EventContext {
+    /// How many members a context can have unless it is made with another capacity.
+    pub const MEMBERS_DEFAULT: u32 = 4096;
+
+    /// A context without members, of this engine.
+    #[must_use]
+    pub fn new(engine: impl Into<Arc<dyn Host>>) -> Self {
+        Self::with_members_max(engine, Self::MEMBERS_DEFAULT)
+    }
+
+    /// A context for at most `members_max` members instead of [`MEMBERS_DEFAULT`](Self::MEMBERS_DEFAULT).
+    #[must_use]
+    pub fn with_members_max(engine: impl Into<Arc<dyn Host>>, members_max: u32) -> Self {
+        let host = engine.into();
+        let state = Arc::new(ContextState::new(host.clone(), members_max));
+        let dependant: Weak<ContextState> = Arc::downgrade(&state);
+        host.add_dependant(dependant);
+        Self { owner: Arc::new(Owner { state }) }
+    }
+
+    /// Watches `socket` for `interest`; its events will carry `data`. A socket that is ready is reported at once.
+    ///
+    /// A socket may be a member of several contexts. It stops being one when it is closed.
+    ///
+    /// # Errors
+    /// [`AddError`]: the socket is a member already, or closed; the interest has unsupported bits; no room.
+    pub fn add<P: Pollable + ?Sized>(&self, socket: &P, interest: Interest, data: u64) -> Result<(), AddError> {
+        if !interest.unsupported().is_empty() {
+            return Err(AddError::Unsupported(interest.unsupported()));
+        }
+        let state = self.state();
+        let watched = socket.watched();
+        let subscriber;
+        {
+            let mut table = state.table();
+            if watched.source().subscriber_of(state).is_some() {
+                return Err(AddError::Exists);
+            }
+            let members_max = table.members_max();
+            let slot = table.vacancy().ok_or(AddError::Full { members_max })?;
+            subscriber = Arc::new(Subscriber::new(state.clone(), slot, interest));
+            watched.source().subscribe(subscriber.clone()).map_err(|_closed| AddError::Closed)?;
+            table.insert(Member { watched: watched.clone(), subscriber: subscriber.clone(), data });
+        }
+        // As `fs/eventpoll.c` `ep_insert`: look, attach, queue.
+        let ready = watched.ready().intersects(subscriber.interest().without(Interest::MODES));
+        state.attach(watched.napi_id());
+        if ready {
+            state.offer(subscriber.slot);
+        }
+        Ok(())
+    }
+
+    /// Changes what `socket` is watched for, and its data; wakes up a one-shot member that has reported.
+    ///
+    /// This does not make the context attach to the socket's instance for busy polling.
+    ///
+    /// # Errors
+    /// [`ModifyError`]: the socket is not a member; the interest has unsupported bits.
+    pub fn modify<P: Pollable + ?Sized>(&self, socket: &P, interest: Interest, data: u64) -> Result<(), ModifyError> {
+        if !interest.unsupported().is_empty() {
+            return Err(ModifyError::Unsupported(interest.unsupported()));
+        }
+        let state = self.state();
+        let watched = socket.watched();
+        let subscriber = watched.source().subscriber_of(state).ok_or(ModifyError::NotMember)?;
+        {
+            let mut table = state.table();
+            let member = table.member_mut(&subscriber).ok_or(ModifyError::NotMember)?;
+            member.data = data;
+            subscriber.set_interest(interest);
+        }
+        if watched.ready().intersects(interest.without(Interest::MODES) | Interest::ALWAYS) {
+            state.offer(subscriber.slot);
+        }
+        Ok(())
+    }
+
+    /// Stops watching `socket`. No wait that starts after this reports it.
+    ///
+    /// # Errors
+    /// [`DeleteError`]: the socket is not a member.
+    pub fn delete<P: Pollable + ?Sized>(&self, socket: &P) -> Result<(), DeleteError> {
+        let state = self.state();
+        let watched = socket.watched();
+        let source = watched.source();
+        let mut table = state.table();
+        let subscriber = source.subscriber_of(state).ok_or(DeleteError::NotMember)?;
+        let member = table.remove(&subscriber).ok_or(DeleteError::NotMember)?;
+        source.unsubscribe(&subscriber);
+        // The member may hold the last reference to the socket: it is dropped after the lock is released.
+        drop(table);
+        drop(member);
+        Ok(())
+    }
+
+    /// Sets the busy-polling parameters (`EPIOCSPARAMS`); on an error nothing is changed.
+    ///
+    /// They are stored one by one: a wait in another thread may see some of them before the others.
+    ///
+    /// # Errors
+    /// [`EpollParamsError`], checked in the kernel's order (`fs/eventpoll.c` `ep_eventpoll_bp_ioctl`).
+    pub fn set_params(&self, request: EpollParamsRequest) -> Result<(), EpollParamsError> {
+        let params = request.check(self.state().host.cap_net_admin())?;
+        self.state().params.store(params);
+        Ok(())
+    }
+
+    /// The busy-polling parameters (`EPIOCGPARAMS`); all zero in a new context.
+    #[must_use]
+    pub fn params(&self) -> EpollParams {
+        self.state().params.load()
+    }
+
+    /// The instance that a wait would busy poll now, or 0.
+    #[must_use]
+    pub fn napi_id(&self) -> u32 {
+        self.state().napi_id()
+    }
+
+    /// A reading of the context's counters.
+    #[must_use]
+    pub fn stats(&self) -> EventStats {
+        self.state().counters.snapshot()
+    }
+
+    pub(super) fn state(&self) -> &Arc<ContextState> {
+        &self.owner.state
+    }
+}
+
+impl fmt::Debug for EventContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventContext")
+            .field("params", &self.params())
+            .field("napi_id", &self.napi_id())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Members hold the state and the state holds members: this is where the circle is cut.
+        let members = self.state.table().clear();
+        for member in &members {
+            member.watched.source().unsubscribe(&member.subscriber);
+        }
+        drop(members);
+        let (params, first_id) = (self.state.params.load(), self.state.host.first_napi_id());
+        if let Some(napi_id) = resume_on_close(self.state.napi_id(), &params, first_id) {
+            self.state.host.resume_irqs(napi_id);
+        }
+    }
+}

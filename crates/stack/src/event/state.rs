@@ -1,0 +1,126 @@
+//! What a context consists of; shared by its handles, the sockets it watches and the deliveries under way.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use napier_core::event::{EpollParams, attach, busy_poll_on};
+
+use super::queue::ReadyQueue;
+use super::source::Subscriber;
+use super::stats::Counters;
+use super::table::Table;
+use crate::park::Parker;
+use crate::seams::{Dependant, Host};
+
+/// Lock order: `table` of one context, then the writer lock of one source. Deliveries take neither.
+pub(super) struct ContextState {
+    pub(super) queue: ReadyQueue,
+    pub(super) parker: Parker,
+    pub(super) host: Arc<dyn Host>,
+    pub(super) counters: Counters,
+    pub(super) params: Params,
+    /// The engine has stopped.
+    stopped: AtomicBool,
+    /// The instance to busy poll; not a valid id if there is none. Relaxed throughout: the last event wins, and a wait
+    /// that sees an event has synchronised with its delivery on the ready list.
+    napi_id: AtomicU32,
+    table: Mutex<Table>,
+}
+
+/// The busy-polling parameters: stored one by one, as the kernel does (`fs/eventpoll.c` `ep_eventpoll_bp_ioctl`), so a
+/// reader may see some of a change. Relaxed throughout: they order nothing.
+#[derive(Default)]
+pub(super) struct Params {
+    busy_poll_usecs: AtomicU32,
+    busy_poll_budget: AtomicU16,
+    prefer_busy_poll: AtomicBool,
+}
+
+impl Params {
+    pub(super) fn load(&self) -> EpollParams {
+        EpollParams {
+            busy_poll_usecs: self.busy_poll_usecs.load(Ordering::Relaxed),
+            busy_poll_budget: self.busy_poll_budget.load(Ordering::Relaxed),
+            prefer_busy_poll: self.prefer_busy_poll.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn store(&self, params: EpollParams) {
+        self.busy_poll_usecs.store(params.busy_poll_usecs, Ordering::Relaxed);
+        self.busy_poll_budget.store(params.busy_poll_budget, Ordering::Relaxed);
+        self.prefer_busy_poll.store(params.prefer_busy_poll, Ordering::Relaxed);
+    }
+}
+
+impl ContextState {
+    pub(super) fn new(host: Arc<dyn Host>, members_max: u32) -> Self {
+        Self {
+            queue: ReadyQueue::new(members_max),
+            parker: Parker::new(),
+            host,
+            counters: Counters::default(),
+            params: Params::default(),
+            stopped: AtomicBool::new(false),
+            napi_id: AtomicU32::new(0),
+            table: Mutex::new(Table::new(members_max)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `engine_stops`.
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(super) fn napi_id(&self) -> u32 {
+        self.napi_id.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_napi_id(&self, napi_id: u32) {
+        self.napi_id.store(napi_id, Ordering::Relaxed);
+    }
+
+    /// Takes over the id of a member that was added or has news, if the context busy polls.
+    #[inline]
+    pub(super) fn attach(&self, member_napi_id: u32) {
+        let params = self.params.load();
+        let sysctl = self.host.sysctl_busy_poll();
+        if !busy_poll_on(&params, sysctl) {
+            return;
+        }
+        let current = self.napi_id();
+        let next = attach(current, &params, sysctl, member_napi_id, self.host.first_napi_id());
+        if next != current {
+            self.set_napi_id(next);
+        }
+    }
+
+    /// Queues a slot and wakes a wait. The caller has published the reason, with a full fence after that.
+    #[inline]
+    pub(super) fn offer(&self, slot: u32) {
+        if self.queue.offer(slot) && self.parker.wake() {
+            self.counters.wakes.0.add(1);
+        }
+    }
+
+    /// Removes the member of a source that is being closed.
+    pub(super) fn forget(&self, subscriber: &Arc<Subscriber>) {
+        // Dropped after the lock is released: it may be the last reference to the socket.
+        let _member = self.table().remove(subscriber);
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("no change of the membership panics")
+    }
+}
+
+impl Dependant for ContextState {
+    fn engine_stops(&self) {
+        // Release: pairs with the Acquire in `is_stopped`.
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn end_waits(&self) {
+        self.parker.wake_all();
+    }
+}

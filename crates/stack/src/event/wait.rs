@@ -1,0 +1,112 @@
+//! Waiting: the executor of the rules in `napier_core::event`.
+
+use napier_core::event::{EpollAfter, EpollWait, WaitStep, after_busy_loop, ep_busy_loop, suspend_on_events};
+use napier_core::time::Instant;
+use napier_sys::clock::Clock;
+
+use super::context::EventContext;
+use super::errors::WaitError;
+use super::interest::{Event, Timeout};
+use super::state::ContextState;
+use crate::put_off::{Held, Work};
+
+impl EventContext {
+    /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
+    ///
+    /// Members are reported in the order in which they became ready. What has no room stays ready: the next call
+    /// returns it without polling. Before each sleep the context busy polls once if it is set up to do so; that time
+    /// is not bounded by `timeout`. A call that returns events re-arms the suspension of the instance's interrupts if
+    /// the context prefers busy polling; one that finds nothing in its busy loop ends it (`fs/eventpoll.c` `ep_poll`).
+    ///
+    /// Several threads may wait; an event wakes one of them.
+    ///
+    /// # Errors
+    /// [`WaitError::NoRoom`] if `events` is empty; [`WaitError::Stopped`] once the engine has stopped, whatever is ready.
+    pub fn wait(&self, events: &mut [Event], timeout: Timeout) -> Result<usize, WaitError> {
+        if events.is_empty() {
+            return Err(WaitError::NoRoom);
+        }
+        let state = &**self.state();
+        state.counters.waits.add(1);
+        // The clock matters only to a wait that may time out later.
+        let now = match timeout {
+            Timeout::After(_) => Clock.now(),
+            Timeout::Now | Timeout::Never => Instant::ZERO,
+        };
+        let mut wait = EpollWait::new(now, timeout.span(), state.queue.available());
+        // From the end of a busy loop, which arms the deferral timer, to the suspension that replaces it.
+        let mut held = None;
+        loop {
+            if state.is_stopped() {
+                return Err(WaitError::Stopped);
+            }
+            match wait.next() {
+                WaitStep::Transfer => {
+                    let found = state.transfer(events);
+                    if found > 0 {
+                        return Ok(found);
+                    }
+                    wait.on_transferred(found);
+                }
+                WaitStep::Return0 => return Ok(0),
+                WaitStep::BusyLoop => {
+                    drop(held.take());
+                    held = Some(Held::begin(Work::Timers));
+                    wait.on_busy(state.busy_loop());
+                }
+                WaitStep::Sleep { until } => {
+                    drop(held.take());
+                    state.counters.sleeps.add(1);
+                    state.host.oversee(Clock.now());
+                    let ready = state.parker.sleep(|| state.queue.available() || state.is_stopped(), until, &Clock);
+                    if !ready {
+                        state.hand_on();
+                    }
+                    wait.on_woken(ready);
+                }
+            }
+        }
+    }
+}
+
+impl ContextState {
+    /// Moves ready members into `events`, wakes the next sleeper if some are left, and suspends if there were any.
+    fn transfer(&self, events: &mut [Event]) -> usize {
+        let found = self.table().transfer(&self.queue, events);
+        self.hand_on();
+        if found > 0 {
+            self.counters.events.add(found as u64);
+            let (params, first_id) = (self.params.load(), self.host.first_napi_id());
+            if let Some(napi_id) = suspend_on_events(self.napi_id(), &params, first_id) {
+                self.host.suspend_irqs(napi_id);
+            }
+        }
+        found
+    }
+
+    /// One busy loop, if the context is set up for it; true if events are available after it.
+    fn busy_loop(&self) -> bool {
+        // Read once: the kernel decides with the values from before the loop.
+        let (napi_id, params) = (self.napi_id(), self.params.load());
+        let (sysctl, first_id) = (self.host.sysctl_busy_poll(), self.host.first_napi_id());
+        let Some(busy) = ep_busy_loop(napi_id, &params, sysctl, first_id) else {
+            return false;
+        };
+        self.counters.busy_loops.add(1);
+        self.host.busy_loop(napi_id, busy, &mut || self.queue.available());
+        match after_busy_loop(napi_id, &params, self.queue.available()) {
+            EpollAfter::Events => return true,
+            EpollAfter::Resume { napi_id } => self.host.resume_irqs(napi_id),
+            EpollAfter::Nothing => {}
+        }
+        // Last, as in the kernel: an id that the resumed poll has attached goes as well.
+        self.set_napi_id(0);
+        false
+    }
+
+    /// Pays what a wait owes to those that sleep on (see [`Parker`](crate::park::Parker)).
+    #[inline]
+    fn hand_on(&self) {
+        self.parker.hand_on(|| self.queue.available() || self.is_stopped());
+    }
+}

@@ -1,0 +1,69 @@
+//! UDP/IP and TCP/IP over the engine's devices: name spaces, sockets, ARP, neighbour discovery, echo.
+//!
+//! A [`NetNs`] holds devices, neighbours and sockets. The owner of a NAPI instance hands each received frame to it; a
+//! UDP datagram goes from the frame straight into the queue of its [`UdpSocket`], without a copy, a lock or an
+//! allocation. Everything else that the stack understands (ARP, neighbour discovery, ICMP echo) is rare and is taken
+//! apart with `smoltcp::wire`.
+//!
+//! # What is not here
+//! IP fragments in either direction, ICMP errors in either direction (so no `ECONNREFUSED`), multicast and
+//! broadcast datagrams, VLAN tags, routes but one default gateway for each family, path MTU discovery, a loopback device,
+//! IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
+//!
+//! # Files
+//! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
+//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
+//! of them read; `tcp` has a map of its own; `path`, `gateway` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
+
+#![forbid(unsafe_code)]
+
+mod addr;
+mod builder;
+mod checksum;
+mod counters;
+mod demux;
+pub mod event;
+mod gateway;
+mod in_hand;
+mod learn;
+pub mod merge;
+mod neighbour;
+mod netns;
+mod options;
+pub mod park;
+mod pass;
+mod path;
+pub mod put_off;
+mod queue;
+mod registry;
+pub mod seams;
+mod send;
+mod slow;
+mod socket;
+mod stop;
+mod tcp;
+mod template;
+mod watch;
+mod wire;
+mod writer;
+
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "the fuzzer uses a part of it"))]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use builder::{ReusePort, UdpSocketBuilder};
+pub use counters::StackCounters;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzz::fuzz_frames;
+pub use gateway::GatewayError;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use in_hand::injected;
+pub use netns::{DeviceError, NeighbourError, NetNs};
+pub use options::{OptionError, SocketOption, UnknownOption};
+pub use pass::{RxPass, View};
+pub use socket::{MergedDatagram, UdpSocket};
+pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};

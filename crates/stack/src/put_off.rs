@@ -1,0 +1,99 @@
+//! Work that a thread puts off: the engine says what is to be done, sockets, event contexts and parkers say when.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// What is put off.
+#[derive(Copy, Clone)]
+pub enum Work {
+    /// Telling peers of packets, which is a system call: until what the thread owns is free.
+    Kicks,
+    /// Setting kernel timers, late at most: until the last word on an instance's timer is said.
+    Timers,
+    /// Setting them exactly: until the thread sleeps.
+    ExactTimers,
+}
+
+struct PutOff {
+    /// How many [`Held`] and [`hold`] the thread has.
+    held: Cell<u32>,
+    due: Cell<Option<fn()>>,
+}
+
+impl PutOff {
+    const fn new() -> Self {
+        Self { held: Cell::new(0), due: Cell::new(None) }
+    }
+}
+
+thread_local! {
+    static PUT_OFF: [PutOff; 3] = const { [const { PutOff::new() }; 3] };
+}
+
+#[inline]
+fn of<R>(work: Work, f: impl FnOnce(&PutOff) -> R) -> R {
+    PUT_OFF.with(|all| f(&all[work as usize]))
+}
+
+/// While it lives, the calling thread puts such work off.
+#[must_use]
+pub struct Held {
+    work: Work,
+    /// Ends on the thread where it began.
+    here_only: PhantomData<*const ()>,
+}
+
+impl Held {
+    /// Begins.
+    #[inline]
+    pub fn begin(work: Work) -> Self {
+        hold(work);
+        Self { work, here_only: PhantomData }
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        release(self.work);
+    }
+}
+
+/// As [`Held::begin`], for a caller that sees to it itself that the same thread calls [`release`].
+#[inline]
+pub fn hold(work: Work) {
+    of(work, |put_off| put_off.held.set(put_off.held.get() + 1));
+}
+
+/// Ends a [`hold`]; after the last one the work is done.
+#[inline]
+pub fn release(work: Work) {
+    let left = of(work, |put_off| {
+        let left = put_off.held.get() - 1;
+        put_off.held.set(left);
+        left
+    });
+    if left == 0 {
+        settle(work);
+    }
+}
+
+/// Does what was put off.
+#[inline]
+pub fn settle(work: Work) {
+    if let Some(due) = of(work, |put_off| put_off.due.take()) {
+        due();
+    }
+}
+
+/// How many holds the calling thread has.
+#[inline]
+pub fn held(work: Work) -> u32 {
+    of(work, |put_off| put_off.held.get())
+}
+
+/// The calling thread puts `due` off, which does all such work that it owes.
+#[inline]
+pub fn owe(work: Work, due: fn()) {
+    of(work, |put_off| put_off.due.set(Some(due)));
+}

@@ -1,0 +1,156 @@
+//! What the stack needs from the rest of the runtime, as two traits: a way out (a device) and a host (the engine).
+//!
+//! Both are called through a pointer, at most once per packet sent and, on the receive side, only when a socket found
+//! nothing to read.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+
+use napier_core::busy::BusyParams;
+use napier_core::time::Instant;
+use napier_core::tx::qdisc::RATE_UNLIMITED;
+
+use super::netns::NetNs;
+
+/// An address of a device with the prefix that is reached through it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct IfAddr {
+    /// The address.
+    pub addr: IpAddr,
+    /// Bits of the on-link prefix: 0..=32 for IPv4, 0..=128 for IPv6.
+    pub prefix_len: u8,
+}
+
+/// Bytes of the largest IP packet of a device, unless it has to be less.
+pub const MTU: u32 = 1500;
+
+/// What a sender says of a packet besides its bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct PacketClass {
+    /// Hash of the flow.
+    pub flow_hash: u32,
+    /// `SO_PRIORITY`.
+    pub priority: u32,
+    /// `SO_MAX_PACING_RATE` in bytes per second.
+    pub pacing_rate: u64,
+    /// `SCM_TXTIME`.
+    pub departs: Option<Instant>,
+    /// The transmit queue, if the flow's hash does not choose it.
+    pub queue: Option<u16>,
+}
+
+impl PacketClass {
+    /// A packet of this flow without any wish.
+    pub const fn of_flow(flow_hash: u32) -> Self {
+        Self { flow_hash, priority: 0, pacing_rate: RATE_UNLIMITED, departs: None, queue: None }
+    }
+
+    /// Whether it leaves at a time of its own.
+    #[inline]
+    pub fn is_paced(&self) -> bool {
+        self.departs.is_some() || self.pacing_rate != RATE_UNLIMITED
+    }
+}
+
+/// Why a frame was not taken for transmission.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TxError {
+    /// The transmit ring has no free slot now.
+    Full,
+    /// The device is down or its peer is gone.
+    Down,
+    /// The queueing discipline dropped the packet.
+    Dropped,
+}
+
+/// The transmit side of a device.
+pub trait Egress: Send + Sync {
+    /// The interface number, not 0, unique within a name space.
+    fn ifindex(&self) -> u32;
+    /// The Ethernet address.
+    fn mac(&self) -> [u8; 6];
+    /// Largest IP packet in bytes (the Ethernet header is not counted).
+    fn mtu(&self) -> u32;
+    /// Whether its peer is in this process, with nobody in between.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+    /// The addresses, read once when the device joins a name space.
+    fn addresses(&self) -> Vec<IfAddr>;
+    /// The receive-side-scaling hash that the peer computes for a datagram with these ends.
+    fn rss_hash(&self, src: &SocketAddr, dst: &SocketAddr) -> u32;
+    /// Claims a slot of at least `len_max` bytes, calls `build` exactly once with it and transmits the number of bytes
+    /// that `build` returns; with 0 the slot is given up. On an error but `Dropped`, `build` was not called.
+    fn transmit(
+        &self,
+        class: &PacketClass,
+        len_max: usize,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<(), TxError>;
+    /// Calls `waiter` once, from any thread, when the transmit queue of this class has room; false: nobody will.
+    fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
+        let _ = (class, waiter);
+        false
+    }
+    /// The transmit queue for what the calling thread sends to a new destination; `None`: by the flow's hash.
+    fn pick_queue(&self) -> Option<u16> {
+        None
+    }
+}
+
+/// Somebody whose packets a full transmit queue has refused.
+pub trait OnRoom: Send + Sync {
+    /// There is room now. Must not wait.
+    fn on_room(self: Arc<Self>, ns: &NetNs);
+}
+
+/// The engine, as far as sockets and event contexts know it.
+pub trait Host: Send + Sync {
+    /// `net.core.busy_read` in µs: the busy time of new sockets.
+    fn sysctl_busy_read(&self) -> u32;
+    /// `net.core.busy_poll` in µs: the busy time of event contexts without one of their own; 0 = off.
+    fn sysctl_busy_poll(&self) -> u32;
+    /// The smallest number that names a NAPI instance (`include/net/busy_poll.h` `napi_id_valid`).
+    fn first_napi_id(&self) -> u32;
+    /// Whether the process may do what needs `CAP_NET_ADMIN`.
+    fn cap_net_admin(&self) -> bool;
+    /// Tells `dependant` when the engine ends.
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        let _ = dependant;
+    }
+    /// The calling thread begins to work for the engine, under this name.
+    fn thread_begins(&self, name: &str) {
+        let _ = name;
+    }
+    /// The calling thread has woken up or is about to sleep, and may do what somebody else is kept from doing.
+    fn oversee(&self, now: Instant) {
+        let _ = now;
+    }
+    /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
+    /// once if there is none with this id.
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
+    /// Arms the instance's timer with its suspend time-out (`net/core/dev.c` `napi_suspend_irqs`).
+    fn suspend_irqs(&self, napi_id: u32);
+    /// Schedules the instance if it has a suspend time-out (`net/core/dev.c` `napi_resume_irqs`).
+    fn resume_irqs(&self, napi_id: u32);
+}
+
+/// Who writes down what sockets got.
+pub trait Deliveries {
+    /// The socket that is bound to `to` got `packets` datagrams from instance `napi_id`.
+    fn delivered(&self, napi_id: u32, to: SocketAddr, packets: u32);
+}
+
+/// Somebody with threads that wait for what only the engine can bring about.
+pub trait Dependant: Send + Sync {
+    /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
+    fn engine_stops(&self);
+    /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.
+    fn end_waits(&self);
+}
+
+/// An error with the number that the kernel would give.
+pub(crate) fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}

@@ -1,0 +1,232 @@
+//! Sending: headers and payload are built in the transmit slot itself, from a path that was worked out before.
+//!
+//! A socket remembers its paths: a connected socket one, others [`SLOTS`], by destination. A path is good while neither
+//! the name space's devices and neighbours nor the socket's own ends have changed; both are one number each to compare.
+//! Two threads that send on one socket at the same time do not wait for each other: the second works without the memory.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use napier_core::time::Instant;
+
+use super::addr::End;
+use super::counters::Counter;
+use super::neighbour::{Held, Key};
+use super::netns::Inner;
+use super::path::{self, Path, Resolved};
+use super::queue::UdpInner;
+use super::seams::{PacketClass, TxError, errno};
+
+/// Destinations that an unconnected socket remembers.
+const SLOTS: usize = 16;
+/// Times that a blocking sender yields for a full ring before it gives up with ENOBUFS.
+const FULL_YIELDS_MAX: u32 = 10_000;
+
+/// The paths that a socket remembers.
+#[derive(Default)]
+pub(crate) struct PathCache {
+    /// Generation of the name space and epoch of the socket's ends that all of them belong to.
+    made_at: (u64, u32),
+    /// By destination; empty until the first datagram. One for a connected socket.
+    slots: Vec<Option<Path>>,
+    /// The peer, if it has been asked for and there is one.
+    peer: Option<Target>,
+}
+
+/// Where a datagram is to go: the far end, and for a link-local one the interface (0: any).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) dst: End,
+    pub(super) scope: u32,
+}
+
+impl Target {
+    /// # Errors
+    /// EAFNOSUPPORT for an IPv4-mapped address.
+    pub(super) fn new(addr: &SocketAddr) -> io::Result<Self> {
+        let dst = End::from_socket_addr(addr).ok_or_else(|| errno(libc::EAFNOSUPPORT))?;
+        let scope = match addr {
+            SocketAddr::V6(v6) if dst.addr.is_link_local_v6() => v6.scope_id(),
+            _ => 0,
+        };
+        Ok(Self { dst, scope })
+    }
+
+    #[inline]
+    fn slot(self, slots: usize) -> usize {
+        let (_, low) = self.dst.addr.words();
+        let mixed = low ^ (low >> 16) ^ u64::from(self.dst.port);
+        let mixed = mixed ^ mixed >> 4 ^ mixed >> 8;
+        (mixed % SLOTS as u64) as usize % slots
+    }
+}
+
+/// A datagram that is not built yet.
+#[derive(Copy, Clone)]
+struct Datagram {
+    len_max: usize,
+    departs: Option<Instant>,
+}
+
+impl PathCache {
+    fn forget(&mut self, now: (u64, u32)) {
+        self.made_at = now;
+        self.peer = None;
+        self.slots.clear();
+    }
+
+    #[inline]
+    fn find(&self, target: Target) -> Option<&Path> {
+        let path = self.slots.get(target.slot(self.slots.len().max(1)))?.as_ref()?;
+        (path.target == target).then_some(path)
+    }
+
+    fn keep(&mut self, path: Path) -> &Path {
+        if self.slots.is_empty() {
+            let slots = if self.peer.is_some() { 1 } else { SLOTS };
+            self.slots.resize_with(slots, || None);
+        }
+        let at = path.target.slot(self.slots.len());
+        self.slots[at].insert(path)
+    }
+}
+
+impl UdpInner {
+    /// Sends one datagram to `target`, or to the peer. `build` fills a slice of exactly `len_max` bytes, at most once,
+    /// and gives the payload's length.
+    pub(super) fn send(
+        &self,
+        ns: &Inner,
+        target: Option<Target>,
+        len_max: usize,
+        departs: Option<Instant>,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> io::Result<usize> {
+        let packet = Datagram { len_max, departs };
+        // Acquire: pairs with the Release in `edit_routes` and `connect` — what was changed before is seen below.
+        let now = (ns.generation.load(Ordering::Acquire), self.ends_epoch.load(Ordering::Acquire));
+        let Some(mut cache) = self.paths.try_enter() else {
+            let target = target.or_else(|| self.peer()).ok_or_else(|| errno(libc::EDESTADDRREQ))?;
+            let Resolved { path, unknown } = self.resolve(ns, target)?;
+            return self.send_on(ns, &path, unknown, packet, build);
+        };
+        if cache.made_at != now {
+            cache.forget(now);
+        }
+        let target = match target.or(cache.peer) {
+            Some(target) => target,
+            None => *cache.peer.insert(self.peer().ok_or_else(|| errno(libc::EDESTADDRREQ))?),
+        };
+        if let Some(path) = cache.find(target) {
+            return self.send_on(ns, path, None, packet, build);
+        }
+        let Resolved { path, unknown } = self.resolve(ns, target)?;
+        if unknown.is_some() {
+            return self.send_on(ns, &path, unknown, packet, build);
+        }
+        self.send_on(ns, cache.keep(path), None, packet, build)
+    }
+
+    fn peer(&self) -> Option<Target> {
+        let ends = self.ends.load();
+        ends.place.peer.map(|dst| Target { dst, scope: ends.peer_scope })
+    }
+
+    #[cold]
+    fn resolve(&self, ns: &Inner, target: Target) -> io::Result<Resolved> {
+        ns.check_running()?;
+        path::resolve(&ns.snapshot.load(), self.ends.load().place.local, target)
+    }
+
+    #[inline]
+    fn send_on(
+        &self,
+        ns: &Inner,
+        path: &Path,
+        unknown: Option<Key>,
+        packet: Datagram,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> io::Result<usize> {
+        let Datagram { len_max, departs } = packet;
+        if len_max > path.payload_max {
+            return Err(errno(libc::EMSGSIZE));
+        }
+        let head = path.template.len();
+        let mut payload_len = 0;
+        let mut fill = |slot: &mut [u8]| {
+            let payload = &mut slot[head..head + len_max];
+            payload_len = build(payload);
+            assert!(payload_len <= len_max, "a datagram longer than the slice that it was built in");
+            path.template.finish(slot, payload_len)
+        };
+        let class = PacketClass {
+            flow_hash: path.flow_hash,
+            priority: self.egress.priority.load(Ordering::Relaxed),
+            pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
+            departs,
+            queue: path.tx_queue,
+        };
+        match unknown {
+            None => {
+                if !self.transmit(ns, path, &class, head + len_max, &mut fill)? {
+                    return Ok(payload_len);
+                }
+            }
+            Some(key) => hold(ns, class, key, head + len_max, &mut fill)?,
+        }
+        let v4 = path.target.dst.addr.is_v4();
+        ns.counters.count(if v4 { Counter::UdpOutDatagrams } else { Counter::Udp6OutDatagrams });
+        Ok(payload_len)
+    }
+
+    /// False if the discipline dropped the packet and the socket does not want to know, as UDP sends.
+    #[inline]
+    fn transmit(
+        &self,
+        ns: &Inner,
+        path: &Path,
+        class: &PacketClass,
+        len_max: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> io::Result<bool> {
+        for _ in 0..FULL_YIELDS_MAX {
+            match path.interface.egress.transmit(class, len_max, fill) {
+                Ok(()) => return Ok(true),
+                Err(TxError::Dropped) => {
+                    let error = full(ns, path, libc::ENOBUFS);
+                    return if self.egress.recverr.load(Ordering::Relaxed) { Err(error) } else { Ok(false) };
+                }
+                Err(TxError::Down) => return Err(ns.check_running().err().unwrap_or_else(|| errno(libc::ENETDOWN))),
+                Err(TxError::Full) if self.nonblocking.load(Ordering::Relaxed) => {
+                    return Err(full(ns, path, libc::EAGAIN));
+                }
+                Err(TxError::Full) => std::thread::yield_now(),
+            }
+        }
+        Err(full(ns, path, libc::ENOBUFS))
+    }
+}
+
+#[cold]
+fn full(ns: &Inner, path: &Path, code: i32) -> io::Error {
+    let v4 = path.target.dst.addr.is_v4();
+    ns.counters.count(if v4 { Counter::UdpSndbufErrors } else { Counter::Udp6SndbufErrors });
+    errno(code)
+}
+
+/// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
+#[cold]
+fn hold(
+    ns: &Inner,
+    class: PacketClass,
+    key: Key,
+    len_max: usize,
+    fill: &mut dyn FnMut(&mut [u8]) -> usize,
+) -> io::Result<()> {
+    let mut frame = vec![0; len_max];
+    let len = fill(&mut frame);
+    frame.truncate(len);
+    let reachable = ns.hold_for(key, Held { frame, class });
+    if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
+}

@@ -1,0 +1,316 @@
+//! A connection: smoltcp's socket, what smoltcp does not do for it, and who is told.
+//!
+//! Whoever has something for a connection (a received segment, a program's call, the timer) owns it, lets smoltcp work,
+//! sends, and *settles*: what changed is counted, the conditions that hold are published, the next deadline is put into
+//! the wheel. Who finds it owned and may not wait leaves a note (`held`). Devices are kicked, and programs and event
+//! contexts told, when the connection is free again.
+//!
+//! Order: a connection, then the name space's writers. Nobody owns two connections.
+
+mod guarded;
+mod held;
+mod served;
+mod settle;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use napier_core::backlog;
+use napier_core::loss::Losses;
+use napier_core::sockopt::{SocketBusy, record_napi_id};
+use napier_core::time::{Deadline, Instant, Span};
+use napier_ring::Owned;
+use napier_sys::clock::Clock;
+use napier_sys::prefetch::prefetch;
+use smoltcp::iface::{SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
+
+use super::super::netns::{Inner, NetNs};
+use super::super::options;
+use super::super::seams::OnRoom;
+use super::flows::Flow;
+use super::limits::Kind;
+use super::listener::ListenerInner;
+use super::outlet::{Outlet, Route};
+use super::rules::Patience;
+use super::timing::SynAck;
+use super::wheel::NOT_QUEUED;
+use super::workspace::smol_span;
+use crate::event::{Interest, Source, Watched};
+use crate::park::Parker;
+#[cfg(test)]
+pub(super) use held::Held;
+pub(super) use held::{Arrived, Note};
+use settle::News;
+
+/// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.
+const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
+/// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
+const ACK_DELAY: Span = Span { ns: 40_000_000 };
+
+/// Where the memory of a connection is, known without a look at it: reading an address from one line before the next can
+/// be asked for is what takes the time. Addresses only, which keep nothing alive.
+#[derive(Copy, Clone)]
+pub(super) struct Memory {
+    conn_at: usize,
+    socket_at: usize,
+    send_at: usize,
+}
+
+impl Memory {
+    /// Asks for the connection, its socket, and the line of the send buffer where data begins that finds it empty.
+    #[inline]
+    pub(super) fn fetch(&self) {
+        prefetch(self.conn_at, size_of::<Conn>());
+        prefetch(self.socket_at, size_of::<Socket<'_>>());
+        prefetch(self.send_at, 1);
+    }
+}
+
+/// Sizes of a connection's buffers, in bytes.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Buffers {
+    pub(super) receive: usize,
+    pub(super) send: usize,
+}
+
+/// What the tables, the timer and the handles of one connection share.
+#[repr(C, align(64))]
+pub(crate) struct Conn {
+    pub(super) flow: Flow,
+    /// Interface of a link-local peer; 0: any.
+    pub(super) scope: u32,
+    /// Where smoltcp's socket lies, for `Memory` alone; it never moves.
+    socket_at: usize,
+    /// Where the send buffer begins, likewise.
+    send_at: usize,
+    /// Where the next byte received goes, for `fetch_buffer` alone.
+    receive_at: AtomicUsize,
+    /// The conditions that hold; written by the owner.
+    ready: AtomicU32,
+    /// The recorded NAPI id, valid or not.
+    napi_id: AtomicU32,
+    core: Owned<Core, Note>,
+    /// Most bytes of segments that wait for the owner.
+    backlog_max: u64,
+    /// Wakes programs that wait until nobody owns it.
+    free: Parker,
+    /// A [`Kind`]; written by the owner.
+    pub(super) kind: AtomicU8,
+    /// Wakes who waits to read, and to write or connect.
+    pub(super) reader: Parker,
+    pub(super) writer: Parker,
+    pub(super) source: Source,
+    pub(super) nonblocking: AtomicBool,
+    /// 0: none.
+    pub(super) read_timeout_ns: AtomicU64,
+    pub(super) write_timeout_ns: AtomicU64,
+    /// The busy-poll settings, all but the id.
+    pub(super) busy: AtomicU64,
+}
+
+/// What the owner has.
+pub(super) struct Core {
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    pub(super) outlet: Outlet,
+    /// State at the end of the last settling.
+    state: State,
+    /// smoltcp is not asked any more.
+    pub(super) dead: bool,
+    /// Out of the tables, or about to be.
+    released: bool,
+    /// The listener, until the connection is established.
+    embryo: Option<Arc<ListenerInner>>,
+    /// No handle is left.
+    pub(super) orphan: bool,
+    fin: bool,
+    pub(super) read_shut: bool,
+    pub(super) write_shut: bool,
+    pub(super) error: i32,
+    pub(super) reset_on_close: bool,
+    pub(super) nagle: bool,
+    pub(super) patience: Patience,
+    /// What was left to do for the peer when an orphan got on last, and when that was.
+    left: (State, usize),
+    got_on: Instant,
+    heard: Instant,
+    /// Since when an answer is wanted.
+    asked: Option<Instant>,
+    /// When smoltcp wants to be polled again, if nothing was done to it since it said so.
+    next: Option<Deadline>,
+    /// When the wheel has to call.
+    deadline: Deadline,
+    /// Place in the wheel.
+    queued: u64,
+    /// Bytes read since a segment left, which told the peer of the window.
+    pub(super) read_since_sent: usize,
+    /// Place of the next byte in the receive buffer.
+    received: usize,
+    /// The transmit queue will tell when it has room.
+    awaits_room: bool,
+    /// Bytes received in order since the first, modulo the numbers of a segment.
+    taken: u32,
+    /// When the peer was challenged last.
+    pub(super) challenged: Option<Instant>,
+    pub(super) synack: SynAck,
+    pub(super) losses: Losses,
+    /// It has congestion control.
+    pub(super) controlled: bool,
+}
+
+/// What came of a segment.
+pub(super) enum Input {
+    Taken,
+    /// A SYN for a connection that only waits out its end: it is gone now, and the SYN may begin another.
+    Reopen,
+}
+
+impl Conn {
+    pub(super) fn new(flow: Flow, route: Route, buffers: Buffers, busy: &SocketBusy) -> Self {
+        let scope = route.scope();
+        let (receive, send) = (vec![0; buffers.receive], vec![0; buffers.send]);
+        let (receive_at, send_at) = (receive.as_ptr().addr(), send.as_ptr().addr());
+        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
+        socket.set_ack_delay(Some(smol_span(ACK_DELAY)));
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        let socket_at = std::ptr::from_ref(sockets.get::<Socket<'_>>(handle)).addr();
+        let core = Core {
+            sockets,
+            handle,
+            outlet: Outlet::new(route),
+            state: State::Closed,
+            dead: false,
+            released: false,
+            embryo: None,
+            orphan: false,
+            fin: false,
+            read_shut: false,
+            write_shut: false,
+            error: 0,
+            reset_on_close: false,
+            nagle: true,
+            patience: Patience::default(),
+            left: (State::Closed, 0),
+            got_on: Instant::ZERO,
+            heard: Clock.now(),
+            asked: None,
+            next: None,
+            deadline: Deadline::NEVER,
+            queued: NOT_QUEUED,
+            read_since_sent: 0,
+            received: 0,
+            awaits_room: false,
+            taken: 0,
+            challenged: None,
+            synack: SynAck::default(),
+            losses: Losses::new(),
+            controlled: false,
+        };
+        Self {
+            flow,
+            scope,
+            socket_at,
+            receive_at: AtomicUsize::new(receive_at),
+            send_at,
+            ready: AtomicU32::new(0),
+            napi_id: AtomicU32::new(busy.napi_id),
+            core: Owned::new(core),
+            backlog_max: backlog::bytes_max(buffers.receive as u64, buffers.send as u64),
+            free: Parker::new(),
+            kind: AtomicU8::new(Kind::Plain as u8),
+            reader: Parker::new(),
+            writer: Parker::new(),
+            source: Source::new(),
+            nonblocking: AtomicBool::new(false),
+            read_timeout_ns: AtomicU64::new(0),
+            write_timeout_ns: AtomicU64::new(0),
+            busy: AtomicU64::new(options::pack(busy)),
+        }
+    }
+
+    /// Where the connection's memory is.
+    pub(super) fn memory(self: &Arc<Self>) -> Memory {
+        let Self { socket_at, send_at, .. } = **self;
+        Memory { conn_at: Arc::as_ptr(self).addr(), socket_at, send_at }
+    }
+
+    /// Asks for the connection itself, without a look at it.
+    #[inline]
+    pub(super) fn fetch(self: &Arc<Self>) {
+        prefetch(Arc::as_ptr(self).addr(), size_of::<Self>());
+    }
+
+    /// Asks for the line of the receive buffer that the next segment will touch.
+    #[inline]
+    pub(super) fn fetch_buffer(&self) {
+        // Relaxed: a hint.
+        prefetch(self.receive_at.load(Ordering::Relaxed), 1);
+    }
+
+    #[inline]
+    pub(super) fn is_ready(&self, any_of: Interest) -> bool {
+        // Acquire: pairs with the Release in `publish_ready`.
+        Interest::from_bits(self.ready.load(Ordering::Acquire)).intersects(any_of)
+    }
+
+    /// The busy-poll settings with the id that is recorded now.
+    pub(super) fn busy(&self) -> SocketBusy {
+        // Relaxed: the settings order nothing, nor does the id.
+        let napi_id = self.napi_id.load(Ordering::Relaxed);
+        SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) }
+    }
+
+    /// Takes one received segment, or leaves it to whoever has the connection.
+    #[inline]
+    pub(super) fn input(self: &Arc<Self>, ns: &Inner, arrived: &Arrived<'_>) -> Input {
+        let napi_id = arrived.napi_id;
+        // Relaxed: the id is a hint that orders nothing. The plain look first keeps the line unshared.
+        let current = self.napi_id.load(Ordering::Relaxed);
+        if current != napi_id {
+            self.napi_id.store(record_napi_id(current, napi_id, true), Ordering::Relaxed);
+        }
+        match self.try_own(ns) {
+            Some(mut held) => held.input(arrived),
+            None => {
+                self.leave_segment(ns, arrived);
+                Input::Taken
+            }
+        }
+    }
+
+    /// The next byte goes `bytes` further in the receive buffer.
+    #[inline]
+    fn received(&self, core: &mut Core, bytes: usize) {
+        // Relaxed: a hint, written by the owner.
+        let at = self.receive_at.load(Ordering::Relaxed);
+        let next = core.received + bytes;
+        let capacity = core.socket().recv_capacity();
+        let wrapped = if next >= capacity { next - capacity } else { next };
+        self.receive_at.store(at.wrapping_sub(core.received).wrapping_add(wrapped), Ordering::Relaxed);
+        core.received = wrapped;
+        core.taken = core.taken.wrapping_add(bytes as u32); // modulo 2^32, as the numbers are
+    }
+}
+
+impl OnRoom for Conn {
+    fn on_room(self: Arc<Self>, ns: &NetNs) {
+        self.leave(&ns.0, Note::Room);
+    }
+}
+
+impl Watched for Conn {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn ready(&self) -> Interest {
+        Interest::from_bits(self.ready.load(Ordering::Acquire))
+    }
+
+    fn napi_id(&self) -> u32 {
+        // Relaxed: the id is a hint that orders nothing.
+        self.napi_id.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,353 @@
+//! A connection in hand, and what is left for whoever has it.
+//!
+//! A program owns a connection for the length of a call, and may lose its processor in it. So a softirq, a timer or the
+//! poll of an instance never waits for it ([`napier_ring::Owned`], [`napier_core::backlog`]): it leaves a [`Note`]. Whoever
+//! has the connection works off the notes before it lets go, and only then kicks devices and tells programs.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use napier_core::backlog;
+use napier_core::time::{Deadline, Instant};
+use napier_ring::{Owner, Release};
+use napier_sys::clock::Clock;
+
+use super::super::super::counters::Counter;
+use super::super::super::netns::Inner;
+use super::super::super::wire::Segment;
+use super::super::limits::Kind;
+use super::super::rules::Cause;
+use super::{Conn, Core, Input, News};
+use crate::put_off::{self, Work};
+
+/// Looks at a connection that is owned before its waiter sleeps: most calls are over sooner than that.
+const SPINS: u32 = 100;
+
+/// Something for the owner to do.
+pub(in crate::tcp) enum Note {
+    Segment(Box<Kept>),
+    /// The wheel came to this place.
+    Timer(u64),
+    /// The transmit queue has room again.
+    Room,
+    /// Another connection needs the place in TIME-WAIT.
+    Recycle,
+    /// Nobody will accept it.
+    Reset,
+    /// There are too many of its kind.
+    GiveWay(Kind),
+    /// The peer of its device is gone.
+    LinkLost,
+    EngineStopped,
+    /// A mistake of ours, for tests.
+    #[cfg(test)]
+    Panic,
+}
+
+/// A segment as it came in, for the owner or for a listener.
+#[derive(Copy, Clone)]
+pub(in crate::tcp) struct Arrived<'a> {
+    pub(in crate::tcp) napi_id: u32,
+    pub(in crate::tcp) ifindex: u32,
+    pub(in crate::tcp) now: Instant,
+    pub(in crate::tcp) segment: &'a Segment,
+    /// The IP packet, which may be longer than the MTU.
+    pub(in crate::tcp) packet: &'a [u8],
+}
+
+/// A copy of a segment that waits: its frame belongs to a device that wants it back.
+pub(in crate::tcp) struct Kept {
+    napi_id: u32,
+    ifindex: u32,
+    segment: Segment,
+    packet: Box<[u8]>,
+}
+
+impl Kept {
+    fn of(arrived: &Arrived<'_>) -> Box<Self> {
+        let Arrived { napi_id, ifindex, segment, packet, .. } = *arrived;
+        Box::new(Self { napi_id, ifindex, segment: *segment, packet: packet.into() })
+    }
+
+    pub(in crate::tcp) fn arrived(&self, now: Instant) -> Arrived<'_> {
+        let Self { napi_id, ifindex, ref segment, ref packet } = *self;
+        Arrived { napi_id, ifindex, now, segment, packet }
+    }
+}
+
+/// A connection in hand. Letting go (a drop) works off what others have left, then kicks devices, then tells programs.
+#[must_use = "the connection is free again as soon as this is dropped"]
+pub(in crate::tcp) struct Held<'a> {
+    conn: &'a Arc<Conn>,
+    pub(super) ns: &'a Inner,
+    /// Gone only while it is dropped.
+    owner: Option<Owner<'a, Core, Note>>,
+    news: News,
+    /// What came of the notes that were worked off; most often there are none.
+    worked_off: Option<Box<WorkedOff>>,
+}
+
+#[derive(Default)]
+struct WorkedOff {
+    /// What the notes weighed.
+    weight: u64,
+    /// SYNs that came to the end of the connection: they may begin another.
+    reopen: Vec<Kept>,
+}
+
+impl Conn {
+    /// Owns the connection, for a program: waits while another thread has it.
+    #[inline]
+    pub(in crate::tcp) fn own<'a>(self: &'a Arc<Self>, ns: &'a Inner) -> Held<'a> {
+        let owner = self.core.try_own().unwrap_or_else(|| self.wait_to_own());
+        Held::new(self, ns, owner)
+    }
+
+    /// Owns the connection if nobody does.
+    #[inline]
+    pub(in crate::tcp) fn try_own<'a>(self: &'a Arc<Self>, ns: &'a Inner) -> Option<Held<'a>> {
+        self.core.try_own().map(|owner| Held::new(self, ns, owner))
+    }
+
+    #[cold]
+    fn wait_to_own(&self) -> Owner<'_, Core, Note> {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if let Some(owner) = (!self.core.is_owned()).then(|| self.core.try_own()).flatten() {
+                return owner;
+            }
+        }
+        let found = Cell::new(None);
+        let look = || {
+            let owner = found.take().or_else(|| self.core.own_or_note());
+            let got = owner.is_some();
+            found.set(owner);
+            got
+        };
+        self.core.wait_begins();
+        self.free.sleep(look, Deadline::NEVER, &Clock);
+        self.core.wait_ends();
+        // The next one is woken when this one lets go.
+        self.free.hand_on(|| false);
+        found.take().expect("a sleep without deadline ends when there is something")
+    }
+
+    /// The wheel has come to place `tick`.
+    pub(in crate::tcp) fn called(self: &Arc<Self>, ns: &Inner, tick: u64, now: Instant) {
+        match self.try_own(ns) {
+            Some(mut held) => held.on_timer(tick, now),
+            None => self.leave(ns, Note::Timer(tick)),
+        }
+    }
+
+    /// Leaves a note, and works it off if nobody has the connection. Never waits.
+    pub(in crate::tcp) fn leave(self: &Arc<Self>, ns: &Inner, note: Note) {
+        if let Some(owner) = self.core.post(note) {
+            Held::new(self, ns, owner).work_off();
+        }
+    }
+
+    /// As [`leave`](Self::leave) for a segment, which is lost if too much waits already.
+    #[cold]
+    pub(super) fn leave_segment(self: &Arc<Self>, ns: &Inner, arrived: &Arrived<'_>) {
+        let weight = backlog::weight_bytes(arrived.packet.len());
+        match self.core.post_weighed(Note::Segment(Kept::of(arrived)), weight, self.backlog_max) {
+            Ok(None) => ns.counters.count(Counter::TcpBacklogged),
+            Ok(Some(owner)) => Held::new(self, ns, owner).work_off(),
+            Err(_) => ns.counters.count(Counter::TcpBacklogDrop),
+        }
+    }
+}
+
+impl<'a> Held<'a> {
+    #[inline]
+    fn new(conn: &'a Arc<Conn>, ns: &'a Inner, owner: Owner<'a, Core, Note>) -> Self {
+        Self { conn, ns, owner: Some(owner), news: News::default(), worked_off: None }
+    }
+
+    /// Counts what changed, publishes the conditions, sees to the next deadline; who has to know is told at the end.
+    #[inline]
+    pub(in crate::tcp) fn settle(&mut self, now: Instant, cause: Cause) {
+        let core = self.owner.as_mut().expect("there until the drop");
+        self.conn.settle(self.ns, core, now, cause, &mut self.news);
+    }
+
+    /// Publishes the conditions that hold.
+    #[inline]
+    pub(in crate::tcp) fn publish_ready(&mut self) {
+        let conn = self.conn;
+        let look = self.look();
+        let _ = conn.publish_ready(self, &look);
+    }
+
+    /// Data came.
+    #[inline]
+    pub(super) fn received(&mut self, bytes: usize) {
+        let conn = self.conn;
+        conn.received(self, bytes);
+        self.news.data_came();
+    }
+
+    pub(super) fn conn(&self) -> &'a Arc<Conn> {
+        self.conn
+    }
+
+    #[cfg(test)]
+    pub(in crate::tcp) fn queued_at(&self) -> u64 {
+        self.queued
+    }
+
+    /// The deadline has come, for a test that does not wait for it.
+    #[cfg(test)]
+    pub(in crate::tcp) fn pretend_due(&mut self) {
+        self.deadline = Deadline::at(Instant { ns: 1 });
+    }
+
+    #[cfg(test)]
+    pub(in crate::tcp) fn is_pretended(&self) -> bool {
+        self.deadline == Deadline::at(Instant { ns: 1 })
+    }
+
+    /// A panic with the connection in hand is a mistake of ours: it ends the connection, and nobody is left waiting.
+    #[cold]
+    fn give_up(&self, mut owner: Owner<'a, Core, Note>) {
+        owner.dead = true;
+        self.conn.publish_end(&owner);
+        let mut weight = self.weight();
+        let kicks = std::mem::take(&mut owner.outlet.holds_kicks);
+        loop {
+            for note in owner.messages() {
+                if let Note::Segment(kept) = note {
+                    weight += backlog::weight_bytes(kept.packet.len());
+                }
+            }
+            match owner.release(weight) {
+                Release::Noted(again) => owner = again,
+                Release::Freed { .. } => break,
+            }
+        }
+        if kicks {
+            put_off::release(Work::Kicks);
+        }
+        self.conn.free.wake_all();
+        self.conn.reader.wake_all();
+        self.conn.writer.wake_all();
+    }
+
+    #[inline]
+    fn weight(&self) -> u64 {
+        self.worked_off.as_ref().map_or(0, |worked_off| worked_off.weight)
+    }
+
+    /// Works off what others have left until nothing is, and lets go; whether there are kicks to make.
+    #[cold]
+    fn serve_notes(&mut self, mut owner: Owner<'a, Core, Note>, mut kicks: bool) -> bool {
+        loop {
+            owner.outlet.holds_kicks = kicks;
+            self.owner = Some(owner);
+            let panicked = catch_unwind(AssertUnwindSafe(|| self.work_off())).err();
+            owner = self.owner.take().expect("still in hand");
+            if let Some(panicked) = panicked {
+                self.give_up(owner);
+                resume_unwind(panicked);
+            }
+            kicks = std::mem::take(&mut owner.outlet.holds_kicks);
+            match owner.release(self.weight()) {
+                Release::Freed { wake } => {
+                    if wake {
+                        self.conn.free.wake();
+                    }
+                    return kicks;
+                }
+                Release::Noted(again) => owner = again,
+            }
+        }
+    }
+
+    /// The connection is free: devices are kicked, then programs told.
+    #[inline(never)]
+    fn spread(&mut self, kicks: bool) {
+        if kicks {
+            put_off::release(Work::Kicks);
+        }
+        if !self.news.are_none() {
+            self.conn.tell(self.ns, &mut self.news);
+        }
+        if let Some(worked_off) = self.worked_off.take() {
+            self.reopen(&worked_off.reopen);
+        }
+    }
+
+    /// SYNs that waited for the end of this connection begin others.
+    #[cold]
+    fn reopen(&self, kept: &[Kept]) {
+        for kept in kept {
+            super::super::reopen(self.ns, &kept.arrived(Clock.now()));
+        }
+    }
+
+    #[cold]
+    fn work_off(&mut self) {
+        for note in self.owner.as_ref().expect("there until the drop").messages() {
+            match note {
+                Note::Segment(kept) => {
+                    let weight = backlog::weight_bytes(kept.packet.len());
+                    self.worked_off.get_or_insert_default().weight += weight;
+                    let now = Clock.now();
+                    if let Input::Reopen = self.input(&kept.arrived(now)) {
+                        self.worked_off.get_or_insert_default().reopen.push(*kept);
+                    }
+                }
+                Note::Timer(place) => self.on_timer(place, Clock.now()),
+                Note::Room => self.on_room(),
+                Note::Recycle => self.recycle(),
+                Note::GiveWay(kind) => drop(self.give_way(kind)),
+                Note::LinkLost => self.link_lost(),
+                Note::EngineStopped => self.engine_stopped(),
+                #[cfg(test)]
+                Note::Panic => panic!("injected: a note that says so"),
+                Note::Reset => {
+                    self.reset_on_close = true;
+                    self.close();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut owner) = self.owner.take() else { return };
+        if std::thread::panicking() {
+            return self.give_up(owner);
+        }
+        let mut kicks = std::mem::take(&mut owner.outlet.holds_kicks);
+        match owner.release(self.weight()) {
+            Release::Freed { wake: false } => {}
+            Release::Freed { wake: true } => _ = self.conn.free.wake(),
+            Release::Noted(again) => kicks = self.serve_notes(again, kicks),
+        }
+        if kicks || !self.news.are_none() || self.worked_off.is_some() {
+            self.spread(kicks);
+        }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Core;
+
+    #[inline]
+    fn deref(&self) -> &Core {
+        self.owner.as_ref().expect("there until the drop")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Core {
+        self.owner.as_mut().expect("there until the drop")
+    }
+}

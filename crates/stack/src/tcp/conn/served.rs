@@ -1,0 +1,191 @@
+//! What comes to a connection from the network, the wheel and other connections: taken at once, or by its owner later.
+
+use napier_core::time::Instant;
+use napier_sys::clock::Clock;
+use smoltcp::socket::tcp::State;
+
+use super::super::super::counters::Counter;
+use super::super::super::wire::flag;
+use super::super::limits::Kind;
+use super::super::rules::Cause;
+use super::super::wheel::NOT_QUEUED;
+use super::super::workspace::smol_span;
+use super::Input;
+use super::held::{Arrived, Held};
+
+impl Held<'_> {
+    /// Takes one received segment.
+    pub(super) fn input(&mut self, arrived: &Arrived<'_>) -> Input {
+        let Arrived { now, packet, .. } = *arrived;
+        let flags = arrived.segment.flags;
+        let counters = &self.ns.counters;
+        let opening = flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
+        if opening && !self.dead && self.state == State::TimeWait {
+            self.recycle();
+            return Input::Reopen;
+        }
+        if self.dead {
+            return if opening { Input::Reopen } else { Input::Taken };
+        }
+        if self.state == State::Closed {
+            // In the tables, and its SYN has not left: what comes is for one before it.
+            return Input::Taken;
+        }
+        let ns = self.ns;
+        if flags & (flag::SYN | flag::RST) != 0 && self.parries(ns, now, flags, packet) {
+            self.settle(now, Cause::Segment);
+            return Input::Taken;
+        }
+        if let Some(listener) = &self.embryo
+            && flags & flag::RST == 0
+            && listener.is_full()
+        {
+            counters.count(Counter::ListenOverflows);
+            counters.count(Counter::ListenDrops);
+            return Input::Taken;
+        }
+        self.heard = now;
+        if let Some(keep) = self.patience.keep
+            && !self.is_unasked()
+        {
+            self.socket_mut().set_keep_alive(Some(smol_span(keep.idle)));
+        }
+        let before = self.socket().recv_queue();
+        self.hand(ns, now, flags, packet);
+        let bytes = self.socket().recv_queue().saturating_sub(before);
+        if bytes > 0 {
+            self.received(bytes);
+            self.acknowledge_train(ns, now, bytes);
+            if self.orphan {
+                ns.counters.count(Counter::TcpAbortOnData);
+                self.abort(ns, now);
+            }
+        }
+        self.settle(now, Cause::Segment);
+        Input::Taken
+    }
+
+    /// The wheel has come to place `tick`.
+    pub(super) fn on_timer(&mut self, tick: u64, now: Instant) {
+        if self.queued != tick {
+            return;
+        }
+        self.queued = NOT_QUEUED;
+        if self.dead {
+            return;
+        }
+        let (ns, conn) = (self.ns, self.conn());
+        // Most deadlines have moved on since: with many connections, to look at all of one would cost more than its turn.
+        if !self.deadline.is_due(now) {
+            if let (Some(at), Some(tcp)) = (self.deadline.instant(), ns.tcp.get()) {
+                self.queued = tcp.wheel.call_at(conn, NOT_QUEUED, at, now);
+            }
+            return;
+        }
+        let unsent = self.socket().send_queue();
+        let cause = if self.silence_ends(unsent).is_due(now) {
+            ns.counters.count(Counter::TcpAbortOnTimeout);
+            self.abort(ns, now);
+            Cause::Silence
+        } else {
+            if let Some(keep) = self.patience.keep
+                && now >= self.heard + keep.idle
+            {
+                self.socket_mut().set_keep_alive(Some(smol_span(keep.interval)));
+            }
+            if self.is_owed(unsent) && self.next_poll(ns, now).is_never() {
+                self.remind(ns, now);
+            } else if !self.synack_rests(now) {
+                self.drive(ns, now, None);
+            }
+            Cause::Segment
+        };
+        self.settle(now, cause);
+    }
+
+    /// The transmit queue has room again.
+    pub(super) fn on_room(&mut self) {
+        self.awaits_room = false;
+        if self.dead || !self.outlet.is_stuck() {
+            return;
+        }
+        let (ns, now) = (self.ns, Clock.now());
+        self.drive(ns, now, None);
+        self.settle(now, Cause::Segment);
+    }
+
+    /// Gives up a connection in TIME-WAIT; others stay.
+    pub(super) fn recycle(&mut self) {
+        if self.dead || self.state != State::TimeWait {
+            return;
+        }
+        self.ns.counters.count(Counter::TcpTimeWaitRecycled);
+        self.dead = true;
+        self.settle(Clock.now(), Cause::Program);
+    }
+
+    /// The last handle is gone. Unread data, or a linger time of 0, resets the connection (RFC 2525 section 2.17).
+    pub(in crate::tcp) fn close(&mut self) {
+        let (ns, now) = (self.ns, Clock.now());
+        self.orphaned(now);
+        let unread = self.socket().recv_queue() > 0;
+        match self.live_state() {
+            State::Closed => {}
+            State::SynSent => self.abort(ns, now),
+            State::TimeWait => {}
+            _ if unread || self.reset_on_close => {
+                ns.counters.count(Counter::TcpAbortOnClose);
+                self.abort(ns, now);
+            }
+            _ => {
+                self.socket_mut().close();
+                self.drive(ns, now, None);
+            }
+        }
+        self.settle(now, Cause::Program);
+    }
+
+    /// Ends the connection in favour of others, if it still is of this kind.
+    pub(in crate::tcp) fn give_way(&mut self, kind: Kind) -> bool {
+        if self.kind() != kind {
+            return false;
+        }
+        let (ns, now) = (self.ns, Clock.now());
+        match kind {
+            Kind::Plain => unreachable!("there is no line of plain connections"),
+            Kind::Embryo => {
+                ns.counters.count(Counter::TcpEmbryosEvicted);
+                self.dead = true;
+            }
+            Kind::Orphan => {
+                ns.counters.count(Counter::TcpAbortOnMemory);
+                self.abort(ns, now);
+            }
+        }
+        self.settle(now, Cause::Program);
+        true
+    }
+
+    /// The engine has stopped.
+    pub(super) fn engine_stopped(&mut self) {
+        if !self.dead {
+            // An error that is not fetched yet says why the connection ended before.
+            if self.error == 0 {
+                self.error = libc::ESHUTDOWN;
+            }
+            self.dead = true;
+        }
+        self.settle(Clock.now(), Cause::Program);
+    }
+
+    /// The peer of its device is gone, and its end of the connection with it.
+    pub(super) fn link_lost(&mut self) {
+        if self.dead {
+            return;
+        }
+        self.ns.counters.count(Counter::TcpAbortOnLink);
+        self.error = libc::ENETRESET;
+        self.dead = true;
+        self.settle(Clock.now(), Cause::Program);
+    }
+}

@@ -1,0 +1,379 @@
+//! The way out of a connection: where its packets go, and what becomes of those that cannot leave at once.
+//!
+//! | the device says | the packet | then |
+//! |---|---|---|
+//! | taken, or dropped by its discipline | gone | an acknowledgement or the retransmission timer |
+//! | ring full | kept, in order; nothing else is built meanwhile | tried again with the next packet or tick |
+//! | ring full, and the packet only acknowledges | takes the place of one that waits | what it says includes what that said |
+//! | ring full, and [`UNSENT_MAX`] wait | lost and counted | the retransmission timer |
+//! | down, or no device leads there | lost and counted | the retransmission timer |
+//! | neighbour unknown | held as a datagram would be (see `neighbour/pending`) | its answer, or the retransmission timer |
+
+mod frame;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::addr::End;
+use super::super::counters::Counter;
+use super::super::neighbour::{Held, Key};
+use super::super::netns::{Inner, Interface};
+use super::super::path;
+use super::super::seams::{OnRoom, PacketClass, TxError};
+use super::super::send::Target;
+use super::super::wire::{ETH_LEN, IPV6_LEN, flag};
+use super::workspace::Sink;
+use crate::put_off::{self, Work};
+use frame::{Head, build, in_memory};
+
+/// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
+const MTU_UNKNOWN: usize = 1280;
+
+/// Frames of a connection that wait for room in the ring. Data is built only when none waits, so these are answers to what
+/// the peer sends, who must not be able to fill memory with them.
+const UNSENT_MAX: usize = 64;
+/// Longest frame of a segment without data.
+const BARE_MAX: usize = ETH_LEN + IPV6_LEN + 60;
+
+/// Where the packets of a flow go.
+pub(super) struct Route {
+    local: End,
+    target: Target,
+    /// Generation of the name space that the rest belongs to.
+    made_at: u64,
+    interface: Option<Arc<Interface>>,
+    /// The peer, or the gateway to it.
+    next_hop: Option<Key>,
+    /// None: has to be asked for.
+    mac: Option<[u8; 6]>,
+    pub(super) class: PacketClass,
+}
+
+impl Route {
+    pub(super) fn new(ns: &Inner, local: End, target: Target) -> Self {
+        let class = PacketClass::of_flow(0);
+        let mut route = Self { local, target, made_at: 0, interface: None, next_hop: None, mac: None, class };
+        route.resolve(ns);
+        route
+    }
+
+    #[inline]
+    pub(super) fn refresh(&mut self, ns: &Inner) {
+        // Acquire: pairs with the Release in `edit_routes`.
+        if self.made_at != ns.generation.load(Ordering::Acquire) {
+            self.resolve(ns);
+        }
+    }
+
+    #[cold]
+    fn resolve(&mut self, ns: &Inner) {
+        self.made_at = ns.generation.load(Ordering::Acquire);
+        let snapshot = ns.snapshot.load();
+        (self.interface, self.next_hop, self.mac) = (None, None, None);
+        let Ok(way) = path::route(&snapshot, self.target) else { return };
+        let (interface, dst) = (way.interface, self.target.dst);
+        self.next_hop = Some(way.next_hop);
+        self.mac = snapshot.neighbours.get(way.next_hop).map(|n| n.mac);
+        self.class.flow_hash = interface.egress.rss_hash(&self.local.socket_addr(0), &dst.socket_addr(0));
+        self.class.queue = interface.egress.pick_queue();
+        self.interface = Some(interface.clone());
+    }
+
+    /// Our end and the peer's.
+    pub(super) fn ends(&self) -> (End, End) {
+        (self.local, self.target.dst)
+    }
+
+    pub(super) fn scope(&self) -> u32 {
+        self.target.scope
+    }
+
+    /// Whether both ends are on a link within this process.
+    pub(super) fn is_in_process(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| interface.egress.is_in_process())
+    }
+
+    pub(super) fn mtu(&self) -> usize {
+        self.interface.as_ref().map_or(MTU_UNKNOWN, |interface| interface.mtu)
+    }
+}
+
+/// What was seen of the packets that left.
+pub(super) struct Outlet {
+    pub(super) route: Route,
+    /// Whole frames that the ring had no room for.
+    unsent: VecDeque<Box<[u8]>>,
+    /// The last of them is an acknowledgement and nothing else.
+    ends_bare: bool,
+    /// End of the sequence space that was sent so far.
+    sent_to: Option<u32>,
+    /// Bytes of the longest segment that was sent.
+    longest: usize,
+    /// End of a segment that was sent again since this was cleared.
+    pub(super) sent_again: Option<u32>,
+    /// The first acknowledgement that was sent: the number of the peer's first byte.
+    first_ack: Option<u32>,
+    /// The last.
+    acked_to: Option<u32>,
+    /// The last packet carried data, and not the last there was.
+    more: bool,
+    /// It was shorter than a packet may be.
+    short: bool,
+    /// Something was sent since this was cleared.
+    pub(super) sent: bool,
+    /// Nobody answers for the peer's address.
+    pub(super) unreachable: bool,
+    /// The thread that has the connection has sent, and kicks devices when it has let go.
+    pub(super) holds_kicks: bool,
+}
+
+impl Outlet {
+    pub(super) fn new(route: Route) -> Self {
+        let unsent = VecDeque::new();
+        Self {
+            route,
+            unsent,
+            ends_bare: false,
+            sent_to: None,
+            longest: 0,
+            sent_again: None,
+            first_ack: None,
+            acked_to: None,
+            more: false,
+            short: false,
+            sent: false,
+            unreachable: false,
+            holds_kicks: false,
+        }
+    }
+
+    /// SND.MAX: behind all that was ever sent.
+    pub(super) fn sent_to(&self) -> Option<u32> {
+        self.sent_to
+    }
+
+    /// Bytes of data in the longest segment that was sent.
+    pub(super) fn longest(&self) -> u32 {
+        u32::try_from(self.longest).expect("at most 64 KiB")
+    }
+
+    /// The number of the peer's first byte.
+    pub(super) fn first_ack(&self) -> Option<u32> {
+        self.first_ack
+    }
+
+    /// What was acknowledged last.
+    pub(super) fn acked_to(&self) -> Option<u32> {
+        self.acked_to
+    }
+
+    /// Whether frames wait for room in the ring.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Has `waiter` called when what waits can leave; false: nobody will.
+    pub(super) fn await_room(&self, waiter: Arc<dyn OnRoom>) -> bool {
+        self.route.interface.as_ref().is_some_and(|interface| interface.egress.await_room(&self.route.class, waiter))
+    }
+
+    /// Tries again to send what waits.
+    #[inline]
+    pub(super) fn flush(&mut self, ns: &Inner) {
+        if self.is_stuck() {
+            self.hold_kicks();
+        }
+        while let Some(frame) = self.unsent.front() {
+            let Some(interface) = &self.route.interface else {
+                ns.counters.add(Counter::IpOutNoRoutes, self.unsent.len() as u64);
+                self.unsent.clear();
+                self.ends_bare = false;
+                return;
+            };
+            let sent = interface.egress.transmit(&self.route.class, frame.len(), &mut |slot| {
+                slot[..frame.len()].copy_from_slice(frame);
+                frame.len()
+            });
+            match sent {
+                Err(TxError::Full) => return,
+                Err(TxError::Down) => ns.counters.count(Counter::TcpTxDrops),
+                Ok(()) | Err(TxError::Dropped) => {}
+            }
+            self.unsent.pop_front();
+            self.ends_bare &= !self.unsent.is_empty();
+        }
+    }
+
+    #[inline]
+    fn hold_kicks(&mut self) {
+        if !std::mem::replace(&mut self.holds_kicks, true) {
+            put_off::hold(Work::Kicks);
+        }
+    }
+
+    /// Whether the last packet ended before the data did, with room left in it.
+    #[inline]
+    pub(super) fn cut_short(&mut self) -> bool {
+        std::mem::take(&mut self.short)
+    }
+
+    pub(super) fn sink<'a>(&'a mut self, ns: &'a Inner) -> Departures<'a> {
+        Departures { ns, outlet: self }
+    }
+
+    fn note(&mut self, ns: &Inner, head: Head) {
+        self.sent = true;
+        self.more = head.payload > 0 && head.flags & (flag::PSH | flag::FIN) == 0;
+        self.short = self.more && head.len < self.route.mtu();
+        let occupied = u32::from(head.flags & (flag::SYN | flag::FIN) != 0);
+        let end = head.seq.wrapping_add(u32::try_from(head.payload).expect("at most 64 KiB") + occupied);
+        if head.flags & flag::RST != 0 {
+            ns.counters.count(Counter::TcpOutRsts);
+        } else if head.flags & flag::ACK != 0 {
+            self.first_ack.get_or_insert(head.ack);
+            self.acked_to = Some(head.ack);
+        }
+        let before = self.sent_to.is_some_and(|to| head.seq.wrapping_sub(to).cast_signed() < 0);
+        self.longest = self.longest.max(head.payload);
+        if before && end != head.seq && head.flags & flag::RST == 0 {
+            self.sent_again = Some(end);
+            return ns.counters.count(Counter::TcpRetransSegs);
+        }
+        ns.counters.count(Counter::TcpOutSegs);
+        if self.sent_to.is_none_or(|to| end.wrapping_sub(to).cast_signed() > 0) {
+            self.sent_to = Some(end);
+        }
+    }
+}
+
+/// Sends the packets of one connection.
+pub(super) struct Departures<'a> {
+    ns: &'a Inner,
+    outlet: &'a mut Outlet,
+}
+
+impl Sink for Departures<'_> {
+    fn is_open(&self) -> bool {
+        self.outlet.unsent.is_empty()
+    }
+
+    fn wants_more(&self) -> bool {
+        self.outlet.more
+    }
+
+    fn send(&mut self, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let Self { ns, outlet } = self;
+        outlet.hold_kicks();
+        outlet.route.refresh(ns);
+        let total = ETH_LEN + len;
+        let Some(interface) = outlet.route.interface.clone() else {
+            ns.counters.count(Counter::IpOutNoRoutes);
+            return drop(in_memory(total, &mut |frame| fill(&mut frame[ETH_LEN..])));
+        };
+        let Some(mac) = outlet.route.mac else {
+            let mut head = None;
+            let frame = in_memory(total, &mut |frame| head = Some(build(frame, interface.mac, [0; 6], fill)));
+            outlet.note(ns, head.expect("built"));
+            return outlet.hold(ns, &interface, frame);
+        };
+        let mut head = None;
+        let mut whole = |slot: &mut [u8]| {
+            head = Some(build(&mut slot[..total], interface.mac, mac, fill));
+            total
+        };
+        let result = if outlet.unsent.is_empty() {
+            interface.egress.transmit(&outlet.route.class, total, &mut whole)
+        } else {
+            Err(TxError::Full)
+        };
+        match result {
+            Ok(()) | Err(TxError::Dropped) => {}
+            Err(TxError::Down) => {
+                ns.counters.count(Counter::TcpTxDrops);
+                drop(in_memory(total, &mut |frame| _ = whole(frame)));
+            }
+            Err(TxError::Full) => {
+                let made = outlet.wait(ns, total, &mut |frame| build(&mut frame[..total], interface.mac, mac, fill));
+                head = Some(made);
+            }
+        }
+        outlet.note(ns, head.expect("a device that takes a packet has it built"));
+    }
+}
+
+impl Outlet {
+    /// The ring is full: puts a frame of `total` bytes aside.
+    #[cold]
+    fn wait(&mut self, ns: &Inner, total: usize, make: &mut dyn FnMut(&mut [u8]) -> Head) -> Head {
+        let mut short = [0; BARE_MAX];
+        let mut long = Vec::new();
+        let frame = if total <= BARE_MAX {
+            &mut short[..total]
+        } else {
+            long.resize(total, 0);
+            &mut long[..]
+        };
+        let head = make(frame);
+        let bare = head.payload == 0 && head.flags == flag::ACK;
+        ns.counters.count(Counter::TcpTxWaits);
+        if bare && self.ends_bare {
+            // What was said is said again by this one.
+            ns.counters.count(Counter::TcpTxAcksReplaced);
+            self.unsent.pop_back();
+        }
+        if self.unsent.len() >= UNSENT_MAX {
+            ns.counters.count(Counter::TcpTxDrops);
+            return head;
+        }
+        self.ends_bare = bare;
+        self.unsent.push_back(Box::from(&*frame));
+        head
+    }
+
+    #[cold]
+    fn hold(&mut self, ns: &Inner, interface: &Interface, frame: Box<[u8]>) {
+        let addr = self.route.target.dst.addr;
+        let key = self.route.next_hop.unwrap_or(Key { ifindex: interface.ifindex, addr });
+        let held = Held { frame: frame.into_vec(), class: self.route.class };
+        self.unreachable |= !ns.hold_for(key, held);
+    }
+}
+
+/// Answers to segments that no connection or listener wants: resets, back to the station that sent the segment.
+pub(super) struct ResetSink<'a> {
+    pub(super) ns: &'a Inner,
+    pub(super) interface: &'a Interface,
+    pub(super) mac: [u8; 6],
+    pub(super) class: PacketClass,
+}
+
+impl Sink for ResetSink<'_> {
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn wants_more(&self) -> bool {
+        false
+    }
+
+    fn send(&mut self, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let total = ETH_LEN + len;
+        let mut built = false;
+        let sent = self.interface.egress.transmit(&self.class, total, &mut |slot| {
+            build(&mut slot[..total], self.interface.mac, self.mac, fill);
+            built = true;
+            total
+        });
+        if !built {
+            drop(in_memory(total, &mut |frame| fill(&mut frame[ETH_LEN..])));
+        }
+        match sent {
+            Ok(()) => {
+                self.ns.counters.count(Counter::TcpOutSegs);
+                self.ns.counters.count(Counter::TcpOutRsts);
+            }
+            Err(_) => self.ns.counters.count(Counter::ReplyTxDrops),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Timers of connections: a wheel with one place per millisecond, and the thread that turns it.
+//!
+//! A connection stands in the wheel at most once for its next deadline. A deadline that moves to a later time, as with
+//! every segment that is acknowledged, changes nothing here: when the place comes up, the connection says when it really
+//! wants to be called and is put there. One that moves to an earlier time makes a second entry, and the first is ignored
+//! when it comes up. An idle connection has no entry.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use napier_core::time::{Deadline, Instant, Span};
+use napier_ring::Inbox;
+use napier_sys::clock::Clock;
+
+use super::super::netns::Inner;
+use super::conn::Conn;
+use crate::park::Parker;
+
+/// Nanoseconds per place.
+const TICK_NS: u64 = 1_000_000;
+/// Places; what is due later is put off once per turn of 4 s.
+const SLOTS: usize = 4096;
+
+/// Longest time ahead for which a connection stands in the wheel: it is asked again then. So one that has ended is let go
+/// of in seconds, whatever it had waited for.
+const AHEAD_MAX: Span = Span::from_secs(4);
+
+/// Never a place's number: the first tick is that of a clock that has run for a millisecond.
+pub(super) const NOT_QUEUED: u64 = 0;
+const NEVER: u64 = u64::MAX;
+/// Calls that a place has room for in the long run: a crowd that once came at the same time leaves no more.
+const ROOM_KEPT: usize = 4;
+/// How many connections ahead of the one that is called memory is asked for.
+const LOOK_AHEAD: usize = 4;
+
+/// A connection, and the tick at which it wants to be called.
+type Call = (Arc<Conn>, u64);
+
+/// Deadlines of many connections: what threads that send and receive see of the wheel. They never wait for its thread, nor
+/// it for them.
+pub(super) struct Wheel {
+    /// Calls that the thread has not put into their places.
+    asked: Inbox<Call>,
+    /// The earliest tick that was asked for since the thread looked last, or `NEVER`.
+    sooner: AtomicU64,
+    /// Until when the thread sleeps.
+    sleeps_until: AtomicU64,
+    stop: AtomicBool,
+    parker: Parker,
+}
+
+/// The thread's own.
+struct Places {
+    slots: Box<[Vec<Call>]>,
+    occupied: [u64; SLOTS / 64],
+    /// The last tick that was called up.
+    done: u64,
+}
+
+impl Wheel {
+    pub(super) fn new() -> Self {
+        Self {
+            asked: Inbox::new(),
+            sooner: AtomicU64::new(NEVER),
+            sleeps_until: AtomicU64::new(NEVER),
+            stop: AtomicBool::new(false),
+            parker: Parker::new(),
+        }
+    }
+
+    /// Sees to it that `conn` is called at `at` or up to a millisecond later, or before if that is far ahead. `queued`: where it stands already; gives
+    /// where it stands now.
+    #[inline]
+    pub(super) fn call_at(&self, conn: &Arc<Conn>, queued: u64, at: Instant, now: Instant) -> u64 {
+        let tick = at.min(now + AHEAD_MAX).ns.div_ceil(TICK_NS);
+        if queued != NOT_QUEUED && queued <= tick {
+            return queued;
+        }
+        self.ask(conn, tick);
+        tick
+    }
+
+    fn ask(&self, conn: &Arc<Conn>, tick: u64) {
+        self.asked.push((conn.clone(), tick));
+        // Relaxed: who pushes after the thread has taken for the last time sees by that why (`Inbox::take`). A call that
+        // stayed would hold the connection, and by it all that the wheel is a part of.
+        if self.stop.load(Ordering::Relaxed) {
+            return drop(self.asked.take());
+        }
+        // SeqCst, with the store and the load in `turn`: either the thread sees our tick before it sleeps, or we see until
+        // when it sleeps. Also a Release that shows the call to the thread, which pairs with its swap.
+        let earlier = self.sooner.fetch_min(tick, Ordering::SeqCst);
+        if tick < earlier && tick < self.sleeps_until.load(Ordering::SeqCst) {
+            self.parker.wake();
+        }
+    }
+
+    /// Ends the thread, which lets go of everybody.
+    pub(super) fn stop(&self) {
+        // Release: pairs with the Acquire load in `turn`.
+        self.stop.store(true, Ordering::Release);
+        self.parker.wake_all();
+    }
+
+    /// The thread: turns the wheel until it is stopped or its name space is gone.
+    pub(super) fn turn(&self, ns: &Weak<Inner>) {
+        napier_sys::nowait::this_thread();
+        let mut places = Places::new(Clock.now());
+        let mut called = Vec::new();
+        loop {
+            self.sooner.swap(NEVER, Ordering::SeqCst);
+            places.take_in(&self.asked);
+            let target = places.next();
+            self.sleeps_until.store(target, Ordering::SeqCst);
+            let stopped = || self.stop.load(Ordering::Acquire);
+            let sooner = || stopped() || self.sooner.load(Ordering::SeqCst) < target;
+            let deadline = match target {
+                NEVER => Deadline::NEVER,
+                tick => Deadline::at(Instant { ns: tick * TICK_NS }),
+            };
+            self.parker.wait(sooner, deadline, &Clock);
+            if stopped() {
+                return drop(self.asked.take());
+            }
+            let Some(ns) = ns.upgrade() else { return };
+            let now = Clock.now();
+            ns.host.oversee(now);
+            places.due(now, &mut called);
+            for at in 0..called.len() {
+                if let Some((later, _)) = called.get(at + LOOK_AHEAD) {
+                    later.fetch();
+                }
+                let (conn, tick) = &called[at];
+                conn.called(&ns, *tick, now);
+            }
+            called.clear();
+        }
+    }
+}
+
+impl Places {
+    fn new(now: Instant) -> Self {
+        let slots = (0..SLOTS).map(|_| Vec::new()).collect();
+        Self { slots, occupied: [0; SLOTS / 64], done: now.ns / TICK_NS }
+    }
+
+    fn take_in(&mut self, asked: &Inbox<Call>) {
+        for (conn, tick) in asked.take_any() {
+            self.put((conn, tick));
+        }
+    }
+
+    fn put(&mut self, call: Call) {
+        let tick = call.1.clamp(self.done + 1, self.done + SLOTS as u64 - 1);
+        let slot = slot_of(tick);
+        self.slots[slot].push(call);
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Takes out everybody who is due.
+    fn due(&mut self, now: Instant, called: &mut Vec<Call>) {
+        let until = now.ns / TICK_NS;
+        // Nobody stands further ahead than one turn, however long the thread slept.
+        let last = until.min(self.done + SLOTS as u64 - 1);
+        for tick in self.done + 1..=last {
+            let slot = slot_of(tick);
+            if self.occupied[slot / 64] & 1 << (slot % 64) != 0 {
+                self.occupied[slot / 64] &= !(1 << (slot % 64));
+                let place = &mut self.slots[slot];
+                called.append(place);
+                if place.capacity() > ROOM_KEPT {
+                    *place = Vec::new();
+                }
+            }
+        }
+        self.done = self.done.max(until);
+        // Those who wait for more than a turn.
+        if called.iter().any(|(_, tick)| *tick > self.done) {
+            let later = called.extract_if(.., |(_, tick)| *tick > self.done).collect::<Vec<_>>();
+            later.into_iter().for_each(|call| self.put(call));
+        }
+    }
+
+    /// The next place with somebody in it, in the order of time.
+    fn next(&self) -> u64 {
+        let first = self.done + 1;
+        let mut offset = 0;
+        while offset < SLOTS as u64 {
+            let slot = slot_of(first + offset);
+            let word = self.occupied[slot / 64] >> (slot % 64);
+            if word != 0 {
+                return first + offset + u64::from(word.trailing_zeros());
+            }
+            offset += 64 - slot as u64 % 64;
+        }
+        NEVER
+    }
+}
+
+fn slot_of(tick: u64) -> usize {
+    (tick % SLOTS as u64) as usize
+}

@@ -1,0 +1,233 @@
+//! A fake engine and a fake device, and packets made by smoltcp.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use napier_core::busy::BusyParams;
+use napier_ring::{ArenaConfig, FramePool, FrameTable, Mapping};
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, IpAddress, IpProtocol, IpRepr, UdpPacket, UdpRepr,
+};
+
+use super::netns::NetNs;
+use super::seams::{Egress, Host, IfAddr, PacketClass, TxError};
+
+pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+pub(super) const IFINDEX: u32 = 3;
+/// The smallest valid NAPI id of the fake engine.
+pub(super) const FIRST_ID: u32 = 100;
+pub(super) const NAPI: u32 = 101;
+pub(super) const STRIDE: usize = 2048 + 64;
+
+pub(super) struct TestHost {
+    pub(super) frames: Arc<FrameTable>,
+    pub(super) busy_read: AtomicU32,
+    pub(super) cap: AtomicBool,
+    pub(super) busy_calls: Mutex<Vec<(u32, BusyParams)>>,
+    pub(super) on_busy: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+impl Host for TestHost {
+    fn sysctl_busy_read(&self) -> u32 {
+        self.busy_read.load(Ordering::Relaxed)
+    }
+    fn first_napi_id(&self) -> u32 {
+        FIRST_ID
+    }
+    fn cap_net_admin(&self) -> bool {
+        self.cap.load(Ordering::Relaxed)
+    }
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+        self.busy_calls.lock().unwrap().push((napi_id, params));
+        if let Some(action) = self.on_busy.lock().unwrap().as_mut() {
+            action();
+        }
+        ready();
+    }
+    fn sysctl_busy_poll(&self) -> u32 {
+        0
+    }
+    fn suspend_irqs(&self, _: u32) {}
+    fn resume_irqs(&self, _: u32) {}
+}
+
+#[derive(Default)]
+pub(super) struct TestDevice {
+    pub(super) ifindex: u32,
+    pub(super) addresses: Vec<IfAddr>,
+    pub(super) sent: Mutex<Vec<Vec<u8>>>,
+    pub(super) hashes: Mutex<Vec<u32>>,
+    pub(super) full: AtomicBool,
+    /// Builds frames into one buffer and forgets them.
+    pub(super) sink: AtomicBool,
+    pub(super) slot: Mutex<Vec<u8>>,
+    pub(super) down: AtomicBool,
+    /// Nobody is between it and its peer.
+    pub(super) in_process: AtomicBool,
+    /// Its discipline drops everything.
+    pub(super) dropping: AtomicBool,
+    /// What the last packet was sent with.
+    pub(super) class: Mutex<Option<PacketClass>>,
+}
+
+impl Egress for TestDevice {
+    fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+    fn mac(&self) -> [u8; 6] {
+        OUR_MAC
+    }
+    fn mtu(&self) -> u32 {
+        1500
+    }
+    fn addresses(&self) -> Vec<IfAddr> {
+        self.addresses.clone()
+    }
+    fn is_in_process(&self) -> bool {
+        self.in_process.load(Ordering::Relaxed)
+    }
+    fn rss_hash(&self, src: &SocketAddr, dst: &SocketAddr) -> u32 {
+        u32::from(src.port()) << 16 | u32::from(dst.port())
+    }
+    fn transmit(
+        &self,
+        class: &PacketClass,
+        len_max: usize,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<(), TxError> {
+        if self.down.load(Ordering::Relaxed) {
+            return Err(TxError::Down);
+        }
+        if self.full.load(Ordering::Relaxed) {
+            return Err(TxError::Full);
+        }
+        if self.dropping.load(Ordering::Relaxed) {
+            build(&mut vec![0; len_max]);
+            return Err(TxError::Dropped);
+        }
+        if self.sink.load(Ordering::Relaxed) {
+            let mut slot = self.slot.lock().unwrap();
+            slot.resize(2048, 0);
+            build(&mut slot);
+            return Ok(());
+        }
+        let mut slot = vec![0xa5; len_max + 7];
+        let len = build(&mut slot);
+        assert!(len <= len_max);
+        slot.truncate(len);
+        self.sent.lock().unwrap().push(slot);
+        self.hashes.lock().unwrap().push(class.flow_hash);
+        *self.class.lock().unwrap() = Some(*class);
+        Ok(())
+    }
+}
+
+/// A name space with one device: 10.0.0.1/24, fd00::1/64 and fe80::1/64 on interface 3.
+pub(super) struct Rig {
+    pub(super) ns: NetNs,
+    pub(super) host: Arc<TestHost>,
+    pub(super) device: Arc<TestDevice>,
+    pub(super) pool: FramePool,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self::with_frames(256)
+    }
+
+    pub(super) fn with_frames(count: u32) -> Self {
+        let frames = Arc::new(FrameTable::new());
+        let mapping = Arc::new(Mapping::anonymous(STRIDE * count as usize));
+        let arena = ArenaConfig { mapping, offset: 0, stride: STRIDE, frames_per_home: count, homes: 1 };
+        let (_, mut pools) = frames.add_arena(arena).expect("an arena");
+        let host = Arc::new(TestHost {
+            frames,
+            busy_read: AtomicU32::new(0),
+            cap: AtomicBool::new(false),
+            busy_calls: Mutex::default(),
+            on_busy: Mutex::default(),
+        });
+        let device = device(IFINDEX, &[("10.0.0.1", 24), ("fd00::1", 64), ("fe80::1", 64)]);
+        let ns = NetNs::with_host(host.clone(), host.frames.clone(), 42);
+        ns.device_add(device.clone()).expect("the first device");
+        Self { ns, host, device, pool: pools.remove(0) }
+    }
+
+    /// One poll of one frame.
+    pub(super) fn inject(&mut self, frame: &[u8]) {
+        self.inject_from(NAPI, &[frame]);
+    }
+
+    /// One poll of instance `napi_id`.
+    pub(super) fn inject_from(&mut self, napi_id: u32, frames: &[&[u8]]) {
+        let view = self.ns.view();
+        let mut pass = view.pass(napi_id, IFINDEX).expect("the device is there");
+        for bytes in frames {
+            let mut frame = self.pool.alloc().expect("a free frame");
+            self.host.frames.data_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+            pass.receive(frame, u32::try_from(bytes.len()).unwrap());
+        }
+        pass.end();
+    }
+
+    pub(super) fn know_peers(&self) {
+        for addr in ["10.0.0.2", "10.0.0.3", "fd00::2", "fe80::2"] {
+            self.ns.neighbour_add(IFINDEX, addr.parse().unwrap(), PEER_MAC).expect("a neighbour");
+        }
+    }
+
+    pub(super) fn sent(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *self.device.sent.lock().unwrap())
+    }
+
+    /// Whether every frame is back, with `queued` of them still in sockets.
+    pub(super) fn assert_home(&mut self, queued: usize) {
+        assert_eq!(self.pool.available() + queued, self.pool.total() as usize);
+    }
+}
+
+pub(super) fn device(ifindex: u32, addresses: &[(&str, u8)]) -> Arc<TestDevice> {
+    let addresses = addresses
+        .iter()
+        .map(|(addr, prefix_len)| IfAddr { addr: addr.parse().unwrap(), prefix_len: *prefix_len })
+        .collect();
+    Arc::new(TestDevice { ifindex, addresses, ..TestDevice::default() })
+}
+
+pub(super) fn at(text: &str) -> SocketAddr {
+    text.parse().expect("a socket address")
+}
+
+/// A datagram from the peer's Ethernet address to ours.
+pub(super) fn udp(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
+    udp_frame(at(src), at(dst), PEER_MAC, OUR_MAC, payload)
+}
+
+pub(super) fn udp_frame(
+    src: SocketAddr,
+    dst: SocketAddr,
+    src_mac: [u8; 6],
+    dst_mac: [u8; 6],
+    payload: &[u8],
+) -> Vec<u8> {
+    let caps = ChecksumCapabilities::default();
+    let udp = UdpRepr { src_port: src.port(), dst_port: dst.port() };
+    let (from, to): (IpAddress, IpAddress) = (src.ip().into(), dst.ip().into());
+    let ip = IpRepr::new(from, to, IpProtocol::Udp, 8 + payload.len(), 64);
+    let mut frame = vec![0; 14 + ip.buffer_len()];
+    ethernet(&mut frame, src_mac, dst_mac, src.ip());
+    ip.emit(&mut frame[14..], &caps);
+    let body = &mut frame[14 + ip.header_len()..];
+    let fill = |body: &mut [u8]| body.copy_from_slice(payload);
+    udp.emit(&mut UdpPacket::new_unchecked(body), &from, &to, payload.len(), fill, &caps);
+    frame
+}
+
+pub(super) fn ethernet(frame: &mut [u8], src: [u8; 6], dst: [u8; 6], family: IpAddr) {
+    let ethertype = if family.is_ipv4() { EthernetProtocol::Ipv4 } else { EthernetProtocol::Ipv6 };
+    let header = EthernetRepr { src_addr: EthernetAddress(src), dst_addr: EthernetAddress(dst), ethertype };
+    header.emit(&mut EthernetFrame::new_unchecked(frame));
+}

@@ -1,0 +1,153 @@
+//! What the kernel says about an interface of the calling thread's namespace (`netdevice(7)`).
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netlink, socket_with};
+
+/// What was asked about an interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Netdev {
+    /// Its number.
+    pub ifindex: u32,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Bytes of the largest IP packet.
+    pub mtu: u32,
+    /// Set up (`IFF_UP`).
+    pub up: bool,
+    /// Its link is there, whether or not it is set up.
+    pub carrier: bool,
+}
+
+impl Netdev {
+    /// Why the interface, whose name is `name`, cannot be used now, and what to do; `None`: it can.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Option<String> {
+        if !self.up {
+            return Some(format!("{name} is down: ip link set {name} up"));
+        }
+        (!self.carrier).then(|| format!("{name} has no link: plug it in, or bring its peer up"))
+    }
+}
+
+/// A socket for [`netdev`], in the namespace of the calling thread.
+///
+/// # Errors
+///
+/// As `socket(2)`.
+pub fn query_socket() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// A socket that is readable when an interface of the namespace has changed.
+///
+/// # Errors
+///
+/// As `socket(2)`.
+pub fn change_socket() -> io::Result<OwnedFd> {
+    /// `include/uapi/linux/rtnetlink.h`.
+    const RTMGRP_LINK: u32 = 1;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?; // protocol 0 is NETLINK_ROUTE
+    rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, RTMGRP_LINK))?;
+    Ok(socket)
+}
+
+/// Asks about an interface.
+///
+/// # Errors
+///
+/// `ENODEV` if there is none.
+pub fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
+    let flags = ask(socket, name, libc::SIOCGIFFLAGS, |request| {
+        // SAFETY: the kernel has filled this member in.
+        unsafe { request.ifr_ifru.ifru_flags }
+    })?;
+    let mtu = ask(socket, name, libc::SIOCGIFMTU, |request| {
+        // SAFETY: as above.
+        unsafe { request.ifr_ifru.ifru_mtu }
+    })?;
+    let ifindex = ask(socket, name, libc::SIOCGIFINDEX, |request| {
+        // SAFETY: as above.
+        unsafe { request.ifr_ifru.ifru_ifindex }
+    })?;
+    let address = ask(socket, name, libc::SIOCGIFHWADDR, |request| {
+        // SAFETY: as above.
+        unsafe { request.ifr_ifru.ifru_hwaddr.sa_data }
+    })?;
+    let flags = libc::c_int::from(flags);
+    Ok(Netdev {
+        ifindex: ifindex.cast_unsigned(),
+        mac: std::array::from_fn(|at| address[at].cast_unsigned()),
+        mtu: mtu.cast_unsigned(),
+        up: flags & libc::IFF_UP != 0,
+        // `IFF_RUNNING` follows the carrier up to a second late.
+        carrier: carrier(socket, name)?,
+    })
+}
+
+/// Name of the interface with this number.
+///
+/// # Errors
+///
+/// `ENODEV` if there is none.
+pub fn name_of(socket: &OwnedFd, ifindex: u32) -> io::Result<String> {
+    Ok(rustix::net::netdevice::index_to_name(socket, ifindex)?)
+}
+
+/// Whether the link is there (`ethtool`, "Link detected").
+fn carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+    /// `include/uapi/linux/ethtool.h` `ETHTOOL_GLINK` and `struct ethtool_value`.
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    let mut value = Value { command: 0x0a, data: 0 };
+    let mut about = request(name)?;
+    about.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request fills in `value`, which has the size of its structure and lives through the call.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    // A driver that does not say has no link to lose.
+    Ok(failed < 0 || value.data != 0)
+}
+
+/// Name of the interface's driver (`ethtool -i`), if it says so.
+pub fn driver(socket: &OwnedFd, name: &str) -> Option<String> {
+    /// `include/uapi/linux/ethtool.h` `ETHTOOL_GDRVINFO`, and `struct ethtool_drvinfo` as far as it matters.
+    #[repr(C)]
+    struct DriverInfo {
+        command: u32,
+        driver: [u8; 32],
+        rest: [u8; 160],
+    }
+    let mut info = DriverInfo { command: 3, driver: [0; 32], rest: [0; 160] };
+    let mut about = request(name).ok()?;
+    about.ifr_ifru.ifru_data = (&raw mut info).cast();
+    // SAFETY: the request fills in `info`, which has the size of its structure and lives through the call.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    let end = info.driver.iter().position(|&byte| byte == 0)?;
+    (failed == 0).then(|| String::from_utf8_lossy(&info.driver[..end]).into_owned())
+}
+
+fn ask<R>(socket: &OwnedFd, name: &str, what: libc::Ioctl, read: impl FnOnce(&libc::ifreq) -> R) -> io::Result<R> {
+    let mut about = request(name)?;
+    // SAFETY: each of these requests fills the structure in and touches nothing else.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut about) };
+    if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(read(&about)) }
+}
+
+/// A request about an interface.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all of it is numbers, for which zero is legal.
+    let mut about: libc::ifreq = unsafe { std::mem::zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() >= about.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in about.ifr_name.iter_mut().zip(bytes) {
+        *to = from.cast_signed();
+    }
+    Ok(about)
+}

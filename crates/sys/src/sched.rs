@@ -1,0 +1,79 @@
+//! Scheduling class of the calling thread (`sched_setscheduler(2)`), where it may run, and how long a thread waits for a
+//! processor.
+
+use std::io;
+
+use rustix::thread::CpuSet;
+
+/// Puts the calling thread into `SCHED_FIFO` at `priority` (1..=99).
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_NICE` or an `RLIMIT_RTPRIO` that allows it.
+pub fn set_fifo(priority: i32) -> io::Result<()> {
+    set_class(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+/// As [`set_fifo`], and threads that this one starts inherit it.
+///
+/// # Errors
+/// As [`set_fifo`].
+pub fn set_fifo_for_children(priority: i32) -> io::Result<()> {
+    set_class(libc::SCHED_FIFO, priority)
+}
+
+/// Puts the calling thread back into `SCHED_OTHER`.
+///
+/// # Errors
+/// Whatever the kernel says; going down is always allowed.
+pub fn set_other() -> io::Result<()> {
+    set_class(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0)
+}
+
+/// How long thread `tid` of this process could have run and did not, in ns; `None` where the system does not tell.
+pub fn run_delay_ns(tid: i32) -> Option<u64> {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The processor that thread `tid` of this process runs or waits on; `None` where the system does not tell.
+pub fn processor_of(tid: i32) -> Option<usize> {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    // `proc_pid_stat(5)`: field 39. The second one, in parentheses, may hold anything; the third follows it.
+    line.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
+}
+
+/// Processors that this process may use.
+#[must_use]
+pub fn available_cpus() -> Vec<usize> {
+    rustix::thread::sched_getaffinity(None)
+        .map_or_else(|_| vec![0], |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Pins the calling thread to one processor; where that is refused it stays where it may run.
+pub fn pin_current_thread(cpu: usize) {
+    if cpu >= CpuSet::MAX_CPU {
+        return;
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+fn set_class(class: libc::c_int, priority: i32) -> io::Result<()> {
+    let param = libc::sched_param { sched_priority: priority };
+    // SAFETY: 0 names the calling thread and `param` lives through the call.
+    let failed = unsafe { libc::sched_setscheduler(0, class, &raw const param) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_processor_of_a_thread_is_found() {
+        let cpu = super::available_cpus()[0];
+        super::pin_current_thread(cpu);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(super::processor_of(tid), Some(cpu));
+        assert_eq!(super::processor_of(0), None);
+    }
+}
