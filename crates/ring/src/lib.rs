@@ -4,7 +4,7 @@
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
-//!   (wake a sleeper, at most once);
+//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
 //!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
@@ -21,6 +21,7 @@ mod exclusive;
 mod flow_table;
 mod frame;
 mod inbox;
+mod irq_latch;
 mod list;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -46,6 +47,7 @@ pub use frame::{
     FrameTable,
 };
 pub use inbox::{Inbox, Letters};
+pub use irq_latch::IrqLatch;
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use owned::{Owned, Owner, Release, TooMuch};

@@ -58,6 +58,9 @@ pub(crate) enum Point {
     KickLook,
     HandOnLook,
     LineMove,
+    IrqCount,
+    IrqTimer,
+    IrqRule,
 }
 
 /// A full fence, unless a loom test weakened `point`.

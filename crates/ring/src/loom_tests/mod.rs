@@ -5,6 +5,7 @@
 //! whose twin passes would prove nothing.
 
 mod frames;
+mod irq;
 mod kick;
 mod line;
 mod owned;
