@@ -5,7 +5,7 @@
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
 //!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask);
-//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
+//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`Remainder`] (what is left of one that was taken), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
 //!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
@@ -30,6 +30,7 @@ pub mod memif;
 mod owned;
 mod published;
 mod relay;
+mod remainder;
 mod sections;
 mod sleepers;
 pub mod spsc;
@@ -53,6 +54,7 @@ pub use mapping::{ClaimError, Mapping};
 pub use owned::{Owned, Owner, Release, TooMuch};
 pub use published::{Published, Reading};
 pub use relay::{Inside, Relay};
+pub use remainder::Remainder;
 pub use sections::{enter_section, section_is_over};
 pub use sleepers::Sleepers;
 pub use state::StateCell;

@@ -61,6 +61,9 @@ pub(crate) enum Point {
     IrqCount,
     IrqTimer,
     IrqRule,
+    RemainderBegin,
+    RemainderLook,
+    RemainderSettle,
 }
 
 /// A full fence, unless a loom test weakened `point`.
@@ -96,7 +99,7 @@ pub(crate) fn replace(word: &AtomicU32, new: u32, point: Point) -> u32 {
 
 #[cfg(not(loom))]
 #[inline(always)]
-const fn weakened(_point: Point) -> bool {
+pub(crate) const fn weakened(_point: Point) -> bool {
     false
 }
 
@@ -107,7 +110,7 @@ std::thread_local! {
 }
 
 #[cfg(loom)]
-fn weakened(point: Point) -> bool {
+pub(crate) fn weakened(point: Point) -> bool {
     WEAKENED.with(|weak| weak.get() == Some(point))
 }
 
