@@ -4,8 +4,10 @@
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
-//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask);
-//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`Remainder`] (what is left of one that was taken), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
+//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask),
+//!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand);
+//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most), [`spsc`] (bounded words),
+//!   [`memif`] (the descriptor rings of memif),
 //!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
@@ -16,6 +18,7 @@
 //! the local is used after that.
 
 mod baton;
+mod demand;
 mod doorbell;
 mod exclusive;
 mod flow_table;
@@ -29,6 +32,7 @@ mod mapping;
 pub mod memif;
 mod owned;
 mod published;
+mod ready;
 mod relay;
 mod remainder;
 mod sections;
@@ -40,6 +44,7 @@ mod wake;
 pub mod xsk;
 
 pub use baton::{Baton, Held};
+pub use demand::Demand;
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
 pub use flow_table::FlowTable;
@@ -53,6 +58,7 @@ pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use owned::{Owned, Owner, Release, TooMuch};
 pub use published::{Published, Reading};
+pub use ready::ReadyQueue;
 pub use relay::{Inside, Relay};
 pub use remainder::Remainder;
 pub use sections::{enter_section, section_is_over};

@@ -10,11 +10,11 @@ pub(crate) use core::sync::atomic::AtomicU32 as StaticU32;
 pub use core::sync::atomic::{AtomicU16 as MappedU16, AtomicU32 as MappedU32, AtomicU64 as MappedU64};
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::cell::{MutPtr, UnsafeCell};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
@@ -61,6 +61,9 @@ pub(crate) enum Point {
     IrqCount,
     IrqTimer,
     IrqRule,
+    DemandChange,
+    DemandNews,
+    ReadyRelease,
     RemainderBegin,
     RemainderLook,
     RemainderSettle,

@@ -10,6 +10,7 @@ mod kick;
 mod line;
 mod owned;
 mod queues;
+mod ready;
 mod remainder;
 mod rings;
 mod sleepers;
