@@ -5,7 +5,8 @@
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
 //!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask),
-//!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand);
+//!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand), [`LazyTimer`] and [`Alarm`] (when a
+//!   sleeper is called);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most), [`spsc`] (bounded words),
 //!   [`memif`] (the descriptor rings of memif),
 //!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
@@ -17,6 +18,7 @@
 //! An index or a descriptor that a peer wrote is read once into a local, checked in release builds too, and only
 //! the local is used after that.
 
+mod alarm;
 mod baton;
 mod demand;
 mod doorbell;
@@ -25,6 +27,7 @@ mod flow_table;
 mod frame;
 mod inbox;
 mod irq_latch;
+mod lazy_timer;
 mod list;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -43,6 +46,7 @@ pub mod sync;
 mod wake;
 pub mod xsk;
 
+pub use alarm::Alarm;
 pub use baton::{Baton, Held};
 pub use demand::Demand;
 pub use doorbell::Doorbell;
@@ -54,6 +58,7 @@ pub use frame::{
 };
 pub use inbox::{Inbox, Letters};
 pub use irq_latch::IrqLatch;
+pub use lazy_timer::LazyTimer;
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use owned::{Owned, Owner, Release, TooMuch};

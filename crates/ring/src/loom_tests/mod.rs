@@ -16,6 +16,7 @@ mod rings;
 mod sleepers;
 mod switch;
 mod tables;
+mod timers;
 mod words;
 mod xsk;
 
