@@ -1,6 +1,6 @@
 //! Whether something is left of what was taken off a list.
 
-use crate::sync::{AtomicU32, Ordering, Point, fence, order, weakened};
+use crate::sync::{AtomicU32, Ordering, Point, fence_of, order};
 
 /// Beside a list ([`List`](crate::List), [`FrameList`](crate::FrameList)) whose elements are taken as a whole and dealt with
 /// one by one: others must not believe that there is nothing, only because somebody has it in hand.
@@ -25,9 +25,7 @@ impl Remainder {
     pub fn begin(&self) {
         self.left.store(1, Ordering::Relaxed);
         // Release: pairs with the Acquire fence in `is_left`, by way of the list's head as the caller leaves it.
-        if !weakened(Point::RemainderBegin) {
-            fence(Ordering::Release);
-        }
+        fence_of(Point::RemainderBegin, Ordering::Release);
     }
 
     /// The caller has dealt with all that it took, or has something `left`.
@@ -42,9 +40,7 @@ impl Remainder {
     #[inline]
     pub fn is_left(&self) -> bool {
         // Acquire: pairs with the Release fence in `begin`: a list that was emptied shows that somebody has it.
-        if !weakened(Point::RemainderLook) {
-            fence(Ordering::Acquire);
-        }
+        fence_of(Point::RemainderLook, Ordering::Acquire);
         // Acquire: pairs with the Release in `settle`.
         self.left.load(Ordering::Acquire) != 0
     }
