@@ -34,12 +34,14 @@ impl Alarm {
     }
 
     /// The thread is about to take the requests: those of all who have asked so far are there.
+    #[inline]
     pub fn begin(&self) {
         // Acquire (of SeqCst): pairs with `ask`.
         self.sooner.swap(Self::NEVER, order(Point::AlarmBegin, Ordering::SeqCst));
     }
 
     /// The thread is about to sleep until `at`, unless something [is sooner](Self::is_sooner).
+    #[inline]
     pub fn sleep_until(&self, at: u64) {
         // SeqCst: see `ask`.
         self.sleeps_until.store(at, Ordering::SeqCst);
@@ -47,6 +49,7 @@ impl Alarm {
 
     /// Whether something before `at` was asked for.
     #[must_use]
+    #[inline]
     pub fn is_sooner(&self, at: u64) -> bool {
         // SeqCst: see `ask`.
         self.sooner.load(order(Point::AlarmLook, Ordering::SeqCst)) < at

@@ -19,6 +19,7 @@ impl Demand {
     }
 
     /// `bits` are wanted from now on. The caller looks for news after this, not before.
+    #[inline]
     pub fn change(&self, bits: u32) {
         self.bits.store(bits, Ordering::Relaxed);
         // Pairs with the fence in `after_news`.

@@ -67,6 +67,7 @@ impl IrqLatch {
 
     /// The timer fired. `true` = this is an interrupt, now raised; `false` = it was overtaken by one, or by a mask.
     #[must_use = "true means that this is an interrupt"]
+    #[inline]
     pub fn timer_fired(&self) -> bool {
         // First, and whatever the answer: a producer that was held up may start the timer for what has been taken
         // meanwhile. The next arrival needs a timer of its own then.
@@ -78,6 +79,7 @@ impl IrqLatch {
 
     /// Whether arrivals wait by an older rule, asked after the rule was changed.
     #[must_use]
+    #[inline]
     pub fn waits(&self) -> bool {
         // Pairs with the fence in `count`: either that arrival is seen here, or the new rule there.
         full_fence(Point::IrqRule);

@@ -50,6 +50,7 @@ impl LazyTimer {
 
     /// How far from `at_ns` the timer fires.
     #[must_use]
+    #[inline]
     pub fn off_by_ns(&self, at_ns: u64) -> u64 {
         self.programmed_ns.load(Ordering::SeqCst).abs_diff(at_ns)
     }
@@ -62,16 +63,19 @@ impl LazyTimer {
     }
 
     /// The sleeper is about to sleep: it looks at all expiries after this.
+    #[inline]
     pub fn sleeps(&self) {
         self.awake.store(false, Ordering::SeqCst);
     }
 
     /// The sleeper has woken up.
+    #[inline]
     pub fn woken(&self) {
         self.awake.store(true, Ordering::SeqCst);
     }
 
     /// Sets the timer to `at_ns`, which `program` does.
+    #[inline]
     pub fn set(&self, at_ns: u64, program: impl FnOnce()) {
         self.programmed_ns.store(SETTING_NS, Ordering::SeqCst);
         program();
@@ -80,6 +84,7 @@ impl LazyTimer {
     }
 
     /// The timer fired: it is set no longer.
+    #[inline]
     pub fn fired(&self) {
         self.programmed_ns.store(Self::NEVER_NS, Ordering::SeqCst);
     }

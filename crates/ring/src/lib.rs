@@ -7,9 +7,9 @@
 //!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask),
 //!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand), [`LazyTimer`] and [`Alarm`] (when a
 //!   sleeper is called);
-//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most), [`spsc`] (bounded words),
-//!   [`memif`] (the descriptor rings of memif),
-//!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
+//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
+//!   [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
+//!   other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
 //!   moved, never copied, so giving it to a ring is losing it.

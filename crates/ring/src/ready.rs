@@ -54,6 +54,7 @@ impl ReadyQueue {
     }
 
     /// Takes all slots off the list, oldest first. The caller ends with [`settle`](Self::settle).
+    #[inline]
     pub fn collect(&self, mut keep: impl FnMut(u32)) {
         self.held.begin();
         let mut taken = self.list.take(&self.links);
@@ -63,6 +64,7 @@ impl ReadyQueue {
     }
 
     /// Tells the others whether the collector has slots left.
+    #[inline]
     pub fn settle(&self, left: bool) {
         self.held.settle(left);
     }
