@@ -16,6 +16,7 @@ pub mod load;
 pub mod loads;
 pub mod modes;
 mod pair;
+pub mod recorder;
 pub mod report;
 pub mod rng;
 mod roll_call;

@@ -4,10 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use napier_runtime::{Event, EventContext, Interest, NetNs, TcpStream, Timeout, UdpSocket};
+use napier_runtime::{Engine, Event, EventContext, Interest, NetNs, TcpStream, Timeout, UdpSocket};
 
 use super::net::{CONNECT_MAX, ClientNet, Proto};
-use crate::serve::device::OneDevice;
 
 /// Events that one wait returns at most.
 const EVENTS_MAX: usize = 64;
@@ -31,10 +30,10 @@ pub enum EngineSocket {
 
 impl EngineClient {
     /// Without connections, for at most so many of them.
-    pub fn new(one: &OneDevice, connections_max: usize) -> Self {
+    pub fn new(engine: &Engine, netns: &NetNs, connections_max: usize) -> Self {
         let members_max = u32::try_from(connections_max).unwrap_or(u32::MAX);
-        let context = EventContext::with_members_max(&one.engine, members_max);
-        Self { netns: one.netns.clone(), context, events: [Event::default(); EVENTS_MAX] }
+        let context = EventContext::with_members_max(engine, members_max);
+        Self { netns: netns.clone(), context, events: [Event::default(); EVENTS_MAX] }
     }
 }
 

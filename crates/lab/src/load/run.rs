@@ -196,7 +196,8 @@ pub fn load_on(
         Device::Engine(engine) => {
             let mut one = OneDevice::start(engine)?;
             wait_for_peer(&one.device, &device.name(), LINK_MAX)?;
-            let report = load(EngineClient::new(&one, config.connections), config, interrupted, on_run)?;
+            let client = EngineClient::new(&one.engine, &one.netns, config.connections);
+            let report = load(client, config, interrupted, on_run)?;
             let failure = one.finish_capture().and_then(|recorded| recorded.failure);
             Ok(LoadReport { recording_failure: failure, ..report })
         }

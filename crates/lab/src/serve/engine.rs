@@ -9,8 +9,7 @@ use napier_runtime::{
     Timeout, UdpSocket, UserEvent,
 };
 
-use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, KEEPALIVE, Net, TOKEN_STOP, Watch};
-use crate::modes::EventParams;
+use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, EventParams, KEEPALIVE, Net, TOKEN_STOP, Watch};
 
 /// Each of the two buffers of a connection, in bytes, unless it is said. The engine's do not grow by themselves.
 const STREAM_BUFFER_BYTES: usize = 128 << 10;

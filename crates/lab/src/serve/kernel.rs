@@ -11,8 +11,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;
 
-use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, KEEPALIVE, Net, TOKEN_STOP, Watch};
-use crate::modes::EventParams;
+use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, EventParams, KEEPALIVE, Net, TOKEN_STOP, Watch};
 
 /// Tells workers on the kernel's sockets to stop.
 #[derive(Clone, Debug)]

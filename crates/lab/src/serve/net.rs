@@ -5,8 +5,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// The token that a wait reports when the worker shall stop.
 pub const TOKEN_STOP: u64 = u64::MAX;
+
+/// Busy-poll parameters of an event context (`struct epoll_params`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct EventParams {
+    /// How long one wait may busy poll, in us; 0 with prefer: exactly one poll.
+    pub busy_poll_usecs: u32,
+    /// Packets per poll at most.
+    pub busy_poll_budget: u16,
+    /// Keep interrupts and softirq away while the application polls.
+    pub prefer_busy_poll: bool,
+}
 
 /// What a stream is watched for besides having something to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

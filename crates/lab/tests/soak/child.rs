@@ -163,7 +163,7 @@ fn load(dev: &Dev, connections: usize, pinned: Option<usize>, stop: &AtomicBool)
         Dev::Memif(_) => {
             let one = OneDevice::start(&engine(dev, MemifRole::Client, CLIENT_IP, pinned))?;
             ensure!(one.device.wait_link(Duration::from_secs(20)), "the server's end does not come up");
-            Client::connect(EngineClient::new(&one, connections), connections)?.run(stop)
+            Client::connect(EngineClient::new(&one.engine, &one.netns, connections), connections)?.run(stop)
         }
     }
 }
