@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::Usage;
 use anyhow::bail;
+use napier_kv::load::net::Proto;
 use napier_lab::compare::{CompareConfig, DeviceKind, compare};
-use napier_lab::load::net::Proto;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::{json, table};

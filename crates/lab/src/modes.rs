@@ -9,7 +9,7 @@ use std::fmt;
 use napier_runtime::control::NapiSet;
 use serde::Serialize;
 
-pub use crate::serve::net::EventParams;
+pub use napier_kv::serve::net::EventParams;
 
 /// A named way of delivering packets; see [`Mode::parse`] for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

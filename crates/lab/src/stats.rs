@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-pub use crate::recorder::Recorder;
+pub use napier_kv::recorder::Recorder;
 
 /// A distribution of latencies in a few figures, all in us.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{Measured, Pace, Window};
 use super::generator::{GeneratorEnd, Offer};
-use crate::kv::profile::{Profile, ProfileConfig};
-use crate::load::net::Proto;
 use crate::pair::{Side, start_engine};
 use crate::stats::Recorder;
+use napier_kv::load::net::Proto;
+use napier_kv::profile::{Profile, ProfileConfig};
 
 /// The hidden subcommand that runs the child.
 pub const SUBCOMMAND: &str = "internal-load";

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::wire::Wire;
-use crate::arrivals::Poisson;
-use crate::kv::client::{check_get, check_set, parse_reply, write_get, write_set};
-use crate::kv::flight::{InFlight, Sent};
-use crate::kv::profile::{Operation, Profile, Requests};
 use crate::stats::Recorder;
+use napier_kv::arrivals::Poisson;
+use napier_kv::client::{check_get, check_set, parse_reply, write_get, write_set};
+use napier_kv::flight::{InFlight, Sent};
+use napier_kv::profile::{Operation, Profile, Requests};
 
 /// Most requests sent before replies are looked at again.
 const SEND_BURST: usize = 16;

@@ -16,10 +16,10 @@ use super::client::{Measured, Pace, Window};
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
-use crate::load::net::Proto;
 use crate::modes::{ModeParams, PollContext};
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
+use napier_kv::load::net::Proto;
 
 /// How long the two processes may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(10);

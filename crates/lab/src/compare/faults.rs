@@ -30,14 +30,14 @@ use super::client::{Client, Measured, Pace, Window};
 use super::cpus::CpuLayout;
 use super::frames::{HEADER_BYTES, Template, udp_payload};
 use super::wire::{RawFlow, RawWire};
-use crate::kv::client::{check_get, parse_reply, write_get};
-use crate::kv::profile::{Profile, ProfileConfig};
-use crate::kv::table::Table;
 use crate::modes::Mode;
 use crate::pair::{PEER_IP, Pair};
-use crate::rng::{Xoshiro256PlusPlus, below, stream};
 use disturb::{Disturber, Done};
 use ledger::Losses;
+use napier_kv::client::{check_get, parse_reply, write_get};
+use napier_kv::profile::{Profile, ProfileConfig};
+use napier_kv::table::Table;
+use napier_rng::{Xoshiro256PlusPlus, below, stream};
 use server::Server;
 
 /// Longest wait for an answer, and for the last packet to arrive or to be counted.

@@ -10,9 +10,9 @@ use super::client::{Client, Measured, Pace, Window};
 use super::frames::Template;
 use super::stream_wire::StreamWire;
 use super::wire::{RawFlow, RawWire, Wire, address_of};
-use crate::kv::profile::Profile;
-use crate::load::net::Proto;
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_MAC, never_interrupt};
+use napier_kv::load::net::Proto;
+use napier_kv::profile::Profile;
 
 /// The generator's end.
 pub(crate) struct GeneratorEnd {

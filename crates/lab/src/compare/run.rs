@@ -18,14 +18,14 @@ use super::kernel::KernelEnd;
 use super::process;
 use super::streams;
 use super::tally::{Ran, Tally, failed};
-use crate::kv::profile::{Profile, ProfileConfig};
-use crate::kv::table::Table;
-use crate::load::net::Proto;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, PollContext, ServerStyle};
 use crate::report::{Memory, Outcome, Report, Row, Workload, hdrlog, one_line, progress::Progress};
 use crate::stats::{CpuSplit, Figures, Summary};
 use crate::subject::{Backend, Subject, subjects};
+use napier_kv::load::net::Proto;
+use napier_kv::profile::{Profile, ProfileConfig};
+use napier_kv::table::Table;
 
 /// Requests before measuring begins: sockets of all flows exist by then.
 const WARM_UP: Duration = Duration::from_millis(120);

@@ -11,11 +11,11 @@ use napier_runtime::{
     UserEvent,
 };
 
-use crate::kv::DATAGRAM_BYTES_MAX;
-use crate::kv::service::serve;
-use crate::kv::table::Table;
 use crate::modes::{EventParams, ServerStyle};
 use crate::roll_call::Ready;
+use napier_kv::DATAGRAM_BYTES_MAX;
+use napier_kv::service::serve;
+use napier_kv::table::Table;
 
 /// Events that one wait returns at most, as libevent's first allocation.
 pub(crate) const EVENTS_MAX: usize = 64;

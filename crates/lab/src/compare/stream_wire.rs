@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use napier_runtime::{Engine, Event, EventContext, Interest, NetNs, SocketOption, TcpStream, Timeout};
 
 use super::wire::{FlowOf, Wire};
-use crate::kv::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES};
+use napier_kv::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES};
 
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(5);

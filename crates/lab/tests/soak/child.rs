@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use napier_lab::load::engine::EngineClient;
-use napier_lab::load::net::{ClientNet, KernelClient, Proto};
+use napier_kv::load::engine::EngineClient;
+use napier_kv::load::net::{ClientNet, KernelClient, Proto};
 use napier_lab::serve::device::{EngineConfig, MemifRole, OneDevice, Port};
 use napier_lab::serve::limits::Limits;
 use napier_lab::serve::run::{Device, ServeConfig, serve};

@@ -16,7 +16,7 @@ use super::controls::Controls;
 use super::server::Server;
 use crate::modes::{EventParams, Mode, PollContext, ServerStyle};
 use crate::pair::Pair;
-use crate::rng::{Xoshiro256PlusPlus, below};
+use napier_rng::{Xoshiro256PlusPlus, below};
 
 /// Every mode of the comparison; their timeouts bound how long a mode may leave a packet alone.
 const MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend0,suspend20,threaded,workqueue,threaded-busy-poll,\

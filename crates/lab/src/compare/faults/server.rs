@@ -11,10 +11,10 @@ use napier_runtime::{Event, EventContext, UserEvent};
 
 use crate::compare::case::SERVER;
 use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};
-use crate::kv::table::Table;
 use crate::modes::ServerStyle;
 use crate::pair::Pair;
 use crate::roll_call::RollCall;
+use napier_kv::table::Table;
 
 /// How often a pausing worker looks whether it may go on.
 const PAUSE_LOOK: Duration = Duration::from_micros(200);
