@@ -26,22 +26,18 @@ impl Poisson {
         assert!(rate_rps > 0, "a rate of 0 has no arrivals");
         Self { rng: rng::stream(seed, name), mean_gap_ns: 1e9 / rate_rps as f64, at_ns: 0, carry_ns: 0.0 }
     }
-
-    /// The next arrival, in ns since the start. Two arrivals may share a nanosecond.
-    pub fn next_ns(&mut self) -> u64 {
-        let gap = -rng::open_unit(&mut self.rng).ln() * self.mean_gap_ns + self.carry_ns;
-        let whole = gap.floor();
-        self.carry_ns = gap - whole;
-        self.at_ns = self.at_ns.saturating_add(whole as u64);
-        self.at_ns
-    }
 }
 
+/// Each arrival, in ns since the start. Two arrivals may share a nanosecond.
 impl Iterator for Poisson {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        Some(self.next_ns())
+        let gap = -rng::open_unit(&mut self.rng).ln() * self.mean_gap_ns + self.carry_ns;
+        let whole = gap.floor();
+        self.carry_ns = gap - whole;
+        self.at_ns = self.at_ns.saturating_add(whole as u64);
+        Some(self.at_ns)
     }
 }
 

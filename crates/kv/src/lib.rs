@@ -1,8 +1,8 @@
 //! The workload `kv`: memcached's ASCII protocol over its UDP framing, get and set against a table in memory.
 //!
-//! The server side is [`service::serve`] over a [`table::Table`]; the client side draws requests from a
-//! [`profile::Profile`], writes them with [`client`], keeps what is out in [`flight::InFlight`] and checks every reply,
-//! which is possible because a value is a function of its key and its length ([`value`]).
+//! The server side is [`service::serve`] over a [`table::Table`]; the client side ([`load`]) draws requests from a
+//! [`profile::Profile`], sends them at their [`arrivals`], keeps what is out in [`flight::InFlight`] and checks every
+//! reply, which is possible because a value is a function of its key and its length ([`value`]).
 //!
 //! That is the workload of `compare`. Servers for programs of others are made of a [`store`], which takes values of up to
 //! a megabyte and forgets, and of [`session`]s, which speak the whole of memcached's protocols and RESP2.
@@ -11,7 +11,6 @@
 //! protocol".
 
 pub mod arrivals;
-pub mod client;
 pub mod flight;
 pub mod load;
 pub mod profile;

@@ -154,18 +154,18 @@ pub fn write_refusal(out: &mut [u8], id: u16, refusal: Refusal) -> Result<usize,
 }
 
 /// The line up to its `\n`, without a `\r` before it, and what follows. As in memcached, `\n` alone also ends a line.
-pub(super) fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let line = &bytes[..end];
     Some((line.strip_suffix(b"\r").unwrap_or(line), &bytes[end + 1..]))
 }
 
 /// The words of a line; several spaces count as one, as in memcached's tokenizer.
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
 }
 
-pub(super) fn decimal(word: &[u8]) -> Option<u32> {
+fn decimal(word: &[u8]) -> Option<u32> {
     if word.is_empty() || word.len() > 10 {
         return None;
     }

@@ -2,6 +2,8 @@
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
 
 /// Longest latency told apart; what is longer counts as this long. In ns: one minute.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -32,14 +34,8 @@ impl Recorder {
         self.actual.saturating_record(received_ns - actual_ns);
     }
 
-    /// Adds what another client of the same run recorded.
-    pub fn merge(&mut self, other: &Self) {
-        self.intended.add(&other.intended).expect("all recorders have the same bounds");
-        self.actual.add(&other.actual).expect("all recorders have the same bounds");
-    }
-
-    /// Both histograms as bytes (HdrHistogram's V2), intended first, for another process.
-    pub fn to_bytes(&self) -> (Vec<u8>, Vec<u8>) {
+    /// Both histograms as bytes (HdrHistogram's V2), intended first.
+    fn to_bytes(&self) -> (Vec<u8>, Vec<u8>) {
         let bytes = |histogram| {
             let mut bytes = Vec::new();
             V2Serializer::new().serialize(histogram, &mut bytes).expect("memory takes all of it");
@@ -48,19 +44,13 @@ impl Recorder {
         (bytes(&self.intended), bytes(&self.actual))
     }
 
-    /// The reverse of [`to_bytes`](Self::to_bytes); `None` if these are no such bytes.
-    pub fn from_bytes(mut intended: &[u8], mut actual: &[u8]) -> Option<Self> {
+    /// The reverse of `to_bytes`; `None` if these are no such bytes.
+    fn from_bytes(mut intended: &[u8], mut actual: &[u8]) -> Option<Self> {
         let mut recorder = Self::new();
         // Added rather than taken, so that the bounds are ours.
         recorder.intended.add(Deserializer::new().deserialize::<u64, _>(&mut intended).ok()?).ok()?;
         recorder.actual.add(Deserializer::new().deserialize::<u64, _>(&mut actual).ok()?).ok()?;
         Some(recorder)
-    }
-
-    /// Forgets all, as after a warm-up; keeps the memory.
-    pub fn clear(&mut self) {
-        self.intended.reset();
-        self.actual.reset();
     }
 
     /// Number of replies.
@@ -81,6 +71,20 @@ impl Recorder {
     /// Latencies from the actual send, in ns.
     pub fn actual(&self) -> &Histogram<u64> {
         &self.actual
+    }
+}
+
+/// For another process.
+impl Serialize for Recorder {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.to_bytes().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Recorder {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (intended, actual) = <(Vec<u8>, Vec<u8>)>::deserialize(from)?;
+        Self::from_bytes(&intended, &actual).ok_or_else(|| D::Error::custom("histograms that cannot be read"))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Values that describe themselves: a function of the key and the length, so that whoever holds the key can check any
 //! reply without remembering what was stored last.
 
+use std::io::{self, Write};
+
 use napier_rng::mix;
 
 /// Writes the value of `key` with the length of `out` into it and returns the flags that belong to it.
@@ -11,6 +13,18 @@ pub fn fill_value(key: &[u8], out: &mut [u8]) -> u32 {
         chunk.copy_from_slice(&word[..chunk.len()]);
     }
     flags_of(seed)
+}
+
+/// Writes the value that [`fill_value`] makes.
+///
+/// # Errors
+/// `out` takes no more.
+pub fn write_value(key: &[u8], value_bytes: usize, out: &mut impl Write) -> io::Result<()> {
+    let seed = value_seed(key, value_bytes);
+    (0..value_bytes.div_ceil(8)).try_for_each(|index| {
+        let word = word(seed, index).to_le_bytes();
+        out.write_all(&word[..word.len().min(value_bytes - 8 * index)])
+    })
 }
 
 /// Flags that belong to the value of `key` with `value_bytes`. They make even an empty value checkable.

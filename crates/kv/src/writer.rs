@@ -48,15 +48,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Leaves room of `len_bytes` for `fill` to write.
-    pub(super) fn fill(mut self, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Self {
-        if let Some(room) = self.out.get_mut(self.at..self.at + len_bytes) {
-            fill(room);
-        }
-        self.at += len_bytes;
-        self
-    }
-
     /// Length of the datagram in bytes.
     pub(super) fn finish(self) -> Result<usize, NoRoom> {
         if self.at <= self.out.len() {

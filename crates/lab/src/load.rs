@@ -5,6 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
+use napier_kv::load::codec::{Format, datagram_value_bytes_max};
+use napier_kv::load::engine::EngineClient;
+use napier_kv::load::generator::Generator;
+use napier_kv::load::net::{ClientNet, KernelClient, Proto};
+use napier_kv::load::plan::{Measured, Pace, Plan, Window};
+use napier_kv::load::wire::SocketWire;
+use napier_kv::profile::{Profile, ProfileConfig};
+use napier_kv::sizes::Sizes;
+use napier_kv::{KEY_BYTES_MAX, store};
 use napier_runtime::thread_usage;
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +21,12 @@ use crate::loads::Load;
 use crate::serve::device::{OneDevice, wait_for_peer};
 use crate::serve::run::Device;
 use crate::stats::{Summary, median};
-use napier_kv::load::codec::Format;
-use napier_kv::load::engine::EngineClient;
-use napier_kv::load::generator::Generator;
-use napier_kv::load::net::{ClientNet, KernelClient, Proto};
-use napier_kv::load::plan::{Measured, Pace, Plan, Window, datagram_value_bytes_max};
-use napier_kv::profile::{Profile, ProfileConfig};
-use napier_kv::sizes::Sizes;
-use napier_kv::{KEY_BYTES_MAX, store};
 
 /// How long answers are waited for after a run.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// A datagram that is without an answer for so long is given up.
+const GIVE_UP: Duration = Duration::from_millis(200);
 
 /// How long a peer is waited for.
 const LINK_MAX: Duration = Duration::from_secs(10);
@@ -160,19 +164,18 @@ impl LoadConfig {
     }
 
     /// What is asked for, for a generator.
-    ///
-    /// # Errors
-    /// A share or number that is none; [`check`](Self::check) says so too.
-    pub fn plan(&self) -> anyhow::Result<Plan> {
+    fn plan(&self) -> anyhow::Result<Plan> {
         Ok(Plan {
-            format: self.format,
-            proto: self.proto,
             profile: self.profile()?,
             value_bytes: match self.value_size {
                 ValueSize::Facebook => None,
                 ValueSize::Fixed(bytes) => Some(bytes),
             },
             depth: self.depth,
+            overruns: false,
+            // Datagrams get lost; streams do not.
+            give_up: (self.proto == Proto::Udp).then_some(GIVE_UP),
+            burst: 64,
         })
     }
 }
@@ -214,7 +217,9 @@ pub fn load<N: ClientNet>(
     interrupted: &AtomicBool,
     on_run: &mut dyn FnMut(u32),
 ) -> anyhow::Result<LoadReport> {
-    let mut generator = Generator::connect(net, config.plan()?, config.server, config.connections)?;
+    let LoadConfig { proto, format, server, connections, .. } = *config;
+    let wire = SocketWire::connect(net, proto, format, server, connections)?;
+    let mut generator = Generator::new(wire, connections, config.plan()?);
     if config.fill {
         let filled = generator.fill(interrupted)?;
         ensure!(filled.wrong == 0, "the server answered a set as it must not");
@@ -242,7 +247,7 @@ pub fn load<N: ClientNet>(
             measured.wrong
         );
         ensure!(
-            generator.is_idle() || config.proto == Proto::Udp,
+            measured.lost == 0 || proto == Proto::Udp,
             "the server left {} requests without an answer for {} s: it has stalled",
             measured.lost,
             DRAIN.as_secs()
@@ -251,11 +256,11 @@ pub fn load<N: ClientNet>(
         runs.push(figures(&measured, busy));
     }
     Ok(LoadReport {
-        server: config.server.to_string(),
-        proto: config.proto.to_string(),
-        format: config.format.to_string(),
+        server: server.to_string(),
+        proto: proto.to_string(),
+        format: format.to_string(),
         load_rps: config.rate,
-        connections: config.connections,
+        connections,
         depth: config.depth,
         seconds: config.length.as_secs_f64(),
         median: median_of(&runs),

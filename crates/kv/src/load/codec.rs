@@ -2,8 +2,9 @@
 //! understand.
 
 use std::fmt;
+use std::io::{self, Write};
 
-use crate::value;
+use crate::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES, value};
 
 /// How requests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,71 +67,147 @@ pub enum Reply<'a> {
 #[error("what came is no reply of this format; does the server speak it on this port?")]
 pub struct NoReply;
 
-/// Appends a get.
-pub fn write_get(format: Format, out: &mut Vec<u8>, key: &[u8]) {
-    match format {
-        Format::Ascii => put(out, &[b"get ", key, b"\r\n"]),
-        Format::Meta => put(out, &[b"mg ", key, b" v f\r\n"]),
-        Format::Resp => {
-            out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
-            put_bulk(out, key);
+/// What is asked of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The key that it is about.
+    pub key: &'a [u8],
+    /// A set of the self-describing value of so many bytes; `None`: a get.
+    pub value_bytes: Option<usize>,
+}
+
+impl<'a> Request<'a> {
+    /// A get.
+    pub fn get(key: &'a [u8]) -> Self {
+        Self { key, value_bytes: None }
+    }
+
+    /// Writes the request.
+    ///
+    /// # Errors
+    /// `out` takes no more.
+    #[inline]
+    pub fn write(&self, format: Format, out: &mut impl Write) -> io::Result<()> {
+        let Self { key, value_bytes } = *self;
+        let Some(value_bytes) = value_bytes else {
+            return match format {
+                Format::Ascii => put(out, &[b"get ", key, b"\r\n"]),
+                Format::Meta => put(out, &[b"mg ", key, b" v f\r\n"]),
+                Format::Resp => {
+                    put(out, &[b"*2\r\n$3\r\nGET\r\n"])?;
+                    put_bulk(out, key)
+                }
+                Format::Binary => put(out, &[&header(0x00, 0, key.len(), 0), key]),
+            };
+        };
+        let flags = value::value_flags(key, value_bytes);
+        match format {
+            Format::Ascii => {
+                put(out, &[b"set ", key])?;
+                write!(out, " {flags} 0 {value_bytes}\r\n")?;
+            }
+            Format::Meta => {
+                put(out, &[b"ms ", key])?;
+                write!(out, " {value_bytes} F{flags}\r\n")?;
+            }
+            Format::Resp => {
+                put(out, &[b"*3\r\n$3\r\nSET\r\n"])?;
+                put_bulk(out, key)?;
+                write!(out, "${value_bytes}\r\n")?;
+            }
+            Format::Binary => {
+                let header = header(0x01, 8, key.len(), value_bytes);
+                put(out, &[&header, &flags.to_be_bytes(), &[0; 4], key])?;
+                return value::write_value(key, value_bytes, out);
+            }
         }
-        Format::Binary => put_header(out, 0x00, 0, key.len(), 0, &[key]),
+        value::write_value(key, value_bytes, out)?;
+        put(out, &[b"\r\n"])
+    }
+
+    /// Writes the request as a datagram with this number.
+    ///
+    /// # Errors
+    /// `out` takes no more.
+    #[inline]
+    pub fn write_datagram(&self, format: Format, id: u16, out: &mut impl Write) -> io::Result<()> {
+        // The first and only datagram of its request.
+        put(out, &[&id.to_be_bytes(), &[0, 0, 0, 1, 0, 0]])?;
+        self.write(format, out)
     }
 }
 
-/// Appends a set of the self-describing value of `value_bytes`.
-pub fn write_set(format: Format, out: &mut Vec<u8>, key: &[u8], value_bytes: usize) {
-    let flags = value::value_flags(key, value_bytes);
-    match format {
-        Format::Ascii => {
-            put(out, &[b"set ", key, format!(" {flags} 0 {value_bytes}\r\n").as_bytes()]);
-            put_value(out, key, value_bytes);
-            out.extend_from_slice(b"\r\n");
-        }
-        Format::Meta => {
-            put(out, &[b"ms ", key, format!(" {value_bytes} F{flags}\r\n").as_bytes()]);
-            put_value(out, key, value_bytes);
-            out.extend_from_slice(b"\r\n");
-        }
-        Format::Resp => {
-            out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
-            put_bulk(out, key);
-            put(out, &[format!("${value_bytes}\r\n").as_bytes()]);
-            put_value(out, key, value_bytes);
-            out.extend_from_slice(b"\r\n");
-        }
-        Format::Binary => {
-            put_header(out, 0x01, 8, key.len(), value_bytes, &[&flags.to_be_bytes(), &[0; 4], key]);
-            put_value(out, key, value_bytes);
-        }
-    }
+#[inline]
+fn put(out: &mut impl Write, parts: &[&[u8]]) -> io::Result<()> {
+    parts.iter().try_for_each(|part| out.write_all(part))
 }
 
-fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    for part in parts {
-        out.extend_from_slice(part);
-    }
+fn put_bulk(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    write!(out, "${}\r\n", bytes.len())?;
+    put(out, &[bytes, b"\r\n"])
 }
 
-fn put_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, &[format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"]);
-}
-
-fn put_value(out: &mut Vec<u8>, key: &[u8], value_bytes: usize) {
-    let start = out.len();
-    out.resize(start + value_bytes, 0);
-    value::fill_value(key, &mut out[start..]);
-}
-
-fn put_header(out: &mut Vec<u8>, opcode: u8, extras: u8, key_bytes: usize, value_bytes: usize, parts: &[&[u8]]) {
+fn header(opcode: u8, extras: u8, key_bytes: usize, value_bytes: usize) -> [u8; 24] {
     let body_bytes = usize::from(extras) + key_bytes + value_bytes;
-    out.extend_from_slice(&[0x80, opcode]);
-    out.extend_from_slice(&(key_bytes as u16).to_be_bytes());
-    out.extend_from_slice(&[extras, 0, 0, 0]);
-    out.extend_from_slice(&(body_bytes as u32).to_be_bytes());
-    out.extend_from_slice(&[0; 12]);
-    put(out, parts);
+    let mut header = [0; 24];
+    header[..2].copy_from_slice(&[0x80, opcode]);
+    header[2..4].copy_from_slice(&(key_bytes as u16).to_be_bytes());
+    header[4] = extras;
+    header[8..12].copy_from_slice(&(body_bytes as u32).to_be_bytes());
+    header
+}
+
+/// Longest value with which request and reply travel in one datagram each, with keys of `key_bytes`.
+pub fn datagram_value_bytes_max(format: Format, key_bytes: usize) -> usize {
+    let overhead = match format {
+        // `set <key> <flags> 0 <bytes>`, or `VALUE <key> <flags> <bytes>` and `END`, with their ends of line.
+        Format::Ascii | Format::Meta | Format::Resp => 48,
+        Format::Binary => 24 + 8,
+    };
+    DATAGRAM_BYTES_MAX - FRAME_HEADER_BYTES - overhead - key_bytes
+}
+
+/// Whether a reply is what its request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A value that was stored under the key, or a set that was kept.
+    Right,
+    /// A get found nothing.
+    Missing,
+    /// The server refused.
+    Refused,
+    /// A value that was never stored under the key, or a reply of another kind than the request's.
+    Wrong,
+}
+
+impl Reply<'_> {
+    /// Judges the reply to a get of `key` or a set.
+    #[inline]
+    pub fn verdict(&self, key: &[u8], is_set: bool) -> Verdict {
+        match (is_set, *self) {
+            (true, Self::Stored) => Verdict::Right,
+            (false, Self::Missing) => Verdict::Missing,
+            (_, Self::Refused) => Verdict::Refused,
+            (false, Self::Value { flags, value }) => {
+                let flags = flags.unwrap_or_else(|| value::value_flags(key, value.len()));
+                if value::is_genuine(key, flags, value) { Verdict::Right } else { Verdict::Wrong }
+            }
+            _ => Verdict::Wrong,
+        }
+    }
+}
+
+/// Reads the reply in a datagram, and the number of the request that it answers.
+///
+/// # Errors
+/// [`NoReply`]: it has none, or not the whole of one.
+#[inline]
+pub fn read_datagram(format: Format, datagram: &[u8]) -> Result<(u16, Reply<'_>), NoReply> {
+    let (header, body) = datagram.split_first_chunk::<FRAME_HEADER_BYTES>().ok_or(NoReply)?;
+    match read_reply(format, body)? {
+        Some((_, reply)) if header[4..6] == [0, 1] => Ok((u16::from_be_bytes([header[0], header[1]]), reply)),
+        _ => Err(NoReply),
+    }
 }
 
 /// Reads the reply at the start of `input`: how many bytes it has and what it says; `None` if it has not come whole.
@@ -258,6 +335,8 @@ fn read_binary(input: &[u8]) -> Result<Option<(usize, Reply<'_>)>, NoReply> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::session::{Family, Server, Session, Turn};
 
@@ -266,9 +345,9 @@ mod tests {
         for format in [Format::Ascii, Format::Binary, Format::Meta, Format::Resp] {
             let family = if format == Format::Resp { Family::Redis } else { Family::Memcached };
             let (mut input, mut replies) = (Vec::new(), Vec::new());
-            write_get(format, &mut input, b"key");
-            write_set(format, &mut input, b"key", 300);
-            write_get(format, &mut input, b"key");
+            for value_bytes in [None, Some(300), None] {
+                Request { key: b"key", value_bytes }.write(format, &mut input).unwrap();
+            }
             let server = Server::new(0, 1, 0);
             let turn = Turn { server: &server, stats: server.worker(0), now_ms: 1 };
             Session::new(family).advance(&turn, &input, &mut replies);
@@ -280,12 +359,53 @@ mod tests {
             for expected in [Reply::Missing, Reply::Stored, Reply::Value { flags, value: &genuine }] {
                 let (bytes, reply) = read_reply(format, rest).unwrap().expect("it has come whole");
                 assert_eq!(reply, expected, "{format}");
+                let verdict = if expected == Reply::Missing { Verdict::Missing } else { Verdict::Right };
+                assert_eq!(reply.verdict(b"key", expected == Reply::Stored), verdict);
                 for cut in 0..bytes {
                     assert_eq!(read_reply(format, &rest[..cut]), Ok(None), "{format} cut at {cut}");
                 }
                 rest = &rest[bytes..];
             }
             assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_key_or_a_reply_of_another_kind_is_wrong() {
+        let mut value = [0; 20];
+        let flags = Some(value::fill_value(b"key", &mut value));
+        let reply = Reply::Value { flags, value: &value };
+        assert_eq!(reply.verdict(b"key", false), Verdict::Right);
+        assert_eq!(reply.verdict(b"other", false), Verdict::Wrong);
+        assert_eq!(reply.verdict(b"key", true), Verdict::Wrong);
+        assert_eq!(Reply::Value { flags, value: &value[..19] }.verdict(b"key", false), Verdict::Wrong);
+        assert_eq!(Reply::Stored.verdict(b"key", false), Verdict::Wrong);
+        assert_eq!(Reply::Missing.verdict(b"key", true), Verdict::Wrong);
+        assert_eq!(Reply::Refused.verdict(b"key", false), Verdict::Refused);
+    }
+
+    #[test]
+    fn a_datagram_holds_one_whole_reply() {
+        let stored = b"\0\x07\0\0\0\x01\0\0STORED\r\n";
+        assert_eq!(read_datagram(Format::Ascii, stored), Ok((7, Reply::Stored)));
+        for bad in [&stored[..7], &stored[..stored.len() - 1], b"\0\x07\0\0\0\x02\0\0STORED\r\n", &[0; 12]] {
+            assert_eq!(read_datagram(Format::Ascii, bad), Err(NoReply), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..1500)) {
+            for format in [Format::Ascii, Format::Binary, Format::Meta, Format::Resp] {
+                let _ = read_datagram(format, &bytes);
+            }
+        }
+
+        #[test]
+        fn no_near_reply_makes_it_panic(tail in "(VALUE|VA|END|STORED|[$]) ?[ 0-9a-z\r\n]{0,60}") {
+            for format in [Format::Ascii, Format::Meta, Format::Resp] {
+                let _ = read_reply(format, tail.as_bytes());
+            }
         }
     }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
 
 /// How long a connection may take to come about.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How requests travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Proto {
     /// Streams.
     Tcp,
@@ -69,6 +70,12 @@ pub trait ClientNet {
     /// # Errors
     /// The place to wait is broken.
     fn wait(&mut self, timeout: Duration, ready: &mut Vec<u64>) -> io::Result<()>;
+
+    /// Tokens of sockets that are to be read before each wait: reading them polls for all others.
+    #[inline]
+    fn pilots(&self) -> &[u64] {
+        &[]
+    }
 }
 
 /// The kernel's sockets.

@@ -2,41 +2,43 @@
 
 use std::time::Duration;
 
-use super::codec::Format;
-use super::net::Proto;
+use serde::{Deserialize, Serialize};
+
 use crate::profile::Profile;
 use crate::recorder::Recorder;
-use crate::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES};
 
 /// How requests are paced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pace {
     /// Poisson arrivals at this rate, whatever comes back.
     Open {
         /// Requests per second.
         rate_rps: u64,
     },
-    /// Every connection has its window full at any time.
+    /// Every flow has its window full at any time.
     Closed,
 }
 
-/// What is asked for.
+/// What is asked for, and what becomes of requests without an answer.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How requests are written.
-    pub format: Format,
-    /// How they travel.
-    pub proto: Proto,
     /// Keys, sizes, shares.
     pub profile: Profile,
     /// Length of every value in bytes, in place of the profile's.
     pub value_bytes: Option<usize>,
-    /// Requests that may be without an answer on one connection.
+    /// Requests of one flow that may be without an answer.
     pub depth: usize,
+    /// A request that is due while all windows are full takes the place of the oldest one of its flow, which is lost;
+    /// otherwise it waits, and its time runs.
+    pub overruns: bool,
+    /// A request without an answer for so long is given up; `None`: never in a run.
+    pub give_up: Option<Duration>,
+    /// Most requests that are sent before replies are looked at again.
+    pub burst: usize,
 }
 
 /// What a run measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Latencies of the requests that were due in the measured time.
     pub recorder: Recorder,
@@ -44,20 +46,22 @@ pub struct Measured {
     pub answered: u64,
     /// Requests that were due in the measured time and were sent.
     pub sent: u64,
+    /// Replies that came, late ones too.
+    pub replies: u64,
     /// Gets that found nothing.
     pub missing: u64,
     /// Requests that the server refused.
     pub refused: u64,
-    /// Values that are not those of their keys, and replies of another kind than the request's.
+    /// Values that are not those of their keys, replies of another kind than the request's, and what is no reply.
     pub wrong: u64,
-    /// Requests that were given up.
+    /// Requests that were given up, those included that are out when the run ends.
     pub lost: u64,
     /// Length of the measured time in ns.
     pub window_ns: u64,
 }
 
 /// When a run begins and ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// Before anything counts.
     pub warm_up: Duration,
@@ -67,12 +71,15 @@ pub struct Window {
     pub drain: Duration,
 }
 
-/// Longest value of a plan whose requests and replies travel in one datagram each, with keys of `key_bytes`.
-pub fn datagram_value_bytes_max(format: Format, key_bytes: usize) -> usize {
-    let overhead = match format {
-        // `set <key> <flags> 0 <bytes>`, or `VALUE <key> <flags> <bytes>` and `END`, with their ends of line.
-        Format::Ascii | Format::Meta | Format::Resp => 48,
-        Format::Binary => 24 + 8,
-    };
-    DATAGRAM_BYTES_MAX - FRAME_HEADER_BYTES - overhead - key_bytes
+impl Measured {
+    /// Nothing yet.
+    pub fn new(window_ns: u64) -> Self {
+        let recorder = Recorder::new();
+        Self { recorder, answered: 0, sent: 0, replies: 0, missing: 0, refused: 0, wrong: 0, lost: 0, window_ns }
+    }
+}
+
+/// A time in ns.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
 }

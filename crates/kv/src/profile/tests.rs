@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::load::codec::{Format, Request};
 use crate::value::is_genuine;
 
 fn profile(change: impl FnOnce(&mut ProfileConfig)) -> Profile {
@@ -91,7 +92,8 @@ fn every_set_fits_its_datagram() {
     let mut requests = profile.requests("c");
     let Draw { record, operation: Operation::Set { value_bytes } } = requests.draw() else { panic!("all are sets") };
     let mut out = [0; crate::DATAGRAM_BYTES_MAX];
-    assert!(crate::client::write_set(&mut out, 1, profile.key(record), usize::from(value_bytes)).is_ok());
+    let request = Request { key: profile.key(record), value_bytes: Some(usize::from(value_bytes)) };
+    assert!(request.write_datagram(Format::Ascii, 1, &mut &mut out[..]).is_ok());
 }
 
 #[test]

@@ -17,6 +17,9 @@ proptest! {
         let (flags, bytes) = value(&key, value_bytes);
         prop_assert!(is_genuine(&key, flags, &bytes));
         prop_assert_eq!(flags, value_flags(&key, value_bytes));
+        let mut written = Vec::new();
+        write_value(&key, value_bytes, &mut written).unwrap();
+        prop_assert_eq!(&written, &bytes);
         if key != other {
             prop_assert!(!is_genuine(&other, flags, &bytes));
         }

@@ -7,19 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
 use napier_veth::{EndConfig, Veth, VethConfig};
 
 use super::case::{CLIENT_THREAD, SERVER, Workload};
 use super::child::{self, Task};
-use super::client::{Measured, Pace, Window};
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
 use crate::modes::{ModeParams, PollContext};
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
-use napier_kv::load::net::Proto;
 
 /// How long the two processes may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -150,7 +149,7 @@ impl Ends {
             queues: workload.queues,
             ring_size: workload.ring_size,
             cpu: cpus.client,
-            streams: workload.proto == Proto::Tcp,
+            proto: workload.proto,
             flows: workload.flows,
             seed: workload.seed,
             pace,

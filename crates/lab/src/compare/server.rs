@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_kv::DATAGRAM_BYTES_MAX;
+use napier_kv::service::serve;
+use napier_kv::table::Table;
 use napier_runtime::{
     Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, Timeout, UdpSocket,
     UserEvent,
@@ -13,9 +16,6 @@ use napier_runtime::{
 
 use crate::modes::{EventParams, ServerStyle};
 use crate::roll_call::Ready;
-use napier_kv::DATAGRAM_BYTES_MAX;
-use napier_kv::service::serve;
-use napier_kv::table::Table;
 
 /// Events that one wait returns at most, as libevent's first allocation.
 pub(crate) const EVENTS_MAX: usize = 64;

@@ -7,6 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use napier_kv::serve::engine::EngineNet;
+use napier_kv::serve::kernel::{KernelNet, KernelStop};
+use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
+use napier_kv::session::{Server, Totals};
+use napier_kv::store::StoreStats;
 use napier_runtime::{StackCounters, ThreadRole, UserEvent, thread_usage};
 use serde::Serialize;
 
@@ -14,11 +19,6 @@ use super::device::{EngineConfig, OneDevice, turned_away};
 use super::limits::{self, Limits};
 use crate::modes::{Mode, ServerStyle};
 use crate::roll_call::RollCall;
-use napier_kv::serve::engine::EngineNet;
-use napier_kv::serve::kernel::{KernelNet, KernelStop};
-use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
-use napier_kv::session::{Server, Totals};
-use napier_kv::store::StoreStats;
 
 /// How often it is looked whether the server shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);

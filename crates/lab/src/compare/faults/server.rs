@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
+use napier_kv::table::Table;
 use napier_runtime::{Event, EventContext, UserEvent};
 
 use crate::compare::case::SERVER;
@@ -14,7 +15,6 @@ use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetu
 use crate::modes::ServerStyle;
 use crate::pair::Pair;
 use crate::roll_call::RollCall;
-use napier_kv::table::Table;
 
 /// How often a pausing worker looks whether it may go on.
 const PAUSE_LOOK: Duration = Duration::from_micros(200);
