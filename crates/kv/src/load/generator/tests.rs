@@ -114,7 +114,7 @@ fn a_closed_loop_keeps_its_windows_full_whatever_is_lost() {
     let measured = run(&mut generator, Pace::Closed);
     assert!((11..=12).contains(&generator.wire.out_max), "those that are lost are not seen");
     // One in ten takes 4 to 5 ms in place of 1.
-    assert!((800..950).contains(&measured.answered) && measured.lost > 80, "{measured:?}");
+    assert!((700..950).contains(&measured.answered) && measured.lost > 80, "{measured:?}");
 }
 
 #[test]
