@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use napier_kv::load::net::Proto;
+
 use crate::Usage;
 use anyhow::bail;
 use napier_lab::compare::{CompareConfig, DeviceKind, compare};
-use napier_lab::load::net::Proto;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::{json, table};

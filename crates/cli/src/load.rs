@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use napier_lab::load::codec::Format;
-use napier_lab::load::net::Proto;
-use napier_lab::load::run::{LoadConfig, ValueSize, load_on};
+use napier_kv::load::codec::Format;
+use napier_kv::load::net::Proto;
+use napier_lab::load::{LoadConfig, ValueSize, load_on};
 use napier_lab::loads::Load;
 use napier_lab::serve::device::MemifRole;
 use napier_lab::serve::run::Device;

@@ -12,11 +12,28 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-sys", &["napier-core", "napier-ring"]),
     ("napier-stack", &["napier-core", "napier-ring", "napier-sys"]),
     ("napier-runtime", &["napier-core", "napier-ring", "napier-sys", "napier-stack"]),
-    ("napier-sim", &["napier-core"]),
+    ("napier-rng", &[]),
+    ("napier-sim", &["napier-core", "napier-rng"]),
     ("napier-veth", &[]),
     ("napier-testkit", &[]),
-    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth"]),
-    ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth", "napier-lab"]),
+    ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime"]),
+    (
+        "napier-lab",
+        &["napier-rng", "napier-kv", "napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth"],
+    ),
+    (
+        "napier",
+        &[
+            "napier-rng",
+            "napier-kv",
+            "napier-core",
+            "napier-ring",
+            "napier-runtime",
+            "napier-sim",
+            "napier-veth",
+            "napier-lab",
+        ],
+    ),
 ];
 
 /// Crates outside the workspace that the two lowest crates may use: none, so that nothing can reach a

@@ -9,6 +9,8 @@ use std::fmt;
 use napier_runtime::control::NapiSet;
 use serde::Serialize;
 
+pub use napier_kv::serve::net::EventParams;
+
 /// A named way of delivering packets; see [`Mode::parse`] for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented by the parameters it stands for")]
@@ -90,17 +92,6 @@ pub enum ServerStyle {
         /// SO_PREFER_BUSY_POLL.
         prefer_busy_poll: bool,
     },
-}
-
-/// Busy-poll parameters of an event context (`struct epoll_params`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct EventParams {
-    /// How long one wait may busy poll, in us; 0 with prefer: exactly one poll.
-    pub busy_poll_usecs: u32,
-    /// Packets per poll at most.
-    pub busy_poll_budget: u16,
-    /// Keep interrupts and softirq away while the application polls.
-    pub prefer_busy_poll: bool,
 }
 
 /// A name that is no mode.

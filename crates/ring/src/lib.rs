@@ -4,9 +4,12 @@
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
-//!   (wake a sleeper, at most once);
-//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif),
-//!   [`xsk`] (those of AF_XDP, with the kernel at the other end);
+//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask),
+//!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand), [`LazyTimer`] and [`Alarm`] (when a
+//!   sleeper is called);
+//! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
+//!   [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
+//!   other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
 //!   moved, never copied, so giving it to a ring is losing it.
@@ -15,12 +18,16 @@
 //! An index or a descriptor that a peer wrote is read once into a local, checked in release builds too, and only
 //! the local is used after that.
 
+mod alarm;
 mod baton;
+mod demand;
 mod doorbell;
 mod exclusive;
 mod flow_table;
 mod frame;
 mod inbox;
+mod irq_latch;
+mod lazy_timer;
 mod list;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -28,7 +35,9 @@ mod mapping;
 pub mod memif;
 mod owned;
 mod published;
+mod ready;
 mod relay;
+mod remainder;
 mod sections;
 mod sleepers;
 pub mod spsc;
@@ -37,7 +46,9 @@ pub mod sync;
 mod wake;
 pub mod xsk;
 
+pub use alarm::Alarm;
 pub use baton::{Baton, Held};
+pub use demand::Demand;
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
 pub use flow_table::FlowTable;
@@ -46,11 +57,15 @@ pub use frame::{
     FrameTable,
 };
 pub use inbox::{Inbox, Letters};
+pub use irq_latch::IrqLatch;
+pub use lazy_timer::LazyTimer;
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
 pub use owned::{Owned, Owner, Release, TooMuch};
 pub use published::{Published, Reading};
+pub use ready::ReadyQueue;
 pub use relay::{Inside, Relay};
+pub use remainder::Remainder;
 pub use sections::{enter_section, section_is_over};
 pub use sleepers::Sleepers;
 pub use state::StateCell;

@@ -1,7 +1,7 @@
 //! How many threads sleep behind one [`Doorbell`].
 
 use crate::Doorbell;
-use crate::sync::{AtomicU32, Ordering, Point, fence, newest};
+use crate::sync::{AtomicU32, Ordering, Point, fence_of, newest};
 
 /// Threads between their announcement and the end of their sleep.
 ///
@@ -29,8 +29,8 @@ impl Sleepers {
 
     /// Before each time that the caller arms the bell.
     pub fn announce(&self) {
-        // Release: pairs with the Acquire in `any` and `any_behind`, by way of the bell.
-        fence(Ordering::Release);
+        // Release: pairs with the Acquire of the ring, for `any`, and with that in `any_behind`, by way of the bell.
+        fence_of(Point::SleeperAnnounce, Ordering::Release);
     }
 
     /// The caller does not sleep any more.
@@ -48,8 +48,7 @@ impl Sleepers {
     #[must_use]
     #[inline]
     pub fn any(&self) -> bool {
-        // Acquire: pairs with `announce`; the ring has read what was stored after it.
-        fence(Ordering::Acquire);
+        // Relaxed: the ring has read what was stored after `announce`, with an AcqRel swap.
         self.count() > 0
     }
 

@@ -10,11 +10,15 @@ pub(crate) use core::sync::atomic::AtomicU32 as StaticU32;
 pub use core::sync::atomic::{AtomicU16 as MappedU16, AtomicU32 as MappedU32, AtomicU64 as MappedU64};
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::fence;
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 pub use loom::cell::{MutPtr, UnsafeCell};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::atomic::fence;
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
@@ -56,15 +60,37 @@ pub(crate) enum Point {
     PublishedDebt,
     KickEnd,
     KickLook,
+    SleeperAnnounce,
     HandOnLook,
     LineMove,
+    IrqCount,
+    IrqTimer,
+    IrqRule,
+    DemandChange,
+    DemandNews,
+    ReadyRelease,
+    TimerArm,
+    TimerLook,
+    AlarmAsk,
+    AlarmBegin,
+    AlarmLook,
+    RemainderBegin,
+    RemainderLook,
+    RemainderSettle,
 }
 
 /// A full fence, unless a loom test weakened `point`.
 #[inline(always)]
 pub(crate) fn full_fence(point: Point) {
+    fence_of(point, Ordering::SeqCst);
+}
+
+/// A fence with `ordering`, unless a loom test weakened `point`.
+#[inline(always)]
+#[expect(clippy::disallowed_methods, reason = "the one place for fences: all have a point")]
+pub(crate) fn fence_of(point: Point, ordering: Ordering) {
     if !weakened(point) {
-        fence(Ordering::SeqCst);
+        fence(ordering);
     }
 }
 

@@ -5,5 +5,4 @@
 pub mod contention;
 pub mod farm;
 pub mod machine;
-pub mod rng;
 pub mod scenario;

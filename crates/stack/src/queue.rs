@@ -15,11 +15,11 @@
 //! nothing is left to read, nothing is kept: an idle socket holds no frame.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
-use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable};
+use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable, Remainder};
 
 use super::addr::End;
 use super::builder::ReusePort;
@@ -54,9 +54,8 @@ pub(crate) struct UdpInner {
     pub(super) parker: Parker,
     pub(super) source: Source,
     reader: Line<Exclusive<Reader>>,
-    /// Not 0 while a reader holds frames that nobody has read: "there is something to read" does not show in `list`
-    /// then. Set before the list is taken, so there is always one of the two to see.
-    private: AtomicU32,
+    /// Frames that a reader holds and nobody has read: "there is something to read" does not show in `list` then.
+    private: Remainder,
     pub(super) paths: Line<Exclusive<PathCache>>,
     // Hardly ever written.
     pub(super) ends: Line<ArcSwap<Ends>>,
@@ -128,7 +127,7 @@ impl UdpInner {
             napi_id: AtomicU32::new(0),
             connected: AtomicBool::new(false),
             merged: AtomicBool::new(false),
-            private: AtomicU32::new(0),
+            private: Remainder::new(),
             parker: Parker::new(),
             source: Source::new(),
             reader: Line(Exclusive::new(reader)),
@@ -203,13 +202,7 @@ impl UdpInner {
     /// Whether there is something to read.
     #[inline]
     pub(super) fn has_data(&self) -> bool {
-        if !self.list.is_empty() {
-            return true;
-        }
-        // Acquire: pairs with the Release fence in `refill` — who sees the list empty because a reader took it sees
-        // that reader's `private` as well.
-        fence(Ordering::Acquire);
-        self.private.load(Ordering::Relaxed) != 0
+        !self.list.is_empty() || self.private.is_left()
     }
 
     /// Reads one datagram in place.
@@ -271,9 +264,7 @@ impl UdpInner {
     }
 
     fn refill(&self, reader: &mut Reader) {
-        self.private.store(1, Ordering::Relaxed);
-        // Release: pairs with the Acquire fence in `has_data`; the exchange in `take` carries it.
-        fence(Ordering::Release);
+        self.private.begin();
         reader.fifo = self.list.take(&self.frames);
     }
 
@@ -282,8 +273,7 @@ impl UdpInner {
     fn settle(&self, reader: &mut Reader) {
         let drained = reader.fifo.is_empty();
         if drained {
-            // Relaxed: the frames are read; nobody needs to see more than that nothing is left.
-            self.private.store(0, Ordering::Relaxed);
+            self.private.settle(false);
         }
         if drained || reader.returns.len() == RETURNS_MAX {
             self.send_home(&mut reader.returns);

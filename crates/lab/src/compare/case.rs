@@ -7,24 +7,24 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::profile::Profile;
+use napier_kv::serve::engine::EngineNet;
+use napier_kv::serve::kernel::{KernelNet, KernelStop};
+use napier_kv::session::Server;
+use napier_kv::table::Table;
 use napier_runtime::{NapiStats, UserEvent};
 
-use super::client::{Measured, Pace, Window};
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
 use super::kernel;
 use super::server::{Common, ServerCounters, WorkerSetup, run_worker};
 use super::streams;
-use crate::kv::profile::Profile;
-use crate::kv::session::Server;
-use crate::kv::table::Table;
-use crate::load::net::Proto;
 use crate::modes::{ModeParams, ServerStyle};
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
-use crate::serve::engine::EngineNet;
-use crate::serve::kernel::{KernelNet, KernelStop};
 use crate::stats::CoreUse;
 use crate::subject::Subject;
 
@@ -195,7 +195,9 @@ impl Bench<'_> {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         let edges = edges.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         let [begin, end] = &edges[..] else { anyhow::bail!("the run ended before measuring began") };
-        ensure!(measured.wrong == 0, "{} replies were wrong: the stack or the server is broken", measured.wrong);
+        // All records are there, and none is too long.
+        let wrong = measured.wrong + measured.missing + measured.refused;
+        ensure!(wrong == 0, "{wrong} replies were wrong: the stack or the server is broken");
         Ok(self.result(measured, begin, end))
     }
 

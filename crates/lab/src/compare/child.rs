@@ -12,15 +12,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::profile::{Profile, ProfileConfig};
 use napier_runtime::{MemifConfig, MemifRole, MemifSecret};
 use serde::{Deserialize, Serialize};
 
-use super::client::{Measured, Pace, Window};
 use super::generator::{GeneratorEnd, Offer};
-use crate::kv::profile::{Profile, ProfileConfig};
-use crate::load::net::Proto;
 use crate::pair::{Side, start_engine};
-use crate::stats::Recorder;
 
 /// The hidden subcommand that runs the child.
 pub const SUBCOMMAND: &str = "internal-load";
@@ -44,8 +43,7 @@ pub(crate) struct Task {
     pub(crate) queues: u16,
     pub(crate) ring_size: u32,
     pub(crate) cpu: usize,
-    /// TCP, else UDP.
-    pub(crate) streams: bool,
+    pub(crate) proto: Proto,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
@@ -61,36 +59,9 @@ enum Report {
     /// Measuring begins (true) or ends.
     Edge(bool),
     /// The run is over.
-    Done(Box<WireMeasured>),
+    Done(Box<Measured>),
     /// It failed.
     Failed(String),
-}
-
-/// [`Measured`] with histograms as bytes.
-#[derive(Debug, Serialize, Deserialize)]
-struct WireMeasured {
-    intended: Vec<u8>,
-    actual: Vec<u8>,
-    answered: u64,
-    sent: u64,
-    replies: u64,
-    lost: u64,
-    wrong: u64,
-    window_ns: u64,
-}
-
-impl WireMeasured {
-    fn of(measured: &Measured) -> Self {
-        let (intended, actual) = measured.recorder.to_bytes();
-        let &Measured { answered, sent, replies, lost, wrong, window_ns, .. } = measured;
-        Self { intended, actual, answered, sent, replies, lost, wrong, window_ns }
-    }
-
-    fn measured(&self) -> anyhow::Result<Measured> {
-        let recorder = Recorder::from_bytes(&self.intended, &self.actual).context("histograms that cannot be read")?;
-        let &Self { answered, sent, replies, lost, wrong, window_ns, .. } = self;
-        Ok(Measured { recorder, answered, sent, replies, lost, wrong, window_ns })
-    }
 }
 
 /// The child as its parent has it. It is ended when this is dropped.
@@ -131,7 +102,7 @@ impl Generator {
         loop {
             match self.next(interrupted)? {
                 Report::Edge(begins) => on_edge(begins),
-                Report::Done(measured) => return measured.measured(),
+                Report::Done(measured) => return Ok(*measured),
                 other => bail!("the load generator says {other:?} while it offers its load"),
             }
         }
@@ -186,7 +157,7 @@ pub fn run(interrupted: &Arc<AtomicBool>) {
     });
     // A parent that is gone misses nothing.
     let _ = say(&match outcome {
-        Ok(measured) => Report::Done(Box::new(WireMeasured::of(&measured))),
+        Ok(measured) => Report::Done(Box::new(measured)),
         Err(error) => Report::Failed(format!("{error:#}")),
     });
 }
@@ -233,8 +204,7 @@ impl Task {
         say(&Report::Listening)?;
         ensure!(lines.recv().is_ok_and(|line| line == GO), "the server did not start");
         ensure!(device.wait_link(PATIENCE), "the server is not there: {:?}", device.link_state());
-        let &Self { flows, seed, pace, window, queues, .. } = self;
-        let proto = if self.streams { Proto::Tcp } else { Proto::Udp };
+        let &Self { proto, flows, seed, pace, window, queues, .. } = self;
         let end = GeneratorEnd { engine, device, netns, cpu: self.cpu };
         let offer = Offer { proto, profile, flows, seed, pace, window };
         // If nobody listens any more, the end of standard input says so soon.
@@ -261,33 +231,18 @@ mod tests {
 
     #[test]
     fn what_was_measured_goes_from_process_to_process() {
-        let mut recorder = Recorder::new();
+        let mut measured = Measured { answered: 1, sent: 2, replies: 3, lost: 4, wrong: 5, ..Measured::new(6) };
         for n in 1..5000 {
-            recorder.record(n, n + 7, n * n + 7);
+            measured.recorder.record(n, n + 7, n * n + 7);
         }
-        let measured = Measured { recorder, answered: 1, sent: 2, replies: 3, lost: 4, wrong: 5, window_ns: 6 };
-        let line = serde_json::to_string(&Report::Done(Box::new(WireMeasured::of(&measured)))).unwrap();
+        let line = serde_json::to_string(&Report::Done(Box::new(measured.clone()))).unwrap();
         let Report::Done(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
-        let read = read.measured().unwrap();
         assert_eq!(read.recorder.intended(), measured.recorder.intended());
         assert_eq!(read.recorder.actual(), measured.recorder.actual());
         assert_eq!((read.answered, read.sent, read.replies), (1, 2, 3));
         assert_eq!((read.lost, read.wrong, read.window_ns), (4, 5, 6));
-    }
-
-    #[test]
-    fn broken_histograms_are_an_error() {
-        let mut measured = WireMeasured::of(&Measured {
-            recorder: Recorder::new(),
-            answered: 0,
-            sent: 0,
-            replies: 0,
-            lost: 0,
-            wrong: 0,
-            window_ns: 0,
-        });
-        measured.actual.truncate(5);
-        assert!(measured.measured().is_err());
+        let broken = line.replacen("recorder\":[[", "recorder\":[[7,", 1);
+        assert!(serde_json::from_str::<Report>(&broken).is_err(), "broken histograms are an error");
     }
 
     #[test]

@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
 use napier_veth::{EndConfig, Veth, VethConfig};
 
 use super::case::{CLIENT_THREAD, SERVER, Workload};
 use super::child::{self, Task};
-use super::client::{Measured, Pace, Window};
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
-use crate::load::net::Proto;
 use crate::modes::{ModeParams, PollContext};
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
@@ -150,7 +149,7 @@ impl Ends {
             queues: workload.queues,
             ring_size: workload.ring_size,
             cpu: cpus.client,
-            streams: workload.proto == Proto::Tcp,
+            proto: workload.proto,
             flows: workload.flows,
             seed: workload.seed,
             pace,

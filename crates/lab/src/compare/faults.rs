@@ -23,19 +23,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use napier_kv::load::codec::{Format, Request, Verdict, read_datagram};
+use napier_kv::load::generator::Generator;
+use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::profile::{Profile, ProfileConfig};
+use napier_kv::table::Table;
+use napier_rng::{Xoshiro256PlusPlus, below, stream};
 use napier_runtime::LinkConfig;
 
 use super::case::{CLIENT_PORT, SERVER};
-use super::client::{Client, Measured, Pace, Window};
 use super::cpus::CpuLayout;
-use super::frames::{HEADER_BYTES, Template, udp_payload};
-use super::wire::{RawFlow, RawWire};
-use crate::kv::client::{check_get, parse_reply, write_get};
-use crate::kv::profile::{Profile, ProfileConfig};
-use crate::kv::table::Table;
+use super::frames::{Template, udp_payload};
+use super::generator::plan;
+use super::wire::{RawFlow, RawWire, write};
 use crate::modes::Mode;
 use crate::pair::{PEER_IP, Pair};
-use crate::rng::{Xoshiro256PlusPlus, below, stream};
 use disturb::{Disturber, Done};
 use ledger::Losses;
 use server::Server;
@@ -49,12 +52,12 @@ const LOSS_LOOK: Duration = Duration::from_millis(5);
 /// Length of an act.
 const ACT: Duration = Duration::from_millis(2_500);
 /// Length of the run that finds out what full load is.
-const CALIBRATION_NS: u64 = 60_000_000;
+const CALIBRATION: Duration = Duration::from_millis(60);
 /// Longest traffic of a round; the disturber ends it sooner unless a thread is to be stopped: as in the kernel, that
 /// waits until the thread has caught up, which it may not do while requests come.
-const TRAFFIC_NS: u64 = 1_500_000_000;
+const TRAFFIC: Duration = Duration::from_millis(1500);
 /// Longest overload of a round.
-const OVERLOAD_NS: u64 = 60_000_000;
+const OVERLOAD: Duration = Duration::from_millis(60);
 const FRAME_BYTES: usize = 1514;
 
 /// What to do.
@@ -120,7 +123,8 @@ pub fn run(config: &FaultConfig) -> anyhow::Result<FaultReport> {
 /// One engine with its link, server and generator.
 struct Act<'a> {
     pair: &'a Pair,
-    client: Client<RawWire>,
+    client: Generator<RawWire>,
+    seed: u64,
     disturber: Disturber<'a>,
     rng: Xoshiro256PlusPlus,
     half_load_rps: u64,
@@ -145,18 +149,19 @@ impl Act<'_> {
         let mut server = Server::new(table, &layout.workers);
         server.start(&pair, Mode::Base.params().server)?;
         let disturber = Disturber::new(&pair, server, stream(seed, &format!("disturbances {number}")))?;
-        let client = client(&pair, profile, seed ^ number, 4 + below(&mut rng, 20) as usize)?;
-        let mut act = Act { pair: &pair, client, disturber, rng, half_load_rps: 0, sent: 0, replies: 0, repeats: 0 };
+        let client = client(&pair, &profile, 4 + below(&mut rng, 20) as usize)?;
+        let (pair, seed) = (&pair, seed ^ number);
+        let mut act = Act { pair, client, seed, disturber, rng, half_load_rps: 0, sent: 0, replies: 0, repeats: 0 };
         let _counted = pair.engine.count_thread("generator", Some(layout.client));
         act.calibrate()?;
         let begun = Instant::now();
         let mut rounds = 0;
         while begun.elapsed() < length {
-            let before = Losses::read(&pair).overflows();
+            let before = Losses::read(pair).overflows();
             act.round(rounds).with_context(|| {
                 format!("{link:?}, round {rounds}, after\n  {}\n{}", act.disturber.log(), act.state())
             })?;
-            report.overflows += u64::from(Losses::read(&pair).overflows() > before);
+            report.overflows += u64::from(Losses::read(pair).overflows() > before);
             rounds += 1;
         }
         report.rounds += rounds;
@@ -165,9 +170,8 @@ impl Act<'_> {
 
     /// Half of what a closed loop gets answered without any disturbance.
     fn calibrate(&mut self) -> anyhow::Result<()> {
-        let window = Window { warm_up_ns: 0, measure_ns: CALIBRATION_NS, drain_ns: 0 };
-        let measured = self.client.run(Pace::Closed, window, &AtomicBool::new(false), &mut |_| {});
-        let full_load_rps = measured.answered * 1_000_000_000 / CALIBRATION_NS;
+        let measured = offer(&mut self.client, self.seed, Pace::Closed, CALIBRATION, &AtomicBool::new(false))?;
+        let full_load_rps = measured.answered * 1_000_000_000 / measured.window_ns;
         self.half_load_rps = (full_load_rps / 2).clamp(2_000, 150_000);
         self.book(&measured)?;
         self.settle()
@@ -176,13 +180,14 @@ impl Act<'_> {
     fn book(&mut self, measured: &Measured) -> anyhow::Result<()> {
         self.sent += measured.sent;
         self.replies += measured.replies;
-        ensure!(measured.wrong == 0, "{} replies were wrong", measured.wrong);
+        let wrong = measured.wrong + measured.missing + measured.refused;
+        ensure!(wrong == 0, "{wrong} replies were wrong");
         Ok(())
     }
 
     /// Requests and disturbances, then quiet and the checks.
     fn round(&mut self, number: u64) -> anyhow::Result<()> {
-        for flow in 0..self.client.flows.len() {
+        for flow in 0..self.client.flows() {
             // The table may be another one since the last round.
             self.client.wire.flows[flow].port = usize::from(self.pair.tested_queue(source(flow), SERVER));
         }
@@ -192,11 +197,10 @@ impl Act<'_> {
         let most = if overload || below(&mut self.rng, 2) == 0 { 3 } else { 30 };
         let disturbances = 1 + below(&mut self.rng, most);
         let rate_rps = if overload { self.overload_rps() } else { self.half_load_rps };
-        let measure_ns = if overload { OVERLOAD_NS } else { TRAFFIC_NS };
-        let window = Window { warm_up_ns: 0, measure_ns, drain_ns: 0 };
-        self.client.seed = self.client.seed.wrapping_add(1);
+        let length = if overload { OVERLOAD } else { TRAFFIC };
+        self.seed = self.seed.wrapping_add(1);
         let quiet = AtomicBool::new(false);
-        let (client, disturber) = (&mut self.client, &mut self.disturber);
+        let (client, seed, disturber) = (&mut self.client, self.seed, &mut self.disturber);
         let measured = std::thread::scope(|scope| {
             let disturbing = scope.spawn(|| {
                 if let Some(length) = pause {
@@ -207,8 +211,8 @@ impl Act<'_> {
                 quiet.store(true, Ordering::Relaxed);
                 result
             });
-            let measured = client.run(Pace::Open { rate_rps }, window, &quiet, &mut |_| {});
-            disturbing.join().expect("the disturber does not panic").map(|()| measured)
+            let measured = offer(client, seed, Pace::Open { rate_rps }, length, &quiet);
+            disturbing.join().expect("the disturber does not panic").and(measured)
         })?;
         self.book(&measured)?;
         self.settle()?;
@@ -233,7 +237,7 @@ impl Act<'_> {
 
     /// Much more than can be answered, but not so much that a request that waits a second meets its own id again.
     fn overload_rps(&self) -> u64 {
-        (self.half_load_rps * 12).min(50_000 * self.client.flows.len() as u64)
+        (self.half_load_rps * 12).min(50_000 * self.client.flows() as u64)
     }
 
     /// Waits until every request is answered or counted as lost.
@@ -275,7 +279,7 @@ impl Act<'_> {
 
     /// One request on each flow, alone.
     fn probe(&mut self) -> anyhow::Result<()> {
-        (0..self.client.flows.len()).try_for_each(|flow| self.probe_flow(flow))
+        (0..self.client.flows()).try_for_each(|flow| self.probe_flow(flow))
     }
 
     /// A request on a quiet link is answered. Its answer may meet a thread without a processor that was about to make
@@ -309,12 +313,9 @@ impl Act<'_> {
     fn ask(&mut self, flow: usize) -> anyhow::Result<Vec<u8>> {
         // Ids of the probes repeat no id that is still on its way: nothing is.
         let id = u16::try_from(flow)?;
-        let key = self.client.profile.key(u32::from(id)).to_vec();
+        let key = self.client.plan.profile.key(u32::from(id)).to_vec();
         let RawFlow { template, port, .. } = &self.client.wire.flows[flow];
-        let build = |frame: &mut [u8]| {
-            let bytes = write_get(&mut frame[HEADER_BYTES..], id, &key).expect("a get fits a frame");
-            template.complete(frame, bytes)
-        };
+        let build = |frame: &mut [u8]| write(frame, template, id, &Request::get(&key));
         let port = &self.client.wire.ports[*port];
         port.build(FRAME_BYTES, build).context("a quiet link has a full ring")?;
         port.flush();
@@ -325,10 +326,10 @@ impl Act<'_> {
     fn is_answered(&mut self, flow: usize, key: &[u8]) -> anyhow::Result<bool> {
         let mut answered = false;
         self.receive(|udp_port, payload| {
-            let reply = parse_reply(payload)?;
-            let asked = udp_port == source(flow).port() && usize::from(reply.id) == flow;
+            let (id, reply) = read_datagram(Format::Ascii, payload)?;
+            let asked = udp_port == source(flow).port() && usize::from(id) == flow;
             ensure!(asked, "an answer to nothing that was asked");
-            check_get(&reply.status, key)?;
+            ensure!(reply.verdict(key, false) == Verdict::Right, "a wrong answer: {reply:?}");
             answered = true;
             Ok(())
         })?;
@@ -378,7 +379,7 @@ fn source(flow: usize) -> SocketAddrV4 {
 }
 
 /// The generator: its end is polled by itself, so that a stall is the server's.
-fn client(pair: &Pair, profile: Profile, seed: u64, flows: usize) -> anyhow::Result<Client<RawWire>> {
+fn client(pair: &Pair, profile: &Profile, flows: usize) -> anyhow::Result<Generator<RawWire>> {
     pair.never_interrupt(&pair.peer)?;
     let ways = (0..flows)
         .map(|flow| RawFlow {
@@ -387,5 +388,18 @@ fn client(pair: &Pair, profile: Profile, seed: u64, flows: usize) -> anyhow::Res
         })
         .collect();
     let wire = RawWire::new(&pair.engine, &pair.peer, ways, CLIENT_PORT)?;
-    Ok(Client::new(wire, flows, profile, seed))
+    Ok(Generator::new(wire, flows, plan(profile, Proto::Udp, Pace::Closed)))
+}
+
+/// Offers a load, all of which counts.
+fn offer(
+    client: &mut Generator<RawWire>,
+    seed: u64,
+    pace: Pace,
+    length: Duration,
+    stop: &AtomicBool,
+) -> anyhow::Result<Measured> {
+    client.plan = plan(&client.plan.profile, Proto::Udp, pace);
+    let window = Window { warm_up: Duration::ZERO, measure: length, drain: Duration::ZERO };
+    client.run(pace, window, (seed, "client"), stop, &mut |_| {})
 }

@@ -2,17 +2,36 @@
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use napier_kv::load::codec::Format;
+use napier_kv::load::engine::EngineClient;
+use napier_kv::load::generator::Generator;
+use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Measured, Pace, Plan, Window};
+use napier_kv::load::wire::{SocketWire, Wire};
+use napier_kv::profile::Profile;
 use napier_runtime::{DeviceHandle, Engine, NetNs};
 
 use super::case::{CLIENT_PORT, CLIENT_THREAD, SERVER};
-use super::client::{Client, Measured, Pace, Window};
 use super::frames::Template;
-use super::stream_wire::StreamWire;
-use super::wire::{RawFlow, RawWire, Wire, address_of};
-use crate::kv::profile::Profile;
-use crate::load::net::Proto;
+use super::wire::{RawFlow, RawWire, address_of};
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_MAC, never_interrupt};
+
+/// A request of a closed loop that is without an answer for so long is given up, and the flow sends another.
+const GIVE_UP: Duration = Duration::from_millis(50);
+
+/// Requests of a flow that may be without an answer in an open loop. Over datagrams the oldest one is given up then.
+const WINDOW: usize = 1024;
+
+/// What the generator asks for: mutilate's profile; in a closed loop every flow has one request out at any time.
+pub(crate) fn plan(profile: &Profile, proto: Proto, pace: Pace) -> Plan {
+    let (depth, overruns, give_up) = match pace {
+        Pace::Open { .. } => (WINDOW, proto == Proto::Udp, None),
+        Pace::Closed => (1, false, Some(GIVE_UP)),
+    };
+    Plan { profile: profile.clone(), value_bytes: None, depth, overruns, give_up, burst: 16 }
+}
 
 /// The generator's end.
 pub(crate) struct GeneratorEnd {
@@ -55,7 +74,8 @@ impl GeneratorEnd {
                 self.drive(wire, offer, interrupted, on_edge)
             }
             Proto::Tcp => {
-                let wire = StreamWire::connect(&self.engine, &self.netns, SERVER, offer.flows)?;
+                let net = EngineClient::new(&self.engine, &self.netns, offer.flows).polling();
+                let wire = SocketWire::connect(net, Proto::Tcp, Format::Ascii, SERVER.into(), offer.flows)?;
                 self.drive(wire, offer, interrupted, on_edge)
             }
         }
@@ -70,7 +90,7 @@ impl GeneratorEnd {
     ) -> anyhow::Result<Measured> {
         // The generator polls its own end: an interrupt there would measure the generator.
         never_interrupt(&self.engine, &self.device)?;
-        let mut client = Client::new(wire, offer.flows, offer.profile.clone(), offer.seed);
-        Ok(client.run(offer.pace, offer.window, interrupted, on_edge))
+        let mut generator = Generator::new(wire, offer.flows, plan(&offer.profile, offer.proto, offer.pace));
+        generator.run(offer.pace, offer.window, (offer.seed, "client"), interrupted, on_edge)
     }
 }

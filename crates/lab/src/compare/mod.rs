@@ -2,7 +2,6 @@
 
 mod case;
 pub mod child;
-mod client;
 mod cores;
 mod cpus;
 mod ends;
@@ -14,7 +13,6 @@ mod kernel;
 mod process;
 mod run;
 mod server;
-mod stream_wire;
 mod streams;
 mod tally;
 mod wire;

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Pace, Window, nanos};
+use napier_kv::profile::{Profile, ProfileConfig};
+use napier_kv::table::Table;
 
 use napier_runtime::{LinkConfig, NapiStats};
 
 use super::case::{CaseResult, Workload as CaseWorkload, run_case};
-use super::client::{Pace, Window};
 use super::cpus::{CpuLayout, TooFewCpus};
 use super::ends::Place;
 use super::host;
@@ -18,9 +21,6 @@ use super::kernel::KernelEnd;
 use super::process;
 use super::streams;
 use super::tally::{Ran, Tally, failed};
-use crate::kv::profile::{Profile, ProfileConfig};
-use crate::kv::table::Table;
-use crate::load::net::Proto;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, PollContext, ServerStyle};
 use crate::report::{Memory, Outcome, Report, Row, Workload, hdrlog, one_line, progress::Progress};
@@ -191,7 +191,7 @@ impl Comparison<'_> {
     /// # Errors
     /// Nothing was measured: why the first run failed.
     fn run_cells(&self, cells: Vec<Cell>, run_length: Duration) -> anyhow::Result<Ended> {
-        let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(run_length), drain_ns: nanos(DRAIN) };
+        let window = Window { warm_up: WARM_UP, measure: run_length, drain: DRAIN };
         let mut tally = Tally::new(self.config.runs);
         let (mut fifo, mut first_run_kib) = (true, None);
         let progress = Progress::new(cells.len());
@@ -315,7 +315,7 @@ fn sustains(
     layout: &CpuLayout,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<u64> {
-    let window = Window { warm_up_ns: nanos(WARM_UP), measure_ns: nanos(SUSTAIN_RUN), drain_ns: nanos(DRAIN) };
+    let window = Window { warm_up: WARM_UP, measure: SUSTAIN_RUN, drain: DRAIN };
     let achieved = |pace| -> anyhow::Result<f64> {
         let result = run_case(workload, subject, layout, pace, window, interrupted)?;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
@@ -338,10 +338,6 @@ fn length_that_fits(total: Duration, cells: usize, searches: usize) -> Duration 
     let cells = u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
     let searching = (SUSTAIN_RUN + RUN_OVERHEAD) * (SUSTAIN_TRIES + 1) * searches;
     (total.saturating_sub(searching) / cells).saturating_sub(RUN_OVERHEAD).clamp(RUN_LEAST, Duration::from_secs(2))
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
 }
 
 /// `None` if no request was answered.

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_kv::DATAGRAM_BYTES_MAX;
+use napier_kv::service::serve;
+use napier_kv::table::Table;
 use napier_runtime::{
     Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, Timeout, UdpSocket,
     UserEvent,
 };
 
-use crate::kv::DATAGRAM_BYTES_MAX;
-use crate::kv::service::serve;
-use crate::kv::table::Table;
 use crate::modes::{EventParams, ServerStyle};
 use crate::roll_call::Ready;
 

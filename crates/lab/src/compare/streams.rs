@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_kv::profile::Profile;
+use napier_kv::serve::net::Net;
+use napier_kv::serve::now_ms;
+use napier_kv::serve::worker::{Addresses, Worker};
+use napier_kv::session::Server;
+use napier_kv::store::{How, NEVER_MS, Put};
 
 use super::case::SERVER;
 use super::server::{Common, ServerCounters};
-use crate::kv::profile::Profile;
-use crate::kv::session::Server;
-use crate::kv::store::{How, NEVER_MS, Put};
-use crate::serve::net::Net;
-use crate::serve::now_ms;
-use crate::serve::worker::{Addresses, Worker};
 
 /// Memory of records and connections: no workload of the comparison comes near it, so nothing is evicted or refused.
 const STORE_BYTES_MAX: usize = usize::MAX / 2;

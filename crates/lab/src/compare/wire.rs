@@ -1,8 +1,12 @@
-//! How the load generator's requests travel.
+//! How the load generator's requests travel over UDP: as frames, without a stack.
 
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 use napier_runtime::{BindRawError, DeviceHandle, Engine, RawBusyPoll, RawPort};
+
+use napier_kv::load::codec::{Format, Request, read_datagram};
+use napier_kv::load::wire::{Came, Wire};
 
 use super::frames::{HEADER_BYTES, Template, udp_payload};
 
@@ -11,25 +15,6 @@ const FRAME_BYTES: usize = 1514;
 
 /// Frames per poll of the load generator.
 const CLIENT_BUDGET: u16 = 64;
-
-/// Where a reply belongs: its flow, or none if it belongs to nothing that was asked.
-pub(crate) type FlowOf = Option<usize>;
-
-/// The way from the generator to the server and back.
-pub(crate) trait Wire {
-    /// Time in ns; the same clock for all of a run.
-    fn now_ns(&self) -> u64;
-
-    /// Sends one request of `flow`: `write` gets room for a datagram and returns its length. A request for which there
-    /// is no room is lost, as on a wire.
-    fn send(&mut self, flow: usize, write: impl FnOnce(&mut [u8]) -> usize);
-
-    /// What was sent leaves now.
-    fn flush(&mut self);
-
-    /// Hands on the replies that are there: the flow, the datagram, and when it was received.
-    fn receive(&mut self, each: impl FnMut(FlowOf, &[u8], u64));
-}
 
 /// One flow over raw ports.
 pub(crate) struct RawFlow {
@@ -73,27 +58,25 @@ impl Wire for RawWire {
     }
 
     #[inline]
-    fn send(&mut self, flow: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+    fn send(&mut self, flow: usize, id: u16, request: &Request<'_>) {
         let RawFlow { template, port } = &self.flows[flow];
         // A full ring is a lost packet; the ring counts it and the flow gives the request up later.
-        let _ = self.ports[*port].build(FRAME_BYTES, |frame| {
-            let bytes = write(&mut frame[HEADER_BYTES..]);
-            template.complete(frame, bytes)
-        });
+        let _ = self.ports[*port].build(FRAME_BYTES, |frame| write(frame, template, id, request));
         self.dirty[*port] = true;
     }
 
     #[inline]
-    fn flush(&mut self) {
+    fn flush(&mut self) -> anyhow::Result<()> {
         for (port, dirty) in self.ports.iter().zip(&mut self.dirty) {
             if std::mem::take(dirty) {
                 port.flush();
             }
         }
+        Ok(())
     }
 
     #[inline]
-    fn receive(&mut self, mut each: impl FnMut(FlowOf, &[u8], u64)) {
+    fn receive(&mut self, _: Duration, mut each: impl FnMut(u64, Came<'_>)) -> anyhow::Result<()> {
         for port in &self.ports {
             if !port.recv() {
                 continue;
@@ -101,14 +84,27 @@ impl Wire for RawWire {
             let now_ns = self.engine.now_ns();
             while let Some(frame) = port.next() {
                 let Some((udp_port, payload)) = udp_payload(frame.data()) else { continue };
-                each(flow_of(udp_port, self.first_port, self.flows.len()), payload, now_ns);
+                let flow = flow_of(udp_port, self.first_port, self.flows.len());
+                let reply = read_datagram(Format::Ascii, payload).ok();
+                each(now_ns, flow.zip(reply).map(|(flow, (id, reply))| (flow, id, reply)));
             }
         }
+        Ok(())
     }
 }
 
-/// The flow that a reply to `udp_port` belongs to.
-pub(crate) fn flow_of(udp_port: u16, first_port: u16, flows: usize) -> FlowOf {
+/// Builds the frame of a request; returns its length.
+#[inline]
+pub(crate) fn write(frame: &mut [u8], template: &Template, id: u16, request: &Request<'_>) -> usize {
+    let mut room = &mut frame[HEADER_BYTES..];
+    let room_bytes = room.len();
+    request.write_datagram(Format::Ascii, id, &mut room).expect("requests of the profile fit a frame");
+    let bytes = room_bytes - room.len();
+    template.complete(frame, bytes)
+}
+
+/// The flow that a reply to `udp_port` belongs to; none if it belongs to nothing that was asked.
+fn flow_of(udp_port: u16, first_port: u16, flows: usize) -> Option<usize> {
     let flow = usize::from(udp_port.wrapping_sub(first_port));
     (flow < flows).then_some(flow)
 }

@@ -213,7 +213,7 @@ pub fn default_folder(seed: u64) -> PathBuf {
 /// A seed from the command line: a number, or any other text (a commit) by its hash.
 #[must_use]
 pub fn seed_from(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| napier_sim::rng::seed_of(text))
+    text.parse().unwrap_or_else(|_| napier_rng::seed_of(text))
 }
 
 /// The object that `--json` prints; `docs/json.md` has the keys.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::kv::store::MEMORY_BYTES_MIN;
+use napier_kv::store::MEMORY_BYTES_MIN;
 
 /// Most memory that can be asked for, in MiB: 16 TiB, more than machines have.
 const MEMORY_MIB_MAX: usize = 16 << 20;

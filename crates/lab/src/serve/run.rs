@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use napier_kv::serve::engine::EngineNet;
+use napier_kv::serve::kernel::{KernelNet, KernelStop};
+use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
+use napier_kv::session::{Server, Totals};
+use napier_kv::store::StoreStats;
 use napier_runtime::{StackCounters, ThreadRole, UserEvent, thread_usage};
 use serde::Serialize;
 
 use super::device::{EngineConfig, OneDevice, turned_away};
-use super::engine::EngineNet;
-use super::kernel::{KernelNet, KernelStop};
 use super::limits::{self, Limits};
-use super::worker::{Addresses, Worker, run_blocking};
-use crate::kv::session::{Server, Totals};
-use crate::kv::store::StoreStats;
 use crate::modes::{Mode, ServerStyle};
 use crate::roll_call::RollCall;
 
@@ -155,7 +155,7 @@ pub fn serve(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     config.check()?;
-    let server = Server::new(config.limits.memory_bytes, config.workers, super::now_ms())
+    let server = Server::new(config.limits.memory_bytes, config.workers, napier_kv::serve::now_ms())
         .with_connections_max(config.limits.connections);
     match &config.device {
         Device::Kernel { interface } => {
@@ -450,5 +450,35 @@ impl std::fmt::Display for ServeReport {
             Some(why) => writeln!(f, "             {why}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_says_what_softirq_threads_waited_for() {
+        let server = Server::new(0, 1, 0);
+        let report = |softirq_run_delay_s| ServeReport {
+            device: "memif:x".to_owned(),
+            mode: None,
+            workers: 1,
+            seconds: 2.0,
+            counters: server.totals(),
+            records: 0,
+            record_bytes: 0,
+            evictions: 0,
+            cpu_s: 1.0,
+            cpu_system_s: 0.5,
+            interrupts: None,
+            softirq_run_delay_s,
+            wrong_checksums: None,
+            frames_not_recorded: None,
+            recording_failure: None,
+        };
+        let said = report(Some(0.25)).to_string();
+        assert!(said.contains("\nsoftirq      threads waited 0.250 s for a CPU\n"), "{said}");
+        assert!(!report(None).to_string().contains("softirq"), "the kernel's are not counted here");
     }
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use napier_lab::load::engine::EngineClient;
-use napier_lab::load::net::{ClientNet, KernelClient, Proto};
+use napier_kv::load::engine::EngineClient;
+use napier_kv::load::net::{ClientNet, KernelClient, Proto};
 use napier_lab::serve::device::{EngineConfig, MemifRole, OneDevice, Port};
 use napier_lab::serve::limits::Limits;
 use napier_lab::serve::run::{Device, ServeConfig, serve};
@@ -163,7 +163,7 @@ fn load(dev: &Dev, connections: usize, pinned: Option<usize>, stop: &AtomicBool)
         Dev::Memif(_) => {
             let one = OneDevice::start(&engine(dev, MemifRole::Client, CLIENT_IP, pinned))?;
             ensure!(one.device.wait_link(Duration::from_secs(20)), "the server's end does not come up");
-            Client::connect(EngineClient::new(&one, connections), connections)?.run(stop)
+            Client::connect(EngineClient::new(&one.engine, &one.netns, connections), connections)?.run(stop)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use napier_lab::rng::{Xoshiro256PlusPlus, below};
+use napier_rng::{Xoshiro256PlusPlus, below};
 use napier_runtime::RealTime;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use napier_lab::rng::{Xoshiro256PlusPlus, below, stream};
+use napier_rng::{Xoshiro256PlusPlus, below, stream};
 
 use crate::child::{Dev, Said, Task};
 use crate::{Program, from_env, pair};

@@ -21,7 +21,7 @@ use std::time::Duration;
 use child::{Dev, Said, Silence, TASK, Task};
 use disturb::{Disturbance, Disturber, Kind};
 use judge::{Judged, Verdict, incidents, journal, judge};
-use napier_lab::rng::{below, stream};
+use napier_rng::{below, stream};
 use napier_veth::{EndConfig, Netns, Veth, VethConfig};
 use watch::{Span, Watch};
 

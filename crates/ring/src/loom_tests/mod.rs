@@ -5,14 +5,18 @@
 //! whose twin passes would prove nothing.
 
 mod frames;
+mod irq;
 mod kick;
 mod line;
 mod owned;
 mod queues;
+mod ready;
+mod remainder;
 mod rings;
 mod sleepers;
 mod switch;
 mod tables;
+mod timers;
 mod words;
 mod xsk;
 

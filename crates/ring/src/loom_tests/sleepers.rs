@@ -48,3 +48,9 @@ fn sleepers() {
 fn sleepers_need_the_newest_value_of_the_bell() {
     without(Point::HandOnLook, who_is_woken_sees_who_was_silenced);
 }
+
+#[test]
+#[should_panic(expected = "rung without a sleeper")]
+fn sleepers_need_the_fence_of_the_announcement() {
+    without(Point::SleeperAnnounce, who_is_woken_sees_who_was_silenced);
+}

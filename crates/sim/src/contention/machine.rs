@@ -15,7 +15,7 @@ use super::queue::Queue;
 use super::spin::WorkerId;
 use super::topology::{Cpu, Topology};
 use super::worker::{Goal, Lock, Step, Worker};
-use crate::rng::stream;
+use napier_rng::stream;
 
 /// Time between two timer ticks (`CONFIG_HZ=1000`).
 const TICK_PERIOD_NS: u64 = 1_000_000;

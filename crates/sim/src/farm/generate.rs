@@ -5,7 +5,7 @@ use napier_core::control::{DevAttribute, ThreadedSetting};
 use napier_core::event::{EpollParams, EpollParamsRequest};
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::{Instant, Span};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use napier_rng::Xoshiro256PlusPlus;
 
 use super::random::Random;
 use crate::scenario::{
@@ -22,7 +22,7 @@ const DRAIN_BOUND: Span = Span::from_secs(2);
 /// The random scenario of one seed.
 #[must_use]
 pub fn scenario(seed: u64) -> Scenario {
-    let mut draw = Draw { rng: crate::rng::stream(seed, "scenario"), real_time: false };
+    let mut draw = Draw { rng: napier_rng::stream(seed, "scenario"), real_time: false };
     let mut machine = draw.machine(seed);
     let mut timeline = draw.timeline(&machine);
     super::transmit::add(seed, &mut machine, &mut timeline);

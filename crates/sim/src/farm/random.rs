@@ -1,9 +1,9 @@
 //! Random choices, as all that makes scenarios draws them.
 
 use napier_core::time::Span;
+use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Draws from a stream.
 pub(super) trait Random {

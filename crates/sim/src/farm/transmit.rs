@@ -3,8 +3,8 @@
 
 use napier_core::time::{Instant, Span};
 use napier_core::tx::qdisc::FqConfig;
+use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::random::Random;
 use crate::scenario::{
@@ -14,7 +14,7 @@ use crate::scenario::{
 
 /// Gives some scenarios a transmit side, and traffic on it.
 pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
-    let mut draw = Draw { rng: crate::rng::stream(seed, "transmit") };
+    let mut draw = Draw { rng: napier_rng::stream(seed, "transmit") };
     if draw.one_in(2) {
         return;
     }

@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use napier_core::ids::IdAllocator;
 use napier_core::time::{Deadline, Instant, Span};
+use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::coverage::{Coverage, Decision};
 use super::device::{Dev, Frames};
@@ -181,7 +181,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
         let machine = &scenario.machine;
-        let rng = |on: bool, name: &str| on.then(|| crate::rng::stream(machine.seed, name));
+        let rng = |on: bool, name: &str| on.then(|| napier_rng::stream(machine.seed, name));
         Self {
             now: Instant::ZERO,
             epoch: Instant::ZERO,

@@ -35,7 +35,6 @@
 mod context;
 mod errors;
 mod interest;
-mod queue;
 mod source;
 mod state;
 mod stats;

@@ -1,9 +1,9 @@
 //! The side of a socket that contexts watch: who is subscribed, and how news reaches them.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
+use napier_ring::Demand;
 
 use super::interest::Interest;
 use super::state::ContextState;
@@ -49,14 +49,14 @@ pub(super) struct Subscriber {
     /// The member's place in the context.
     pub(super) slot: u32,
     /// What the member is watched for; only modes are left of it while a one-shot member is silent.
-    interest: AtomicU32,
+    interest: Demand,
 }
 
 /// The subscription point of a socket. Readers (deliveries) take no lock; writers (membership changes) take one.
 pub struct Source {
     subscribers: ArcSwapOption<Vec<Arc<Subscriber>>>,
-    /// False means that nobody is subscribed: saves most sockets the look at the list.
-    watched: AtomicBool,
+    /// 0 means that nobody is subscribed: saves most sockets the look at the list.
+    watched: Demand,
     /// Serialises the writers; true once the source is closed.
     closed: Mutex<bool>,
 }
@@ -67,7 +67,7 @@ pub(super) struct Closed;
 impl Source {
     /// A source that nobody watches.
     pub(crate) fn new() -> Self {
-        Self { subscribers: ArcSwapOption::empty(), watched: AtomicBool::new(false), closed: Mutex::new(false) }
+        Self { subscribers: ArcSwapOption::empty(), watched: Demand::new(0), closed: Mutex::new(false) }
     }
 
     /// Tells every context that watches this source that `ready` conditions have come to hold.
@@ -77,10 +77,8 @@ impl Source {
     /// (`fs/eventpoll.c` `ep_poll_callback`). No lock, no allocation, per context at most one futex call.
     #[inline]
     pub(crate) fn notify(&self, napi_id: u32, ready: Interest) {
-        // Pairs with the fences in `subscribe`, `Subscriber::set_interest` and `ReadyQueue::release`: each of those
-        // makes a change and then looks at the readiness; we have published readiness and now look at the change.
-        fence(Ordering::SeqCst);
-        if !self.watched.load(Ordering::Relaxed) {
+        // Also for the subscribers' interest and the ready queues behind it.
+        if self.watched.after_news() == 0 {
             return;
         }
         if let Some(subscribers) = self.subscribers.load().as_deref() {
@@ -95,7 +93,7 @@ impl Source {
         let gone = {
             let mut closed = self.writer();
             *closed = true;
-            self.watched.store(false, Ordering::Relaxed);
+            self.watched.reduce(0);
             self.subscribers.swap(None)
         };
         // Not under our lock: a context takes its own lock first and ours second.
@@ -113,9 +111,7 @@ impl Source {
         let mut list = self.subscribers.load().as_deref().cloned().unwrap_or_default();
         list.push(subscriber);
         self.subscribers.store(Some(Arc::new(list)));
-        self.watched.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `notify`.
-        fence(Ordering::SeqCst);
+        self.watched.change(1);
         Ok(())
     }
 
@@ -126,7 +122,7 @@ impl Source {
             return;
         };
         let rest: Vec<_> = list.iter().filter(|other| !Arc::ptr_eq(other, subscriber)).cloned().collect();
-        self.watched.store(!rest.is_empty(), Ordering::Relaxed);
+        self.watched.reduce(u32::from(!rest.is_empty()));
         self.subscribers.store((!rest.is_empty()).then(|| Arc::new(rest)));
     }
 
@@ -155,24 +151,23 @@ impl Drop for Source {
 
 impl Subscriber {
     pub(super) fn new(context: Arc<ContextState>, slot: u32, interest: Interest) -> Self {
-        Self { context, slot, interest: AtomicU32::new((interest | Interest::ALWAYS).bits()) }
+        Self { context, slot, interest: Demand::new((interest | Interest::ALWAYS).bits()) }
     }
 
     pub(super) fn interest(&self) -> Interest {
-        Interest::from_bits(self.interest.load(Ordering::Relaxed))
+        Interest::from_bits(self.interest.get())
     }
 
     /// Watches for `interest` from now on. The caller looks at the readiness after this, not before.
     pub(super) fn set_interest(&self, interest: Interest) {
-        self.interest.store((interest | Interest::ALWAYS).bits(), Ordering::Relaxed);
-        // Pairs with the fence in `Source::notify` (`fs/eventpoll.c` `ep_modify` has it for the same reason).
-        fence(Ordering::SeqCst);
+        // With a full fence, as `fs/eventpoll.c` `ep_modify` has it.
+        self.interest.change((interest | Interest::ALWAYS).bits());
     }
 
     /// Silences a one-shot member that has made its report.
     pub(super) fn silence(&self) {
         let modes = self.interest() & Interest::MODES;
-        self.interest.store(modes.bits(), Ordering::Relaxed);
+        self.interest.reduce(modes.bits());
     }
 
     /// The order is that of `fs/eventpoll.c` `ep_poll_callback`: attach, then filter, then queue, then wake.

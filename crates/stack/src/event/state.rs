@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use napier_core::event::{EpollParams, attach, busy_poll_on};
+use napier_ring::ReadyQueue;
 
-use super::queue::ReadyQueue;
 use super::source::Subscriber;
 use super::stats::Counters;
 use super::table::Table;

@@ -1,9 +1,11 @@
 //! The members of a context, and the transfer of ready ones to the caller of `wait`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use napier_ring::ReadyQueue;
+
 use super::interest::{Event, Interest};
-use super::queue::{Backlog, ReadyQueue};
 use super::source::Subscriber;
 use super::source::sealed::Watched;
 
@@ -19,7 +21,9 @@ pub(super) struct Table {
     members: Vec<Option<Member>>,
     free_slots: Vec<u32>,
     members_max: u32,
-    backlog: Backlog,
+    /// Slots that were taken off the queue and not looked at yet, and level-triggered ones that were ready at the last
+    /// look. Oldest first.
+    backlog: VecDeque<u32>,
 }
 
 /// What became of a slot that was looked at.
@@ -30,7 +34,7 @@ enum Look {
 
 impl Table {
     pub(super) fn new(members_max: u32) -> Self {
-        Self { members: Vec::new(), free_slots: Vec::new(), members_max, backlog: Backlog::default() }
+        Self { members: Vec::new(), free_slots: Vec::new(), members_max, backlog: VecDeque::new() }
     }
 
     /// How many members there can be.
@@ -51,7 +55,7 @@ impl Table {
         if self.free_slots.pop().is_none() {
             self.members.push(None);
             // A wait never allocates: each slot is in the backlog once at most.
-            self.backlog.reserve(self.members.len());
+            self.backlog.reserve(self.members.len().saturating_sub(self.backlog.len()));
         }
         self.members[slot as usize] = Some(member);
     }
@@ -81,19 +85,19 @@ impl Table {
     /// Each member is looked at once at most, so a level-triggered one, which goes to the end of the queue, is not
     /// reported twice; with more ready members than room they take turns from call to call.
     pub(super) fn transfer(&mut self, queue: &ReadyQueue, events: &mut [Event]) -> usize {
-        queue.collect(&mut self.backlog);
+        queue.collect(|slot| self.backlog.push_back(slot));
         let mut found = 0;
         for _ in 0..self.backlog.len() {
             if found == events.len() {
                 break;
             }
-            let slot = self.backlog.pop().expect("the backlog has as many slots as it had");
+            let slot = self.backlog.pop_front().expect("the backlog has as many slots as it had");
             if let Look::Ready(event) = self.look(queue, slot) {
                 events[found] = event;
                 found += 1;
             }
         }
-        queue.settle(&self.backlog);
+        queue.settle(!self.backlog.is_empty());
         found
     }
 
@@ -131,7 +135,7 @@ impl Table {
                 return Look::Ready(Event { events, data });
             }
         }
-        self.backlog.push(slot);
+        self.backlog.push_back(slot);
         Look::Ready(Event { events, data })
     }
 }

@@ -5,11 +5,11 @@
 //! wants to be called and is put there. One that moves to an earlier time makes a second entry, and the first is ignored
 //! when it comes up. An idle connection has no entry.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use napier_core::time::{Deadline, Instant, Span};
-use napier_ring::Inbox;
+use napier_ring::{Alarm, Inbox};
 use napier_sys::clock::Clock;
 
 use super::super::netns::Inner;
@@ -27,7 +27,6 @@ const AHEAD_MAX: Span = Span::from_secs(4);
 
 /// Never a place's number: the first tick is that of a clock that has run for a millisecond.
 pub(super) const NOT_QUEUED: u64 = 0;
-const NEVER: u64 = u64::MAX;
 /// Calls that a place has room for in the long run: a crowd that once came at the same time leaves no more.
 const ROOM_KEPT: usize = 4;
 /// How many connections ahead of the one that is called memory is asked for.
@@ -41,10 +40,8 @@ type Call = (Arc<Conn>, u64);
 pub(super) struct Wheel {
     /// Calls that the thread has not put into their places.
     asked: Inbox<Call>,
-    /// The earliest tick that was asked for since the thread looked last, or `NEVER`.
-    sooner: AtomicU64,
-    /// Until when the thread sleeps.
-    sleeps_until: AtomicU64,
+    /// In ticks.
+    alarm: Alarm,
     stop: AtomicBool,
     parker: Parker,
 }
@@ -59,13 +56,7 @@ struct Places {
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        Self {
-            asked: Inbox::new(),
-            sooner: AtomicU64::new(NEVER),
-            sleeps_until: AtomicU64::new(NEVER),
-            stop: AtomicBool::new(false),
-            parker: Parker::new(),
-        }
+        Self { asked: Inbox::new(), alarm: Alarm::new(), stop: AtomicBool::new(false), parker: Parker::new() }
     }
 
     /// Sees to it that `conn` is called at `at` or up to a millisecond later, or before if that is far ahead. `queued`: where it stands already; gives
@@ -87,10 +78,7 @@ impl Wheel {
         if self.stop.load(Ordering::Relaxed) {
             return drop(self.asked.take());
         }
-        // SeqCst, with the store and the load in `turn`: either the thread sees our tick before it sleeps, or we see until
-        // when it sleeps. Also a Release that shows the call to the thread, which pairs with its swap.
-        let earlier = self.sooner.fetch_min(tick, Ordering::SeqCst);
-        if tick < earlier && tick < self.sleeps_until.load(Ordering::SeqCst) {
+        if self.alarm.ask(tick) {
             self.parker.wake();
         }
     }
@@ -108,14 +96,14 @@ impl Wheel {
         let mut places = Places::new(Clock.now());
         let mut called = Vec::new();
         loop {
-            self.sooner.swap(NEVER, Ordering::SeqCst);
+            self.alarm.begin();
             places.take_in(&self.asked);
             let target = places.next();
-            self.sleeps_until.store(target, Ordering::SeqCst);
+            self.alarm.sleep_until(target);
             let stopped = || self.stop.load(Ordering::Acquire);
-            let sooner = || stopped() || self.sooner.load(Ordering::SeqCst) < target;
+            let sooner = || stopped() || self.alarm.is_sooner(target);
             let deadline = match target {
-                NEVER => Deadline::NEVER,
+                Alarm::NEVER => Deadline::NEVER,
                 tick => Deadline::at(Instant { ns: tick * TICK_NS }),
             };
             self.parker.wait(sooner, deadline, &Clock);
@@ -193,7 +181,7 @@ impl Places {
             }
             offset += 64 - slot as u64 % 64;
         }
-        NEVER
+        Alarm::NEVER
     }
 }
 

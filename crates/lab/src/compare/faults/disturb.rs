@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use napier_rng::{Xoshiro256PlusPlus, below};
 use napier_runtime::control::{DevAttribute, DevSet, Errno, NapiSet};
 use napier_runtime::{
     ByteLimits, Capture, CaptureConfig, Coalesce, DeviceHandle, EpollParamsRequest, FqConfig, QdiscConfig, TxVariant,
@@ -16,7 +17,6 @@ use super::controls::Controls;
 use super::server::Server;
 use crate::modes::{EventParams, Mode, PollContext, ServerStyle};
 use crate::pair::Pair;
-use crate::rng::{Xoshiro256PlusPlus, below};
 
 /// Every mode of the comparison; their timeouts bound how long a mode may leave a packet alone.
 const MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend0,suspend20,threaded,workqueue,threaded-busy-poll,\

@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
+use napier_kv::table::Table;
 use napier_runtime::{Event, EventContext, UserEvent};
 
 use crate::compare::case::SERVER;
 use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};
-use crate::kv::table::Table;
 use crate::modes::ServerStyle;
 use crate::pair::Pair;
 use crate::roll_call::RollCall;

@@ -5,13 +5,13 @@ mod worker;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use napier_kv::serve::kernel::{KernelNet, KernelStop};
 
 use napier_veth::{NapiSettings, VethEnd, VethError};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
 use crate::modes::{Mode, ModeParams, PollContext, ServerStyle};
-use crate::serve::kernel::{KernelNet, KernelStop};
 pub(crate) use worker::run_worker;
 
 /// The server's end of a veth pair, with the kernel's stack on it.

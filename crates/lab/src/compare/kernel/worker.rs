@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_kv::DATAGRAM_BYTES_MAX;
+use napier_kv::serve::kernel::{KernelNet, KernelStop};
+use napier_kv::serve::net::{EVENTS_MAX, Net as _, TOKEN_STOP};
+use napier_kv::service::serve;
 
 use crate::compare::case::SERVER;
 use crate::compare::server::{Common, REQUESTS_PER_EVENT};
-use crate::kv::DATAGRAM_BYTES_MAX;
-use crate::kv::service::serve;
 use crate::modes::ServerStyle;
-use crate::serve::kernel::{KernelNet, KernelStop};
-use crate::serve::net::{EVENTS_MAX, Net as _, TOKEN_STOP};
 
 const TOKEN_SOCKET: u64 = 0;
 

@@ -13,11 +13,12 @@
 pub(crate) mod hold;
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use napier_core::state::State;
 use napier_core::time::Instant;
+use napier_ring::LazyTimer;
 use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -30,10 +31,7 @@ use crate::napi::place::HERE;
 use crate::nowait;
 use crate::put_off::{self, Work};
 
-const NEVER_NS: u64 = u64::MAX;
-/// Somebody is about to set the kernel timer: nobody can rely on it, for that thread may have lost its processor. Later
-/// than all that can be armed.
-const SETTING_NS: u64 = NEVER_NS - 1;
+const NEVER_NS: u64 = LazyTimer::NEVER_NS;
 
 /// First step of the slack for a timer that is re-armed faster than it expires.
 const SLACK_MIN_NS: u64 = 8_000;
@@ -46,12 +44,9 @@ const CLOSE_ENOUGH_NS: u64 = 2_000;
 
 pub(super) struct CpuTimer {
     pub(super) fd: OwnedFd,
-    /// When the kernel timer fires; `NEVER_NS` when it does not, `SETTING_NS` while it is set.
-    programmed_ns: AtomicU64,
+    lazy: LazyTimer,
     slack_ns: AtomicU64,
-    /// The CPU's thread runs, and looks at every instance before it sleeps: nobody else needs to set the kernel timer.
-    awake: AtomicBool,
-    /// Serialises programming so that descriptor and `programmed_ns` agree.
+    /// Serialises programming so that descriptor and `lazy` agree.
     programming: Mutex<()>,
 }
 
@@ -102,9 +97,8 @@ impl CpuTimer {
     pub(super) fn new() -> rustix::io::Result<Self> {
         Ok(Self {
             fd: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?,
-            programmed_ns: AtomicU64::new(NEVER_NS),
+            lazy: LazyTimer::new(),
             slack_ns: AtomicU64::new(0),
-            awake: AtomicBool::new(true),
             programming: Mutex::new(()),
         })
     }
@@ -149,9 +143,9 @@ impl SoftirqCpu {
         if HERE.get().thread_of == Some(self.index) || self.thread_will_look() {
             return;
         }
-        if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns {
+        if self.timer.lazy.fires_after(at.ns) {
             let Some(one_at_a_time) = self.programming() else { return self.kick() };
-            if self.timer.programmed_ns.load(Ordering::SeqCst) > at.ns {
+            if self.timer.lazy.fires_after(at.ns) {
                 self.program_locked(at.ns, &one_at_a_time);
             }
         }
@@ -164,10 +158,10 @@ impl SoftirqCpu {
         if self.thread_will_look() {
             return;
         }
-        if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
+        if self.timer.lazy.fires_after(late_ns) {
             let Some(one_at_a_time) = self.programming() else { return self.kick() };
             // Again: another thread may have programmed something earlier meanwhile, for an instance of its own.
-            if self.timer.programmed_ns.load(Ordering::SeqCst) > late_ns {
+            if self.timer.lazy.fires_after(late_ns) {
                 self.program_locked(late_ns, &one_at_a_time);
             }
         }
@@ -176,15 +170,12 @@ impl SoftirqCpu {
     /// Whether the CPU's thread runs and will see what the caller armed before it sleeps.
     #[inline]
     fn thread_will_look(&self) -> bool {
-        // Pairs with the fence in `earliest`: either our slot is seen there, or what was published before it (that the
-        // thread goes to sleep, what is programmed) is seen here.
-        fence(Ordering::SeqCst);
-        self.timer.awake.load(Ordering::SeqCst)
+        self.timer.lazy.sleeper_will_look()
     }
 
     /// The CPU's thread has woken up.
     pub(super) fn woken(&self) {
-        self.timer.awake.store(true, Ordering::SeqCst);
+        self.timer.lazy.woken();
     }
 
     /// The right to set the kernel timer; none if a program has it, for a thread that works for others.
@@ -205,24 +196,26 @@ impl SoftirqCpu {
 
     fn program_locked(&self, at_ns: u64, _one_at_a_time: &MutexGuard<'_, ()>) {
         self.counters.timer_programs.fetch_add(1, Ordering::Relaxed);
-        let programmed_ns = &self.timer.programmed_ns;
-        programmed_ns.store(SETTING_NS, Ordering::SeqCst);
-        #[cfg(test)]
-        hold::at(hold::Point::BeforeKernelTimer);
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let at = Timespec {
             tv_sec: i64::try_from(at_ns / 1_000_000_000).expect("u64 ns fit i64 seconds"),
             tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
         };
-        timerfd_settime(&self.timer.fd, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: zero, it_value: at })
+        self.timer.lazy.set(at_ns, || {
+            #[cfg(test)]
+            hold::at(hold::Point::BeforeKernelTimer);
+            timerfd_settime(
+                &self.timer.fd,
+                TimerfdTimerFlags::ABSTIME,
+                &Itimerspec { it_interval: zero, it_value: at },
+            )
             .expect("an absolute time on an own timer descriptor is always accepted");
-        // Not if it has fired meanwhile.
-        let _ = programmed_ns.compare_exchange(SETTING_NS, at_ns, Ordering::SeqCst, Ordering::SeqCst);
+        });
     }
 
     /// The kernel timer fired: it is no longer programmed.
     pub(super) fn timer_fired(&self) {
-        self.timer.programmed_ns.store(NEVER_NS, Ordering::SeqCst);
+        self.timer.lazy.fired();
     }
 
     /// Runs the callbacks that are due (`napi_watchdog`); false if none was.
@@ -256,7 +249,7 @@ impl SoftirqCpu {
         // will mostly go on doing so.
         let slack_ns = if chased { (before_ns * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS) } else { before_ns / 2 };
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
-        self.timer.awake.store(false, Ordering::SeqCst);
+        self.timer.lazy.sleeps();
         let at_ns = self.program_earliest(deliver, if chased { slack_ns } else { 0 })?;
         let left_ns = at_ns.saturating_sub(deliver.clock.now().ns);
         Some(Timespec {
@@ -277,7 +270,7 @@ impl SoftirqCpu {
             let at_ns = next_ns.saturating_add(slack_ns);
             // First: who has it may have said when the timer fires, and not set it yet.
             let Some(one_at_a_time) = self.programming() else { return Some(at_ns) };
-            if self.timer.programmed_ns.load(Ordering::SeqCst).abs_diff(at_ns) > CLOSE_ENOUGH_NS {
+            if self.timer.lazy.off_by_ns(at_ns) > CLOSE_ENOUGH_NS {
                 self.program_locked(at_ns, &one_at_a_time);
             }
             drop(one_at_a_time);
@@ -291,8 +284,7 @@ impl SoftirqCpu {
     }
 
     pub(super) fn earliest(&self, deliver: &Deliver) -> u64 {
-        // Pairs with the fence in `program_if_late`; what was programmed, or fired, is published before this.
-        fence(Ordering::SeqCst);
+        self.timer.lazy.before_look();
         let mut next_ns = NEVER_NS;
         deliver.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {

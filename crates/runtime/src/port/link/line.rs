@@ -3,17 +3,16 @@
 //! The producer announces packets after it published them and saw the ring's interrupt flag clear. One interrupt is
 //! raised per unmask: the latch holds the next ones back until the consumer has polled and unmasks again.
 //!
-//! The consumer resets latch, pending count and timer note *before* it clears the flag and fences; the producer
-//! touches them *after* its own fence. So for every packet: either the consumer's second look sees it, or the
-//! producer finds the state that was reset. A producer that was held up in between can cause an interrupt too many,
-//! never one too few.
+//! The consumer resets the latch ([`IrqLatch`]) *before* it clears the flag and fences; the producer touches it *after* its
+//! own fence. So for every packet: either the consumer's second look sees it, or the producer finds the latch reset.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use napier_core::moderation::Coalesce;
+use napier_ring::IrqLatch;
 use napier_ring::memif::InterruptSwitch;
 use rustix::event::EventfdFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -28,23 +27,11 @@ pub(crate) struct LinkLine {
     doorbell: OwnedFd,
     timer: OwnedFd,
     coalesce: AtomicU64,
-    state: State,
+    pub(super) latch: IrqLatch,
     /// Set by the receive queue that the line serves.
     switch: OnceLock<InterruptSwitch>,
     interrupts: Counter,
     suppressed: Counter,
-}
-
-/// What changes with the traffic, on a line of its own.
-#[repr(align(64))]
-#[derive(Default)]
-struct State {
-    /// 1 = an interrupt was raised since the last unmask.
-    latch: AtomicU32,
-    /// Packets announced since the last mask or unmask.
-    pending: AtomicU32,
-    /// 1 = the timer was started for them.
-    timer_started: AtomicU32,
 }
 
 impl LinkLine {
@@ -61,7 +48,7 @@ impl LinkLine {
             doorbell,
             timer,
             coalesce: AtomicU64::new(pack(coalesce)),
-            state: State::default(),
+            latch: IrqLatch::new(),
             switch: OnceLock::new(),
             interrupts: Counter::default(),
             suppressed: Counter::default(),
@@ -83,11 +70,11 @@ impl Line for LinkLine {
     #[inline]
     fn mask(&self) {
         self.switch().mask();
-        self.quiet();
+        self.latch.quiet();
     }
 
     fn unmask(&self) -> bool {
-        self.reset();
+        self.latch.reset();
         self.switch().unmask()
     }
 
@@ -105,21 +92,18 @@ impl Line for LinkLine {
     }
 
     fn timer_fired(&self) -> bool {
-        // First, and whatever the answer: a producer that was held up may start the timer for packets that have been
-        // polled meanwhile. The next packet needs a timer of its own then.
-        self.state.timer_started.store(0, Ordering::Relaxed);
-        // Pairs with the fence in `announce`: either its packets are seen here, or it finds the timer not started.
-        fence(Ordering::SeqCst);
-        self.state.pending.load(Ordering::Relaxed) > 0 && self.claim()
+        let interrupt = self.latch.timer_fired();
+        if interrupt {
+            self.interrupts.add_shared(1);
+        }
+        interrupt
     }
 
     /// Changes coalescing, at any time, from any thread. Packets that wait by the old rule are announced at once, so
     /// none waits longer than either rule says.
     fn set_coalesce(&self, coalesce: Coalesce) -> bool {
         self.coalesce.store(pack(coalesce), Ordering::Relaxed);
-        // Pairs with the fence in `announce`: either these packets are seen here, or the new rule there.
-        fence(Ordering::SeqCst);
-        if self.state.pending.load(Ordering::Relaxed) > 0 {
+        if self.latch.waits() {
             self.raise();
         }
         true
@@ -160,27 +144,22 @@ impl LinkLine {
     /// counted. To be asked after the look at the flag.
     #[inline]
     pub(crate) fn is_announced(&self) -> bool {
-        // Relaxed, here and below: ordered by the fence between publishing and the look at the flag (ring), which
-        // pairs with the one in the consumer's unmask, after `reset`.
-        let latched = self.state.latch.load(Ordering::Relaxed) != 0;
-        if latched {
+        let raised = self.latch.is_raised();
+        if raised {
             self.suppressed.add_shared(1);
         }
-        latched
+        raised
     }
 
     /// The producer published `frames` packets and, after a full fence, saw the interrupt unmasked; others may do the same
     /// at the same time. `true` = an interrupt was raised or its timer started.
     pub(crate) fn announce(&self, frames: u32) -> bool {
-        let state = &self.state;
-        let pending = state.pending.fetch_add(frames, Ordering::Relaxed).saturating_add(frames);
-        // Pairs with the fences in `set_coalesce` and `timer_fired`.
-        fence(Ordering::SeqCst);
+        let pending = self.latch.count(frames);
         let coalesce = self.coalesce();
         let kicked = if coalesce.due(pending) {
             self.raise()
         } else {
-            let first = state.timer_started.swap(1, Ordering::Relaxed) == 0;
+            let first = self.latch.start_timer();
             if first {
                 self.start_timer(coalesce.rx_usecs());
             }
@@ -192,39 +171,16 @@ impl LinkLine {
         kicked
     }
 
-    /// The consumer is about to clear the ring's interrupt flag: from here on a new interrupt may come.
-    pub(super) fn reset(&self) {
-        // Relaxed: ordered before the producer's next look by the fence that follows the clearing of the flag.
-        self.state.pending.store(0, Ordering::Relaxed);
-        self.state.timer_started.store(0, Ordering::Relaxed);
-        self.state.latch.store(0, Ordering::Relaxed);
-    }
-
-    /// The consumer has masked its interrupt: a coalescing timer that still runs means nothing now. What it was
-    /// started for is found by the polls up to the next unmask, or by that unmask's second look.
-    pub(super) fn quiet(&self) {
-        self.state.pending.store(0, Ordering::Relaxed);
-    }
-
     /// Rings the doorbell unless an interrupt is on its way. `true` = rung.
     fn raise(&self) -> bool {
-        let claimed = self.claim();
-        if claimed {
+        let ours = self.latch.raise();
+        if ours {
+            self.interrupts.add_shared(1);
             // Fails only if 2^64 - 2 rings were never read: nobody lives to see that.
             let rung = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
             assert!(rung.is_ok(), "a doorbell could not be rung: {rung:?}");
         }
-        claimed
-    }
-
-    /// Makes the next interrupt ours to raise.
-    fn claim(&self) -> bool {
-        // AcqRel: pairs with itself in the other claimant, so that one alone raises.
-        let claimed = self.state.latch.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if claimed {
-            self.interrupts.add_shared(1);
-        }
-        claimed
+        ours
     }
 
     fn start_timer(&self, usecs: u32) {

@@ -1,5 +1,5 @@
+use napier_rng::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
 use crate::scenario::{Action, Call, Kind, Pattern, Range};

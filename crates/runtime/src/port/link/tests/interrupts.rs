@@ -133,7 +133,7 @@ fn a_timer_that_fired_for_nothing_is_started_again() {
     assert!(!link.server[0].rx.unmask());
     send(&mut link.client[0], 1).expect("room");
     assert_eq!(receive(&mut link.server[0], &link.table), Some(1));
-    line.quiet(); // stands for the mask and the unmask that came before the timer was noted
+    line.latch.quiet(); // stands for the mask and the unmask that came before the timer was noted
     assert!(is_ready(line.timer_fd().expect("a link has both"), 900));
     assert!(!line.timer_fired());
     send(&mut link.client[0], 2).expect("room");

@@ -1,0 +1,85 @@
+//! What a load generator is to ask for, and what a run of it measures.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::profile::Profile;
+use crate::recorder::Recorder;
+
+/// How requests are paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pace {
+    /// Poisson arrivals at this rate, whatever comes back.
+    Open {
+        /// Requests per second.
+        rate_rps: u64,
+    },
+    /// Every flow has its window full at any time.
+    Closed,
+}
+
+/// What is asked for, and what becomes of requests without an answer.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Keys, sizes, shares.
+    pub profile: Profile,
+    /// Length of every value in bytes, in place of the profile's.
+    pub value_bytes: Option<usize>,
+    /// Requests of one flow that may be without an answer.
+    pub depth: usize,
+    /// A request that is due while all windows are full takes the place of the oldest one of its flow, which is lost;
+    /// otherwise it waits, and its time runs.
+    pub overruns: bool,
+    /// A request without an answer for so long is given up; `None`: never in a run.
+    pub give_up: Option<Duration>,
+    /// Most requests that are sent before replies are looked at again.
+    pub burst: usize,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Latencies of the requests that were due in the measured time.
+    pub recorder: Recorder,
+    /// Replies that came in the measured time.
+    pub answered: u64,
+    /// Requests that were due in the measured time and were sent.
+    pub sent: u64,
+    /// Replies that came, late ones too.
+    pub replies: u64,
+    /// Gets that found nothing.
+    pub missing: u64,
+    /// Requests that the server refused.
+    pub refused: u64,
+    /// Values that are not those of their keys, replies of another kind than the request's, and what is no reply.
+    pub wrong: u64,
+    /// Requests that were given up, those included that are out when the run ends.
+    pub lost: u64,
+    /// Length of the measured time in ns.
+    pub window_ns: u64,
+}
+
+/// When a run begins and ends.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Window {
+    /// Before anything counts.
+    pub warm_up: Duration,
+    /// What counts.
+    pub measure: Duration,
+    /// How long answers are waited for afterwards.
+    pub drain: Duration,
+}
+
+impl Measured {
+    /// Nothing yet.
+    pub fn new(window_ns: u64) -> Self {
+        let recorder = Recorder::new();
+        Self { recorder, answered: 0, sent: 0, replies: 0, missing: 0, refused: 0, wrong: 0, lost: 0, window_ns }
+    }
+}
+
+/// A time in ns.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("no run lasts 584 years")
+}

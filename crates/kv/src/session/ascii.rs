@@ -1,0 +1,349 @@
+//! The ASCII protocol: lines, gets and everything without a value of its own. Commands that carry a value are in
+//! `storage`, meta commands in `meta`.
+
+use super::text::{Words, expires_ms, put_decimal, signed, unsigned};
+use super::{Call, Step, meta, stats, storage};
+use crate::KEY_BYTES_MAX;
+use crate::store::{ChangeError, Delta, Item};
+
+pub(super) const ERROR: &[u8] = b"ERROR\r\n";
+pub(super) const BAD_LINE: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+pub(super) const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
+pub(super) const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
+pub(super) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+const BAD_DELETE: &[u8] = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
+const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
+pub(super) const NO_MEMORY_TO_READ: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
+pub(super) const NO_MEMORY_TO_STORE: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+pub(super) const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+/// More words than any command has, meta commands with all their flags included.
+pub(super) const WORDS_MAX: usize = 24;
+
+/// Longest line that is looked at as a whole, in bytes. Of a longer get the keys are answered as they come, as none is
+/// longer than this; no other command is so long. Source: memcached `try_read_command_ascii`.
+pub(super) const LINE_BYTES_MAX: usize = 2048;
+
+/// What an ASCII connection remembers between two steps.
+#[derive(Debug, Default)]
+pub(super) struct Ascii {
+    /// A get whose keys are being answered one by one, so that no answer of many values is held in memory.
+    keys: Option<Keys>,
+    /// Bytes of the unfinished line that were looked through for its end.
+    scanned: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    with_cas: bool,
+    /// New expiry of each record (`gat`).
+    expires_ms: Option<u64>,
+}
+
+/// A line that has come whole.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    /// Without its end.
+    pub(super) text: &'a [u8],
+    /// Bytes with its end.
+    pub(super) bytes: usize,
+}
+
+impl Ascii {
+    /// Whether a part of a get was answered, and more of it is to come.
+    pub(super) fn is_amid_get(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    pub(super) fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        if let Some(keys) = self.keys {
+            return self.next_key(call, input, keys);
+        }
+        let looked_at = &input[..input.len().min(LINE_BYTES_MAX + 1)];
+        let Some(end) = looked_at[self.scanned..].iter().position(|&byte| byte == b'\n') else {
+            self.scanned = 0;
+            if input.len() > LINE_BYTES_MAX {
+                return self.long_line(call, input);
+            }
+            if call.is_starved {
+                // Nobody knows whether a value follows the line, and a value must not be taken for commands.
+                call.out.extend_from_slice(NO_MEMORY_TO_READ);
+                return Step::Close;
+            }
+            self.scanned = input.len();
+            return Step::More(input.len() + 1);
+        };
+        let end = self.scanned + end;
+        self.scanned = 0;
+        let text = &input[..end];
+        let line = Line { text: text.strip_suffix(b"\r").unwrap_or(text), bytes: end + 1 };
+        self.command(call, line, input)
+    }
+
+    /// A line of which more has come than is looked at as a whole.
+    #[cold]
+    fn long_line(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+        let start = &input[..LINE_BYTES_MAX];
+        // The last word may go on.
+        let whole = start.iter().rposition(|&byte| byte == b' ').map_or(&[][..], |end| &start[..end]);
+        let words = Words::<WORDS_MAX>::of(whole);
+        let line = Line { text: whole, bytes: 0 };
+        match words.kept().first() {
+            Some(name @ (&b"get" | &b"gets" | &b"gat" | &b"gats")) => {
+                if words.count() < if name.starts_with(b"ga") { 3 } else { 2 } {
+                    // The word that was cut is longer than a key.
+                    refuse(call, line, BAD_LINE);
+                    return Step::SkipLine;
+                }
+                match self.begin_get(call, line, name, &words) {
+                    // Refused; the whole line is meant.
+                    Step::Done(0) => Step::SkipLine,
+                    step => step,
+                }
+            }
+            _ => {
+                refuse(call, line, LINE_TOO_LONG);
+                // As above.
+                Step::Close
+            }
+        }
+    }
+
+    fn command(&mut self, call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Step {
+        let words = Words::<WORDS_MAX>::of(line.text);
+        let Some(&name) = words.kept().first() else { return refuse(call, line, ERROR) };
+        match name {
+            b"get" | b"gets" | b"gat" | b"gats" => return self.begin_get(call, line, name, &words),
+            b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
+                return storage::step(call, line, &words, input);
+            }
+            b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => return meta::step(call, line, &words, input),
+            b"quit" => return Step::Close,
+            _ => {}
+        }
+        call.turn.stats.add(|c| &c.requests, 1);
+        let start = call.out.len();
+        let known = simple(call, name, &words);
+        if !known {
+            call.out.extend_from_slice(ERROR);
+        }
+        // What is answered to a command with this word is thrown away, refusals as well.
+        if known && may_be_quiet(name) && words.last() == b"noreply" {
+            call.out.truncate(start);
+        }
+        Step::Done(line.bytes)
+    }
+
+    /// Checks the line of a get; its keys are answered one by one in the steps after this.
+    fn begin_get(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        line: Line<'_>,
+        name: &[u8],
+        words: &Words<'_, WORDS_MAX>,
+    ) -> Step {
+        let touches = name.starts_with(b"ga");
+        if words.count() < if touches { 3 } else { 2 } {
+            // memcached answers END to a gat without keys.
+            let answer = if words.count() == 2 { b"END\r\n" } else { ERROR };
+            return refuse(call, line, answer);
+        }
+        let expires = match (touches, signed(words.kept()[1])) {
+            (false, _) => None,
+            (true, Some(exptime)) => Some(expires_ms(exptime, call.turn.now_ms)),
+            (true, None) => return refuse(call, line, BAD_EXPTIME),
+        };
+        if line.text.split(|&byte| byte == b' ').any(|key| key.len() > KEY_BYTES_MAX) {
+            return refuse(call, line, BAD_LINE);
+        }
+        call.turn.stats.add(|c| &c.requests, 1);
+        self.keys = Some(Keys { with_cas: name.ends_with(b"s"), expires_ms: expires });
+        // The words before the keys, up to the space behind them.
+        let before = if touches { 2 } else { 1 };
+        Step::Done(skip_words(line.text, before))
+    }
+
+    fn next_key(&mut self, call: &mut Call<'_, '_>, input: &[u8], keys: Keys) -> Step {
+        let spaces = input.iter().take_while(|&&byte| byte == b' ').count();
+        let rest = &input[spaces..];
+        // A key, and the carriage return of the line's end.
+        const LOOK_BYTES: usize = KEY_BYTES_MAX + 2;
+        let Some(end) = rest.iter().take(LOOK_BYTES).position(|&byte| byte == b' ' || byte == b'\n') else {
+            return self.cut_key(call, spaces, input.len(), rest.len() >= LOOK_BYTES);
+        };
+        let is_last = rest[end] == b'\n';
+        let key = if is_last { rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]) } else { &rest[..end] };
+        if key.len() > KEY_BYTES_MAX {
+            return self.cut_key(call, spaces, input.len(), true);
+        }
+        if !key.is_empty() {
+            answer_get(call, key, keys);
+        }
+        if is_last {
+            self.keys = None;
+            call.out.extend_from_slice(b"END\r\n");
+            return Step::Done(spaces + end + 1);
+        }
+        Step::Done(spaces + end)
+    }
+
+    /// A key of a long line that has not come whole, or is too long.
+    #[cold]
+    fn cut_key(&mut self, call: &mut Call<'_, '_>, spaces: usize, there: usize, is_too_long: bool) -> Step {
+        if is_too_long || call.is_starved {
+            self.keys = None;
+            call.out.extend_from_slice(if is_too_long { BAD_LINE } else { NO_MEMORY_TO_READ });
+            call.turn.stats.add(|c| &c.refused, u64::from(!call.is_starved));
+            return Step::SkipLine;
+        }
+        if spaces > 0 { Step::Done(spaces) } else { Step::More(there + 1) }
+    }
+}
+
+/// Bytes of the first `count` words of a line and the spaces before each.
+fn skip_words(text: &[u8], count: usize) -> usize {
+    let mut at = 0;
+    for _ in 0..count {
+        at += text[at..].iter().take_while(|&&byte| byte == b' ').count();
+        at += text[at..].iter().take_while(|&&byte| byte != b' ').count();
+    }
+    at
+}
+
+fn answer_get(call: &mut Call<'_, '_>, key: &[u8], keys: Keys) {
+    let (turn, out) = (call.turn, &mut *call.out);
+    let write = |item: &Item<'_>| {
+        out.extend_from_slice(b"VALUE ");
+        out.extend_from_slice(key);
+        out.push(b' ');
+        put_decimal(out, u64::from(item.flags));
+        out.push(b' ');
+        put_decimal(out, item.value.len() as u64);
+        if keys.with_cas {
+            out.push(b' ');
+            put_decimal(out, item.cas);
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(item.value);
+        out.extend_from_slice(b"\r\n");
+    };
+    let found = match keys.expires_ms {
+        None => turn.server.store.get(turn.now_ms, key, write),
+        Some(expires_ms) => {
+            turn.stats.add(|c| &c.touches, 1);
+            turn.server.store.get_and_touch(turn.now_ms, key, expires_ms, write)
+        }
+    };
+    count_get(call, found.is_some());
+}
+
+pub(super) fn count_get(call: &Call<'_, '_>, hit: bool) {
+    call.turn.stats.add(|c| &c.gets, 1);
+    call.turn.stats.add(|c| &c.get_hits, u64::from(hit));
+}
+
+pub(super) fn refuse(call: &mut Call<'_, '_>, line: Line<'_>, words: &[u8]) -> Step {
+    call.turn.stats.add(|c| &c.requests, 1);
+    call.turn.stats.add(|c| &c.refused, 1);
+    call.out.extend_from_slice(words);
+    Step::Done(line.bytes)
+}
+
+fn may_be_quiet(name: &[u8]) -> bool {
+    matches!(name, b"delete" | b"incr" | b"decr" | b"touch" | b"flush_all" | b"verbosity")
+}
+
+/// Commands of one line; false if there is none of that name with so many words.
+fn simple(call: &mut Call<'_, '_>, name: &[u8], words: &Words<'_, WORDS_MAX>) -> bool {
+    let answer: &[u8] = match (name, words.count()) {
+        (b"delete", 2..=4) => delete(call, words.kept()),
+        (b"incr" | b"decr", 3..=4) => return arithmetic(call, words.kept(), name == b"decr"),
+        (b"touch", 3..=4) => touch(call, words.kept()),
+        (b"flush_all", 1..=3) => flush(call, words.kept()),
+        (b"verbosity", 2..=3) => {
+            if unsigned(words.kept()[1]).is_some() {
+                b"OK\r\n"
+            } else {
+                BAD_LINE
+            }
+        }
+        (b"version", _) => {
+            call.out.extend_from_slice(b"VERSION ");
+            call.out.extend_from_slice(stats::VERSION.as_bytes());
+            b"\r\n"
+        }
+        (b"stats", _) => stats::ascii(call, words.kept()),
+        (b"shutdown", _) => b"ERROR: shutdown not enabled\r\n",
+        _ => return false,
+    };
+    call.out.extend_from_slice(answer);
+    true
+}
+
+fn delete(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+    let allowed = match words[2..] {
+        [] => true,
+        [one] => matches!(one, b"0" | b"noreply"),
+        [zero, noreply] => zero == b"0" && noreply == b"noreply",
+        _ => false,
+    };
+    if !allowed {
+        return BAD_DELETE;
+    }
+    if words[1].len() > KEY_BYTES_MAX {
+        return BAD_LINE;
+    }
+    call.turn.stats.add(|c| &c.deletes, 1);
+    match call.turn.server.store.delete(call.turn.now_ms, words[1], 0) {
+        Ok(()) => b"DELETED\r\n",
+        Err(_) => b"NOT_FOUND\r\n",
+    }
+}
+
+fn arithmetic(call: &mut Call<'_, '_>, words: &[&[u8]], down: bool) -> bool {
+    let answer = 'answer: {
+        if words[1].len() > KEY_BYTES_MAX {
+            break 'answer BAD_LINE;
+        }
+        let Some(by) = unsigned(words[2]) else { break 'answer BAD_DELTA };
+        let delta = Delta { by, down, cas: 0, initial: None, expires_ms: None };
+        call.turn.stats.add(|c| &c.sets, 1);
+        match call.turn.server.store.arithmetic(call.turn.now_ms, words[1], &delta) {
+            Ok((number, _)) => {
+                put_decimal(call.out, number);
+                b"\r\n"
+            }
+            Err(ChangeError::NotFound | ChangeError::Exists) => b"NOT_FOUND\r\n",
+            Err(ChangeError::NonNumeric) => NON_NUMERIC,
+        }
+    };
+    call.out.extend_from_slice(answer);
+    true
+}
+
+fn touch(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+    if words[1].len() > KEY_BYTES_MAX {
+        return BAD_LINE;
+    }
+    let Some(exptime) = signed(words[2]) else { return BAD_EXPTIME };
+    call.turn.stats.add(|c| &c.touches, 1);
+    let expires = expires_ms(exptime, call.turn.now_ms);
+    match call.turn.server.store.get_and_touch(call.turn.now_ms, words[1], expires, |_| ()) {
+        Some(()) => b"TOUCHED\r\n",
+        None => b"NOT_FOUND\r\n",
+    }
+}
+
+fn flush(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+    let delay = match words.get(1) {
+        None | Some(&b"noreply") => Some(0),
+        Some(word) => signed(word),
+    };
+    let Some(delay_s) = delay else { return BAD_EXPTIME };
+    call.turn.stats.add(|c| &c.flushes, 1);
+    let now_ms = call.turn.now_ms;
+    let at_ms = if delay_s <= 0 { now_ms } else { expires_ms(delay_s, now_ms) };
+    call.turn.server.store.flush(now_ms, at_ms);
+    b"OK\r\n"
+}

@@ -1,0 +1,91 @@
+//! ASCII commands that carry a value: a line, and as many bytes as it announces, with an end of line.
+
+use super::ascii::{BAD_CHUNK, BAD_LINE, ERROR, Line, NO_MEMORY_TO_STORE, TOO_LARGE, WORDS_MAX, refuse};
+use super::text::{Words, expires_ms, flags, signed, unsigned};
+use super::{Call, Step};
+use crate::KEY_BYTES_MAX;
+use crate::store::{How, Put, PutError, VALUE_BYTES_MAX};
+
+/// The longest value that can be announced. Source: memcached `process_update_command`.
+pub(super) const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
+
+/// A version that no record has: versions are counted up from 1.
+pub(super) const CAS_OF_NONE: u64 = u64::MAX;
+
+/// What the line says.
+struct Header<'a> {
+    key: &'a [u8],
+    flags: u32,
+    exptime_s: i64,
+    value_bytes: usize,
+    cas: u64,
+}
+
+pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WORDS_MAX>, input: &[u8]) -> Step {
+    let with_cas = words.kept()[0] == b"cas";
+    let least = if with_cas { 6 } else { 5 };
+    if !(least..=least + 1).contains(&words.count()) {
+        return refuse(call, line, ERROR);
+    }
+    let quiet = words.last() == b"noreply";
+    let Some(header) = header(words.kept(), with_cas) else {
+        return refuse(call, line, if quiet { b"" } else { BAD_LINE });
+    };
+    if header.value_bytes > VALUE_BYTES_MAX {
+        // As memcached: the old value goes as well, for it is not what the client believes to be there.
+        let _ = call.turn.server.store.delete(call.turn.now_ms, header.key, 0);
+        refuse(call, line, if quiet { b"" } else { TOO_LARGE });
+        return Step::Skip(line.bytes, header.value_bytes + 2);
+    }
+    let request_bytes = line.bytes + header.value_bytes + 2;
+    let Some(body) = input.get(line.bytes..request_bytes) else {
+        if call.is_starved {
+            let _ = call.turn.server.store.delete(call.turn.now_ms, header.key, 0);
+            call.out.extend_from_slice(if quiet { b"" } else { NO_MEMORY_TO_STORE });
+            return Step::Skip(line.bytes, header.value_bytes + 2);
+        }
+        return Step::More(request_bytes);
+    };
+    call.turn.stats.add(|c| &c.requests, 1);
+    let answer = match body.strip_suffix(b"\r\n") {
+        Some(value) => store(call, words.kept()[0], &header, value),
+        None => BAD_CHUNK,
+    };
+    if !quiet {
+        call.out.extend_from_slice(answer);
+    }
+    Step::Done(request_bytes)
+}
+
+fn header<'a>(words: &[&'a [u8]], with_cas: bool) -> Option<Header<'a>> {
+    let header = Header {
+        key: words[1],
+        flags: flags(words[2])?,
+        exptime_s: signed(words[3])?,
+        value_bytes: usize::try_from(unsigned(words[4]).filter(|bytes| *bytes <= ANNOUNCED_BYTES_MAX)?).ok()?,
+        // No record has version 0, which asks the store for any.
+        cas: if with_cas { Some(unsigned(words[5])?).filter(|cas| *cas != 0).unwrap_or(CAS_OF_NONE) } else { 0 },
+    };
+    (header.key.len() <= KEY_BYTES_MAX).then_some(header)
+}
+
+fn store(call: &Call<'_, '_>, name: &[u8], header: &Header<'_>, value: &[u8]) -> &'static [u8] {
+    let how = match name {
+        b"add" => How::Add,
+        b"replace" => How::Replace,
+        b"append" => How::Append,
+        b"prepend" => How::Prepend,
+        _ => How::Set,
+    };
+    let turn = &call.turn;
+    let put =
+        Put { how, cas: header.cas, flags: header.flags, expires_ms: expires_ms(header.exptime_s, turn.now_ms), value };
+    turn.stats.add(|c| &c.sets, 1);
+    match turn.server.store.put(turn.now_ms, header.key, &put) {
+        Ok(_) => b"STORED\r\n",
+        Err(PutError::NotStored) => b"NOT_STORED\r\n",
+        Err(PutError::Exists) => b"EXISTS\r\n",
+        Err(PutError::NotFound) => b"NOT_FOUND\r\n",
+        Err(PutError::TooLarge { .. }) => TOO_LARGE,
+    }
+}
