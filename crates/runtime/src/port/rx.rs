@@ -34,9 +34,9 @@ pub(crate) trait RxRing {
     /// It is attached, and gets the frames that it needs.
     fn begin(&mut self, _pool: &mut FramePool) {}
 
-    /// A poll begins, after so many packets. Where packets wait elsewhere until somebody asks for them, it is asked for here.
+    /// A poll begins. Where packets wait elsewhere until somebody asks for them, it is asked for here.
     #[inline]
-    fn poll_begins(&mut self, _received: u64) {}
+    fn poll_begins(&mut self, _counters: &RxCounters) {}
 
     /// Packets that wait, with a look at the peer's index.
     fn pending(&mut self) -> u32;
@@ -209,8 +209,7 @@ impl RxQueue {
     #[inline]
     pub(crate) fn poll_begins(&mut self) {
         self.captures = self.tap.is_on();
-        let received = self.counters.packets.get();
-        on_end!(RxEnd, &mut self.end, end => end.poll_begins(received));
+        on_end!(RxEnd, &mut self.end, end => end.poll_begins(&self.counters));
     }
 
     /// Packets that wait, with a look at the peer's index. [`take`](Self::take) looks again only when it has taken them.

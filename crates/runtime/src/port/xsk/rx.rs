@@ -6,7 +6,7 @@ use napier_ring::xsk::{XskLook, XskRx};
 use napier_ring::{Frame, FramePool};
 
 use super::line::{PolledFor, XskLine};
-use crate::port::{RxHome, RxRing};
+use crate::port::{RxCounters, RxHome, RxRing};
 use crate::sys::xsk::XskSocket;
 
 /// The receive end of a queue.
@@ -110,10 +110,11 @@ impl RxRing for XskRxEnd {
         self.ring.pending()
     }
 
-    /// A poll begins, after so many packets: if nothing waits, the kernel is made to look at the interface, where it does
+    /// If nothing waits, the kernel is made to look at the interface, where it does
     /// so on request.
     #[inline]
-    fn poll_begins(&mut self, received: u64) {
+    fn poll_begins(&mut self, counters: &RxCounters) {
+        let received = counters.packets.get();
         self.line.poll_begins(&mut self.polled, received);
         if self.drives == Drives::No || self.ring.pending() > 0 {
             return;
