@@ -10,11 +10,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-core", &[]),
     ("napier-ring", &["napier-core"]),
     ("napier-runtime", &["napier-core", "napier-ring"]),
-    ("napier-sim", &["napier-core"]),
+    ("napier-scenario", &["napier-core"]),
+    ("napier-sim", &["napier-core", "napier-scenario"]),
     ("napier-veth", &[]),
     ("napier-testkit", &[]),
-    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth"]),
-    ("napier", &["napier-core", "napier-ring", "napier-runtime", "napier-sim", "napier-veth", "napier-lab"]),
+    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-scenario", "napier-sim", "napier-veth"]),
+    (
+        "napier",
+        &["napier-core", "napier-ring", "napier-runtime", "napier-scenario", "napier-sim", "napier-veth", "napier-lab"],
+    ),
 ];
 
 /// Crates outside the workspace that the two lowest crates may use: none, so that nothing can reach a

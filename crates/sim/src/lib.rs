@@ -1,7 +1,6 @@
-//! The NAPI rules under virtual time: virtual CPUs, NICs and programs, scenario files and the farm of seeds.
+//! The NAPI rules under virtual time: virtual CPUs, NICs and programs, and the farm of seeds.
 
 pub mod contention;
 pub mod farm;
 pub mod machine;
 pub mod rng;
-pub mod scenario;

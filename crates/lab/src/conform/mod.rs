@@ -18,8 +18,8 @@ use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use napier_sim::scenario::compare::{Clock, Difference, Verdict, judge};
-use napier_sim::scenario::{Scenario, Seen};
+use napier_scenario::compare::{Clock, Difference, Verdict, judge};
+use napier_scenario::{Scenario, Seen};
 
 pub use files::{FilesError, find};
 pub use report::{JsonConformance, JsonResult, JsonTotals, Totals, json, line};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use napier_sim::scenario::Scenario;
+use napier_scenario::Scenario;
 use serde::Deserialize;
 
 use super::files::{FilesError, RULES_FILE, find};

@@ -1,8 +1,8 @@
 //! The executor in virtual time.
 
+use napier_scenario::Scenario;
+use napier_scenario::compare::Clock;
 use napier_sim::machine;
-use napier_sim::scenario::Scenario;
-use napier_sim::scenario::compare::Clock;
 
 use super::{Executor, Observed, Refused};
 

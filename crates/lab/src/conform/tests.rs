@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use napier_core::time::Instant;
-use napier_sim::scenario::{Context, CpuIx, Event, NapiIx};
+use napier_scenario::{Context, CpuIx, Event, NapiIx};
 
 use super::*;
 

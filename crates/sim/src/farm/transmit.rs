@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::random::Random;
-use crate::scenario::{
+use napier_scenario::{
     Action, ByteLimits, Call, DeviceIx, Machine, QdiscSpec, Sending, SocketIx, SocketKind, Step, ThreadIx, Transmit,
     TxDeed, TxqIx,
 };

@@ -11,7 +11,7 @@ use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
 use super::world::World;
-use crate::scenario::Context;
+use napier_scenario::Context;
 
 impl K {
     /// Busy polls the instance with this id until `ended`, time, or after one iteration. `rcu`: gives up instead of

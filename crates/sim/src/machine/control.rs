@@ -7,7 +7,7 @@ use napier_core::control::{
 
 use super::vm::K;
 use super::world::World;
-use crate::scenario::{Answer, DeviceIx, NapiRef};
+use napier_scenario::{Answer, DeviceIx, NapiRef};
 
 /// Index of the first device; 1 is loopback.
 const FIRST_IFINDEX: u32 = 2;
@@ -223,7 +223,7 @@ impl World {
             "netdev_budget_usecs" => {
                 let usecs = natural()?;
                 // Less than the default is refused: two jiffies.
-                if usecs < crate::scenario::Sysctl::defaults(self.hz).netdev_budget_usecs {
+                if usecs < napier_scenario::Sysctl::defaults(self.hz).netdev_budget_usecs {
                     return Err(Errno::EINVAL);
                 }
                 self.sysctl.netdev_budget_usecs = usecs;

@@ -6,7 +6,7 @@ use napier_core::time::Deadline;
 
 use super::coverage::Decision;
 use super::vm::K;
-use crate::scenario::Context;
+use napier_scenario::Context;
 
 impl K {
     /// The thread's code; it exists as long as the machine, and does nothing while the instance has no thread.

@@ -8,7 +8,7 @@ use super::Plant;
 use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::{K, Level};
-use crate::scenario::{Context, CpuIx, Event, Quirk};
+use napier_scenario::{Context, CpuIx, Event, Quirk};
 
 /// What the poller does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
 use super::world::HardIrq;
-use crate::scenario::{Context, CpuIx, Event, NapiIx};
+use napier_scenario::{Context, CpuIx, Event, NapiIx};
 
 impl K {
     /// The hardware-interrupt level of a CPU.

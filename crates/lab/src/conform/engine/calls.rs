@@ -6,7 +6,7 @@ use napier_core::control::Errno;
 use napier_core::sockopt::BusyOption;
 use napier_core::time::Span;
 use napier_runtime::{Event, Interest, SocketOption, Timeout};
-use napier_sim::scenario::{Answer, Call, SocketIx};
+use napier_scenario::{Answer, Call, SocketIx};
 
 use super::drive::Pace;
 use super::rig::Rig;

@@ -4,7 +4,7 @@ use napier_core::state::State;
 use napier_core::time::Instant;
 use napier_runtime::SocketOption;
 use napier_runtime::journal::Record;
-use napier_sim::scenario::{Check, Event, NapiIx, Seen};
+use napier_scenario::{Check, Event, NapiIx, Seen};
 
 use super::drive::Driven;
 use super::log::{Known, delivered, states};

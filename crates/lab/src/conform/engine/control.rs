@@ -1,7 +1,7 @@
 //! The control plane: netlink requests, device files, knobs, up and down.
 
 use napier_core::control::{DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiSet, QueueGet, parse_number};
-use napier_sim::scenario::{Answer, Call, DeviceIx, NapiRef};
+use napier_scenario::{Answer, Call, DeviceIx, NapiRef};
 
 use super::rig::Rig;
 use super::{Refused, refused};

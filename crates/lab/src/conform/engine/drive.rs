@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use napier_core::time::{Instant, Span};
-use napier_sim::scenario::{Action, Call, Check, Event, Packets, Seen, Target, ThreadIx, TxCheck};
+use napier_scenario::{Action, Call, Check, Event, Packets, Seen, Target, ThreadIx, TxCheck};
 
 use super::check::Looked;
 use super::log::Window;

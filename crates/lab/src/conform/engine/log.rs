@@ -4,7 +4,7 @@ use napier_core::completion::Completion;
 use napier_core::state::State;
 use napier_core::time::Instant;
 use napier_runtime::journal::{Context as Polled, Event as Recorded, Record, Rule};
-use napier_sim::scenario::{Context, CpuIx, Event, NapiIx, Seen};
+use napier_scenario::{Context, CpuIx, Event, NapiIx, Seen};
 
 use super::rig::Rig;
 

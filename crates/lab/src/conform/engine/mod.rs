@@ -31,8 +31,8 @@ mod waits;
 
 use napier_core::time::{Instant, Span};
 use napier_runtime::RealTime;
-use napier_sim::scenario::compare::Clock;
-use napier_sim::scenario::{Kind, Pattern, Scenario};
+use napier_scenario::compare::Clock;
+use napier_scenario::{Kind, Pattern, Scenario};
 
 use super::{Executor, Observed, Refused};
 use drive::Driven;
@@ -123,9 +123,9 @@ fn end(scenario: &Scenario, after_last: Span) -> Instant {
     (last + after_last).min(latest)
 }
 
-fn last_packet(at: Instant, action: &napier_sim::scenario::Action) -> Instant {
+fn last_packet(at: Instant, action: &napier_scenario::Action) -> Instant {
     match action {
-        napier_sim::scenario::Action::Packets(packets) => {
+        napier_scenario::Action::Packets(packets) => {
             at + Span::from_ns(packets.every.ns.saturating_mul(u64::from(packets.count.saturating_sub(1))))
         }
         _ => at,

@@ -1,7 +1,7 @@
 //! What cannot be done in real time, or not by the engine: found before anything is started.
 
 use napier_core::control::ThreadedSetting;
-use napier_sim::scenario::{
+use napier_scenario::{
     Action, Call, CpuIx, Device, Kind, Machine, Packets, Policy, Scenario, SocketKind, Sysctl, ThreadIx,
 };
 
@@ -100,7 +100,7 @@ fn check_sockets(machine: &Machine) -> Result<(), Refused> {
             return Err(refused("the engine bounds a socket's queue in bytes, not in packets"));
         }
     }
-    let closed = |epoll: &napier_sim::scenario::Epoll| epoll.members.iter().any(|m| !machine.sockets[m.at()].open);
+    let closed = |epoll: &napier_scenario::Epoll| epoll.members.iter().any(|m| !machine.sockets[m.at()].open);
     if machine.epolls.iter().any(closed) {
         return Err(refused("an event context has a closed socket for a member"));
     }

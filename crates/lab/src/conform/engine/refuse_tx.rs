@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
-use napier_sim::scenario::{
-    Action, Call, Device, Kind, Machine, Pattern, QdiscSpec, Scenario, Sending, TxCheck, TxDeed,
-};
+use napier_scenario::{Action, Call, Device, Kind, Machine, Pattern, QdiscSpec, Scenario, Sending, TxCheck, TxDeed};
 
 use super::transmit::{flows, sends};
 use super::{Refused, refused, watched};

@@ -11,7 +11,7 @@ use napier_runtime::{
     Coalesce, DeviceHandle, EndConfig, Engine, EventContext, IfAddr, Interest, LinkConfig, NetNs, RawPort,
     SocketOption, StackCounters, UdpSocket,
 };
-use napier_sim::scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket, SocketIx, Sysctl, Target};
+use napier_scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket, SocketIx, Sysctl, Target};
 
 use super::transmit::Transmits;
 use super::{Refused, log, refuse, refused};
@@ -314,7 +314,7 @@ impl<'s> Rig<'s> {
     /// The scenario's instance on a queue; none if the device is not the scenario's.
     pub(super) fn napi_of(&self, ifindex: u32, queue: u16) -> Option<NapiIx> {
         let device = self.devices.iter().position(|device| device.ifindex() == ifindex)?;
-        let device = napier_sim::scenario::DeviceIx(u16::try_from(device).expect("256 devices at most"));
+        let device = napier_scenario::DeviceIx(u16::try_from(device).expect("256 devices at most"));
         Some(self.scenario.machine.napi(device, queue))
     }
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use napier_sim::scenario::Action;
-use napier_sim::scenario::compare::{Verdict, judge};
+use napier_scenario::Action;
+use napier_scenario::compare::{Verdict, judge};
 
 use super::*;
 

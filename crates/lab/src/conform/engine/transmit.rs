@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use napier_core::control::Errno;
 use napier_core::tx::{DropReason, XmitCode};
 use napier_runtime::{DeviceHandle, NetNs, QdiscConfig, SocketOption, TxQueueStats, UdpSocket};
-use napier_sim::scenario::{
+use napier_scenario::{
     Action, Answer, Call, CpuIx, DeviceIx, Event, QdiscIx, QdiscSpec, Scenario, Seen, Sending, ThreadIx, TxCheck,
     TxEvent, TxqIx,
 };

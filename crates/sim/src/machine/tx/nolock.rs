@@ -12,7 +12,7 @@ use super::{At, TxPkt};
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use crate::scenario::Context;
+use napier_scenario::Context;
 
 impl K {
     /// A sender with its packet.

@@ -11,7 +11,7 @@ use crate::machine::Plant;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use crate::scenario::{Context, TxEvent};
+use napier_scenario::{Context, TxEvent};
 
 impl K {
     /// Spins for the root lock, with bottom halves off.

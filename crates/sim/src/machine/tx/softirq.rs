@@ -7,7 +7,7 @@ use crate::machine::Plant;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::{K, Level};
 use crate::machine::world::{HardIrq, World};
-use crate::scenario::{Context, StopBy, TxEvent};
+use napier_scenario::{Context, StopBy, TxEvent};
 
 impl K {
     /// Asks for a run in the transmit softirq of this CPU.

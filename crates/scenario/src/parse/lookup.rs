@@ -2,7 +2,7 @@
 
 use super::ParseError;
 use super::node::{Node, unknown};
-use crate::scenario::{Callable, CpuIx, DeviceIx, EpollIx, Machine, NapiIx, QdiscIx, SocketIx, ThreadIx, TxqIx};
+use crate::{Callable, CpuIx, DeviceIx, EpollIx, Machine, NapiIx, QdiscIx, SocketIx, ThreadIx, TxqIx};
 
 type Result<T> = std::result::Result<T, ParseError>;
 

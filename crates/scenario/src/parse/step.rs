@@ -6,7 +6,7 @@ use napier_core::time::{Instant, Span};
 use super::lookup::Names;
 use super::node::{Node, Table, unknown};
 use super::{ParseError, call, machine, transmit};
-use crate::scenario::{Action, Callable, Check, Machine, Packets, Quirk, SocketKind, Step, Target};
+use crate::{Action, Callable, Check, Machine, Packets, Quirk, SocketKind, Step, Target};
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -122,7 +122,7 @@ fn step(node: &Node<'_>, names: Names<'_>) -> Result<Step> {
         "hog" => {
             let table = table.only(&["at", "hog", "for", "policy"])?;
             let (cpu, span) = (names.cpu(&table.need("hog")?)?, table.need("for")?.short_span()?);
-            let policy = table.map("policy", machine::policy)?.unwrap_or(crate::scenario::Policy::Fair);
+            let policy = table.map("policy", machine::policy)?.unwrap_or(crate::Policy::Fair);
             (at(&table)?, Action::Hog { cpu, span, policy })
         }
         "fail-thread" => {

@@ -10,9 +10,7 @@ use super::ParseError;
 use super::lookup::{Names, new_name};
 use super::node::{Node, Table};
 use super::transmit;
-use crate::scenario::{
-    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread,
-};
+use crate::{Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread};
 
 type Result<T> = std::result::Result<T, ParseError>;
 

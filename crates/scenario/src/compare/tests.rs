@@ -2,7 +2,7 @@ use napier_core::control::Errno;
 use napier_core::time::{Instant, Span};
 
 use super::*;
-use crate::scenario::{Answer, Context, CpuIx, Kind, NapiIx, SocketIx, ThreadIx};
+use crate::{Answer, Context, CpuIx, Kind, NapiIx, SocketIx, ThreadIx};
 
 /// A scenario with these keys of `[expect]`.
 fn scenario(expect: &str) -> Scenario {

@@ -3,9 +3,9 @@
 use napier_core::tx::qdisc::{FqConfig, RATE_UNLIMITED};
 
 use super::{Fields, Out, quote, quotes, span};
-use crate::scenario::parse::duration;
-use crate::scenario::parse::transmit::bit_names;
-use crate::scenario::{Device, QdiscSpec, Sending, TxCheck, TxDeed, TxqIx};
+use crate::parse::duration;
+use crate::parse::transmit::bit_names;
+use crate::{Device, QdiscSpec, Sending, TxCheck, TxDeed, TxqIx};
 
 impl Out<'_> {
     pub(super) fn transmit(&mut self, device: &Device) {

@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 
 use super::duration;
 use super::step::bit_names;
-use crate::scenario::{
+use crate::{
     Action, Check, CpuIx, Device, Expect, Expected, Machine, NapiIx, Packets, Pattern, Range, Scenario, SocketIx, Step,
     Target,
 };

@@ -13,7 +13,7 @@ use super::ParseError;
 use super::lookup::Names;
 use super::node::{Node, Table, unknown};
 use super::step::{U32_MAX, at};
-use crate::scenario::{
+use crate::{
     Action, ByteLimits, Kind, Pattern, QdiscSpec, Sending, SocketKind, StopBy, Transmit, TxCheck, TxDeed, TxqIx,
 };
 

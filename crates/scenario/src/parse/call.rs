@@ -10,7 +10,7 @@ use super::lookup::Names;
 use super::machine::CTL;
 use super::node::{Node, Table};
 use super::step::{SYSCTLS, U32_MAX, at};
-use crate::scenario::{Action, Call, DeviceIx, NapiRef, SocketIx, SocketKind, ThreadIx};
+use crate::{Action, Call, DeviceIx, NapiRef, SocketIx, SocketKind, ThreadIx};
 
 type Result<T> = std::result::Result<T, ParseError>;
 

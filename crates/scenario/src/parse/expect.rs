@@ -7,7 +7,7 @@ use super::call;
 use super::lookup::Names;
 use super::node::{Node, Table, unknown};
 use super::{ParseError, duration, transmit};
-use crate::scenario::{Context, DropReason, EnginePart, Expect, Expected, Kind, Machine, Pattern, Range, Tolerance};
+use crate::{Context, DropReason, EnginePart, Expect, Expected, Kind, Machine, Pattern, Range, Tolerance};
 
 type Result<T> = std::result::Result<T, ParseError>;
 

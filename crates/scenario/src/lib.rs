@@ -1,7 +1,6 @@
 //! Scenarios: a machine, what happens to it, and what must be seen. `docs/scenarios.md` describes the file.
 //!
-//! A scenario is plain data. [`crate::machine`] carries it out in virtual time; other executors carry it out on
-//! something real. All names of the file are resolved to positions here, so an executor never looks a name up.
+//! A scenario is plain data. The machine in virtual time carries it out, the engine does, and so may any other executor. All names of the file are resolved to positions here, so an executor never looks a name up.
 
 mod action;
 pub mod compare;

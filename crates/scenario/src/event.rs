@@ -143,6 +143,15 @@ pub enum Answer {
     Attributes(Vec<(String, String)>),
 }
 
+impl From<Result<(), Errno>> for Answer {
+    fn from(result: Result<(), Errno>) -> Self {
+        match result {
+            Ok(()) => Self::Number(0),
+            Err(errno) => Self::Error(errno),
+        }
+    }
+}
+
 /// An event and its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {

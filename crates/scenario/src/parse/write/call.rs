@@ -1,7 +1,7 @@
 //! Calls as fields of a step.
 
 use super::{Fields, Out, quote, until};
-use crate::scenario::{Call, Callable, DeviceIx, NapiRef};
+use crate::{Call, Callable, DeviceIx, NapiRef};
 
 impl Out<'_> {
     pub(super) fn call(&self, call: &Call, to: &mut Fields) {

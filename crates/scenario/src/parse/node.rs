@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{ParseError, duration};
-use crate::scenario::Range;
+use crate::Range;
 
 /// Latest moment of a timeline, and longest time that a step or a cost may take.
 const TIME_MAX: Span = Span::from_secs(3600);

@@ -3,7 +3,7 @@
 //! A run may take fewer events than it could, if what follows needs them. So all places that can be reached are kept,
 //! expectation by expectation, each with one place that it was reached from.
 
-use crate::scenario::Range;
+use crate::Range;
 
 /// How far the expectations lead.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use napier_core::time::{Instant, Span};
 
-use crate::scenario::parse::transmit::{plan_name, stop_name};
-use crate::scenario::{Answer, Event, Expected, Kind, Machine, Pattern, Range, Seen, SocketIx, TxEvent};
+use crate::parse::transmit::{plan_name, stop_name};
+use crate::{Answer, Event, Expected, Kind, Machine, Pattern, Range, Seen, SocketIx, TxEvent};
 use napier_core::tx::XmitCode;
 
 /// What a field of an event holds.
@@ -69,12 +69,12 @@ pub(super) fn show_at(at: Instant) -> String {
 
 fn fields(event: &Event, machine: &Machine) -> Vec<(&'static str, Value)> {
     let napi = |napi| ("napi", Value::Text(machine.napi_name(napi)));
-    let cpu = |cpu: crate::scenario::CpuIx| ("cpu", Value::Number(i64::from(cpu.0)));
+    let cpu = |cpu: crate::CpuIx| ("cpu", Value::Number(i64::from(cpu.0)));
     let number = |name, number: u32| (name, Value::Number(i64::from(number)));
     let word = |name, word: &str| (name, Value::Text(word.to_owned()));
     let flag = |name, flag: bool| (name, Value::Text(flag.to_string()));
     let socket_name = |socket: &SocketIx| machine.sockets[socket.at()].name.clone();
-    let thread = |thread: crate::scenario::ThreadIx| word("thread", &machine.threads[thread.at()].name);
+    let thread = |thread: crate::ThreadIx| word("thread", &machine.threads[thread.at()].name);
     match event {
         Event::Poll { napi: of, context, cpu: on, work, budget } => {
             vec![napi(*of), word("in", context.name()), number("work", *work), number("budget", *budget), cpu(*on)]
@@ -118,7 +118,7 @@ fn fields(event: &Event, machine: &Machine) -> Vec<(&'static str, Value)> {
 fn tx_fields(event: &TxEvent, machine: &Machine) -> Vec<(&'static str, Value)> {
     let qdisc = |qdisc| ("qdisc", Value::Text(machine.qdisc_name(qdisc)));
     let txq = |txq| ("txq", Value::Text(machine.txq_name(txq)));
-    let cpu = |cpu: crate::scenario::CpuIx| ("cpu", Value::Number(i64::from(cpu.0)));
+    let cpu = |cpu: crate::CpuIx| ("cpu", Value::Number(i64::from(cpu.0)));
     let number = |name, number: u32| (name, Value::Number(i64::from(number)));
     let word = |name, word: &str| (name, Value::Text(word.to_owned()));
     let flag = |name, flag: bool| (name, Value::Text(flag.to_string()));
@@ -177,7 +177,7 @@ impl Value {
         match self {
             Self::Number(number) => number.to_string(),
             Self::Text(text) => show_text(text),
-            Self::Span(span) => crate::scenario::parse::duration::format(span.ns),
+            Self::Span(span) => crate::parse::duration::format(span.ns),
             Self::Names(names) => show_names(names),
             Self::Attributes(attributes) => show_attributes(attributes),
         }
@@ -189,7 +189,7 @@ impl Pattern {
         match self {
             Self::Number(range) => show_range(*range),
             Self::Text(text) => show_text(text),
-            Self::Span(span) => crate::scenario::parse::duration::format(span.ns),
+            Self::Span(span) => crate::parse::duration::format(span.ns),
             Self::Names(names) => show_names(names),
             Self::Attributes(attributes) => show_attributes(attributes),
         }
