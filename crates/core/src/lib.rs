@@ -12,6 +12,7 @@
 //! | [`poll`] | after one poll in softirq or kthread | `net/core/dev.c __napi_poll` |
 //! | [`softirq`] | one receive run and the softirq core's loop | `net/core/dev.c net_rx_action`, `kernel/softirq.c handle_softirqs` |
 //! | [`busy`] | the busy loop and its stop | `net/core/dev.c __napi_busy_loop`, `busy_poll_stop` |
+//! | [`frames`] | UDP datagrams as frames | RFC 768, RFC 791 |
 //! | [`gro`] | held packets, batches, flush | `net/core/gro.c`, `include/net/gro.h` |
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
 //! | [`select`] | poll and select: scans, busy polling, the sleep | `fs/select.c do_poll`, `net/socket.c sock_poll` |
@@ -48,6 +49,7 @@ pub mod completion;
 pub mod config;
 pub mod control;
 pub mod event;
+pub mod frames;
 pub mod gro;
 pub mod ids;
 pub mod loss;

@@ -15,7 +15,7 @@ use napier_scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket
 
 use super::transmit::Transmits;
 use super::{Refused, log, refuse, refused};
-use crate::compare::frames::{HEADER_BYTES, Template};
+use napier_core::frames::{HEADER_BYTES, Template};
 
 /// Records that the journal has room for.
 const JOURNAL_RECORDS: usize = 4_000_000;

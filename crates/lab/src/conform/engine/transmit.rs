@@ -20,7 +20,7 @@ use super::drive::Pace;
 use super::log::Window;
 use super::rig::{PEER_PORT, Rig, addr, failed, mac};
 use super::{Refused, refused};
-use crate::compare::frames::HEADER_BYTES;
+use napier_core::frames::HEADER_BYTES;
 
 const FIRST_FLOW_PORT: u16 = 20_000;
 /// Where the source port is in a frame.

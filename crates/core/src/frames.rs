@@ -1,13 +1,13 @@
-//! Datagrams of the load generator: one header per flow, made once, completed per request.
+//! UDP datagrams over IPv4 as frames: one header per flow, made once, completed per datagram.
 
-use std::net::SocketAddrV4;
+use core::net::SocketAddrV4;
 
 /// Bytes before the payload: Ethernet, IPv4 without options, UDP.
-pub(crate) const HEADER_BYTES: usize = 14 + 20 + 8;
+pub const HEADER_BYTES: usize = 14 + 20 + 8;
 
 /// The headers of one flow with lengths and checksums left open.
 #[derive(Clone, Debug)]
-pub(crate) struct Template {
+pub struct Template {
     bytes: [u8; HEADER_BYTES],
     /// One's-complement sum of the IPv4 header without its length.
     ip_sum: u32,
@@ -16,7 +16,9 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    pub(crate) fn new(src_mac: [u8; 6], dst_mac: [u8; 6], src: SocketAddrV4, dst: SocketAddrV4) -> Self {
+    /// Headers from `src` to `dst`.
+    #[must_use]
+    pub fn new(src_mac: [u8; 6], dst_mac: [u8; 6], src: SocketAddrV4, dst: SocketAddrV4) -> Self {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..6].copy_from_slice(&dst_mac);
         bytes[6..12].copy_from_slice(&src_mac);
@@ -35,9 +37,13 @@ impl Template {
     }
 
     /// Completes a frame whose payload of `payload_bytes` is in place already; returns the frame's length.
-    pub(crate) fn complete(&self, frame: &mut [u8], payload_bytes: usize) -> usize {
+    ///
+    /// # Panics
+    /// If the frame is too short for it, or the payload too long for a datagram.
+    #[inline]
+    pub fn complete(&self, frame: &mut [u8], payload_bytes: usize) -> usize {
         frame[..HEADER_BYTES].copy_from_slice(&self.bytes);
-        let udp_bytes = u16::try_from(8 + payload_bytes).expect("a request fits a datagram");
+        let udp_bytes = u16::try_from(8 + payload_bytes).expect("the payload fits a datagram");
         let ip_bytes = udp_bytes + 20;
         frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
         frame[24..26].copy_from_slice(&(!fold(self.ip_sum + u32::from(ip_bytes))).to_be_bytes());
@@ -55,7 +61,9 @@ impl Template {
 }
 
 /// Payload and destination port of an IPv4 UDP frame without options; `None` for anything else.
-pub(crate) fn udp_payload(frame: &[u8]) -> Option<(u16, &[u8])> {
+#[must_use]
+#[inline]
+pub fn udp_payload(frame: &[u8]) -> Option<(u16, &[u8])> {
     if frame.len() < HEADER_BYTES || frame[12..14] != [8, 0] || frame[14] != 0x45 || frame[23] != 17 {
         return None;
     }
