@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-runtime", &["napier-core", "napier-ring"]),
     ("napier-scenario", &["napier-core"]),
     ("napier-sim", &["napier-core", "napier-scenario"]),
+    ("napier-conform", &["napier-core", "napier-runtime", "napier-scenario", "napier-sim"]),
     ("napier-veth", &[]),
     ("napier-testkit", &[]),
     ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-scenario", "napier-sim", "napier-veth"]),

@@ -3,13 +3,12 @@
 //! Read in this order: [`modes`] (what a mode name means), [`loads`] (what is offered, and in which order the cells of
 //! an experiment run), [`kv`] (the workload), [`arrivals`] (when requests leave), [`stats`] (what is kept of each reply)
 //! and [`report`] (what the reader gets). Nothing in these modules reads a clock or starts a thread; [`compare`] and [`mod@bench`] do, with the engine.
-//! [`conform`] runs scenario files, [`transmit`] a published experiment in virtual time. [`serve`] and [`load`] are a server
+//! [`transmit`] carries out a published experiment in virtual time. [`serve`] and [`load`] are a server
 //! and a load generator for programs of others, on the engine's sockets or the kernel's.
 
 pub mod arrivals;
 pub mod bench;
 pub mod compare;
-pub mod conform;
 pub mod farm;
 pub mod kv;
 pub mod load;

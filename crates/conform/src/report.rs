@@ -112,12 +112,12 @@ pub struct JsonResult {
     pub seen: Option<Vec<String>>,
 }
 
-/// The results as JSON, indented, with a newline at its end.
+/// The results of a program built from `commit` as JSON, indented, with a newline at its end.
 #[must_use]
-pub fn json(results: &[FileResult]) -> String {
+pub fn json(results: &[FileResult], commit: String) -> String {
     let totals = Totals::of(results);
     let object = JsonConformance {
-        commit: crate::compare::host_and_commit().1,
+        commit,
         totals: JsonTotals { files: totals.files, pass: totals.passed, fail: totals.failed, refused: totals.refused },
         results: results.iter().map(JsonResult::from).collect(),
     };
