@@ -2,15 +2,15 @@
 # The hand-over from many senders to one beside DPDK: `napier bench tx-list --variant list` and rte_ring in its three
 # multi-producer modes, in turn.
 #
-#   lab/dpdk-ring.sh [ROUNDS] [SENDERS] [SECONDS] [pin]    default 10 rounds, 16 senders, 0.5 s a run; pin: each thread
+#   scripts/dpdk/dpdk-ring.sh [ROUNDS] [SENDERS] [SECONDS] [pin]    default 10 rounds, 16 senders, 0.5 s a run; pin: each thread
 #                                                          on one CPU. Needs a C compiler and DPDK's headers (Debian:
 #                                                          apt-get install libdpdk-dev)
 #
-# Workload and back-pressure are the same (lab/dpdk-ring.c). rte_ring carries 4-byte elements, needs no privilege, and
+# Workload and back-pressure are the same (scripts/dpdk/dpdk-ring.c). rte_ring carries 4-byte elements, needs no privilege, and
 # has one consumer (RING_F_SC_DEQ). Prints a line per run, then median [min-max] of each, and items/s by those of the
 # list in the same round.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 rounds=${1:-10} senders=${2:-16} seconds=${3:-0.5} pin=${4:-}
 command -v pkg-config > /dev/null && pkg-config --exists libdpdk ||
@@ -22,7 +22,7 @@ napier=${CARGO_TARGET_DIR:-$PWD/target}/release/napier
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # shellcheck disable=SC2046 # flags are words
-cc -O3 -std=gnu11 $(pkg-config --cflags libdpdk) -o "$work/dpdk-ring" lab/dpdk-ring.c $(pkg-config --libs libdpdk) -lpthread
+cc -O3 -std=gnu11 $(pkg-config --cflags libdpdk) -o "$work/dpdk-ring" scripts/dpdk/dpdk-ring.c $(pkg-config --libs libdpdk) -lpthread
 
 list() {
     "$napier" bench tx-list --variant list --threads "$senders" --runs 1 --seconds "$seconds" ${pin:+--pin} --json | python3 -c '

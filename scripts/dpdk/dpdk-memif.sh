@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two processes over memif: two Napier and two testpmd in turn, batch 32, packets of 64 bytes.
 #
-#   lab/dpdk-memif.sh [ROUNDS] [SECONDS]      default 7 rounds of 3 s each; needs dpdk-testpmd with the memif driver (Debian:
+#   scripts/dpdk/dpdk-memif.sh [ROUNDS] [SECONDS]      default 7 rounds of 3 s each; needs dpdk-testpmd with the memif driver (Debian:
 #                                             apt-get install dpdk-dev librte-net-memif23), root and two CPUs
 #
 # one-way: the client sends as fast as it can (txonly), the server receives and drops (rxonly).
@@ -9,7 +9,7 @@
 # In every case one thread per process, on a CPU of its own. Prints a line per round, then median [min-max] of each and the
 # ratio of Napier to testpmd within the rounds.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 rounds=${1:-7} seconds=${2:-3}
 command -v dpdk-testpmd > /dev/null ||

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Receive cost beside DPDK: `napier bench rx-cost --other-core` and testpmd rxonly over net_memif, in turn.
 #
-#   lab/dpdk-rx-cost.sh [PAIRS]        default 10 pairs; needs dpdk-testpmd (Debian: dpdk-dev), root and two CPUs
+#   scripts/dpdk/dpdk-rx-cost.sh [PAIRS]        default 10 pairs; needs dpdk-testpmd (Debian: dpdk-dev), root and two CPUs
 #
 # Both receive 64-byte frames on CPU 1 in bursts of 32 from a sender on CPU 0 that never stops, and both count only
 # the calls that found packets (testpmd: --record-core-cycles). Prints a line per pair and the medians.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 pairs=${1:-10}
 command -v dpdk-testpmd > /dev/null || { echo "SKIPPED: dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev)"; exit 0; }
