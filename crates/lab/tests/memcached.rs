@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use napier_lab::kv::session::{Family, Next, Server, Session, Turn};
 use napier_lab::rng::{self, Xoshiro256PlusPlus, below};
 use napier_lab::serve::now_ms;
-
-/// Longest time that anything may take. Only a stall takes that long.
-const PATIENCE: Duration = Duration::from_secs(20);
+use napier_testkit::PATIENCE;
 
 struct Memcached {
     process: Child,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use napier_core::time::Span;
 use napier_core::tx::queue::QueueBits;
+use napier_testkit::PATIENCE;
 
 use super::hold::{self, Point};
 use super::*;
@@ -12,9 +13,6 @@ use crate::{DeviceHandle, DropReason, Engine, FqConfig, LinkConfig, RawPort, Raw
 
 mod late_list;
 mod left;
-
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Rig {
     engine: Engine,

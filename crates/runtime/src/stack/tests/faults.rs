@@ -1,7 +1,6 @@
 //! Mistakes of ours that a frame meets: they cost that frame, and nothing else.
 
-use std::time::{Duration, Instant};
-
+use napier_testkit::{Dice, PATIENCE, eventually};
 use smoltcp::wire::Icmpv4Repr;
 
 use super::answers::icmp4;
@@ -10,7 +9,6 @@ use crate::stack::in_hand::injected::{ARMED, MARK};
 use crate::stack::testing::{at, udp_frame};
 use crate::{DeviceHandle, RawPort, UdpSocket, doc_link};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const TESTED_MAC: [u8; 6] = [2, 0, 0, 0x77, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0x77, 0, 2];
 
@@ -52,14 +50,6 @@ fn checksum(bytes: &[u8], begin: u32) -> [u8; 2] {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     (!(sum as u16)).to_be_bytes()
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn survives(faults: &[Vec<u8>], tested: &DeviceHandle, peer: &DeviceHandle) {
@@ -153,15 +143,8 @@ fn frames_like_those_of_the_corpus() {
     let runs = std::env::var("NAPIER_FUZZ_RUNS").map_or(500, |runs| runs.parse().expect("a number"));
     let scripts = corpus();
     for seed in 0..runs {
-        let mut state = seed;
-        let mut roll = |faces: usize| {
-            // splitmix64
-            state = u64::wrapping_add(state, 0x9e37_79b9_7f4a_7c15);
-            let mut mixed = state;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((mixed ^ (mixed >> 31)) % faces as u64) as usize
-        };
+        let mut dice = Dice(seed);
+        let mut roll = |faces: usize| dice.roll(faces as u64) as usize;
         let mut script = scripts[roll(scripts.len())].clone();
         let other = &scripts[roll(scripts.len())];
         script.extend_from_slice(&other[1..]);

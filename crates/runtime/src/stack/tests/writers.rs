@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use napier_testkit::PATIENCE;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
 
 use crate::clock::Clock;
@@ -14,8 +15,6 @@ use crate::stack::testing::{IFINDEX, OUR_MAC, PEER_MAC, Rig, at, udp};
 use crate::stack::writer::LEFT_BYTES_MAX;
 use crate::tx::PacketClass;
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
 const PEER: [u8; 4] = [10, 0, 0, 2];
 
 fn arp(operation: ArpOperation, from: [u8; 4], mac: [u8; 6]) -> Vec<u8> {
