@@ -13,12 +13,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-scenario", &["napier-core"]),
     ("napier-sim", &["napier-core", "napier-scenario"]),
     ("napier-conform", &["napier-core", "napier-runtime", "napier-scenario", "napier-sim"]),
-    ("napier-veth", &[]),
+    ("napier-linux", &[]),
     ("napier-testkit", &[]),
-    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-scenario", "napier-sim", "napier-veth"]),
+    ("napier-lab", &["napier-core", "napier-ring", "napier-runtime", "napier-scenario", "napier-sim", "napier-linux"]),
     (
         "napier",
-        &["napier-core", "napier-ring", "napier-runtime", "napier-scenario", "napier-sim", "napier-veth", "napier-lab"],
+        &[
+            "napier-core",
+            "napier-ring",
+            "napier-runtime",
+            "napier-scenario",
+            "napier-sim",
+            "napier-linux",
+            "napier-lab",
+        ],
     ),
 ];
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_linux::{EndConfig, Veth, VethConfig};
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
-use napier_veth::{EndConfig, Veth, VethConfig};
 
 use super::case::{CLIENT_THREAD, SERVER, Workload};
 use super::child::{self, Task};

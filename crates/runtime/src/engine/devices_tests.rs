@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd as _;
 
+use napier_linux::{EndConfig as VethEnd, Veth, VethConfig};
 use napier_testkit::PATIENCE;
-use napier_veth::{EndConfig as VethEnd, Veth, VethConfig};
 
 use super::*;
 use crate::softirq::scarce::with_watches;

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 use napier_runtime::{AddXdpError, DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig};
 pub(crate) use napier_testkit::{PATIENCE, eventually};
-use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
 pub(crate) const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 2];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use napier_veth::{NapiSettings, VethEnd, VethError};
+use napier_linux::{NapiSettings, VethEnd, VethError};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;

@@ -7,7 +7,7 @@
 //! tells a test that it should be skipped.
 //!
 //! ```no_run
-//! use napier_veth::{EndConfig, Veth, VethConfig};
+//! use napier_linux::{EndConfig, Veth, VethConfig};
 //! let left = EndConfig::new("left", [2, 0, 0, 0, 0, 1]).address("10.9.0.1".parse()?, 24);
 //! let right = EndConfig::new("right", [2, 0, 0, 0, 0, 2]).address("10.9.0.2".parse()?, 24);
 //! let pair = Veth::new(&VethConfig::new(left, right))?;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use napier_veth::{EndConfig, NapiSettings, Veth, VethConfig, VethError};
+use napier_linux::{EndConfig, NapiSettings, Veth, VethConfig, VethError};
 
 const LEFT: [u8; 6] = [2, 0, 0, 0, 9, 1];
 const RIGHT: [u8; 6] = [2, 0, 0, 0, 9, 2];
