@@ -1,9 +1,19 @@
-//! Pairs of veth interfaces between two network namespaces, for tests and experiments on real kernel interfaces.
+//! Linux's own control plane: network namespaces, interfaces, the settings of NAPI instances and of the kernel's sockets.
+//! And pairs of veth interfaces between two namespaces, for tests and experiments on real kernel interfaces.
 //!
-//! Everything here has no name in the file system: a namespace lives as long as its descriptor, or a thread inside it,
-//! and the pair goes with it. So nothing is left behind however the process ends.
+//! | module | holds |
+//! |---|---|
+//! | `netns` | a network namespace without a name |
+//! | `link` | interfaces and addresses (`rtnetlink`) |
+//! | `ethtool` | offloads of an interface |
+//! | `netdev` | NAPI instances, and the older settings of an interface in sysfs |
+//! | `sockets` | busy polling of the kernel's sockets and event contexts; the only `unsafe` |
+//! | `veth` | pairs |
 //!
-//! Namespaces need `CAP_SYS_ADMIN` and interfaces `CAP_NET_ADMIN`; where they are missing, [`VethError::is_privilege`]
+//! A namespace and a pair have no name in the file system: a namespace lives as long as its descriptor, or a thread inside
+//! it, and the pair goes with it. So nothing is left behind however the process ends.
+//!
+//! Namespaces need `CAP_SYS_ADMIN` and interfaces `CAP_NET_ADMIN`; where they are missing, [`LinuxError::is_privilege`]
 //! tells a test that it should be skipped.
 //!
 //! ```no_run
@@ -17,21 +27,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod features;
+mod ethtool;
 mod link;
-mod napi;
+mod netdev;
 mod netns;
-mod pair;
+mod sockets;
+mod veth;
 
-pub use napi::{NapiInfo, NapiSettings};
+pub use netdev::{NapiInfo, NapiSettings};
 pub use netns::Netns;
-pub use pair::{EndConfig, Veth, VethConfig, VethEnd};
+pub use sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
+pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
 
 use std::io;
 
 /// Why something with a namespace or an interface failed.
 #[derive(Debug, thiserror::Error)]
-pub enum VethError {
+pub enum LinuxError {
     /// No namespace could be made.
     #[error("making a network namespace: {0}; it needs CAP_SYS_ADMIN")]
     Unshare(io::Error),
@@ -57,7 +69,7 @@ pub enum VethError {
     },
 }
 
-impl VethError {
+impl LinuxError {
     /// Whether a capability or a kernel feature is missing, rather than something being wrong: a test is skipped then.
     #[must_use]
     pub fn is_privilege(&self) -> bool {

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::VethError;
+use crate::LinuxError;
 
 /// A network namespace. Clones name the same one; it ends with the last clone, thread and socket in it.
 #[derive(Clone, Debug)]
@@ -20,15 +20,15 @@ impl Netns {
     /// Makes a namespace. The calling thread stays where it is.
     ///
     /// # Errors
-    /// [`VethError::Unshare`], without the capability or where the kernel has no namespaces.
-    pub fn new() -> Result<Self, VethError> {
+    /// [`LinuxError::Unshare`], without the capability or where the kernel has no namespaces.
+    pub fn new() -> Result<Self, LinuxError> {
         let made = std::thread::Builder::new().name("netns".to_owned()).spawn(|| {
             #[expect(deprecated, reason = "unsafe only with the flag for descriptors, which is not set")]
             rustix::thread::unshare(UnshareFlags::NEWNET)?;
             open_current()
         });
-        let made = made.map_err(VethError::Thread)?.join().expect("it cannot panic");
-        let fd = made.map_err(VethError::Unshare)?;
+        let made = made.map_err(LinuxError::Thread)?.join().expect("it cannot panic");
+        let fd = made.map_err(LinuxError::Unshare)?;
         Ok(Self { fd: Arc::new(fd) })
     }
 
@@ -36,17 +36,17 @@ impl Netns {
     ///
     /// # Errors
     /// `/proc` is not there, or the process has too many files open.
-    pub fn current() -> Result<Self, VethError> {
-        Ok(Self { fd: Arc::new(open_current().map_err(VethError::Enter)?) })
+    pub fn current() -> Result<Self, LinuxError> {
+        Ok(Self { fd: Arc::new(open_current().map_err(LinuxError::Enter)?) })
     }
 
     /// Moves the calling thread into this namespace, for good. Threads that it starts afterwards are inside too.
     ///
     /// # Errors
-    /// [`VethError::Enter`].
-    pub fn enter(&self) -> Result<(), VethError> {
+    /// [`LinuxError::Enter`].
+    pub fn enter(&self) -> Result<(), LinuxError> {
         move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| VethError::Enter(error.into()))
+            .map_err(|error| LinuxError::Enter(error.into()))
     }
 
     /// Runs `f` inside the namespace, on a thread of its own, and waits for it.
@@ -56,13 +56,13 @@ impl Netns {
     ///
     /// # Panics
     /// If `f` panics.
-    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, VethError> {
+    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Result<R, LinuxError> {
         std::thread::scope(|scope| {
             let inside = std::thread::Builder::new().name("in-netns".to_owned()).spawn_scoped(scope, || {
                 self.enter()?;
                 Ok(f())
             });
-            match inside.map_err(VethError::Thread)?.join() {
+            match inside.map_err(LinuxError::Thread)?.join() {
                 Ok(answer) => answer,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
@@ -73,9 +73,12 @@ impl Netns {
     ///
     /// # Errors
     /// The namespace could not be entered, or no thread could be started; `f` was not called.
-    pub fn spawn<R: Send + 'static>(&self, f: impl FnOnce() -> R + Send + 'static) -> Result<JoinHandle<R>, VethError> {
+    pub fn spawn<R: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<JoinHandle<R>, LinuxError> {
         // A thread inherits the namespace of the one that starts it.
-        self.run(move || std::thread::Builder::new().name("in-netns".to_owned()).spawn(f))?.map_err(VethError::Thread)
+        self.run(move || std::thread::Builder::new().name("in-netns".to_owned()).spawn(f))?.map_err(LinuxError::Thread)
     }
 }
 

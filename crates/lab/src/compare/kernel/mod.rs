@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use napier_linux::{NapiSettings, VethEnd, VethError};
+use napier_linux::{LinuxError, NapiSettings, VethEnd};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
@@ -22,7 +22,7 @@ pub(crate) struct KernelEnd {
 
 impl KernelEnd {
     /// Prepares the end: with receive offload a veth delivers through a NAPI instance, which the modes are about.
-    pub(crate) fn new(end: &VethEnd) -> Result<Self, VethError> {
+    pub(crate) fn new(end: &VethEnd) -> Result<Self, LinuxError> {
         end.set_feature(c"rx-gro", true)?;
         Ok(Self { end: end.clone() })
     }

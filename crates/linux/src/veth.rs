@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::link::{self, Change};
-use crate::napi::{self, NapiInfo, NapiSettings};
-use crate::{Netns, VethError, features};
+use crate::netdev::{self, NapiInfo, NapiSettings};
+use crate::{LinuxError, Netns, ethtool};
 
 /// One end of a pair.
 #[derive(Clone, Debug)]
@@ -80,23 +80,23 @@ impl Veth {
     /// Makes two namespaces and the pair between them. Where an end has no IPv6 address the kernel's IPv6 is silent.
     ///
     /// # Errors
-    /// See [`VethError`]; nothing is left then.
-    pub fn new(config: &VethConfig) -> Result<Self, VethError> {
+    /// See [`LinuxError`]; nothing is left then.
+    pub fn new(config: &VethConfig) -> Result<Self, LinuxError> {
         let namespaces = [Netns::new()?, Netns::new()?];
         let [left, right] = &config.ends;
         let (left_index, right_index) = namespaces[0].run(|| {
             link::add_pair(&left.name, config.queues)
                 .and_then(|()| link::indices(&left.name))
-                .map_err(VethError::refused("making a veth pair (it needs CAP_NET_ADMIN and the veth module)"))
+                .map_err(LinuxError::refused("making a veth pair (it needs CAP_NET_ADMIN and the veth module)"))
         })??;
         namespaces[0].run(|| {
             let change = Change { name: Some(&right.name), netns: Some(namespaces[1].as_fd()), ..Change::default() };
             link::change(right_index, &change)
-                .map_err(VethError::refused(format!("moving {} into its namespace", right.name)))
+                .map_err(LinuxError::refused(format!("moving {} into its namespace", right.name)))
         })??;
         // The kernel keeps the number if it is free there; ask rather than rely on it.
         let right_index = namespaces[1]
-            .run(|| link::indices(&right.name).map_err(VethError::refused(format!("looking up {}", right.name))))??
+            .run(|| link::indices(&right.name).map_err(LinuxError::refused(format!("looking up {}", right.name))))??
             .0;
         let [first, second] = namespaces;
         let end = |netns, config: &EndConfig, ifindex| VethEnd {
@@ -137,7 +137,7 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, or one end is down.
-    pub fn wait_until_operational(&self) -> Result<(), VethError> {
+    pub fn wait_until_operational(&self) -> Result<(), LinuxError> {
         self.in_netns(&format!("waiting for {} to come up", self.name), || {
             let begun = Instant::now();
             while !link::is_operational(&self.name)? {
@@ -150,7 +150,7 @@ impl VethEnd {
         })
     }
 
-    fn configure(&self, config: &VethConfig) -> Result<(), VethError> {
+    fn configure(&self, config: &VethConfig) -> Result<(), LinuxError> {
         self.in_netns(&format!("configuring {}", self.name), || {
             if self.addresses.iter().all(|(address, _)| address.is_ipv4()) {
                 // Absent where the kernel has no IPv6.
@@ -160,16 +160,16 @@ impl VethEnd {
             link::change(self.ifindex, &change)?;
             self.addresses.iter().try_for_each(|&(address, bits)| link::add_address(self.ifindex, address, bits))?;
             // Both names of generic receive offload exist: `rx-gro` is the one of `ethtool -K gro`.
-            features::set(self.ifindex, &[(c"rx-gro", config.gro)])?;
+            ethtool::set(self.ifindex, &[(c"rx-gro", config.gro)])?;
             let segmentation: &[&CStr] = &[
                 c"tx-tcp-segmentation",
                 c"tx-tcp-ecn-segmentation",
                 c"tx-tcp-mangleid-segmentation",
                 c"tx-tcp6-segmentation",
             ];
-            features::set(self.ifindex, &[(c"tx-checksum-ip-generic", config.tx_checksum)])?;
+            ethtool::set(self.ifindex, &[(c"tx-checksum-ip-generic", config.tx_checksum)])?;
             let segmentation: Vec<_> = segmentation.iter().map(|name| (*name, config.tso)).collect();
-            features::set(self.ifindex, &segmentation)?;
+            ethtool::set(self.ifindex, &segmentation)?;
             link::change(self.ifindex, &Change { up: Some(true), ..Change::default() })?;
             // Traffic of the namespace with itself.
             link::change(1, &Change { up: Some(true), ..Change::default() })
@@ -210,7 +210,7 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, or the capability missing.
-    pub fn set_up(&self, up: bool) -> Result<(), VethError> {
+    pub fn set_up(&self, up: bool) -> Result<(), LinuxError> {
         let what = format!("taking {} {}", self.name, if up { "up" } else { "down" });
         self.in_netns(&what, || link::change(self.ifindex, &Change { up: Some(up), ..Change::default() }))
     }
@@ -219,7 +219,7 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, the capability missing, or an XDP program forbids it.
-    pub fn set_mtu(&self, mtu: u32) -> Result<(), VethError> {
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), LinuxError> {
         let what = format!("setting the MTU of {} to {mtu}", self.name);
         self.in_netns(&what, || link::change(self.ifindex, &Change { mtu: Some(mtu), ..Change::default() }))
     }
@@ -228,7 +228,7 @@ impl VethEnd {
     ///
     /// # Errors
     /// It is gone already, or the capability missing.
-    pub fn delete(&self) -> Result<(), VethError> {
+    pub fn delete(&self) -> Result<(), LinuxError> {
         self.in_netns(&format!("removing {}", self.name), || link::delete(self.ifindex))
     }
 
@@ -236,7 +236,7 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, or the capability missing.
-    pub fn add_neighbour(&self, address: IpAddr, mac: [u8; 6]) -> Result<(), VethError> {
+    pub fn add_neighbour(&self, address: IpAddr, mac: [u8; 6]) -> Result<(), LinuxError> {
         let what = format!("adding the neighbour {address} to {}", self.name);
         self.in_netns(&what, || link::add_neighbour(self.ifindex, address, mac))
     }
@@ -245,16 +245,16 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, the capability missing, or there is no such offload.
-    pub fn set_feature(&self, name: &CStr, on: bool) -> Result<(), VethError> {
+    pub fn set_feature(&self, name: &CStr, on: bool) -> Result<(), LinuxError> {
         let what = format!("switching {} of {}", name.to_string_lossy(), self.name);
-        self.in_netns(&what, || features::set(self.ifindex, &[(name, on)]))
+        self.in_netns(&what, || ethtool::set(self.ifindex, &[(name, on)]))
     }
 
     /// Whether an XDP program is attached, in whatever mode.
     ///
     /// # Errors
     /// The interface is gone.
-    pub fn has_xdp(&self) -> Result<bool, VethError> {
+    pub fn has_xdp(&self) -> Result<bool, LinuxError> {
         self.in_netns(&format!("asking about {}", self.name), || link::has_xdp(&self.name))
     }
 
@@ -262,8 +262,8 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, or the kernel has no `netdev` netlink (before 6.8).
-    pub fn napis(&self) -> Result<Vec<NapiInfo>, VethError> {
-        self.in_netns(&format!("listing the NAPI instances of {}", self.name), || napi::list(self.ifindex))
+    pub fn napis(&self) -> Result<Vec<NapiInfo>, LinuxError> {
+        self.in_netns(&format!("listing the NAPI instances of {}", self.name), || netdev::list(self.ifindex))
     }
 
     /// Sets every instance of the interface: each by itself where the kernel can (6.13), else by the settings of the
@@ -271,13 +271,13 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, the capability missing, or the kernel does not have a setting.
-    pub fn set_napi(&self, settings: &NapiSettings) -> Result<(), VethError> {
+    pub fn set_napi(&self, settings: &NapiSettings) -> Result<(), LinuxError> {
         let what = format!("setting NAPI of {} to {settings:?}", self.name);
         self.in_netns(&what, || {
-            let each = napi::list(self.ifindex)
-                .and_then(|napis| napis.iter().try_for_each(|napi| napi::set(napi.id, settings)));
+            let each = netdev::list(self.ifindex)
+                .and_then(|napis| napis.iter().try_for_each(|napi| netdev::set(napi.id, settings)));
             match each {
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => napi::set_device(&self.name, settings),
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => netdev::set_device(&self.name, settings),
                 other => other,
             }
         })
@@ -287,12 +287,12 @@ impl VethEnd {
     ///
     /// # Errors
     /// The interface is gone, the capability missing, or the kernel does not have a setting.
-    pub fn set_napi_of_device(&self, settings: &NapiSettings) -> Result<(), VethError> {
+    pub fn set_napi_of_device(&self, settings: &NapiSettings) -> Result<(), LinuxError> {
         let what = format!("setting NAPI of {} in sysfs to {settings:?}", self.name);
-        self.in_netns(&what, || napi::set_device(&self.name, settings))
+        self.in_netns(&what, || netdev::set_device(&self.name, settings))
     }
 
-    fn in_netns<R: Send>(&self, what: &str, act: impl FnOnce() -> io::Result<R> + Send) -> Result<R, VethError> {
-        self.netns.run(act)?.map_err(VethError::refused(what))
+    fn in_netns<R: Send>(&self, what: &str, act: impl FnOnce() -> io::Result<R> + Send) -> Result<R, LinuxError> {
+        self.netns.run(act)?.map_err(LinuxError::refused(what))
     }
 }

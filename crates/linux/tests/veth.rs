@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use napier_linux::{EndConfig, NapiSettings, Veth, VethConfig, VethError};
+use napier_linux::{EndConfig, LinuxError, NapiSettings, Veth, VethConfig};
 
 const LEFT: [u8; 6] = [2, 0, 0, 0, 9, 1];
 const RIGHT: [u8; 6] = [2, 0, 0, 0, 9, 2];
@@ -108,5 +108,5 @@ fn an_end_goes_down_and_away() {
     pair.left().add_neighbour("10.9.0.7".parse().expect("an address"), [2, 0, 0, 0, 9, 7]).expect("added");
     pair.right().delete().expect("removed");
     assert!(!carrier().contains("left"), "the peer goes too");
-    assert!(matches!(pair.left().set_up(true), Err(VethError::Refused { .. })));
+    assert!(matches!(pair.left().set_up(true), Err(LinuxError::Refused { .. })));
 }
