@@ -21,6 +21,7 @@
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
+//! | [`histogram`] | counts of values by size | none |
 //! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
 //! | [`rss`] | which queue a flow goes to | the published RSS hash |
 //! | [`memif`] | links to another process: messages and handshake | none; the memif 2.0 protocol |
@@ -51,6 +52,7 @@ pub mod control;
 pub mod event;
 pub mod frames;
 pub mod gro;
+pub mod histogram;
 pub mod ids;
 pub mod loss;
 pub mod memif;

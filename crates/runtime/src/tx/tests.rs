@@ -490,7 +490,7 @@ fn a_run_ends_at_its_quota_and_the_softirq_goes_on() {
     let stats = rig.stats();
     // Four times 64 by the flusher, 64 + 64 + 16 by the softirq.
     assert_eq!((stats.runs, stats.softirq_runs, stats.schedules, stats.run_pkts), (7, 3, 3, 400));
-    assert_eq!(stats.batches[8], 1, "one batch of 256 to 511 packets");
+    assert_eq!(stats.batches.powers()[8], 1, "one batch of 256 to 511 packets");
 }
 
 #[test]
