@@ -1,4 +1,4 @@
-//! Linux's own control plane: network namespaces, interfaces, the settings of NAPI instances and of the kernel's sockets.
+//! Linux's own control plane: network namespaces, interfaces and the settings of NAPI instances.
 //! And pairs of veth interfaces between two namespaces, for tests and experiments on real kernel interfaces.
 //!
 //! | module | holds |
@@ -7,7 +7,6 @@
 //! | `link` | interfaces and addresses (`rtnetlink`) |
 //! | `ethtool` | offloads of an interface |
 //! | `netdev` | NAPI instances, and the older settings of an interface in sysfs |
-//! | `sockets` | busy polling of the kernel's sockets and event contexts; the only `unsafe` |
 //! | `veth` | pairs |
 //!
 //! A namespace and a pair have no name in the file system: a namespace lives as long as its descriptor, or a thread inside
@@ -31,12 +30,10 @@ mod ethtool;
 mod link;
 mod netdev;
 mod netns;
-mod sockets;
 mod veth;
 
 pub use netdev::{NapiInfo, NapiSettings};
 pub use netns::Netns;
-pub use sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
 
 use std::io;

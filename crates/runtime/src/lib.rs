@@ -58,6 +58,7 @@ pub use stack::{
     UdpSocketBuilder, UnknownOption,
 };
 pub use sys::heap::give_back_free_memory;
+pub use sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 pub use sys::tsc::{ticks, ticks_after};
 pub use sys::usage::{ThreadUsage, thread_usage};
 

@@ -4,6 +4,7 @@ pub(crate) mod bpf;
 pub(crate) mod cpuclock;
 pub(crate) mod fd;
 pub(crate) mod heap;
+pub(crate) mod kernel_sockets;
 pub(crate) mod mmap;
 pub(crate) mod netdev;
 pub(crate) mod peer;

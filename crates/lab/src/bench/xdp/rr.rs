@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use napier_linux::Veth;
-use napier_linux::set_kernel_busy_poll;
-use napier_runtime::{RawBusyPoll, RawPort, SocketOption, UdpSocket, XdpMode};
+use napier_runtime::{RawBusyPoll, RawPort, SocketOption, UdpSocket, XdpMode, set_kernel_busy_poll};
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
