@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use napier_core::time::Instant;
-use napier_scenario::{Context, CpuIx, Event, NapiIx};
+use napier_scenario::{CpuIx, Event, NapiIx, PollContext};
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn nothing() -> Observed {
 }
 
 fn poll() -> Observed {
-    let event = Event::Poll { napi: NapiIx(0), context: Context::Softirq, cpu: CpuIx(0), work: 0, budget: 64 };
+    let event = Event::Poll { napi: NapiIx(0), context: PollContext::Softirq, cpu: CpuIx(0), work: 0, budget: 64 };
     Observed { events: vec![Seen { at: Instant::ZERO, event }], ..nothing() }
 }
 

@@ -19,6 +19,7 @@
 //! | [`backlog`] | what waits while a program owns a socket | `include/net/sock.h sk_add_backlog`, `net/ipv4/tcp_ipv4.c tcp_add_backlog` |
 //! | [`loss`] | how acknowledgements of a lossy path are handed on | none; RFC 6582, RFC 5827, RFC 3465 |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
+//! | [`context`] | who polls, and counters by who did | none |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
 //! | [`histogram`] | counts of values by size | none |
@@ -48,6 +49,7 @@ pub mod backlog;
 pub mod busy;
 pub mod completion;
 pub mod config;
+pub mod context;
 pub mod control;
 pub mod event;
 pub mod frames;

@@ -1,24 +1,10 @@
 //! What is seen when a scenario runs.
 
+use napier_core::context::PollContext;
 use napier_core::control::Errno;
 use napier_core::time::{Instant, Span};
 
 use super::{CpuIx, NapiIx, SocketIx, ThreadIx, TxEvent};
-
-/// Who polls, or runs a discipline.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Context {
-    /// A softirq, at the end of an interrupt or where bottom halves are enabled again.
-    Softirq,
-    /// A softirq in the thread `ksoftirqd`.
-    Ksoftirqd,
-    /// The instance's thread.
-    Kthread,
-    /// The instance's thread in busy-poll mode.
-    KthreadBusy,
-    /// An application thread: it busy polls, in its loop or at its stop, or it sends.
-    User,
-}
 
 /// Where a packet got lost.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -45,7 +31,7 @@ pub enum DropReason {
 )]
 pub enum Event {
     /// The driver's poll was called and took `work` packets.
-    Poll { napi: NapiIx, context: Context, cpu: CpuIx, work: u32, budget: u32 },
+    Poll { napi: NapiIx, context: PollContext, cpu: CpuIx, work: u32, budget: u32 },
     /// The instance's timer was armed; any earlier expiry is replaced.
     TimerStart { napi: NapiIx, after: Span, cpu: CpuIx },
     /// It expired.

@@ -12,9 +12,10 @@ mod parse;
 mod transmit;
 
 pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target, queue_kind};
-pub use event::{Answer, Context, DropReason, Event, Kind, Seen};
+pub use event::{Answer, DropReason, Event, Kind, Seen};
 pub use expect::{EnginePart, Expect, Expected, Pattern, Range, Tolerance};
 pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread};
+pub use napier_core::context::PollContext;
 pub use parse::ParseError;
 pub use transmit::{ByteLimits, QdiscIx, QdiscSpec, Sending, StopBy, Transmit, TxCheck, TxDeed, TxEvent, TxqIx};
 

@@ -1,6 +1,6 @@
 //! Words of the file format for the enums of scenarios.
 
-use super::{Context, DropReason, Kind, Policy, Quirk, SocketKind, StopBy};
+use super::{DropReason, Kind, Policy, Quirk, SocketKind, StopBy};
 
 macro_rules! names {
     ($($name:ident: $($variant:ident = $word:literal),* $(,)?;)*) => {$(
@@ -33,9 +33,6 @@ names! {
         TxRun = "tx-run", TxRunEnd = "tx-run-end", Transmit = "transmit", Requeue = "requeue",
         TxSchedule = "tx-schedule", TxDrop = "tx-drop", TxStop = "tx-stop", TxWake = "tx-wake",
         TxComplete = "tx-complete", WatchdogStart = "watchdog-start", WatchdogFire = "watchdog-fire";
-    Context:
-        Softirq = "softirq", Ksoftirqd = "ksoftirqd", Kthread = "kthread", KthreadBusy = "kthread-busy",
-        User = "user";
     DropReason:
         RingFull = "ring-full", DeviceDown = "device-down", NoQueue = "no-queue", SocketFull = "socket-full",
         NoSocket = "no-socket", Disabled = "disabled";

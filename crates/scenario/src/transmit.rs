@@ -9,7 +9,7 @@ use napier_core::tx::run::RunStop;
 use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DropReason, XmitCode};
 
-use super::{Context, CpuIx, DeviceIx, Machine, SocketIx, ThreadIx};
+use super::{CpuIx, DeviceIx, Machine, PollContext, SocketIx, ThreadIx};
 
 /// A transmit queue: position in the list of all devices' transmit queues, device by device.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -228,7 +228,7 @@ pub enum TxEvent {
     /// A flusher took the list.
     Flush { qdisc: QdiscIx, packets: u32, plan: FlushPlan },
     /// A run began.
-    Run { qdisc: QdiscIx, context: Context, cpu: CpuIx },
+    Run { qdisc: QdiscIx, context: PollContext, cpu: CpuIx },
     /// A run ended, in which the driver took so many packets.
     RunEnd { qdisc: QdiscIx, why: RunStop, packets: u32 },
     /// The driver took a packet; `more`: another follows.

@@ -38,11 +38,10 @@ pub(super) fn since(rig: &Rig<'_>, before: &Reading, driven: &Driven) -> Result<
         add(format!("cpu{cpu}.softirq_runs"), before.runs, after.runs);
         add(format!("cpu{cpu}.ksoftirqd"), before.ksoftirqd, after.ksoftirqd);
     }
-    let sum = |counters: &[u64; 4]| counters.iter().sum::<u64>();
     for (napi, (before, after)) in before.napis.iter().zip(&after.napis).enumerate() {
         let name = rig.napi_name(napi);
-        add(format!("{name}.polls"), sum(&before.polls), sum(&after.polls));
-        add(format!("{name}.packets"), sum(&before.packets), sum(&after.packets));
+        add(format!("{name}.polls"), before.polls_total(), after.polls_total());
+        add(format!("{name}.packets"), before.packets_total(), after.packets_total());
         add(format!("{name}.interrupts"), before.interrupts, after.interrupts);
         add(format!("{name}.timer_fires"), before.timer_fires, after.timer_fires);
         add(format!("{name}.unmasks"), before.unmasks, after.unmasks);

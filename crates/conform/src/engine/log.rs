@@ -3,8 +3,8 @@
 use napier_core::completion::Completion;
 use napier_core::state::State;
 use napier_core::time::Instant;
-use napier_runtime::journal::{Context as Polled, Event as Recorded, Record, Rule};
-use napier_scenario::{Context, CpuIx, Event, NapiIx, Seen};
+use napier_runtime::journal::{Event as Recorded, Record, Rule};
+use napier_scenario::{CpuIx, Event, NapiIx, Seen};
 
 use super::rig::Rig;
 
@@ -137,7 +137,7 @@ fn event(rig: &Rig<'_>, napi: NapiIx, recorded: &Recorded) -> Option<Event> {
     Some(match *recorded {
         Recorded::Rule { rule: Rule::SchedulePrep, answer, .. } => Event::Schedule { napi, took: answer },
         Recorded::Poll { context, cpu, work, budget } => {
-            Event::Poll { napi, context: context_of(context), cpu: cpu_of(rig, cpu), work, budget }
+            Event::Poll { napi, context, cpu: cpu_of(rig, cpu), work, budget }
         }
         Recorded::Complete { decision: Completion::Refused, .. } => Event::Complete { napi, unmask: false },
         Recorded::Completed { decision, .. } => Event::Complete { napi, unmask: decision.may_unmask() },
@@ -156,14 +156,4 @@ fn event(rig: &Rig<'_>, napi: NapiIx, recorded: &Recorded) -> Option<Event> {
 fn cpu_of(rig: &Rig<'_>, processor: usize) -> CpuIx {
     let position = rig.cpus.iter().position(|cpu| *cpu == processor);
     CpuIx(position.and_then(|position| u16::try_from(position).ok()).unwrap_or(u16::MAX))
-}
-
-const fn context_of(context: Polled) -> Context {
-    match context {
-        Polled::Softirq => Context::Softirq,
-        Polled::Ksoftirqd => Context::Ksoftirqd,
-        Polled::Kthread => Context::Kthread,
-        Polled::KthreadBusy => Context::KthreadBusy,
-        Polled::User => Context::User,
-    }
 }

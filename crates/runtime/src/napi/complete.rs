@@ -23,7 +23,7 @@ impl EngineInner {
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
         let work = napi.drive(&mut owned, WEIGHT_PKTS, context);
-        if context == PollContext::ThreadBusy {
+        if context == PollContext::KthreadBusy {
             // Its completions are refused, so they flush nothing (`napi_threaded_poll_loop`).
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
         }

@@ -2,7 +2,7 @@ use napier_core::control::Errno;
 use napier_core::time::{Instant, Span};
 
 use super::*;
-use crate::{Answer, Context, CpuIx, Kind, NapiIx, SocketIx, ThreadIx};
+use crate::{Answer, CpuIx, Kind, NapiIx, PollContext, SocketIx, ThreadIx};
 
 /// A scenario with these keys of `[expect]`.
 fn scenario(expect: &str) -> Scenario {
@@ -14,7 +14,7 @@ fn scenario(expect: &str) -> Scenario {
 }
 
 fn poll(us: u64, napi: u16, work: u32) -> Seen {
-    let event = Event::Poll { napi: NapiIx(napi), context: Context::Softirq, cpu: CpuIx(0), work, budget: 64 };
+    let event = Event::Poll { napi: NapiIx(napi), context: PollContext::Softirq, cpu: CpuIx(0), work, budget: 64 };
     Seen { at: Instant::from_ns(us * 1000), event }
 }
 

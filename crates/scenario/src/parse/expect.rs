@@ -7,7 +7,7 @@ use super::call;
 use super::lookup::Names;
 use super::node::{Node, Table, unknown};
 use super::{ParseError, duration, transmit};
-use crate::{Context, DropReason, EnginePart, Expect, Expected, Kind, Machine, Pattern, Range, Tolerance};
+use crate::{DropReason, EnginePart, Expect, Expected, Kind, Machine, Pattern, PollContext, Range, Tolerance};
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -268,7 +268,7 @@ fn field(kind: Kind, key: &str, node: &Node<'_>, names: Names<'_>) -> Result<Pat
         return Ok(pattern);
     }
     match (kind, key) {
-        (_, "in") => words(Context::ALL.iter().map(|context| context.name()).collect()),
+        (_, "in") => words(PollContext::ALL.iter().map(|poller| poller.name()).collect()),
         (_, "why") => words(DropReason::ALL.iter().map(|reason| reason.name()).collect()),
         (_, "call") => words(call::names()),
         (_, "cpu") => names.cpu(node).map(|cpu| Pattern::Number(Range::exactly(i64::from(cpu.0)))),
