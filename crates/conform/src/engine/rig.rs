@@ -240,16 +240,15 @@ impl<'s> Rig<'s> {
                 self.engine.set_thread_affinity(handle.napi_id(queue), cpu)?;
             }
         }
-        match device.threaded {
-            ThreadedSetting::Disabled => {}
-            ThreadedSetting::Enabled | ThreadedSetting::BusyPoll => write(DevAttribute::Threaded, 1)?,
-            ThreadedSetting::Workqueue => handle.set_workqueue()?,
+        if matches!(device.threaded, ThreadedSetting::Enabled | ThreadedSetting::BusyPoll) {
+            write(DevAttribute::Threaded, 1)?;
         }
         for queue in 0..device.queues {
             let threaded = (device.threaded == ThreadedSetting::BusyPoll).then_some(2);
+            let workqueue = device.threaded == ThreadedSetting::Workqueue;
             let id = Some(handle.napi_id(queue).into());
             let irq_suspend_timeout = Some(tunables.irq_suspend_timeout.ns);
-            self.engine.napi_set(NapiSet { id, irq_suspend_timeout, threaded, ..NapiSet::default() })?;
+            self.engine.napi_set(NapiSet { id, irq_suspend_timeout, threaded, workqueue, ..NapiSet::default() })?;
         }
         if !device.up {
             handle.set_down();

@@ -10,7 +10,7 @@ use napier_linux::{LinuxError, NapiSettings, VethEnd};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
-use crate::modes::{Mode, ModeParams, PollContext, ServerStyle};
+use crate::modes::{Mode, ModeParams, ServerStyle};
 use crate::serve::kernel::{KernelNet, KernelStop};
 pub(crate) use worker::run_worker;
 
@@ -33,13 +33,8 @@ impl KernelEnd {
 
     /// Puts a mode into force on every NAPI instance of the end; threads of instances go to the CPU of their worker.
     pub(crate) fn configure(&self, mode: &ModeParams, cpus: &CpuLayout) -> anyhow::Result<()> {
-        let threaded = match mode.threaded {
-            PollContext::Softirq => 0,
-            PollContext::Thread => 1,
-            PollContext::BusyPollThread => 2,
-            PollContext::Workqueue => {
-                anyhow::bail!("the kernel has no pool of workers: it is an extension of the engine")
-            }
+        let Some(threaded) = mode.threaded.number() else {
+            anyhow::bail!("the kernel has no pool of workers: it is an extension of the engine")
         };
         let napis = self.end.napis()?;
         ensure!(!napis.is_empty(), "{} has no NAPI instance: the veth of this kernel has no GRO", self.end.name());
@@ -63,7 +58,7 @@ impl KernelEnd {
 
     fn pin_threads(&self, cpus: &CpuLayout) -> anyhow::Result<()> {
         for (queue, pid) in self.threads()?.into_iter().enumerate() {
-            let cpu = cpus.pollers.get(queue).or(cpus.workers.get(queue)).copied().unwrap_or(cpus.workers[0]);
+            let cpu = cpus.poller(queue).unwrap_or(cpus.workers[0]);
             let mut set = CpuSet::new();
             set.set(cpu);
             rustix::thread::sched_setaffinity(Some(pid), &set)
