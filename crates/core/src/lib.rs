@@ -28,7 +28,7 @@
 //! | [`memif`] | links to another process: messages and handshake | none; the memif 2.0 protocol |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
-//! | [`upkeep`] | softirq threads that wait too long, or take too much | none |
+//! | [`upkeep`] | softirq threads that wait too long, or take too much; looks at stopped transmit queues | none |
 //! | [`time`] | integer time | |
 //!
 //! # Who may touch what

@@ -36,9 +36,6 @@ use crate::tx::TxPath;
 use stats::NapiCounters;
 pub use stats::NapiStats;
 
-/// Most packets of one poll outside busy polling. Source: `include/linux/netdevice.h` `NAPI_POLL_WEIGHT`.
-pub(crate) const WEIGHT_PKTS: u32 = 64;
-
 /// Ticks per second of the rules that count in jiffies. The engine behaves as a kernel with HZ=1000.
 pub(crate) const HZ: u32 = 1000;
 
