@@ -84,7 +84,7 @@ impl EngineInner {
         let mut last = ticks();
         loop {
             let busy = napi.transition(Rule::ThreadTurn, State::thread_turn);
-            let context = if busy { PollContext::ThreadBusy } else { PollContext::Thread };
+            let context = if busy { PollContext::KthreadBusy } else { PollContext::Kthread };
             let polled = self.poll_once(napi, context);
             if !busy {
                 if !polled.repoll || self.hand_over_if_stopped(napi) {
@@ -111,7 +111,7 @@ impl EngineInner {
     /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
     pub(crate) fn workqueue_turn(&self, napi: &Napi) -> bool {
         let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
-        self.poll_once(napi, PollContext::Thread).repoll && !self.hand_over_if_stopped(napi)
+        self.poll_once(napi, PollContext::Kthread).repoll && !self.hand_over_if_stopped(napi)
     }
 }
 

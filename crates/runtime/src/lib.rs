@@ -36,7 +36,8 @@ pub use engine::{
 };
 pub use link::{LinkConfig, LinkError};
 pub use memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
-pub use napi::{NapiStats, PollContext};
+pub use napi::NapiStats;
+pub use napier_core::context::{PerContext, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};

@@ -43,7 +43,7 @@ impl EngineInner {
                 }
                 BusyStep::Poll { budget_pkts } => {
                     let owned = owned.as_mut().expect("polls only as owner");
-                    let work = napi.drive(owned, u32::from(budget_pkts), PollContext::Busy);
+                    let work = napi.drive(owned, u32::from(budget_pkts), PollContext::User);
                     if work > 0 {
                         napi.counters.busy_packets(work);
                         spin.found();
@@ -88,7 +88,7 @@ impl EngineInner {
                 self.arm_timer(napi, span);
             }
             BusyStop::PollOnce => {
-                let work = napi.drive(&mut owned, u32::from(budget_pkts), PollContext::Busy);
+                let work = napi.drive(&mut owned, u32::from(budget_pkts), PollContext::User);
                 let after = napi.journaled(
                     || after_stop_poll(work, budget_pkts),
                     |&decision| Event::AfterStopPoll { work, budget: budget_pkts, decision },

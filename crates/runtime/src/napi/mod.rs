@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use napier_core::completion::{Flush, Tunables};
+pub(crate) use napier_core::context::PollContext;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
@@ -23,7 +24,7 @@ use napier_ring::{Exclusive, StateCell};
 
 use crate::clock::Clock;
 use crate::device::Device;
-use crate::journal::{Answer, Context, Event, Rule, Tap};
+use crate::journal::{Answer, Event, Rule, Tap};
 use crate::kthread::Kthread;
 use crate::nowait::ForOthers;
 use crate::park::Parker;
@@ -33,10 +34,7 @@ use crate::softirq;
 use crate::stack::merge::Merging;
 use crate::tx::TxPath;
 use stats::NapiCounters;
-pub use stats::{NapiStats, PollContext};
-
-/// Most packets of one poll outside busy polling. Source: `include/linux/netdevice.h` `NAPI_POLL_WEIGHT`.
-pub(crate) const WEIGHT_PKTS: u32 = 64;
+pub use stats::NapiStats;
 
 /// Ticks per second of the rules that count in jiffies. The engine behaves as a kernel with HZ=1000.
 pub(crate) const HZ: u32 = 1000;
@@ -183,11 +181,11 @@ impl Napi {
         let Some(tap) = &self.journal else { return };
         let place = softirq::place();
         let (context, cpu) = match context {
-            PollContext::Softirq if place.ksoftirqd => (Context::Ksoftirqd, tap.cpu(place.handling)),
-            PollContext::Softirq => (Context::Softirq, tap.cpu(place.handling)),
-            PollContext::Thread => (Context::Kthread, tap.cpu(None)),
-            PollContext::ThreadBusy => (Context::KthreadBusy, tap.cpu(None)),
-            PollContext::Busy => (Context::User, tap.cpu(None)),
+            PollContext::Softirq if place.ksoftirqd => (PollContext::Ksoftirqd, tap.cpu(place.handling)),
+            PollContext::Softirq => (context, tap.cpu(place.handling)),
+            PollContext::Ksoftirqd | PollContext::Kthread | PollContext::KthreadBusy | PollContext::User => {
+                (context, tap.cpu(None))
+            }
         };
         self.journaled(|| (), |()| Event::Poll { context, cpu, work, budget });
     }

@@ -21,7 +21,7 @@ fn link() -> (Engine, DeviceHandle, Arc<Napi>, Arc<Napi>) {
 }
 
 fn polls(napi: &Napi) -> u64 {
-    napi.stats().polls[PollContext::Softirq as usize]
+    napi.stats().polls[PollContext::Softirq]
 }
 
 /// A program that loses its processor in a poll keeps its own instance from being polled, and no other.

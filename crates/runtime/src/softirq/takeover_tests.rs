@@ -45,7 +45,7 @@ fn link(cpus: &[usize]) -> (Engine, [DeviceHandle; 2], [Arc<Napi>; 2]) {
 }
 
 fn polls(napi: &Napi) -> u64 {
-    napi.stats().polls[PollContext::Softirq as usize]
+    napi.stats().polls[PollContext::Softirq]
 }
 
 /// A doorbell, a scheduled instance and a timer wait for a thread that gets no processor.

@@ -12,7 +12,7 @@ use super::lock::lock_root;
 use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
-use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
+use super::stats::{CallTimes, Ledger, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxVariant, XmitTimes};
 use crate::clock::Clock;
 use crate::engine::DeviceHandle;
@@ -390,7 +390,7 @@ impl DeviceHandle {
             requeues: root.stats().requeues,
             drops: drops_of(&root.stats().drops),
             burst_drops: path.defer.burst_drops.load(Ordering::Relaxed),
-            batches: ledger.batches,
+            batches: ledger.batches.clone(),
             flushes: ledger.flushes,
             runs: ledger.runs,
             run_pkts: ledger.run_pkts,
@@ -409,14 +409,14 @@ impl DeviceHandle {
 
     /// Begins to measure transmit calls, from 0, or ends it.
     pub fn measure_xmit(&self, on: bool) {
-        self.for_each_sender(|sender| sender.times = on.then(|| Box::new(CallTimes::new())));
+        self.for_each_sender(|sender| sender.times = on.then(Box::default));
     }
 
     /// What [`Self::measure_xmit`] has measured so far.
     #[must_use]
     pub fn xmit_times(&self) -> XmitTimes {
-        let mut sum = TimesSum::new();
-        self.for_each_sender(|sender| sender.times.iter().for_each(|times| sum.add(times)));
+        let mut sum = CallTimes::default();
+        self.for_each_sender(|sender| sender.times.iter().for_each(|times| sum.merge(times)));
         sum.finish(self.engine.ticks_per_us())
     }
 
