@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
-use napier_lab::conform::{self, Totals};
+use napier_conform::{self as conform, Totals};
+use napier_lab::compare::host_and_commit;
 
 use crate::Usage;
 
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         results.push(result);
     }
     let totals = Totals::of(&results);
-    let end = if args.json { conform::json(&results) } else { totals.line(executor.name()) };
+    let end = if args.json { conform::json(&results, host_and_commit().1) } else { totals.line(executor.name()) };
     out.write_all(end.as_bytes())?;
     if totals.failed > 0 {
         bail!("{} of {} scenario files failed", totals.failed, totals.files);

@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{Folder, NAPIER, Running, end, has, load, pair, run, sockperf, start, text};
-use napier_veth::Veth;
+use napier_linux::Veth;
 
 #[test]
 fn a_memif_peer_is_served_over_every_protocol_and_again_after_it_has_gone() {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Folder, NAPIER, Running};
-use napier_veth::{EndConfig, Veth, VethConfig};
+use napier_linux::{EndConfig, Veth, VethConfig};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

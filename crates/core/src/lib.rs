@@ -12,20 +12,23 @@
 //! | [`poll`] | after one poll in softirq or kthread | `net/core/dev.c __napi_poll` |
 //! | [`softirq`] | one receive run and the softirq core's loop | `net/core/dev.c net_rx_action`, `kernel/softirq.c handle_softirqs` |
 //! | [`busy`] | the busy loop and its stop | `net/core/dev.c __napi_busy_loop`, `busy_poll_stop` |
+//! | [`frames`] | UDP datagrams as frames | RFC 768, RFC 791 |
 //! | [`gro`] | held packets, batches, flush | `net/core/gro.c`, `include/net/gro.h` |
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
 //! | [`select`] | poll and select: scans, busy polling, the sleep | `fs/select.c do_poll`, `net/socket.c sock_poll` |
 //! | [`backlog`] | what waits while a program owns a socket | `include/net/sock.h sk_add_backlog`, `net/ipv4/tcp_ipv4.c tcp_add_backlog` |
 //! | [`loss`] | how acknowledgements of a lossy path are handed on | none; RFC 6582, RFC 5827, RFC 3465 |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
+//! | [`context`] | who polls, and counters by who did | none |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
+//! | [`histogram`] | counts of values by size | none |
 //! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
 //! | [`rss`] | which queue a flow goes to | the published RSS hash |
 //! | [`memif`] | links to another process: messages and handshake | none; the memif 2.0 protocol |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
-//! | [`upkeep`] | softirq threads that wait too long, or take too much | none |
+//! | [`upkeep`] | softirq threads that wait too long, or take too much; looks at stopped transmit queues | none |
 //! | [`time`] | integer time | |
 //!
 //! # Who may touch what
@@ -46,9 +49,12 @@ pub mod backlog;
 pub mod busy;
 pub mod completion;
 pub mod config;
+pub mod context;
 pub mod control;
 pub mod event;
+pub mod frames;
 pub mod gro;
+pub mod histogram;
 pub mod ids;
 pub mod loss;
 pub mod memif;

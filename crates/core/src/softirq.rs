@@ -26,6 +26,15 @@ pub const fn netdev_budget_span(hz: u32) -> Span {
     Span::from_us(2_000_000 / hz as u64)
 }
 
+/// Time limit of one run by a value for `netdev_budget_usecs`.
+///
+/// # Errors
+/// EINVAL: it is below two ticks, which is this many us. Source: `net/core/sysctl_net_core.c`, `netdev_budget_usecs`.
+pub const fn netdev_budget_of(usecs: u64, hz: u32) -> Result<Span, u64> {
+    let (wanted_ns, least_ns) = (usecs.saturating_mul(1000), netdev_budget_span(hz).ns);
+    if wanted_ns < least_ns { Err(least_ns / 1000) } else { Ok(Span::from_ns(wanted_ns)) }
+}
+
 /// The poll list of a CPU, with the two private lists of a run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PollLists<Id> {

@@ -295,4 +295,6 @@ fn two_milliseconds_or_a_reschedule() {
 fn time_limit_of_a_run_is_two_ticks() {
     assert_eq!(netdev_budget_span(250), Span::from_us(8000));
     assert_eq!(netdev_budget_span(1000), Span::from_us(2000));
+    assert_eq!((netdev_budget_of(1999, 1000), netdev_budget_of(2000, 1000)), (Err(2000), Ok(Span::from_us(2000))));
+    assert_eq!((netdev_budget_of(0, 250), netdev_budget_of(u64::MAX, 250)), (Err(8000), Ok(Span::from_ns(u64::MAX))));
 }

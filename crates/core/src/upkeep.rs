@@ -1,7 +1,22 @@
-//! What keeps softirq threads from standing in the way, or from being stood in the way of. Not the kernel's: there a
-//! softirq runs on the processor that it interrupts, and nobody can be put before it.
+//! What keeps softirq threads from standing in the way, or from being stood in the way of, and when a stopped transmit
+//! queue is looked at. Not the kernel's: there a softirq runs on the processor that it interrupts, nobody can be put before
+//! it, and a NIC interrupts when it has sent.
 
 use crate::time::{Instant, Span};
+
+/// First look at a transmit ring that was full, whose peer does not say that it has read.
+const RECHECK_MIN: Span = Span::from_us(20);
+/// Longest time between two looks, as a power of two of the first: 20 us * 2^6 = 1.28 ms.
+const RECHECK_DOUBLINGS_MAX: u32 = 6;
+
+/// Time until the next look at a stopped transmit queue after `in_vain` looks in a row that found it still stopped: less
+/// and less often while the peer reads nothing.
+#[inline]
+#[must_use]
+pub const fn recheck_after(in_vain: u32) -> Span {
+    let doublings = if in_vain < RECHECK_DOUBLINGS_MAX { in_vain } else { RECHECK_DOUBLINGS_MAX };
+    Span::from_ns(RECHECK_MIN.ns << doublings)
+}
 
 /// How long work of a softirq CPU may wait for its thread before somebody else does it.
 pub const OVERDUE_AFTER: Span = Span::from_ms(10);

@@ -56,3 +56,9 @@ fn nothing_is_judged_within_a_period() {
     assert_eq!(share.look(ms(100), Span::from_ms(99)), ShareVerdict::Leave);
     assert!(!share.is_due(ms(150)));
 }
+
+#[test]
+fn looks_at_a_stopped_queue_become_rarer() {
+    let after = |in_vain| recheck_after(in_vain).ns;
+    assert_eq!([0, 1, 5, 6, 7, u32::MAX].map(after), [20_000, 40_000, 640_000, 1_280_000, 1_280_000, 1_280_000]);
+}

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use napier_kv::serve::now_ms;
 use napier_kv::session::{Family, Next, Server, Session, Turn};
 use napier_rng::{self as rng, Xoshiro256PlusPlus, below};
-
-/// Longest time that anything may take. Only a stall takes that long.
-const PATIENCE: Duration = Duration::from_secs(20);
+use napier_testkit::PATIENCE;
 
 struct Memcached {
     process: Child,

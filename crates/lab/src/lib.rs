@@ -3,14 +3,13 @@
 //! Read in this order: [`modes`] (what a mode name means), [`loads`] (what is offered, and in which order the cells of
 //! an experiment run), [`stats`] (what is made of the replies) and [`report`] (what the reader gets). The workload is
 //! `napier_kv`. Nothing in these modules reads a clock or starts a thread; [`compare`] and [`mod@bench`] do, with the engine.
-//! [`conform`] runs scenario files, [`transmit`] a published experiment in virtual time. [`serve`] and [`load`] run
-//! its server and its load generator for programs of others, on the engine's sockets or the kernel's.
+//! [`transmit`] carries out a published experiment in virtual time. [`serve`] and [`load`] run
+//! its server and its load generator for programs of others, on the sockets of the engine or the kernel.
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod compare;
-pub mod conform;
 pub mod farm;
 pub mod load;
 pub mod loads;

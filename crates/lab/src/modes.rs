@@ -6,8 +6,9 @@
 
 use std::fmt;
 
-use napier_runtime::control::NapiSet;
-use serde::Serialize;
+use napier_runtime::control::{NapiSet, ThreadedSetting};
+use napier_runtime::{DeviceHandle, Engine};
+use serde::{Serialize, Serializer};
 
 pub use napier_kv::serve::net::EventParams;
 
@@ -37,7 +38,8 @@ pub struct ModeParams {
     /// irq-suspend-timeout, in ns.
     pub irq_suspend_timeout_ns: u64,
     /// Who polls when an interrupt or a timer asks for it.
-    pub threaded: PollContext,
+    #[serde(serialize_with = "who_polls")]
+    pub threaded: ThreadedSetting,
     /// How the server receives.
     pub server: ServerStyle,
 }
@@ -50,28 +52,41 @@ impl ModeParams {
             defer_hard_irqs: Some(u64::from(self.defer_hard_irqs)),
             gro_flush_timeout: Some(self.gro_flush_timeout_ns),
             irq_suspend_timeout: Some(self.irq_suspend_timeout_ns),
-            threaded: match self.threaded {
-                PollContext::Softirq | PollContext::Workqueue => None,
-                PollContext::Thread => Some(1),
-                PollContext::BusyPollThread => Some(2),
-            },
-            ..NapiSet::default()
+            threaded: self.threaded.number().map(u64::from),
+            workqueue: self.threaded == ThreadedSetting::Workqueue,
         }
+    }
+
+    /// Sets the mode on every queue of a device that has a peer (a memif device has none before its peer is there), by the
+    /// calls that a user would make. `poller` is the processor for the thread that polls the instance of a queue; none is
+    /// pinned without one.
+    pub(crate) fn configure(
+        &self,
+        engine: &Engine,
+        device: &DeviceHandle,
+        poller: impl Fn(usize) -> Option<usize>,
+    ) -> anyhow::Result<()> {
+        for queue in 0..device.queues() {
+            let id = device.napi_id(queue);
+            if id == 0 {
+                continue;
+            }
+            if let Some(cpu) = poller(queue.into()) {
+                engine.set_thread_affinity(id, cpu)?;
+            }
+            engine.napi_set(self.napi_set(id))?;
+        }
+        Ok(())
     }
 }
 
-/// Who polls when an interrupt or a timer asks for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PollContext {
-    /// The softirq of the CPU that got the interrupt (threaded: disabled).
-    Softirq,
-    /// A thread per NAPI instance that sleeps between its turns (threaded: enabled).
-    Thread,
-    /// A pool of workers.
-    Workqueue,
-    /// A thread per NAPI instance that polls for ever (threaded: busy-poll).
-    BusyPollThread,
+fn who_polls<S: Serializer>(threaded: &ThreadedSetting, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match threaded {
+        ThreadedSetting::Disabled => "softirq",
+        ThreadedSetting::Enabled => "thread",
+        ThreadedSetting::BusyPoll => "busy-poll-thread",
+        ThreadedSetting::Workqueue => "workqueue",
+    })
 }
 
 /// How the server receives.
@@ -205,7 +220,7 @@ impl Mode {
             defer_hard_irqs: 0,
             gro_flush_timeout_ns: 0,
             irq_suspend_timeout_ns: 0,
-            threaded: PollContext::Softirq,
+            threaded: ThreadedSetting::Disabled,
             server: event(None, None),
         };
         let defer = |us: u32| ModeParams {
@@ -228,9 +243,9 @@ impl Mode {
                 server: event(prefer(0), None),
                 ..defer(us)
             },
-            Self::Threaded => ModeParams { threaded: PollContext::Thread, ..base },
-            Self::Workqueue => ModeParams { threaded: PollContext::Workqueue, ..base },
-            Self::ThreadedBusyPoll => ModeParams { threaded: PollContext::BusyPollThread, ..base },
+            Self::Threaded => ModeParams { threaded: ThreadedSetting::Enabled, ..base },
+            Self::Workqueue => ModeParams { threaded: ThreadedSetting::Workqueue, ..base },
+            Self::ThreadedBusyPoll => ModeParams { threaded: ThreadedSetting::BusyPoll, ..base },
             Self::BusyRead => ModeParams {
                 server: ServerStyle::BlockingReceive { busy_poll_usecs: 400, prefer_busy_poll: true },
                 ..defer(15)
@@ -242,8 +257,8 @@ impl Mode {
     /// share as on the cover letter's machine, and one more per queue for a thread that never sleeps.
     pub fn server_cpus(self, queues: usize) -> usize {
         match self.params().threaded {
-            PollContext::BusyPollThread => 2 * queues,
-            PollContext::Softirq | PollContext::Thread | PollContext::Workqueue => queues,
+            ThreadedSetting::BusyPoll => 2 * queues,
+            ThreadedSetting::Disabled | ThreadedSetting::Enabled | ThreadedSetting::Workqueue => queues,
         }
     }
 

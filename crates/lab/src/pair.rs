@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
+use napier_linux::{Veth, VethEnd};
 use napier_runtime::control::NapiSet;
 use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs, StartError, XdpConfig};
-use napier_veth::{Veth, VethEnd};
 
 /// Address of the end under test.
 pub(crate) const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);

@@ -55,8 +55,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let during = device.napi_stats(0) - before;
     println!("{asked} requests answered in {RUN:?}, the server counts {answered}");
     println!("interrupts            {:>8}", during.interrupts);
-    println!("packets by softirq    {:>8}", during.packets[PollContext::Softirq as usize]);
-    println!("packets by the server {:>8}", during.packets[PollContext::Busy as usize]);
+    println!("packets by softirq    {:>8}", during.packets[PollContext::Softirq]);
+    println!("packets by the server {:>8}", during.packets[PollContext::User]);
     println!("waits that slept      {:>8}", context.stats().sleeps);
     Ok(())
 }

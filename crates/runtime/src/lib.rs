@@ -33,7 +33,8 @@ pub use engine::{
     AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, Engine, EngineBuilder, LinkState, RssError,
     StartError,
 };
-pub use napi::{NapiStats, PollContext};
+pub use napi::NapiStats;
+pub use napier_core::context::{PerContext, PollContext};
 pub use napier_core::control;
 pub use napier_core::memif::Secret as MemifSecret;
 pub use napier_core::moderation::{Coalesce, CoalesceError};

@@ -1,23 +1,10 @@
 //! What tests inside the engine begin with.
 
-use std::time::{Duration, Instant};
-
 use napier_core::state::State;
+pub(crate) use napier_testkit::{PATIENCE, eventually};
 
 use crate::napi::Napi;
 use crate::{EndConfig, Engine};
-
-/// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Waits until `holds`.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// An end without addresses, in a name space of its own.
 pub(crate) fn end(engine: &Engine, name: &str, mac: u8) -> EndConfig {

@@ -129,11 +129,13 @@ fn device_settings_write_all_instances() {
     assert_eq!(write(&pair.tested, DevAttribute::Threaded, 2), Err(Errno::EOPNOTSUPP));
     pair.engine.set_cap_net_admin(false);
     assert_eq!(write(&pair.tested, DevAttribute::Threaded, 0), Err(Errno::EPERM));
-    assert_eq!(pair.tested.set_workqueue().unwrap_err().errno(), Errno::EPERM);
+    let pool = NapiSet { workqueue: true, ..NapiSet::default() };
+    let refused = pair.engine.napi_set(NapiSet { id: id(&pair.tested, 0), ..pool });
+    assert_eq!(refused.unwrap_err().errno(), Errno::EPERM);
     pair.engine.set_cap_net_admin(true);
     assert_eq!((pair.tested.settings(), info(&pair, 0), info(&pair, 1)), before);
 
-    pair.tested.set_workqueue().unwrap();
+    pair.set_all(&pair.tested, &pool);
     for queue in 0..2 {
         assert_eq!((info(&pair, queue).threaded, info(&pair, queue).pid), (ThreadedSetting::Workqueue, None));
     }

@@ -9,8 +9,10 @@ use common::modes::Mode;
 use common::{Dice, PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::completion::{Completion, Flush};
 use napier_runtime::control::NapiSet;
-use napier_runtime::journal::{Context, Event, Record, Rule};
-use napier_runtime::{Engine, LinkConfig, MergedDatagram, NetNs, SocketOption, TcpListener, TcpStream, UdpSocket};
+use napier_runtime::journal::{Event, Record, Rule};
+use napier_runtime::{
+    Engine, LinkConfig, MergedDatagram, NetNs, PollContext, SocketOption, TcpListener, TcpStream, UdpSocket,
+};
 
 fn merging_socket(netns: &NetNs, port: u16) -> UdpSocket {
     let socket = UdpSocket::bind(netns, v4(TESTED_V4, port)).unwrap();
@@ -156,7 +158,7 @@ fn a_busy_reader_gets_it_when_it_stops() {
         assert_eq!(socket.recv(&mut buffer).unwrap(), 4);
     });
     let records = records(&pair);
-    let user = |record: &Record| matches!(record.event, Event::Poll { context: Context::User, work: 1, .. });
+    let user = |record: &Record| matches!(record.event, Event::Poll { context: PollContext::User, work: 1, .. });
     let stop = |record: &Record| matches!(record.event, Event::Rule { rule: Rule::BusyStopBegin, .. });
     let delivered = records.iter().rposition(|record| matches!(record.event, Event::Deliver { .. })).unwrap();
     // On a very busy machine the loop may have ended before the packet came.

@@ -63,12 +63,10 @@ fn traffic(from: &NetNs, to: &NetNs) -> (Vec<UdpSocket>, Vec<TcpStream>, TcpList
 fn one_link(turn: u32) {
     let pair = Pair::new(&LinkConfig::default());
     let Pair { engine, tested, peer, tested_ns, peer_ns } = &pair;
+    let id = Some(tested.napi_id(0).into());
     match turn % 3 {
-        0 => {
-            let id = Some(tested.napi_id(0).into());
-            engine.napi_set(NapiSet { id, threaded: Some(1), ..NapiSet::default() }).unwrap();
-        }
-        1 => tested.set_workqueue().unwrap(),
+        0 => engine.napi_set(NapiSet { id, threaded: Some(1), ..NapiSet::default() }).unwrap(),
+        1 => engine.napi_set(NapiSet { id, workqueue: true, ..NapiSet::default() }).unwrap(),
         _ => peer.set(THREADED).unwrap(),
     }
     let context = EventContext::new(engine);

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Dice;
+use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig};
 use napier_runtime::{
     CongestionControl, DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs, RawPort, TcpStream, XdpConfig,
     XdpFilter,
 };
-use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig};
 use rig::{Xdp, ip};
 
 const DELAY: Duration = Duration::from_millis(10);

@@ -20,7 +20,7 @@ const COUNT: usize = 400;
 const WINDOW: usize = 32;
 
 fn packets(device: &DeviceHandle, context: PollContext) -> u64 {
-    stats_of(device).packets[context as usize]
+    stats_of(device).packets[context]
 }
 
 /// What each mode promises about who polls; nothing is promised where two may be first.
@@ -29,9 +29,9 @@ fn check_poller(mode: Mode, device: &DeviceHandle) {
     let all = stats_of(device).packets_total();
     match mode {
         Mode::Softirq | Mode::Deferral => assert_eq!(of(PollContext::Softirq), all),
-        Mode::Threaded | Mode::Workqueue => assert_eq!(of(PollContext::Thread), all),
-        Mode::ThreadedBusyPoll => assert!(of(PollContext::ThreadBusy) > 0),
-        Mode::BusyRead | Mode::SeparatePoller | Mode::EventBusyPoll => assert!(of(PollContext::Busy) > 0),
+        Mode::Threaded | Mode::Workqueue => assert_eq!(of(PollContext::Kthread), all),
+        Mode::ThreadedBusyPoll => assert!(of(PollContext::KthreadBusy) > 0),
+        Mode::BusyRead | Mode::SeparatePoller | Mode::EventBusyPoll => assert!(of(PollContext::User) > 0),
         // One poll per wait: which may find nothing, every time.
         Mode::EventSuspension => {}
     }

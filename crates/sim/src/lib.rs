@@ -1,8 +1,7 @@
-//! The NAPI rules under virtual time: virtual CPUs, NICs and programs, scenario files and the farm of seeds.
+//! The NAPI rules under virtual time: virtual CPUs, NICs and programs, and the farm of seeds.
 
 #![forbid(unsafe_code)]
 
 pub mod contention;
 pub mod farm;
 pub mod machine;
-pub mod scenario;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
+use napier_core::gro::GRO_NORMAL_BATCH;
 use napier_core::time::Instant;
 use napier_ring::{Frame, FrameChain};
 use napier_sys::clock::Clock;
@@ -37,8 +38,8 @@ use super::tcp::{self, ahead::Waiting};
 use super::wire::{self, Datagram, Meta, Packet, Refused, Segment};
 use crate::event::Interest;
 
-/// Frames after which sockets are told. Source: `net/core/hotdata.c gro_normal_batch`.
-const ROUND_PKTS: usize = 8;
+/// Frames after which sockets are told.
+const ROUND_PKTS: usize = GRO_NORMAL_BATCH as usize;
 
 /// The name space as it is now, for the length of one poll.
 pub struct View<'n> {

@@ -1,9 +1,40 @@
-//! What the tests of all crates share: the notice of a test that cannot run here. For tests only; it uses no other crate.
+//! What the tests of all crates share: the notice of a test that cannot run here, waiting, and dice. For tests only; it
+//! uses no other crate.
 
 #![forbid(unsafe_code)]
 
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+/// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `holds`.
+///
+/// # Panics
+/// If it does not within [`PATIENCE`].
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Numbers that look random and are the same in every run; made from a seed.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// 0 to `faces` - 1. splitmix64, without care for the bias of a remainder.
+    pub fn roll(&mut self, faces: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % faces
+    }
+}
 
 /// Says on standard error that a test cannot run on this machine, and why: `skip!(test, "needs {cpus} CPUs")`. The
 /// first argument is the name of the test, as its function has it. The test then returns.

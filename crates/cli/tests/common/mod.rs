@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
-use napier_veth::{EndConfig, Veth, VethConfig};
+use napier_linux::{EndConfig, Veth, VethConfig};
 
 pub(crate) const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
 

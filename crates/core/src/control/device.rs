@@ -139,7 +139,7 @@ pub enum DevSetting {
     GroFlushTimeout(Span),
     /// `napi-defer-hard-irqs`.
     NapiDeferHardIrqs(u32),
-    /// `threaded`. The engine may put its extension here; see [`DevSetting::workqueue`].
+    /// `threaded`.
     Threaded(ThreadedSetting),
 }
 
@@ -170,18 +170,6 @@ impl DevSet {
 }
 
 impl DevSetting {
-    /// The engine's extension as a device setting, under the rules of `threaded`.
-    ///
-    /// # Errors
-    /// EPERM, or EOPNOTSUPP without instances.
-    pub const fn workqueue(cap_net_admin: bool, listed: usize) -> Result<Self, DevSetError> {
-        match (cap_net_admin, listed) {
-            (false, _) => Err(DevSetError::NotPermitted),
-            (true, 0) => Err(DevSetError::NoNapi),
-            (true, _) => Ok(Self::Threaded(ThreadedSetting::Workqueue)),
-        }
-    }
-
     /// The change that every listed instance gets, whatever was set on it before; persistent slots get it too
     /// ([`crate::config::ConfigTable::write_all`]).
     #[must_use]

@@ -26,9 +26,6 @@ fn device_writes() {
         let got = DevSet { attribute, value }.check(cap, listed);
         assert_eq!(got, want, "{attribute:?} {value} cap={cap} listed={listed}");
     }
-    assert_eq!(DevSetting::workqueue(true, 1), threaded(ThreadedSetting::Workqueue));
-    assert_eq!(DevSetting::workqueue(true, 0), Err(DevSetError::NoNapi));
-    assert_eq!(DevSetting::workqueue(false, 0), Err(DevSetError::NotPermitted));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use napier_runtime::control::{DevAttribute, DevSet};
+use napier_runtime::control::{DevAttribute, DevSet, NapiSet};
 use napier_runtime::{Event, EventContext, Interest, LinkConfig, RawPort, Timeout, UdpSocket};
 use serde::Serialize;
 
@@ -108,14 +108,13 @@ fn measure(context: WakeContext, config: &WakeupConfig, sender_cpu: usize, woken
     let pair = Pair::new(&LinkConfig::default(), &[woken_cpu], &[sender_cpu])?;
     pair.never_interrupt(&pair.peer)?;
     pair.engine.set_thread_affinity(pair.tested.napi_id(0), woken_cpu)?;
+    let id = Some(u64::from(pair.tested.napi_id(0)));
     match context {
         WakeContext::Threaded => pair.tested.set(DevSet { attribute: DevAttribute::Threaded, value: 1 })?,
-        WakeContext::Workqueue => pair.tested.set_workqueue()?,
-        WakeContext::ThreadedBusyPoll => pair.engine.napi_set(napier_runtime::control::NapiSet {
-            id: Some(u64::from(pair.tested.napi_id(0))),
-            threaded: Some(2),
-            ..Default::default()
-        })?,
+        WakeContext::Workqueue => pair.engine.napi_set(NapiSet { id, workqueue: true, ..NapiSet::default() })?,
+        WakeContext::ThreadedBusyPoll => {
+            pair.engine.napi_set(NapiSet { id, threaded: Some(2), ..NapiSet::default() })?;
+        }
         _ => {}
     }
     let _counted = pair.engine.count_thread("sender", Some(sender_cpu));

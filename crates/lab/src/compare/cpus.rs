@@ -57,6 +57,11 @@ impl CpuLayout {
 }
 
 impl CpuLayout {
+    /// The processor of the thread that polls the instance of a queue: its own if there are pollers, else its worker's.
+    pub(crate) fn poller(&self, queue: usize) -> Option<usize> {
+        self.pollers.get(queue).or(self.workers.get(queue)).copied()
+    }
+
     /// How many processors the server has: workers and pollers.
     #[must_use]
     pub fn server_cpus(&self) -> usize {

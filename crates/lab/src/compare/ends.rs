@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_linux::{EndConfig, Veth, VethConfig};
 use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
-use napier_veth::{EndConfig, Veth, VethConfig};
 
 use super::case::{CLIENT_THREAD, SERVER, Workload};
 use super::child::{self, Task};
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
-use crate::modes::{ModeParams, PollContext};
+use crate::modes::ModeParams;
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
 
@@ -107,7 +107,7 @@ impl Ends {
             (Place::Link | Place::Memif, Backend::Kernel) => unreachable!("checked with the options"),
         };
         match &ends.tested {
-            Tested::Engine { device, .. } => configure_engine(&ends.engine, device, mode, cpus)?,
+            Tested::Engine { device, .. } => mode.configure(&ends.engine, device, |queue| cpus.poller(queue))?,
             Tested::Kernel(end) => end.configure(mode, cpus)?,
         }
         Ok(ends)
@@ -248,21 +248,6 @@ impl Ends {
         let servers = of(device);
         of(&generator.device).into_iter().find(|cpu| !servers.contains(cpu))
     }
-}
-
-/// Puts the mode into force on the server's device, by the calls that a user would make.
-fn configure_engine(engine: &Engine, device: &DeviceHandle, mode: &ModeParams, cpus: &CpuLayout) -> anyhow::Result<()> {
-    if mode.threaded == PollContext::Workqueue {
-        device.set_workqueue()?;
-    }
-    for queue in 0..device.queues() {
-        let id = device.napi_id(queue);
-        if let Some(cpu) = cpus.pollers.get(usize::from(queue)).or(cpus.workers.get(usize::from(queue))) {
-            engine.set_thread_affinity(id, *cpu)?;
-        }
-        engine.napi_set(mode.napi_set(id))?;
-    }
-    Ok(())
 }
 
 /// An AF_XDP device with the workload's queues and rings.

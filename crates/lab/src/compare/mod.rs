@@ -6,7 +6,6 @@ mod cores;
 mod cpus;
 mod ends;
 pub mod faults;
-pub(crate) mod frames;
 mod generator;
 mod host;
 mod kernel;
@@ -18,6 +17,6 @@ mod tally;
 mod wire;
 
 pub use cpus::{CpuLayout, TooFewCpus};
-pub(crate) use frames::{HEADER_BYTES, Template};
 pub use host::host_and_commit;
+pub(crate) use napier_core::frames::{self, HEADER_BYTES, Template};
 pub use run::{CompareConfig, DeviceKind, compare};

@@ -22,7 +22,7 @@ use super::process;
 use super::streams;
 use super::tally::{Ran, Tally, failed};
 use crate::loads::{Cell, Load, SustainSearch, interleave};
-use crate::modes::{Mode, PollContext, ServerStyle};
+use crate::modes::{Mode, ServerStyle};
 use crate::report::{Memory, Outcome, Report, Row, Workload, hdrlog, one_line, progress::Progress};
 use crate::stats::{CpuSplit, Figures, Summary};
 use crate::subject::{Backend, Subject, subjects};
@@ -238,7 +238,7 @@ impl Comparison<'_> {
     }
 
     fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
-        let pollers = mode.params().threaded == PollContext::BusyPollThread;
+        let pollers = mode == Mode::ThreadedBusyPoll;
         let queues = usize::from(self.config.queues);
         CpuLayout::choose(&self.available, queues, pollers, self.config.oversubscribe)
     }

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use napier_scenario::Scenario;
 use napier_sim::farm;
 use napier_sim::machine::{Coverage, Plant};
-use napier_sim::scenario::Scenario;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use napier_scenario::Kind;
 use napier_sim::machine::Decision;
-use napier_sim::scenario::Kind;
 
 use super::{JsonCanary, JsonFailure, JsonReport, Report, scenario_file};
 

@@ -70,8 +70,8 @@ fn parameters_are_the_cover_letters() {
 #[test]
 fn contexts_and_cpus() {
     let of = |name: &str| (Mode::parse(name).unwrap().params().threaded, Mode::parse(name).unwrap().cpus_needed(2));
-    assert_eq!(of("fullbusy"), (PollContext::Softirq, 3));
-    assert_eq!(of("threaded"), (PollContext::Thread, 3));
-    assert_eq!(of("workqueue"), (PollContext::Workqueue, 3));
-    assert_eq!(of("threaded-busy-poll"), (PollContext::BusyPollThread, 5));
+    assert_eq!(of("fullbusy"), (ThreadedSetting::Disabled, 3));
+    assert_eq!(of("threaded"), (ThreadedSetting::Enabled, 3));
+    assert_eq!(of("workqueue"), (ThreadedSetting::Workqueue, 3));
+    assert_eq!(of("threaded-busy-poll"), (ThreadedSetting::BusyPoll, 5));
 }

@@ -10,6 +10,7 @@ pub mod table;
 pub mod transmit;
 
 pub use power::PowerHistogram;
+pub(crate) use power::range;
 pub use transmit::{CpuTimes, CpuUse, LockWaits};
 
 use std::collections::BTreeMap;

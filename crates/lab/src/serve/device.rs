@@ -12,7 +12,7 @@ use napier_runtime::{
     Capture, CaptureConfig, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifSecret, NetNs, XdpConfig,
 };
 
-use crate::modes::{ModeParams, PollContext};
+use crate::modes::ModeParams;
 
 /// How often it is looked why there is no peer yet.
 const PEER_LOOK: Duration = Duration::from_millis(20);
@@ -146,26 +146,12 @@ impl OneDevice {
         Ok(Self { engine, netns, device, capture })
     }
 
-    /// Puts a mode into force on every queue that has a peer (a memif device has none before its peer is there), by the calls that a user would make. `pollers` are the processors of the
-    /// threads that poll an instance, one per queue; none are pinned if it is empty.
+    /// Sets a mode on every queue that has a peer.
     ///
     /// # Errors
     /// The engine refuses a setting.
-    pub fn configure(&self, mode: &ModeParams, pollers: &[usize]) -> anyhow::Result<()> {
-        if mode.threaded == PollContext::Workqueue {
-            self.device.set_workqueue()?;
-        }
-        for queue in 0..self.device.queues() {
-            let id = self.device.napi_id(queue);
-            if id == 0 {
-                continue;
-            }
-            if let Some(cpu) = pollers.get(usize::from(queue)) {
-                self.engine.set_thread_affinity(id, *cpu)?;
-            }
-            self.engine.napi_set(mode.napi_set(id))?;
-        }
-        Ok(())
+    pub fn configure(&self, mode: &ModeParams) -> anyhow::Result<()> {
+        mode.configure(&self.engine, &self.device, |_| None)
     }
 
     /// Times that a peer went away, and whether there is one now: differs whenever another peer has come.

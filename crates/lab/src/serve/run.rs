@@ -249,7 +249,7 @@ fn serve_on_engine(
             && has_peer
             && in_force_for != Some(peers)
         {
-            let done = one.configure(&mode.params(), &[]);
+            let done = one.configure(&mode.params());
             // A peer that goes meanwhile takes its instances along, and the next one is set up anew.
             if one.peers() == peers {
                 done.with_context(|| format!("putting mode {mode} into force"))?;

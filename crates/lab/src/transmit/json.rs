@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use napier_core::histogram::Histogram;
 use napier_sim::contention::Outcome;
 use napier_sim::contention::costs::COSTS;
-use napier_sim::contention::histogram::Histogram;
 use napier_sim::contention::plan::Path;
 use serde::{Deserialize, Serialize};
 
@@ -126,7 +126,7 @@ fn path(path: Path, outcome: &Outcome) -> JsonPath {
         path: path.name().to_owned(),
         mpps: outcome.mpps(),
         cpu_pct: outcome.cpu_pct(),
-        mode_ns: outcome.stays.mode().map(|exponent| 1 << exponent),
+        mode_ns: outcome.stays.fullest_power().map(|exponent| 1 << exponent),
         below_1us_pct: outcome.stays.below_pct(10),
         histogram: buckets(&outcome.stays),
         counts: outcome.counts.iter().map(|(name, count)| (name.to_owned(), count)).collect(),
@@ -134,8 +134,8 @@ fn path(path: Path, outcome: &Outcome) -> JsonPath {
 }
 
 fn buckets(histogram: &Histogram) -> Vec<JsonBucket> {
-    let Some((first, last)) = histogram.bounds() else { return Vec::new() };
-    (first..=last).map(|exponent| JsonBucket { from_ns: 1 << exponent, count: histogram.count(exponent) }).collect()
+    let from_first = (0..).zip(histogram.powers()).skip_while(|(_, count)| *count == 0);
+    from_first.map(|(power, count): (u32, u64)| JsonBucket { from_ns: 1 << power, count }).collect()
 }
 
 fn sensitivity(report: &Report) -> Vec<JsonSensitivity> {

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
+use napier_core::histogram::Histogram;
 use napier_sim::contention::Outcome;
-use napier_sim::contention::histogram::Histogram;
 use napier_sim::contention::plan::Path;
 
 use super::Report;
 use super::published::published;
+use crate::report::range;
 
 /// How far a figure may be off and still count as reproduced, in percent of the published one.
 const TOLERANCE_PCT: f64 = 15.0;
@@ -53,15 +54,15 @@ fn of_path(path: Path, outcome: &Outcome) -> Vec<Check> {
     let share = |histogram: &Histogram| histogram.below_pct(10);
     let points = share(&outcome.stays) - share(&published.stays);
     let overlap = overlap_pct(&published.stays, &outcome.stays);
-    let (published_mode, model_mode) = (published.stays.mode(), outcome.stays.mode());
+    let (published_mode, model_mode) = (published.stays.fullest_power(), outcome.stays.fullest_power());
     vec![
         figure(Some(path), "Mpps", published.mpps, outcome.mpps(), 1),
         figure(Some(path), "busy CPUs, %", published.cpu_pct, outcome.cpu_pct(), 1),
         Check {
             path: Some(path),
             name: "fullest bucket, ns",
-            published: published_mode.map_or_else(String::new, bucket),
-            model: model_mode.map_or_else(|| "none".to_owned(), bucket),
+            published: published_mode.map_or_else(String::new, range),
+            model: model_mode.map_or_else(|| "none".to_owned(), range),
             difference: if published_mode == model_mode { "same" } else { "other" }.to_owned(),
             holds: published_mode == model_mode,
         },
@@ -111,20 +112,6 @@ fn figure(path: Option<Path>, name: &'static str, published: f64, model: f64, di
 /// Share that two histograms have in common, in percent.
 pub(super) fn overlap_pct(a: &Histogram, b: &Histogram) -> f64 {
     (0..64).map(|exponent| a.share_pct(exponent).min(b.share_pct(exponent))).sum()
-}
-
-/// A bucket as bpftrace writes it.
-pub(super) fn bucket(exponent: u32) -> String {
-    format!("[{}, {})", power(exponent), power(exponent + 1))
-}
-
-fn power(exponent: u32) -> String {
-    match exponent {
-        0..=9 => (1_u64 << exponent).to_string(),
-        10..=19 => format!("{}K", 1_u64 << (exponent - 10)),
-        20..=29 => format!("{}M", 1_u64 << (exponent - 20)),
-        _ => format!("{}G", 1_u64 << (exponent - 30)),
-    }
 }
 
 /// What was reproduced and what was not, in one sentence or two.

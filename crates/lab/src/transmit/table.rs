@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 
+use napier_core::histogram::Histogram;
 use napier_sim::contention::Outcome;
 use napier_sim::contention::costs::{COSTS, Origin};
-use napier_sim::contention::histogram::Histogram;
 use napier_sim::contention::plan::Path;
 
-use super::judge::{bucket, checks, sentence};
+use super::judge::{checks, sentence};
 use super::published::published;
 use super::{PathResult, Report};
+use crate::report::range;
 
 /// Widest line, in columns.
 const WIDTH_MAX: usize = 120;
@@ -83,7 +84,7 @@ fn figures(report: &Report, result: &PathResult) -> String {
     let all = checks(report);
     if all.is_empty() {
         let outcome = &result.outcome;
-        let mode = outcome.stays.mode().map_or_else(|| "none".to_owned(), bucket);
+        let mode = outcome.stays.fullest_power().map_or_else(|| "none".to_owned(), range);
         for (name, value) in [
             ("Mpps", format!("{:.1}", outcome.mpps())),
             ("busy CPUs, %", format!("{:.1}", outcome.cpu_pct())),
@@ -142,10 +143,10 @@ fn histograms(report: &Report, result: &PathResult) -> String {
     let mut text = String::from("  time in __dev_queue_xmit, ns");
     text += if known.is_some() { ": published, model\n" } else { "\n" };
     for exponent in buckets {
-        write!(text, "  {:<14}", bucket(exponent)).expect("a string takes everything");
+        write!(text, "  {:<14}", range(exponent)).expect("a string takes everything");
         for histogram in &all {
             let share = histogram.share_pct(exponent);
-            let most = histogram.mode().map_or(0.0, |mode| histogram.share_pct(mode));
+            let most = histogram.fullest_power().map_or(0.0, |mode| histogram.share_pct(mode));
             let bar = "@".repeat((share / most.max(f64::MIN_POSITIVE) * BAR as f64).round() as usize);
             write!(text, " {share:>6.2} % |{bar:<BAR$}|").expect("a string takes everything");
         }

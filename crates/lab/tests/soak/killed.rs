@@ -24,7 +24,7 @@ struct Bench {
     over: &'static str,
     dev: Dev,
     server: Program,
-    veth: Option<napier_veth::Veth>,
+    veth: Option<napier_linux::Veth>,
     connections: u16,
     test: &'static str,
 }

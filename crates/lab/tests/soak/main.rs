@@ -21,8 +21,8 @@ use std::time::Duration;
 use child::{Dev, Said, Silence, TASK, Task};
 use disturb::{Disturbance, Disturber, Kind};
 use judge::{Judged, Verdict, incidents, journal, judge};
+use napier_linux::{EndConfig, Netns, Veth, VethConfig};
 use napier_rng::{below, stream};
-use napier_veth::{EndConfig, Netns, Veth, VethConfig};
 use watch::{Span, Watch};
 
 /// Longest time that a child may take to begin or to end. Only a hang takes that long.

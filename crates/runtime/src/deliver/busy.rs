@@ -4,6 +4,7 @@ use napier_core::busy::{
     AfterStopPoll, BusyLimit, BusyLoop, BusyParams, BusyStep, BusyStop, after_stop_poll, busy_poll_stop,
 };
 use napier_core::completion::Flush;
+use napier_core::context::PollContext;
 use napier_core::event::{resume, suspend};
 use napier_core::state::State;
 use napier_core::time::Instant;
@@ -12,7 +13,7 @@ use napier_ring::Entered;
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::{Napi, Owned, PollContext};
+use crate::napi::{Napi, Owned};
 use crate::sys::tsc::ticks;
 
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
@@ -44,7 +45,7 @@ impl Deliver {
                 }
                 BusyStep::Poll { budget_pkts } => {
                     let owned = owned.as_mut().expect("polls only as owner");
-                    let work = napi.drive(owned, u32::from(budget_pkts), PollContext::Busy);
+                    let work = napi.drive(owned, u32::from(budget_pkts), PollContext::User);
                     if work > 0 {
                         napi.counters.busy_packets(work);
                         spin.found();
@@ -89,7 +90,7 @@ impl Deliver {
                 self.arm_timer(napi, span);
             }
             BusyStop::PollOnce => {
-                let work = napi.drive(&mut owned, u32::from(budget_pkts), PollContext::Busy);
+                let work = napi.drive(&mut owned, u32::from(budget_pkts), PollContext::User);
                 let after = napi.journaled(
                     || after_stop_poll(work, budget_pkts),
                     |&decision| Event::AfterStopPoll { work, budget: budget_pkts, decision },

@@ -1,14 +1,15 @@
 //! One poll outside busy polling, and what follows it: `__napi_poll` and `napi_complete_done`.
 
 use napier_core::completion::{Completed, Completion, Flush, complete};
-use napier_core::poll::{AfterPoll, after_poll};
+use napier_core::context::PollContext;
+use napier_core::poll::{AfterPoll, NAPI_POLL_WEIGHT, after_poll};
 use napier_core::state::State;
 use napier_ring::Entered;
 
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::{Napi, Owned, PollContext, WEIGHT_PKTS};
+use crate::napi::{Napi, Owned};
 
 /// What the poller does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,18 +24,18 @@ impl Deliver {
     pub(crate) fn poll_once(&self, napi: &Napi, context: PollContext) -> Polled {
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
-        let work = napi.drive(&mut owned, WEIGHT_PKTS, context);
-        if context == PollContext::ThreadBusy {
+        let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, context);
+        if context == PollContext::KthreadBusy {
             // Its completions are refused, so they flush nothing (`napi_threaded_poll_loop`).
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
         }
-        if work < WEIGHT_PKTS {
+        if work < NAPI_POLL_WEIGHT {
             self.complete_and_unmask(napi, owned, work);
             return Polled { work, repoll: false };
         }
         let after = napi.journaled(
-            || after_poll(napi.state(), work, WEIGHT_PKTS, HZ),
-            |&decision| Event::AfterPoll { work, weight: WEIGHT_PKTS, hz: HZ, decision },
+            || after_poll(napi.state(), work, NAPI_POLL_WEIGHT, HZ),
+            |&decision| Event::AfterPoll { work, weight: NAPI_POLL_WEIGHT, hz: HZ, decision },
         );
         let repoll = match after {
             AfterPoll::Repoll { flush } => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use napier_core::context::PollContext;
 use napier_core::state::State;
 use napier_core::time::Deadline;
 
@@ -10,7 +11,7 @@ use super::owner::Owner;
 use super::softirq::never_run_inline;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
-use crate::napi::{Kthread, Napi, PollContext};
+use crate::napi::{Kthread, Napi};
 use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
 use crate::threads::ThreadRole;
@@ -85,7 +86,7 @@ impl Deliver {
         let mut last = ticks();
         loop {
             let busy = napi.transition(Rule::ThreadTurn, State::thread_turn);
-            let context = if busy { PollContext::ThreadBusy } else { PollContext::Thread };
+            let context = if busy { PollContext::KthreadBusy } else { PollContext::Kthread };
             let polled = self.poll_once(napi, context);
             if !busy {
                 if !polled.repoll || self.hand_over_if_stopped(napi) {

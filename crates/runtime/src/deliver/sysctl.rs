@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use napier_core::softirq::{NETDEV_BUDGET_PKTS, netdev_budget_span};
+use napier_core::softirq::{NETDEV_BUDGET_PKTS, netdev_budget_of, netdev_budget_span};
 use napier_core::time::Span;
 use napier_core::tx::push::QDISC_MAX_BURST;
 
@@ -58,11 +58,8 @@ impl Sysctls {
     }
 
     pub(crate) fn set_netdev_budget_usecs(&self, usecs: u64) -> Result<(), SysctlError> {
-        let least = netdev_budget_span(HZ).ns;
-        if usecs.saturating_mul(1000) < least {
-            return Err(SysctlError::BudgetTooShort { min_usecs: least / 1000 });
-        }
-        self.netdev_budget_ns.store(usecs.saturating_mul(1000), Ordering::Relaxed);
+        let span = netdev_budget_of(usecs, HZ).map_err(|min_usecs| SysctlError::BudgetTooShort { min_usecs })?;
+        self.netdev_budget_ns.store(span.ns, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use napier_core::context::PollContext;
 use napier_core::control::{DevAttribute, DevSet, DevSetError, Errno, NapiSet, ThreadedSetting};
 use napier_core::state::State;
 
 use super::*;
-use crate::napi::PollContext;
 use crate::napi::hold::{self, Point};
 use crate::test_link::{end, eventually, is_at_rest};
 use crate::{DeviceHandle, Engine, LinkConfig};
@@ -65,8 +65,8 @@ fn a_thread_that_never_completes_hands_its_instance_over() {
         set(&engine, &napi, setting);
         napi.never_empty.store(true, Ordering::Relaxed);
         engine.inner.deliver.interrupt(&napi);
-        let polls = |contexts: &[PollContext]| contexts.iter().map(|c| napi.stats().polls[*c as usize]).sum::<u64>();
-        eventually("the thread polls", || polls(&[PollContext::Thread, PollContext::ThreadBusy]) > 3);
+        let polls = |contexts: &[PollContext]| contexts.iter().map(|c| napi.stats().polls[*c]).sum::<u64>();
+        eventually("the thread polls", || polls(&[PollContext::Kthread, PollContext::KthreadBusy]) > 3);
         std::thread::scope(|scope| {
             let control = scope.spawn(|| set(&engine, &napi, ThreadedSetting::Disabled));
             eventually("the control call returns", || control.is_finished());

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use napier_core::context::PollContext;
 use napier_core::state::State;
 use napier_core::time::Deadline;
 use napier_ring::{Links, List};
@@ -15,7 +16,7 @@ use super::softirq::never_run_inline;
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
-use crate::napi::{Kthread, Napi, PollContext};
+use crate::napi::{Kthread, Napi};
 use crate::park::Parker;
 use crate::threads::{ThreadRole, pass_on};
 
@@ -131,7 +132,7 @@ impl Deliver {
     /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
     fn workqueue_turn(&self, napi: &Napi) -> bool {
         let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
-        self.poll_once(napi, PollContext::Thread).repoll && !self.hand_over_if_stopped(napi)
+        self.poll_once(napi, PollContext::Kthread).repoll && !self.hand_over_if_stopped(napi)
     }
 
     fn workqueue_main(&self) {

@@ -182,19 +182,7 @@ impl DeviceHandle {
     /// # Errors
     /// See [`DevSetError`]. If a thread could not be started nobody is threaded afterwards.
     pub fn set(&self, request: DevSet) -> Result<(), DevSetError> {
-        let listed = self.device.tx.len();
-        self.write_all(request.check(self.engine.cap_net_admin(), listed)?)
-    }
-
-    /// Lets the engine's worker pool poll all instances: an extension of `threaded`.
-    ///
-    /// # Errors
-    /// See [`DevSetError`].
-    pub fn set_workqueue(&self) -> Result<(), DevSetError> {
-        self.write_all(DevSetting::workqueue(self.engine.cap_net_admin(), self.device.tx.len())?)
-    }
-
-    fn write_all(&self, setting: DevSetting) -> Result<(), DevSetError> {
+        let setting = request.check(self.engine.cap_net_admin(), self.device.tx.len())?;
         let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");
         let napis = self.engine.devices.lock().expect("no panic while held").entry(&self.device).napis.clone();
         let (in_force, error) = match setting {

@@ -2,17 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd as _;
-use std::time::Duration;
 
-use napier_veth::{EndConfig as VethEnd, Veth, VethConfig};
+use napier_linux::{EndConfig as VethEnd, Veth, VethConfig};
+use napier_testkit::PATIENCE;
 
 use super::*;
 use crate::deliver::softirq::scarce::with_watches;
 use crate::port::link::LinkConfig;
 use crate::{AddLinkError, Engine, IfAddr, NetNs};
 use crate::{AddXdpError, UdpSocket, XdpConfig};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start() -> Engine {
     Engine::builder().softirq_cpus(&crate::available_cpus()[..1]).fifo(false).start().unwrap()

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 
 use napier_core::busy::{AfterStopPoll, BusyStop};
 use napier_core::completion::{Completed, Completion, Tunables};
+use napier_core::context::PollContext;
 use napier_core::poll::AfterPoll;
 use napier_core::state::{State, Threaded};
 use napier_core::time::{Instant, Span};
@@ -79,7 +80,7 @@ pub enum Event {
     /// The driver's poll was called and took `work` packets.
     Poll {
         /// Who polled.
-        context: Context,
+        context: PollContext,
         /// The processor that the poller counts as being on: that of the softirq CPU, else where its thread ran.
         cpu: usize,
         /// Packets.
@@ -230,21 +231,6 @@ pub enum Rule {
     SetThreaded(Threaded),
     /// Between two modes: whether the pool acts for the thread from now on.
     RunByPool(bool),
-}
-
-/// Who polls.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Context {
-    /// The receive softirq, in the CPU's thread or in a program's thread that raised it.
-    Softirq,
-    /// The CPU's thread at normal priority, with what the softirq left over.
-    Ksoftirqd,
-    /// The instance's own thread, or a worker of the pool.
-    Kthread,
-    /// The instance's own thread in busy-poll mode.
-    KthreadBusy,
-    /// A program's thread that busy polls, in its loop or at its stop.
-    User,
 }
 
 /// Who gets a scheduled instance.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use napier_core::completion::{Flush, Tunables};
+pub(crate) use napier_core::context::PollContext;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
@@ -21,7 +22,7 @@ use napier_ring::{Exclusive, StateCell};
 
 use crate::clock::Clock;
 use crate::device::Device;
-use crate::journal::{Answer, Context, Event, Rule, Tap};
+use crate::journal::{Answer, Event, Rule, Tap};
 use crate::nowait::ForOthers;
 use crate::park::Parker;
 use crate::port::{IrqLine, RxQueue};
@@ -30,10 +31,7 @@ use crate::tx::TxPath;
 pub(crate) use kthread::Kthread;
 pub(crate) use sink::RawSink;
 use stats::NapiCounters;
-pub use stats::{NapiStats, PollContext};
-
-/// Most packets of one poll outside busy polling. Source: `include/linux/netdevice.h` `NAPI_POLL_WEIGHT`.
-pub(crate) const WEIGHT_PKTS: u32 = 64;
+pub use stats::NapiStats;
 
 /// What only the owner of SCHED may touch.
 pub(crate) struct Owned {
@@ -177,11 +175,11 @@ impl Napi {
         let Some(tap) = &self.journal else { return };
         let place = place::HERE.get();
         let (context, cpu) = match context {
-            PollContext::Softirq if place.ksoftirqd => (Context::Ksoftirqd, tap.cpu(place.handling)),
-            PollContext::Softirq => (Context::Softirq, tap.cpu(place.handling)),
-            PollContext::Thread => (Context::Kthread, tap.cpu(None)),
-            PollContext::ThreadBusy => (Context::KthreadBusy, tap.cpu(None)),
-            PollContext::Busy => (Context::User, tap.cpu(None)),
+            PollContext::Softirq if place.ksoftirqd => (PollContext::Ksoftirqd, tap.cpu(place.handling)),
+            PollContext::Softirq => (context, tap.cpu(place.handling)),
+            PollContext::Ksoftirqd | PollContext::Kthread | PollContext::KthreadBusy | PollContext::User => {
+                (context, tap.cpu(None))
+            }
         };
         self.journaled(|| (), |()| Event::Poll { context, cpu, work, budget });
     }

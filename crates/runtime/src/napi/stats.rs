@@ -2,28 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who made a poll.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum PollContext {
-    /// A softirq CPU, after an interrupt, a timer or a resume.
-    Softirq,
-    /// The instance's own thread or a worker of the pool.
-    Thread,
-    /// The instance's own thread in busy-poll mode.
-    ThreadBusy,
-    /// An application thread that busy polls.
-    Busy,
-}
-
-impl PollContext {
-    const COUNT: usize = 4;
-}
+use napier_core::context::{PerContext, PollContext};
 
 #[derive(Default)]
 pub(crate) struct NapiCounters {
-    polls: [AtomicU64; PollContext::COUNT],
-    empty_polls: [AtomicU64; PollContext::COUNT],
-    packets: [AtomicU64; PollContext::COUNT],
+    polls: PerContext<AtomicU64>,
+    empty_polls: PerContext<AtomicU64>,
+    packets: PerContext<AtomicU64>,
     schedules: AtomicU64,
     timer_fires: AtomicU64,
     timer_lateness_ns: AtomicU64,
@@ -44,11 +29,11 @@ fn bump(counter: &AtomicU64, by: u64) {
 impl NapiCounters {
     #[inline]
     pub(crate) fn polled(&self, context: PollContext, work: u32) {
-        bump(&self.polls[context as usize], 1);
+        bump(&self.polls[context], 1);
         if work == 0 {
-            bump(&self.empty_polls[context as usize], 1);
+            bump(&self.empty_polls[context], 1);
         } else {
-            bump(&self.packets[context as usize], u64::from(work));
+            bump(&self.packets[context], u64::from(work));
         }
     }
 
@@ -60,7 +45,7 @@ impl NapiCounters {
     /// Polls by busy-polling applications.
     #[inline]
     pub(crate) fn busy_polls(&self) -> u64 {
-        self.polls[PollContext::Busy as usize].load(Ordering::Relaxed)
+        self.polls[PollContext::User].load(Ordering::Relaxed)
     }
 
     /// Ticks spent polling in vain; several threads may add.
@@ -94,12 +79,12 @@ impl NapiCounters {
 
     pub(crate) fn snapshot(&self, interrupts: u64) -> NapiStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let by_context = |counters: &[AtomicU64; PollContext::COUNT]| std::array::from_fn(|i| read(&counters[i]));
+        let each = |counters: &PerContext<AtomicU64>| PerContext::from_fn(|context| read(&counters[context]));
         NapiStats {
             interrupts,
-            polls: by_context(&self.polls),
-            empty_polls: by_context(&self.empty_polls),
-            packets: by_context(&self.packets),
+            polls: each(&self.polls),
+            empty_polls: each(&self.empty_polls),
+            packets: each(&self.packets),
             schedules: read(&self.schedules),
             timer_fires: read(&self.timer_fires),
             timer_lateness_ns: read(&self.timer_lateness_ns),
@@ -112,17 +97,17 @@ impl NapiCounters {
     }
 }
 
-/// Counters of one NAPI instance since it was added; arrays are indexed by [`PollContext`].
+/// Counters of one NAPI instance since it was added. What `ksoftirqd` polls counts as [`PollContext::Softirq`]'s.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct NapiStats {
     /// Interrupts taken: doorbells and coalescing timers.
     pub interrupts: u64,
     /// Calls of the driver's poll.
-    pub polls: [u64; 4],
+    pub polls: PerContext<u64>,
     /// Polls that found nothing.
-    pub empty_polls: [u64; 4],
+    pub empty_polls: PerContext<u64>,
     /// Packets received.
-    pub packets: [u64; 4],
+    pub packets: PerContext<u64>,
     /// Times that ownership was taken to be polled by a softirq CPU or a thread.
     pub schedules: u64,
     /// Timer callbacks that ran.
@@ -143,7 +128,7 @@ pub struct NapiStats {
 
 impl NapiStats {
     fn combine(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
-        let each = |a: [u64; 4], b: [u64; 4]| std::array::from_fn(|i| f(a[i], b[i]));
+        let each = |a: PerContext<u64>, b: PerContext<u64>| PerContext::from_fn(|context| f(a[context], b[context]));
         Self {
             interrupts: f(self.interrupts, other.interrupts),
             polls: each(self.polls, other.polls),
@@ -163,19 +148,19 @@ impl NapiStats {
     /// Polls by anybody.
     #[must_use]
     pub fn polls_total(&self) -> u64 {
-        self.polls.iter().sum()
+        self.polls.total()
     }
 
     /// Polls by anybody that found nothing.
     #[must_use]
     pub fn empty_polls_total(&self) -> u64 {
-        self.empty_polls.iter().sum()
+        self.empty_polls.total()
     }
 
     /// Packets received by anybody.
     #[must_use]
     pub fn packets_total(&self) -> u64 {
-        self.packets.iter().sum()
+        self.packets.total()
     }
 }
 

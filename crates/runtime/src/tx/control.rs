@@ -11,7 +11,7 @@ use napier_ring::{Entered, Inside};
 use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
-use super::stats::{CallTimes, Ledger, TimesSum, drops_of};
+use super::stats::{CallTimes, Ledger, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxShared, TxVariant, XmitTimes};
 use crate::bounds::RING_SIZE_MAX;
 use crate::clock::Clock;
@@ -366,7 +366,7 @@ impl<'a> Queues<'a> {
             requeues: root.stats().requeues,
             drops: drops_of(&root.stats().drops),
             burst_drops: path.defer.burst_drops.load(Ordering::Relaxed),
-            batches: ledger.batches,
+            batches: ledger.batches.clone(),
             flushes: ledger.flushes,
             runs: ledger.runs,
             run_pkts: ledger.run_pkts,
@@ -386,12 +386,12 @@ impl<'a> Queues<'a> {
 
 impl TxShared {
     pub(crate) fn measure_xmit(&self, on: bool) {
-        self.for_each_sender(|sender| sender.times = on.then(|| Box::new(CallTimes::new())));
+        self.for_each_sender(|sender| sender.times = on.then(Box::default));
     }
 
     pub(crate) fn xmit_times(&self, ticks_per_us: f64) -> XmitTimes {
-        let mut sum = TimesSum::new();
-        self.for_each_sender(|sender| sender.times.iter().for_each(|times| sum.add(times)));
+        let mut sum = CallTimes::default();
+        self.for_each_sender(|sender| sender.times.iter().for_each(|times| sum.merge(times)));
         sum.finish(ticks_per_us)
     }
 

@@ -1,54 +1,38 @@
 //! What happened on the transmit path.
 
+use napier_core::histogram::Histogram;
 use napier_core::tx::{DropReason, TxDrops};
 
-/// Powers of two of a batch size, a stay or a call that are told apart.
-const BATCH_BUCKETS: usize = 16;
-/// Buckets of a power of two: durations are known to an eighth.
-const PER_OCTAVE: usize = 8;
-const OCTAVES: usize = 40;
-
-/// Durations by logarithm, in ticks.
-#[derive(Clone)]
+/// Durations in ticks.
+#[derive(Clone, Default)]
 pub(crate) struct CallTimes {
-    counts: [u64; OCTAVES * PER_OCTAVE],
-    pub(crate) max_ticks: u64,
+    all: Histogram,
     pub(crate) stay_max_ticks: u64,
 }
 
 impl CallTimes {
-    pub(crate) fn new() -> Self {
-        Self { counts: [0; OCTAVES * PER_OCTAVE], max_ticks: 0, stay_max_ticks: 0 }
-    }
-
     #[inline]
     pub(crate) fn add(&mut self, ticks: u64, flushed: bool) {
-        self.counts[Self::bucket(ticks)] += 1;
-        self.max_ticks = self.max_ticks.max(ticks);
+        self.all.add(ticks);
         if flushed {
             self.stay_max_ticks = self.stay_max_ticks.max(ticks);
         }
     }
 
-    #[inline]
-    fn bucket(ticks: u64) -> usize {
-        let ticks = ticks.max(PER_OCTAVE as u64);
-        let octave = ticks.ilog2() as usize;
-        let part = (ticks >> (octave - PER_OCTAVE.ilog2() as usize)) as usize - PER_OCTAVE;
-        let first_octave = PER_OCTAVE.ilog2() as usize;
-        ((octave - first_octave) * PER_OCTAVE + part).min(OCTAVES * PER_OCTAVE - 1)
-    }
-
-    /// Least ticks of a bucket.
-    fn lower(bucket: usize) -> u64 {
-        let (octave, part) = (bucket / PER_OCTAVE, bucket % PER_OCTAVE);
-        ((PER_OCTAVE + part) as u64) << octave
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(to, from)| *to += from);
-        self.max_ticks = self.max_ticks.max(other.max_ticks);
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.all.merge(&other.all);
         self.stay_max_ticks = self.stay_max_ticks.max(other.stay_max_ticks);
+    }
+
+    pub(crate) fn finish(&self, ticks_per_us: f64) -> XmitTimes {
+        #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
+        let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
+        let buckets = self.all.filled().map(|(first, last, calls)| XmitBucket {
+            from_ns: ns(first),
+            below_ns: ns(last.saturating_add(1)),
+            calls,
+        });
+        XmitTimes { buckets: buckets.collect(), max_ns: ns(self.all.max()), stay_max_ns: ns(self.stay_max_ticks) }
     }
 }
 
@@ -57,7 +41,7 @@ impl CallTimes {
 /// 20 ns, are within.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct XmitTimes {
-    /// Buckets that are not empty: from this many ns, below the next eighth of a power of two, and how many calls.
+    /// Buckets that are not empty: from this many ns, below the next sixteenth of a power of two, and how many calls.
     pub buckets: Vec<XmitBucket>,
     /// The longest call, in ns.
     pub max_ns: f64,
@@ -77,35 +61,10 @@ pub struct XmitBucket {
     pub calls: u64,
 }
 
-/// Adds up the times of all senders.
-pub(crate) struct TimesSum(CallTimes);
-
-impl TimesSum {
-    pub(crate) fn new() -> Self {
-        Self(CallTimes::new())
-    }
-
-    pub(crate) fn add(&mut self, times: &CallTimes) {
-        self.0.merge(times);
-    }
-
-    pub(crate) fn finish(&self, ticks_per_us: f64) -> XmitTimes {
-        #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
-        let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
-        let filled = self.0.counts.iter().enumerate().filter(|(_, calls)| **calls > 0);
-        let buckets = filled.map(|(at, &calls)| XmitBucket {
-            from_ns: ns(if at == 0 { 0 } else { CallTimes::lower(at) }),
-            below_ns: ns(CallTimes::lower(at + 1)),
-            calls,
-        });
-        XmitTimes { buckets: buckets.collect(), max_ns: ns(self.0.max_ticks), stay_max_ns: ns(self.0.stay_max_ticks) }
-    }
-}
-
 /// What the holder of the root lock counts besides the rules' own counters.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    pub(crate) batches: [u64; BATCH_BUCKETS],
+    pub(crate) batches: Histogram,
     pub(crate) flushes: u64,
     pub(crate) softirq_runs: u64,
     pub(crate) schedules: u64,
@@ -127,7 +86,7 @@ impl Ledger {
     #[inline]
     pub(crate) fn batch(&mut self, pkts: u32) {
         self.flushes += 1;
-        self.batches[(pkts.max(1).ilog2() as usize).min(BATCH_BUCKETS - 1)] += 1;
+        self.batches.add(pkts.into());
     }
 }
 
@@ -153,8 +112,8 @@ pub struct TxQueueStats {
     /// Packets that the defer list refused because more than `net.core.qdisc_max_burst` waited for the flusher: the kernel
     /// drops them with the reason `QDISC_BURST_DROP` and counts them nowhere.
     pub burst_drops: u64,
-    /// Batches by size: entry `n` counts those of 2^n up to 2^(n+1)-1 packets.
-    pub batches: [u64; BATCH_BUCKETS],
+    /// Batches by size in packets.
+    pub batches: Histogram,
     /// Batches: the times that somebody flushed.
     pub flushes: u64,
     /// Runs of the queue, by whomever.
@@ -189,24 +148,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_eighths_of_a_power_of_two() {
-        for ticks in (8..5000).chain([1 << 20, (1 << 30) + 12345]) {
-            let bucket = CallTimes::bucket(ticks);
-            assert!(CallTimes::lower(bucket) <= ticks && ticks < CallTimes::lower(bucket + 1), "{ticks}");
-        }
-        assert_eq!((CallTimes::bucket(0), CallTimes::bucket(7), CallTimes::bucket(8)), (0, 0, 0));
-        assert_eq!(CallTimes::bucket(u64::MAX), OCTAVES * PER_OCTAVE - 1);
-    }
-
-    #[test]
     fn sums_keep_counts_and_the_longest() {
-        let (mut one, mut two) = (CallTimes::new(), CallTimes::new());
+        let (mut one, mut two) = (CallTimes::default(), CallTimes::default());
         (0..10).for_each(|_| one.add(100, true));
         two.add(4000, false);
-        let mut sum = TimesSum::new();
-        sum.add(&one);
-        sum.add(&two);
-        let times = sum.finish(1000.0);
+        one.merge(&two);
+        let times = one.finish(1000.0);
         assert_eq!(times.buckets.iter().map(|bucket| bucket.calls).collect::<Vec<_>>(), [10, 1]);
         assert!(times.buckets[0].from_ns <= 100.0 && 100.0 < times.buckets[0].below_ns);
         assert!((times.max_ns - 4000.0).abs() < 1e-9 && (times.stay_max_ns - 100.0).abs() < 1e-9);

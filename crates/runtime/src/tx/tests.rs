@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use napier_core::time::Span;
 use napier_core::tx::queue::QueueBits;
+use napier_testkit::PATIENCE;
 
 use super::hold::{self, Point};
 use super::*;
@@ -12,9 +13,6 @@ use crate::{DeviceHandle, DropReason, Engine, FqConfig, LinkConfig, RawPort, Raw
 
 mod late_list;
 mod left;
-
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Rig {
     engine: Engine,
@@ -492,7 +490,7 @@ fn a_run_ends_at_its_quota_and_the_softirq_goes_on() {
     let stats = rig.stats();
     // Four times 64 by the flusher, 64 + 64 + 16 by the softirq.
     assert_eq!((stats.runs, stats.softirq_runs, stats.schedules, stats.run_pkts), (7, 3, 3, 400));
-    assert_eq!(stats.batches[8], 1, "one batch of 256 to 511 packets");
+    assert_eq!(stats.batches.powers()[8], 1, "one batch of 256 to 511 packets");
 }
 
 #[test]

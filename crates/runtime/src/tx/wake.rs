@@ -2,15 +2,16 @@
 //!
 //! A memif peer does not say that it has read packets. So the ring is looked at whenever somebody has work for it: by a
 //! runner that finds the queue stopped, by a sender without frames, by the poll of the queue's NAPI instance. If nobody
-//! comes, the watchdog does: it looks after [`RECHECK_MIN`], and less and less often while the peer reads nothing.
+//! comes, the watchdog does: it looks after [`recheck_after`], and less and less often while the peer reads nothing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use napier_core::time::{Instant, Span};
+use napier_core::time::Instant;
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
+use napier_core::upkeep::recheck_after;
 use napier_ring::{Owner, wake_fence};
 
 use super::run::Rest;
@@ -22,10 +23,6 @@ use crate::port::lock_root;
 use crate::put_off::{Held, Work};
 use crate::stack::seams::OnRoom;
 
-/// First look at a ring that was full.
-const RECHECK_MIN: Span = Span::from_us(20);
-/// Longest time between two looks, as a power of two of the first: 20 us * 2^6 = 1.28 ms.
-const RECHECK_DOUBLINGS_MAX: u32 = 6;
 /// A line of those who wait for room is looked through for the first time when it has this length.
 const STUCK_SLACK: usize = 1024;
 const NEVER_NS: u64 = u64::MAX;
@@ -45,8 +42,7 @@ impl Watchdog {
     }
 
     pub(super) fn recheck_at(&self, now: Instant) -> Instant {
-        let doublings = self.in_vain.load(Ordering::Relaxed).min(RECHECK_DOUBLINGS_MAX);
-        now + Span::from_ns(RECHECK_MIN.ns << doublings)
+        now + recheck_after(self.in_vain.load(Ordering::Relaxed))
     }
 
     /// A run has ended: `sent` something, or was `refused` the transmit lock, whose holder schedules the queue when it lets

@@ -6,15 +6,13 @@ pub(crate) mod modes;
 pub(crate) mod pcapng;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::{Duration, Instant};
 
 use napier_runtime::control::NapiSet;
 use napier_runtime::{
     DeviceHandle, EndConfig, Engine, EngineBuilder, EpollParamsRequest, IfAddr, LinkConfig, NapiStats, NetNs,
 };
-
-/// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+#[allow(unused_imports, reason = "each test program uses a part of this")]
+pub(crate) use napier_testkit::{Dice, PATIENCE, eventually};
 
 /// Addresses of the end under test, which is the memif client.
 pub(crate) const TESTED_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -105,15 +103,6 @@ impl Drop for Pair {
     }
 }
 
-/// Waits until `holds`; gives up only after [`PATIENCE`].
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Counters of all queues of a device.
 pub(crate) fn stats_of(device: &DeviceHandle) -> NapiStats {
     let mut sum = NapiStats::default();
@@ -134,18 +123,4 @@ pub(crate) fn v6(addr: Ipv6Addr, port: u16) -> SocketAddr {
 /// Parameters of an event context that prefers busy polling.
 pub(crate) fn prefer(usecs: u32) -> EpollParamsRequest {
     EpollParamsRequest { busy_poll_usecs: usecs, busy_poll_budget: 64, prefer_busy_poll: 1, pad: 0 }
-}
-
-/// Numbers that look random and are the same in every run.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    /// 0 to `faces` - 1. splitmix64, without care for the bias of a remainder.
-    pub(crate) fn roll(&mut self, faces: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % faces
-    }
 }

@@ -8,7 +8,8 @@ use napier_core::event::{resume, suspend};
 use napier_core::poll::{AfterPoll, after_poll};
 use napier_core::state::{Poller, State};
 use napier_core::time::{Instant, Span};
-use napier_runtime::journal::{Context, Event, Record, Rule, Target};
+use napier_runtime::PollContext;
+use napier_runtime::journal::{Event, Record, Rule, Target};
 
 /// What a decision obliges its thread to do next with the instance.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -25,7 +26,7 @@ enum Next {
     /// Cancel the timer if it is armed, then mask.
     CancelAndMask,
     Mask,
-    Poll(Context),
+    Poll(PollContext),
     AfterPoll(u32),
     BusyStop,
     AfterStopPoll(u32),
@@ -183,7 +184,7 @@ impl Instance {
                 same(&defers_left, &self.defers_left)?;
                 return Ok(match decision {
                     BusyStop::ArmTimer(span) => vec![Next::Apply(Rule::BusyStopRelease), Next::Arm(span)],
-                    BusyStop::PollOnce => vec![Next::Poll(Context::User)],
+                    BusyStop::PollOnce => vec![Next::Poll(PollContext::User)],
                 });
             }
             Event::AfterStopPoll { work, budget, decision } => {
@@ -240,7 +241,7 @@ impl Instance {
             }
             (Rule::BusyAcquire, true) => {
                 self.owner = Owner::User { thread, stopping: false };
-                vec![Next::Poll(Context::User)]
+                vec![Next::Poll(PollContext::User)]
             }
             (Rule::BusyStopBegin, _) => {
                 self.owner = Owner::User { thread, stopping: true };
@@ -255,24 +256,24 @@ impl Instance {
                 let Some(Next::Release(release, freed)) = due else { unreachable!("it was due") };
                 vec![Next::Finish(release, missed, freed)]
             }
-            (Rule::ThreadTurn, true) => vec![Next::Poll(Context::KthreadBusy)],
-            (Rule::ThreadTurn, false) => vec![Next::Poll(Context::Kthread)],
+            (Rule::ThreadTurn, true) => vec![Next::Poll(PollContext::KthreadBusy)],
+            (Rule::ThreadTurn, false) => vec![Next::Poll(PollContext::Kthread)],
             (Rule::DisableClaim, true) => vec![Next::CancelAndMask, Next::Apply(Rule::DisableEnd)],
             (Rule::Enable(_), _) => vec![Next::Unmask],
             _ => vec![],
         }
     }
 
-    fn after_poll_call(&self, context: Context, work: u32, budget: u32, by: u32) -> Result<Vec<Next>, String> {
+    fn after_poll_call(&self, context: PollContext, work: u32, budget: u32, by: u32) -> Result<Vec<Next>, String> {
         if !self.word.contains(State::SCHED) || work > budget {
             return Err("a poll without ownership, or beyond its budget".to_owned());
         }
         match (context, self.owner) {
-            (Context::User, Owner::User { thread, stopping }) if thread == by => {
+            (PollContext::User, Owner::User { thread, stopping }) if thread == by => {
                 Ok(if stopping { vec![Next::AfterStopPoll(work)] } else { vec![] })
             }
-            (Context::Softirq | Context::Ksoftirqd, Owner::Softirq)
-            | (Context::Kthread | Context::KthreadBusy, Owner::Thread) => {
+            (PollContext::Softirq | PollContext::Ksoftirqd, Owner::Softirq)
+            | (PollContext::Kthread | PollContext::KthreadBusy, Owner::Thread) => {
                 Ok(vec![if work < budget { Next::Complete(work, Freed::Unmask) } else { Next::AfterPoll(work) }])
             }
             (_, owner) => Err(format!("a poll by somebody else than {owner:?}")),

@@ -82,7 +82,7 @@ fn an_impossible_index_ends_the_connection_and_occupies_nobody() {
     let name = socket("index");
     let engine = Engine::builder().start().unwrap();
     let device = device(&engine, config(MemifRole::Server, &name));
-    let polls = || device.napi_stats(0).polls.iter().sum::<u64>();
+    let polls = || device.napi_stats(0).polls_total();
     for (c2s, head) in [(true, 65), (true, 0x8000), (true, u16::MAX), (false, 65), (false, u16::MAX)] {
         let mut client = Client::connected(&name);
         eventually("carrier", || device.link_state().carrier);

@@ -31,7 +31,7 @@ fn socket(xdp: &Xdp, port: u16, busy_poll_us: i32) -> UdpSocket {
     socket
 }
 
-fn deferring(test: &str, pair: &napier_veth::Veth) -> Option<Xdp> {
+fn deferring(test: &str, pair: &napier_linux::Veth) -> Option<Xdp> {
     let xdp = Xdp::new(test, pair.left(), XdpConfig { ring_size: 256, ..small() }, &[LEFT])?;
     let settings = NapiSet {
         id: Some(u64::from(xdp.device.napi_id(0))),

@@ -2,13 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
 
+use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 use napier_runtime::{AddXdpError, DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig};
-use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
-
-/// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use napier_testkit::{PATIENCE, eventually};
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
 pub(crate) const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 2];
@@ -114,15 +111,6 @@ impl Drop for Xdp {
         if !std::thread::panicking() {
             self.check();
         }
-    }
-}
-
-/// Waits for something that will be true.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

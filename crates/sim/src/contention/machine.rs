@@ -7,7 +7,6 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 
 use super::costs::Costs;
-use super::histogram::Histogram;
 use super::line::Wires;
 use super::outcome::{Counts, Outcome};
 use super::plan::{Path, Plan, PlanError, Settings};
@@ -15,6 +14,7 @@ use super::queue::Queue;
 use super::spin::WorkerId;
 use super::topology::{Cpu, Topology};
 use super::worker::{Goal, Lock, Step, Worker};
+use napier_core::histogram::Histogram;
 use napier_rng::stream;
 
 /// Time between two timer ticks (`CONFIG_HZ=1000`).
@@ -102,7 +102,7 @@ impl Machine {
             topology: plan.topology,
             free_cpus,
             counts: Counts::default(),
-            stays: Histogram::EMPTY,
+            stays: Histogram::default(),
         };
         for sender in 0..plan.senders {
             machine.begin_busy(sender);
@@ -243,7 +243,7 @@ impl Machine {
         for worker in &mut self.workers {
             (worker.busy_ns, worker.busy_since_ns) = (0, worker.busy_since_ns.max(now_ns));
         }
-        (self.counts, self.stays) = (Counts::default(), Histogram::EMPTY);
+        (self.counts, self.stays) = (Counts::default(), Histogram::default());
         self.charged_pkts()
     }
 

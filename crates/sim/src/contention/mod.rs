@@ -19,7 +19,6 @@
 //! | `machine` | the event loop |
 
 pub mod costs;
-pub mod histogram;
 mod line;
 mod machine;
 mod napi;

@@ -1,6 +1,6 @@
 //! What came of a run.
 
-use super::histogram::Histogram;
+use napier_core::histogram::Histogram;
 
 macro_rules! counts {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {

@@ -117,7 +117,7 @@ impl Machine {
             return self.poll_on(id, now_ns);
         }
         if let Some(entered_ns) = worker.entered_ns.take() {
-            self.stays.record(now_ns - entered_ns + self.costs.probe_ns);
+            self.stays.add(now_ns - entered_ns + self.costs.probe_ns);
         }
         if self.worker(id).softirq_raised {
             // The kernel's softirq thread takes over, in the sender's place.

@@ -63,8 +63,8 @@ fn a_sender_alone_takes_the_sum_of_its_work() {
     let expected = plan.run_ns as f64 / packet_ns as f64;
     assert!((pkts - expected).abs() <= 2.0, "{pkts} packets, {expected} expected");
     assert_eq!(outcome.counts.chain_pkts, outcome.counts.chains);
-    assert_eq!(outcome.stays.mode(), Some(stay_ns.ilog2()));
-    assert_eq!(outcome.stays.count(stay_ns.ilog2()), outcome.stays.total());
+    assert_eq!(outcome.stays.fullest_power(), Some(stay_ns.ilog2()));
+    assert_eq!(outcome.stays.share_pct(stay_ns.ilog2()), 100.0);
     assert_eq!((outcome.counts.contended_pkts, outcome.counts.sleeps), (0, 0));
 }
 
@@ -143,7 +143,7 @@ fn each_packet_that_left_is_in_the_histogram() {
     for path in Path::ALL {
         let plan = small(path, 12, 2);
         let outcome = outcome(&plan);
-        let difference = outcome.stays.total().abs_diff(outcome.counts.entered_pkts);
+        let difference = outcome.stays.count().abs_diff(outcome.counts.entered_pkts);
         assert!(difference <= plan.senders.into(), "no more than are inside: {difference}");
     }
 }

@@ -8,7 +8,7 @@ use napier_core::time::{Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
 
 use super::random::Random;
-use crate::scenario::{
+use napier_scenario::{
     Action, Call, Costs, CpuIx, Device, DeviceIx, EnginePart, Epoll, EpollIx, Expect, Machine, NapiIx, NapiRef,
     Packets, Policy, Quirk, Scenario, Socket, SocketIx, SocketKind, Step, Sysctl, Target, Thread, ThreadIx, Tolerance,
 };

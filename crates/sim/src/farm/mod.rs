@@ -14,7 +14,7 @@ pub use shrink::shrink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::machine::{Coverage, Decision, Options, Outcome, Plant, run_with};
-use crate::scenario::{Kind, Scenario};
+use napier_scenario::{Kind, Scenario};
 
 /// The mistakes that a campaign must be able to find.
 pub const CANARIES: &[Plant] = &[

@@ -1,7 +1,7 @@
 //! Making a failing scenario small: fewer steps, smaller bursts, fewer disturbances, as long as it still fails.
 
 use crate::machine::Options;
-use crate::scenario::{Action, Call, Scenario};
+use napier_scenario::{Action, Call, Scenario};
 
 /// Most runs that shrinking may cost.
 const RUNS_MAX: usize = 3000;

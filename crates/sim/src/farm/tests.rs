@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::machine::run;
-use crate::scenario::Action;
+use napier_scenario::Action;
 
 #[test]
 fn a_seed_is_a_run() {
@@ -18,7 +18,7 @@ fn a_seed_is_a_run() {
 
 #[test]
 fn random_scenarios_can_be_written_down() {
-    for seed in 0..100 {
+    for seed in 0..300 {
         let scenario = scenario(seed);
         let mut read = Scenario::parse(&scenario.to_toml(), "seed.toml").expect("what is written can be read");
         read.timeline.iter_mut().for_each(|step| step.line = 0);

@@ -7,7 +7,7 @@ use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
 use super::random::Random;
-use crate::scenario::{
+use napier_scenario::{
     Action, ByteLimits, Call, DeviceIx, Machine, QdiscSpec, Sending, SocketIx, SocketKind, Step, ThreadIx, Transmit,
     TxDeed, TxqIx,
 };

@@ -7,19 +7,10 @@ use napier_core::time::{Deadline, Span};
 
 use super::vm::K;
 use super::world::World;
-use crate::scenario::{Answer, Call, Callable, EpollIx, Event, SocketIx, SocketKind, ThreadIx};
+use napier_scenario::{Answer, Call, Callable, EpollIx, Event, SocketIx, SocketKind, ThreadIx};
 
 /// `EPIOCSPARAMS` and `EPIOCGPARAMS`. Source: `include/uapi/linux/eventpoll.h`.
 const EPOLL_IOCTLS: [u32; 2] = [0x4008_8A01, 0x8008_8A02];
-
-impl From<Result<(), Errno>> for Answer {
-    fn from(result: Result<(), Errno>) -> Self {
-        match result {
-            Ok(()) => Self::Number(0),
-            Err(errno) => Self::Error(errno),
-        }
-    }
-}
 
 impl K {
     /// The thread's code.

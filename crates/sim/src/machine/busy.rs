@@ -11,7 +11,7 @@ use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
 use super::world::World;
-use crate::scenario::Context;
+use napier_scenario::PollContext;
 
 impl K {
     /// Busy polls the instance with this id until `ended`, time, or after one iteration. `rcu`: gives up instead of
@@ -41,7 +41,7 @@ impl K {
                     if self.w().ctxs[self.me].bh_off == 0 {
                         self.bh_off();
                     }
-                    let work = self.drive(napi, budget_pkts.into(), Context::User).await;
+                    let work = self.drive(napi, budget_pkts.into(), PollContext::User).await;
                     {
                         let mut w = self.w();
                         w.deliver(napi);
@@ -123,7 +123,7 @@ impl K {
             BusyStop::PollOnce => {
                 self.w().hit(Decision::StopPoll);
                 let budget = params.budget_pkts();
-                let work = self.drive(napi, budget.into(), Context::User).await;
+                let work = self.drive(napi, budget.into(), PollContext::User).await;
                 match after_stop_poll(work, budget) {
                     AfterStopPoll::Gone => {}
                     AfterStopPoll::HandOver => {

@@ -4,10 +4,11 @@ use napier_core::control::{
     DevAttribute, DevSet, DevSetting, DeviceQueues, Errno, NapiChange, NapiGet, NapiInfo, NapiSet, QueueGet,
     ThreadedSetting, check_dump_filter, device_threaded_in_force, parse_number, sort_dump,
 };
+use napier_core::softirq::netdev_budget_of;
 
 use super::vm::K;
 use super::world::World;
-use crate::scenario::{Answer, DeviceIx, NapiRef};
+use napier_scenario::{Answer, DeviceIx, NapiRef};
 
 /// Index of the first device; 1 is loopback.
 const FIRST_IFINDEX: u32 = 2;
@@ -222,10 +223,7 @@ impl World {
             "netdev_budget" => self.sysctl.netdev_budget = i32::try_from(value).map_err(|_| Errno::EINVAL)?,
             "netdev_budget_usecs" => {
                 let usecs = natural()?;
-                // Less than the default is refused: two jiffies.
-                if usecs < crate::scenario::Sysctl::defaults(self.hz).netdev_budget_usecs {
-                    return Err(Errno::EINVAL);
-                }
+                netdev_budget_of(usecs.into(), self.hz).map_err(|_| Errno::EINVAL)?;
                 self.sysctl.netdev_budget_usecs = usecs;
             }
             "busy_read" => self.sysctl.busy_read = natural()?,

@@ -1,6 +1,6 @@
 //! What happened at least once: events and decisions of the rules.
 
-use crate::scenario::{Event, Kind};
+use napier_scenario::{Event, Kind};
 
 macro_rules! decisions {
     ($($name:ident = $text:literal),* $(,)?) => {

@@ -12,7 +12,7 @@ use napier_core::time::Deadline;
 use super::Plant;
 use super::vm::CtxId;
 use super::world::{Ev, HardIrq, World};
-use crate::scenario::{DropReason, Event, Packets, Quirk, SocketIx, Target};
+use napier_scenario::{DropReason, Event, Packets, Quirk, SocketIx, Target};
 
 /// Reasons that [`DropReason`] knows.
 pub(super) const DROP_REASONS: usize = 6;

@@ -10,7 +10,7 @@ use napier_core::time::Span;
 use super::coverage::Decision;
 use super::vm::K;
 use super::world::World;
-use crate::scenario::{Event, SocketIx, ThreadIx};
+use napier_scenario::{Event, SocketIx, ThreadIx};
 
 impl K {
     /// `epoll_wait`: the sockets that are ready.

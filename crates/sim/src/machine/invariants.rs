@@ -4,7 +4,7 @@ use napier_core::state::State;
 
 use super::napi::Owner;
 use super::world::World;
-use crate::scenario::Scenario;
+use napier_scenario::Scenario;
 
 impl World {
     /// Checks the instances that the last step touched.

@@ -6,7 +6,7 @@ use napier_core::time::Deadline;
 
 use super::coverage::Decision;
 use super::vm::K;
-use crate::scenario::Context;
+use napier_scenario::PollContext;
 
 impl K {
     /// The thread's code; it exists as long as the machine, and does nothing while the instance has no thread.
@@ -33,7 +33,7 @@ impl K {
             let busy = self.w().transition(napi, State::thread_turn);
             self.w().hit(if busy { Decision::ThreadBusyTurn } else { Decision::ThreadTurn });
             self.op().await;
-            let context = if busy { Context::KthreadBusy } else { Context::Kthread };
+            let context = if busy { PollContext::KthreadBusy } else { PollContext::Kthread };
             let polled = self.poll_once(napi, context).await;
             if busy {
                 let mut w = self.w();

@@ -10,7 +10,7 @@ use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
 use super::world::World;
-use crate::scenario::Event;
+use napier_scenario::Event;
 
 impl K {
     /// Takes the device lock.

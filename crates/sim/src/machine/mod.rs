@@ -41,7 +41,7 @@ use napier_core::time::{Instant, Span};
 
 pub use coverage::{Coverage, Decision};
 
-use crate::scenario::{DropReason, Scenario, Seen};
+use napier_scenario::{DropReason, Scenario, Seen};
 
 /// A deliberate mistake of the machine, to see that it is found.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]

@@ -11,7 +11,7 @@ use super::device::Packet;
 use super::gro::Merge;
 use super::vm::CtxId;
 use super::world::{Ev, HardIrq, World};
-use crate::scenario::{CpuIx, Event, NapiIx, Quirk};
+use napier_scenario::{CpuIx, Event, NapiIx, Quirk};
 
 /// Who owns an instance. Kept beside the word, by the executor alone, so that the two can be compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

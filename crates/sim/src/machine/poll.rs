@@ -8,7 +8,7 @@ use super::Plant;
 use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::{K, Level};
-use crate::scenario::{Context, CpuIx, Event, Quirk};
+use napier_scenario::{CpuIx, Event, PollContext, Quirk};
 
 /// What the poller does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -96,7 +96,7 @@ impl K {
 
     /// The driver's poll: takes packets, sends them up, and completes if it took less than its budget. It does not know
     /// who polls; a busy poller's completion is refused. The caller owns the instance.
-    pub(super) async fn drive(&self, napi: usize, budget: u32, context: Context) -> u32 {
+    pub(super) async fn drive(&self, napi: usize, budget: u32, context: PollContext) -> u32 {
         self.w().enter_poll(napi, self.me);
         if self.w().tx_done(napi) {
             self.tx_clean(napi).await;
@@ -125,7 +125,7 @@ impl K {
     }
 
     /// One poll with the full weight in softirq or thread, and what follows it.
-    pub(super) async fn poll_once(&self, napi: usize, context: Context) -> Polled {
+    pub(super) async fn poll_once(&self, napi: usize, context: PollContext) -> Polled {
         let weight = {
             let w = self.w();
             if !may_poll(w.napis[napi].word) {

@@ -9,7 +9,7 @@ use napier_core::tx::softirq::OutputQueue;
 
 use super::vm::CtxId;
 use super::world::{Ev, HardIrq, Run, World};
-use crate::scenario::{CpuIx, Event, Policy};
+use napier_scenario::{CpuIx, Event, Policy};
 
 /// What a fair thread gets before another one that waits.
 const SLICE: Span = Span::from_ms(3);

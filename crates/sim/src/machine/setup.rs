@@ -20,7 +20,7 @@ use super::sched::Cpu;
 use super::socket::{Ep, Sock};
 use super::vm::{K, Level, Vm};
 use super::world::{Ctx, Ev, Inbox, World};
-use crate::scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind};
+use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind};
 
 /// Longest time that bringing the devices up may take.
 const SETUP_MAX: Instant = Instant::from_ns(1_000_000_000);
@@ -88,7 +88,7 @@ fn add_devices(w: &mut World, machine: &Machine) {
             lock_waiters: Vec::new(),
         });
         for queue in 0..device.queues {
-            let pick = |list: &[crate::scenario::CpuIx], other: usize| {
+            let pick = |list: &[napier_scenario::CpuIx], other: usize| {
                 if list.is_empty() { other } else { list[usize::from(queue) % list.len()].at() }
             };
             let irq_cpu = pick(&device.irq_cpu, usize::from(queue) % usize::from(machine.cpus));

@@ -8,7 +8,7 @@ use napier_core::sockopt::{SocketBusy, record_napi_id};
 use super::device::{FrameAt, Packet};
 use super::vm::CtxId;
 use super::world::World;
-use crate::scenario::{DropReason, SocketIx, SocketKind};
+use napier_scenario::{DropReason, SocketIx, SocketKind};
 
 /// One socket.
 pub(super) struct Sock {

@@ -9,7 +9,7 @@ use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
 use super::world::HardIrq;
-use crate::scenario::{Context, CpuIx, Event, NapiIx};
+use napier_scenario::{CpuIx, Event, NapiIx, PollContext};
 
 impl K {
     /// The hardware-interrupt level of a CPU.
@@ -87,7 +87,7 @@ impl K {
     pub(super) async fn soft_main(self) {
         loop {
             if self.w().cpus[self.cpu].softirq_pending() {
-                self.handle_softirqs(Context::Softirq).await;
+                self.handle_softirqs(PollContext::Softirq).await;
             }
             self.park().await;
         }
@@ -98,7 +98,7 @@ impl K {
         loop {
             if self.w().cpus[self.cpu].softirq_pending() {
                 self.bh_off();
-                self.handle_softirqs(Context::Ksoftirqd).await;
+                self.handle_softirqs(PollContext::Ksoftirqd).await;
                 self.bh_on_quietly();
                 self.cond_resched().await;
             } else {
@@ -108,7 +108,7 @@ impl K {
     }
 
     /// `handle_softirqs`.
-    async fn handle_softirqs(&self, context: Context) {
+    async fn handle_softirqs(&self, context: PollContext) {
         let now = self.w().now;
         let mut passes = SoftirqLoop::begin(now);
         loop {
@@ -144,7 +144,7 @@ impl K {
     }
 
     /// `net_rx_action`.
-    async fn net_rx_action(&self, context: Context) {
+    async fn net_rx_action(&self, context: PollContext) {
         let mut run = {
             let mut w = self.w();
             w.cpus[self.cpu].softirq_runs += 1;

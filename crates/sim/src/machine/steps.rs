@@ -3,7 +3,7 @@
 use napier_core::time::{Deadline, Span};
 
 use super::world::{Ev, HardIrq, World};
-use crate::scenario::{Action, Check, Event, Policy, TxCheck};
+use napier_scenario::{Action, Check, Event, Policy, TxCheck};
 
 impl World {
     /// Carries a step out; the CPU that must look again, if one must. `left`: packets of a burst still to come.
@@ -88,7 +88,7 @@ impl World {
             let known = self.napis.iter().position(|n| n.id == id && id != 0);
             known.map_or_else(|| if id == 0 { "none".to_owned() } else { id.to_string() }, |napi| self.napi_name(napi))
         };
-        let wanted = |napi: Option<crate::scenario::NapiIx>| {
+        let wanted = |napi: Option<napier_scenario::NapiIx>| {
             napi.map_or_else(|| "none".to_owned(), |napi| self.napi_name(napi.at()))
         };
         if let Some(socket) = check.socket {

@@ -1,7 +1,7 @@
 //! The machine itself: CPUs, threads, time. What the rules do on it is in `conformance/`.
 
 use super::*;
-use crate::scenario::{Answer, Event};
+use napier_scenario::{Answer, Event};
 
 fn parse(text: &str) -> Scenario {
     let whole = format!("title = \"A test\"\nrules = []\n{text}");
@@ -117,7 +117,7 @@ fn what_is_left_is_a_failure_only_if_it_should_drain() {
 fn a_failed_assertion_is_reported() {
     let mut scenario =
         parse("[[socket]]\nname = \"rx\"\n[timeline]\nsteps = [\n{ at = 0, interrupt = \"eth0/0\" },\n]\n");
-    scenario.timeline[0].action = crate::scenario::Action::Interrupt { napi: crate::scenario::NapiIx(9) };
+    scenario.timeline[0].action = napier_scenario::Action::Interrupt { napi: napier_scenario::NapiIx(9) };
     let broken = run(&scenario).broken.expect("there is no such instance");
     assert!(broken.starts_with("an assertion failed: index out of bounds"), "{broken}");
 }

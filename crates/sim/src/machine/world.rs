@@ -17,7 +17,7 @@ use super::socket::{Ep, Sock};
 use super::tx::Tx;
 use super::vm::CtxId;
 use super::{Options, Plant};
-use crate::scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, StopBy, Sysctl};
+use napier_scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, StopBy, Sysctl};
 
 /// What a CPU takes as a hardware interrupt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
+use napier_testkit::PATIENCE;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
 
 use crate::UdpSocket;
@@ -14,8 +15,6 @@ use crate::seams::PacketClass;
 use crate::testing::{IFINDEX, OUR_MAC, PEER_MAC, Rig, at, udp};
 use crate::writer::LEFT_BYTES_MAX;
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
 const PEER: [u8; 4] = [10, 0, 0, 2];
 
 fn arp(operation: ArpOperation, from: [u8; 4], mac: [u8; 6]) -> Vec<u8> {

@@ -48,17 +48,13 @@ impl Path for SocketPath {
         let Some(variant) = self.variant else { return Ok(all) };
         for queue in 0..self.queues {
             let stats = pair.tested.tx_stats(queue)?;
-            let mut batch = PowerHistogram::default();
-            for (power, batches) in (0_u32..).zip(stats.batches) {
-                batch.add_many(1 << power, batches);
-            }
             all.merge(&PathCounts {
                 lock_waits: LockWaits {
                     contended: stats.lock_waits,
                     total_ns: stats.lock_wait_ns as u64,
                     max_ns: None,
                 },
-                batch,
+                batch: PowerHistogram(stats.batches),
                 dropped: stats.burst_drops + stats.drops.iter().map(|(_, packets)| packets).sum::<u64>(),
                 ..PathCounts::default()
             });

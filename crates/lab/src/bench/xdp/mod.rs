@@ -10,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use anyhow::Context as _;
+use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 use napier_runtime::control::NapiSet;
 use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig, XdpFilter, XdpMode};
-use napier_veth::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 1];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 2];

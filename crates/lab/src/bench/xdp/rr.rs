@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use napier_linux::Veth;
 use napier_runtime::{RawBusyPoll, RawPort, SocketOption, UdpSocket, XdpMode, set_kernel_busy_poll};
-use napier_veth::Veth;
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};

@@ -284,7 +284,7 @@ impl Controls<'_> {
         engine.set_cap_net_admin(false);
         let napi = engine.napi_set(NapiSet { id: Some(self.id()), defer_hard_irqs: Some(3), ..NapiSet::default() });
         let device = tested.set(DevSet { attribute: DevAttribute::GroFlushTimeout, value: 3 });
-        let pool = tested.set_workqueue();
+        let pool = engine.napi_set(NapiSet { id: Some(self.id()), workqueue: true, ..NapiSet::default() });
         let prefer = socket.setsockopt(SocketOption::PreferBusyPoll, 1);
         let budget = socket.setsockopt(SocketOption::BusyPollBudget, 9000);
         let context = EventContext::new(engine);
@@ -292,7 +292,7 @@ impl Controls<'_> {
         engine.set_cap_net_admin(true);
         let mut made = refused("napi_set", napi, |error| error.errno() == Errno::EPERM)?;
         made += refused("device set", device, |error| error.errno() == Errno::EPERM)?;
-        made += refused("set_workqueue", pool, |error| error.errno() == Errno::EPERM)?;
+        made += refused("workqueue", pool, |error| error.errno() == Errno::EPERM)?;
         made += errno("SO_PREFER_BUSY_POLL", prefer.map_err(Into::into), Errno::EPERM)?;
         made += errno("SO_BUSY_POLL_BUDGET", budget.map_err(Into::into), Errno::EPERM)?;
         made += refused("set_params", params, |error| error.errno() == Errno::EPERM)?;

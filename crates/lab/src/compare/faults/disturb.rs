@@ -15,7 +15,7 @@ use rand::Rng as _;
 
 use super::controls::Controls;
 use super::server::Server;
-use crate::modes::{EventParams, Mode, PollContext, ServerStyle};
+use crate::modes::{EventParams, Mode, ServerStyle};
 use crate::pair::Pair;
 
 /// Every mode of the comparison; their timeouts bound how long a mode may leave a packet alone.
@@ -174,21 +174,7 @@ impl<'a> Disturber<'a> {
         self.done.switches += 1;
         let params = mode.params();
         for queue in 0..self.pair.tested.queues() {
-            let workqueue = params.threaded == PollContext::Workqueue;
-            let threaded = match params.threaded {
-                PollContext::Softirq => Some(0),
-                PollContext::Thread => Some(1),
-                PollContext::BusyPollThread => Some(2),
-                PollContext::Workqueue => None,
-            };
-            let set = NapiSet {
-                id: Some(u64::from(self.pair.tested.napi_id(queue))),
-                defer_hard_irqs: Some(u64::from(params.defer_hard_irqs)),
-                gro_flush_timeout: Some(params.gro_flush_timeout_ns),
-                irq_suspend_timeout: Some(params.irq_suspend_timeout_ns),
-                threaded,
-                workqueue,
-            };
+            let set = params.napi_set(self.pair.tested.napi_id(queue));
             self.napi_set(set, self.tested_is_up)?;
         }
         let same_kind = match (params.server, self.server.style()) {

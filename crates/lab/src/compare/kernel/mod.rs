@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 
-use napier_veth::{NapiSettings, VethEnd, VethError};
+use napier_linux::{LinuxError, NapiSettings, VethEnd};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
-use crate::modes::{Mode, ModeParams, PollContext, ServerStyle};
+use crate::modes::{Mode, ModeParams, ServerStyle};
 pub(crate) use worker::run_worker;
 
 /// The server's end of a veth pair, with the kernel's stack on it.
@@ -22,7 +22,7 @@ pub(crate) struct KernelEnd {
 
 impl KernelEnd {
     /// Prepares the end: with receive offload a veth delivers through a NAPI instance, which the modes are about.
-    pub(crate) fn new(end: &VethEnd) -> Result<Self, VethError> {
+    pub(crate) fn new(end: &VethEnd) -> Result<Self, LinuxError> {
         end.set_feature(c"rx-gro", true)?;
         Ok(Self { end: end.clone() })
     }
@@ -33,13 +33,8 @@ impl KernelEnd {
 
     /// Puts a mode into force on every NAPI instance of the end; threads of instances go to the CPU of their worker.
     pub(crate) fn configure(&self, mode: &ModeParams, cpus: &CpuLayout) -> anyhow::Result<()> {
-        let threaded = match mode.threaded {
-            PollContext::Softirq => 0,
-            PollContext::Thread => 1,
-            PollContext::BusyPollThread => 2,
-            PollContext::Workqueue => {
-                anyhow::bail!("the kernel has no pool of workers: it is an extension of the engine")
-            }
+        let Some(threaded) = mode.threaded.number() else {
+            anyhow::bail!("the kernel has no pool of workers: it is an extension of the engine")
         };
         let napis = self.end.napis()?;
         ensure!(!napis.is_empty(), "{} has no NAPI instance: the veth of this kernel has no GRO", self.end.name());
@@ -63,7 +58,7 @@ impl KernelEnd {
 
     fn pin_threads(&self, cpus: &CpuLayout) -> anyhow::Result<()> {
         for (queue, pid) in self.threads()?.into_iter().enumerate() {
-            let cpu = cpus.pollers.get(queue).or(cpus.workers.get(queue)).copied().unwrap_or(cpus.workers[0]);
+            let cpu = cpus.poller(queue).unwrap_or(cpus.workers[0]);
             let mut set = CpuSet::new();
             set.set(cpu);
             rustix::thread::sched_setaffinity(Some(pid), &set)

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
+use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
-use crate::napi::{Napi, PollContext};
+use napier_core::context::PollContext;
 
 impl SoftirqCpu {
     /// Sees to it that an instance, whose owner calls, is polled as of this CPU: by the caller once, or by the CPU's thread.

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use napier_core::context::PollContext;
 use napier_core::state::State;
 
 use super::*;
@@ -21,7 +22,7 @@ fn link() -> (Engine, DeviceHandle, Arc<Napi>, Arc<Napi>) {
 }
 
 fn polls(napi: &Napi) -> u64 {
-    napi.stats().polls[PollContext::Softirq as usize]
+    napi.stats().polls[PollContext::Softirq]
 }
 
 /// A program that loses its processor in a poll keeps its own instance from being polled, and no other.

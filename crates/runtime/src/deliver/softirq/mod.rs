@@ -15,6 +15,7 @@ mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
+use napier_core::context::PollContext;
 use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
 use napier_core::time::Instant;
 use napier_ring::{Baton, Exclusive, List};
@@ -24,8 +25,8 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use super::Deliver;
 use super::owner::Owner;
 use crate::journal::{Event, Target};
+use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
-use crate::napi::{Napi, PollContext};
 use crate::port::IrqCpu;
 use crate::sys;
 pub(crate) use caller::{KickOnly, never_run_inline};

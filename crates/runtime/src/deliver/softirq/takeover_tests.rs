@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use napier_core::context::PollContext;
 use napier_core::state::State;
 
 use super::*;
-use crate::napi::{Napi, PollContext};
+use crate::napi::Napi;
 use crate::test_link::{end, eventually, is_at_rest};
 use crate::{DeviceHandle, EndConfig, Engine, LinkConfig};
 
@@ -45,7 +46,7 @@ fn link(cpus: &[usize]) -> (Engine, [DeviceHandle; 2], [Arc<Napi>; 2]) {
 }
 
 fn polls(napi: &Napi) -> u64 {
-    napi.stats().polls[PollContext::Softirq as usize]
+    napi.stats().polls[PollContext::Softirq]
 }
 
 /// A doorbell, a scheduled instance and a timer wait for a thread that gets no processor.

@@ -71,7 +71,7 @@ fn work_behind_a_real_time_thread_is_done() {
     let end = |name, mac| EndConfig { irq_cpus: vec![cpus[0]], ..end(&engine, name, mac) };
     let (first, _second) = engine.add_link(&LinkConfig::default(), end("first", 1), end("second", 2)).unwrap();
     let napi = inner.napi_by_id(first.napi_id(0)).unwrap();
-    let polls = || napi.stats().polls.iter().sum::<u64>();
+    let polls = || napi.stats().polls_total();
     let (stop, runs) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -6,7 +6,7 @@ use napier_core::tx::state::QdiscState;
 
 use super::{At, Qd};
 use crate::machine::world::World;
-use crate::scenario::TxCheck;
+use napier_scenario::TxCheck;
 
 impl World {
     pub(super) fn qdisc_name(&self, qd: usize) -> String {

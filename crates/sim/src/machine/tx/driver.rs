@@ -11,7 +11,7 @@ use super::{At, TxPkt};
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::{Ev, HardIrq, World};
-use crate::scenario::{StopBy, TxDeed, TxEvent};
+use napier_scenario::{StopBy, TxDeed, TxEvent};
 
 impl K {
     /// The driver is given a packet, under the transmit lock.

@@ -33,7 +33,7 @@ use napier_core::tx::{DropReason, TxDrops, TxPacket};
 
 use super::vm::CtxId;
 use super::world::{Ev, World};
-use crate::scenario::{CpuIx, Event, QdiscIx, TxEvent, TxqIx};
+use napier_scenario::{CpuIx, Event, QdiscIx, TxEvent, TxqIx};
 
 pub(super) use setup::add_transmit;
 

@@ -12,7 +12,7 @@ use super::{At, TxPkt};
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use crate::scenario::Context;
+use napier_scenario::PollContext;
 
 impl K {
     /// A sender with its packet.
@@ -37,7 +37,7 @@ impl K {
         let run = self.nolock_begin(qd).await;
         self.w().qd(qd).coming -= 1;
         if let Some(run) = run {
-            self.carry_out(qd, run, Context::User).await;
+            self.carry_out(qd, run, PollContext::User).await;
         }
         code
     }
@@ -59,7 +59,7 @@ impl K {
                 }
             }
         };
-        self.carry_out(qd, run, Context::User).await;
+        self.carry_out(qd, run, PollContext::User).await;
         code
     }
 

@@ -11,7 +11,7 @@ use crate::machine::Plant;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use crate::scenario::{Context, TxEvent};
+use napier_scenario::{PollContext, TxEvent};
 
 impl K {
     /// Spins for the root lock, with bottom halves off.
@@ -74,7 +74,7 @@ impl K {
         let span = self.w().costs.op;
         self.spend(Span::from_ns(span.ns * batch.len() as u64)).await;
         match run {
-            Some(run) => self.carry_out(qd, run, Context::User).await,
+            Some(run) => self.carry_out(qd, run, PollContext::User).await,
             None => self.root_unlock(qd),
         }
         // Their memory is given back after the lock.
@@ -98,7 +98,7 @@ impl K {
 
     /// Carries out a run: the root lock is held at its begin and released at its end. Without root lock the caller is
     /// the runner, and gives that up here.
-    pub(super) async fn carry_out(&self, qd: usize, mut run: TxRun<TxPkt>, context: Context) {
+    pub(super) async fn carry_out(&self, qd: usize, mut run: TxRun<TxPkt>, context: PollContext) {
         let nolock = {
             let mut w = self.w();
             let of = w.qd(qd);

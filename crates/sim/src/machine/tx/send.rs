@@ -9,7 +9,7 @@ use super::{At, TxPkt, Way};
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use crate::scenario::{Answer, Sending, ThreadIx, TxEvent};
+use napier_scenario::{Answer, Sending, ThreadIx, TxEvent};
 
 impl K {
     /// Sends packets one by one, as `sendmmsg` does: an error ends it.

@@ -11,7 +11,7 @@ use napier_core::tx::state::QdiscState;
 
 use super::{DevTx, Qd, TxPkt, Txq, Watchdog, Way};
 use crate::machine::world::World;
-use crate::scenario::{Machine, QdiscIx, QdiscSpec, Transmit, TxqIx};
+use napier_scenario::{Machine, QdiscIx, QdiscSpec, Transmit, TxqIx};
 
 /// Adds the transmit side of every device that has one.
 pub(in crate::machine) fn add_transmit(w: &mut World, machine: &Machine) {

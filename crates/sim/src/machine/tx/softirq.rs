@@ -7,7 +7,7 @@ use crate::machine::Plant;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::{K, Level};
 use crate::machine::world::{HardIrq, World};
-use crate::scenario::{Context, StopBy, TxEvent};
+use napier_scenario::{PollContext, StopBy, TxEvent};
 
 impl K {
     /// Asks for a run in the transmit softirq of this CPU.
@@ -40,7 +40,7 @@ impl K {
     }
 
     /// `net_tx_action`.
-    pub(in crate::machine) async fn net_tx_action(&self, context: Context) {
+    pub(in crate::machine) async fn net_tx_action(&self, context: PollContext) {
         {
             let mut w = self.w();
             let cpu = &mut w.cpus[self.cpu];
@@ -71,7 +71,7 @@ impl K {
     }
 
     /// Without root lock a deactivated discipline is left alone.
-    async fn nolock_scheduled(&self, qd: usize, context: Context) {
+    async fn nolock_scheduled(&self, qd: usize, context: PollContext) {
         let deactivated = {
             let mut w = self.w();
             w.unschedule(qd);

@@ -1,7 +1,7 @@
 //! The machine's part: time, locks, rings. What the rules do on it is in `conformance/K-transmit`.
 
 use crate::machine::{Decision, Outcome, run};
-use crate::scenario::{Event, Scenario, TxEvent};
+use napier_scenario::{Event, Scenario, TxEvent};
 
 const DEVICE: &str = "[[device]]\nname = \"eth0\"\nqdisc = \"pfifo\"\n";
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use napier_testkit::PATIENCE;
+
 use super::super::super::testing::Rig;
 use super::super::super::wire::flag;
 use super::segments::{PEER, US, accepted, listening, segment, sent, with_window};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The bytes of data that leave until some do.
 fn next_data(rig: &Rig) -> (u32, Vec<u8>) {

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use napier_testkit::PATIENCE;
+
 use super::super::super::testing::Rig;
 use super::super::super::wire::flag;
 use super::segments::{PEER, Seen, US, accepted, listening, segment, sent};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn keep(idle: Duration) -> Option<(Duration, Duration, u32)> {
     Some((idle, Duration::from_secs(60), 3))

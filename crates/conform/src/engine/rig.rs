@@ -1,0 +1,422 @@
+//! The engine as a scenario has its machine at time zero.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use napier_core::control::{DevAttribute, DevSet, NapiSet, ThreadedSetting};
+use napier_core::event::{EpollParams, EpollParamsRequest};
+use napier_runtime::{
+    Coalesce, DeviceHandle, EndConfig, Engine, EventContext, IfAddr, Interest, LinkConfig, NetNs, RawPort,
+    SocketOption, StackCounters, UdpSocket,
+};
+use napier_scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket, SocketIx, Sysctl, Target};
+
+use super::transmit::Transmits;
+use super::{Refused, log, refuse, refused};
+use napier_core::frames::{HEADER_BYTES, Template};
+
+/// Records that the journal has room for.
+const JOURNAL_RECORDS: usize = 4_000_000;
+/// Frames that wait in sockets, beside those of the ring.
+const FRAMES_IN_SOCKETS: u32 = 1024 + 64;
+/// Asked for, and doubled: room for all frames of a queue.
+const RCVBUF_BYTES: i32 = 4 << 20;
+/// Longest time that a packet takes before time zero; only a stall takes that long.
+const PATIENCE: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_micros(200);
+const FIRST_PORT: u16 = 4000;
+/// A port that no socket is bound to.
+const NOBODY_PORT: u16 = 9;
+pub(super) const PEER_PORT: u16 = 5000;
+const PAYLOAD_BYTES: usize = 8;
+
+/// What a scenario's calls act on.
+pub(super) struct Rig<'s> {
+    pub(super) scenario: &'s Scenario,
+    pub(super) engine: Engine,
+    /// The processors that stand for the scenario's CPUs.
+    pub(super) cpus: Vec<usize>,
+    pub(super) devices: Vec<DeviceHandle>,
+    namespaces: Vec<NetNs>,
+    sockets: Vec<Mutex<Option<Arc<UdpSocket>>>>,
+    /// Packets read from each socket.
+    taken: Vec<AtomicU64>,
+    epolls: Vec<Mutex<Option<EventContext>>>,
+    /// Held while the engine is as capable as one thread is.
+    capability: Mutex<()>,
+    /// What is sent by way of transmit queues.
+    pub(super) transmits: Transmits,
+}
+
+/// The other ends of the links: one port per instance.
+pub(super) struct Wire {
+    ports: Vec<RawPort>,
+}
+
+pub(super) fn mac(device: usize, end: u8) -> [u8; 6] {
+    [2, 0, 0, 0x77, u8::try_from(device).expect("checked when the link was made"), end]
+}
+
+pub(super) fn addr(device: usize, end: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, u8::try_from(device).expect("checked when the link was made"), end)
+}
+
+pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> Refused {
+    refused(format!("{what} failed: {error}"))
+}
+
+impl<'s> Rig<'s> {
+    /// Builds it; at its return everything is quiet and set as the scenario says.
+    pub(super) fn build(scenario: &'s Scenario, cpus: Vec<usize>) -> Result<(Self, Wire), Refused> {
+        let machine = &scenario.machine;
+        let softirq = &cpus[..cpus.len().min(machine.cpus.into())];
+        let engine = Engine::builder().softirq_cpus(softirq).journal(JOURNAL_RECORDS).start();
+        let engine = engine.map_err(|error| failed("starting an engine", error))?;
+        let namespaces: Vec<NetNs> = machine.devices.iter().map(|_| engine.namespace()).collect();
+        let sockets = machine.sockets.iter().map(|_| Mutex::new(None)).collect();
+        let taken = machine.sockets.iter().map(|_| AtomicU64::new(0)).collect();
+        let epolls = machine.epolls.iter().map(|_| Mutex::new(None)).collect();
+        let capability = Mutex::new(());
+        let (devices, transmits) = (Vec::new(), Transmits::none());
+        let mut rig =
+            Self { scenario, engine, cpus, devices, namespaces, sockets, taken, epolls, capability, transmits };
+        let mut wire = Wire { ports: Vec::new() };
+        for (position, device) in machine.devices.iter().enumerate() {
+            rig.add_device(position, device, &mut wire)?;
+        }
+        for (position, socket) in machine.sockets.iter().enumerate() {
+            if socket.open {
+                rig.open_socket(position)?;
+                rig.prime(position, socket, &wire)?;
+            }
+        }
+        rig.wait_until_quiet()?;
+        rig.set_sysctls(&machine.sysctl, machine.hz)?;
+        for (position, socket) in machine.sockets.iter().enumerate() {
+            rig.set_options(position, socket)?;
+        }
+        for (position, device) in machine.devices.iter().enumerate() {
+            rig.set_device(position, device).map_err(|error| failed("setting a device", error))?;
+        }
+        rig.make_contexts()?;
+        rig.transmits = Transmits::build(scenario, &rig.devices, &rig.namespaces)?;
+        Ok((rig, wire))
+    }
+
+    fn cpu(&self, cpu: CpuIx) -> usize {
+        self.cpus[cpu.at()]
+    }
+
+    /// The processor of an application thread, unless the machine has too few for one that only gives orders.
+    pub(super) fn thread_cpu(&self, cpu: CpuIx) -> Option<usize> {
+        self.cpus.get(cpu.at()).copied()
+    }
+
+    fn add_device(&mut self, position: usize, device: &Device, wire: &mut Wire) -> Result<(), Refused> {
+        let machine = &self.scenario.machine;
+        if position > 255 {
+            return Err(refused("it has more than 256 devices"));
+        }
+        let config = LinkConfig {
+            queues: device.queues,
+            ring_size: device.ring,
+            frames_per_queue: device.ring + FRAMES_IN_SOCKETS,
+            ..LinkConfig::default()
+        };
+        let irq_cpus = (0..device.queues).map(|queue| self.cpu(refuse::irq_cpu(machine, device, queue))).collect();
+        let end = |name: String, netns: NetNs, end: u8, irq_cpus: Vec<usize>| EndConfig {
+            name,
+            netns,
+            mac: mac(position, end),
+            addresses: vec![IfAddr { addr: addr(position, end).into(), prefix_len: 24 }],
+            irq_cpus,
+        };
+        let tested = end(device.name.clone(), self.namespaces[position].clone(), 1, irq_cpus);
+        let peer = end(format!("{}-p", device.name), self.engine.namespace(), 2, Vec::new());
+        let link = self.engine.add_link(&config, tested, peer);
+        let (tested, peer) = link.map_err(|error| failed("adding a link", error))?;
+        for queue in 0..device.queues {
+            wire.ports.push(RawPort::bind(&peer, queue).map_err(|error| failed("binding a port", error))?);
+            let coalesce = Coalesce::new(device.rx_usecs, device.rx_frames.max(u32::from(device.rx_usecs == 0)));
+            tested.set_coalesce(queue, coalesce.map_err(|error| failed("coalescing", error))?);
+        }
+        self.devices.push(tested);
+        Ok(())
+    }
+
+    /// Opens a socket; its options are those of a new one.
+    pub(super) fn open_socket(&self, position: usize) -> Result<(), Refused> {
+        let described = &self.scenario.machine.sockets[position];
+        let (device, _) = self.scenario.machine.queue_of(described.napi);
+        let socket = UdpSocket::builder().rcvbuf(RCVBUF_BYTES).bind(&self.namespaces[device.at()], self.addr(position));
+        let socket = socket.map_err(|error| failed("binding a socket", error))?;
+        if self.scenario.machine.devices[device.at()].gro {
+            socket.setsockopt(SocketOption::UdpGro, 1).map_err(|error| failed("setting an option", error))?;
+        }
+        if described.connected {
+            let peer = SocketAddrV4::new(addr(device.at(), 2), PEER_PORT);
+            socket.connect(peer.into()).map_err(|error| failed("connecting a socket", error))?;
+        }
+        *self.sockets[position].lock().expect("no panic while held") = Some(Arc::new(socket));
+        Ok(())
+    }
+
+    /// The address of a socket.
+    fn addr(&self, position: usize) -> SocketAddr {
+        let (device, _) = self.scenario.machine.queue_of(self.scenario.machine.sockets[position].napi);
+        let port = FIRST_PORT + u16::try_from(position).expect("a position in a scenario has 16 bits") % 60_000;
+        SocketAddrV4::new(addr(device.at(), 1), port).into()
+    }
+
+    /// A packet comes and is read: the socket has recorded the id of its queue's instance.
+    fn prime(&self, position: usize, described: &Socket, wire: &Wire) -> Result<(), Refused> {
+        let (device, _) = self.scenario.machine.queue_of(described.napi);
+        if !described.primed || !self.scenario.machine.devices[device.at()].up {
+            return Ok(());
+        }
+        let socket = self.socket(position).expect("it was opened a moment ago");
+        let index = SocketIx(u16::try_from(position).expect("a position in a scenario has 16 bits"));
+        assert_eq!(
+            wire.send(self, Target::Socket(index), 1, Sending::default()),
+            1,
+            "the ring of a new device has room"
+        );
+        let received = socket.set_read_timeout(Some(PATIENCE)).and_then(|()| socket.recv(&mut [0; 64]));
+        received.map_err(|error| failed("the packet before time zero", error))?;
+        self.took(index, 1);
+        Ok(())
+    }
+
+    fn wait_until_quiet(&self) -> Result<(), Refused> {
+        let begun = std::time::Instant::now();
+        loop {
+            let records = self.engine.journal().records;
+            if log::states(self, &records, u64::MAX).iter().all(log::Known::quiet) {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(refused("the engine does not come to rest before time zero"));
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    fn set_sysctls(&self, sysctl: &Sysctl, hz: u32) -> Result<(), Refused> {
+        self.engine.set_sysctl_netdev_budget(sysctl.netdev_budget);
+        if sysctl.netdev_budget_usecs != Sysctl::defaults(hz).netdev_budget_usecs {
+            let set = self.engine.set_sysctl_netdev_budget_usecs(sysctl.netdev_budget_usecs.into());
+            set.map_err(|error| failed("setting netdev_budget_usecs", error))?;
+        }
+        self.engine.set_sysctl_busy_read(sysctl.busy_read);
+        self.engine.set_sysctl_busy_poll(sysctl.busy_poll);
+        Ok(())
+    }
+
+    fn set_options(&self, position: usize, described: &Socket) -> Result<(), Refused> {
+        let Some(socket) = self.socket(position) else { return Ok(()) };
+        let options = [
+            (SocketOption::BusyPoll, i32::try_from(described.busy.busy_poll_usecs).unwrap_or(i32::MAX)),
+            (SocketOption::PreferBusyPoll, described.busy.prefer.into()),
+            (SocketOption::BusyPollBudget, described.busy.budget.into()),
+        ];
+        for (option, value) in options {
+            socket.setsockopt(option, value).map_err(|error| failed("setting an option", error))?;
+        }
+        Ok(())
+    }
+
+    fn set_device(&self, position: usize, device: &Device) -> Result<(), Box<dyn std::error::Error>> {
+        let handle = &self.devices[position];
+        let tunables = device.tunables;
+        handle.set_gro(device.gro);
+        let write = |attribute, value| handle.set(DevSet { attribute, value });
+        write(DevAttribute::NapiDeferHardIrqs, tunables.defer_hard_irqs.into())?;
+        write(DevAttribute::GroFlushTimeout, tunables.gro_flush_timeout.ns)?;
+        for queue in 0..device.queues {
+            let cpu = refuse::thread_cpu(&self.scenario.machine, device, queue);
+            if let Some(cpu) = self.thread_cpu(cpu) {
+                self.engine.set_thread_affinity(handle.napi_id(queue), cpu)?;
+            }
+        }
+        if matches!(device.threaded, ThreadedSetting::Enabled | ThreadedSetting::BusyPoll) {
+            write(DevAttribute::Threaded, 1)?;
+        }
+        for queue in 0..device.queues {
+            let threaded = (device.threaded == ThreadedSetting::BusyPoll).then_some(2);
+            let workqueue = device.threaded == ThreadedSetting::Workqueue;
+            let id = Some(handle.napi_id(queue).into());
+            let irq_suspend_timeout = Some(tunables.irq_suspend_timeout.ns);
+            self.engine.napi_set(NapiSet { id, irq_suspend_timeout, threaded, workqueue, ..NapiSet::default() })?;
+        }
+        if !device.up {
+            handle.set_down();
+        }
+        Ok(())
+    }
+
+    fn make_contexts(&self) -> Result<(), Refused> {
+        for (position, described) in self.scenario.machine.epolls.iter().enumerate() {
+            let context = EventContext::new(&self.engine);
+            let EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll } = described.params;
+            let prefer_busy_poll = prefer_busy_poll.into();
+            let params = EpollParamsRequest { busy_poll_usecs, busy_poll_budget, prefer_busy_poll, pad: 0 };
+            context.set_params(params).map_err(|error| failed("setting an event context", error))?;
+            for member in &described.members {
+                let socket = self.socket(member.at()).expect("members are open, which was checked");
+                let added = context.add(&*socket, Interest::IN, u64::from(member.0));
+                added.map_err(|error| failed("adding to an event context", error))?;
+            }
+            *self.epolls[position].lock().expect("no panic while held") = Some(context);
+        }
+        Ok(())
+    }
+
+    /// An open socket.
+    pub(super) fn socket(&self, position: usize) -> Option<Arc<UdpSocket>> {
+        self.sockets[position].lock().expect("no panic while held").clone()
+    }
+
+    /// Packets were read from a socket: one, or several that had become one.
+    pub(super) fn took(&self, socket: SocketIx, packets: u32) {
+        self.taken[socket.at()].fetch_add(packets.into(), Ordering::Relaxed);
+    }
+
+    /// Packets read from a socket.
+    pub(super) fn taken(&self, socket: SocketIx) -> u64 {
+        self.taken[socket.at()].load(Ordering::Relaxed)
+    }
+
+    /// Counters of the stack, one reading for each device.
+    pub(super) fn stack_counters(&self) -> Vec<StackCounters> {
+        self.namespaces.iter().map(NetNs::counters).collect()
+    }
+
+    /// An event context that was not closed.
+    pub(super) fn epoll(&self, position: usize) -> Option<EventContext> {
+        self.epolls[position].lock().expect("no panic while held").clone()
+    }
+
+    /// Takes an event context away; it ends with the last call that uses it.
+    pub(super) fn close_epoll(&self, position: usize) -> Option<EventContext> {
+        self.epolls[position].lock().expect("no panic while held").take()
+    }
+
+    /// The engine is as capable as a thread is while this lives.
+    pub(super) fn capable(&self, capable: bool) -> Capable<'_> {
+        let held = self.capability.lock().expect("no panic while held");
+        self.engine.set_cap_net_admin(capable);
+        Capable { engine: &self.engine, _held: held }
+    }
+
+    /// The scenario's instance on a queue; none if the device is not the scenario's.
+    pub(super) fn napi_of(&self, ifindex: u32, queue: u16) -> Option<NapiIx> {
+        let device = self.devices.iter().position(|device| device.ifindex() == ifindex)?;
+        let device = napier_scenario::DeviceIx(u16::try_from(device).expect("256 devices at most"));
+        Some(self.scenario.machine.napi(device, queue))
+    }
+
+    /// The socket with this address.
+    pub(super) fn socket_at(&self, addr: SocketAddr) -> Option<SocketIx> {
+        let position = (0..self.sockets.len()).find(|position| self.addr(*position) == addr)?;
+        u16::try_from(position).ok().map(SocketIx)
+    }
+
+    /// The id that an instance has, or had last.
+    pub(super) fn napi_id(&self, napi: NapiIx) -> u32 {
+        let (device, queue) = self.scenario.machine.queue_of(napi);
+        self.devices[device.at()].napi_id(queue)
+    }
+
+    /// The name of the instance with this id.
+    pub(super) fn name_of_id(&self, id: u32) -> Option<String> {
+        let napis = (0..self.scenario.machine.napis()).map(NapiIx);
+        napis.into_iter().find(|napi| self.napi_id(*napi) == id).map(|napi| self.napi_name(napi.at()))
+    }
+
+    /// The name of an instance.
+    pub(super) fn napi_name(&self, napi: usize) -> String {
+        self.scenario.machine.napi_name(NapiIx(u16::try_from(napi).expect("instances have 16 bits")))
+    }
+
+    /// The instance whose queue gets what is sent to a target.
+    pub(super) fn napi_to(&self, target: Target) -> NapiIx {
+        match target {
+            Target::Socket(socket) => self.scenario.machine.sockets[socket.at()].napi,
+            Target::Napi(napi) => napi,
+        }
+    }
+}
+
+/// Which flows packets are of.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Sending {
+    pub(super) flow: u32,
+    pub(super) own_flow: bool,
+    pub(super) unmergeable: bool,
+}
+
+impl Sending {
+    pub(super) fn of(packets: &Packets) -> Self {
+        Self { flow: packets.flow, own_flow: packets.own_flow, unmergeable: !packets.mergeable }
+    }
+}
+
+/// See [`Rig::capable`].
+pub(super) struct Capable<'r> {
+    engine: &'r Engine,
+    _held: MutexGuard<'r, ()>,
+}
+
+impl Drop for Capable<'_> {
+    fn drop(&mut self) {
+        self.engine.set_cap_net_admin(true);
+    }
+}
+
+impl Wire {
+    /// Takes what has come from the devices that transmit.
+    pub(super) fn take(&self, rig: &Rig<'_>) {
+        for (position, device) in (0..).zip(&rig.scenario.machine.devices) {
+            if device.transmit.is_some() {
+                let device = DeviceIx(position);
+                let port = &self.ports[rig.scenario.machine.napi(device, 0).at()];
+                port.drain(usize::MAX, |frame| rig.transmits.arrived(rig, device, frame));
+            }
+        }
+    }
+
+    /// Sends packets together; how many found room in the ring.
+    pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32, how: Sending) -> u32 {
+        let napi = rig.napi_to(target);
+        let (device, _) = rig.scenario.machine.queue_of(napi);
+        let to = match target {
+            Target::Socket(socket) => rig.addr(socket.at()),
+            Target::Napi(_) => SocketAddrV4::new(addr(device.at(), 1), NOBODY_PORT).into(),
+        };
+        let SocketAddr::V4(to) = to else { unreachable!("all addresses are of one kind") };
+        let merges = rig.scenario.machine.devices[device.at()].gro;
+        let template = |nth: u32| {
+            // Only where packets are merged does it matter of which flow they are.
+            let flow = if merges { how.flow + if how.own_flow { nth } else { 0 } } else { 0 };
+            let port = PEER_PORT + u16::try_from(flow % 50_000).expect("the remainder is smaller");
+            let from = SocketAddrV4::new(addr(device.at(), 2), port);
+            Template::new(mac(device.at(), 2), mac(device.at(), 1), from, to)
+        };
+        let port = &self.ports[napi.at()];
+        let build = |nth: u32, frame: &mut [u8]| {
+            frame[HEADER_BYTES..HEADER_BYTES + PAYLOAD_BYTES].fill(0);
+            let length = template(nth).complete(frame, PAYLOAD_BYTES);
+            if how.unmergeable {
+                // Datagrams without checksum are not merged.
+                frame[HEADER_BYTES - 2..HEADER_BYTES].fill(0);
+            }
+            length
+        };
+        let room = HEADER_BYTES + PAYLOAD_BYTES;
+        let sent = (0..count).take_while(|nth| port.build(room, |frame| build(*nth, frame)).is_ok()).count();
+        port.flush();
+        u32::try_from(sent).expect("at most as many as were asked for")
+    }
+}

@@ -1,0 +1,180 @@
+//! Conformance: scenario files are carried out by an executor, and what was seen is compared with what must be seen.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `files` | which files |
+//! | `sim` | the executor in virtual time |
+//! | `engine` | the executor in real time, on the engine |
+//! | `report` | lines for people, one JSON object for programs |
+//! | `rules` | which rule has which scenario |
+
+mod engine;
+mod files;
+mod report;
+mod rules;
+mod sim;
+
+use std::io::Read as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use napier_scenario::compare::{Clock, Difference, Verdict, judge};
+use napier_scenario::{Scenario, Seen};
+
+pub use files::{FilesError, find};
+pub use report::{JsonConformance, JsonResult, JsonTotals, Totals, json, line};
+pub use rules::{CoverageError, coverage};
+
+/// The executors of this build, by name.
+pub const EXECUTORS: &[&str] = &["sim", "engine"];
+
+/// Largest scenario file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Carries scenarios out: in virtual time, with the engine, on a live kernel.
+pub trait Executor {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Whose time its runs are in. In real time a scenario whose `[engine]` says `run = false` is not given to it.
+    fn clock(&self) -> Clock;
+
+    /// Carries out a scenario.
+    ///
+    /// # Errors
+    /// If the scenario can not be carried out here.
+    fn run(&mut self, scenario: &Scenario) -> Result<Observed, Refused>;
+}
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Observed {
+    /// What was seen, in order of time; at least the kinds that the scenario watches.
+    pub events: Vec<Seen>,
+    /// Counters at the end.
+    pub counters: Vec<(String, i64)>,
+    /// An invariant that did not hold.
+    pub broken: Option<String>,
+    /// What kept the run from being exact, to be said if it failed.
+    pub disturbed: Option<String>,
+}
+
+/// A scenario is not for this executor, or not for this machine.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not runnable here: {why}")]
+pub struct Refused {
+    /// Why.
+    pub why: String,
+}
+
+/// There is no executor of this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unknown executor {name:?}; this build has {}", EXECUTORS.join(", "))]
+pub struct UnknownExecutor {
+    /// The name.
+    pub name: String,
+}
+
+/// The executor of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn executor(name: &str) -> Result<Box<dyn Executor>, UnknownExecutor> {
+    match name {
+        "sim" => Ok(Box::new(sim::Sim)),
+        "engine" => Ok(Box::new(engine::RealEngine::default())),
+        _ => Err(UnknownExecutor { name: name.to_owned() }),
+    }
+}
+
+/// What came of one file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FileResult {
+    /// The file.
+    pub file: PathBuf,
+    /// The executor.
+    pub executor: &'static str,
+    /// What came of it.
+    pub outcome: FileOutcome,
+}
+
+/// Whether a file passed.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FileOutcome {
+    /// Everything was as expected.
+    Pass,
+    /// Something was not, or the file cannot be read.
+    Fail {
+        /// In one sentence.
+        reason: String,
+        /// Both sides, if they differ.
+        difference: Option<Difference>,
+    },
+    /// It was not run.
+    Refused(Refused),
+}
+
+/// Runs one file.
+pub fn run_file(file: &Path, executor: &mut dyn Executor) -> FileResult {
+    let outcome = match read(file) {
+        Ok(scenario) => run(&scenario, executor),
+        Err(reason) => FileOutcome::Fail { reason, difference: None },
+    };
+    FileResult { file: file.to_owned(), executor: executor.name(), outcome }
+}
+
+/// Reads one file; the error names it.
+fn read(file: &Path) -> Result<Scenario, String> {
+    let named = |error: std::io::Error| format!("{}: {error}", file.display());
+    // Before it is opened: that would wait for whoever writes to a pipe.
+    if !std::fs::metadata(file).map_err(named)?.is_file() {
+        return Err(format!("{}: no regular file; a scenario is one", file.display()));
+    }
+    let mut text = String::new();
+    // A length that is known beforehand is no promise.
+    let file_read = std::fs::File::open(file).map_err(named)?;
+    file_read.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(named)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("{}: a scenario has at most {FILE_BYTES_MAX} bytes", file.display()));
+    }
+    Scenario::parse(&text, &file.display().to_string()).map_err(|error| error.to_string())
+}
+
+fn run(scenario: &Scenario, executor: &mut dyn Executor) -> FileOutcome {
+    let clock = executor.clock();
+    if let (Clock::Real, Some(why)) = (clock, &scenario.engine.not_runnable) {
+        return FileOutcome::Refused(Refused { why: why.clone() });
+    }
+    // An executor that asserts has found a mistake of ours; the files after this one are still worth a run.
+    let observed = match catch_unwind(AssertUnwindSafe(|| executor.run(scenario))) {
+        Ok(Ok(observed)) => observed,
+        Ok(Err(refused)) => return FileOutcome::Refused(refused),
+        Err(panic) => {
+            let reason = format!("the executor {} panicked: {}", executor.name(), panic_message(&*panic));
+            return FileOutcome::Fail { reason, difference: None };
+        }
+    };
+    let verdict = judge(scenario, clock, &observed.events, &observed.counters);
+    let difference = match verdict {
+        Verdict::Pass => None,
+        Verdict::Fail(difference) => Some(difference),
+    };
+    let reason = match (observed.broken, &difference) {
+        (Some(broken), _) => format!("an invariant does not hold: {broken}"),
+        (None, Some(difference)) => difference.reason.clone(),
+        (None, None) => return FileOutcome::Pass,
+    };
+    let reason = match observed.disturbed {
+        Some(disturbed) => format!("{reason}; {disturbed}"),
+        None => reason,
+    };
+    FileOutcome::Fail { reason, difference }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests;

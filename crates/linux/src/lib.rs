@@ -1,0 +1,91 @@
+//! Linux's own control plane: network namespaces, interfaces and the settings of NAPI instances.
+//! And pairs of veth interfaces between two namespaces, for tests and experiments on real kernel interfaces.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `netns` | a network namespace without a name |
+//! | `link` | interfaces and addresses (`rtnetlink`) |
+//! | `ethtool` | offloads of an interface |
+//! | `netdev` | NAPI instances, and the older settings of an interface in sysfs |
+//! | `veth` | pairs |
+//!
+//! A namespace and a pair have no name in the file system: a namespace lives as long as its descriptor, or a thread inside
+//! it, and the pair goes with it. So nothing is left behind however the process ends.
+//!
+//! Namespaces need `CAP_SYS_ADMIN` and interfaces `CAP_NET_ADMIN`; where they are missing, [`LinuxError::is_privilege`]
+//! tells a test that it should be skipped.
+//!
+//! ```no_run
+//! use napier_linux::{EndConfig, Veth, VethConfig};
+//! let left = EndConfig::new("left", [2, 0, 0, 0, 0, 1]).address("10.9.0.1".parse()?, 24);
+//! let right = EndConfig::new("right", [2, 0, 0, 0, 0, 2]).address("10.9.0.2".parse()?, 24);
+//! let pair = Veth::new(&VethConfig::new(left, right))?;
+//! // Sockets belong to the namespace of the thread that makes them.
+//! let socket = pair.left().netns().run(|| std::net::UdpSocket::bind("10.9.0.1:0"))??;
+//! # let _ = socket;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod ethtool;
+mod link;
+mod netdev;
+mod netns;
+mod veth;
+
+pub use netdev::{NapiInfo, NapiSettings};
+pub use netns::Netns;
+pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
+
+use std::io;
+
+/// Why something with a namespace or an interface failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinuxError {
+    /// No namespace could be made.
+    #[error("making a network namespace: {0}; it needs CAP_SYS_ADMIN")]
+    Unshare(io::Error),
+    /// No namespace could be entered.
+    #[error("entering a network namespace: {0}; it needs CAP_SYS_ADMIN")]
+    Enter(io::Error),
+    /// A thread could not be started.
+    #[error("starting a thread: {0}; check the limit on processes (ulimit -u)")]
+    Thread(io::Error),
+    /// The kernel refused a request about an interface.
+    #[error("{what}: {source}")]
+    Refused {
+        /// What was asked for.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A setting that this kernel does not have.
+    #[error("{what}: this kernel cannot")]
+    NotHere {
+        /// What was asked for.
+        what: String,
+    },
+}
+
+impl LinuxError {
+    /// Whether a capability or a kernel feature is missing, rather than something being wrong: a test is skipped then.
+    #[must_use]
+    pub fn is_privilege(&self) -> bool {
+        let missing = |error: &io::Error| {
+            let kind = error.kind();
+            kind == io::ErrorKind::PermissionDenied || kind == io::ErrorKind::Unsupported
+        };
+        match self {
+            Self::Unshare(error) | Self::Enter(error) => missing(error) || error.kind() == io::ErrorKind::InvalidInput,
+            Self::Refused { source, .. } => missing(source),
+            Self::Thread(_) => false,
+            Self::NotHere { .. } => true,
+        }
+    }
+
+    fn refused(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Refused { what, source }
+    }
+}
