@@ -1,4 +1,5 @@
 //! The few system interfaces that no safe library offers; each file is at most a screen.
+#![allow(unsafe_code)]
 
 pub(crate) mod bpf;
 pub(crate) mod cpuclock;
