@@ -17,7 +17,7 @@ mod wakeup;
 mod xdp;
 
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
-pub use raw_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};
+pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, raw_rr};
 pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
