@@ -41,7 +41,7 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// A parker nobody sleeps on.
+    /// A parker without sleepers.
     pub(crate) fn new() -> Self {
         Self { bell: Doorbell::new(), sleepers: Sleepers::new() }
     }

@@ -255,7 +255,7 @@ impl<N: ClientNet> Generator<N> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // What an earlier datagram met.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    return Err(error).context("nobody is at the server's port");
+                    return Err(error).context("no program listens at the server's port");
                 }
                 Err(error) => return Err(error).context("sending requests"),
             }
@@ -285,7 +285,7 @@ impl<N: ClientNet> Generator<N> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    return Err(error).context("nobody is at the server's port");
+                    return Err(error).context("no program listens at the server's port");
                 }
                 Err(error) => return Err(error).context("receiving replies"),
             };

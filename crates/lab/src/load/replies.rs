@@ -71,7 +71,7 @@ impl Run {
         let mut used = 0;
         while let Some((bytes, reply)) = read_reply(plan.format, &input[used..])? {
             let Some((_, sent)) = connection.pending.pop_front() else {
-                bail!("the server sent a reply that nobody asked for");
+                bail!("the server sent a reply without a request");
             };
             used += bytes;
             self.on_reply(plan, &sent, &reply, now_ns);

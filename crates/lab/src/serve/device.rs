@@ -146,7 +146,7 @@ impl OneDevice {
         Ok(Self { engine, netns, device, capture })
     }
 
-    /// Puts a mode into force on every queue that has a peer (a memif device has none before its peer is there), by the calls that a user would make. `pollers` are the processors of the
+    /// Applies a mode to every queue that has a peer (a memif device has none before its peer is there), by the calls that a user would make. `pollers` are the processors of the
     /// threads that poll an instance, one per queue; none are pinned if it is empty.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ pub fn wait_for_peer(device: &DeviceHandle, name: &str, at_most: Duration) -> an
         }
         anyhow::ensure!(
             begun.elapsed() < at_most,
-            "nobody is at the other end of {name} after {} s: {}",
+            "there is no peer at the other end of {name} after {} s: {}",
             at_most.as_secs(),
             device.link_state().reason.unwrap_or_default()
         );

@@ -265,7 +265,7 @@ impl EngineInner {
         devices: &mut Devices,
         new: NewDevice,
     ) -> Result<Arc<Device>, AddDeviceError> {
-        let queues = u16::try_from(new.ports.queues.len()).expect("checked by whoever made the queues");
+        let queues = u16::try_from(new.ports.queues.len()).expect("checked when the queues were made");
         let irq_cpus = self.check_device(devices, &new.config, (queues, new.mtu))?;
         let device = devices.add(self, new, &irq_cpus);
         let up = self.follow_carrier(devices.entry(&device));
