@@ -7,7 +7,6 @@
 
 mod capture;
 mod clock;
-mod device;
 mod engine;
 mod event;
 mod give_way;
@@ -18,6 +17,7 @@ mod kthread;
 mod link;
 mod memif;
 mod napi;
+mod netdev;
 mod nowait;
 mod park;
 mod port;

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crate::device::Device;
 use crate::engine::DeviceHandle;
+use crate::netdev::Device;
 use pcapng::Direction;
 use tap::Counters;
 pub(crate) use tap::Tap;

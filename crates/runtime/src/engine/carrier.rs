@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::DeviceHandle;
 use super::EngineInner;
 use super::devices::DeviceEntry;
-use crate::device::Device;
 use crate::napi::Napi;
+use crate::netdev::Device;
 use crate::port::{RxEnd, TxEnd};
 use crate::tx::TxPath;
 

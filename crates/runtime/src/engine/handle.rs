@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::EngineInner;
-use crate::device::Device;
 use crate::napi::{Napi, NapiStats};
+use crate::netdev::Device;
 use crate::port::{FrameAccount, RxCounters, TxCounters};
 use crate::stack::NetNs;
 
