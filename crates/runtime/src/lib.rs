@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod capture;
-mod device;
 mod engine;
 #[cfg(test)]
 mod hold;
@@ -17,6 +16,7 @@ mod kthread;
 mod link;
 mod memif;
 mod napi;
+mod netdev;
 mod port;
 mod raw;
 mod softirq;

@@ -15,8 +15,6 @@
 //! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
 //! of them read; `tcp` has a map of its own; `path`, `gateway` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
 
-#![forbid(unsafe_code)]
-
 mod addr;
 mod builder;
 mod checksum;

@@ -61,9 +61,6 @@ pub(super) struct TestDevice {
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
     pub(super) hashes: Mutex<Vec<u32>>,
     pub(super) full: AtomicBool,
-    /// Builds frames into one buffer and forgets them.
-    pub(super) sink: AtomicBool,
-    pub(super) slot: Mutex<Vec<u8>>,
     pub(super) down: AtomicBool,
     /// Nobody is between it and its peer.
     pub(super) in_process: AtomicBool,
@@ -107,12 +104,6 @@ impl Egress for TestDevice {
         if self.dropping.load(Ordering::Relaxed) {
             build(&mut vec![0; len_max]);
             return Err(TxError::Dropped);
-        }
-        if self.sink.load(Ordering::Relaxed) {
-            let mut slot = self.slot.lock().unwrap();
-            slot.resize(2048, 0);
-            build(&mut slot);
-            return Ok(());
         }
         let mut slot = vec![0xa5; len_max + 7];
         let len = build(&mut slot);

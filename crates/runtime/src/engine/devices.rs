@@ -11,10 +11,10 @@ use super::carrier::Carrier;
 use super::check::mtu_of;
 use super::{DeviceHandle, Engine, EngineInner, NAPI_MAX};
 use crate::capture::Taps;
-use crate::device::{Device, Rss};
 use crate::journal::Tap;
 use crate::link::{self, LinkConfig, LinkError};
 use crate::napi::Napi;
+use crate::netdev::{Device, Rss};
 use crate::port::{Ports, RxCounters, TxCounters};
 use crate::stack::seams::IfAddr;
 use crate::stack::{DeviceError, NetNs};
@@ -265,7 +265,7 @@ impl EngineInner {
         devices: &mut Devices,
         new: NewDevice,
     ) -> Result<Arc<Device>, AddDeviceError> {
-        let queues = u16::try_from(new.ports.queues.len()).expect("checked by whoever made the queues");
+        let queues = u16::try_from(new.ports.queues.len()).expect("checked when the queues were made");
         let irq_cpus = self.check_device(devices, &new.config, (queues, new.mtu))?;
         let device = devices.add(self, new, &irq_cpus);
         let up = self.follow_carrier(devices.entry(&device));

@@ -19,8 +19,8 @@ use super::port::{Listener, Port, PortParts};
 use super::socket::SocketPath;
 use super::state::State;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
-use crate::device::Device;
 use crate::engine::{Carrier, EndConfig, EngineInner, NewDevice, ThreadRole, mtu_of, new_rss};
+use crate::netdev::Device;
 use crate::softirq;
 use crate::sys::sched;
 

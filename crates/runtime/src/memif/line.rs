@@ -103,7 +103,7 @@ impl RemoteLine {
     }
 
     /// See [`IrqLine`](crate::port::IrqLine).
-    #[must_use = "true means that packets wait and nobody may be told"]
+    #[must_use = "true means that packets wait and no interrupt may come"]
     pub(crate) fn unmask(&self) -> bool {
         self.switch.load().as_ref().is_some_and(|switch| switch.unmask())
     }

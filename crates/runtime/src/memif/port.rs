@@ -9,7 +9,7 @@ use super::MemifConfig;
 use super::down::Down;
 use super::line::{Kick, RemoteLine};
 use super::socket::Listening;
-use crate::device::Device;
+use crate::netdev::Device;
 use crate::port::{RxCounters, TxCounters};
 
 /// Where a server listens.

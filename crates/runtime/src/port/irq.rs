@@ -48,7 +48,7 @@ impl IrqLine {
 
     /// One interrupt for what comes from now on. `true` = packets were there already, and there may be no interrupt
     /// for them: poll again. By whoever finished the last poll, after giving the queue up.
-    #[must_use = "true means that packets wait and nobody may be told"]
+    #[must_use = "true means that packets wait and no interrupt may come"]
     pub(crate) fn unmask(&self) -> bool {
         match self {
             Self::Link(line) => line.unmask(),

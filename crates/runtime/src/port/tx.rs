@@ -51,7 +51,7 @@ pub(crate) enum TxEnd {
     /// The server of a link: packets are built in the buffers that the client posted.
     LinkServer { ring: S2cProducer, slots: u32, peer_irq: Arc<LinkLine> },
     /// A memif peer in another process: packets are copied into memory that it can write. What is built is built in
-    /// `scratch` first, for nobody may read there what he wrote.
+    /// `scratch` first, for no peer may read there what it wrote.
     Remote { ring: Sender, scratch: Box<[u8]>, kick: Arc<Kick> },
     /// An AF_XDP socket: packets are built in its memory, or sent in frames of it as they are.
     Xsk(Box<XskTxEnd>),

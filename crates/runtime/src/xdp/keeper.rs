@@ -15,8 +15,8 @@ use super::line::XskLine;
 use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
-use crate::device::Device;
 use crate::engine::EngineInner;
+use crate::netdev::Device;
 use crate::sys::netdev;
 
 /// First pause before a kick is tried again, and the longest.

@@ -81,7 +81,7 @@ pub struct XdpStats {
     pub rx_fill_ring_empty_descs: u64,
     /// Times that the kernel found nothing to send.
     pub tx_ring_empty_descs: u64,
-    /// Times that a queue was polled for so long that nobody waits for its interrupt, until it is unmasked.
+    /// Times that a queue was polled for so long that no thread waits for its interrupt, until it is unmasked.
     pub interrupts_put_away: u64,
 }
 
@@ -132,13 +132,13 @@ impl Engine {
 }
 
 impl DeviceHandle {
-    /// What is in force on the interface; `None` if the device is none of the kernel's.
+    /// What is in force on the interface; `None` if the device is not an interface of the kernel.
     #[must_use]
     pub fn xdp_info(&self) -> Option<XdpInfo> {
         self.with_attachment(Attachment::info)
     }
 
-    /// What the kernel counts of the device's sockets; `None` if the device is none of the kernel's.
+    /// What the kernel counts of the device's sockets; `None` if the device is not an interface of the kernel.
     #[must_use]
     pub fn xdp_stats(&self) -> Option<XdpStats> {
         self.with_attachment(Attachment::stats)
