@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-runtime",
             "napier-scenario",
             "napier-sim",
+            "napier-conform",
             "napier-linux",
             "napier-lab",
         ],
