@@ -175,7 +175,7 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
             engine(Port::Xdp { interface: interface.to_owned(), netns: None })?
         }
         _ if dev == "link" => anyhow::bail!(
-            "a link has both its ends in one process, so nobody could be at the other end: `napier compare` measures a \
+            "a link has both its ends in one process, so no peer could be at the other end: `napier compare` measures a \
              server and its clients on a link; give --dev kernel, memif:SOCKET or xdp:INTERFACE here"
         ),
         _ => anyhow::bail!("`{dev}` is no device; give kernel, kernel:INTERFACE, memif:SOCKET or xdp:INTERFACE"),

@@ -1,7 +1,5 @@
 //! The `napier` command.
 
-#![forbid(unsafe_code)]
-
 mod bench;
 mod compare;
 mod conform;

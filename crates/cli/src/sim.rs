@@ -39,7 +39,7 @@ pub(crate) struct TransmitArgs {
     #[arg(long, value_name = "PATH", value_delimiter = ',', default_value = "locked,llist", value_parser = parse_path)]
     path: Vec<Path>,
 
-    /// Run again with each chosen parameter times 0.5, 0.7, 1.4 and 2, and each reckoned one times 0.5 and 2
+    /// Run again with each chosen parameter times 0.5, 0.7, 1.4 and 2, and each computed one times 0.5 and 2
     #[arg(long)]
     sensitivity: bool,
 

@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-runtime",
             "napier-scenario",
             "napier-sim",
+            "napier-conform",
             "napier-linux",
             "napier-lab",
         ],

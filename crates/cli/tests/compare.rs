@@ -129,7 +129,7 @@ fn without_the_capability_one_line_says_what_to_do() {
     }
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-    assert!(said.contains("run it as root") && said.contains("leave --dev away"), "{said}");
+    assert!(said.contains("run it as root") && said.contains("omit --dev"), "{said}");
 }
 
 /// Whether this process is root's.

@@ -3,8 +3,18 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const PAGES: [&str; 6] =
-    ["README.md", "CONTRIBUTING.md", "docs/bench.md", "docs/json.md", "docs/scenarios.md", "docs/mutants.md"];
+const PAGES: [&str; 10] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/bench.md",
+    "docs/compare.md",
+    "docs/figures.md",
+    "docs/json.md",
+    "docs/mutants.md",
+    "docs/programs.md",
+    "docs/scenarios.md",
+    "docs/transmit.md",
+];
 
 /// Words of a line of a shell, without its comment; operators are words of their own.
 fn words(line: &str) -> Vec<String> {

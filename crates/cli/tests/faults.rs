@@ -94,7 +94,7 @@ fn a_memif_client_without_a_server_is_told_so() {
         for path in [folder.file("absent/memif.sock"), folder.file("memif.sock"), regular] {
             scope.spawn(move || {
                 let dev = format!("memif:{path}");
-                fails(&[&CLIENT[..], &["--dev", &dev]].concat(), &["nobody is at the other end", &path]);
+                fails(&[&CLIENT[..], &["--dev", &dev]].concat(), &["there is no peer at the other end", &path]);
             });
         }
     });
@@ -217,5 +217,5 @@ fn a_server_that_is_not_there_is_told() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let args = |proto| [&["load", "kv", "--server", nobody.as_str(), "--proto", proto][..], &SHORT].concat();
     fails(&args("tcp"), &[&nobody, "is a server running there?"]);
-    fails(&args("udp"), &["nobody is at the server's port"]);
+    fails(&args("udp"), &["no program listens at the server's port"]);
 }

@@ -35,7 +35,7 @@
 //!
 //! The state word may be changed by anybody, each time by one transition of [`state::State`] applied with one
 //! compare-and-swap loop (`busy_acquire`: one single attempt). Everything else that belongs to an instance (the
-//! deferral counter, the held frames, the poll-list link) belongs to the **owner**: whoever set `SCHED`. The order at a
+//! deferral counter, the held frames, the poll-list link) belongs to the **owner**: the context that set `SCHED`. The order at a
 //! release is always the same: decide ([`completion::complete`]), flush, unlink, release the word
 //! ([`state::State::complete_release`]), and only then arm the timer or unmask
 //! ([`completion::Release::finish`]). A timer that is armed before the release could fire, find the instance owned and

@@ -55,7 +55,7 @@ impl Overdue {
     }
 }
 
-/// Over what time a softirq thread's share of its processor is reckoned. As the kernel's limit for real-time threads, a
+/// Over what time a softirq thread's share of its processor is computed. As the kernel's limit for real-time threads, a
 /// share of a period (`kernel/sched/rt.c`), but of a shorter one.
 pub const SHARE_PERIOD: Span = Span::from_ms(100);
 /// Share of a period, in percent, above which the thread leaves its real-time class.

@@ -110,14 +110,14 @@ mod wrong {
 
     #[test]
     #[cfg_attr(miri, ignore = "too many worlds")]
-    #[should_panic(expected = "masked, free, and nobody will come back")]
+    #[should_panic(expected = "masked, without an owner, and nothing will poll it")]
     fn arming_before_the_release_stalls() {
         check("wrong", &Config { wrong: Wrong::ArmBeforeRelease, updown: false, ..PREFER });
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "too many worlds")]
-    #[should_panic(expected = "masked, free, and nobody will come back")]
+    #[should_panic(expected = "masked, without an owner, and nothing will poll it")]
     fn a_hand_over_that_is_forgotten_stalls() {
         let tunables = tunables(0, false, false);
         let wrong = Wrong::HandOverAndForget;

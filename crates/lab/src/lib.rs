@@ -6,8 +6,6 @@
 //! [`transmit`] carries out a published experiment in virtual time. [`serve`] and [`load`] run
 //! its server and its load generator for programs of others, on the sockets of the engine or the kernel.
 
-#![forbid(unsafe_code)]
-
 pub mod bench;
 pub mod compare;
 pub mod farm;

@@ -61,7 +61,7 @@ impl Summary {
 pub struct CpuSplit {
     /// Both together.
     pub total_pct: f64,
-    /// Spent on anything but looking in vain; `None` where nobody counts polls in vain (the kernel).
+    /// Spent on anything but looking in vain; `None` where polls in vain are not counted (the kernel).
     pub useful_pct: Option<f64>,
     /// Spent on polls that found nothing.
     pub spin_pct: Option<f64>,
@@ -94,7 +94,7 @@ impl CpuSplit {
     }
 }
 
-/// Use of the CPUs of client and server as the kernel accounts for it (`/proc/stat`), whoever used them.
+/// Use of the CPUs of client and server as the kernel accounts for it (`/proc/stat`), by all programs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoreUse {
     /// All of them together, in percent of one CPU: 200 = two CPUs busy all the time. A client that polls takes 100.
@@ -136,7 +136,7 @@ pub struct Figures {
     pub cores: Option<CoreUse>,
     /// Interrupts (doorbells that woke the softirq side) per second, all queues.
     pub interrupts_per_s: Option<f64>,
-    /// NAPI polls per second, all queues, whoever polled.
+    /// NAPI polls per second, all queues and all pollers.
     pub polls_per_s: Option<f64>,
     /// Share of polls that found nothing.
     pub empty_polls_pct: Option<f64>,

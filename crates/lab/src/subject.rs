@@ -1,4 +1,4 @@
-//! Who is compared: a mode, put into force somewhere.
+//! Who is compared: a mode, applied somewhere.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::modes::Mode;
 
-/// Where a mode is put into force.
+/// Where a mode is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -30,7 +30,7 @@ impl fmt::Display for Backend {
 /// One row of a comparison, at any load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// Where the mode is put into force.
+    /// Where the mode is applied.
     pub backend: Backend,
     /// How packets are delivered.
     pub mode: Mode,

@@ -46,7 +46,7 @@ pub struct VethConfig {
     /// TCP segmentation offload.
     pub tso: bool,
     /// Transmit checksum offload. A packet that leaves a kernel socket with it carries no whole checksum on a veth, which
-    /// whoever receives it by AF_XDP sees as a bad one.
+    /// a receiver by AF_XDP sees as a bad one.
     pub tx_checksum: bool,
     /// The two ends.
     pub ends: [EndConfig; 2],

@@ -48,7 +48,7 @@ impl Baton {
 }
 
 /// The baton in hand. Pass it on with [`Held::pass`]; a plain drop (a panic) lets go without the second look.
-#[must_use = "whoever takes the baton does the work and passes it on"]
+#[must_use = "the thread that takes the baton does the work and passes it on"]
 pub struct Held<'a> {
     baton: &'a Baton,
 }

@@ -1,4 +1,4 @@
-//! A hash table that readers walk without a lock: immutable lists, each copied by whoever changes it. Writers have none
+//! A hash table that readers walk without a lock: immutable lists, each copied by the thread that changes it. Writers have none
 //! either: one that was overtaken copies the newer list and tries again.
 
 use crate::published::Published;

@@ -1,4 +1,4 @@
-//! Messages from any thread to whoever takes them all: a push never waits, and a taker waits for nobody.
+//! Messages from any thread to the one that takes them all: neither a push nor a taker ever waits.
 //!
 //! As [`List`](crate::List), but of values that are made when they are needed. It is for what happens rarely, because
 //! each message is an allocation.

@@ -17,6 +17,7 @@
 //! Every atomic comes from [`sync`], which is std's in a normal build and loom's under `--cfg loom`.
 //! An index or a descriptor that a peer wrote is read once into a local, checked in release builds too, and only
 //! the local is used after that.
+#![allow(unsafe_code)]
 
 mod alarm;
 mod baton;

@@ -1,4 +1,4 @@
-//! A value that programs own for as long as they need, and that nobody else ever waits for.
+//! A value that programs own for as long as they need, and that no engine thread ever waits for.
 //!
 //! As a socket in the kernel (`include/net/sock.h` `lock_sock`, `sk_add_backlog`, `release_sock`): a program owns it; a
 //! context that may not wait (a softirq, a timer) works on it if it is free, and else leaves a message, which the owner

@@ -1,4 +1,4 @@
-//! A lock whose contenders need not wait: they leave their work to whoever is inside.
+//! A lock whose contenders need not wait: they leave their work to its holder.
 
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};

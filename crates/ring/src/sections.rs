@@ -1,8 +1,8 @@
-//! Sections that somebody can wait for: a switch is thrown, and who throws it waits until nobody can still act by its
+//! Sections that a thread can wait for: a switch is thrown, and its thread waits until no other can still act by its
 //! old position. As `rcu_read_lock` and `synchronize_rcu`, with one [`Exclusive`] per reader.
 //!
 //! A reader enters with [`enter_section`] and only then looks at the switch; who throws it asks [`section_is_over`] of
-//! every reader's cell until each has answered `true` once. Then whoever is inside, or will be, has seen the new position.
+//! every reader's cell until each has answered `true` once. Then every thread that is inside, or will be, has seen the new position.
 
 use crate::sync::{Point, full_fence};
 use crate::{Entered, Exclusive};

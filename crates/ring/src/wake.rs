@@ -1,4 +1,4 @@
-//! Who comes back for packets that found their queue stopped: whoever starts it again, or the flusher.
+//! Which thread takes packets that found their queue stopped: the one that starts it again, or the flusher.
 //!
 //! A flusher takes the list and then looks whether the queue is stopped; if so it leaves. Whoever starts the queue clears
 //! the stop and then looks at the list: if it holds something, a flusher is still to look, and nothing need be done, else

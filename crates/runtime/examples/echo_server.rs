@@ -2,7 +2,7 @@
 //!
 //! The server waits in an event context that prefers busy polling. While its waits find events, its NAPI instance takes
 //! no interrupts and no softirq polls it: the server's own polls bring the packets. When a wait finds nothing, the
-//! interrupt comes back by and by: first deferral looks after the queue, then the interrupt is unmasked.
+//! interrupt comes back in two steps: first deferral looks after the queue, then the interrupt is unmasked.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -58,6 +58,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("packets by softirq    {:>8}", during.packets[PollContext::Softirq]);
     println!("packets by the server {:>8}", during.packets[PollContext::User]);
     println!("waits that slept      {:>8}", context.stats().sleeps);
+    assert!(asked > 0 && answered >= asked, "every answer was a request that the server has counted");
     Ok(())
 }
 

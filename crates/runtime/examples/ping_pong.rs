@@ -80,6 +80,7 @@ fn socket(device: &DeviceHandle, from: &str, to: &str, busy_poll_usecs: i32) -> 
 }
 
 fn report(name: &str, mut times: Vec<u64>) {
+    assert!(!times.is_empty(), "{name}: at least one round trip");
     times.sort_unstable();
     let at = |permille: usize| times.get(times.len() * permille / 1000).copied().unwrap_or(0);
     let (trips, max) = (times.len(), times.last().copied().unwrap_or(0));

@@ -15,7 +15,7 @@ const RUN: Duration = Duration::from_millis(800);
 /// Longest wait of a receiver before it looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 const FRAME_BYTES: usize = 64;
-/// A type that nobody uses: local experiments (IEEE 802).
+/// A type that no protocol uses: local experiments (IEEE 802).
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,6 +36,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("sent {sent}, forwarded {forwarded}, received {received}");
     // What did not fit into a ring was not sent on, and the device says so.
     println!("dropped for want of room at the outward device: {}", outward.stats().tx_ring_full);
+    assert!(received > 0 && received <= sent, "frames arrive, each once");
     Ok(())
 }
 

@@ -10,12 +10,12 @@
 mod bounds;
 mod capture;
 mod deliver;
-mod device;
 mod engine;
 #[cfg(test)]
 mod hold;
 pub mod journal;
 mod napi;
+mod netdev;
 mod port;
 mod raw;
 #[cfg(test)]

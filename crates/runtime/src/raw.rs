@@ -12,9 +12,9 @@ use napier_core::busy::{BusyLimit, BusyParams};
 use napier_core::time::{Deadline, Span};
 use napier_ring::{Frame, spsc};
 
-use crate::device::Device;
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::{Napi, RawSink};
+use crate::netdev::Device;
 use crate::stack::seams::PacketClass;
 use crate::stack::seams::TxError;
 

@@ -1,4 +1,5 @@
 //! No memory is allocated for a packet: not by the program's threads, not by the engine's, in no way of receiving.
+#![allow(unsafe_code)]
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The examples run to their end.
+//! The examples run to their end; each checks what it has counted.
 
 #[path = "../examples/echo_server.rs"]
 mod echo_server;

@@ -62,7 +62,7 @@ fn veth(name: &str, mac: [u8; 6], addr: &str) -> Option<Veth> {
     match Veth::new(&config) {
         Ok(pair) => Some(pair),
         Err(error) if error.is_privilege() => {
-            let _ = writeln!(std::io::stderr(), "\nSKIPPED: a lossy path: {error}");
+            napier_testkit::skip!("rates_over_a_lossy_path", "{error}");
             None
         }
         Err(error) => panic!("{error}"),

@@ -3,6 +3,7 @@
 //!
 //! Every suspend time-out (20 ms) a softirq thread looks whether the program still comes back, and a program that loses
 //! its processor loses the suspension as well. So what is asked for is one stretch of requests without any system call.
+#![allow(unsafe_code)]
 
 mod common;
 

@@ -1,7 +1,5 @@
 //! The NAPI rules under virtual time: virtual CPUs, NICs and programs, and the farm of seeds.
 
-#![forbid(unsafe_code)]
-
 pub mod contention;
 pub mod farm;
 pub mod machine;

@@ -48,7 +48,7 @@ counters! {
     rx_length_errors RxLength "RxLengthErrors";
     /// Frames lost because handling them met a mistake of ours, a panic (Linux: no counter).
     rx_faults RxFaults "RxFaults";
-    /// Frames of a protocol that nobody handles, VLAN tagged ones among them (`rx_nohandler`).
+    /// Frames of a protocol that is not handled, VLAN tagged ones among them (`rx_nohandler`).
     rx_nohandler RxNohandler "RxNohandler";
     /// IPv4 packets received, good or bad.
     ip_in_receives IpInReceives "IpInReceives";
@@ -118,7 +118,7 @@ counters! {
     udp_rcvbuf_errors UdpRcvbufErrors "UdpRcvbufErrors";
     /// UDP datagrams not sent because the transmit ring was full.
     udp_sndbuf_errors UdpSndbufErrors "UdpSndbufErrors";
-    /// UDP datagrams, over IPv4 or IPv6, that nobody had read when their socket was closed (Linux: no counter).
+    /// UDP datagrams, over IPv4 or IPv6, that were unread when their socket was closed (Linux: no counter).
     udp_close_discards UdpCloseDiscards "UdpCloseDiscards";
     /// UDP datagrams with a bad checksum; also in `UdpInErrors`.
     udp_in_csum_errors UdpInCsumErrors "UdpInCsumErrors";

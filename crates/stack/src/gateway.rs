@@ -27,7 +27,7 @@ pub enum GatewayError {
         /// The number.
         ifindex: u32,
     },
-    /// Nobody could ask for its Ethernet address.
+    /// There is no device to ask for its Ethernet address.
     #[error(
         "the gateway {gateway} is not on the link of interface {ifindex}: give one that lies in the prefix of an address \
          of the interface, or give the interface an address with a prefix that holds it"
@@ -44,7 +44,7 @@ pub enum GatewayError {
         /// The gateway.
         gateway: IpAddr,
     },
-    /// Nobody beyond the gateway could answer.
+    /// No host beyond the gateway could answer.
     #[error("interface {ifindex} has only link-local addresses, which no gateway forwards: give it one that is not")]
     NoSource {
         /// The number of the interface.

@@ -1,4 +1,7 @@
-//! UDP/IP and TCP/IP over the engine's devices: name spaces, sockets, ARP, neighbour discovery, echo.
+//! UDP/IP and TCP/IP: name spaces, sockets, ARP, neighbour discovery, echo; and event contexts to wait for sockets.
+//!
+//! Nothing here knows an engine or a device: [`seams`] names what is asked of them. Programs find the public names in
+//! `napier_runtime`.
 //!
 //! A [`NetNs`] holds devices, neighbours and sockets. The owner of a NAPI instance hands each received frame to it; a
 //! UDP datagram goes from the frame straight into the queue of its [`UdpSocket`], without a copy, a lock or an
@@ -14,8 +17,7 @@
 //! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
 //! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
 //! of them read; `tcp` has a map of its own; `path`, `gateway` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
-
-#![forbid(unsafe_code)]
+//! `event` waits for sockets, `park` sleeps, `put_off` holds back what a thread does when it has let go or sleeps.
 
 mod addr;
 mod builder;

@@ -160,7 +160,7 @@ pub enum OptionError {
     /// An option that TCP sockets do not have.
     #[error("ENOPROTOOPT: TCP sockets have no such option; buffer sizes and SO_REUSEPORT are given to the builder")]
     NotForTcp,
-    /// SO_PRIORITY beyond what everybody may use.
+    /// SO_PRIORITY beyond what every program may use.
     #[error("EPERM: SO_PRIORITY beyond 0 to {PRIORITY_FREE_MAX} needs CAP_NET_ADMIN")]
     Priority,
 }

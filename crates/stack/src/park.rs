@@ -42,7 +42,7 @@ pub struct Parker {
 }
 
 impl Parker {
-    /// A parker nobody sleeps on.
+    /// A parker without sleepers.
     pub fn new() -> Self {
         Self { bell: Doorbell::new(), sleepers: Sleepers::new() }
     }

@@ -230,6 +230,7 @@ impl<'v> RxPass<'v> {
 
     /// Ends the poll: everybody who got something knows. Dropping the pass does the same, but what waits does so on if the
     /// thread panics: it may be what the panic is about.
+    #[inline]
     pub fn end(mut self) {
         self.take_waiting();
     }

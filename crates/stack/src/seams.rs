@@ -1,7 +1,7 @@
-//! What the stack needs from the rest of the runtime, as two traits: a way out (a device) and a host (the engine).
+//! What the stack needs from outside: a way out (a device) and a host (the engine).
 //!
-//! Both are called through a pointer, at most once per packet sent and, on the receive side, only when a socket found
-//! nothing to read.
+//! Both are called through a pointer: at most once per packet sent, on the receive side per event context that is told, and
+//! when a socket found nothing to read.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

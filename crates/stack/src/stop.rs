@@ -1,4 +1,4 @@
-//! The end of a name space's engine: whoever waits hears that nothing will come any more.
+//! The end of a name space's engine: waits end, for nothing will come any more.
 //!
 //! The error is ESHUTDOWN, from blocked calls and from later ones. What a socket has received already can still be read.
 

@@ -11,6 +11,7 @@ use smoltcp::wire::{
     EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, IpAddress, IpProtocol, IpRepr, UdpPacket, UdpRepr,
 };
 
+use super::event::EventContext;
 use super::netns::NetNs;
 use super::seams::{Egress, Host, IfAddr, PacketClass, TxError};
 
@@ -18,40 +19,83 @@ pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(super) const IFINDEX: u32 = 3;
 /// The smallest valid NAPI id of the fake engine.
-pub(super) const FIRST_ID: u32 = 100;
-pub(super) const NAPI: u32 = 101;
+pub(crate) const FIRST_ID: u32 = 100;
+pub(crate) const NAPI: u32 = 101;
 pub(super) const STRIDE: usize = 2048 + 64;
 
-pub(super) struct TestHost {
-    pub(super) frames: Arc<FrameTable>,
-    pub(super) busy_read: AtomicU32,
-    pub(super) cap: AtomicBool,
-    pub(super) busy_calls: Mutex<Vec<(u32, BusyParams)>>,
-    pub(super) on_busy: Mutex<Option<Box<dyn FnMut() + Send>>>,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    Busy(u32, BusyParams),
+    Suspend(u32),
+    Resume(u32),
 }
 
-impl Host for TestHost {
+type Action = Box<dyn FnOnce() + Send>;
+
+/// An engine that writes down what it is asked, and whose busy loop runs one scripted action per call.
+#[derive(Default)]
+pub(crate) struct FakeEngine {
+    pub(crate) frames: Arc<FrameTable>,
+    calls: Mutex<Vec<Call>>,
+    in_busy_loop: Mutex<Vec<Action>>,
+    in_resume: Mutex<Vec<Action>>,
+    pub(crate) busy_read: AtomicU32,
+    pub(crate) busy_poll: AtomicU32,
+    pub(crate) unprivileged: AtomicBool,
+}
+
+impl FakeEngine {
+    pub(crate) fn context(self: &Arc<Self>) -> EventContext {
+        EventContext::with_members_max(self.clone() as Arc<dyn Host>, 16)
+    }
+
+    /// What was asked since the last call of this.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    /// The next busy loop does this, once.
+    pub(crate) fn during_busy_loop(&self, action: impl FnOnce() + Send + 'static) {
+        self.in_busy_loop.lock().unwrap().push(Box::new(action));
+    }
+
+    /// The next resume does this, once.
+    pub(crate) fn during_resume(&self, action: impl FnOnce() + Send + 'static) {
+        self.in_resume.lock().unwrap().push(Box::new(action));
+    }
+
+    fn note(&self, call: Call, script: &Mutex<Vec<Action>>) {
+        self.calls.lock().unwrap().push(call);
+        let action = script.lock().unwrap().pop();
+        if let Some(action) = action {
+            action();
+        }
+    }
+}
+
+impl Host for FakeEngine {
     fn sysctl_busy_read(&self) -> u32 {
         self.busy_read.load(Ordering::Relaxed)
+    }
+    fn sysctl_busy_poll(&self) -> u32 {
+        self.busy_poll.load(Ordering::Relaxed)
     }
     fn first_napi_id(&self) -> u32 {
         FIRST_ID
     }
     fn cap_net_admin(&self) -> bool {
-        self.cap.load(Ordering::Relaxed)
+        !self.unprivileged.load(Ordering::Relaxed)
     }
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        self.busy_calls.lock().unwrap().push((napi_id, params));
-        if let Some(action) = self.on_busy.lock().unwrap().as_mut() {
-            action();
-        }
+        self.note(Call::Busy(napi_id, params), &self.in_busy_loop);
         ready();
     }
-    fn sysctl_busy_poll(&self) -> u32 {
-        0
+    fn suspend_irqs(&self, napi_id: u32) {
+        self.note(Call::Suspend(napi_id), &Mutex::default());
     }
-    fn suspend_irqs(&self, _: u32) {}
-    fn resume_irqs(&self, _: u32) {}
+    fn resume_irqs(&self, napi_id: u32) {
+        self.note(Call::Resume(napi_id), &self.in_resume);
+    }
 }
 
 #[derive(Default)]
@@ -61,9 +105,6 @@ pub(super) struct TestDevice {
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
     pub(super) hashes: Mutex<Vec<u32>>,
     pub(super) full: AtomicBool,
-    /// Builds frames into one buffer and forgets them.
-    pub(super) sink: AtomicBool,
-    pub(super) slot: Mutex<Vec<u8>>,
     pub(super) down: AtomicBool,
     /// Nobody is between it and its peer.
     pub(super) in_process: AtomicBool,
@@ -108,12 +149,6 @@ impl Egress for TestDevice {
             build(&mut vec![0; len_max]);
             return Err(TxError::Dropped);
         }
-        if self.sink.load(Ordering::Relaxed) {
-            let mut slot = self.slot.lock().unwrap();
-            slot.resize(2048, 0);
-            build(&mut slot);
-            return Ok(());
-        }
         let mut slot = vec![0xa5; len_max + 7];
         let len = build(&mut slot);
         assert!(len <= len_max);
@@ -128,7 +163,7 @@ impl Egress for TestDevice {
 /// A name space with one device: 10.0.0.1/24, fd00::1/64 and fe80::1/64 on interface 3.
 pub(super) struct Rig {
     pub(super) ns: NetNs,
-    pub(super) host: Arc<TestHost>,
+    pub(super) host: Arc<FakeEngine>,
     pub(super) device: Arc<TestDevice>,
     pub(super) pool: FramePool,
 }
@@ -143,13 +178,7 @@ impl Rig {
         let mapping = Arc::new(Mapping::anonymous(STRIDE * count as usize));
         let arena = ArenaConfig { mapping, offset: 0, stride: STRIDE, frames_per_home: count, homes: 1 };
         let (_, mut pools) = frames.add_arena(arena).expect("an arena");
-        let host = Arc::new(TestHost {
-            frames,
-            busy_read: AtomicU32::new(0),
-            cap: AtomicBool::new(false),
-            busy_calls: Mutex::default(),
-            on_busy: Mutex::default(),
-        });
+        let host = Arc::new(FakeEngine { frames, unprivileged: AtomicBool::new(true), ..FakeEngine::default() });
         let device = device(IFINDEX, &[("10.0.0.1", 24), ("fd00::1", 64), ("fe80::1", 64)]);
         let ns = NetNs::with_host(host.clone(), host.frames.clone(), 42);
         ns.device_add(device.clone()).expect("the first device");

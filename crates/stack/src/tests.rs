@@ -1,5 +1,4 @@
 mod answers;
-mod cost;
 mod faults;
 mod gateway;
 mod neighbours;

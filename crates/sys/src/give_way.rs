@@ -28,7 +28,6 @@ impl GiveWay {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
 
@@ -54,7 +53,8 @@ mod tests {
             scope.spawn(|| {
                 pin_current_thread(cpu);
                 if set_fifo(1).is_err() {
-                    let _ = writeln!(std::io::stderr(), "\nSKIPPED: SCHED_FIFO is not granted (CAP_SYS_NICE)");
+                    let test = "a_waiter_in_a_real_time_class_lets_a_thread_of_programs_go_on";
+                    napier_testkit::skip!(test, "SCHED_FIFO is not granted (CAP_SYS_NICE)");
                 }
                 step.store(1, Ordering::Release);
                 let begun = Instant::now();

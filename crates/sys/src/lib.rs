@@ -1,6 +1,8 @@
 //! The operating system: the few interfaces that no safe library offers, each a file of at most a screen; the clock; how
 //! threads are scheduled and wait for each other.
 
+#![allow(unsafe_code)]
+
 pub mod bpf;
 pub mod clock;
 pub mod cpuclock;

@@ -63,7 +63,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// make an access here fail. Also returns how many of these bytes have no memory, at least: it is made, and charged to
 /// whoever is first, when they are touched.
 ///
-/// A peer can give memory up that it has shown here, so as much as it had can become ours by and by.
+/// A peer can give memory up that it has shown here, so as much as it had can become ours in time.
 ///
 /// # Errors
 ///

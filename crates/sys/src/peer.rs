@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
-/// The process that connected, or whoever listened, as the kernel knew it then.
+/// The process that connected, or that listened, as the kernel knew it then.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PeerCred {
     /// Its user.

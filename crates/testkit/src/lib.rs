@@ -1,8 +1,6 @@
 //! What the tests of all crates share: the notice of a test that cannot run here, waiting, and dice. For tests only; it
 //! uses no other crate.
 
-#![forbid(unsafe_code)]
-
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use napier_lab::bench::{
-    self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, XskMode, XskRr, XskRrConfig, measured_entry,
+    self, Percentiles, RawRr, RawRrConfig, RawRrMode, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry,
 };
 use serde::Serialize;
 
@@ -24,10 +24,11 @@ use crate::Usage;
 pub(crate) enum Bench {
     /// What receiving a packet costs: ns and instructions, at batch 1, 8, 32 and 64
     RxCost(RxCost),
-    /// From the doorbell until somebody has received the packet, for each who may be woken
+    /// From the doorbell until a thread has received the packet, for each kind of thread that may be woken
     Wakeup(Wakeup),
     /// Request and response over raw ports at a fixed period, with a processing time per reply
-    XskRr(Xsk),
+    #[command(alias = "xsk-rr")]
+    RawRr(Raw),
     /// Request and response over UDP sockets, closed loop
     UdpRr(Udp),
     /// Request and response of one byte over TCP sockets, closed loop, over one connection or over many in turn
@@ -80,12 +81,12 @@ pub(crate) struct Wakeup {
     json: bool,
 }
 
-/// Options of `bench xsk-rr`.
+/// Options of `bench raw-rr`.
 #[derive(clap::Args)]
-pub(crate) struct Xsk {
+pub(crate) struct Raw {
     /// interrupts, busy-read, busy-read-separate, threaded-busy-poll
     #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
-    modes: Vec<XskMode>,
+    modes: Vec<RawRrMode>,
     /// Time between two requests in us; with --delay one experiment instead of the table's four
     #[arg(short = 'P', long, requires = "delay", allow_negative_numbers = true, value_parser = parse_period)]
     period: Option<f64>,
@@ -123,9 +124,9 @@ pub(crate) struct Udp {
     json: bool,
 }
 
-fn parse_mode(name: &str) -> Result<XskMode, String> {
-    XskMode::parse(name).ok_or_else(|| {
-        let names: Vec<_> = XskMode::ALL.iter().map(|mode| mode.name()).collect();
+fn parse_mode(name: &str) -> Result<RawRrMode, String> {
+    RawRrMode::parse(name).ok_or_else(|| {
+        let names: Vec<_> = RawRrMode::ALL.iter().map(|mode| mode.name()).collect();
         format!("no such mode; give {}", names.join(", "))
     })
 }
@@ -138,7 +139,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::RxCost(args) => rx_cost(args),
         Bench::Wakeup(args) => wakeup(args),
-        Bench::XskRr(args) => xsk_rr(args),
+        Bench::RawRr(args) => raw_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args),
         Bench::UdpBesideTcp(args) => udp_beside_tcp::udp_beside_tcp(args),
@@ -232,11 +233,11 @@ fn us(ns: u64) -> String {
     format!("{us:.2}")
 }
 
-fn xsk_rr(args: &Xsk) -> anyhow::Result<()> {
+fn raw_rr(args: &Raw) -> anyhow::Result<()> {
     if !(0.0..=1e9).contains(&args.delay.unwrap_or(0.0)) {
         return Err(Usage(anyhow::anyhow!("--delay must be 0 to 1e9")).into());
     }
-    let modes = if args.modes.is_empty() { XskMode::ALL.to_vec() } else { args.modes.clone() };
+    let modes = if args.modes.is_empty() { RawRrMode::ALL.to_vec() } else { args.modes.clone() };
     let experiments: Vec<(Duration, Duration)> = match (args.period, args.delay) {
         (Some(period), Some(delay)) => {
             vec![(Duration::from_secs_f64(period / 1e6), Duration::from_secs_f64(delay / 1e6))]
@@ -249,17 +250,17 @@ fn xsk_rr(args: &Xsk) -> anyhow::Result<()> {
     for &(period, delay) in &experiments {
         for &mode in &modes {
             let length = Duration::from_secs_f64(args.seconds);
-            rows.push(bench::xsk_rr(&XskRrConfig { mode, period, delay, length, oversubscribe: args.oversubscribe })?);
+            rows.push(bench::raw_rr(&RawRrConfig { mode, period, delay, length, oversubscribe: args.oversubscribe })?);
         }
     }
     if args.json {
-        return print_json("xsk-rr", &rows);
+        return print_json("raw-rr", &rows);
     }
-    print_xsk(&rows, args.histogram);
+    print_raw(&rows, args.histogram);
     Ok(())
 }
 
-fn print_xsk(rows: &[XskRr], histogram: bool) {
+fn print_raw(rows: &[RawRr], histogram: bool) {
     println!(
         "{:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6}",
         "experiment", "mode", "p5 ns", "p50 ns", "p95 ns", "p99 ns", "p99.9 ns", "lost"

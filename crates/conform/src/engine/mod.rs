@@ -152,7 +152,7 @@ fn broken(rig: &Rig<'_>, driven: &Driven) -> Option<String> {
         let wrong = states.iter().zip(&driven.sent).enumerate().find_map(|(napi, (state, sent))| {
             let name = rig.napi_name(napi);
             if state.forgotten() {
-                return Some(format!("{name}: masked, free, and nobody will come back ({:?})", state.word));
+                return Some(format!("{name}: masked, without an owner, and nothing will poll it ({:?})", state.word));
             }
             let waits = rig.scenario.expect.drains && !state.word.is_disabled() && state.taken < *sent;
             waits.then(|| format!("{name}: at the end packets wait in the ring ({:?})", state.word))

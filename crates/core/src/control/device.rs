@@ -183,7 +183,7 @@ impl DevSetting {
 }
 
 /// `threaded` of a device and all its instances after a write of `wanted`: if a thread of any listed instance could not
-/// be created (they are created first, all of them), nobody is threaded and the error is reported. Source:
+/// be created (they are created first, all of them), no instance is threaded and the error is reported. Source:
 /// `net/core/dev.c netif_set_threaded`.
 #[must_use]
 pub const fn device_threaded_in_force(wanted: ThreadedSetting, threads_created: bool) -> ThreadedSetting {

@@ -140,7 +140,7 @@ impl Bql {
         sent.total_bytes.wrapping_sub(self.completed_bytes)
     }
 
-    /// `bytes` have left the ring; the limit is reckoned anew. Call it once per completion run, not with 0. Then, behind
+    /// `bytes` have left the ring; the limit is computed anew. Call it once per completion run, not with 0. Then, behind
     /// a full fence, wake the queue if [`available`] is not negative ([`crate::tx::queue::QueueBits::wake_stack`]).
     ///
     /// # Panics

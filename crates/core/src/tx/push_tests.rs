@@ -44,7 +44,7 @@ fn burst_of_three() {
     }
 }
 
-/// Scenario 77: 0 refuses whoever finds the list not empty and tells him so; negative is no limit; the default lets
+/// Scenario 77: 0 refuses a sender that finds the list not empty and says so; negative is no limit; the default lets
 /// 1000 wait.
 #[test]
 fn limits() {

@@ -315,7 +315,7 @@ impl World {
         }
         let stalled = self.masked && !owned && !self.armed && self.callback == Callback::No;
         if stalled && !self.between_release_and_arm() && !self.word.contains(State::DISABLE) {
-            return Err("masked, free, and nobody will come back".into());
+            return Err("masked, without an owner, and nothing will poll it".into());
         }
         if self.defers_left > config.tunables.defer_hard_irqs {
             return Err("more deferrals left than were ever loaded".into());

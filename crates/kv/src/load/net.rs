@@ -50,7 +50,7 @@ pub trait ClientNet {
     /// Connects, and watches the connection for something to read under `token`.
     ///
     /// # Errors
-    /// Nobody is there.
+    /// There is no peer.
     fn connect(&mut self, proto: Proto, to: SocketAddr, token: u64) -> io::Result<Self::Socket>;
 
     /// Reads what is there, of datagrams one; 0 once the peer has closed.

@@ -148,7 +148,7 @@ fn cut(
 ) -> anyhow::Result<usize> {
     let mut used = 0;
     while let Some((bytes, reply)) = read_reply(format, &input[used..])? {
-        let id = ids.pop_front().context("the server sent a reply that nobody asked for")?;
+        let id = ids.pop_front().context("the server sent a reply without a request")?;
         used += bytes;
         each(id, reply);
     }
@@ -182,7 +182,7 @@ impl<S> Connection<S> {
 fn told(error: io::Error, doing: &'static str) -> anyhow::Error {
     // What an earlier datagram met.
     let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
-    anyhow::Error::from(error).context(if is_refused { "nobody is at the server's port" } else { doing })
+    anyhow::Error::from(error).context(if is_refused { "no program listens at the server's port" } else { doing })
 }
 
 impl<N: ClientNet> Wire for SocketWire<N> {

@@ -146,7 +146,7 @@ pub struct Delta {
 /// How full a store is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Records, also expired ones that nobody has asked for since.
+    /// Records, also expired ones that were not asked for since.
     pub records: u64,
     /// Memory of keys and values with what goes with each, in bytes.
     pub bytes: u64,
@@ -306,7 +306,7 @@ impl Store {
         &self.shards[(self.hasher.hash_one(key) >> 58) as usize]
     }
 
-    /// Relaxed: the sum alone matters, and no other memory hangs on it.
+    /// Relaxed: the sum alone matters, and no other memory depends on it.
     fn account(&self, before: usize, after: usize) {
         if after >= before {
             self.account.records.fetch_add(after - before, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::{ChangeError, Delta, How, Item, Put, PutError, VALUE_BYTES_MAX};
 
-/// What is reckoned for a record beside key and value: its struct, its place in the map, two allocations.
+/// What is counted for a record beside key and value: its struct, its place in the map, two allocations.
 pub(super) const RECORD_OVERHEAD_BYTES: usize = 128;
 
 /// A buffer that is longer than twice what it holds, and longer than this, is given back.

@@ -3,6 +3,7 @@
 mod instructions;
 mod memif;
 mod pin;
+mod raw_rr;
 mod rtt;
 mod rx_cost;
 mod stat;
@@ -14,9 +15,9 @@ mod udp_rr;
 mod udp_stream;
 mod wakeup;
 mod xdp;
-mod xsk_rr;
 
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
+pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, raw_rr};
 pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
@@ -30,6 +31,5 @@ pub use udp_stream::{
 };
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
 pub use xdp::{XdpRr, XdpRrConfig, XdpRrPath, XdpRx, XdpRxConfig, XdpRxPath, xdp_rr, xdp_rx};
-pub use xsk_rr::{XskMode, XskRr, XskRrConfig, xsk_rr};
 
 pub use napier_runtime::{FqConfig, MemifRole, QdiscConfig};

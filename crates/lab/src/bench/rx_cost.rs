@@ -81,7 +81,7 @@ pub struct RxCost {
 /// Measures every path at every batch, in turn.
 ///
 /// # Errors
-/// The engine did not start, or packets were lost that nobody may lose.
+/// The engine did not start, or packets were lost that must not be.
 pub fn rx_cost(config: &RxCostConfig) -> anyhow::Result<Vec<RxCost>> {
     let paths = if config.other_core { &RxPath::ALL[..1] } else { &RxPath::ALL[..] };
     let cells: Vec<(RxPath, u16)> = paths.iter().flat_map(|path| BATCHES.map(|batch| (*path, batch))).collect();

@@ -1,4 +1,4 @@
-//! `bench tcp-rr`: one byte to and fro between two programs with TCP sockets, closed loop, over one connection or over
+//! `bench tcp-rr`: the round trip of one byte between two programs with TCP sockets, closed loop, over one connection or over
 //! many in turn.
 
 use std::net::{SocketAddr, SocketAddrV4};

@@ -378,8 +378,7 @@ mod tests {
     #[test]
     fn both_rows_are_measured() {
         if napier_runtime::available_cpus().len() < 2 {
-            use std::io::Write as _;
-            let _ = writeln!(std::io::stderr(), "\nSKIPPED: the echo beside TCP needs 2 CPUs");
+            napier_testkit::skip!("both_rows_are_measured", "the echo beside TCP needs 2 CPUs");
             return;
         }
         for idle in [false, true] {

@@ -1,4 +1,4 @@
-//! `bench udp-rr`: one datagram to and fro between two programs with UDP sockets, closed loop.
+//! `bench udp-rr`: the round trip of a datagram between two programs with UDP sockets, closed loop.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;

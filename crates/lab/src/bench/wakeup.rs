@@ -1,4 +1,4 @@
-//! `bench wakeup`: from the doorbell until somebody has received the packet, for each who may be woken.
+//! `bench wakeup`: from the doorbell until a thread has received the packet, for each kind that may be woken.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub enum WakeContext {
     Threaded,
     /// A worker of the pool has polled.
     Workqueue,
-    /// A NAPI thread that polls for ever has polled: nobody sleeps.
+    /// A NAPI thread that polls for ever has polled: no thread sleeps.
     ThreadedBusyPoll,
     /// A program that was blocked on a raw port runs.
     RawPort,

@@ -56,7 +56,7 @@ pub(crate) struct CaseResult {
     pub(crate) measured: Measured,
     pub(crate) seconds: f64,
     pub(crate) cpu_total: Duration,
-    /// `None` where nobody counts polls in vain.
+    /// `None` where polls in vain are not counted.
     pub(crate) cpu_spin: Option<Duration>,
     pub(crate) cores: Option<CoreUse>,
     pub(crate) ticks_per_us: f64,

@@ -87,7 +87,11 @@ mod tests {
 
     #[test]
     fn this_machine_has_such_times() {
-        let cpu = napier_runtime::available_cpus()[0];
-        CoreTimes::read(cpu, &[]).unwrap();
+        let cpus = napier_runtime::available_cpus();
+        let read = || CoreTimes::read(cpus[0], &cpus[1..]).unwrap();
+        let before = read();
+        while read().process < before.process + Duration::from_millis(50) {}
+        // The ticks of /proc/stat are as long as 10 ms, and each CPU has its own.
+        assert!(read().busy > before.busy, "this process was busy on one of them");
     }
 }

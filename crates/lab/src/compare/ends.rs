@@ -35,7 +35,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// A veth pair. Whoever sends on it computes checksums and segments by itself, for what comes out at the other end
+    /// A veth pair. The sender computes checksums and segments by itself, for what comes out at the other end
     /// is to be what goes over a wire.
     ///
     /// # Errors
@@ -50,8 +50,8 @@ impl Place {
             Ok(veth)
         });
         veth.map(Self::Veth).context(
-            "no veth pair for --dev xdp: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW), or leave --dev \
-             away, for over its own link `compare` needs no privilege",
+            "no veth pair for --dev xdp: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW), or omit --dev: \
+             over its own link `compare` needs no privilege",
         )
     }
 
@@ -90,7 +90,7 @@ enum Generator {
 const GRO: &CStr = c"rx-gro";
 
 impl Ends {
-    /// Makes the ends and puts the mode into force.
+    /// Makes the ends and applies the mode.
     pub(crate) fn new(
         workload: &Workload,
         backend: Backend,
@@ -207,7 +207,7 @@ impl Ends {
         }
     }
 
-    /// What the NAPI instances under test have done; `None` where nobody counts.
+    /// What the NAPI instances under test have done; `None` where they are not counted.
     pub(crate) fn napi_stats(&self) -> Option<NapiStats> {
         let Tested::Engine { device, .. } = &self.tested else { return None };
         let mut napi = NapiStats::default();

@@ -2,7 +2,7 @@
 
 use crate::report::Memory;
 
-/// Memory that is resident now, in KiB; `None` where nobody says.
+/// Memory that is resident now, in KiB; `None` where it is not known.
 pub(super) fn resident_kib() -> Option<u64> {
     kib(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }

@@ -130,7 +130,7 @@ impl CompareConfig {
             !self.kernel || self.device == DeviceKind::Xdp,
             "--peer kernel needs interfaces of the kernel: give --dev xdp as well"
         );
-        ensure!(!self.kernel || self.queues == 1, "--peer kernel compares one queue: leave --queues away");
+        ensure!(!self.kernel || self.queues == 1, "--peer kernel compares one queue: omit --queues");
         Ok(())
     }
 }

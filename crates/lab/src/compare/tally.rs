@@ -62,7 +62,7 @@ impl Tally {
         self.done.iter().filter_map(failure).collect()
     }
 
-    /// The row of a subject that could be put into force.
+    /// The row of a subject that could be applied.
     pub(super) fn row(&self, subject: Subject, load: Load) -> Row {
         let of_this = || self.done.iter().filter(|(cell, _)| cell.subject == subject && cell.load == load);
         let figures: Vec<Figures> = of_this()

@@ -59,7 +59,7 @@ pub struct JsonRow {
     pub runs: u32,
     /// Smallest and largest of each figure over the runs.
     pub spread: Option<Spread>,
-    /// Why the mode could not be put into force, or null.
+    /// Why the mode could not be applied, or null.
     pub refused: Option<String>,
     /// Runs that gave no figures.
     #[serde(default)]

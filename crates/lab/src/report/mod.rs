@@ -36,7 +36,7 @@ pub struct Report {
     pub failures: Vec<String>,
     /// Why it ended before all was run; `None` if nothing is missing for that.
     pub ended: Option<String>,
-    /// What this process took; `None` where nobody says.
+    /// What this process took; `None` where it is not known.
     pub memory: Option<Memory>,
 }
 
@@ -69,7 +69,7 @@ pub struct Host {
 pub struct Workload {
     /// `kv`.
     pub name: String,
-    /// Where the modes were put into force: `engine`, or `engine and kernel`.
+    /// Where the modes were applied: `engine`, or `engine and kernel`.
     pub backend: String,
     /// What connects client and server: `link`, `xdp` or `memif`.
     pub device: String,
@@ -128,9 +128,9 @@ pub struct Lost {
 pub enum Outcome {
     /// It ran.
     Measured(Box<Measured>),
-    /// It could not be put into force here; the reason says why. Never a figure from something else.
+    /// It could not be applied here; the reason says why. Never a figure from something else.
     Refused(String),
-    /// It was put into force, or would have been, but no run gave figures: [`Row::lost`] says why.
+    /// It was applied, or would have been, but no run gave figures: [`Row::lost`] says why.
     Nothing,
 }
 
@@ -161,7 +161,7 @@ impl Row {
 }
 
 impl Report {
-    /// Whether rows have to say where their mode was put into force.
+    /// Whether rows have to say where their mode was applied.
     fn among_backends(&self) -> bool {
         self.rows.iter().any(|row| row.subject.backend != Backend::Engine)
     }

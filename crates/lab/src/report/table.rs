@@ -225,8 +225,8 @@ fn legend(report: &Report) -> String {
     );
     broken(&mut text, "", &figures);
     if report.rows.iter().any(|row| row.measured().is_some_and(|measured| measured.median.cores.is_some())) {
-        let cores = "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, \
-                     whoever uses them; the client polls and takes 100. proc: the same of this process alone. cl-si: % of the client's CPU spent in softirqs: \
+        let cores = "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, for \
+                     all programs; the client polls and takes 100. proc: the same of this process alone. cl-si: % of the client's CPU spent in softirqs: \
                      over veth the kernel does much of the server's receive work on the CPU that sends. A kernel row \
                      counts no polls.";
         broken(&mut text, "", cores);

@@ -114,7 +114,7 @@ impl fmt::Display for CpuUse {
     }
 }
 
-/// Time that threads waited for a lock that somebody else held, as `perf lock contention` tells it.
+/// Time that threads waited for a lock that another one held, as `perf lock contention` tells it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockWaits {
     /// Times that the lock was not free.

@@ -223,7 +223,7 @@ pub fn wait_for_peer(device: &DeviceHandle, name: &str, at_most: Duration) -> an
         }
         anyhow::ensure!(
             begun.elapsed() < at_most,
-            "nobody is at the other end of {name} after {} s: {}",
+            "there is no peer at the other end of {name} after {} s: {}",
             at_most.as_secs(),
             device.link_state().reason.unwrap_or_default()
         );

@@ -148,7 +148,7 @@ impl ServeConfig {
 /// Runs a server until `interrupted`. `on_ready` is called once it can be reached.
 ///
 /// # Errors
-/// It cannot be reached, or the mode cannot be put into force; the message says what to change.
+/// It cannot be reached, or the mode cannot be applied; the message says what to change.
 pub fn serve(
     config: &ServeConfig,
     interrupted: &AtomicBool,
@@ -241,7 +241,7 @@ fn serve_on_engine(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     let mut one = OneDevice::start(engine_config)?;
-    // Instances that come with a peer come without a mode: it is put into force whenever a peer has come.
+    // Instances that come with a peer come without a mode: it is applied whenever a peer has come.
     let mut in_force_for = None;
     let mut put_in_force = || -> anyhow::Result<()> {
         let peers @ (_, has_peer) = one.peers();
@@ -252,7 +252,7 @@ fn serve_on_engine(
             let done = one.configure(&mode.params());
             // A peer that goes meanwhile takes its instances along, and the next one is set up anew.
             if one.peers() == peers {
-                done.with_context(|| format!("putting mode {mode} into force"))?;
+                done.with_context(|| format!("applying mode {mode}"))?;
                 in_force_for = Some(peers);
             }
         }

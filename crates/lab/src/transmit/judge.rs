@@ -17,7 +17,7 @@ const TOLERANCE_POINTS: f64 = 3.0;
 /// Least part of two histograms that must lie on top of each other, in percent.
 const OVERLAP_PCT_MIN: f64 = 80.0;
 
-/// One figure, as published and as reckoned.
+/// One figure, as published and as computed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Check {
     /// Of which way of transmitting; `None`: of both together.
@@ -26,7 +26,7 @@ pub struct Check {
     pub name: &'static str,
     /// As published.
     pub published: String,
-    /// As reckoned.
+    /// As computed.
     pub model: String,
     /// How far it is off.
     pub difference: String,

@@ -1,4 +1,4 @@
-//! A published transmit experiment, reckoned anew from cache lines and locks (`napier sim transmit`).
+//! A published transmit experiment, computed anew from cache lines and locks (`napier sim transmit`).
 
 mod json;
 mod judge;
@@ -44,7 +44,7 @@ pub struct PathResult {
     pub outcome: Outcome,
 }
 
-/// What is changed to see what hangs on it.
+/// What is changed to see what depends on it.
 #[derive(Copy, Clone, Debug)]
 pub enum Change {
     /// A parameter is its value times this over 100.
@@ -155,13 +155,13 @@ pub fn run(
     })
 }
 
-/// Every chosen parameter with every factor, every reckoned one with the smallest and the largest, and the settings that
+/// Every chosen parameter with every factor, every computed one with the smallest and the largest, and the settings that
 /// are not the kernel's or not published.
 fn changes() -> Vec<Change> {
     let costs = COSTS.iter().flat_map(|cost| {
         let factors: &[u64] = match cost.origin {
             Origin::Source => &[],
-            Origin::Reckoned => &[FACTORS_PCT[0], FACTORS_PCT[3]],
+            Origin::Computed => &[FACTORS_PCT[0], FACTORS_PCT[3]],
             Origin::Chosen => &FACTORS_PCT,
         };
         factors.iter().map(move |percent| (cost, *percent))

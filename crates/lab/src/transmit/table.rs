@@ -197,10 +197,10 @@ fn parameters(report: &Report) -> String {
     let count = |origin| COSTS.iter().filter(|cost| cost.origin == origin).count();
     writeln!(
         text,
-        "  {} of {} are chosen, {} reckoned, {} from a source",
+        "  {} of {} are chosen, {} computed, {} from a source",
         count(Origin::Chosen),
         COSTS.len(),
-        count(Origin::Reckoned),
+        count(Origin::Computed),
         count(Origin::Source)
     )
     .expect("a string takes everything");
@@ -208,8 +208,9 @@ fn parameters(report: &Report) -> String {
 }
 
 fn sensitivity(report: &Report) -> String {
-    let mut text =
-        String::from("what hangs on what is not from a source: Mpps and busy CPUs in percent, from one placement\n");
+    let mut text = String::from(
+        "what depends on the parameters without a source: Mpps and busy CPUs in percent, from one placement\n",
+    );
     write!(text, "  {:<32}", "").expect("a string takes everything");
     for path in &report.experiment.paths {
         write!(text, "{:>9}{:>7}", path.name(), "CPU").expect("a string takes everything");

@@ -74,7 +74,7 @@ fn sensitivity_varies_everything_that_is_not_from_a_source() {
         let rows = report.sensitivity.iter().filter(is_row).count();
         match cost.origin {
             Origin::Source => assert_eq!(rows, 0, "{}", cost.name),
-            Origin::Reckoned => assert!(rows == 2 || cost.value(&report.plan.costs) == 1 && rows == 1, "{}", cost.name),
+            Origin::Computed => assert!(rows == 2 || cost.value(&report.plan.costs) == 1 && rows == 1, "{}", cost.name),
             Origin::Chosen => assert_eq!(rows, FACTORS_PCT.len(), "{}", cost.name),
         }
     }

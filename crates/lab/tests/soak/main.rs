@@ -13,7 +13,7 @@ mod killed;
 mod watch;
 
 use std::fmt;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -43,11 +43,6 @@ fn from_env(name: &str, default: u64) -> u64 {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}")),
         Err(_) => default,
     }
-}
-
-/// A line of a test that did not run; not captured.
-fn skipped(what: &str) {
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED: soak: {what}");
 }
 
 /// A child process and its lines. It ends with this.
@@ -223,7 +218,7 @@ fn pair(what: &dyn fmt::Display) -> Option<Veth> {
     match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
         Ok(pair) => Some(pair),
         Err(error) if error.is_privilege() => {
-            skipped(&format!("{what}: {error}"));
+            napier_testkit::skip!(what, "{error}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -274,7 +269,7 @@ fn connections_go_on() {
         faults += outcome.map_or(0, |outcome| cell.report(outcome, connections));
     }
     if without_hogs {
-        skipped("the hog: real-time scheduling is not allowed here");
+        napier_testkit::skip!("connections_go_on", "the hog: real-time scheduling is not allowed here");
     }
     assert_eq!(faults, 0, "seed {seed}: connections stood still, or broke, without a reason that is known; see above");
 }

@@ -34,7 +34,7 @@ impl KickWord {
     }
 
     /// Says that a ring is under way. `false` = the word is retired: do not write, and do not call [`end`](Self::end).
-    #[must_use = "false means that nobody may write any more"]
+    #[must_use = "false means that it may not be written any more"]
     #[inline]
     pub fn begin(&self) -> bool {
         // Relaxed: one word, changed by read-modify-writes alone, so this is either before the retirement, which then sees

@@ -71,7 +71,7 @@ const _: () = assert!(RING_HEADER_BYTES.is_multiple_of(64) && 64 % DESCRIPTOR_BY
 
 /// What [`publish`](C2sProducer::publish) did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use = "the peer sleeps until somebody rings, if it wants an interrupt"]
+#[must_use = "the peer sleeps until it is rung, if it wants an interrupt"]
 pub struct Publish {
     /// Packets that the peer sees now and did not see before.
     pub published: u32,

@@ -133,7 +133,7 @@ impl C2sConsumer {
     }
 
     /// Interrupts from now on. `true` = packets were there already, for which there may be no interrupt.
-    #[must_use = "true means that packets wait and nobody may be told"]
+    #[must_use = "true means that packets wait and no interrupt may come"]
     pub fn unmask(&mut self) -> bool {
         unmask(&self.window.follower.memory);
         self.window.refresh() > 0

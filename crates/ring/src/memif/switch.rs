@@ -28,7 +28,7 @@ impl InterruptSwitch {
     }
 
     /// Interrupts from now on. `true` = packets were there already, for which there may be no interrupt.
-    #[must_use = "true means that packets wait and nobody may be told"]
+    #[must_use = "true means that packets wait and no interrupt may come"]
     pub fn unmask(&self) -> bool {
         self.0.unmask()
     }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A frame is copied where it leaves the receive ring, before anything is merged, and where it enters the transmit ring,
-//! after every queueing discipline. Whoever is at the queue copies it into a ring of the tap; if that is full the capture
-//! has lost a frame and counts it, and the frame itself goes its way. While nobody captures, a frame costs one look at a
-//! flag of its queue, and a poll one at that of the tap. Starting and ending a capture stops nobody.
+//! after every queueing discipline. The thread at the queue copies it into a ring of the tap; if that is full the capture
+//! has lost a frame and counts it, and the frame itself goes its way. Without a capture a frame costs one look at a
+//! flag of its queue, and a poll one at that of the tap. Starting and ending a capture stops no thread.
 //!
 //! Frames of one queue and direction are in the order in which they went by. The others are sorted in by their times; only
 //! a frame whose copying takes longer than a look of the thread may come after younger ones.
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crate::device::Device;
 use crate::engine::DeviceHandle;
+use crate::netdev::Device;
 use crate::port::tap::{self, Counters};
 use pcapng::Direction;
 use writer::{Tapped, Writer};

@@ -48,7 +48,7 @@ impl Deliver {
         owner(poller(setting)).start(self, napi)
     }
 
-    /// Puts a setting into force whose threads are there; `started` is the instance's own if it has just been started.
+    /// Applies a setting whose threads are there; `started` is the instance's own if it has just been started.
     pub(crate) fn switch_runner(&self, napi: &Napi, setting: ThreadedSetting, started: Option<Kthread>) {
         let pool = setting == ThreadedSetting::Workqueue;
         if setting == ThreadedSetting::Disabled || pool != napi.state().contains(State::POOL) {
@@ -81,7 +81,7 @@ impl Deliver {
     /// `napi_stop_kthread`, for the pool as well: from here on softirq polls the instance.
     ///
     /// The kernel looks at the mode and sets `SCHED_THREADED` in two steps, so it must not take the mode away while
-    /// somebody else owns the instance, and waits for him. Here both are one step (`State::schedule`), so the mode goes at
+    /// another thread owns the instance, and waits for it. Here both are one step (`State::schedule`), so the mode goes at
     /// once. What is waited for is the thread in the midst of a poll: it hands the instance over after that.
     pub(crate) fn stop_runner(&self, napi: &Napi) {
         {

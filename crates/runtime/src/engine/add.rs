@@ -8,7 +8,7 @@ use napier_core::rss::IndirectionTable;
 use super::devices::{NewDevice, new_rss};
 use super::{DeviceHandle, Engine, EngineInner};
 use crate::bounds::mtu_of;
-use crate::device::Device;
+use crate::netdev::Device;
 use crate::port::link::{self, LinkConfig, LinkError};
 use crate::port::memif::{AddMemifError, Control, MemifConfig};
 use crate::port::xsk::{AddXdpError, Attachment, NewXdp, XdpConfig, XdpInfo, XdpStats};
@@ -117,13 +117,13 @@ impl Engine {
 }
 
 impl DeviceHandle {
-    /// What is in force on the interface; `None` if the device is none of the kernel's.
+    /// What is in force on the interface; `None` if the device is not an interface of the kernel.
     #[must_use]
     pub fn xdp_info(&self) -> Option<XdpInfo> {
         self.with_attachment(Attachment::info)
     }
 
-    /// What the kernel counts of the device's sockets; `None` if the device is none of the kernel's.
+    /// What the kernel counts of the device's sockets; `None` if the device is not an interface of the kernel.
     #[must_use]
     pub fn xdp_stats(&self) -> Option<XdpStats> {
         self.with_attachment(Attachment::stats)

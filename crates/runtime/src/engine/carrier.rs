@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::DeviceHandle;
 use super::EngineInner;
 use super::devices::DeviceEntry;
-use crate::device::Device;
 use crate::napi::Napi;
+use crate::netdev::Device;
 use crate::port::{RxEnd, TxEnd};
 use crate::tx::TxPath;
 
@@ -45,7 +45,7 @@ impl Carrier {
 }
 
 impl EngineInner {
-    /// The peer of a device that keeps its ends is there, or is not for this reason, for good if it is `gone`. Nothing if the device was removed.
+    /// Sets whether a device that keeps its ends has its peer: `unusable` says why not, `gone` that it never will. No effect on a removed device.
     pub(crate) fn set_carrier(
         &self,
         device: &Arc<Device>,

@@ -180,7 +180,7 @@ impl DeviceHandle {
     /// Writes a device setting: the device's value and that of every instance, as sysfs does.
     ///
     /// # Errors
-    /// See [`DevSetError`]. If a thread could not be started nobody is threaded afterwards.
+    /// See [`DevSetError`]. If a thread could not be started, no instance is threaded afterwards.
     pub fn set(&self, request: DevSet) -> Result<(), DevSetError> {
         let setting = request.check(self.engine.cap_net_admin(), self.device.tx.len())?;
         let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");

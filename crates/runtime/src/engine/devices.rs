@@ -10,9 +10,9 @@ use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
 
 use super::EngineInner;
 use super::carrier::Carrier;
-use crate::device::{Device, Rss};
 use crate::journal::Tap;
 use crate::napi::Napi;
+use crate::netdev::{Device, Rss};
 use crate::port::{AddDeviceError, EndConfig, Made, Ports, RxCounters, Taps, TxCounters};
 use crate::tx::{TxPath, TxShared};
 
@@ -144,7 +144,7 @@ impl EngineInner {
         devices: &mut Devices,
         new: NewDevice,
     ) -> Result<Arc<Device>, AddDeviceError> {
-        let queues = u16::try_from(new.made.ports.queues.len()).expect("checked by whoever made the queues");
+        let queues = u16::try_from(new.made.ports.queues.len()).expect("checked when the queues were made");
         let irq_cpus = self.check_device(devices, &new.config, (queues, new.made.mtu))?;
         let device = devices.add(self, new, &irq_cpus);
         let up = self.follow_carrier(devices.entry(&device));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::EngineInner;
-use crate::device::Device;
 use crate::napi::{Napi, NapiStats};
+use crate::netdev::Device;
 use crate::port::{FrameAccount, RxCounters, TxCounters};
 use crate::stack::NetNs;
 
@@ -160,7 +160,7 @@ impl DeviceHandle {
         }
     }
 
-    /// Frames of the device that are in nobody's pool and in no ring: in sockets, in somebody's hands, or
+    /// Frames of the device that are in no pool and in no ring: in sockets, in a program's hands, or
     /// lost. 0 at rest. Stops each instance for a moment.
     #[must_use]
     pub fn frames_out(&self) -> i64 {

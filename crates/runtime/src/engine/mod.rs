@@ -36,7 +36,7 @@ pub use handle::{DeviceHandle, DeviceStats};
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
 ///
-/// Sockets, name spaces, devices and event contexts do not keep it running: whoever uses them keeps a handle. When the
+/// Sockets, name spaces, devices and event contexts do not keep it running: their users keep a handle. When the
 /// engine has stopped, every wait on them ends with an error, and so does every later call that would have to wait or
 /// send: `ESHUTDOWN` from sockets, [`WaitError::Stopped`](crate::WaitError::Stopped) from event contexts, `false` from
 /// raw ports. What a socket has received before can still be read. Its TCP connections end without a word to their peers:

@@ -21,8 +21,8 @@ use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
 use crate::clock::Clock;
-use crate::device::Device;
 use crate::journal::{Answer, Event, Rule, Tap};
+use crate::netdev::Device;
 use crate::nowait::ForOthers;
 use crate::park::Parker;
 use crate::port::{IrqLine, RxQueue};

@@ -1,4 +1,4 @@
-//! Counters of one instance. Written by whoever owns it, readable from anywhere.
+//! Counters of one instance. Written by its owner, readable from anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -145,19 +145,19 @@ impl NapiStats {
         }
     }
 
-    /// Polls by anybody.
+    /// Polls in all contexts.
     #[must_use]
     pub fn polls_total(&self) -> u64 {
         self.polls.total()
     }
 
-    /// Polls by anybody that found nothing.
+    /// Polls in all contexts that found nothing.
     #[must_use]
     pub fn empty_polls_total(&self) -> u64 {
         self.empty_polls.total()
     }
 
-    /// Packets received by anybody.
+    /// Packets received in all contexts.
     #[must_use]
     pub fn packets_total(&self) -> u64 {
         self.packets.total()

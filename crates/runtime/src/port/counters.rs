@@ -87,7 +87,7 @@ impl FrameAccount {
         Self { total: pool.total().into(), pooled: pool.available() as u64, in_ring: 0 }
     }
 
-    /// Frames that are elsewhere: in sockets, in somebody's hands, or lost. 0 at rest, over all queues of an end.
+    /// Frames that are elsewhere: in sockets, in a program's hands, or lost. 0 at rest, over all queues of an end.
     pub(crate) fn out(&self) -> i64 {
         self.total as i64 - self.pooled as i64 - self.in_ring as i64 // at most 2^24 frames
     }

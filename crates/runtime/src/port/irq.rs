@@ -43,7 +43,7 @@ pub(crate) trait Line: Send + Sync {
 
     /// One interrupt for what comes from now on. `true` = packets were there already, and there may be no interrupt
     /// for them: poll again. By whoever finished the last poll, after giving the queue up.
-    #[must_use = "true means that packets wait and nobody may be told"]
+    #[must_use = "true means that packets wait and no interrupt may come"]
     fn unmask(&self) -> bool;
 
     /// Ready (edge) = interrupt. `None` where a line is not watched by edges.
@@ -138,7 +138,7 @@ impl IrqLine {
     }
 
     #[inline]
-    #[must_use = "true means that packets wait and nobody may be told"]
+    #[must_use = "true means that packets wait and no interrupt may come"]
     pub(crate) fn unmask(&self) -> bool {
         on_line!(self, line => line.unmask())
     }

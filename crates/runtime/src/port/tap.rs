@@ -1,4 +1,4 @@
-//! Where frames are copied for a capture: one tap per queue and direction, off unless somebody captures.
+//! Where frames are copied for a capture: one tap per queue and direction, off without a capture.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! The transmit path of a device queue: the rules of [`napier_core::tx`] carried out by whoever sends.
+//! The transmit path of a device queue: the rules of [`napier_core::tx`] carried out by the sender.
 //!
 //! ```text
 //! build a frame --> [mode] noqueue: transmit lock, ring
@@ -10,7 +10,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `senders` | who is inside, with frames of his own, and how a change waits for them |
+//! | `senders` | senders inside, with frames of their own, and how a change waits for them |
 //! | `packet` | what travels on the list and in the discipline |
 //! | `run` | flush and run, with the locks that the rules ask for |
 //! | `wake` | stop, completion, wake, scheduling in softirq context, the watchdog |
@@ -73,10 +73,10 @@ pub(crate) use wire::{OnWire, Wire};
 /// How senders hand their packets to a queue's discipline.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TxVariant {
-    /// Each takes the root lock and enqueues its own packet, behind a second lock while somebody runs the queue: Linux up
+    /// Each takes the root lock and enqueues its own packet, behind a second lock while a thread runs the queue: Linux up
     /// to 6.18.
     Locked,
-    /// Each pushes to a lock-free list; whoever finds it empty takes the root lock and enqueues what has gathered: Linux
+    /// Each pushes to a lock-free list; the sender that finds it empty takes the root lock and enqueues what has gathered: Linux
     /// since 6.19.
     Llist,
     /// Each pushes and leaves; a thread of the queue polls the list and runs the queue for ever.
@@ -183,7 +183,7 @@ pub(crate) struct TxPath {
     busylock: Line<Exclusive<()>>,
     root: Line<Relay<Guarded>>,
     wire: Line<WireLock>,
-    /// Frames that were left to whoever had the transmit lock, and that were refused because too many were.
+    /// Frames that were left to the holder of the transmit lock, and that were refused because too many were.
     left: AtomicU64,
     left_refused: AtomicU64,
     /// Some that were left wait for room in the ring, as a hint.

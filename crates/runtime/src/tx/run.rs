@@ -26,7 +26,7 @@ const RECLAIM_AT_PKTS: u32 = 32;
 const RUNS_PER_FLUSH: u32 = 4;
 
 /// What is left to be done when no lock is held any more.
-#[must_use = "somebody must come back for what is left"]
+#[must_use = "a thread must come back for what is left"]
 pub(super) struct Rest<'a> {
     /// Run the transmit softirq.
     pub(super) raise: bool,
@@ -74,7 +74,7 @@ impl<'a> Rest<'a> {
 
 impl TxPath {
     /// The sender whose push found the list empty: takes it and flushes for all who pushed. If somebody is at the
-    /// discipline or runs the queue, he does it instead, for he looks again before he leaves.
+    /// discipline or runs the queue, that thread does it instead, for it looks again before it leaves.
     pub(super) fn flush(&self) -> XmitCode {
         #[cfg(test)]
         super::hold::at(super::hold::Point::BeforeRootLock);
@@ -234,7 +234,7 @@ impl TxPath {
     }
 
     /// Carries out a run. With the locked variant the root lock is free while the ring is filled, so that others can
-    /// enqueue; else nobody needs it: they push, and the runner takes the list whenever he comes back to the discipline.
+    /// enqueue; else none needs it: they push, and the runner takes the list when it comes back to the discipline.
     /// Who works for others takes the transmit lock before a packet, or leaves the run to whoever has it, and keeps the
     /// root lock, which it could have to wait for.
     fn carry_out<'a>(

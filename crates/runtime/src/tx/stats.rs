@@ -45,8 +45,8 @@ pub struct XmitTimes {
     pub buckets: Vec<XmitBucket>,
     /// The longest call, in ns.
     pub max_ns: f64,
-    /// The longest call that flushed for others, or found nobody to flush for it, in ns; 0 with the variants in which
-    /// nobody does.
+    /// The longest call that flushed for others, or found no thread to flush for it, in ns; 0 with the variants in which
+    /// none does.
     pub stay_max_ns: f64,
 }
 
@@ -114,9 +114,9 @@ pub struct TxQueueStats {
     pub burst_drops: u64,
     /// Batches by size in packets.
     pub batches: Histogram,
-    /// Batches: the times that somebody flushed.
+    /// Batches: the number of flushes.
     pub flushes: u64,
-    /// Runs of the queue, by whomever.
+    /// Runs of the queue, by any thread.
     pub runs: u64,
     /// Packets that runs gave to the ring.
     pub run_pkts: u64,
@@ -124,7 +124,7 @@ pub struct TxQueueStats {
     pub softirq_runs: u64,
     /// Times that a run was asked for in softirq context.
     pub schedules: u64,
-    /// Times that somebody waited for one of the locks.
+    /// Times that a thread waited for one of the locks.
     pub lock_waits: u64,
     /// How long together, in ns.
     pub lock_wait_ns: f64,

@@ -1,4 +1,4 @@
-//! The transmit lock: the ring of a queue in hand, and what others leave to whoever has it.
+//! The transmit lock: the ring of a queue, and what others leave to its holder.
 //!
 //! | who | finds it free | finds it taken |
 //! |---|---|---|

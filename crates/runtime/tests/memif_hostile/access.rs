@@ -1,6 +1,5 @@
 //! Who may connect, and what both sides are told if somebody may not.
 
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use napier_runtime::{Engine, MemifAccess, MemifConfig, MemifRole, MemifSecret};
@@ -30,9 +29,9 @@ impl Drop for Folder {
 }
 
 /// Does something as a user without rights, in a thread of its own; none if that is not allowed.
-fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+fn as_nobody<T: Send + 'static>(test: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     if !geteuid().is_root() {
-        let _ = writeln!(std::io::stderr(), "\nSKIPPED: only root can be another user");
+        napier_testkit::skip!(test, "only root can be another user");
         return None;
     }
     let thread = std::thread::spawn(move || {
@@ -55,7 +54,7 @@ fn a_socket_file_has_the_mode_that_was_asked_for_and_keeps_others_out() {
         let _device = device(&engine, MemifConfig { access, ..config(MemifRole::Server, &name) });
         let has = std::fs::metadata(&name).unwrap().permissions().mode() & 0o777;
         assert_eq!(has, mode, "{has:o} of {name}");
-        let connected = as_nobody(move || {
+        let connected = as_nobody("a_socket_file_has_the_mode_that_was_asked_for_and_keeps_others_out", move || {
             let (socket, _) = new_socket();
             rustix::net::connect(&socket, &rustix::net::SocketAddrUnix::new(&*name).unwrap()).is_ok()
         });
@@ -72,7 +71,7 @@ fn an_abstract_name_is_for_those_whom_the_mode_lets_in() {
         let device = device(&engine, MemifConfig { access, ..config(MemifRole::Server, &name) });
         let asked = name.clone();
         // Its groups are the superuser's still.
-        let said = as_nobody(move || {
+        let said = as_nobody("an_abstract_name_is_for_those_whom_the_mode_lets_in", move || {
             let raw = Raw::connect(&asked);
             if mode == 0o666 { assert!(raw.receive().is_some()) } else { assert_eq!(raw.is_refused(), WHY) }
         });

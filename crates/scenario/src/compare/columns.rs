@@ -157,7 +157,7 @@ fn shorten(rows: &[Row]) -> Vec<Row> {
             Mark::Same => "equal",
             Mark::Differs => "that differ",
             Mark::OnlyExpected => "that did not happen",
-            Mark::OnlySeen => "that nobody expected",
+            Mark::OnlySeen => "that was not expected",
             Mark::Note => "",
         };
         short.push(Row::note(format!("... {left_out} lines {what} ...")));

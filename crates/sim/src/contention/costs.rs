@@ -9,8 +9,8 @@ pub enum Origin {
     /// Taken from the named source as it is.
     Source,
     /// Worked out from the named source.
-    Reckoned,
-    /// Assumed. The sensitivity table shows what hangs on it.
+    Computed,
+    /// Assumed. The sensitivity table shows what depends on it.
     Chosen,
 }
 
@@ -20,7 +20,7 @@ impl Origin {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
-            Self::Reckoned => "reckoned",
+            Self::Computed => "computed",
             Self::Chosen => "chosen",
         }
     }
@@ -94,49 +94,49 @@ costs! {
     send_ns = 900, Chosen,
         "send() up to __dev_queue_xmit: system call, udp_sendmsg, ip_make_skb, allocation, copy; about 3000 \
          instructions";
-    alloc_lines = 2, Reckoned,
+    alloc_lines = 2, Computed,
         "memory that another CPU has freed: the free-list pointer in the packet's struct and in its head \
          (mm/slub.c get_freepointer)";
-    entry_ns = 60, Reckoned,
+    entry_ns = 60, Computed,
         "__dev_queue_xmit before the discipline: about 200 instructions";
-    enqueue_ns = 60, Reckoned, "net/sched/sch_fq.c fq_enqueue, fq_classify: about 200 instructions";
-    dequeue_ns = 80, Reckoned, "net/sched/sch_fq.c fq_dequeue, dequeue_skb: about 250 instructions";
+    enqueue_ns = 60, Computed, "net/sched/sch_fq.c fq_enqueue, fq_classify: about 200 instructions";
+    dequeue_ns = 80, Computed, "net/sched/sch_fq.c fq_dequeue, dequeue_skb: about 250 instructions";
     transmit_ns = 250, Chosen,
         "validate_xmit_skb, dev_hard_start_xmit and a driver that maps and describes one packet: about 800 instructions";
     doorbell_ns = 100, Chosen, "a posted write to the device, and the barrier before it; once per chain";
     complete_ns = 150, Chosen, "a packet's completion in the driver, and giving back its memory: about 500 instructions";
-    qdisc_lines = 1, Reckoned,
+    qdisc_lines = 1, Computed,
         "struct Qdisc beside the line of the root lock: backlog, running flag, state; written by enqueue and dequeue";
-    fq_lines = 2, Reckoned, "struct fq_sched_data: the lists of flows, and the counters";
-    flow_lines = 2, Reckoned, "struct fq_flow is two lines, both written by enqueue and by dequeue";
-    fast_lines = 2, Reckoned,
+    fq_lines = 2, Computed, "struct fq_sched_data: the lists of flows, and the counters";
+    flow_lines = 2, Computed, "struct fq_flow is two lines, both written by enqueue and by dequeue";
+    fast_lines = 2, Computed,
         "instead of lists, counters and flow, where fq is all but empty: its inner flow lies across two lines \
          (fq_fastpath_check)";
-    driver_lines = 4, Reckoned,
+    driver_lines = 4, Computed,
         "transmit lock, byte limit, the ring's indices: when another CPU transmitted before; one of them when completions \
          have written to it";
-    skb_enqueue_lines = 2, Reckoned,
+    skb_enqueue_lines = 2, Computed,
         "struct sk_buff, written by the sender: the link with the control block behind it, and the priority";
-    skb_dequeue_lines = 2, Reckoned, "struct sk_buff, written by who queued it: the link, and length and control block";
-    skb_count_lines = 2, Reckoned,
+    skb_dequeue_lines = 2, Computed, "struct sk_buff, written by who queued it: the link, and length and control block";
+    skb_count_lines = 2, Computed,
         "written by the sender, read when a packet is counted on leaving (qdisc_bstats_update): the end of struct sk_buff, \
          and struct skb_shared_info, which says whether it is one packet";
-    skb_transmit_lines = 1, Reckoned,
+    skb_transmit_lines = 1, Computed,
         "written by the sender: the line of struct sk_buff with protocol, marks and offsets (validate_xmit_skb)";
-    skb_free_lines = 4, Reckoned,
+    skb_free_lines = 4, Computed,
         "the driver's note of the packet, two lines of struct sk_buff, struct skb_shared_info; after who transmitted it";
-    interrupt_ns = 1000, Reckoned, "a hard interrupt that schedules a poll: entry, handler, softirq entry";
-    moderation_ns = 100000, Reckoned,
+    interrupt_ns = 1000, Computed, "a hard interrupt that schedules a poll: entry, handler, softirq entry";
+    moderation_ns = 100000, Computed,
         "shortest time between two interrupts of a queue: 495000 interrupts a second were seen with locks, of which a tick \
          per millisecond on 250 CPUs; the rest is 8000 per queue";
-    device_ns = 2000, Reckoned, "from the doorbell to the completion in memory: two round trips over PCIe";
+    device_ns = 2000, Computed, "from the doorbell to the completion in memory: two round trips over PCIe";
     sleep_ns = 1500, Chosen, "a sender that goes to sleep: schedule() to idle";
     wake_ns = 1000, Chosen, "what a wake-up costs the waker: try_to_wake_up, interrupt to the idle CPU";
     wake_latency_ns = 5000, Chosen, "from the wake-up until the sender runs: idle state left, schedule()";
     tick_ns = 2000, Chosen, "a timer tick, every millisecond on each busy CPU";
     probe_ns = 100, Chosen,
         "what the two probes of bpftrace add to a time that is taken with them; part of the histogram only";
-    sibling_pct = 160, Reckoned, "time of the same instructions while the other thread of the core is busy";
+    sibling_pct = 160, Computed, "time of the same instructions while the other thread of the core is busy";
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl World {
         n.word.is_legal()?;
         let owned = n.word.contains(State::SCHED);
         if owned != n.owner.is_some() {
-            return Err(if owned { "SCHED is set and nobody owns it" } else { "somebody owns it without SCHED" });
+            return Err(if owned { "SCHED is set without an owner" } else { "it has an owner without SCHED" });
         }
         if n.word.contains(State::SCHED_THREADED) != matches!(n.owner, Some(Owner::Thread)) {
             return Err("SCHED_THREADED and ownership by the thread differ");
@@ -40,7 +40,7 @@ impl World {
         }
         if n.word.is_disabled() {
             if n.owner != Some(Owner::Disabled) {
-                return Err("disabled, and somebody owns it");
+                return Err("disabled, with an owner");
             }
             if n.id_visible {
                 return Err("disabled, and its id can be found");
@@ -51,7 +51,7 @@ impl World {
         }
         let comes_back = owned || n.timer.armed || n.callbacks > 0 || n.finishing > 0;
         if n.masked && !comes_back && !n.word.contains(State::DISABLE) {
-            return Err("masked, free, and nobody will come back");
+            return Err("masked, without an owner, and nothing will poll it");
         }
         if n.defers_left > n.defers_max {
             return Err("more deferrals are left than were ever loaded");
@@ -74,7 +74,7 @@ impl World {
         let mut held: u64 = self.napis.iter().map(|n| (n.ring.len() + n.merge.packets()) as u64).sum();
         held += self.socks.iter().map(|sock| sock.queue.len() as u64).sum::<u64>();
         if out != held {
-            self.fail(format!("frames are leaked: {out} are out, {held} are held by somebody"));
+            self.fail(format!("frames are leaked: {out} are out, {held} are held"));
         }
         self.check_tx_conserved();
     }

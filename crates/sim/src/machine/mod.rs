@@ -78,7 +78,7 @@ impl Plant {
             Self::ArmBeforeRelease => "the timer is armed while the instance is still owned",
             Self::HandOverAndForget => "a hand-over to a busy poller does not schedule again",
             Self::NoSecondLook => "a driver unmasks without looking at its ring again",
-            Self::TimerIgnoresOwner => "the timer takes an instance that somebody owns",
+            Self::TimerIgnoresOwner => "the timer takes an instance that has an owner",
             Self::UncountedLoss => "a poll loses a packet and counts nothing",
             Self::SilentWake => "the wake of a transmit queue schedules nothing",
             Self::RequeueAtTheBack => "a packet that a driver did not take goes to the end",

@@ -128,7 +128,7 @@ impl World {
     pub(super) fn hand_over(&mut self, napi: usize, to: Owner) {
         if self.napis[napi].owner.replace(to).is_none() {
             let name = self.napi_name(napi);
-            self.fail(format!("{name}: handed to {to:?} by nobody"));
+            self.fail(format!("{name}: handed to {to:?} without an owner"));
         }
         self.touch(napi);
     }
@@ -137,7 +137,7 @@ impl World {
     pub(super) fn disown(&mut self, napi: usize) {
         if self.napis[napi].owner.take().is_none() {
             let name = self.napi_name(napi);
-            self.fail(format!("{name}: released by nobody"));
+            self.fail(format!("{name}: released without an owner"));
         }
         self.touch(napi);
     }

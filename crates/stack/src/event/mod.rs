@@ -28,7 +28,7 @@
 //!
 //! # Cost
 //! The thread that delivers a packet takes no lock and allocates nothing: per context that watches the socket it does
-//! one push at most (none while the member is queued already), and one futex call at most (none while nobody sleeps).
+//! one push at most (none while the member is queued already), and one futex call at most (none while no thread sleeps).
 //! A wait that finds events makes no system call, and takes one lock that only other waits and changes of the
 //! membership of the same context take.
 

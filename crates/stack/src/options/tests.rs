@@ -44,10 +44,10 @@ fn prefer_needs_the_capability_to_be_set() {
     let socket = bound(&rig.ns);
     assert_eq!(set(&socket, SocketOption::PreferBusyPoll, 1), libc::EPERM);
     assert_eq!(set(&socket, SocketOption::PreferBusyPoll, 0), 0);
-    rig.host.cap.store(true, Relaxed);
+    rig.host.unprivileged.store(false, Relaxed);
     assert_eq!(set(&socket, SocketOption::PreferBusyPoll, 5), 0);
     assert_eq!(get(&socket, SocketOption::PreferBusyPoll), Ok(1));
-    rig.host.cap.store(false, Relaxed);
+    rig.host.unprivileged.store(true, Relaxed);
     assert_eq!(set(&socket, SocketOption::PreferBusyPoll, 0), 0);
     assert_eq!(get(&socket, SocketOption::PreferBusyPoll), Ok(0));
 }
@@ -60,10 +60,10 @@ fn budget_rows() {
     assert_eq!(set(&socket, budget, 1), libc::EPERM);
     assert_eq!(set(&socket, budget, 70_000), libc::EPERM, "the capability is asked first");
     assert_eq!(set(&socket, budget, -1), libc::EINVAL);
-    rig.host.cap.store(true, Relaxed);
+    rig.host.unprivileged.store(false, Relaxed);
     assert_eq!(set(&socket, budget, 65_536), libc::EINVAL);
     assert_eq!(set(&socket, budget, 65_535), 0);
-    rig.host.cap.store(false, Relaxed);
+    rig.host.unprivileged.store(true, Relaxed);
     assert_eq!(set(&socket, budget, 65_535), 0, "no raise");
     assert_eq!(set(&socket, budget, 64), 0);
     assert_eq!(set(&socket, budget, 65), libc::EPERM);

@@ -168,7 +168,7 @@ impl Challenges {
     }
 
     /// Takes one, if there is one. A second begins with half of the limit and a random part of the whole, so that nobody
-    /// can count the challenges of others by what is left for him. Source: `tcp_send_challenge_ack`, CVE-2016-5696.
+    /// can count the challenges of others by what is left for it. Source: `tcp_send_challenge_ack`, CVE-2016-5696.
     fn take(&self, now: Instant, draw: impl Fn(u64) -> u64) -> bool {
         let second = (now.ns / 1_000_000_000) & u64::from(u32::MAX);
         let take = |word: u64| {

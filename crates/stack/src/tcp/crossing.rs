@@ -2,7 +2,7 @@
 //!
 //! smoltcp probes with the next byte and does not count it as sent. So do both ends when both windows are closed, and when
 //! programs have read, both take the other's byte. From then on each of its segments begins one byte before what the other
-//! expects: old for him, and smoltcp answers what is old without a look at what it acknowledges. Neither end would ever
+//! expects: old for that end, and smoltcp answers what is old without a look at what it acknowledges. Neither end would ever
 //! learn that its byte has come and that the window is open.
 //!
 //! So an old segment that acknowledges all that was sent is put to smoltcp as if it began where it should, without what it

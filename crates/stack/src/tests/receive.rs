@@ -9,7 +9,7 @@ use napier_core::busy::{BusyLimit, BusyParams};
 
 use crate::event::{AddError, Event, EventContext, Interest, Timeout, Watchable};
 use crate::seams::{Egress, Host};
-use crate::testing::{IFINDEX, NAPI, PEER_MAC, Rig, STRIDE, at, device, udp, udp_frame};
+use crate::testing::{Call, IFINDEX, NAPI, PEER_MAC, Rig, STRIDE, at, device, udp, udp_frame};
 use crate::{DeviceError, ReusePort, SocketOption, UdpSocket};
 
 fn open(rig: &Rig, addr: &str) -> UdpSocket {
@@ -285,22 +285,21 @@ fn a_call_that_must_not_block_busy_polls_once() {
     let socket = open(&rig, "10.0.0.1:9");
     socket.setsockopt(SocketOption::BusyPoll, 200).unwrap();
     assert!(socket.recv(&mut []).is_err());
-    assert!(rig.host.busy_calls.lock().unwrap().is_empty(), "no instance recorded yet");
+    assert!(rig.host.calls().is_empty(), "no instance recorded yet");
     rig.inject(&udp("10.0.0.2:7", "10.0.0.1:9", b"x"));
     socket.recv(&mut []).unwrap();
-    assert!(rig.host.busy_calls.lock().unwrap().is_empty(), "there was something to read");
+    assert!(rig.host.calls().is_empty(), "there was something to read");
     assert!(socket.recv(&mut []).is_err());
     let once = BusyParams { prefer: false, budget_pkts: 0, limit: BusyLimit::Once };
-    assert_eq!(*rig.host.busy_calls.lock().unwrap(), [(NAPI, once)]);
-    rig.host.busy_calls.lock().unwrap().clear();
-    rig.host.cap.store(true, Relaxed);
+    assert_eq!(rig.host.calls(), [Call::Busy(NAPI, once)]);
+    rig.host.unprivileged.store(false, Relaxed);
     socket.setsockopt(SocketOption::PreferBusyPoll, 1).unwrap();
     socket.setsockopt(SocketOption::BusyPollBudget, 64).unwrap();
     socket.set_nonblocking(false).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     assert_eq!(socket.recv(&mut []).unwrap_err().kind(), ErrorKind::WouldBlock);
     let both = BusyParams { prefer: true, budget_pkts: 64, limit: BusyLimit::For(200) };
-    assert_eq!(rig.host.busy_calls.lock().unwrap()[0], (NAPI, both));
+    assert_eq!(rig.host.calls()[0], Call::Busy(NAPI, both));
 }
 
 #[test]
@@ -312,13 +311,12 @@ fn what_the_busy_loop_finds_is_returned() {
     rig.inject(&packet);
     socket.recv(&mut []).unwrap();
     let (ns, frames) = (rig.ns.clone(), rig.host.frames.clone());
-    let mut frame = rig.pool.alloc();
-    *rig.host.on_busy.lock().unwrap() = Some(Box::new(move || {
-        let Some(mut frame) = frame.take() else { return };
+    let mut frame = rig.pool.alloc().unwrap();
+    rig.host.during_busy_loop(move || {
         frames.data_mut(&mut frame)[..packet.len()].copy_from_slice(&packet);
         let view = ns.view();
         view.pass(NAPI, IFINDEX).unwrap().receive(frame, u32::try_from(packet.len()).unwrap());
-    }));
+    });
     assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 5);
     rig.assert_home(0);
 }

@@ -228,7 +228,7 @@ impl<P: TxPacket> Fq<P> {
         [self.packets.slots(), self.flows.slots()]
     }
 
-    /// A packet leaves: takes it off the flow's credit, and reckons when the next may leave.
+    /// A packet leaves: takes it off the flow's credit, and computes when the next may leave.
     fn charge(&mut self, at: u32, packet: &P, now: Instant) {
         let flow = self.flows.get(at);
         let mut bytes = packet.len_bytes();

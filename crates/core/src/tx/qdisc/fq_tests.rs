@@ -148,7 +148,7 @@ fn the_horizon() {
 }
 
 /// 1 MB/s, 1000 bytes: after its credit of two packets a flow leaves a quantum (2000 bytes) per 2 ms, in one packet: the
-/// gap is reckoned with the quantum, and the next turn's credit is used up by two packets.
+/// gap is computed with the quantum, and the next turn's credit is used up by two packets.
 #[test]
 fn rates_pace_flows_that_have_used_their_credit() {
     let mut fq = Fq::new(FqConfig { initial_quantum_bytes: 2000, ..config() });

@@ -32,11 +32,11 @@ pub const UDP_STREAM_BYTES_MAX: usize = 1472;
 pub enum UdpStreamVariant {
     /// A socket, and a discipline behind a lock that every sender takes: Linux up to 6.18.
     Locked,
-    /// A socket, and a lock-free list; whoever finds it empty does the work for all: Linux since 6.19.
+    /// A socket, and a lock-free list; the sender that finds it empty does the work for all: Linux since 6.19.
     Llist,
     /// A socket, and a lock-free list that a thread of the queue polls.
     Owner,
-    /// A socket, and no discipline: whoever sends takes the transmit lock.
+    /// A socket, and no discipline: the sender takes the transmit lock.
     Noqueue,
     /// No socket: the standard library's mutex round the ring: lock, build, send.
     Mutex,

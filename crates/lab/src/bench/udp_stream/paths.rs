@@ -127,7 +127,7 @@ pub(super) trait Path: Sync + Sized {
     }
 }
 
-/// A mutex round each transmit ring: whoever holds it builds its packet there and sends it.
+/// A mutex round each transmit ring: its holder builds its packet there and sends it.
 pub(super) struct MutexPath {
     ports: Vec<Mutex<RawPort>>,
     clock: TickClock,

@@ -1,4 +1,4 @@
-//! `bench xdp-rr`: one datagram to and fro over a veth pair, both ends spinning: by the engine, and by the kernel's own
+//! `bench xdp-rr`: the round trip of a datagram over a veth pair, both ends spinning: by the engine, and by the kernel's own
 //! sockets beside it.
 
 use std::io;

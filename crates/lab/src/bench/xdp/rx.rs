@@ -31,7 +31,7 @@ pub struct XdpRxConfig {
 pub enum XdpRxPath {
     /// Raw ports of the engine.
     Engine,
-    /// The rings of two sockets, with no engine: what this machine's kernel leaves to whoever uses it.
+    /// The rings of two sockets, with no engine: the most that this machine's kernel gives a program.
     Bare,
 }
 

@@ -31,7 +31,7 @@ impl KernelEnd {
         &self.end
     }
 
-    /// Puts a mode into force on every NAPI instance of the end; threads of instances go to the CPU of their worker.
+    /// Applies a mode to every NAPI instance of the end; threads of instances go to the CPU of their worker.
     pub(crate) fn configure(&self, mode: &ModeParams, cpus: &CpuLayout) -> anyhow::Result<()> {
         let Some(threaded) = mode.threaded.number() else {
             anyhow::bail!("the kernel has no pool of workers: it is an extension of the engine")
@@ -82,7 +82,7 @@ impl KernelEnd {
         times.sum()
     }
 
-    /// Why this kernel cannot run a mode; `None` if it can. The mode is put into force to find out.
+    /// Why this kernel cannot run a mode; `None` if it can. The mode is applied to find out.
     pub(crate) fn why_not(&self, mode: Mode, cpus: &CpuLayout) -> Option<String> {
         let params = mode.params();
         let tried = self.configure(&params, cpus).and_then(|()| match params.server {

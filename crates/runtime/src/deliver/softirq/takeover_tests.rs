@@ -85,8 +85,7 @@ fn what_waits_is_done_by_the_thread_that_looks() {
 fn what_waits_is_done_by_another_softirq_cpu() {
     let cpus = crate::available_cpus();
     if cpus.len() < 2 {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "\nSKIPPED: two processors are needed");
+        napier_testkit::skip!("what_waits_is_done_by_another_softirq_cpu", "two CPUs are needed");
         return;
     }
     all_is_done_by_others(&cpus[..2]);

@@ -7,7 +7,7 @@
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
 //! moment later the suspend time-out. It holds the first back ([`Work::Timers`]), else the kernel timer
-//! would be moved to and fro with every request.
+//! would be moved back and forth with every request.
 
 #[cfg(test)]
 pub(crate) mod hold;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::sys::peer::PeerCred;
 
-/// Who may connect to the control socket of a server: whoever may is mapped memory for, and can send.
+/// Who may connect to the control socket of a server: for such a process memory is mapped, and it can send.
 ///
-/// A path gets these permissions before anybody can connect, whatever the umask. An abstract name has none in the system,
-/// and everybody in the network name space can connect: there the server looks at who it is, by the same bits, and
+/// A path gets these permissions before any process can connect, whatever the umask. An abstract name has none in the system,
+/// and every process in the network name space can connect: there the server checks its user, by the same bits, and
 /// refuses (of a client's groups only the effective one is known to it). The superuser may always.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct MemifAccess {
     /// Permission bits, of which writing is the one that counts: `0o600` = this user alone, `0o660` = its group too,
-    /// `0o666` = everybody.
+    /// `0o666` = every user.
     pub mode: u32,
     /// The group; none = this process's.
     pub group: Option<u32>,
@@ -42,7 +42,7 @@ impl MemifAccess {
 }
 
 /// Which of the clients that shake hands has to go, so that another can begin: the oldest of the process that has most of
-/// them, of the user that has most of them. So who floods the socket is in his own way first.
+/// them, of the user that has most of them. So a flood of connections is in its own way first.
 pub(super) fn first_to_go(clients: impl Iterator<Item = (u64, PeerCred)> + Clone) -> Option<u64> {
     let most = |of: &dyn Fn(PeerCred) -> Option<(u32, i32)>| {
         let mut counts = BTreeMap::new();

@@ -68,8 +68,8 @@ pub(super) enum Down {
         /// The socket.
         socket: String,
     },
-    /// Nobody is there.
-    #[error("nobody listens on {socket}: {source}")]
+    /// There is no peer.
+    #[error("no program listens on {socket}: {source}")]
     NotThere {
         /// The socket.
         socket: String,

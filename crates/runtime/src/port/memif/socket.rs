@@ -22,7 +22,7 @@ const BACKLOG: i32 = 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SocketPath(pub(super) String);
 
-/// Why nobody can listen there.
+/// Why the engine cannot listen there.
 #[derive(Debug, thiserror::Error)]
 pub enum MemifSocketError {
     /// No socket can have this path.
@@ -31,8 +31,8 @@ pub enum MemifSocketError {
         /// As given.
         path: String,
     },
-    /// Somebody listens there.
-    #[error("somebody listens on {path} already: stop that program or choose another path")]
+    /// Another program listens there.
+    #[error("a program listens on {path} already: stop it or choose another path")]
     Taken {
         /// As given.
         path: String,

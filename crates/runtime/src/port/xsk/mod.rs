@@ -84,7 +84,7 @@ pub struct XdpStats {
     pub rx_fill_ring_empty_descs: u64,
     /// Times that the kernel found nothing to send.
     pub tx_ring_empty_descs: u64,
-    /// Times that a queue was polled for so long that nobody waits for its interrupt, until it is unmasked.
+    /// Times that a queue was polled for so long that no thread waits for its interrupt, until it is unmasked.
     pub interrupts_put_away: u64,
 }
 

@@ -58,12 +58,12 @@ impl World {
             }
         }
         if of.root.qlen() > 0 && !self.comes_back_for(of) {
-            return Err("packets wait, and nobody will come for them");
+            return Err("packets wait, and nothing will take them");
         }
         Ok(())
     }
 
-    /// Somebody is there, will come, or is kept from coming by a stop whose end brings him.
+    /// Somebody is there, will come, or is kept from coming by a stop whose end lets it come.
     fn comes_back_for(&self, of: &Qd) -> bool {
         let busy = of.locked.is_some() || of.root.is_running() || of.flushers > 0 || of.coming > 0;
         let queues = &self.tx.txqs[of.first_txq..of.first_txq + of.txqs];

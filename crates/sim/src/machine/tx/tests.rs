@@ -38,7 +38,7 @@ fn the_wire_takes_its_time() {
     assert_eq!(counter(&outcome, "eth0.tx_packets"), 4);
 }
 
-/// The holder of the root lock is stalled: the next flusher spins for it, and what comes meanwhile goes with him.
+/// The holder of the root lock is stalled: the next flusher spins for it, and what comes meanwhile goes with that batch.
 #[test]
 fn who_waits_for_the_root_lock_spends_time() {
     let head = format!("[machine]\ncpus = 3\ncosts = {{ op = \"1us\" }}\n{DEVICE}");

@@ -40,7 +40,7 @@ fn parameters_are_checked_in_order_and_stored_on_success_only() {
     assert_eq!((stored.busy_poll_usecs, stored.busy_poll_budget), (0x7fff_ffff, 0xffff));
     assert!(stored.prefer_busy_poll);
 
-    engine.unprivileged.store(1, Ordering::Relaxed);
+    engine.unprivileged.store(true, Ordering::Relaxed);
     let invalid = [EpollParamsRequest { pad: 1, ..params(0, 65, 0) }, params(1 << 31, 65, 0), params(0, 65, 2)];
     for request in invalid {
         let error = context.set_params(request).unwrap_err();
@@ -159,7 +159,7 @@ fn time_and_budget_come_from_the_context_or_the_engine() {
     ];
     for ((usecs, budget, prefer, sysctl), expected) in table {
         let engine = Arc::new(FakeEngine::default());
-        engine.sysctl.store(sysctl, Ordering::Relaxed);
+        engine.busy_poll.store(sysctl, Ordering::Relaxed);
         let context = engine.context();
         context.set_params(params(usecs, budget, prefer)).unwrap();
         let socket = FakeSocket::of(N1);

@@ -1,97 +1,15 @@
-//! A socket and an engine that do what the test says and write down what they are asked.
+//! A socket that does what the test says.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-
-use napier_core::busy::BusyParams;
 
 use crate::event::source::sealed::{Watchable, Watched};
 use crate::event::{EpollParamsRequest, Event, EventContext, Interest, Source, Timeout};
-use crate::seams::Host;
+use crate::testing::NAPI;
+pub(super) use crate::testing::{Call, FIRST_ID, FakeEngine};
 
-/// The lowest valid id of the fake engine, and two ids.
-pub(super) const FIRST_ID: u32 = 100;
-pub(super) const N1: u32 = 101;
-pub(super) const N2: u32 = 102;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Call {
-    Busy(u32, BusyParams),
-    Suspend(u32),
-    Resume(u32),
-}
-
-type Action = Box<dyn FnOnce() + Send>;
-
-/// An engine whose busy loop runs one scripted action per call.
-#[derive(Default)]
-pub(super) struct FakeEngine {
-    calls: Mutex<Vec<Call>>,
-    in_busy_loop: Mutex<Vec<Action>>,
-    in_resume: Mutex<Vec<Action>>,
-    pub(super) sysctl: AtomicU32,
-    pub(super) unprivileged: AtomicU32,
-}
-
-impl FakeEngine {
-    pub(super) fn context(self: &Arc<Self>) -> EventContext {
-        EventContext::with_members_max(self.clone() as Arc<dyn Host>, 16)
-    }
-
-    /// What was asked since the last call of this.
-    pub(super) fn calls(&self) -> Vec<Call> {
-        std::mem::take(&mut *self.calls.lock().unwrap())
-    }
-
-    /// The next busy loop does this, once.
-    pub(super) fn during_busy_loop(&self, action: impl FnOnce() + Send + 'static) {
-        self.in_busy_loop.lock().unwrap().push(Box::new(action));
-    }
-
-    /// The next resume does this, once.
-    pub(super) fn during_resume(&self, action: impl FnOnce() + Send + 'static) {
-        self.in_resume.lock().unwrap().push(Box::new(action));
-    }
-
-    fn note(&self, call: Call, script: &Mutex<Vec<Action>>) {
-        self.calls.lock().unwrap().push(call);
-        let action = script.lock().unwrap().pop();
-        if let Some(action) = action {
-            action();
-        }
-    }
-}
-
-impl Host for FakeEngine {
-    fn sysctl_busy_read(&self) -> u32 {
-        0
-    }
-
-    fn sysctl_busy_poll(&self) -> u32 {
-        self.sysctl.load(Ordering::Relaxed)
-    }
-
-    fn first_napi_id(&self) -> u32 {
-        FIRST_ID
-    }
-
-    fn cap_net_admin(&self) -> bool {
-        self.unprivileged.load(Ordering::Relaxed) == 0
-    }
-
-    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
-        self.note(Call::Busy(napi_id, params), &self.in_busy_loop);
-        ready();
-    }
-
-    fn suspend_irqs(&self, napi_id: u32) {
-        self.note(Call::Suspend(napi_id), &Mutex::default());
-    }
-
-    fn resume_irqs(&self, napi_id: u32) {
-        self.note(Call::Resume(napi_id), &self.in_resume);
-    }
-}
+pub(super) const N1: u32 = NAPI;
+pub(super) const N2: u32 = NAPI + 1;
 
 /// A socket of unconnected UDP's shape: a count of datagrams and a recorded id.
 #[derive(Clone)]

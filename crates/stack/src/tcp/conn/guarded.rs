@@ -33,7 +33,7 @@ impl Core {
         self.set_patience(patience);
     }
 
-    /// How long to bear with a silent peer, and when to ask him.
+    /// How long to bear with a silent peer, and when to probe it.
     pub(in crate::tcp) fn set_patience(&mut self, patience: Patience) {
         self.patience = patience;
         if self.is_unasked() {

@@ -1,4 +1,4 @@
-//! A connection in hand, and what is left for whoever has it.
+//! A connection that a thread owns, and what others leave for the owner.
 //!
 //! A program owns a connection for the length of a call, and may lose its processor in it. So a softirq, a timer or the
 //! poll of an instance never waits for it ([`napier_ring::Owned`], [`napier_core::backlog`]): it leaves a [`Note`]. Whoever

@@ -1,4 +1,4 @@
-//! `bench xsk-rr`: request and response over raw ports with a processing time per reply.
+//! `bench raw-rr`: request and response over raw ports with a processing time per reply.
 //!
 //! After the tool that threaded NAPI busy polling was proposed with ("[PATCH net-next v10 0/2] Add support
 //! to do threaded napi busy poll"): requests leave at a fixed period whatever comes back, the server
@@ -36,7 +36,7 @@ const ON_THEIR_WAY: u64 = 10;
 /// Who polls for the two programs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum XskMode {
+pub enum RawRrMode {
     /// Softirq after an interrupt; the programs block.
     Interrupts,
     /// The programs, inline in their receive calls.
@@ -47,7 +47,7 @@ pub enum XskMode {
     ThreadedBusyPoll,
 }
 
-impl XskMode {
+impl RawRrMode {
     /// All, in the order of the proposal's table.
     pub const ALL: [Self; 4] = [Self::Interrupts, Self::BusyRead, Self::BusyReadSeparate, Self::ThreadedBusyPoll];
 
@@ -76,9 +76,9 @@ impl XskMode {
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct XskRrConfig {
+pub struct RawRrConfig {
     /// Who polls.
-    pub mode: XskMode,
+    pub mode: RawRrMode,
     /// Time between two requests.
     pub period: Duration,
     /// Time that the client works on each reply.
@@ -91,9 +91,9 @@ pub struct XskRrConfig {
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct XskRr {
+pub struct RawRr {
     /// Who polled.
-    pub mode: XskMode,
+    pub mode: RawRrMode,
     /// Time between two requests, in ns.
     pub period_ns: u64,
     /// Time that the client worked on each reply, in ns.
@@ -128,7 +128,7 @@ struct Places {
 }
 
 impl Places {
-    fn choose(mode: XskMode, oversubscribe: bool) -> Result<Self, String> {
+    fn choose(mode: RawRrMode, oversubscribe: bool) -> Result<Self, String> {
         let cpus = napier_runtime::available_cpus();
         let at = |index: usize| cpus[index % cpus.len()];
         let least = if mode.has_pollers() { 4 } else { 2 };
@@ -159,7 +159,7 @@ impl Places {
 ///
 /// # Errors
 /// The engine did not start; a machine with too few processors is a refused result, not an error.
-pub fn xsk_rr(config: &XskRrConfig) -> anyhow::Result<XskRr> {
+pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
     let places = match Places::choose(config.mode, config.oversubscribe) {
         Ok(places) => places,
         Err(refused) => return Ok(config.refused(refused)),
@@ -176,7 +176,7 @@ pub fn xsk_rr(config: &XskRrConfig) -> anyhow::Result<XskRr> {
         client
     })?;
     let due = config.requests_due();
-    Ok(XskRr {
+    Ok(RawRr {
         mode: config.mode,
         period_ns: nanos(config.period),
         delay_ns: nanos(config.delay),
@@ -192,9 +192,9 @@ pub fn xsk_rr(config: &XskRrConfig) -> anyhow::Result<XskRr> {
     })
 }
 
-impl XskRrConfig {
-    fn refused(&self, why: String) -> XskRr {
-        XskRr {
+impl RawRrConfig {
+    fn refused(&self, why: String) -> RawRr {
+        RawRr {
             mode: self.mode,
             period_ns: nanos(self.period),
             delay_ns: nanos(self.delay),
@@ -241,28 +241,28 @@ struct Outcome {
     in_time: u64,
 }
 
-fn set_mode(pair: &Pair, mode: XskMode, places: &Places) -> anyhow::Result<()> {
+fn set_mode(pair: &Pair, mode: RawRrMode, places: &Places) -> anyhow::Result<()> {
     let ends = [(&pair.peer, places.pollers.map(|p| p.0)), (&pair.tested, places.pollers.map(|p| p.1))];
     for (device, poller) in ends {
         let id = device.napi_id(0);
         if let Some(cpu) = poller {
             pair.engine.set_thread_affinity(id, cpu)?;
         }
-        let deferred = mode != XskMode::Interrupts;
+        let deferred = mode != RawRrMode::Interrupts;
         pair.engine.napi_set(NapiSet {
             id: Some(u64::from(id)),
             defer_hard_irqs: deferred.then_some(DEFER_HARD_IRQS),
             gro_flush_timeout: deferred.then_some(GRO_FLUSH_TIMEOUT_NS),
-            threaded: (mode == XskMode::ThreadedBusyPoll).then_some(2),
+            threaded: (mode == RawRrMode::ThreadedBusyPoll).then_some(2),
             ..NapiSet::default()
         })?;
     }
     Ok(())
 }
 
-fn open(device: &DeviceHandle, mode: XskMode) -> anyhow::Result<RawPort> {
+fn open(device: &DeviceHandle, mode: RawRrMode) -> anyhow::Result<RawPort> {
     let port = RawPort::bind(device, 0)?;
-    if mode == XskMode::BusyRead {
+    if mode == RawRrMode::BusyRead {
         port.set_busy_poll(BUSY_READ);
     }
     Ok(port)
@@ -270,19 +270,19 @@ fn open(device: &DeviceHandle, mode: XskMode) -> anyhow::Result<RawPort> {
 
 /// Receives as the mode's program does: blocking by interrupt, else one call that does not block.
 #[inline]
-fn receive(port: &RawPort, mode: XskMode) -> bool {
-    if mode == XskMode::Interrupts { port.wait(Some(STOP_LOOK)) } else { port.recv() }
+fn receive(port: &RawPort, mode: RawRrMode) -> bool {
+    if mode == RawRrMode::Interrupts { port.wait(Some(STOP_LOOK)) } else { port.recv() }
 }
 
-fn serve(pair: &Pair, mode: XskMode, places: &Places, shared: &Shared<'_>) -> anyhow::Result<()> {
+fn serve(pair: &Pair, mode: RawRrMode, places: &Places, shared: &Shared<'_>) -> anyhow::Result<()> {
     let _counted = pair.engine.count_thread("server", Some(places.server));
     let port = open(&pair.tested, mode)?;
-    let poller = places.pollers.filter(|_| mode == XskMode::BusyReadSeparate).map(|(_, cpu)| cpu);
+    let poller = places.pollers.filter(|_| mode == RawRrMode::BusyReadSeparate).map(|(_, cpu)| cpu);
     with_poller(&pair.engine, &port, poller, || answer_all(&port, mode, shared));
     Ok(())
 }
 
-fn answer_all(port: &RawPort, mode: XskMode, shared: &Shared<'_>) {
+fn answer_all(port: &RawPort, mode: RawRrMode, shared: &Shared<'_>) {
     while !shared.stop.load(Ordering::Acquire) {
         if !receive(port, mode) {
             std::hint::spin_loop();
@@ -314,10 +314,10 @@ fn with_poller<R>(engine: &Engine, port: &RawPort, cpu: Option<usize>, program: 
     })
 }
 
-fn run_client(pair: &Pair, config: &XskRrConfig, places: &Places, shared: &Shared<'_>) -> anyhow::Result<Outcome> {
+fn run_client(pair: &Pair, config: &RawRrConfig, places: &Places, shared: &Shared<'_>) -> anyhow::Result<Outcome> {
     let _counted = pair.engine.count_thread("client", Some(places.client));
     let port = open(&pair.peer, config.mode)?;
-    let poller = places.pollers.filter(|_| config.mode == XskMode::BusyReadSeparate).map(|(cpu, _)| cpu);
+    let poller = places.pollers.filter(|_| config.mode == RawRrMode::BusyReadSeparate).map(|(cpu, _)| cpu);
     let outcome = with_poller(&pair.engine, &port, poller, || match places.sender {
         None => client_loop(pair, &port, config, shared, true),
         Some(cpu) => std::thread::scope(|scope| {
@@ -330,7 +330,7 @@ fn run_client(pair: &Pair, config: &XskRrConfig, places: &Places, shared: &Share
 }
 
 /// The sender's thread: requests at their points in time, whatever comes back.
-fn send_all(pair: &Pair, sender: &RawSender, config: &XskRrConfig, cpu: usize, shared: &Shared<'_>) {
+fn send_all(pair: &Pair, sender: &RawSender, config: &RawRrConfig, cpu: usize, shared: &Shared<'_>) {
     let _counted = pair.engine.count_thread("sender", Some(cpu));
     let mut due = Due::new(pair, config);
     while !due.over() && !shared.stop.load(Ordering::Acquire) {
@@ -350,7 +350,7 @@ struct Due {
 }
 
 impl Due {
-    fn new(pair: &Pair, config: &XskRrConfig) -> Self {
+    fn new(pair: &Pair, config: &RawRrConfig) -> Self {
         let now_ns = pair.engine.now_ns();
         let period_ns = nanos(config.period).max(1);
         Self { next_ns: now_ns + period_ns, period_ns, end_ns: now_ns + nanos(config.length) }
@@ -375,7 +375,7 @@ fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
     write_stamped(frame, pair.peer.mac(), pair.tested.mac(), intended_ns)
 }
 
-fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
+fn client_loop(pair: &Pair, port: &RawPort, config: &RawRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
     let mut outcome =
         Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0, in_time: 0 };
     let mut due = Due::new(pair, config);
@@ -395,7 +395,7 @@ fn client_loop(pair: &Pair, port: &RawPort, config: &XskRrConfig, shared: &Share
         }
         // Without a sender of its own the client must be back in time to send.
         let found = match config.mode {
-            XskMode::Interrupts if sends => {
+            RawRrMode::Interrupts if sends => {
                 let left = Duration::from_nanos(due.next_ns.saturating_sub(now_ns).max(1));
                 port.wait(Some(left.min(STOP_LOOK)))
             }
@@ -445,8 +445,8 @@ mod tests {
     fn a_load_that_cannot_be_answered_is_called_so() {
         let (period, delay) = (Duration::from_millis(1), Duration::from_millis(2));
         let length = Duration::from_millis(300);
-        let config = XskRrConfig { mode: XskMode::Interrupts, period, delay, length, oversubscribe: true };
-        let row = xsk_rr(&config).unwrap();
+        let config = RawRrConfig { mode: RawRrMode::Interrupts, period, delay, length, oversubscribe: true };
+        let row = raw_rr(&config).unwrap();
         assert_eq!(row.due, 299);
         assert!(row.overloaded && row.answered_in_time <= 151, "{row:?}");
     }
