@@ -1,6 +1,6 @@
-//! Who polls an instance, and when: its owners, and what they share.
+//! What polls an instance, and when: its owners, and what they share.
 //!
-//! Whoever set `SCHED` owns an instance until it is released or handed on. How one gets an owner is in `schedule`, what an
+//! The context that set `SCHED` owns an instance until it releases it or hands it on. How one gets an owner is in `schedule`, what an
 //! owner does in `complete`, and `owner` is the interface between the two; the owners are
 //!
 //! | file | owner |
@@ -12,7 +12,7 @@
 //! | `lifecycle` | the control path, while it disables and enables |
 //!
 //! The control lock of the instances is [`Deliver::control`]; it comes after the lock of the engine's devices and after
-//! `Device::threaded_changes`. Who has it may wait for an owner; no owner takes it.
+//! `Device::threaded_changes`. Its holder may wait for an owner; no owner takes it.
 
 mod busy;
 mod complete;
@@ -45,7 +45,7 @@ pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use workqueue::Workqueue;
 
-/// The instances of an engine and those who poll them.
+/// The instances of an engine and what polls them.
 pub(crate) struct Deliver {
     pub(crate) clock: Clock,
     pub(crate) sysctl: Sysctls,
@@ -127,9 +127,9 @@ impl Deliver {
         }))
     }
 
-    /// The control lock: who has it enables and disables instances and changes who polls them.
+    /// The control lock: its holder enables and disables instances and changes what polls them.
     fn control(&self) -> MutexGuard<'_, ()> {
-        // Destructors take it as well, which must not panic over somebody else's panic.
+        // Destructors take it as well, which must not panic over the panic of another thread.
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,6 +1,6 @@
-//! The interface between an instance and those who poll it when it is scheduled.
+//! The interface between an instance and what polls it when it is scheduled.
 //!
-//! The rules answer who that is ([`Poller`]); here is one row for each of the answers. An owner that was given an instance
+//! The rules answer what that is ([`Poller`]); here is one row for each of the answers. An owner that was given an instance
 //! polls it ([`Deliver::poll_once`]) until it is completed, or until it is another's
 //! ([`Deliver::hand_over_if_stopped`]). A program that busy polls and the control path are not asked: they take ownership
 //! by a rule of their own (`busy`, `lifecycle`).
@@ -14,7 +14,7 @@ use napier_core::state::Poller;
 use super::{Deliver, kthread, softirq, workqueue};
 use crate::napi::{Kthread, Napi};
 
-/// Who polls scheduled instances.
+/// What polls scheduled instances.
 pub(super) trait Owner: Sync {
     /// Starts what polls the instance, if it is not there. What is started for it alone is returned, and waits until the
     /// instance is switched to it.
@@ -38,7 +38,7 @@ pub(super) fn owner(poller: Poller) -> &'static dyn Owner {
     }
 }
 
-/// Who polls by a setting.
+/// What polls by a setting.
 pub(super) fn poller(setting: ThreadedSetting) -> Poller {
     match setting {
         ThreadedSetting::Disabled => Poller::Softirq,

@@ -172,7 +172,7 @@ impl EngineInner {
     }
 }
 
-/// A device, for who looks after its peer.
+/// A device, as its peer's keeper sees it.
 struct Added {
     engine: Weak<EngineInner>,
     device: Arc<Device>,

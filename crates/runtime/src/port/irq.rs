@@ -8,7 +8,7 @@ use rustix::event::epoll::EventFlags;
 
 use super::IrqLine;
 
-/// Whoever takes interrupts: it waits for descriptors.
+/// A CPU that takes interrupts: it waits for descriptors.
 pub(crate) trait IrqCpu: Send + Sync {
     /// Waits for what `events` say; `token` comes back with each of them.
     ///

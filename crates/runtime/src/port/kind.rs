@@ -111,7 +111,7 @@ pub(crate) trait Kind {
     fn added(self, device: Arc<dyn AddedDevice>) -> Option<Box<dyn Any + Send>>;
 }
 
-/// A device of the engine, as who looks after its peer sees it. Once the engine is gone nothing happens.
+/// A device of the engine, as its peer's keeper sees it. Once the engine is gone nothing happens.
 pub(crate) trait AddedDevice: Send + Sync {
     fn name(&self) -> &str;
     fn queues(&self) -> usize;

@@ -205,7 +205,7 @@ impl TxPath {
     }
 }
 
-/// The transmit queues of a device, for whoever changes them.
+/// The transmit queues of a device, to be changed.
 #[derive(Copy, Clone)]
 pub(crate) struct Queues<'a> {
     /// Name of the device.

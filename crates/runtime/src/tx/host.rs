@@ -1,5 +1,5 @@
-//! What a transmit path asks of the engine that it is in. No packet that is sent comes here: who does waits for room, has
-//! found a lock taken, or has to be told later.
+//! What a transmit path asks of the engine that it is in. A packet that is sent at once makes no call here: they are for
+//! waiting for room, for locks that were taken, and for what is done later.
 
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ pub(crate) struct TxShared {
     pub(crate) max_burst: Arc<AtomicI32>,
     space: SenderSpace,
     senders: OnceLock<Senders>,
-    /// Held by whoever makes the senders.
+    /// Held while the senders are made.
     opening: Mutex<()>,
 }
 

@@ -10,7 +10,7 @@ use crate::threads::ThreadRole;
 
 impl ServiceHost for Deliver {
     fn spawn(&self, name: &str, role: ThreadRole, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        let deliver = self.this().upgrade().expect("whoever asks has it");
+        let deliver = self.this().upgrade().expect("the caller has it");
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             deliver.unpin_thread();
             never_run_inline();
