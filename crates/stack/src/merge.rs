@@ -5,7 +5,7 @@
 //!
 //! | packets | merged if | the socket gets |
 //! |---|---|---|
-//! | UDP | the socket that they are for has `UDP_GRO` | the chain; [`Meta::more`] marks all but the last datagram |
+//! | UDP | the socket that they are for has `UDP_GRO` | the chain; `Meta::more` marks all but the last datagram |
 //! | TCP | always | one segment of up to 64 KiB, copied together when it goes up |
 //!
 //! What [`napier_core::gro`] calls the pending list are the rounds of [`RxPass`]: eight packets, merged ones counted as

@@ -272,13 +272,11 @@ impl UdpSocket {
         self.send_departing(to, len_max, None, build)
     }
 
-    /// Sends one datagram to `to`, or to the peer, that leaves at `departs_ns` at the earliest ([`Engine::now_ns`]) if the
+    /// Sends one datagram to `to`, or to the peer, that leaves at `departs_ns` at the earliest (`Engine::now_ns`) if the
     /// transmit queue has the discipline `fq`, as `SCM_TXTIME` says; others send it at once.
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to).
-    ///
-    /// [`Engine::now_ns`]: crate::Engine::now_ns
     pub fn send_at(&self, payload: &[u8], to: Option<SocketAddr>, departs_ns: u64) -> io::Result<usize> {
         let departs = Instant { ns: departs_ns };
         self.send_departing(to, payload.len(), Some(departs), |slot| copy(slot, payload))

@@ -198,7 +198,7 @@ impl NetNs {
     /// gone and has taken its ends of them along. Their programs get `ENETRESET`. Gives how many.
     ///
     /// A memif device does this by itself when its peer goes, see
-    /// [`MemifConfig::keep_connections`](crate::MemifConfig::keep_connections).
+    /// `MemifConfig::keep_connections`.
     pub fn tcp_drop(&self, ifindex: u32) -> usize {
         self.0.tcp.get().map_or(0, |tcp| tcp.link_lost(&self.0, ifindex))
     }
