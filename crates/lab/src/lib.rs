@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod compare;
 pub mod conform;
+pub mod device;
 pub mod farm;
 pub mod load;
 pub mod loads;

@@ -20,4 +20,4 @@ mod wire;
 pub use cpus::{CpuLayout, TooFewCpus};
 pub(crate) use frames::{HEADER_BYTES, Template};
 pub use host::host_and_commit;
-pub use run::{CompareConfig, DeviceKind, compare};
+pub use run::{CompareConfig, compare};
