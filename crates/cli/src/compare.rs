@@ -9,7 +9,9 @@ use napier_kv::load::net::Proto;
 
 use crate::Usage;
 use anyhow::bail;
-use napier_lab::compare::{CompareConfig, DeviceKind, compare};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use napier_lab::compare::{CompareConfig, compare};
+use napier_lab::device::Device;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::{json, table};
@@ -18,14 +20,14 @@ use napier_lab::report::{json, table};
 const QUICK_TOTAL: Duration = Duration::from_secs(38);
 
 /// What connects client and server.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Dev {
-    /// A link in shared memory within this process; needs no privilege
-    Link,
-    /// AF_XDP sockets on a veth pair between two network namespaces made for the run; needs root
-    Xdp,
-    /// A memif link; the client is a process of its own
-    Memif,
+fn devices() -> impl TypedValueParser<Value = Device> {
+    let kinds = [
+        ("link", "A link in shared memory within this process; needs no privilege"),
+        ("xdp", "AF_XDP sockets on a veth pair between two network namespaces made for the run; needs root"),
+        ("memif", "A memif link; the client is a process of its own"),
+    ];
+    PossibleValuesParser::new(kinds.map(|(name, help)| PossibleValue::new(name).help(help)))
+        .map(|name| Device::parse(&name).expect("one of these"))
 }
 
 /// The stack beside the engine.
@@ -39,8 +41,8 @@ enum Peer {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What connects client and server
-    #[arg(long, value_name = "DEVICE", value_enum, default_value_t = Dev::Link)]
-    dev: Dev,
+    #[arg(long, value_name = "DEVICE", default_value = "link", value_parser = devices())]
+    dev: Device,
 
     /// Put rows of another stack beside the engine's, over the same interfaces and run by run; needs --dev xdp
     #[arg(long, value_name = "STACK", value_enum)]
@@ -104,11 +106,7 @@ pub(crate) struct Args {
 impl Args {
     fn config(&self) -> anyhow::Result<CompareConfig> {
         let mut config = CompareConfig {
-            device: match self.dev {
-                Dev::Link => DeviceKind::Link,
-                Dev::Xdp => DeviceKind::Xdp,
-                Dev::Memif => DeviceKind::Memif,
-            },
+            device: self.dev.clone(),
             kernel: self.peer == Some(Peer::Kernel),
             proto: self.proto,
             flows: self.flows,

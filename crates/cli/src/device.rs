@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use napier_lab::serve::device::{EngineConfig, MemifRole, Port};
-use napier_lab::serve::run::Device;
+use napier_lab::device::Device;
+use napier_lab::serve::device::{DeviceConfig, MemifRole};
 
 /// Options of devices of the engine.
 #[derive(clap::Args)]
@@ -132,55 +132,46 @@ fn why_no_own(ip: IpAddr, prefix_len: u8) -> Option<&'static str> {
     }
 }
 
-/// The own address and where sockets are; `role` is the one that a memif device has unless it is given.
-pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) -> anyhow::Result<(IpAddr, Device)> {
+/// Where sockets are; `role` is the one that a memif device has unless it is given.
+pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) -> anyhow::Result<DeviceConfig> {
     args.check_for(dev)?;
     let (ip, prefix_len) = parse_ip(ip)?;
-    let engine = |port| {
-        let EngineArgs { queues, gateway, neighbour, pcapng, .. } = args;
-        if let Some(what) = why_no_own(ip, prefix_len) {
-            anyhow::bail!(
-                "a device of the engine needs an address of its own: give --ip, such as 10.0.0.1/24 ({ip}/{prefix_len} is {what})"
+    let config = |device| DeviceConfig::new(device, ip, prefix_len);
+    match Device::parse(dev) {
+        Some(device @ Device::Kernel { .. }) => {
+            anyhow::ensure!(
+                args.gateway.is_none(),
+                "--gateway is for a device of the engine; the kernel's routes are set with ip route"
             );
+            Ok(config(device))
         }
-        if let Some(gateway) = gateway {
-            check_gateway(*gateway, ip, prefix_len)?;
+        Some(device @ (Device::Memif { socket: Some(_) } | Device::Xdp { interface: Some(_) })) => {
+            if let Some(what) = why_no_own(ip, prefix_len) {
+                anyhow::bail!(
+                    "a device of the engine needs an address of its own: give --ip, such as 10.0.0.1/24 \
+                     ({ip}/{prefix_len} is {what})"
+                );
+            }
+            if let Some(gateway) = args.gateway {
+                check_gateway(gateway, ip, prefix_len)?;
+            }
+            let EngineArgs { role: given, secret, queues, gateway, neighbour, pcapng } = args;
+            Ok(DeviceConfig {
+                role: given.unwrap_or(role),
+                secret: secret.clone(),
+                queues: queues.unwrap_or(1),
+                gateway: *gateway,
+                neighbours: neighbour.clone(),
+                pcapng: pcapng.clone(),
+                ..config(device)
+            })
         }
-        let (queues, neighbours, pcapng) = (queues.unwrap_or(1), neighbour.clone(), pcapng.clone());
-        Ok(Device::Engine(EngineConfig {
-            port,
-            queues,
-            ip,
-            prefix_len,
-            gateway: *gateway,
-            neighbours,
-            pcapng,
-            cpus: Vec::new(),
-        }))
-    };
-    let device = match dev.split_once(':') {
-        None | Some(("kernel", _)) if args.gateway.is_some() && dev.starts_with("kernel") => {
-            anyhow::bail!("--gateway is for a device of the engine; the kernel's routes are set with ip route")
-        }
-        None if dev == "kernel" => Device::Kernel { interface: None },
-        Some(("kernel", interface)) if !interface.is_empty() => {
-            Device::Kernel { interface: Some(interface.to_owned()) }
-        }
-        Some(("memif", socket)) if !socket.is_empty() => engine(Port::Memif {
-            socket: socket.to_owned(),
-            role: args.role.unwrap_or(role),
-            secret: args.secret.clone(),
-        })?,
-        Some(("xdp", interface)) if !interface.is_empty() => {
-            engine(Port::Xdp { interface: interface.to_owned(), netns: None })?
-        }
-        _ if dev == "link" => anyhow::bail!(
-            "a link has both its ends in one process, so no peer could be at the other end: `napier compare` measures a \
+        Some(Device::Link) => anyhow::bail!(
+            "a link has both its ends in one process, so no peer could be at the other end: `napier compare` measures a \\
              server and its clients on a link; give --dev kernel, memif:SOCKET or xdp:INTERFACE here"
         ),
         _ => anyhow::bail!("`{dev}` is no device; give kernel, kernel:INTERFACE, memif:SOCKET or xdp:INTERFACE"),
-    };
-    Ok((ip, device))
+    }
 }
 
 #[cfg(test)]

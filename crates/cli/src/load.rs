@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use napier_kv::load::codec::Format;
 use napier_kv::load::net::Proto;
+use napier_lab::device::Device;
 use napier_lab::load::{LoadConfig, ValueSize, load_on};
 use napier_lab::loads::Load;
 use napier_lab::serve::device::MemifRole;
-use napier_lab::serve::run::Device;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
@@ -148,8 +148,8 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
     let LoadCommand::Kv(args) = command;
     let config = args.config().map_err(Usage)?;
     let ip = args.ip.as_deref().unwrap_or("0.0.0.0");
-    let (_, device) = device(&args.dev, ip, &args.engine, MemifRole::Client).map_err(Usage)?;
-    if let (Device::Kernel { .. }, Some(_)) = (&device, &args.ip) {
+    let device = device(&args.dev, ip, &args.engine, MemifRole::Client).map_err(Usage)?;
+    if let (Device::Kernel { .. }, Some(_)) = (&device.device, &args.ip) {
         return Err(Usage(anyhow::anyhow!(
             "--ip is for devices of the engine; with --dev {} the kernel chooses: leave it away",
             args.dev

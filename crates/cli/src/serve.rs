@@ -73,10 +73,9 @@ pub(crate) struct KvArgs {
 
 impl KvArgs {
     fn config(&self) -> anyhow::Result<ServeConfig> {
-        let (ip, device) = device(&self.dev, &self.ip, &self.engine, MemifRole::Server)?;
+        let device = device(&self.dev, &self.ip, &self.engine, MemifRole::Server)?;
         let config = ServeConfig {
             device,
-            ip,
             port: self.port,
             resp_port: self.resp_port,
             sockperf_port: self.sockperf_port,
@@ -100,10 +99,10 @@ pub(crate) fn run(command: &Serve, interrupted: &AtomicBool) -> anyhow::Result<(
         let tcp = if config.mode == Some(Mode::BusyRead) { "UDP only" } else { "TCP and UDP" };
         let line = format!(
             "ready: memcached on {} port {} ({tcp}){resp}{sockperf}, {} on {}{mode}",
-            config.ip,
+            config.device.ip,
             config.port,
             if config.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", config.workers) },
-            config.device.name(),
+            config.device.device.name(),
         );
         // Whoever waits for the line may be gone; the server goes on.
         let mut out: Box<dyn Write> = if args.json { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };

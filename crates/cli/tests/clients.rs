@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Folder, Running, end, free_port, start};
-use napier_lab::serve::device::{EngineConfig, MemifRole, OneDevice, Port};
+use napier_lab::device::Device;
+use napier_lab::serve::device::{DeviceConfig, OneDevice};
 
 /// Longest time that anything may take. Only a stall takes that long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -266,16 +267,7 @@ fn clients_on_the_engine_take_no_more_than_there_is() {
     let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
     let args = ["serve", "kv", "--dev", &format!("memif:{socket}"), "--ip", "10.78.0.1/24"];
     let server = start(&[&args[..], &limits[..]].concat());
-    let config = EngineConfig {
-        port: Port::Memif { socket, role: MemifRole::Client, secret: None },
-        queues: 1,
-        ip: IpAddr::from([10, 78, 0, 2]),
-        prefix_len: 24,
-        gateway: None,
-        neighbours: Vec::new(),
-        pcapng: None,
-        cpus: Vec::new(),
-    };
+    let config = DeviceConfig::new(Device::Memif { socket: Some(socket) }, IpAddr::from([10, 78, 0, 2]), 24);
     let one = OneDevice::start(&config).expect("the server is there");
     assert!(one.device.wait_link(PATIENCE), "{:?}", one.device.link_state());
     let net = Net::Engine(Box::new(one), ([10, 78, 0, 1], 11_211).into());

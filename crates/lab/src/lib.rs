@@ -8,6 +8,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod device;
 pub mod farm;
 pub mod load;
 pub mod loads;

@@ -17,9 +17,9 @@ use napier_kv::{KEY_BYTES_MAX, store};
 use napier_runtime::thread_usage;
 use serde::{Deserialize, Serialize};
 
+use crate::device::Device;
 use crate::loads::Load;
-use crate::serve::device::{OneDevice, wait_for_peer};
-use crate::serve::run::Device;
+use crate::serve::device::{DeviceConfig, OneDevice, wait_for_peer};
 use crate::stats::{Summary, median};
 
 /// How long answers are waited for after a run.
@@ -185,20 +185,20 @@ impl LoadConfig {
 /// # Errors
 /// The server cannot be reached, closes, or answers what it must not; `interrupted`.
 pub fn load_on(
-    device: &Device,
+    device: &DeviceConfig,
     config: &LoadConfig,
     interrupted: &AtomicBool,
     on_run: &mut dyn FnMut(u32),
 ) -> anyhow::Result<LoadReport> {
     config.check()?;
-    match device {
+    match &device.device {
         Device::Kernel { interface: Some(interface) } => {
             anyhow::bail!("the route says which way requests take: give --dev kernel, not kernel:{interface}")
         }
         Device::Kernel { interface: None } => load(KernelClient::new()?, config, interrupted, on_run),
-        Device::Engine(engine) => {
-            let mut one = OneDevice::start(engine)?;
-            wait_for_peer(&one.device, &device.name(), LINK_MAX)?;
+        _ => {
+            let mut one = OneDevice::start(device)?;
+            wait_for_peer(&one.device, &device.device.name(), LINK_MAX)?;
             let client = EngineClient::new(&one.engine, &one.netns, config.connections);
             let report = load(client, config, interrupted, on_run)?;
             let failure = one.finish_capture().and_then(|recorded| recorded.failure);

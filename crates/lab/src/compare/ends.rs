@@ -54,15 +54,6 @@ impl Place {
              over its own link `compare` needs no privilege",
         )
     }
-
-    /// Name of the device, as `--dev` has it.
-    pub(crate) fn device(&self) -> &'static str {
-        match self {
-            Self::Link => "link",
-            Self::Veth(_) => "xdp",
-            Self::Memif => "memif",
-        }
-    }
 }
 
 /// The stack under test.

@@ -19,4 +19,4 @@ mod wire;
 pub use cpus::{CpuLayout, TooFewCpus};
 pub use host::host_and_commit;
 pub(crate) use napier_core::frames::{self, HEADER_BYTES, Template};
-pub use run::{CompareConfig, DeviceKind, compare};
+pub use run::{CompareConfig, compare};

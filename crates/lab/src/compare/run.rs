@@ -21,6 +21,7 @@ use super::kernel::KernelEnd;
 use super::process;
 use super::streams;
 use super::tally::{Ran, Tally, failed};
+use crate::device::Device;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, ServerStyle};
 use crate::report::{Memory, Outcome, Report, Row, Workload, hdrlog, one_line, progress::Progress};
@@ -45,23 +46,11 @@ const RUN_LEAST: Duration = Duration::from_millis(250);
 /// Time that a run takes beside measuring: threads, shared memory, warm-up, drain.
 const RUN_OVERHEAD: Duration = Duration::from_millis(220);
 
-/// What connects client and server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceKind {
-    /// A link in shared memory, both ends in the engine of this process.
-    #[default]
-    Link,
-    /// A veth pair between two network namespaces, with AF_XDP sockets of the engine on it.
-    Xdp,
-    /// A memif, with the load generator in a process of its own.
-    Memif,
-}
-
 /// What to compare.
 #[derive(Clone, Debug)]
 pub struct CompareConfig {
-    /// What connects client and server.
-    pub device: DeviceKind,
+    /// What connects client and server: a link, or a memif or AF_XDP of the run's own.
+    pub device: Device,
     /// Whether rows of the kernel's own stack stand beside the engine's.
     pub kernel: bool,
     /// What carries the requests.
@@ -93,7 +82,7 @@ pub struct CompareConfig {
 impl Default for CompareConfig {
     fn default() -> Self {
         Self {
-            device: DeviceKind::Link,
+            device: Device::Link,
             kernel: false,
             proto: Proto::Udp,
             modes: Mode::parse_list(crate::modes::DEFAULT_MODES).expect("the default list is made of modes"),
@@ -127,7 +116,7 @@ impl CompareConfig {
         let link = LinkConfig { queues: self.queues, ring_size: self.ring_size, ..LinkConfig::default() };
         link.check()?;
         ensure!(
-            !self.kernel || self.device == DeviceKind::Xdp,
+            !self.kernel || matches!(self.device, Device::Xdp { .. }),
             "--peer kernel needs interfaces of the kernel: give --dev xdp as well"
         );
         ensure!(!self.kernel || self.queues == 1, "--peer kernel compares one queue: omit --queues");
@@ -286,10 +275,11 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
     let profile = Profile::new(ProfileConfig::default(), config.seed)?;
     let table = Table::new(profile.config().records as usize);
     profile.fill(&table).context("filling the table")?;
-    let place = match config.device {
-        DeviceKind::Link => Place::Link,
-        DeviceKind::Xdp => Place::veth(config.queues)?,
-        DeviceKind::Memif => Place::Memif,
+    let place = match &config.device {
+        Device::Link => Place::Link,
+        Device::Xdp { interface: None } => Place::veth(config.queues)?,
+        Device::Memif { socket: None } => Place::Memif,
+        other => bail!("{} is not made for a run: give link, xdp or memif", other.name()),
     };
     let streams = match config.proto {
         Proto::Udp => None,
@@ -379,7 +369,7 @@ fn describe(config: &CompareConfig, workload: &CaseWorkload, run_length: Duratio
     Workload {
         name: "kv".to_owned(),
         backend: if config.kernel { "engine and kernel" } else { "engine" }.to_owned(),
-        device: workload.place.device().to_owned(),
+        device: config.device.name(),
         proto: workload.proto.to_string(),
         seed: config.seed,
         flows: config.flows,

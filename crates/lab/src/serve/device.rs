@@ -12,47 +12,23 @@ use napier_runtime::{
     Capture, CaptureConfig, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifSecret, NetNs, XdpConfig,
 };
 
+use crate::device::Device;
 use crate::modes::ModeParams;
 
 /// How often it is looked why there is no peer yet.
 const PEER_LOOK: Duration = Duration::from_millis(20);
 
-/// What is on the other side of an engine's device.
+/// A device whose peer is elsewhere. All but `device` and `ip` are for devices of the engine.
 #[derive(Clone, Debug)]
-pub enum Port {
-    /// A memif peer in another process.
-    Memif {
-        /// Path of the control socket, or `@` and an abstract name.
-        socket: String,
-        /// Which side this is.
-        role: MemifRole,
-        /// What a client must know, or says.
-        secret: Option<String>,
-    },
-    /// An interface of the kernel, by AF_XDP.
-    Xdp {
-        /// Its name.
-        interface: String,
-        /// The network namespace that it is in; `None` = that of the calling thread.
-        netns: Option<Arc<OwnedFd>>,
-    },
-}
-
-impl Port {
-    /// As it is given on the command line.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Memif { socket, .. } => format!("memif:{socket}"),
-            Self::Xdp { interface, .. } => format!("xdp:{interface}"),
-        }
-    }
-}
-
-/// A device and the engine that it is in.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// What is on the other side.
-    pub port: Port,
+pub struct DeviceConfig {
+    /// Which one.
+    pub device: Device,
+    /// Which side of a memif this is.
+    pub role: MemifRole,
+    /// What a client of a memif must know, or says.
+    pub secret: Option<String>,
+    /// The network namespace of an interface; `None` = that of the calling thread.
+    pub netns: Option<Arc<OwnedFd>>,
     /// Receive queues, each with a NAPI instance.
     pub queues: u16,
     /// Own address.
@@ -67,6 +43,25 @@ pub struct EngineConfig {
     pub pcapng: Option<PathBuf>,
     /// Processors that deliver packets, one per queue; all that the process may use if empty.
     pub cpus: Vec<usize>,
+}
+
+impl DeviceConfig {
+    /// A device with one queue that knows nothing but its address; of a memif, the client.
+    pub fn new(device: Device, ip: IpAddr, prefix_len: u8) -> Self {
+        Self {
+            device,
+            role: MemifRole::Client,
+            secret: None,
+            netns: None,
+            queues: 1,
+            ip,
+            prefix_len,
+            gateway: None,
+            neighbours: Vec::new(),
+            pcapng: None,
+            cpus: Vec::new(),
+        }
+    }
 }
 
 /// An engine with one device.
@@ -108,33 +103,34 @@ impl OneDevice {
     ///
     /// # Errors
     /// The engine does not start, or the device cannot be; the message says what to change.
-    pub fn start(config: &EngineConfig) -> anyhow::Result<Self> {
+    pub fn start(config: &DeviceConfig) -> anyhow::Result<Self> {
         let engine = Engine::builder().softirq_cpus(&config.cpus).worker_cpus(&config.cpus).start()?;
         let netns = engine.namespace();
         let end = EndConfig {
             name: "napier0".to_owned(),
             netns: netns.clone(),
             // Of an interface: its own.
-            mac: if matches!(config.port, Port::Xdp { .. }) { [0; 6] } else { mac_of(config.ip) },
+            mac: if matches!(config.device, Device::Xdp { .. }) { [0; 6] } else { mac_of(config.ip) },
             addresses: vec![IfAddr { addr: config.ip, prefix_len: config.prefix_len }],
             irq_cpus: config.cpus.clone(),
         };
-        let device = match &config.port {
-            Port::Memif { socket, role, secret } => {
-                let secret = match secret {
+        let device = match &config.device {
+            Device::Memif { socket: Some(socket) } => {
+                let secret = match &config.secret {
                     None => None,
                     Some(text) => {
                         let secret = MemifSecret::new(text.as_bytes());
                         Some(secret.context("--secret must have 1 to 24 bytes and no NUL")?)
                     }
                 };
-                let memif = MemifConfig { queues: config.queues, secret, ..MemifConfig::new(*role, socket) };
+                let memif = MemifConfig { queues: config.queues, secret, ..MemifConfig::new(config.role, socket) };
                 engine.add_memif(memif, end).with_context(|| format!("adding the memif device at {socket}"))?
             }
-            Port::Xdp { interface, netns } => {
-                let xdp = XdpConfig { netns: netns.clone(), queues: config.queues, ..XdpConfig::on(interface) };
+            Device::Xdp { interface: Some(interface) } => {
+                let xdp = XdpConfig { netns: config.netns.clone(), queues: config.queues, ..XdpConfig::on(interface) };
                 engine.add_xdp(&xdp, end).with_context(|| format!("adding the device on {interface}"))?
             }
+            other => anyhow::bail!("{} is no device of an engine whose peer is elsewhere", other.name()),
         };
         if let Some(gateway) = config.gateway {
             netns.gateway_set(device.ifindex(), gateway).context("setting the gateway")?;

@@ -1,7 +1,7 @@
 //! A server from its start to its summary.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,8 +15,9 @@ use napier_kv::store::StoreStats;
 use napier_runtime::{StackCounters, ThreadRole, UserEvent, thread_usage};
 use serde::Serialize;
 
-use super::device::{EngineConfig, OneDevice, turned_away};
+use super::device::{DeviceConfig, OneDevice, turned_away};
 use super::limits::{self, Limits};
+use crate::device::Device;
 use crate::modes::{Mode, ServerStyle};
 use crate::roll_call::RollCall;
 
@@ -26,10 +27,8 @@ const STOP_LOOK: Duration = Duration::from_millis(20);
 /// What a server is to be.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// Where its sockets are.
-    pub device: Device,
-    /// Address that it is reached at.
-    pub ip: IpAddr,
+    /// Where its sockets are, and the address that it is reached at.
+    pub device: DeviceConfig,
     /// Port of memcached's protocols, over TCP and UDP.
     pub port: u16,
     /// Port of RESP2.
@@ -42,18 +41,6 @@ pub struct ServeConfig {
     pub workers: usize,
     /// Bounds on what clients can take.
     pub limits: Limits,
-}
-
-/// Where a server's sockets are.
-#[derive(Clone, Debug)]
-pub enum Device {
-    /// The kernel's stack.
-    Kernel {
-        /// The one interface that sockets are bound to.
-        interface: Option<String>,
-    },
-    /// The engine's stack on a device of its own.
-    Engine(EngineConfig),
 }
 
 /// What a server did.
@@ -91,17 +78,6 @@ pub struct ServeReport {
     pub recording_failure: Option<String>,
 }
 
-impl Device {
-    /// As it is given on the command line.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Kernel { interface: None } => "kernel".to_owned(),
-            Self::Kernel { interface: Some(interface) } => format!("kernel:{interface}"),
-            Self::Engine(engine) => engine.port.name(),
-        }
-    }
-}
-
 impl ServeConfig {
     /// Checks what can be checked before anything is started.
     ///
@@ -128,7 +104,7 @@ impl ServeConfig {
     }
 
     fn addresses(&self) -> Addresses {
-        let at = |port| SocketAddr::new(self.ip, port);
+        let at = |port| SocketAddr::new(self.device.ip, port);
         Addresses {
             memcached: Some(at(self.port)),
             udp: Some(at(self.port)),
@@ -157,7 +133,7 @@ pub fn serve(
     config.check()?;
     let server = Server::new(config.limits.memory_bytes, config.workers, napier_kv::serve::now_ms())
         .with_connections_max(config.limits.connections);
-    match &config.device {
+    match &config.device.device {
         Device::Kernel { interface } => {
             if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
                 bail!(
@@ -167,7 +143,7 @@ pub fn serve(
             }
             serve_on_kernel(config, interface.as_deref(), &server, interrupted, on_ready)
         }
-        Device::Engine(engine) => serve_on_engine(config, engine, &server, interrupted, on_ready),
+        _ => serve_on_engine(config, &server, interrupted, on_ready),
     }
 }
 
@@ -235,12 +211,11 @@ fn ensure_free(at: SocketAddr) -> anyhow::Result<()> {
 
 fn serve_on_engine(
     config: &ServeConfig,
-    engine_config: &EngineConfig,
     server: &Server,
     interrupted: &AtomicBool,
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
-    let mut one = OneDevice::start(engine_config)?;
+    let mut one = OneDevice::start(&config.device)?;
     // Instances that come with a peer come without a mode: it is applied whenever a peer has come.
     let mut in_force_for = None;
     let mut put_in_force = || -> anyhow::Result<()> {
@@ -393,7 +368,7 @@ fn wrong_checksums(counters: &StackCounters) -> u64 {
 fn report(config: &ServeConfig, server: &Server, seconds: f64, used: Used, interrupts: Option<u64>) -> ServeReport {
     let StoreStats { records, bytes, evictions, .. } = server.store_stats();
     ServeReport {
-        device: config.device.name(),
+        device: config.device.device.name(),
         mode: config.mode.map(|mode| mode.to_string()),
         workers: config.workers,
         seconds,

@@ -12,9 +12,10 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use napier_kv::load::engine::EngineClient;
 use napier_kv::load::net::{ClientNet, KernelClient, Proto};
-use napier_lab::serve::device::{EngineConfig, MemifRole, OneDevice, Port};
+use napier_lab::device::Device;
+use napier_lab::serve::device::{DeviceConfig, MemifRole, OneDevice};
 use napier_lab::serve::limits::Limits;
-use napier_lab::serve::run::{Device, ServeConfig, serve};
+use napier_lab::serve::run::{ServeConfig, serve};
 use napier_runtime::TcpStream;
 use serde::{Deserialize, Serialize};
 
@@ -121,32 +122,21 @@ fn say(said: &Said) {
     let _ = writeln!(std::io::stdout(), "{MARK}{line}");
 }
 
-fn engine(dev: &Dev, role: MemifRole, ip: &str, pinned: Option<usize>) -> EngineConfig {
-    let port = match dev {
-        Dev::Memif(socket) => Port::Memif { socket: socket.clone(), role, secret: None },
+fn engine(dev: &Dev, role: MemifRole, ip: &str, pinned: Option<usize>) -> DeviceConfig {
+    let device = match dev {
+        Dev::Memif(socket) => Device::Memif { socket: Some(socket.clone()) },
         Dev::Xdp => {
             let interface = if role == MemifRole::Server { "server" } else { "client" };
-            Port::Xdp { interface: interface.to_owned(), netns: None }
+            Device::Xdp { interface: Some(interface.to_owned()) }
         }
     };
     let ip = ip.parse().expect("an address");
-    EngineConfig {
-        port,
-        queues: 1,
-        ip,
-        prefix_len: 24,
-        neighbours: Vec::new(),
-        gateway: None,
-        pcapng: None,
-        cpus: pinned.into_iter().collect(),
-    }
+    DeviceConfig { role, cpus: pinned.into_iter().collect(), ..DeviceConfig::new(device, ip, 24) }
 }
 
 fn serve_kv(dev: &Dev, mode: &str, pinned: Option<usize>, stop: &AtomicBool) -> anyhow::Result<()> {
-    let device = Device::Engine(engine(dev, MemifRole::Server, SERVER_IP, pinned));
     let config = ServeConfig {
-        device,
-        ip: SERVER_IP.parse().expect("an address"),
+        device: engine(dev, MemifRole::Server, SERVER_IP, pinned),
         port: PORT,
         resp_port: None,
         sockperf_port: None,
