@@ -25,20 +25,25 @@ use crate::event::{BusyPoller, EventContext};
 use crate::journal::{Journal, Recorder};
 use crate::memif;
 use crate::napi::Napi;
-use crate::softirq::{self, Overseer, SoftirqCpu, SoftirqStats, Watch};
+use crate::softirq::{self, Overseer, SoftirqCpu, Watch};
 use crate::stack::NetNs;
 use crate::sys::tsc::ticks;
 use crate::workqueue::Workqueue;
 pub use builder::{EngineBuilder, StartError};
+#[doc(hidden)]
 pub use control::{AffinityError, RssError};
 use devices::Devices;
 use host::{Dependants, EngineHost};
 
+pub use crate::softirq::SoftirqStats;
 pub(crate) use carrier::Carrier;
+#[doc(hidden)]
 pub use carrier::LinkState;
 pub(crate) use check::{MTU, mtu_of};
+#[doc(hidden)]
 pub use devices::{AddDeviceError, AddLinkError, EndConfig};
 pub(crate) use devices::{NewDevice, new_rss};
+#[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
 pub(crate) use host::Dependant;
 pub use sysctl::SysctlError;

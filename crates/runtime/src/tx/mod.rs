@@ -61,6 +61,8 @@ pub use control::{QdiscConfig, TxSelect, TxSetupError};
 use limit::ByteLimit;
 pub use limit::ByteLimits;
 pub(crate) use lock::lock;
+pub use napier_core::tx::DropReason;
+pub use napier_core::tx::qdisc::FqConfig;
 use owed::HeldKicks;
 #[cfg(test)]
 pub(crate) use owed::kicks_held;
