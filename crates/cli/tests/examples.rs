@@ -109,3 +109,16 @@ fn a_command_that_is_none_would_be_found() {
         assert_eq!(status.code(), Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn the_example_in_rust_is_that_of_the_library_which_is_compiled_and_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (readme, library) = (read("README.md"), read("crates/runtime/src/lib.rs"));
+    let example = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let head: String = library
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .fold(String::new(), |text, line| text + line.strip_prefix(' ').unwrap_or(line) + "\n");
+    assert!(head.contains(example), "the example of README is not that of crates/runtime/src/lib.rs");
+}

@@ -1,71 +1,143 @@
 //! The engine: packet delivery in user space by the rules of Linux NAPI.
 //!
-//! An [`Engine`] owns devices ([`LinkConfig`] makes a pair of them over shared memory), a NAPI instance
-//! per receive queue, and the threads that poll them. Programs use UDP sockets ([`UdpSocket`]), event
-//! contexts ([`EventContext`]) with epoll's semantics, or raw ports ([`RawPort`]). Which way packets are
-//! delivered is set per instance while traffic flows, in the kernel's vocabulary.
+//! # Layers
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`engine`] | the threads that stand for softirq CPUs, and what they serve; everything else begins with an [`Engine`] |
+//! | [`device`] | links in shared memory, memif interfaces, AF_XDP interfaces; a NAPI instance per receive queue |
+//! | [`tx`] | queueing disciplines and transmit queues |
+//! | [`raw`] | the frames of one queue in place, as an AF_XDP program has them |
+//! | [`socket`] | UDP and TCP sockets in name spaces, over the devices |
+//! | [`event`] | event contexts with epoll's semantics: many sockets in one wait |
+//! | [`control`] | how packets are delivered, set per instance while traffic flows, in the kernel's vocabulary (`napi-set`) |
+//! | [`capture`] | what a device receives and transmits, as a pcapng file |
+//! | [`journal`] | every rule that was applied, in order |
+//!
+//! A packet goes up: a ring of the device, the NAPI instance that some thread polls, then a raw port, or a socket and the
+//! event contexts that watch it. Which thread polls, and when, is the mode: by default a softirq CPU on an interrupt; an
+//! application that busy polls, a thread of the instance or a pool of workers if they are set.
+//!
+//! # Example
+//!
+//! A link between two name spaces, its receiving end with suspended interrupts (`suspend20`), and a server that waits in
+//! an event context:
+//!
+//! ```
+//! use napier_runtime::control::NapiSet;
+//! use napier_runtime::{device::*, engine::Engine, event::*, socket::*};
+//!
+//! fn end(name: &str, netns: &NetNs, n: u8) -> EndConfig {
+//!     let addresses = vec![IfAddr { addr: [10, 0, 0, n].into(), prefix_len: 24 }];
+//!     EndConfig { name: name.into(), netns: netns.clone(), mac: [2, 0, 0, 0, 0, n], addresses, irq_cpus: vec![] }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let engine = Engine::builder().start()?;
+//!     let (here, there) = (engine.namespace(), engine.namespace());
+//!     let (device, _) = engine.add_link(&LinkConfig::default(), end("a0", &here, 1), end("b0", &there, 2))?;
+//!
+//!     let id = Some(device.napi_id(0).into());
+//!     let (defer_hard_irqs, gro_flush_timeout, irq_suspend_timeout) = (Some(100), Some(20_000), Some(20_000_000));
+//!     engine.napi_set(NapiSet { id, defer_hard_irqs, gro_flush_timeout, irq_suspend_timeout, ..Default::default() })?;
+//!
+//!     let context = EventContext::new(&engine);
+//!     context.set_params(EpollParamsRequest { busy_poll_usecs: 0, busy_poll_budget: 64, prefer_busy_poll: 1, pad: 0 })?;
+//!     let server = UdpSocket::bind(&here, "10.0.0.1:7".parse()?)?;
+//!     context.add(&server, Interest::IN, 1)?;
+//!
+//!     UdpSocket::bind(&there, "10.0.0.2:0".parse()?)?.send_to(b"hello", "10.0.0.1:7".parse()?)?;
+//!     let ready = context.wait(&mut [Event::default(); 16], Timeout::Never)?;
+//!     let (bytes, from) = server.recv_from(&mut [0; 1500])?;
+//!     println!("{ready} event, {bytes} bytes from {from}");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Errors are one small enum per operation, with the kernel's numbers where it has them; their messages say what to do.
+//! `crates/runtime/examples` has an echo server, a forwarder of raw frames and a round trip.
 
 #![forbid(unsafe_code)]
 
 mod bounds;
-mod capture;
+pub mod capture;
 mod deliver;
-mod engine;
+pub mod engine;
 #[cfg(test)]
 mod hold;
 pub mod journal;
 mod napi;
 mod netdev;
 mod port;
-mod raw;
+pub mod raw;
 #[cfg(test)]
 mod test_link;
 mod threads;
-mod tx;
+pub mod tx;
 
 use napier_stack::{self as stack, park, put_off};
 use napier_sys::{self as sys, clock, give_way, nowait};
 
-pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
-pub use deliver::SysctlError;
-pub use deliver::softirq::SoftirqStats;
-pub use engine::{
-    AddLinkError, AffinityError, CountedThread, DeviceHandle, DeviceStats, Engine, EngineBuilder, LinkState, RssError,
-    StartError,
-};
-pub use napi::NapiStats;
-pub use napier_core::context::{PerContext, PollContext};
 pub use napier_core::control;
-pub use napier_core::memif::Secret as MemifSecret;
-pub use napier_core::moderation::{Coalesce, CoalesceError};
-pub use napier_stack::event::{
+pub use napier_stack::event;
+
+/// Devices: links in shared memory, memif interfaces and AF_XDP interfaces, with a NAPI instance per receive queue.
+pub mod device {
+    #[doc(inline)]
+    pub use crate::engine::{AddLinkError, AffinityError, DeviceHandle, DeviceStats, LinkState, RssError};
+    pub use crate::napi::NapiStats;
+    pub use crate::port::link::{LinkConfig, LinkError};
+    pub use crate::port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
+    pub use crate::port::xsk::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
+    pub use crate::port::{AddDeviceError, EndConfig, SenderSpaceError};
+    pub use napier_core::context::{PerContext, PollContext};
+    pub use napier_core::memif::Secret as MemifSecret;
+    pub use napier_core::moderation::{Coalesce, CoalesceError};
+    pub use napier_stack::seams::IfAddr;
+}
+
+/// UDP and TCP sockets, and the name spaces that they are in.
+pub mod socket {
+    pub use napier_stack::{
+        CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
+        SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
+        UdpSocketBuilder, UnknownOption,
+    };
+}
+
+// All of them by their names alone, and what the lab measures with.
+#[doc(hidden)]
+pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
+#[doc(hidden)]
+pub use device::*;
+#[doc(hidden)]
+pub use engine::{CountedThread, Engine, EngineBuilder, SoftirqStats, StartError, SysctlError, ThreadRole, ThreadTime};
+#[doc(hidden)]
+pub use event::{
     AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
     Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
 };
-pub use napier_stack::seams::IfAddr;
-pub use napier_stack::{
-    CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
-    SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
-    UdpSocketBuilder, UnknownOption,
-};
-
-pub use napier_core::tx::DropReason;
-pub use napier_core::tx::qdisc::FqConfig;
-pub use napier_sys::heap::give_back_free_memory;
+#[doc(hidden)]
 pub use napier_sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
-pub use napier_sys::real_time::RealTime;
-pub use napier_sys::sched::available_cpus;
+#[doc(hidden)]
 pub use napier_sys::tsc::{ticks, ticks_after};
+#[doc(hidden)]
 pub use napier_sys::usage::{ThreadUsage, thread_usage};
-pub use port::link::{LinkConfig, LinkError};
-pub use port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
 #[doc(hidden)]
 pub use port::xsk::BareXdp;
-pub use port::xsk::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
-pub use port::{AddDeviceError, EndConfig, SenderSpaceError};
+#[doc(hidden)]
 pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
-pub use threads::{ThreadRole, ThreadTime};
-pub use tx::{ByteLimits, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket, XmitTimes};
+#[doc(hidden)]
+pub use socket::*;
+#[doc(hidden)]
+pub use tx::{
+    ByteLimits, DropReason, FqConfig, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket,
+    XmitTimes,
+};
+
+pub use napier_sys::heap::give_back_free_memory;
+pub use napier_sys::real_time::RealTime;
+pub use napier_sys::sched::available_cpus;
 
 /// A link between two name spaces for the examples in this documentation: `tested` is 10.77.0.1, `peer` 10.77.0.2.
 #[doc(hidden)]

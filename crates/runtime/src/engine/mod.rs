@@ -17,21 +17,28 @@ use std::thread::JoinHandle;
 use napier_ring::FrameTable;
 use rustix::thread::CpuSet;
 
-use crate::deliver::softirq::{SoftirqStats, Watch};
-use crate::deliver::{Deliver, SysctlError};
+use crate::deliver::Deliver;
+use crate::deliver::softirq::Watch;
 use crate::journal::Journal;
 use crate::port::Service;
 use crate::stack::NetNs;
 use crate::sys::sched::pin_current_thread;
 use crate::sys::tsc::ticks;
-use crate::threads::{ThreadRole, ThreadTime, Threads, pass_on};
+pub use crate::threads::{ThreadRole, ThreadTime};
+use crate::threads::{Threads, pass_on};
+#[doc(hidden)]
 pub use add::AddLinkError;
 pub use builder::{EngineBuilder, StartError};
+#[doc(hidden)]
 pub use control::{AffinityError, RssError};
 use devices::Devices;
 use host::{Dependants, EngineHost};
 
+pub use crate::deliver::SysctlError;
+pub use crate::deliver::softirq::SoftirqStats;
+#[doc(hidden)]
 pub use carrier::LinkState;
+#[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.

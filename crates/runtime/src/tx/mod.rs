@@ -62,6 +62,8 @@ pub use control::{QdiscConfig, TxSelect, TxSetupError};
 pub(crate) use host::TxHost;
 use limit::ByteLimit;
 pub use limit::ByteLimits;
+pub use napier_core::tx::DropReason;
+pub use napier_core::tx::qdisc::FqConfig;
 use owner::Owner;
 use packet::{TxPkt, describe};
 use senders::{Sender, Senders};
