@@ -75,9 +75,6 @@ mod test_link;
 mod threads;
 pub mod tx;
 
-use napier_stack::{self as stack, park, put_off};
-use napier_sys::{self as sys, clock, give_way, nowait};
-
 pub use napier_core::control;
 pub use napier_stack::event;
 

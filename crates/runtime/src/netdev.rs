@@ -9,9 +9,9 @@ use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
 use napier_core::tx::XmitCode;
 
 use crate::port::Taps;
-use crate::stack::NetNs;
-use crate::stack::seams::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 use crate::tx::{Mode, OnWire, Queues, Sent, TxPath, TxShared};
+use napier_stack::NetNs;
+use napier_stack::seams::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 
 /// Receive-side scaling of one device: whoever sends to it asks for the queue.
 pub(crate) struct Rss {

@@ -15,8 +15,8 @@ use napier_ring::{Frame, spsc};
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::{Napi, RawSink};
 use crate::netdev::Device;
-use crate::stack::seams::PacketClass;
-use crate::stack::seams::TxError;
+use napier_stack::seams::PacketClass;
+use napier_stack::seams::TxError;
 
 /// Why a raw port was not bound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::sys::cpuclock::ThreadClock;
+use napier_sys::cpuclock::ThreadClock;
 
 /// What a thread of the engine does.
 #[derive(Clone, PartialEq, Eq, Debug)]

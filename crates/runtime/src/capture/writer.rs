@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::pcapng::{self, Direction, Packet, Statistics};
-use crate::clock::Clock;
 use crate::port::tap::{Counters, Source};
+use napier_sys::clock::Clock;
 
 /// Pause between two looks at the rings, which must hold what comes meanwhile.
 const PAUSE: Duration = Duration::from_millis(1);

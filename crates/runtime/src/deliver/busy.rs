@@ -14,7 +14,7 @@ use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Napi, Owned};
-use crate::sys::tsc::ticks;
+use napier_sys::tsc::ticks;
 
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
 const CLOCK_EVERY: u32 = 8;

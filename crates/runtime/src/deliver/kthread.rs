@@ -12,9 +12,9 @@ use super::softirq::never_run_inline;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
 use crate::napi::{Kthread, Napi};
-use crate::sys::sched::pin_current_thread;
-use crate::sys::tsc::ticks;
 use crate::threads::ThreadRole;
+use napier_sys::sched::pin_current_thread;
+use napier_sys::tsc::ticks;
 
 /// Empty polls in a row after which a busy-polling thread offers its processor to others.
 const YIELD_EVERY: u32 = 256;
@@ -65,7 +65,7 @@ impl Owner for OwnThread {
 impl Deliver {
     fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
         never_run_inline();
-        crate::nowait::this_thread();
+        napier_sys::nowait::this_thread();
         let entitled = || {
             let state = napi.state();
             state.contains(State::SCHED_THREADED) && !state.contains(State::POOL)

@@ -34,12 +34,12 @@ use napier_ring::Links;
 use rustix::thread::CpuSet;
 
 use crate::bounds::{NAPI_MAX, NR_CPUS};
-use crate::clock::Clock;
 use crate::journal::Recorder;
 use crate::napi::Napi;
 use crate::threads::Threads;
 #[cfg(test)]
 pub(crate) use kthread::fail as kthread_fail;
+use napier_sys::clock::Clock;
 use softirq::{Overseer, SoftirqCpu};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;

@@ -17,8 +17,8 @@ use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
 use crate::napi::{Kthread, Napi};
-use crate::park::Parker;
 use crate::threads::{ThreadRole, pass_on};
+use napier_stack::park::Parker;
 
 /// Scheduled instances and the workers that poll them. Who schedules waits for nobody; workers lock once per schedule.
 pub(crate) struct Workqueue {
@@ -137,7 +137,7 @@ impl Deliver {
 
     fn workqueue_main(&self) {
         never_run_inline();
-        crate::nowait::this_thread();
+        napier_sys::nowait::this_thread();
         let queue = &self.workqueue;
         while !queue.stop.load(Ordering::Acquire) {
             let more = || queue.has_any() || queue.stop.load(Ordering::Acquire);

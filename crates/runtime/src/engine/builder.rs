@@ -9,7 +9,7 @@ use super::devices::Devices;
 use super::host::{Dependants, EngineHost};
 use super::{Engine, EngineInner, Running};
 use crate::deliver::{Deliver, Setup, Sysctls, softirq};
-use crate::sys::tsc::ticks;
+use napier_sys::tsc::ticks;
 
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use super::EngineInner;
 use super::devices::Devices;
 use crate::bounds::ETH_BYTES;
 use crate::port::{AddDeviceError, EndConfig};
-use crate::stack::NetNs;
+use napier_stack::NetNs;
 
 /// The least that IPv6 works with. Source: RFC 8200 section 5.
 const MTU_MIN_V6: u32 = 1280;

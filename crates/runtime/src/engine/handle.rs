@@ -8,7 +8,7 @@ use super::EngineInner;
 use crate::napi::{Napi, NapiStats};
 use crate::netdev::Device;
 use crate::port::{FrameAccount, RxCounters, TxCounters};
-use crate::stack::NetNs;
+use napier_stack::NetNs;
 
 /// Counters of a device since it was added. Whatever is lost on it is counted here.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]

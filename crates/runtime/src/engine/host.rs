@@ -12,8 +12,8 @@ use napier_core::time::Instant;
 
 use super::{Engine, EngineInner};
 use crate::bounds::NR_CPUS;
-use crate::stack::seams::{Dependant, Host};
 use crate::threads::ThreadRole;
+use napier_stack::seams::{Dependant, Host};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]

@@ -21,9 +21,6 @@ use crate::deliver::Deliver;
 use crate::deliver::softirq::Watch;
 use crate::journal::Journal;
 use crate::port::Service;
-use crate::stack::NetNs;
-use crate::sys::sched::pin_current_thread;
-use crate::sys::tsc::ticks;
 pub use crate::threads::{ThreadRole, ThreadTime};
 use crate::threads::{Threads, pass_on};
 #[doc(hidden)]
@@ -33,6 +30,9 @@ pub use builder::{EngineBuilder, StartError};
 pub use control::{AffinityError, RssError};
 use devices::Devices;
 use host::{Dependants, EngineHost};
+use napier_stack::NetNs;
+use napier_sys::sched::pin_current_thread;
+use napier_sys::tsc::ticks;
 
 pub use crate::deliver::SysctlError;
 pub use crate::deliver::softirq::SoftirqStats;

@@ -9,8 +9,8 @@ use napier_core::state::{Poller, State};
 
 use super::{Event, Journal, Record, Rule};
 use crate::bounds::NAPI_MAX;
-use crate::clock::Clock;
-use crate::stack::seams::Deliveries;
+use napier_stack::seams::Deliveries;
+use napier_sys::clock::Clock;
 
 /// Answers of rules, as the journal holds them.
 pub(crate) trait Answer: Copy {

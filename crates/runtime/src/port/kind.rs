@@ -12,9 +12,9 @@ use napier_ring::FrameTable;
 
 use super::{Ports, RxEnd, TxEnd};
 use crate::bounds::NAPI_MAX;
-use crate::stack::seams::IfAddr;
-use crate::stack::{DeviceError, NetNs};
 use crate::threads::ThreadRole;
+use napier_stack::seams::IfAddr;
+use napier_stack::{DeviceError, NetNs};
 
 /// A device, as the program wants it.
 #[derive(Clone)]

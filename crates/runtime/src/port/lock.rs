@@ -4,8 +4,8 @@
 
 use napier_ring::{Entered, Exclusive, Inside, Relay};
 
-use crate::give_way::GiveWay;
-use crate::sys::tsc::ticks;
+use napier_sys::give_way::GiveWay;
+use napier_sys::tsc::ticks;
 
 /// Looks at a taken lock before the processor is offered to others.
 const SPINS: u32 = 128;
@@ -50,7 +50,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sys::sched::{pin_current_thread, set_fifo};
+    use napier_sys::sched::{pin_current_thread, set_fifo};
 
     /// CPU time of the calling thread.
     fn used() -> Duration {

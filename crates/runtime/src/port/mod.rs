@@ -107,7 +107,7 @@ use std::sync::Arc;
 use napier_ring::memif::{C2sConsumer, S2cConsumer};
 use napier_ring::{ArenaConfig, FramePool, FrameTable, Mapping};
 
-use crate::sys::mmap::private_memory;
+use napier_sys::mmap::private_memory;
 
 /// One queue of a device.
 pub(crate) struct QueuePair {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use napier_ring::{Exclusive, spsc};
 
 use super::lock;
-use crate::clock::Clock;
+use napier_sys::clock::Clock;
 
 /// Words in front of the bytes of a record: lengths and time.
 const HEAD_WORDS: usize = 2;

@@ -14,10 +14,10 @@ use super::senders::Senders;
 use super::stats::{CallTimes, Ledger, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxShared, TxVariant, XmitTimes};
 use crate::bounds::RING_SIZE_MAX;
-use crate::clock::Clock;
-use crate::give_way::GiveWay;
 use crate::port::SenderSpaceError;
 use crate::port::lock_root;
+use napier_sys::clock::Clock;
+use napier_sys::give_way::GiveWay;
 
 /// A queueing discipline and its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use napier_core::time::Instant;
 
 use super::TxPath;
-use crate::stack::NetNs;
+use napier_stack::NetNs;
 
 /// The engine, as far as transmit paths know it. They are called by the number of their NAPI instance.
 pub(crate) trait TxHost: Send + Sync {

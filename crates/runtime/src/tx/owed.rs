@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{TxPath, Wire};
 use crate::port::Bell;
-use crate::put_off::{self, Work};
+use napier_stack::put_off::{self, Work};
 
 /// What is to be done then.
 enum Owed {

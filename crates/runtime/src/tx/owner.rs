@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use super::{TxHost, TxPath};
-use crate::clock::Clock;
-use crate::give_way::GiveWay;
-use crate::nowait;
+use napier_sys::clock::Clock;
+use napier_sys::give_way::GiveWay;
+use napier_sys::nowait;
 
 /// Looks in vain before the processor is offered to others; with nobody else to run that returns at once.
 const IDLE_SPINS: u32 = 64;

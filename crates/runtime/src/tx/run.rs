@@ -13,10 +13,10 @@ use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
 use super::packet::TxPkt;
 use super::senders::Sender;
 use super::{Guarded, Mode, OnWire, TxPath};
-use crate::clock::Clock;
-use crate::nowait;
 use crate::port::Bell;
 use crate::port::{lock, lock_root};
+use napier_sys::clock::Clock;
+use napier_sys::nowait;
 
 /// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
 const RECLAIM_AT_PKTS: u32 = 32;

@@ -12,8 +12,8 @@ use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, sect
 
 use super::packet::Paced;
 use super::stats::CallTimes;
-use crate::give_way::GiveWay;
 use crate::port::{SenderSpace, SenderSpaceError};
+use napier_sys::give_way::GiveWay;
 
 /// What belongs to whoever is inside.
 pub(crate) struct Sender {

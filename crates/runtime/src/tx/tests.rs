@@ -8,8 +8,8 @@ use napier_testkit::PATIENCE;
 
 use super::hold::{self, Point};
 use super::*;
-use crate::clock::Clock;
 use crate::{DeviceHandle, DropReason, Engine, FqConfig, LinkConfig, RawPort, RawSendError, RawSender};
+use napier_sys::clock::Clock;
 
 mod late_list;
 mod left;

@@ -17,11 +17,11 @@ use napier_ring::{Owner, wake_fence};
 use super::run::Rest;
 use super::wire::ring;
 use super::{Mode, TxHost, TxPath, Wire};
-use crate::clock::Clock;
-use crate::nowait::ForOthers;
 use crate::port::lock_root;
-use crate::put_off::{Held, Work};
-use crate::stack::seams::OnRoom;
+use napier_stack::put_off::{Held, Work};
+use napier_stack::seams::OnRoom;
+use napier_sys::clock::Clock;
+use napier_sys::nowait::ForOthers;
 
 /// A line of those who wait for room is looked through for the first time when it has this length.
 const STUCK_SLACK: usize = 1024;

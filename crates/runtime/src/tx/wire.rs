@@ -20,11 +20,11 @@ use napier_ring::{Owned, Owner, Release};
 
 use super::limit::ByteLimit;
 use super::{Mode, TxPath};
-use crate::clock::Clock;
-use crate::nowait;
 use crate::port::wait_for;
 use crate::port::{Bell, TxEnd, TxQueue};
-use crate::stack::seams::TxError;
+use napier_stack::seams::TxError;
+use napier_sys::clock::Clock;
+use napier_sys::nowait;
 
 /// Frames of a queue that were left to the holder of its transmit lock and have not gone into the ring.
 pub(super) const LEFT_MAX: u64 = 256;

@@ -6,8 +6,7 @@ use napier_core::time::{Instant, Span};
 use napier_core::upkeep::{Share, ShareVerdict};
 
 use super::SoftirqCpu;
-use crate::sys;
-use crate::sys::cpuclock::ThreadClock;
+use napier_sys::cpuclock::ThreadClock;
 
 /// `SCHED_FIFO` priority of softirq threads: the middle, as the kernel gives its own interrupt threads.
 pub(super) const FIFO_PRIORITY: i32 = 50;
@@ -24,7 +23,7 @@ pub(super) struct Class {
 impl Class {
     /// Asks for `SCHED_FIFO` for the calling thread if it is wanted.
     pub(super) fn begin(cpu: &SoftirqCpu, wanted: bool, now: Instant) -> Self {
-        let granted = wanted && sys::sched::set_fifo(FIFO_PRIORITY).is_ok();
+        let granted = wanted && napier_sys::sched::set_fifo(FIFO_PRIORITY).is_ok();
         cpu.fifo.store(granted, Ordering::Relaxed);
         let clock = ThreadClock::current();
         Self { granted, clock, share: Share::begin(now, used(clock)), left: false }
@@ -45,7 +44,7 @@ impl Class {
             ShareVerdict::Leave => {
                 self.left = true;
                 cpu.counters.fifo_left.fetch_add(1, Ordering::Relaxed);
-                let _ = sys::sched::set_other();
+                let _ = napier_sys::sched::set_other();
             }
             ShareVerdict::Return => {
                 self.left = false;
@@ -57,14 +56,14 @@ impl Class {
     /// The class of programs for a while.
     pub(super) fn suspend(&self) {
         if self.granted && !self.left {
-            let _ = sys::sched::set_other();
+            let _ = napier_sys::sched::set_other();
         }
     }
 
     /// The end of [`Self::suspend`].
     pub(super) fn resume(&self, cpu: &SoftirqCpu) {
         if self.granted && !self.left {
-            cpu.fifo.store(sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
+            cpu.fifo.store(napier_sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
         }
     }
 }

@@ -28,7 +28,6 @@ use crate::journal::{Event, Target};
 use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
 use crate::port::IrqCpu;
-use crate::sys;
 pub(crate) use caller::{KickOnly, never_run_inline};
 pub(crate) use takeover::Overseer;
 pub(crate) use thread::{start, tokens};
@@ -224,7 +223,7 @@ impl SoftirqCpu {
             taken_over: read(&self.counters.taken_over),
             fifo_left: read(&self.counters.fifo_left),
             let_go: read(&self.counters.let_go),
-            run_delay_ns: sys::sched::run_delay_ns(self.thread.load(Ordering::Relaxed)).unwrap_or(0),
+            run_delay_ns: napier_sys::sched::run_delay_ns(self.thread.load(Ordering::Relaxed)).unwrap_or(0),
         }
     }
 }

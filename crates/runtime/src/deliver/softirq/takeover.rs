@@ -99,7 +99,7 @@ impl SoftirqCpu {
     /// Does what waits for the thread: on another softirq CPU, or if there is none in the calling thread.
     fn take_over(&self, deliver: &Deliver, here: Here) {
         self.counters.taken_over.fetch_add(1, Ordering::Relaxed);
-        let _for_others = crate::nowait::ForOthers::begin();
+        let _for_others = napier_sys::nowait::ForOthers::begin();
         let others = deliver.softirq.len() as u32; // bounded by the number of processors
         let other = here.thread_of.or((others > 1).then(|| (self.index + 1) % others));
         // What is raised goes to the other CPU; without one each instance is polled right here, once.

@@ -68,7 +68,7 @@ impl SoftirqCpu {
     }
 
     fn main(&self, deliver: &Deliver, mut class: Class) {
-        crate::nowait::this_thread();
+        napier_sys::nowait::this_thread();
         let (mut chased, mut away_known_ns) = (false, 0);
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, chased);
@@ -177,7 +177,7 @@ pub(crate) fn start(
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
         HERE.set(Here { thread_of: Some(cpu.index), ..Here::NOWHERE });
         if cpu.pinned {
-            crate::sys::sched::pin_current_thread(cpu.cpu);
+            napier_sys::sched::pin_current_thread(cpu.cpu);
         } else {
             deliver.unpin_thread();
         }

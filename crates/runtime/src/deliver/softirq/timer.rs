@@ -28,8 +28,8 @@ use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::place::HERE;
-use crate::nowait;
-use crate::put_off::{self, Work};
+use napier_stack::put_off::{self, Work};
+use napier_sys::nowait;
 
 const NEVER_NS: u64 = LazyTimer::NEVER_NS;
 

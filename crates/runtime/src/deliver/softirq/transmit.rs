@@ -5,10 +5,10 @@ use std::sync::Arc;
 use napier_core::time::Instant;
 
 use crate::deliver::Deliver;
-use crate::stack::NetNs;
-use crate::sys::sched::pin_current_thread;
 use crate::threads::ThreadRole;
 use crate::tx::{TxHost, TxPath};
+use napier_stack::NetNs;
+use napier_sys::sched::pin_current_thread;
 
 impl TxHost for Deliver {
     fn device_queues(&self, index: u32) -> &[Arc<TxPath>] {

@@ -17,9 +17,8 @@ use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use super::SoftirqCpu;
 use super::class::FIFO_PRIORITY;
 use crate::deliver::Deliver;
-use crate::sys;
-use crate::sys::sched::pin_current_thread;
 use crate::threads::ThreadRole;
+use napier_sys::sched::pin_current_thread;
 
 /// Between two looks while nothing waits: 20 wake-ups a second, which is less than a thousandth of a processor.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -41,7 +40,7 @@ impl Watch {
             deliver.unpin_thread();
             if fifo {
                 // Without it this thread is one among the programs, as the others of the engine are then.
-                let _ = sys::sched::set_fifo(FIFO_PRIORITY);
+                let _ = napier_sys::sched::set_fifo(FIFO_PRIORITY);
             }
             deliver.threads.register(ThreadRole::Program { name: "napier-watch".to_owned() });
             watch(&deliver, &stopped);
@@ -57,7 +56,7 @@ impl Watch {
 }
 
 fn watch(deliver: &Deliver, stopped: &Receiver<()>) {
-    crate::nowait::this_thread();
+    napier_sys::nowait::this_thread();
     let mut pause = LOOK_EVERY;
     let mut seen = vec![Overdue::new(); deliver.softirq.len()];
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -77,7 +76,7 @@ impl SoftirqCpu {
             return false;
         }
         // One that is away already may stand still there too.
-        let stands_on = sys::sched::processor_of(tid).unwrap_or(self.cpu);
+        let stands_on = napier_sys::sched::processor_of(tid).unwrap_or(self.cpu);
         let Some(elsewhere) = deliver.cpus_without(stands_on) else { return false };
         if sched_setaffinity(Some(thread), &elsewhere).is_err() {
             return false;

@@ -30,7 +30,7 @@ pub(crate) use line::LinkLine;
 
 use crate::bounds::RING_SIZE_MAX;
 use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
-use crate::sys::mmap::{private_memory, shared_memory};
+use napier_sys::mmap::{private_memory, shared_memory};
 
 /// Most queues of a link.
 const QUEUES_MAX: u16 = 64;

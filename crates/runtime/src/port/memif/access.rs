@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sys::peer::PeerCred;
+use napier_sys::peer::PeerCred;
 
 /// Who may connect to the control socket of a server: for such a process memory is mapped, and it can send.
 ///

@@ -15,7 +15,7 @@ use super::line::new_eventfd;
 use super::socket::send;
 use super::state::{Attachment, PROGRAM, RingPair};
 use super::{GAP_BYTES, MemifConfig};
-use crate::sys::mmap::shared_memory;
+use napier_sys::mmap::shared_memory;
 
 /// What the connecting side knows of a connection.
 pub(super) struct ClientSide {

@@ -23,8 +23,8 @@ use super::state::State;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
 use crate::bounds::mtu_of;
 use crate::port::{AddedDevice, EndConfig, Kind, Made, Service, ServiceHost};
-use crate::sys::sched;
 use crate::threads::{ThreadRole, pass_on};
+use napier_sys::sched;
 
 /// Above the softirq threads (50), which may be who waits for the guard. It runs for some microseconds at a time.
 const GUARD_PRIORITY: i32 = 51;
@@ -240,7 +240,7 @@ impl Kind for NewMemif {
 }
 
 fn run(poll: &Arc<Poll>, guard: Arc<Guard>, added: &Inbox<Port>) {
-    crate::nowait::this_thread();
+    napier_sys::nowait::this_thread();
     let mut state = State::new(poll.clone(), guard);
     let mut events = Vec::with_capacity(64);
     loop {

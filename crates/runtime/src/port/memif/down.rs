@@ -8,7 +8,7 @@ use napier_core::memif::{Fault, Message, Reason};
 use napier_ring::ClaimError;
 use napier_ring::memif::RingError;
 
-use crate::sys::mmap::ForeignMemoryError;
+use napier_sys::mmap::ForeignMemoryError;
 
 /// Longest time that a peer may take for the whole handshake.
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);

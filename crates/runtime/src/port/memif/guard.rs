@@ -16,8 +16,8 @@ use napier_core::time::Deadline;
 use napier_ring::memif::KickLook;
 
 use super::line::Kick;
-use crate::clock::Clock;
-use crate::park::Parker;
+use napier_stack::park::Parker;
+use napier_sys::clock::Clock;
 
 /// Between two looks while somebody rings. A ringer that waits is found at the second.
 const LOOK: Duration = Duration::from_millis(1);

@@ -13,9 +13,8 @@ use napier_ring::memif::{InterruptSwitch, KickLook, KickWord};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 use rustix::io::ReadWriteFlags;
 
-use crate::park::Parker;
 use crate::port::{Counter, Line};
-use crate::sys;
+use napier_stack::park::Parker;
 
 /// A new eventfd that counts from 0.
 ///
@@ -67,7 +66,7 @@ impl MemifLine {
     ///
     /// As `dup3(2)`.
     pub(super) fn connect(&self, eventfd: impl AsFd, switch: InterruptSwitch) -> io::Result<()> {
-        sys::fd::replace(self.doorbell.as_fd(), eventfd)?;
+        napier_sys::fd::replace(self.doorbell.as_fd(), eventfd)?;
         switch.mask();
         self.switch.store(Some(switch.into()));
         Ok(())
@@ -77,7 +76,7 @@ impl MemifLine {
     pub(super) fn disconnect(&self) {
         self.switch.store(None);
         // Without a descriptor to spare the old one stays: its rings are spurious interrupts, which are harmless.
-        let _ = new_eventfd().and_then(|nobody| sys::fd::replace(self.doorbell.as_fd(), nobody));
+        let _ = new_eventfd().and_then(|nobody| napier_sys::fd::replace(self.doorbell.as_fd(), nobody));
     }
 
     /// The interrupt is unmasked and packets wait: the peer may have failed to ring, as one that does not fence between

@@ -6,7 +6,7 @@
 //! hands by the rules of [`napier_core::memif`] and notices that a peer has gone. Packets never pass through it.
 //!
 //! The peer is hostile until proven otherwise, and it cannot be proven: no frame lives in shared memory, nothing in it is
-//! read twice, and its files must be sealed so that no access can fail ([`crate::sys::mmap`]).
+//! read twice, and its files must be sealed so that no access can fail ([`napier_sys::mmap`]).
 
 mod access;
 mod client;
@@ -36,7 +36,7 @@ use napier_ring::{ArenaConfig, FramePool, FrameTable};
 
 use crate::port::link::{LinkConfig, LinkError};
 use crate::port::{AddDeviceError, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
-use crate::sys::mmap::private_memory;
+use napier_sys::mmap::private_memory;
 use socket::SocketPath;
 
 /// Between frames and between buffers: makes the stride no power of two, so that packet heads spread over the cache sets.

@@ -14,7 +14,7 @@ use super::down::Down;
 use super::line::is_eventfd;
 use super::socket::send;
 use super::state::{Attachment, PROGRAM, RingPair};
-use crate::sys::mmap::foreign_memory;
+use napier_sys::mmap::foreign_memory;
 
 /// Most regions of a client: as many as DPDK and VPP allow.
 const REGIONS_MAX: u16 = 256;

@@ -29,7 +29,7 @@ use super::server::{ServerSide, ServerStep};
 use super::socket::{Received, SocketPath, receive, send};
 use super::{MemifConfig, MemifRole, MemifRx, MemifTx};
 use crate::port::{RxEnd, TxEnd};
-use crate::sys::peer::{PeerCred, peer_cred};
+use napier_sys::peer::{PeerCred, peer_cred};
 
 /// What this side calls itself.
 pub(super) const PROGRAM: &str = "napier";

@@ -7,7 +7,7 @@ use napier_ring::{ArenaConfig, FramePool, FrameTable};
 
 use super::open::{Inside, open_bare};
 use super::{AddXdpError, XdpConfig};
-use crate::sys::xsk::{Kicked, XskSocket};
+use napier_sys::xsk::{Kicked, XskSocket};
 
 /// The first queue of an interface, without a device. `XdpFilter::OwnAddresses` stands for none.
 #[doc(hidden)]

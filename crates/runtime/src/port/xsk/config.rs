@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::AddXdpError;
 use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
-use crate::sys::xsk::XdpBusyPoll;
+use napier_sys::xsk::XdpBusyPoll;
 
 /// Most queues of a device, as of a link.
 const QUEUES_MAX: u16 = 64;

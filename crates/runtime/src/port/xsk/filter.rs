@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::program::{Assembler, Label, R1, R2, R3, R4, R5, R6, Size, Verdict};
-use crate::sys::bpf::Instruction;
+use napier_sys::bpf::Instruction;
 
 /// Most addresses, and most ranges of ports of a protocol.
 pub(crate) const FILTER_ENTRIES_MAX: usize = 64;

@@ -16,7 +16,7 @@ use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
 use crate::port::AddedDevice;
-use crate::sys::netdev;
+use napier_sys::netdev;
 
 /// First pause before a kick is tried again, and the longest.
 const RETRY_MIN: Duration = Duration::from_micros(50);
@@ -123,7 +123,7 @@ struct Keeper {
 
 impl Keeper {
     fn run(&self) {
-        crate::nowait::this_thread();
+        napier_sys::nowait::this_thread();
         let mut owing = 0_u64;
         let mut pause = RETRY_MIN;
         // It may have changed while the device was made.

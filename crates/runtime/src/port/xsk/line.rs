@@ -16,7 +16,7 @@ use napier_ring::xsk::{OnceLine, Rearm, XskLook};
 use rustix::event::epoll::EventFlags;
 
 use crate::port::{Counter, IrqCpu, Line, Tokens};
-use crate::sys::xsk::XskSocket;
+use napier_sys::xsk::XskSocket;
 
 /// Readable, once.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);

@@ -48,10 +48,10 @@ pub(crate) use line::XskLine;
 pub(crate) use rx::XskRxEnd;
 pub(crate) use tx::XskTxEnd;
 
-pub use crate::sys::xsk::XdpBusyPoll;
+pub use napier_sys::xsk::XdpBusyPoll;
 
 use crate::port::{AddedDevice, EndConfig, Kind, Made};
-use crate::stack::seams::MTU;
+use napier_stack::seams::MTU;
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,4 +127,4 @@ impl Kind for NewXdp<'_> {
 }
 
 /// The sockets of a device, by queue.
-type Sockets = Arc<[Arc<crate::sys::xsk::XskSocket>]>;
+type Sockets = Arc<[Arc<napier_sys::xsk::XskSocket>]>;

@@ -18,10 +18,10 @@ use super::program::Verdict;
 use super::rx::XskRxEnd;
 use super::tx::{LateKicks, XskTxEnd};
 use crate::port::{EndConfig, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
-use crate::sys::bpf;
-use crate::sys::mmap::private_memory;
-use crate::sys::netdev::{self, Netdev};
-use crate::sys::xsk::{RingSizes, Rings, XskSocket};
+use napier_sys::bpf;
+use napier_sys::mmap::private_memory;
+use napier_sys::netdev::{self, Netdev};
+use napier_sys::xsk::{RingSizes, Rings, XskSocket};
 
 /// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
 const LINK_BYTES: u32 = 18;

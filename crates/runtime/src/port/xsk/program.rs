@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::sys::bpf::Instruction;
+use napier_sys::bpf::Instruction;
 
 /// A register.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use napier_ring::{Frame, FramePool};
 
 use super::line::{PolledFor, XskLine};
 use crate::port::{RxCounters, RxHome, RxRing};
-use crate::sys::xsk::XskSocket;
+use napier_sys::xsk::XskSocket;
 
 /// The receive end of a queue.
 pub(crate) struct XskRxEnd {

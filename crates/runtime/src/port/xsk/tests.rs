@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
 use super::program::{Verdict, XDP_PASS};
-use crate::sys::bpf;
+use napier_sys::bpf;
 
 const TAKEN: i32 = 3;
 

@@ -10,7 +10,7 @@ use napier_ring::{Frame, FramePool};
 use rustix::event::EventfdFlags;
 
 use crate::port::{FrameAccount, FrameRing, Given, TxFull, TxHome, TxRing, bring_home, build_in_frame, push_given};
-use crate::sys::xsk::{Kicked, XskSocket};
+use napier_sys::xsk::{Kicked, XskSocket};
 
 /// Kicks in a row that send nothing before the rest is left to be kicked later.
 const KICKS_IN_VAIN_MAX: u32 = 4;

@@ -325,7 +325,7 @@ fn a_frame_whose_maker_panics_was_not_left() {
     let rig = rig(&LinkConfig::default(), false);
     let path = &*rig.from.device.tx[0];
     let in_hand = path.claim_wire();
-    let _for_others = crate::nowait::ForOthers::begin();
+    let _for_others = napier_sys::nowait::ForOthers::begin();
     let panics = || path.send_direct(64, &mut |_| panic!("a maker panics (meant by the test)"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
     assert!(has_room_to_leave(&rig));

@@ -13,7 +13,7 @@ fn goes_on_without<L>(rig: &Rig, take: impl FnOnce() -> L, give_back: impl FnOnc
         let (go_on, may_go_on) = mpsc::channel::<()>();
         let (sent, is_sent) = mpsc::channel();
         scope.spawn(move || {
-            let _for_others = crate::nowait::ForOthers::begin();
+            let _for_others = napier_sys::nowait::ForOthers::begin();
             hold::on_next(Point::BeforeRootLock, move || {
                 reached.send(()).expect("the test listens");
                 let _ = may_go_on.recv();
@@ -89,7 +89,7 @@ fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
         let (set, is_set) = mpsc::channel();
         let path = &path;
         scope.spawn(move || {
-            let _for_others = crate::nowait::ForOthers::begin();
+            let _for_others = napier_sys::nowait::ForOthers::begin();
             path.watch(engine, Clock.now() + Span::from_ms(50));
             set.send(()).expect("the test listens");
         });
@@ -130,7 +130,7 @@ fn a_timer_that_is_only_announced_is_not_relied_on() {
         });
         is_reached.recv_timeout(PATIENCE).expect("the program comes by");
         let woken_before = wakeups();
-        let _for_others = crate::nowait::ForOthers::begin();
+        let _for_others = napier_sys::nowait::ForOthers::begin();
         // After the time that was announced; long after the test.
         let far = Clock.now() + Span::from_ms(600_000);
         until("the CPU's thread is woken to see to it", || {
