@@ -15,15 +15,11 @@ const REFILL_BATCH: u32 = 32;
 /// A queue that packets come out of. One owner at a time.
 pub(crate) struct RxQueue {
     end: RxEnd,
-    pool: FramePool,
-    table: Arc<FrameTable>,
+    home: RxHome,
     irq: IrqLine,
-    counters: Arc<RxCounters>,
     unpublished: u32,
     /// Counted since the last publication; shown with it.
     unpublished_bytes: u64,
-    /// Index errors of the ends before this one.
-    index_errors_before: u64,
     tap: Arc<Tap>,
     /// The tap is on in this poll.
     captures: bool,
@@ -42,7 +38,7 @@ pub(crate) trait RxRing {
     fn pending(&mut self) -> u32;
 
     /// Takes the oldest packet. If no frame is free, packets are dropped and counted.
-    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)>;
+    fn receive(&mut self, home: &mut RxHome) -> Option<(Frame, u32)>;
 
     /// Whether to take many at once is cheaper.
     fn takes_many(&self) -> bool {
@@ -50,12 +46,12 @@ pub(crate) trait RxRing {
     }
 
     /// Takes at most `max`; packets and bytes. None: there are none, or no frame is free.
-    fn take_many(&mut self, _max: u32, _home: &mut RxHome<'_>, _each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
+    fn take_many(&mut self, _max: u32, _home: &mut RxHome, _each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
         (0, 0)
     }
 
     /// Gives the peer the slots of what was taken. What was consumed so far, for the line, if that changed.
-    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16>;
+    fn refill(&mut self, home: &mut RxHome) -> Option<u16>;
 
     /// Frames of the home that are in the ring.
     fn in_ring(&self) -> u32 {
@@ -63,11 +59,11 @@ pub(crate) trait RxRing {
     }
 }
 
-/// What an end needs of its queue.
-pub(crate) struct RxHome<'a> {
-    pub(crate) pool: &'a mut FramePool,
-    pub(crate) table: &'a FrameTable,
-    pub(crate) counters: &'a RxCounters,
+/// What an end needs of its queue. It stays when ends change; a packet gets it by one pointer.
+pub(crate) struct RxHome {
+    pub(crate) pool: FramePool,
+    pub(crate) table: Arc<FrameTable>,
+    pub(crate) counters: Arc<RxCounters>,
     /// Index errors of the ends before this one.
     pub(crate) index_errors_before: u64,
 }
@@ -79,12 +75,12 @@ impl RxRing for Detached {
     }
 
     #[inline]
-    fn receive(&mut self, _home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+    fn receive(&mut self, _home: &mut RxHome) -> Option<(Frame, u32)> {
         None
     }
 
     #[inline]
-    fn refill(&mut self, _home: &mut RxHome<'_>) -> Option<u16> {
+    fn refill(&mut self, _home: &mut RxHome) -> Option<u16> {
         None
     }
 }
@@ -95,13 +91,10 @@ impl RxQueue {
         let table = pool.table().clone();
         let mut queue = Self {
             end: RxEnd::Detached,
-            pool,
-            table,
+            home: RxHome { pool, table, counters: Arc::default(), index_errors_before: 0 },
             irq,
-            counters: Arc::default(),
             unpublished: 0,
             unpublished_bytes: 0,
-            index_errors_before: 0,
             tap: Tap::new(),
             captures: false,
         };
@@ -111,10 +104,10 @@ impl RxQueue {
 
     /// Packets come from `end` from now on. Returns the end that they came from before, with whatever it holds.
     pub(crate) fn attach(&mut self, end: RxEnd) -> RxEnd {
-        self.index_errors_before = self.counters.index_errors.get();
+        self.home.index_errors_before = self.home.counters.index_errors.get();
         let before = std::mem::replace(&mut self.end, end);
         self.irq.mask();
-        on_end!(RxEnd, &mut self.end, end => end.begin(&mut self.pool));
+        on_end!(RxEnd, &mut self.end, end => end.begin(&mut self.home.pool));
         self.refill();
         before
     }
@@ -125,8 +118,7 @@ impl RxQueue {
     /// peer: a queue that kept them would run dry and never be woken again.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<(Frame, u32)> {
-        let (end, mut home) = self.parts();
-        let taken = on_end!(RxEnd, end, end => end.receive(&mut home));
+        let taken = on_end!(RxEnd, &mut self.end, end => end.receive(&mut self.home));
         let Some((frame, length)) = taken else {
             self.refill();
             return None;
@@ -170,24 +162,17 @@ impl RxQueue {
 
     #[inline]
     fn take_many(&mut self, max: u32, each: &mut impl FnMut(Frame, u32)) -> u32 {
-        let (end, mut home) = self.parts();
-        let (taken, bytes) = on_end!(RxEnd, end, end => end.take_many(max, &mut home, each));
+        let (taken, bytes) = on_end!(RxEnd, &mut self.end, end => end.take_many(max, &mut self.home, each));
         self.unpublished += taken;
         self.unpublished_bytes += bytes;
         taken
-    }
-
-    #[inline]
-    fn parts(&mut self) -> (&mut RxEnd, RxHome<'_>) {
-        let Self { end, pool, table, counters, index_errors_before, .. } = self;
-        (end, RxHome { pool, table, counters, index_errors_before: *index_errors_before })
     }
 
     // The frame comes and goes by value, so that it can stay in a register where nobody captures.
     #[cold]
     #[inline(never)]
     fn capture(&self, frame: Frame, length: u32) -> (Frame, u32) {
-        self.tap.record(self.table.data(&frame, length as usize));
+        self.tap.record(self.home.table.data(&frame, length as usize));
         (frame, length)
     }
 
@@ -195,11 +180,10 @@ impl RxQueue {
     /// empty; call it at the end of a poll that stops before that.
     pub(crate) fn refill(&mut self) {
         if self.unpublished > 0 {
-            self.counters.packets.add(u64::from(std::mem::take(&mut self.unpublished)));
-            self.counters.bytes.add(std::mem::take(&mut self.unpublished_bytes));
+            self.home.counters.packets.add(u64::from(std::mem::take(&mut self.unpublished)));
+            self.home.counters.bytes.add(std::mem::take(&mut self.unpublished_bytes));
         }
-        let (end, mut home) = self.parts();
-        if let Some(consumed) = on_end!(RxEnd, end, end => end.refill(&mut home)) {
+        if let Some(consumed) = on_end!(RxEnd, &mut self.end, end => end.refill(&mut self.home)) {
             self.irq.note_consumed(consumed);
         }
     }
@@ -209,7 +193,7 @@ impl RxQueue {
     #[inline]
     pub(crate) fn poll_begins(&mut self) {
         self.captures = self.tap.is_on();
-        on_end!(RxEnd, &mut self.end, end => end.poll_begins(&self.counters));
+        on_end!(RxEnd, &mut self.end, end => end.poll_begins(&self.home.counters));
     }
 
     /// Packets that wait, with a look at the peer's index. [`take`](Self::take) looks again only when it has taken them.
@@ -220,18 +204,18 @@ impl RxQueue {
 
     /// The pool that received frames come from.
     pub(crate) fn frames_home(&mut self) -> &mut FramePool {
-        &mut self.pool
+        &mut self.home.pool
     }
 
     /// Where this home's frames are.
     pub(crate) fn account(&mut self) -> FrameAccount {
         let in_ring = on_end!(RxEnd, &self.end, end => end.in_ring()).into();
-        FrameAccount { total: u64::from(self.pool.total()), pooled: self.pool.available() as u64, in_ring }
+        FrameAccount { total: u64::from(self.home.pool.total()), pooled: self.home.pool.available() as u64, in_ring }
     }
 
     /// The queue's counters.
     pub(crate) fn counters(&self) -> &Arc<RxCounters> {
-        &self.counters
+        &self.home.counters
     }
 
     /// Where what is taken can be captured.
@@ -258,7 +242,7 @@ impl RxQueue {
 /// taken here is not released yet.
 #[inline]
 pub(crate) fn take_copied(
-    home: &mut RxHome<'_>,
+    home: &mut RxHome,
     mut take_into: impl FnMut(&mut [u8]) -> Option<Result<usize, BadDescriptor>>,
 ) -> Option<(Frame, u32)> {
     let RxHome { pool, table, counters, .. } = home;

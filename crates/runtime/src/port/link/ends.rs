@@ -28,12 +28,12 @@ impl RxRing for S2cConsumer {
     }
 
     #[inline]
-    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+    fn receive(&mut self, home: &mut RxHome) -> Option<(Frame, u32)> {
         self.exchange(|| home.pool.alloc(), || home.counters.no_frame_drops.add(1))
     }
 
     #[inline]
-    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+    fn refill(&mut self, home: &mut RxHome) -> Option<u16> {
         self.publish_posts();
         home.counters.bad_descriptors.set(self.bad_descriptors());
         home.counters.index_errors.set(self.index_errors());
@@ -53,12 +53,12 @@ impl RxRing for C2sConsumer {
     }
 
     #[inline]
-    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+    fn receive(&mut self, home: &mut RxHome) -> Option<(Frame, u32)> {
         take_copied(home, |to| self.take_into(to))
     }
 
     #[inline]
-    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+    fn refill(&mut self, home: &mut RxHome) -> Option<u16> {
         self.release();
         home.counters.index_errors.set(self.index_errors());
         Some(self.consumed())

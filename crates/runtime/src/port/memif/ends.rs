@@ -22,7 +22,7 @@ impl RxRing for MemifRx {
     }
 
     #[inline]
-    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+    fn receive(&mut self, home: &mut RxHome) -> Option<(Frame, u32)> {
         take_copied(home, |to| {
             let room = to.len().min(self.frame_bytes);
             self.ring.take_into(&mut to[..room])
@@ -34,7 +34,7 @@ impl RxRing for MemifRx {
     }
 
     #[inline]
-    fn take_many(&mut self, max: u32, home: &mut RxHome<'_>, each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
+    fn take_many(&mut self, max: u32, home: &mut RxHome, each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
         let (mut taken, mut bytes) = (0, 0);
         while taken < max && self.ring.has_packets() {
             let Some((frame, length)) = self.receive(home) else { break };
@@ -46,7 +46,7 @@ impl RxRing for MemifRx {
     }
 
     #[inline]
-    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+    fn refill(&mut self, home: &mut RxHome) -> Option<u16> {
         let released = self.ring.release();
         home.counters.index_errors.set(home.index_errors_before + self.ring.index_errors());
         // An empty poll changes nothing.

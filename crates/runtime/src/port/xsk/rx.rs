@@ -69,7 +69,7 @@ impl RxRing for XskRxEnd {
     /// Takes the oldest packet. Where no frame can be given for it, it is dropped and its own goes back to the kernel: a
     /// queue that kept it would run dry and never be woken again.
     #[inline]
-    fn receive(&mut self, home: &mut RxHome<'_>) -> Option<(Frame, u32)> {
+    fn receive(&mut self, home: &mut RxHome) -> Option<(Frame, u32)> {
         let RxHome { pool, counters, .. } = home;
         // A ring's worth at most: what is posted here is not published yet.
         loop {
@@ -92,7 +92,7 @@ impl RxRing for XskRxEnd {
     }
 
     /// Gives the kernel the slots of what was taken, and frames in exchange.
-    fn refill(&mut self, home: &mut RxHome<'_>) -> Option<u16> {
+    fn refill(&mut self, home: &mut RxHome) -> Option<u16> {
         let RxHome { pool, counters, .. } = home;
         self.fill(pool);
         if let Some(wake) = self.ring.publish() {
