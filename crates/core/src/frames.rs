@@ -73,12 +73,14 @@ pub fn udp_payload(frame: &[u8]) -> Option<(u16, &[u8])> {
 }
 
 /// Adds big-endian 16-bit words to `start`, an odd last byte as the high half of a word.
+#[inline]
 fn sum(bytes: &[u8], start: u32) -> u32 {
     let words = bytes.chunks_exact(2);
     let last = words.remainder().first().map_or(0, |byte| u32::from(*byte) << 8);
     words.fold(start + last, |sum, word| sum + u32::from(u16::from_be_bytes([word[0], word[1]])))
 }
 
+#[inline]
 fn fold(sum: u32) -> u16 {
     let once = (sum & 0xffff) + (sum >> 16);
     let twice = (once & 0xffff) + (once >> 16);

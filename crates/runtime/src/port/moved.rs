@@ -19,9 +19,9 @@ pub(crate) fn push_given(
     pool: &mut FramePool,
     frame: Frame,
     len: u32,
-    home: &mut TxHome<'_>,
+    home: &mut TxHome,
 ) -> Given {
-    make_room(ring, pool, home.sorter);
+    make_room(ring, pool, &mut home.sorter);
     if home.tap.is_on() && ring.free_slots() > 0 {
         home.tap.record(home.table.data(&frame, len as usize));
     }
@@ -42,14 +42,14 @@ pub(crate) fn push_given(
 pub(crate) fn build_in_frame(
     ring: &mut impl FrameRing,
     pool: &mut FramePool,
-    home: &mut TxHome<'_>,
+    home: &mut TxHome,
     build: impl FnOnce(&mut [u8]) -> usize,
 ) -> Result<usize, TxFull> {
-    make_room(ring, pool, home.sorter);
+    make_room(ring, pool, &mut home.sorter);
     if ring.free_slots() == 0 {
         return home.full();
     }
-    let Some(mut frame) = alloc(ring, pool, home.sorter) else {
+    let Some(mut frame) = alloc(ring, pool, &mut home.sorter) else {
         home.counters.no_frame_drops.add(1);
         return Err(TxFull);
     };

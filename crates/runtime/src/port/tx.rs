@@ -17,20 +17,14 @@ pub(crate) struct TxFull;
 /// A queue that packets go into. One claimant at a time.
 pub(crate) struct TxQueue {
     end: TxEnd,
-    table: Arc<FrameTable>,
+    home: TxHome,
     frame_bytes: usize,
-    counters: Arc<TxCounters>,
-    /// Brings the frames of senders home.
-    sorter: Option<FrameSorter>,
+    table: Arc<FrameTable>,
     /// Brings frames home that were received and sent on by copying them.
     forwarded: Option<FrameSorter>,
-    /// Errors of the ends before this one: bad descriptors, then indices.
-    errors_before: (u64, u64),
     tap: Arc<Tap>,
     /// The tap is on; changed by a claimant.
     captures: bool,
-    /// The peer is to be interrupted when the claim ends.
-    bell: Option<Bell>,
 }
 
 /// The transmit end of one kind of device.
@@ -46,19 +40,19 @@ pub(crate) trait TxRing {
     fn build(
         &mut self,
         max_len: usize,
-        home: &mut TxHome<'_>,
+        home: &mut TxHome,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, TxFull>;
 
     /// Sends the first `len` bytes of a frame as it is, if it can be sent so.
     #[inline]
-    fn give(&mut self, frame: Frame, _len: u32, _home: &mut TxHome<'_>) -> Given {
+    fn give(&mut self, frame: Frame, _len: u32, _home: &mut TxHome) -> Given {
         Given::Foreign(frame)
     }
 
     /// Copies a packet where it will be sent from, and counts it; `None`: it is to be built.
     #[inline]
-    fn copy(&mut self, _packet: &[u8], _home: &mut TxHome<'_>) -> Option<Result<(), TxFull>> {
+    fn copy(&mut self, _packet: &[u8], _home: &mut TxHome) -> Option<Result<(), TxFull>> {
         None
     }
 
@@ -75,11 +69,11 @@ pub(crate) trait TxRing {
     }
 
     /// Shows the peer what was built and given, and tells it or leaves a bell.
-    fn flush(&mut self, home: &mut TxHome<'_>);
+    fn flush(&mut self, home: &mut TxHome);
 
     /// Takes back the frames that the peer has read.
     #[inline]
-    fn reclaim(&mut self, _home: &mut TxHome<'_>) {}
+    fn reclaim(&mut self, _home: &mut TxHome) {}
 
     /// Whether packets wait that a kick did not move.
     fn owes_kick(&self) -> bool {
@@ -101,17 +95,20 @@ pub(crate) enum Given {
     Foreign(Frame),
 }
 
-/// What an end needs of its queue.
-pub(crate) struct TxHome<'a> {
-    pub(crate) table: &'a FrameTable,
-    pub(crate) sorter: &'a mut Option<FrameSorter>,
-    pub(crate) counters: &'a Arc<TxCounters>,
-    pub(crate) tap: &'a Tap,
-    bell: &'a mut Option<Bell>,
+/// What an end needs of its queue. It stays when ends change; a packet gets it by one pointer.
+pub(crate) struct TxHome {
+    pub(crate) table: Arc<FrameTable>,
+    /// Brings the frames of senders home.
+    pub(crate) sorter: Option<FrameSorter>,
+    pub(crate) counters: Arc<TxCounters>,
+    pub(crate) tap: Arc<Tap>,
+    /// The peer is to be interrupted when the claim ends.
+    bell: Option<Bell>,
+    /// Errors of the ends before this one: bad descriptors, then indices.
     errors_before: (u64, u64),
 }
 
-impl TxHome<'_> {
+impl TxHome {
     /// There was no room.
     pub(crate) fn full<T>(&self) -> Result<T, TxFull> {
         self.counters.tx_full_drops.add(1);
@@ -127,7 +124,7 @@ impl TxHome<'_> {
 
     /// Keeps a bell until the claim ends.
     pub(crate) fn leave_bell(&mut self, line: &Arc<LinkLine>, published: u32) {
-        Bell::keep(self.bell, Bell::new(line, published, self.counters));
+        Bell::keep(&mut self.bell, Bell::new(line, published, &self.counters));
     }
 }
 
@@ -135,7 +132,7 @@ impl TxRing for Detached {
     fn build(
         &mut self,
         _max_len: usize,
-        home: &mut TxHome<'_>,
+        home: &mut TxHome,
         _build: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, TxFull> {
         home.full()
@@ -149,51 +146,49 @@ impl TxRing for Detached {
         0
     }
 
-    fn flush(&mut self, _home: &mut TxHome<'_>) {}
+    fn flush(&mut self, _home: &mut TxHome) {}
 }
 
 impl TxQueue {
     /// A queue for packets of at most `frame_bytes`.
     pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
-        let (frame_bytes, counters) = (frame_bytes as usize, Arc::default());
-        Self {
-            end,
-            table,
-            frame_bytes,
-            counters,
+        let (counters, tap) = (Arc::default(), Tap::new());
+        let home = TxHome {
+            table: table.clone(),
             sorter: None,
-            forwarded: None,
-            errors_before: (0, 0),
-            tap: Tap::new(),
-            captures: false,
+            counters,
+            tap: tap.clone(),
             bell: None,
-        }
+            errors_before: (0, 0),
+        };
+        Self { end, home, frame_bytes: frame_bytes as usize, table, forwarded: None, tap, captures: false }
     }
 
     /// Whom the claimant is to interrupt when the claim has ended.
     #[inline]
     pub(crate) fn take_bell(&mut self) -> Option<Bell> {
-        self.bell.take()
+        self.home.bell.take()
     }
 
     /// The claim has not ended after all.
     pub(crate) fn keep_bell(&mut self, bell: Option<Bell>) {
-        self.bell = bell;
+        self.home.bell = bell;
     }
 
     /// Packets go to `end` from now on. Returns the end that they went to before, with whatever it holds.
     pub(crate) fn attach(&mut self, end: TxEnd) -> TxEnd {
-        if let Some(bell) = self.bell.take() {
+        if let Some(bell) = self.home.bell.take() {
             bell.ring();
         }
-        self.errors_before = (self.counters.bad_descriptors.get(), self.counters.index_errors.get());
+        let counters = &self.home.counters;
+        self.home.errors_before = (counters.bad_descriptors.get(), counters.index_errors.get());
         std::mem::replace(&mut self.end, end)
     }
 
     /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
     pub(crate) fn expect_senders(&mut self, pool: &FramePool) {
         on_end!(TxEnd, &mut self.end, end => end.expect_senders(pool));
-        self.sorter = Some(FrameSorter::new(pool));
+        self.home.sorter = Some(FrameSorter::new(pool));
     }
 
     /// Received frames will be sent on by copying them; `pool` is one of those that they come from.
@@ -214,9 +209,7 @@ impl TxQueue {
     /// If `max_len` is more than a frame, or `build` returns more than `max_len`.
     pub(crate) fn build(&mut self, max_len: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), TxFull> {
         assert!(max_len <= self.frame_bytes, "a packet of {max_len} bytes for frames of {}", self.frame_bytes);
-        let captures = self.captures;
-        let (end, mut home) = self.parts();
-        let tap = home.tap;
+        let (captures, tap) = (self.captures, &self.tap);
         // It is called only when the packet will go out.
         let build = |buffer: &mut [u8]| {
             let length = build(&mut buffer[..max_len]);
@@ -226,10 +219,10 @@ impl TxQueue {
             }
             length
         };
-        let length = on_end!(TxEnd, end, end => end.build(max_len, &mut home, build))?;
+        let length = on_end!(TxEnd, &mut self.end, end => end.build(max_len, &mut self.home, build))?;
         if length > 0 {
-            self.counters.packets.add(1);
-            self.counters.bytes.add(length as u64);
+            self.home.counters.packets.add(1);
+            self.home.counters.bytes.add(length as u64);
         }
         Ok(())
     }
@@ -247,18 +240,16 @@ impl TxQueue {
     pub(crate) fn give(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
         let bytes = len as usize;
         assert!((1..=self.frame_bytes).contains(&bytes), "a packet of {len} bytes for frames of {}", self.frame_bytes);
-        let captures = self.captures;
-        let (end, mut home) = self.parts();
-        let frame = match on_end!(TxEnd, end, end => end.give(frame, len, &mut home)) {
+        let frame = match on_end!(TxEnd, &mut self.end, end => end.give(frame, len, &mut self.home)) {
             Given::Sent => return Ok(()),
             Given::Full(frame) => return Err(frame),
             Given::Foreign(frame) => frame,
         };
-        let packet = home.table.data(&frame, bytes);
-        let copied = match on_end!(TxEnd, end, end => end.copy(packet, &mut home)) {
+        let packet = self.table.data(&frame, bytes);
+        let copied = match on_end!(TxEnd, &mut self.end, end => end.copy(packet, &mut self.home)) {
             Some(copied) => {
-                if captures && copied.is_ok() {
-                    home.tap.record(packet);
+                if self.captures && copied.is_ok() {
+                    self.tap.record(packet);
                 }
                 copied
             }
@@ -272,7 +263,7 @@ impl TxQueue {
         };
         match copied {
             Ok(()) => {
-                match (&mut self.forwarded, &mut self.sorter) {
+                match (&mut self.forwarded, &mut self.home.sorter) {
                     (Some(sorter), _) if sorter.arena() == frame.arena() => sorter.push(frame),
                     (_, Some(sorter)) if sorter.arena() == frame.arena() => sorter.push(frame),
                     _ => self.table.give_back(frame),
@@ -286,14 +277,14 @@ impl TxQueue {
     /// Refuses a packet as if the ring were full, and counts it: what others have left waits for room in front of it.
     #[cold]
     pub(crate) fn refuse<E>(&self, error: E) -> Result<(), E> {
-        self.counters.tx_full_drops.add(1);
+        self.home.counters.tx_full_drops.add(1);
         Err(error)
     }
 
     /// Whether packets go nowhere: one is refused then, and counted.
     pub(crate) fn refuse_if_detached(&self) -> bool {
         let detached = matches!(&self.end, TxEnd::Detached);
-        self.counters.tx_full_drops.add(u64::from(detached));
+        self.home.counters.tx_full_drops.add(u64::from(detached));
         detached
     }
 
@@ -318,15 +309,13 @@ impl TxQueue {
     /// the end of the claim ([`take_bell`](Self::take_bell)): a wake-up that preempts the claimant would keep all others
     /// waiting for it.
     pub(crate) fn flush(&mut self) {
-        let (end, mut home) = self.parts();
-        on_end!(TxEnd, end, end => end.flush(&mut home));
+        on_end!(TxEnd, &mut self.end, end => end.flush(&mut self.home));
         self.send_home();
     }
 
     /// Takes back the frames that the peer has read. It happens by itself when they are needed.
     pub(crate) fn reclaim(&mut self) {
-        let (end, mut home) = self.parts();
-        on_end!(TxEnd, end, end => end.reclaim(&mut home));
+        on_end!(TxEnd, &mut self.end, end => end.reclaim(&mut self.home));
         self.send_home();
     }
 
@@ -342,7 +331,7 @@ impl TxQueue {
     /// Frames that were read are their homes' again.
     #[inline]
     fn send_home(&mut self) {
-        for sorter in [&mut self.sorter, &mut self.forwarded].into_iter().flatten() {
+        for sorter in [&mut self.home.sorter, &mut self.forwarded].into_iter().flatten() {
             sorter.flush();
         }
     }
@@ -363,7 +352,7 @@ impl TxQueue {
 
     /// The queue's counters.
     pub(crate) fn counters(&self) -> &Arc<TxCounters> {
-        &self.counters
+        &self.home.counters
     }
 
     /// Looks whether somebody captures.
@@ -374,11 +363,5 @@ impl TxQueue {
     /// Where what goes out can be captured.
     pub(crate) fn tap(&self) -> &Arc<Tap> {
         &self.tap
-    }
-
-    #[inline]
-    fn parts(&mut self) -> (&mut TxEnd, TxHome<'_>) {
-        let Self { end, table, sorter, counters, tap, bell, errors_before, .. } = self;
-        (end, TxHome { table, sorter, counters, tap, bell, errors_before: *errors_before })
     }
 }

@@ -99,7 +99,7 @@ impl FrameRing for C2sProducer {
 /// Leaves a bell for a peer that wants to be interrupted to the end of the claim: a wake-up that preempts the claimant would
 /// keep all others waiting for it.
 #[inline]
-fn leave_bell(peer_irq: &Arc<LinkLine>, publish: Publish, home: &mut TxHome<'_>) {
+fn leave_bell(peer_irq: &Arc<LinkLine>, publish: Publish, home: &mut TxHome) {
     let Publish { published, peer_wants_interrupt } = publish;
     if peer_wants_interrupt {
         if !peer_irq.is_announced() {
@@ -119,14 +119,14 @@ impl TxRing for ClientTx {
     fn build(
         &mut self,
         _max_len: usize,
-        home: &mut TxHome<'_>,
+        home: &mut TxHome,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, TxFull> {
         build_in_frame(&mut self.ring, &mut self.pool, home, build)
     }
 
     #[inline]
-    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome<'_>) -> Given {
+    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome) -> Given {
         if !self.ring.takes(frame.arena()) {
             return Given::Foreign(frame);
         }
@@ -149,7 +149,7 @@ impl TxRing for ClientTx {
     }
 
     #[inline]
-    fn flush(&mut self, home: &mut TxHome<'_>) {
+    fn flush(&mut self, home: &mut TxHome) {
         let publish = self.ring.publish();
         if self.ring.in_flight() >= self.reclaim_at {
             self.reclaim(home);
@@ -159,8 +159,8 @@ impl TxRing for ClientTx {
     }
 
     #[inline]
-    fn reclaim(&mut self, home: &mut TxHome<'_>) {
-        self.ring.reclaim(|frame| bring_home(&mut self.pool, home.sorter, frame));
+    fn reclaim(&mut self, home: &mut TxHome) {
+        self.ring.reclaim(|frame| bring_home(&mut self.pool, &mut home.sorter, frame));
     }
 
     fn account(&mut self) -> FrameAccount {
@@ -177,7 +177,7 @@ impl TxRing for ServerTx {
     fn build(
         &mut self,
         max_len: usize,
-        home: &mut TxHome<'_>,
+        home: &mut TxHome,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, TxFull> {
         self.ring.build_at_least(max_len, build).or_else(|_| home.full())
@@ -200,7 +200,7 @@ impl TxRing for ServerTx {
     }
 
     #[inline]
-    fn flush(&mut self, home: &mut TxHome<'_>) {
+    fn flush(&mut self, home: &mut TxHome) {
         let publish = self.ring.publish();
         leave_bell(&self.peer_irq, publish, home);
         home.note_errors(self.ring.bad_descriptors(), self.ring.index_errors());

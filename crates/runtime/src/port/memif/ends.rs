@@ -62,7 +62,7 @@ pub(crate) struct MemifTx {
 }
 
 impl MemifTx {
-    fn note_errors(&self, home: &TxHome<'_>) {
+    fn note_errors(&self, home: &TxHome) {
         home.note_errors(self.ring.bad_descriptors(), self.ring.index_errors());
     }
 }
@@ -72,7 +72,7 @@ impl TxRing for MemifTx {
     fn build(
         &mut self,
         _max_len: usize,
-        home: &mut TxHome<'_>,
+        home: &mut TxHome,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, TxFull> {
         if !self.ring.has_room() {
@@ -87,7 +87,7 @@ impl TxRing for MemifTx {
     }
 
     #[inline]
-    fn copy(&mut self, packet: &[u8], home: &mut TxHome<'_>) -> Option<Result<(), TxFull>> {
+    fn copy(&mut self, packet: &[u8], home: &mut TxHome) -> Option<Result<(), TxFull>> {
         Some(send(&mut self.ring, packet, home))
     }
 
@@ -101,7 +101,7 @@ impl TxRing for MemifTx {
         self.ring.in_flight()
     }
 
-    fn flush(&mut self, home: &mut TxHome<'_>) {
+    fn flush(&mut self, home: &mut TxHome) {
         if self.ring.publish().peer_wants_interrupt {
             self.kick.ring();
             home.counters.kicks.add_shared(1);
@@ -109,14 +109,14 @@ impl TxRing for MemifTx {
         self.note_errors(home);
     }
 
-    fn reclaim(&mut self, home: &mut TxHome<'_>) {
+    fn reclaim(&mut self, home: &mut TxHome) {
         self.note_errors(home);
     }
 }
 
 /// Copies a packet to the peer. One that its buffers cannot hold is dropped: it never will fit.
 #[inline]
-fn send(ring: &mut Sender, packet: &[u8], home: &TxHome<'_>) -> Result<(), TxFull> {
+fn send(ring: &mut Sender, packet: &[u8], home: &TxHome) -> Result<(), TxFull> {
     match ring.send(packet) {
         Ok(()) => {
             home.counters.packets.add(1);

@@ -34,7 +34,7 @@ impl XskTxEnd {
         Self { ring, pool, socket, reclaim_at, owed: None, queue, late }
     }
 
-    fn kick(&mut self, mut wake: TxWake, home: &mut TxHome<'_>) {
+    fn kick(&mut self, mut wake: TxWake, home: &mut TxHome) {
         let (mut in_vain, mut unsent) = (0, self.ring.unsent());
         loop {
             home.counters.kicks.add(1);
@@ -93,14 +93,14 @@ impl TxRing for XskTxEnd {
     fn build(
         &mut self,
         _max_len: usize,
-        home: &mut TxHome<'_>,
+        home: &mut TxHome,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, TxFull> {
         build_in_frame(&mut self.ring, &mut self.pool, home, build)
     }
 
     #[inline]
-    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome<'_>) -> Given {
+    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome) -> Given {
         if !self.ring.takes(frame.arena()) {
             return Given::Foreign(frame);
         }
@@ -119,7 +119,7 @@ impl TxRing for XskTxEnd {
 
     /// Kicks the kernel until it has taken all, or takes no more: then whoever sends next kicks again, and somebody does
     /// soon.
-    fn flush(&mut self, home: &mut TxHome<'_>) {
+    fn flush(&mut self, home: &mut TxHome) {
         let publish = self.ring.publish();
         if let Some(wake) = publish.wake.or(self.owed.take()) {
             self.kick(wake, home);
@@ -129,8 +129,8 @@ impl TxRing for XskTxEnd {
         home.note_errors(self.ring.bad_descriptors(), self.ring.index_errors());
     }
 
-    fn reclaim(&mut self, home: &mut TxHome<'_>) {
-        self.ring.reclaim(|frame| bring_home(&mut self.pool, home.sorter, frame));
+    fn reclaim(&mut self, home: &mut TxHome) {
+        self.ring.reclaim(|frame| bring_home(&mut self.pool, &mut home.sorter, frame));
     }
 
     fn owes_kick(&self) -> bool {
