@@ -142,7 +142,7 @@ impl EngineBuilder {
             devices: Mutex::new(Devices::default()),
             services: Mutex::default(),
             cap_net_admin: AtomicBool::new(true),
-            started_ticks: ticks(),
+            started: (ticks(), deliver.clock.now()),
         });
         inner.host.begin(&inner);
         let mut running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()), watch: None };

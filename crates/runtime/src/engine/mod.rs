@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use napier_core::time::Instant;
 use napier_ring::FrameTable;
 use rustix::thread::CpuSet;
 
@@ -94,7 +95,8 @@ pub(crate) struct EngineInner {
     cap_net_admin: AtomicBool,
     host: Arc<EngineHost>,
     dependants: Dependants,
-    started_ticks: u64,
+    /// The accounting counter and the clock at one time.
+    started: (u64, Instant),
 }
 
 impl Engine {
@@ -189,9 +191,10 @@ impl Engine {
 
 impl EngineInner {
     pub(crate) fn ticks_per_us(&self) -> f64 {
-        let ns = self.deliver.clock.now().ns - self.deliver.started().ns;
+        let (started_ticks, started) = self.started;
+        let ns = self.deliver.clock.now().ns - started.ns;
         #[expect(clippy::cast_precision_loss, reason = "a ratio for reports")]
-        let ratio = ticks().wrapping_sub(self.started_ticks) as f64 * 1000.0 / ns.max(1) as f64;
+        let ratio = ticks().wrapping_sub(started_ticks) as f64 * 1000.0 / ns.max(1) as f64;
         ratio
     }
 

@@ -118,6 +118,8 @@ impl SoftirqCpu {
     fn move_instances(&self, deliver: &Deliver, other: Option<u32>) {
         let target = other.map_or(self, |other| &deliver.softirq[other as usize]);
         let raise = |index| target.raise(deliver, deliver.napi_at(index));
+        // Before any is polled: what asks to be polled again is left for later.
+        let mut raised = self.raised.take(&deliver.napi_links);
         let mut waiting = [0; 64];
         // Between two passes the thread has put the baton down. In the midst of one the rest of the list waits with it.
         while let Some(baton) = self.baton.try_take() {
@@ -134,7 +136,6 @@ impl SoftirqCpu {
                 break;
             }
         }
-        let mut raised = self.raised.take(&deliver.napi_links);
         while let Some(index) = raised.pop(&deliver.napi_links) {
             raise(index);
         }
