@@ -169,9 +169,13 @@ fn coalescing_bounds_the_interrupts_of_a_burst() {
 
     // By time alone: a burst costs one interrupt, if it is shorter than the time.
     assert!(pair.tested.set_coalesce(0, Coalesce::new(50_000, 0).unwrap()));
-    let (interrupts, took) = burst(&pair, 320);
-    let bound = took.as_millis() as u64 / 50 + 1;
-    assert!((1..=bound).contains(&interrupts), "{interrupts} interrupts in {took:?}, at most {bound}");
+    // None, if the poll of the burst before was still under way.
+    eventually("a burst comes by an interrupt", || {
+        let (interrupts, took) = burst(&pair, 320);
+        let bound = took.as_millis() as u64 / 50 + 1;
+        assert!(interrupts <= bound, "{interrupts} interrupts in {took:?}, at most {bound}");
+        interrupts > 0
+    });
 }
 
 #[test]
