@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
-use napier_core::softirq::{NetRxRun, NetRxStep, PollLists};
-use napier_core::time::{Instant, Span};
+use napier_core::softirq::PollLists;
 use napier_ring::{Baton, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
@@ -51,7 +50,8 @@ impl SoftirqCpu {
             raised: List::new(),
             raised_tx: List::new(),
             baton: Baton::new(),
-            lists: Exclusive::new(roomy_lists()),
+            // So that scheduling allocates nothing.
+            lists: Exclusive::new(PollLists::with_capacity(NAPI_MAX)),
             left_over: AtomicBool::new(false),
             timer: CpuTimer::new()?,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -146,25 +146,6 @@ impl SoftirqCpu {
         HERE.set(before);
         class.resume(self);
     }
-}
-
-/// Poll lists that hold every instance there can be without growing, so that scheduling allocates nothing. Each of the
-/// lists inside gets its room by one run in which all instances are scheduled again and polled again.
-fn roomy_lists() -> PollLists<u32> {
-    let instances = 0..u32::try_from(NAPI_MAX).expect("a small constant");
-    let mut lists = PollLists::new();
-    for napi in instances.clone() {
-        let _ = lists.push_back(napi);
-    }
-    let mut run = NetRxRun::begin(&mut lists, Instant::ZERO, i32::MAX, Span::from_ms(1));
-    for napi in instances {
-        let _ = lists.push_back(napi);
-    }
-    while let NetRxStep::Poll(napi) = run.next(&mut lists) {
-        run.polled(&mut lists, Instant::ZERO, napi, 0, true);
-    }
-    lists.drain().for_each(drop);
-    lists
 }
 
 /// Starts the thread `softirq/<cpu>`, pinned if that was asked for and the system allows it.
