@@ -130,14 +130,7 @@ fn eventfds_of_a_hostile_client_stop_nobody() {
     let mut client = Client::connected(&name);
     eventually("carrier", || device.link_state().carrier);
     let port = RawPort::bind(&device, 0).unwrap();
-    for slot in 0..64_u32 {
-        client.descriptor(false, slot.into(), (0, 0, 2048, 8192 + (64 + slot) * 2048));
-    }
-    client.head(false, 64);
-    for fd in &client.eventfds {
-        rustix::io::ioctl_fionbio(fd, false).unwrap();
-    }
-    rustix::io::write(&client.eventfds[1], &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    lets_a_ringer_wait(&mut client);
     for _ in 0..20 {
         // Waits in the kernel until the guard sees it; nothing is sent any more once the peer is closed.
         let _ = port.build(64, |_| 64);
