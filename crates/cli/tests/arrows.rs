@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-runtime",
             "napier-scenario",
             "napier-sim",
+            "napier-sys",
             "napier-linux",
         ],
     ),

@@ -59,7 +59,7 @@ impl Net {
                 Box::new(stream)
             }
             Self::Engine(one, at) => {
-                let builder = napier_runtime::TcpStream::builder().nodelay(true).connect_timeout(PATIENCE);
+                let builder = napier_runtime::socket::TcpStream::builder().nodelay(true).connect_timeout(PATIENCE);
                 let stream = match builder.connect(&one.netns, *at) {
                     Ok(stream) => stream,
                     Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,

@@ -14,7 +14,7 @@ use napier_kv::load::wire::SocketWire;
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_kv::sizes::Sizes;
 use napier_kv::{KEY_BYTES_MAX, store};
-use napier_runtime::thread_usage;
+use napier_sys::usage::thread_usage;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;

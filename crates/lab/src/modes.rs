@@ -7,7 +7,8 @@
 use std::fmt;
 
 use napier_runtime::control::{NapiSet, ThreadedSetting};
-use napier_runtime::{DeviceHandle, Engine};
+use napier_runtime::device::DeviceHandle;
+use napier_runtime::engine::Engine;
 use serde::{Serialize, Serializer};
 
 pub use napier_kv::serve::net::EventParams;

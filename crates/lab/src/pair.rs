@@ -9,7 +9,9 @@ use anyhow::ensure;
 
 use napier_linux::{Veth, VethEnd};
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs, StartError, XdpConfig};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpConfig};
+use napier_runtime::engine::{Engine, StartError};
+use napier_runtime::socket::NetNs;
 
 /// Address of the end under test.
 pub(crate) const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{
-    DeviceHandle, EndConfig, Engine, EpollParamsRequest, Event, EventContext, IfAddr, Interest, LinkConfig,
-    PollContext, Timeout, UdpSocket, UserEvent,
-};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, PollContext};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
+use napier_runtime::socket::UdpSocket;
 
 const RUN: Duration = Duration::from_secs(1);
 const STOP: u64 = 1;

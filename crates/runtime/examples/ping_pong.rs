@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, SocketOption, UdpSocket};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::{SocketOption, UdpSocket};
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -9,7 +9,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_runtime::{DeviceHandle, EndConfig, Engine, LinkConfig, RawFrame, RawPort};
+use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::{RawFrame, RawPort};
 
 const RUN: Duration = Duration::from_millis(800);
 /// Longest wait of a receiver before it looks whether it should end.

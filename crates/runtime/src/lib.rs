@@ -91,6 +91,9 @@ pub mod device {
     pub use napier_core::memif::Secret as MemifSecret;
     pub use napier_core::moderation::{Coalesce, CoalesceError};
     pub use napier_stack::seams::IfAddr;
+
+    #[doc(hidden)]
+    pub use crate::port::xsk::BareXdp;
 }
 
 /// UDP and TCP sockets, and the name spaces that they are in.
@@ -102,39 +105,16 @@ pub mod socket {
     };
 }
 
-// All of them by their names alone, and what the lab measures with.
-#[doc(hidden)]
-pub use capture::{Capture, CaptureConfig, CaptureError, CaptureStats};
-#[doc(hidden)]
-pub use device::*;
-#[doc(hidden)]
-pub use engine::{CountedThread, Engine, EngineBuilder, SoftirqStats, StartError, SysctlError, ThreadRole, ThreadTime};
-#[doc(hidden)]
-pub use event::{
-    AddError, DeleteError, EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats,
-    Interest, ModifyError, Pollable, Timeout, UserEvent, WaitError,
-};
+// What the lab measures with.
 #[doc(hidden)]
 pub use napier_sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
-#[doc(hidden)]
-pub use napier_sys::tsc::{ticks, ticks_after};
-#[doc(hidden)]
-pub use napier_sys::usage::{ThreadUsage, thread_usage};
-#[doc(hidden)]
-pub use port::xsk::BareXdp;
-#[doc(hidden)]
-pub use raw::{BindRawError, RawBusyPoll, RawFrame, RawPoller, RawPort, RawSendError, RawSender, TxRingFull};
-#[doc(hidden)]
-pub use socket::*;
-#[doc(hidden)]
-pub use tx::{
-    ByteLimits, DropReason, FqConfig, QdiscConfig, TxQueueStats, TxSelect, TxSetupError, TxVariant, XmitBucket,
-    XmitTimes,
-};
 
 pub use napier_sys::heap::give_back_free_memory;
 pub use napier_sys::real_time::RealTime;
 pub use napier_sys::sched::available_cpus;
+
+use device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
+use engine::Engine;
 
 /// A link between two name spaces for the examples in this documentation: `tested` is 10.77.0.1, `peer` 10.77.0.2.
 #[doc(hidden)]

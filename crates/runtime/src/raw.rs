@@ -46,7 +46,7 @@ pub enum BindRawError {
 /// ```
 /// # use napier_runtime::doc_link;
 /// # let (engine, a, b) = doc_link()?;
-/// use napier_runtime::RawPort;
+/// use napier_runtime::raw::RawPort;
 /// let from = RawPort::bind(&a, 0)?;
 /// let to = RawPort::bind(&b, 0)?;
 /// from.build(64, |frame| { frame[..64].fill(7); 64 })?;
@@ -202,7 +202,7 @@ impl RawPort {
 
     /// Sends at most `max` received frames on from this port's device, after `each` has seen or changed them, and shows
     /// them to the peer. Frames that find the transmit ring full are dropped and counted there
-    /// ([`DeviceStats::tx_ring_full`](crate::DeviceStats::tx_ring_full)). Returns how many were received and how many of
+    /// ([`DeviceStats::tx_ring_full`](crate::device::DeviceStats::tx_ring_full)). Returns how many were received and how many of
     /// these sent. The cheapest way to forward.
     #[inline]
     pub fn forward_batch(&self, max: usize, mut each: impl FnMut(&mut [u8])) -> (usize, usize) {

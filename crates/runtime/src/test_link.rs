@@ -3,8 +3,9 @@
 use napier_core::state::State;
 pub(crate) use napier_testkit::{PATIENCE, eventually};
 
+use crate::device::EndConfig;
+use crate::engine::Engine;
 use crate::napi::Napi;
-use crate::{EndConfig, Engine};
 
 /// An end without addresses, in a name space of its own.
 pub(crate) fn end(engine: &Engine, name: &str, mac: u8) -> EndConfig {

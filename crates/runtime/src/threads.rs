@@ -23,7 +23,7 @@ pub enum ThreadRole {
     Worker,
     /// Connects memif devices with peers in other processes; no packet passes through it.
     MemifControl,
-    /// A thread of the program, counted on its request ([`crate::Engine::count_thread`]).
+    /// A thread of the program, counted on its request ([`crate::engine::Engine::count_thread`]).
     Program {
         /// What the program calls it.
         name: String,

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex};
 
 use common::modes::{Mode, echo, echo_raw, stop};
 use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
+use napier_runtime::capture::CaptureConfig;
 use napier_runtime::control::NapiSet;
-use napier_runtime::{
-    CaptureConfig, FqConfig, LinkConfig, QdiscConfig, RawBusyPoll, RawPort, SocketOption, ThreadRole, TxVariant,
-    UdpSocket,
-};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::engine::ThreadRole;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_runtime::socket::{SocketOption, UdpSocket};
+use napier_runtime::tx::{FqConfig, QdiscConfig, TxVariant};
 
 /// Counts what the whole process allocates while `COUNTING`.
 struct Counting;

@@ -8,7 +8,11 @@ use std::process::Command;
 use common::modes::{Mode, echo, echo_raw, round_trips, stop};
 use common::pcapng::{Packet, Section, read};
 use common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
-use napier_runtime::{CaptureConfig, CaptureError, CaptureStats, LinkConfig, QdiscConfig, RawPort, UdpSocket};
+use napier_runtime::capture::{CaptureConfig, CaptureError, CaptureStats};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::UdpSocket;
+use napier_runtime::tx::QdiscConfig;
 
 const IN: u32 = 1;
 const OUT: u32 = 2;

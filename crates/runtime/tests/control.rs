@@ -6,11 +6,13 @@ use std::path::PathBuf;
 
 use common::modes::{Mode, echo, round_trips, stop};
 use common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
+use napier_runtime::available_cpus;
 use napier_runtime::control::{
     DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiSet, QueryError, QueueGet, QueueInfo, QueueKind,
     ThreadedSetting,
 };
-use napier_runtime::{AffinityError, DeviceHandle, LinkConfig, UdpSocket, available_cpus};
+use napier_runtime::device::{AffinityError, DeviceHandle, LinkConfig};
+use napier_runtime::socket::UdpSocket;
 
 fn pair(queues: u16) -> Pair {
     Pair::new(&LinkConfig { queues, ring_size: 64, ..LinkConfig::default() })

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use common::PATIENCE;
 use common::frames::ETH;
-use napier_runtime::{
-    DeviceHandle, EndConfig, Engine, GatewayError, IfAddr, LinkConfig, NetNs, RawPort, TcpListener, TcpStream,
-    UdpSocket,
-};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{GatewayError, NetNs, TcpListener, TcpStream, UdpSocket};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

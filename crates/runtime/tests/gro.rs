@@ -9,10 +9,10 @@ use common::modes::Mode;
 use common::{Dice, PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::completion::{Completion, Flush};
 use napier_runtime::control::NapiSet;
+use napier_runtime::device::{LinkConfig, PollContext};
+use napier_runtime::engine::Engine;
 use napier_runtime::journal::{Event, Record, Rule};
-use napier_runtime::{
-    Engine, LinkConfig, MergedDatagram, NetNs, PollContext, SocketOption, TcpListener, TcpStream, UdpSocket,
-};
+use napier_runtime::socket::{MergedDatagram, NetNs, SocketOption, TcpListener, TcpStream, UdpSocket};
 
 fn merging_socket(netns: &NetNs, port: u16) -> UdpSocket {
     let socket = UdpSocket::bind(netns, v4(TESTED_V4, port)).unwrap();

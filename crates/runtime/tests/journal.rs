@@ -16,8 +16,10 @@ use napier_core::completion::Completed;
 use napier_core::state::State;
 use napier_core::time::Span;
 use napier_runtime::control::NapiSet;
+use napier_runtime::device::LinkConfig;
+use napier_runtime::engine::Engine;
 use napier_runtime::journal::{Event, Journal, Record, Rule};
-use napier_runtime::{Engine, LinkConfig, SocketOption, UdpSocket};
+use napier_runtime::socket::{SocketOption, UdpSocket};
 use replay::replay;
 
 const ROOM: usize = 2_000_000;

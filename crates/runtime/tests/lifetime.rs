@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use common::{PATIENCE, PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, eventually, v4};
 use napier_runtime::control::{DevAttribute, DevSet, NapiSet};
-use napier_runtime::{
-    DeviceHandle, EndConfig, Engine, EventContext, IfAddr, Interest, LinkConfig, MemifConfig, MemifRole, NetNs,
-    TcpListener, TcpStream, Timeout, UdpSocket,
-};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, MemifConfig, MemifRole};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EventContext, Interest, Timeout};
+use napier_runtime::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
 
 /// Engines after which memory has been fetched that the allocator keeps.
 const WARM_UP: u32 = 10;

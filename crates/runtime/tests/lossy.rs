@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use common::Dice;
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig};
-use napier_runtime::{
-    CongestionControl, DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, NetNs, RawPort, TcpStream, XdpConfig,
-    XdpFilter,
-};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpConfig, XdpFilter};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{CongestionControl, NetNs, TcpStream};
 use rig::{Xdp, ip};
 
 const DELAY: Duration = Duration::from_millis(10);

@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
-use napier_runtime::{
-    AddMemifError, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifRole, MemifSecret, MemifSocketError,
-    NetNs, RawPort, TcpListener, TcpStream, UdpSocket,
+use napier_runtime::device::{
+    AddMemifError, DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifRole, MemifSecret, MemifSocketError,
 };
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
 
 /// A socket that no other test and no other run uses.
 fn socket(test: &str) -> String {

@@ -6,7 +6,8 @@ use std::fs::File;
 use std::time::Duration;
 
 use common::{PATIENCE, PEER_MAC, TESTED_MAC, eventually};
-use napier_runtime::{DeviceHandle, EndConfig, Engine, MemifConfig, MemifRole};
+use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
+use napier_runtime::engine::Engine;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that stay free below the client's doorbells, for all that connecting takes.

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
 use common::{Dice, PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6};
+use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
-use napier_runtime::{
-    Coalesce, DeviceHandle, EndConfig, Engine, EventContext, Interest, LinkConfig, PollContext, RawBusyPoll, RawPoller,
-    RawPort, UdpSocket, available_cpus,
-};
+use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, LinkConfig, PollContext};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EventContext, Interest};
+use napier_runtime::raw::{RawBusyPoll, RawPoller, RawPort};
+use napier_runtime::socket::UdpSocket;
 
 const COUNT: usize = 400;
 const WINDOW: usize = 32;

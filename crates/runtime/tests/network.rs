@@ -10,7 +10,9 @@ use common::modes::{Mode, echo, round_trips, stop};
 use common::{
     PATIENCE, PEER_MAC, PEER_V4, PEER_V6, Pair, TESTED_MAC, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6,
 };
-use napier_runtime::{Coalesce, LinkConfig, RawPort, UdpSocket};
+use napier_runtime::device::{Coalesce, LinkConfig};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::UdpSocket;
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
 use napier_runtime::control::NapiGet;
-use napier_runtime::{LinkConfig, ReusePort, SocketOption, UdpSocket};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::socket::{ReusePort, SocketOption, UdpSocket};
 
 const QUEUES: u16 = 4;
 const FLOWS: u16 = 64;

@@ -6,10 +6,11 @@ use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, v4};
-use napier_runtime::{
-    AddDeviceError, AddLinkError, DeviceError, DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, MemifConfig,
-    MemifRole, NetNs, TcpListener, TcpStream, UdpSocket,
+use napier_runtime::device::{
+    AddDeviceError, AddLinkError, DeviceHandle, EndConfig, IfAddr, LinkConfig, MemifConfig, MemifRole,
 };
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::{DeviceError, NetNs, TcpListener, TcpStream, UdpSocket};
 
 fn end(ns: &NetNs, name: &str, mac: [u8; 6], addresses: &[(IpAddr, u8)]) -> EndConfig {
     let addresses = addresses.iter().map(|&(addr, prefix_len)| IfAddr { addr, prefix_len }).collect();

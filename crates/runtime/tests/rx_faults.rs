@@ -5,7 +5,9 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{LinkConfig, RawPort, UdpSocket};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::UdpSocket;
 use napier_stack::injected::{ARMED, MARK};
 
 use common::frames::{checksum, ip_head, pseudo_checksum, udp};

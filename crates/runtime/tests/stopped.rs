@@ -8,10 +8,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
-use napier_runtime::{
-    Event, EventContext, Interest, LinkConfig, RawPort, TcpListener, TcpStream, Timeout, UdpSocket, UserEvent,
-    WaitError, doc_link,
-};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::doc_link;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent, WaitError};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{TcpListener, TcpStream, UdpSocket};
 
 /// Source: `include/uapi/asm-generic/errno.h`.
 const ESHUTDOWN: i32 = 108;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, prefer, v4};
 use napier_runtime::control::NapiSet;
-use napier_runtime::{
-    Event, EventContext, Interest, LinkConfig, NapiStats, PollContext, SocketOption, Timeout, UdpSocket, UserEvent,
-};
+use napier_runtime::device::{LinkConfig, NapiStats, PollContext};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
+use napier_runtime::socket::{SocketOption, UdpSocket};
 
 const SERVER: (std::net::Ipv4Addr, u16) = (TESTED_V4, 4000);
 const DATA_STOP: u64 = 1;

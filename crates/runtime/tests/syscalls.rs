@@ -16,7 +16,9 @@ use std::time::Instant;
 
 use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, prefer, v4};
 use napier_runtime::control::NapiSet;
-use napier_runtime::{Event, EventContext, Interest, LinkConfig, SocketOption, Timeout, UdpSocket};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{SocketOption, UdpSocket};
 
 /// Requests in a row, each of which was found by a wait that did not sleep.
 const REQUESTS: u32 = 1000;

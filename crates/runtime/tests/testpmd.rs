@@ -12,8 +12,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::{TESTED_MAC, eventually};
+use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, EndConfig, Engine, MemifConfig, MemifRole, RawBusyPoll, RawPort, available_cpus};
+use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
 
 /// Packets each way with one peer; two peers for each of two roles, so ten million in all.
 const PACKETS: u64 = 2_500_000;

@@ -22,7 +22,7 @@ macro_rules! counters {
             /// Name and value of every counter, in a fixed order.
             ///
             /// ```
-            /// use napier_runtime::StackCounters;
+            /// use napier_runtime::socket::StackCounters;
             /// let names: Vec<_> = StackCounters::default().iter().map(|(name, _)| name).collect();
             /// assert!(names.contains(&"UdpRcvbufErrors"));
             /// ```

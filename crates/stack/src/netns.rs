@@ -26,7 +26,7 @@ use super::writer::{Writers, Writing};
 /// A network name space: the devices, neighbours and sockets that see each other. Clones are the same name space.
 ///
 /// ```no_run
-/// use napier_runtime::{NetNs, UdpSocket};
+/// use napier_runtime::socket::{NetNs, UdpSocket};
 ///
 /// fn serve(ns: &NetNs) -> std::io::Result<()> {
 ///     let socket = UdpSocket::bind(ns, "0.0.0.0:7".parse().expect("an address"))?;

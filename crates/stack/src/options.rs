@@ -137,10 +137,10 @@ impl std::str::FromStr for SocketOption {
     type Err = UnknownOption;
 
     /// ```
-    /// use napier_runtime::SocketOption;
+    /// use napier_runtime::socket::SocketOption;
     /// let option: SocketOption = "SO_BUSY_POLL".parse()?;
     /// assert_eq!((option, option.number()), (SocketOption::BusyPoll, 46));
-    /// # Ok::<(), napier_runtime::UnknownOption>(())
+    /// # Ok::<(), napier_runtime::socket::UnknownOption>(())
     /// ```
     fn from_str(name: &str) -> Result<Self, UnknownOption> {
         Self::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| UnknownOption { name: name.to_owned() })

@@ -32,7 +32,7 @@ const CONTENDED_YIELDS_MAX: u32 = 64;
 /// [`recv_batch`]: Self::recv_batch
 ///
 /// ```no_run
-/// use napier_runtime::{NetNs, ReusePort, UdpSocket};
+/// use napier_runtime::socket::{NetNs, ReusePort, UdpSocket};
 ///
 /// /// One of several workers, each with an instance of its own.
 /// fn worker(ns: &NetNs) -> std::io::Result<()> {

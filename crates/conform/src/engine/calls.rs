@@ -5,7 +5,8 @@ use std::time::Duration;
 use napier_core::control::Errno;
 use napier_core::sockopt::BusyOption;
 use napier_core::time::Span;
-use napier_runtime::{Event, Interest, SocketOption, Timeout};
+use napier_runtime::event::{Event, Interest, Timeout};
+use napier_runtime::socket::SocketOption;
 use napier_scenario::{Answer, Call, SocketIx};
 
 use super::drive::Pace;
@@ -75,11 +76,11 @@ fn answer(result: std::io::Result<()>) -> Result<Answer, Refused> {
     }
 }
 
-fn open(rig: &Rig<'_>, socket: SocketIx) -> Result<std::sync::Arc<napier_runtime::UdpSocket>, Refused> {
+fn open(rig: &Rig<'_>, socket: SocketIx) -> Result<std::sync::Arc<napier_runtime::socket::UdpSocket>, Refused> {
     rig.socket(socket.at()).ok_or_else(|| refused("a socket of the engine that is not open cannot be named"))
 }
 
-fn context(rig: &Rig<'_>, position: usize) -> Result<napier_runtime::EventContext, Refused> {
+fn context(rig: &Rig<'_>, position: usize) -> Result<napier_runtime::event::EventContext, Refused> {
     rig.epoll(position).ok_or_else(|| refused("an event context of the engine that is closed cannot be named"))
 }
 

@@ -2,8 +2,8 @@
 
 use napier_core::state::State;
 use napier_core::time::Instant;
-use napier_runtime::SocketOption;
 use napier_runtime::journal::Record;
+use napier_runtime::socket::SocketOption;
 use napier_scenario::{Check, Event, NapiIx, Seen};
 
 use super::drive::Driven;

@@ -1,6 +1,8 @@
 //! Counters under the names of scenarios, from time zero on.
 
-use napier_runtime::{NapiStats, SoftirqStats, StackCounters};
+use napier_runtime::device::NapiStats;
+use napier_runtime::engine::SoftirqStats;
+use napier_runtime::socket::StackCounters;
 
 use super::drive::Driven;
 use super::rig::Rig;
@@ -16,7 +18,7 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn take(rig: &Rig<'_>) -> Self {
-        let queues = |device: &napier_runtime::DeviceHandle| (0..device.queues()).collect::<Vec<_>>();
+        let queues = |device: &napier_runtime::device::DeviceHandle| (0..device.queues()).collect::<Vec<_>>();
         let napis = rig.devices.iter().flat_map(|device| queues(device).into_iter().map(|q| device.napi_stats(q)));
         let (softirq, stack, transmit) = (rig.engine.softirq_stats(), rig.stack_counters(), transmit::counters(rig));
         Self { softirq, napis: napis.collect(), stack, transmit }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use napier_core::control::{DevAttribute, DevSet, NapiSet, ThreadedSetting};
 use napier_core::event::{EpollParams, EpollParamsRequest};
-use napier_runtime::{
-    Coalesce, DeviceHandle, EndConfig, Engine, EventContext, IfAddr, Interest, LinkConfig, NetNs, RawPort,
-    SocketOption, StackCounters, UdpSocket,
-};
+use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, IfAddr, LinkConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EventContext, Interest};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{NetNs, SocketOption, StackCounters, UdpSocket};
 use napier_scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket, SocketIx, Sysctl, Target};
 
 use super::transmit::Transmits;

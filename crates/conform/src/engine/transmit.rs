@@ -9,7 +9,9 @@ use std::sync::Mutex;
 
 use napier_core::control::Errno;
 use napier_core::tx::{DropReason, XmitCode};
-use napier_runtime::{DeviceHandle, NetNs, QdiscConfig, SocketOption, TxQueueStats, UdpSocket};
+use napier_runtime::device::DeviceHandle;
+use napier_runtime::socket::{NetNs, SocketOption, UdpSocket};
+use napier_runtime::tx::{QdiscConfig, TxQueueStats};
 use napier_scenario::{
     Action, Answer, Call, CpuIx, DeviceIx, Event, QdiscIx, QdiscSpec, Scenario, Seen, Sending, ThreadIx, TxCheck,
     TxEvent, TxqIx,

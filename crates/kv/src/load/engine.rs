@@ -4,7 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use napier_runtime::{Engine, Event, EventContext, Interest, NetNs, SocketOption, TcpStream, Timeout, UdpSocket};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{NetNs, SocketOption, TcpStream, UdpSocket};
 
 use super::net::{CONNECT_MAX, ClientNet, Proto};
 
@@ -74,7 +76,7 @@ impl ClientNet for EngineClient {
     type Socket = EngineSocket;
 
     fn connect(&mut self, proto: Proto, to: SocketAddr, token: u64) -> io::Result<EngineSocket> {
-        let added = |result: Result<(), napier_runtime::AddError>| result.map_err(io::Error::other);
+        let added = |result: Result<(), napier_runtime::event::AddError>| result.map_err(io::Error::other);
         Ok(match proto {
             Proto::Tcp => {
                 let mut builder = TcpStream::builder().nodelay(true).connect_timeout(CONNECT_MAX);

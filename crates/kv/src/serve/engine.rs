@@ -4,10 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use napier_runtime::{
-    Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, TcpListener, TcpStream,
-    Timeout, UdpSocket, UserEvent,
-};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
+use napier_runtime::socket::{NetNs, ReusePort, SocketOption, TcpListener, TcpStream, UdpSocket};
 
 use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, EventParams, KEEPALIVE, Net, TOKEN_STOP, Watch};
 

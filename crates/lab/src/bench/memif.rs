@@ -5,7 +5,9 @@
 use std::time::{Duration, Instant};
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{EndConfig, Engine, MemifConfig, MemifRole, RawBusyPoll, RawPort};
+use napier_runtime::device::{EndConfig, MemifConfig, MemifRole};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
 use serde::Serialize;
 
 use super::rtt::FRAME_BYTES;

@@ -32,4 +32,5 @@ pub use udp_stream::{
 pub use wakeup::{WakeContext, Wakeup, WakeupConfig, wakeup};
 pub use xdp::{XdpRr, XdpRrConfig, XdpRrPath, XdpRx, XdpRxConfig, XdpRxPath, xdp_rr, xdp_rx};
 
-pub use napier_runtime::{FqConfig, MemifRole, QdiscConfig};
+pub use napier_runtime::device::MemifRole;
+pub use napier_runtime::tx::{FqConfig, QdiscConfig};

@@ -11,7 +11,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hdrhistogram::Histogram;
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, Engine, LinkConfig, RawBusyPoll, RawPort, RawSender};
+use napier_runtime::device::{DeviceHandle, LinkConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::{RawBusyPoll, RawPort, RawSender};
 use serde::Serialize;
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, stamp_of, turn_round, write_stamped};

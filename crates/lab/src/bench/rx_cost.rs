@@ -7,7 +7,9 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_runtime::{LinkConfig, RawBusyPoll, RawPort, SocketOption, UdpSocket};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_runtime::socket::{SocketOption, UdpSocket};
 use serde::Serialize;
 
 use super::instructions;

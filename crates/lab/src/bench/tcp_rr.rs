@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_runtime::{
-    EpollParamsRequest, Event, EventContext, Interest, LinkConfig, SocketOption, TcpListener, TcpStream, Timeout,
-};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{SocketOption, TcpListener, TcpStream};
 use serde::Serialize;
 
 use super::instructions;

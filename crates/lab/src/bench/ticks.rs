@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use napier_runtime::{ticks, ticks_after};
+use napier_sys::tsc::{ticks, ticks_after};
 
 /// How long the counter is compared with the clock: its rate is then right to about 2 parts in a million.
 const CALIBRATION: Duration = Duration::from_millis(50);

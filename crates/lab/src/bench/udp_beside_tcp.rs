@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_runtime::{LinkConfig, NetNs, RealTime, TcpListener, TcpStream, UdpSocket};
+use napier_runtime::RealTime;
+use napier_runtime::device::LinkConfig;
+use napier_runtime::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
 use serde::Serialize;
 
 use super::pin::pin_to;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_runtime::{
-    CaptureConfig, CaptureStats, EpollParamsRequest, Event, EventContext, Interest, LinkConfig, NetNs, SocketOption,
-    Timeout, UdpSocket,
-};
+use napier_runtime::capture::{CaptureConfig, CaptureStats};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{NetNs, SocketOption, UdpSocket};
 use serde::Serialize;
 
 use super::rtt::{Percentiles, histogram};

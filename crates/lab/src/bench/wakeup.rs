@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use napier_runtime::control::{DevAttribute, DevSet, NapiSet};
-use napier_runtime::{Event, EventContext, Interest, LinkConfig, RawPort, Timeout, UdpSocket};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::UdpSocket;
 use serde::Serialize;
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};

@@ -14,7 +14,8 @@ use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::session::Server;
 use napier_kv::table::Table;
-use napier_runtime::{NapiStats, UserEvent};
+use napier_runtime::device::NapiStats;
+use napier_runtime::event::UserEvent;
 
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;

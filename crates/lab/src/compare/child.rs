@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail, ensure};
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
-use napier_runtime::{MemifConfig, MemifRole, MemifSecret};
+use napier_runtime::device::{MemifConfig, MemifRole, MemifSecret};
 use serde::{Deserialize, Serialize};
 
 use super::generator::{GeneratorEnd, Offer};

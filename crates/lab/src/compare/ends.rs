@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_linux::{EndConfig, Veth, VethConfig};
-use napier_runtime::{DeviceHandle, Engine, LinkConfig, MemifRole, NapiStats, NetNs, ThreadRole, XdpConfig};
+use napier_runtime::device::{DeviceHandle, LinkConfig, MemifRole, NapiStats, XdpConfig};
+use napier_runtime::engine::{Engine, ThreadRole};
+use napier_runtime::socket::NetNs;
 
 use super::case::{CLIENT_THREAD, SERVER, Workload};
 use super::child::{self, Task};

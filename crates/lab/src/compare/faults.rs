@@ -30,7 +30,7 @@ use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_kv::table::Table;
 use napier_rng::{Xoshiro256PlusPlus, below, stream};
-use napier_runtime::LinkConfig;
+use napier_runtime::device::LinkConfig;
 
 use super::case::{CLIENT_PORT, SERVER};
 use super::cpus::CpuLayout;
@@ -340,7 +340,7 @@ impl Act<'_> {
     fn state(&self) -> String {
         let Pair { engine, tested, peer, .. } = self.pair;
         let napis = engine.napi_dump(None);
-        let stats = |device: &napier_runtime::DeviceHandle| {
+        let stats = |device: &napier_runtime::device::DeviceHandle| {
             let queues: Vec<_> = (0..device.queues()).map(|queue| device.napi_stats(queue)).collect();
             let tx: Vec<_> = (0..device.queues()).map(|queue| device.tx_stats(queue)).collect();
             format!("{:?}\n  {queues:?}\n  {tx:?}", device.stats())

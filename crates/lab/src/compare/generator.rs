@@ -11,7 +11,9 @@ use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Plan, Window};
 use napier_kv::load::wire::{SocketWire, Wire};
 use napier_kv::profile::Profile;
-use napier_runtime::{DeviceHandle, Engine, NetNs};
+use napier_runtime::device::DeviceHandle;
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::NetNs;
 
 use super::case::{CLIENT_PORT, CLIENT_THREAD, SERVER};
 use super::frames::Template;

@@ -11,7 +11,7 @@ use napier_kv::load::plan::{Pace, Window, nanos};
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_kv::table::Table;
 
-use napier_runtime::{LinkConfig, NapiStats};
+use napier_runtime::device::{LinkConfig, NapiStats};
 
 use super::case::{CaseResult, Workload as CaseWorkload, run_case};
 use super::cpus::{CpuLayout, TooFewCpus};

@@ -9,10 +9,9 @@ use anyhow::Context as _;
 use napier_kv::DATAGRAM_BYTES_MAX;
 use napier_kv::service::serve;
 use napier_kv::table::Table;
-use napier_runtime::{
-    Engine, EpollParamsRequest, Event, EventContext, Interest, NetNs, ReusePort, SocketOption, Timeout, UdpSocket,
-    UserEvent,
-};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
+use napier_runtime::socket::{NetNs, ReusePort, SocketOption, UdpSocket};
 
 use crate::modes::{EventParams, ServerStyle};
 use crate::roll_call::Ready;

@@ -3,7 +3,9 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use napier_runtime::{BindRawError, DeviceHandle, Engine, RawBusyPoll, RawPort};
+use napier_runtime::device::DeviceHandle;
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::{BindRawError, RawBusyPoll, RawPort};
 
 use napier_kv::load::codec::{Format, Request, read_datagram};
 use napier_kv::load::wire::{Came, Wire};

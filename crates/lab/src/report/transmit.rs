@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use napier_runtime::ThreadUsage;
+use napier_sys::usage::ThreadUsage;
 use serde::Serialize;
 
 /// CPU time of the threads of one run.

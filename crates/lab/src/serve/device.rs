@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-pub use napier_runtime::MemifRole;
-use napier_runtime::{
-    Capture, CaptureConfig, DeviceHandle, EndConfig, Engine, IfAddr, MemifConfig, MemifSecret, NetNs, XdpConfig,
-};
+use napier_runtime::capture::{Capture, CaptureConfig};
+pub use napier_runtime::device::MemifRole;
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifSecret, XdpConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::NetNs;
 
 use crate::device::Device;
 use crate::modes::ModeParams;

@@ -12,7 +12,10 @@ use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
 use napier_kv::session::{Server, Totals};
 use napier_kv::store::StoreStats;
-use napier_runtime::{StackCounters, ThreadRole, UserEvent, thread_usage};
+use napier_runtime::engine::ThreadRole;
+use napier_runtime::event::UserEvent;
+use napier_runtime::socket::StackCounters;
+use napier_sys::usage::thread_usage;
 use serde::Serialize;
 
 use super::device::{DeviceConfig, OneDevice, turned_away};

@@ -16,7 +16,7 @@ use napier_lab::device::Device;
 use napier_lab::serve::device::{DeviceConfig, MemifRole, OneDevice};
 use napier_lab::serve::limits::Limits;
 use napier_lab::serve::run::{ServeConfig, serve};
-use napier_runtime::TcpStream;
+use napier_runtime::socket::TcpStream;
 use serde::{Deserialize, Serialize};
 
 use crate::now_ns;

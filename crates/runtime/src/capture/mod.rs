@@ -101,7 +101,8 @@ pub struct CaptureStats {
 /// # use napier_runtime::doc_link;
 /// # let (engine, tested, peer) = doc_link()?;
 /// # let path = std::env::temp_dir().join(format!("napier-doc-{}.pcapng", std::process::id()));
-/// use napier_runtime::{CaptureConfig, RawPort};
+/// use napier_runtime::capture::CaptureConfig;
+/// use napier_runtime::raw::RawPort;
 /// let capture = tested.capture(&CaptureConfig::new(&path))?;
 /// let port = RawPort::bind(&tested, 0)?;
 /// port.build(64, |frame| { frame[..64].fill(7); 64 })?;

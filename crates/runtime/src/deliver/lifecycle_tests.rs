@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use crate::deliver::softirq::scarce::with_watches;
+use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
 use crate::engine::AffinityError;
+use crate::engine::Engine;
+use crate::socket::UdpSocket;
 use crate::test_link::{PATIENCE, end};
-use crate::{DeviceHandle, EndConfig, Engine, IfAddr, LinkConfig, UdpSocket};
 
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 7, 0, 1), Ipv4Addr::new(10, 7, 0, 2)];
 

@@ -6,9 +6,10 @@ use napier_core::control::{DevAttribute, DevSet, DevSetError, Errno, NapiSet, Th
 use napier_core::state::State;
 
 use super::*;
+use crate::device::{DeviceHandle, LinkConfig};
+use crate::engine::Engine;
 use crate::napi::hold::{self, Point};
 use crate::test_link::{end, eventually, is_at_rest};
-use crate::{DeviceHandle, Engine, LinkConfig};
 
 /// An engine with one link; the instance of its first end.
 fn link() -> (Engine, Arc<Napi>) {

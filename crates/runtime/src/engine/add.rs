@@ -69,7 +69,9 @@ impl Engine {
     /// [`DeviceHandle::wait_link`] waits for it and [`DeviceHandle::link_state`] tells why it is not.
     ///
     /// ```
-    /// # use napier_runtime::{EndConfig, Engine, MemifConfig, MemifRole, doc_end};
+    /// # use napier_runtime::doc_end;
+    /// # use napier_runtime::device::{EndConfig, MemifConfig, MemifRole};
+    /// # use napier_runtime::engine::Engine;
     /// # use std::time::Duration;
     /// let socket = format!("@napier-doc-{}", std::process::id());
     /// # let cpu = napier_runtime::available_cpus()[0];
@@ -98,7 +100,8 @@ impl Engine {
     /// See [`AddXdpError`]; nothing is changed on the interface then, nor here.
     ///
     /// ```no_run
-    /// # use napier_runtime::{EndConfig, Engine, IfAddr, XdpConfig};
+    /// # use napier_runtime::device::{EndConfig, IfAddr, XdpConfig};
+    /// # use napier_runtime::engine::Engine;
     /// let engine = Engine::builder().start()?;
     /// let end = EndConfig {
     ///     name: "xdp0".to_owned(),

@@ -8,9 +8,12 @@ use napier_testkit::PATIENCE;
 
 use super::*;
 use crate::deliver::softirq::scarce::with_watches;
+use crate::device::{AddLinkError, IfAddr};
+use crate::device::{AddXdpError, XdpConfig};
+use crate::engine::Engine;
 use crate::port::link::LinkConfig;
-use crate::{AddLinkError, Engine, IfAddr, NetNs};
-use crate::{AddXdpError, UdpSocket, XdpConfig};
+use crate::socket::NetNs;
+use crate::socket::UdpSocket;
 
 fn start() -> Engine {
     Engine::builder().softirq_cpus(&crate::available_cpus()[..1]).fifo(false).start().unwrap()

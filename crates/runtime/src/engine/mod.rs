@@ -46,15 +46,15 @@ pub use handle::{DeviceHandle, DeviceStats};
 ///
 /// Sockets, name spaces, devices and event contexts do not keep it running: their users keep a handle. When the
 /// engine has stopped, every wait on them ends with an error, and so does every later call that would have to wait or
-/// send: `ESHUTDOWN` from sockets, [`WaitError::Stopped`](crate::WaitError::Stopped) from event contexts, `false` from
+/// send: `ESHUTDOWN` from sockets, [`WaitError::Stopped`](crate::event::WaitError::Stopped) from event contexts, `false` from
 /// raw ports. What a socket has received before can still be read. Its TCP connections end without a word to their peers:
 /// close them first if the peers should know. All memory and descriptors go with the last handle to any of these.
 ///
 /// ```
 /// let cpu = napier_runtime::available_cpus()[0];
-/// let engine = napier_runtime::Engine::builder().softirq_cpus(&[cpu]).start()?;
+/// let engine = napier_runtime::engine::Engine::builder().softirq_cpus(&[cpu]).start()?;
 /// assert_eq!(engine.softirq_stats().len(), 1);
-/// # Ok::<(), napier_runtime::StartError>(())
+/// # Ok::<(), napier_runtime::engine::StartError>(())
 /// ```
 #[derive(Clone)]
 pub struct Engine {

@@ -1,7 +1,7 @@
 //! The journal: what the rules decided for each instance, in the order in which it took effect.
 //!
-//! Switched on by [`EngineBuilder::journal`](crate::EngineBuilder::journal) and read by
-//! [`Engine::journal`](crate::Engine::journal). Each record holds a rule's inputs and its answer, so that the run can be
+//! Switched on by [`EngineBuilder::journal`](crate::engine::EngineBuilder::journal) and read by
+//! [`Engine::journal`](crate::engine::Engine::journal). Each record holds a rule's inputs and its answer, so that the run can be
 //! replayed through `napier_core` and must come to the same words, answers and counters; and it says who polled,
 //! which timers ran and when interrupts were masked, so that it serves as a log of events.
 //!

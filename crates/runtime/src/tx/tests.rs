@@ -8,7 +8,10 @@ use napier_testkit::PATIENCE;
 
 use super::hold::{self, Point};
 use super::*;
-use crate::{DeviceHandle, DropReason, Engine, FqConfig, LinkConfig, RawPort, RawSendError, RawSender};
+use crate::device::{DeviceHandle, LinkConfig};
+use crate::engine::Engine;
+use crate::raw::{RawPort, RawSendError, RawSender};
+use crate::tx::{DropReason, FqConfig};
 use napier_sys::clock::Clock;
 
 mod late_list;
@@ -25,11 +28,14 @@ struct Rig {
 fn rig(config: &LinkConfig, from_server: bool) -> Rig {
     let cpu = crate::available_cpus()[0];
     let engine = Engine::builder().softirq_cpus(&[cpu]).fifo(false).start().expect("engine");
-    let end = |name: &str, last: u8| crate::EndConfig {
+    let end = |name: &str, last: u8| crate::device::EndConfig {
         name: name.to_owned(),
         netns: engine.namespace(),
         mac: [2, 0, 0, 0x77, 0, last],
-        addresses: vec![crate::IfAddr { addr: std::net::Ipv4Addr::new(10, 77, 0, last).into(), prefix_len: 24 }],
+        addresses: vec![crate::device::IfAddr {
+            addr: std::net::Ipv4Addr::new(10, 77, 0, last).into(),
+            prefix_len: 24,
+        }],
         irq_cpus: vec![cpu],
     };
     let (client, server) = engine.add_link(config, end("client", 1), end("server", 2)).expect("link");
@@ -378,8 +384,9 @@ fn a_ring_that_stays_full_stops_the_queue_and_nothing_is_lost() {
 fn fq_paces_and_departs_by_the_watchdog() {
     let rig = rig(&LinkConfig::default(), false);
     rig.with(&QdiscConfig::Fq(FqConfig::default()), TxVariant::Llist);
-    let socket = crate::UdpSocket::bind(rig.from.netns(), "10.77.0.1:0".parse().expect("address")).expect("socket");
-    let peer = crate::UdpSocket::bind(rig.to.netns(), "10.77.0.2:7".parse().expect("address")).expect("socket");
+    let socket =
+        crate::socket::UdpSocket::bind(rig.from.netns(), "10.77.0.1:0".parse().expect("address")).expect("socket");
+    let peer = crate::socket::UdpSocket::bind(rig.to.netns(), "10.77.0.2:7".parse().expect("address")).expect("socket");
     peer.set_read_timeout(Some(PATIENCE)).expect("timeout");
     let to = peer.local_addr().expect("address");
     let mut buffer = [0; 16];
@@ -520,8 +527,9 @@ fn bands_go_by_priority() {
     let rig = rig(&LinkConfig::default(), false);
     rig.with(&QdiscConfig::pfifo_fast(), TxVariant::Llist);
     let path = rig.from.device.tx[0].clone();
-    let socket = crate::UdpSocket::bind(rig.from.netns(), "10.77.0.1:0".parse().expect("address")).expect("socket");
-    let peer = crate::UdpSocket::bind(rig.to.netns(), "10.77.0.2:7".parse().expect("address")).expect("socket");
+    let socket =
+        crate::socket::UdpSocket::bind(rig.from.netns(), "10.77.0.1:0".parse().expect("address")).expect("socket");
+    let peer = crate::socket::UdpSocket::bind(rig.to.netns(), "10.77.0.2:7".parse().expect("address")).expect("socket");
     peer.set_read_timeout(Some(PATIENCE)).expect("timeout");
     let to = peer.local_addr().expect("address");
     let mut buffer = [0; 16];
@@ -529,7 +537,7 @@ fn bands_go_by_priority() {
     peer.recv_from(&mut buffer).expect("the neighbour is known now");
     path.update_bits(|bits| (bits.freeze(), ()));
     for (priority, payload) in [(2, b"1st!"), (2, b"bulk"), (0, b"best"), (6, b"soon")] {
-        socket.setsockopt(crate::SocketOption::Priority, priority).expect("priority");
+        socket.setsockopt(crate::socket::SocketOption::Priority, priority).expect("priority");
         socket.send_to(payload, to).expect("queued");
     }
     assert!(path.update_bits(QueueBits::thaw));

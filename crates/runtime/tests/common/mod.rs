@@ -8,9 +8,10 @@ pub(crate) mod pcapng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{
-    DeviceHandle, EndConfig, Engine, EngineBuilder, EpollParamsRequest, IfAddr, LinkConfig, NapiStats, NetNs,
-};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, NapiStats};
+use napier_runtime::engine::{Engine, EngineBuilder};
+use napier_runtime::event::EpollParamsRequest;
+use napier_runtime::socket::NetNs;
 #[allow(unused_imports, reason = "each test program uses a part of this")]
 pub(crate) use napier_testkit::{Dice, PATIENCE, eventually};
 

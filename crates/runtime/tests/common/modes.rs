@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use napier_runtime::control::NapiSet;
-use napier_runtime::{
-    Engine, EpollParamsRequest, Event, EventContext, Interest, RawBusyPoll, RawPort, SocketOption, Timeout, UdpSocket,
-};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
+use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_runtime::socket::{SocketOption, UdpSocket};
 
 use super::{PATIENCE, frames, prefer};
 

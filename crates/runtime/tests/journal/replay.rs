@@ -8,7 +8,7 @@ use napier_core::event::{resume, suspend};
 use napier_core::poll::{AfterPoll, after_poll};
 use napier_core::state::{Poller, State};
 use napier_core::time::{Instant, Span};
-use napier_runtime::PollContext;
+use napier_runtime::device::PollContext;
 use napier_runtime::journal::{Event, Record, Rule, Target};
 
 /// What a decision obliges its thread to do next with the instance.

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use napier_runtime::{Engine, MemifAccess, MemifConfig, MemifRole, MemifSecret};
+use napier_runtime::device::{MemifAccess, MemifConfig, MemifRole, MemifSecret};
+use napier_runtime::engine::Engine;
 use rustix::process::{Uid, geteuid};
 
 use crate::common::eventually;

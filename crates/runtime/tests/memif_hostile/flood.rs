@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use napier_core::memif::Message;
-use napier_runtime::{Engine, MemifRole};
+use napier_runtime::device::MemifRole;
+use napier_runtime::engine::Engine;
 
 use crate::common::PATIENCE;
 use crate::program::Program;

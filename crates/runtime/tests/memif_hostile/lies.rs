@@ -3,7 +3,9 @@
 use std::os::fd::AsFd;
 
 use napier_core::memif::{AddRegion, AddRing, Hello, Message, Name, Reason, VERSION};
-use napier_runtime::{Engine, MemifRole, RawPort};
+use napier_runtime::device::MemifRole;
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
 use rustix::fs::SealFlags;
 use rustix::net::SocketFlags;
 

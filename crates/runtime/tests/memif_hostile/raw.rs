@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use napier_core::memif::{AddRegion, AddRing, Init, MESSAGE_BYTES, Message, Name, RegionLayout, SECRET_BYTES, VERSION};
-use napier_runtime::{DeviceHandle, EndConfig, Engine, MemifConfig, MemifRole, RawPort};
+use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,

@@ -1,7 +1,8 @@
 //! Regions without memory: whoever touches them first pays.
 
 use napier_core::memif::{Message, Name};
-use napier_runtime::{Engine, MemifRole};
+use napier_runtime::device::MemifRole;
+use napier_runtime::engine::Engine;
 
 use crate::common::eventually;
 use crate::raw::{Client, config, device, serves_an_honest_client, socket};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use napier_runtime::{DeviceHandle, Engine, MemifRole, RawPort};
+use napier_runtime::device::{DeviceHandle, MemifRole};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
 
 use crate::common::{PATIENCE, eventually};
 use crate::raw::{Client, config, device, serves_an_honest_client, socket};

@@ -9,7 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use napier_runtime::{Engine, MemifConfig, MemifRole, RawPort, available_cpus};
+use napier_runtime::available_cpus;
+use napier_runtime::device::{MemifConfig, MemifRole};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
 
 use crate::common::{PATIENCE, eventually};
 use crate::program::{Program, SEED};

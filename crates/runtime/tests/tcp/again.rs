@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use napier_runtime::{RawPort, TcpListener, TcpStream};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{TcpListener, TcpStream};
 
 use crate::common::frames::ETH;
 use crate::common::{PATIENCE, PEER_MAC, TESTED_MAC, eventually};

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use napier_runtime::{TcpListener, TcpStream};
+use napier_runtime::socket::{TcpListener, TcpStream};
 
 use crate::common::{PATIENCE, eventually, v4};
 use crate::{clients, connected, echo, errno, join, link, servers, would_block};

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use napier_runtime::{LinkConfig, SocketOption, TcpListener, TcpStream};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::socket::{SocketOption, TcpListener, TcpStream};
 
 use crate::common::{Dice, PATIENCE, Pair, eventually};
 use crate::{connected, echo, link, servers};

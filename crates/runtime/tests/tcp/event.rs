@@ -3,7 +3,8 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use napier_runtime::{Event, EventContext, Interest, TcpListener, TcpStream, Timeout};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{TcpListener, TcpStream};
 
 use crate::common::{PATIENCE, Pair, eventually, prefer};
 use crate::{connected, link, servers, would_block};

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use napier_runtime::{RawPort, TcpListener, TcpStream};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{TcpListener, TcpStream};
 
 use crate::common::frames::{ETH, ip_head, pseudo_checksum};
 use crate::common::{Dice, PEER_MAC, TESTED_MAC, eventually};

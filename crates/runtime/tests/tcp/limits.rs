@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use napier_runtime::{LinkConfig, RawPort, ReusePort, SocketOption, TcpListener, TcpStream};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{ReusePort, SocketOption, TcpListener, TcpStream};
 
 use crate::common::{PATIENCE, PEER_MAC, Pair, TESTED_MAC, eventually};
 use crate::hostile::{SYN, segment};

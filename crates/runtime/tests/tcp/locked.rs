@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use napier_runtime::{LinkConfig, QdiscConfig, TcpListener, TxVariant};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::socket::TcpListener;
+use napier_runtime::tx::{QdiscConfig, TxVariant};
 
 use crate::common::Pair;
 use crate::{echo, join, servers};

@@ -5,7 +5,10 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use napier_runtime::{EndConfig, Engine, IfAddr, LinkConfig, NetNs, RawPort, TcpListener, TcpStream};
+use napier_runtime::device::{EndConfig, IfAddr, LinkConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::{NetNs, TcpListener, TcpStream};
 
 use crate::common::{Dice, PATIENCE, eventually};
 

@@ -18,7 +18,8 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
-use napier_runtime::{LinkConfig, NetNs, TcpListener, TcpStream};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::socket::{NetNs, TcpListener, TcpStream};
 
 /// Where servers listen: over IPv4 and over IPv6.
 fn servers(port: u16) -> [SocketAddr; 2] {

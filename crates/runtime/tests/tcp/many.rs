@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use napier_runtime::{Event, EventContext, Interest, TcpListener, TcpStream, Timeout};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{TcpListener, TcpStream};
 
 use crate::common::{PATIENCE, eventually};
 use crate::{link, servers};

@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use napier_runtime::{AddXdpError, UdpSocket, XdpBusyPoll, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::device::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::socket::UdpSocket;
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, sockopt};
 
@@ -36,12 +37,12 @@ fn what_cannot_be_is_refused_in_one_line() {
     assert!(matches!(refused(XdpConfig { filter, ..small() }, ours), E::Config { .. }));
 
     // The rig names the interface itself, so this one goes past it.
-    let engine = napier_runtime::Engine::builder().start().expect("an engine");
-    let end = napier_runtime::EndConfig {
+    let engine = napier_runtime::engine::Engine::builder().start().expect("an engine");
+    let end = napier_runtime::device::EndConfig {
         name: "x".to_owned(),
         netns: engine.namespace(),
         mac: [0; 6],
-        addresses: vec![napier_runtime::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
+        addresses: vec![napier_runtime::device::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
         irq_cpus: vec![],
     };
     for name in ["no-such-one", "", "a-name-that-is-far-too-long"] {
@@ -136,12 +137,12 @@ fn a_missing_capability_is_named() {
             inheritable: rustix::thread::CapabilitySet::empty(),
         };
         rustix::thread::set_capabilities(None, none).expect("giving up is allowed");
-        let engine = napier_runtime::Engine::builder().start().expect("an engine");
-        let end = napier_runtime::EndConfig {
+        let engine = napier_runtime::engine::Engine::builder().start().expect("an engine");
+        let end = napier_runtime::device::EndConfig {
             name: "x".to_owned(),
             netns: engine.namespace(),
             mac: [0; 6],
-            addresses: vec![napier_runtime::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
+            addresses: vec![napier_runtime::device::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
             irq_cpus: vec![],
         };
         let error = engine.add_xdp(&XdpConfig::on(&name), end).err().expect("refused");

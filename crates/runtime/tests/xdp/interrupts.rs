@@ -4,8 +4,10 @@ use std::net::UdpSocket as KernelSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
-use napier_runtime::{SocketOption, UdpSocket, XdpConfig, available_cpus};
+use napier_runtime::device::XdpConfig;
+use napier_runtime::socket::{SocketOption, UdpSocket};
 
 use crate::rig::*;
 

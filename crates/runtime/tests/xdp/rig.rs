@@ -4,7 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
-use napier_runtime::{AddXdpError, DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig};
+use napier_runtime::device::{AddXdpError, DeviceHandle, EndConfig, IfAddr, XdpConfig};
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::NetNs;
 pub(crate) use napier_testkit::{PATIENCE, eventually};
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];

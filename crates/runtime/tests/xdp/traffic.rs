@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use napier_runtime::{UdpSocket, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::device::{XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::socket::UdpSocket;
 
 use crate::rig::*;
 

@@ -1,6 +1,9 @@
 //! What has to be sent is sent, whatever else happens.
 
-use napier_runtime::{QdiscConfig, RawPort, UdpSocket, XdpConfig, XdpFilter};
+use napier_runtime::device::{XdpConfig, XdpFilter};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::UdpSocket;
+use napier_runtime::tx::QdiscConfig;
 
 use crate::rig::*;
 

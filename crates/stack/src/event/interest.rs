@@ -9,7 +9,7 @@ use napier_core::time::Span;
 /// A set of conditions and modes, with the numbers of `include/uapi/linux/eventpoll.h`.
 ///
 /// ```
-/// use napier_runtime::Interest;
+/// use napier_runtime::event::Interest;
 ///
 /// let interest = Interest::IN | Interest::EDGE;
 /// assert_eq!(interest.bits(), 0x8000_0001);

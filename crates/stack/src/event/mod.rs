@@ -5,7 +5,8 @@
 //! reporting, the order of the ready list and the busy-polling parameters behave as in `fs/eventpoll.c`.
 //!
 //! ```no_run
-//! use napier_runtime::{Engine, Event, EventContext, Interest, Timeout, UserEvent};
+//! use napier_runtime::engine::Engine;
+//! use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::builder().start()?;

@@ -13,7 +13,7 @@ use super::source::sealed::{Watchable, Watched};
 /// attaches a context to a NAPI instance.
 ///
 /// ```
-/// use napier_runtime::UserEvent;
+/// use napier_runtime::event::UserEvent;
 ///
 /// let stop = UserEvent::new();
 /// stop.clone().trigger();

@@ -24,7 +24,7 @@ use crate::event::{Watchable, Watched};
 /// ```no_run
 /// use std::io::{Read as _, Write as _};
 ///
-/// use napier_runtime::{NetNs, TcpListener};
+/// use napier_runtime::socket::{NetNs, TcpListener};
 ///
 /// fn serve(ns: &NetNs) -> std::io::Result<()> {
 ///     let listener = TcpListener::bind(ns, "0.0.0.0:7".parse().expect("an address"))?;

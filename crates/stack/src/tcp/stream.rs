@@ -36,7 +36,7 @@ const WRITABLE: Interest = Interest::from_bits(Interest::OUT.bits() | Interest::
 /// ```no_run
 /// use std::io::{Read as _, Write as _};
 ///
-/// use napier_runtime::{NetNs, TcpStream};
+/// use napier_runtime::socket::{NetNs, TcpStream};
 ///
 /// fn ask(ns: &NetNs) -> std::io::Result<Vec<u8>> {
 ///     let stream = TcpStream::connect(ns, "10.0.0.2:7".parse().expect("an address"))?;

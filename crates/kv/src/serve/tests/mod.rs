@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fake::{FakeNet, Scene, World};
-use napier_runtime::{Engine, UserEvent};
+use napier_runtime::engine::Engine;
+use napier_runtime::event::UserEvent;
 use rustix::net::sockopt;
 
 use super::connection::READ_BYTES;

@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_runtime::{ThreadUsage, thread_usage, ticks, ticks_after};
+use napier_sys::tsc::{ticks, ticks_after};
+use napier_sys::usage::{ThreadUsage, thread_usage};
 
 use super::handover::{Alone, BATCH_MAX, HandOver};
 use crate::bench::pin::pin_to;

@@ -10,7 +10,7 @@ mod sockets;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_runtime::{QdiscConfig, TxVariant};
+use napier_runtime::tx::{QdiscConfig, TxVariant};
 use serde::Serialize;
 
 use self::paths::{AlonePath, MutexPath, PathCounts, QueuePath};

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_queue::ArrayQueue;
-use napier_runtime::{LinkConfig, RawPort, ticks};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::raw::RawPort;
+use napier_sys::tsc::ticks;
 
 use super::run::Setup;
 use crate::bench::ticks::TickClock;

@@ -5,9 +5,11 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_runtime::{
-    LinkConfig, QdiscConfig, RawBusyPoll, RawPort, ThreadUsage, TxVariant, thread_usage, ticks, ticks_after,
-};
+use napier_runtime::device::LinkConfig;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_runtime::tx::{QdiscConfig, TxVariant};
+use napier_sys::tsc::{ticks, ticks_after};
+use napier_sys::usage::{ThreadUsage, thread_usage};
 
 use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
 use super::sockets::{engine_time, wait_until};

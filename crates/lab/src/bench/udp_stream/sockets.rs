@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_runtime::{RawPort, TxVariant, UdpSocket};
+use napier_runtime::raw::RawPort;
+use napier_runtime::socket::UdpSocket;
+use napier_runtime::tx::TxVariant;
 
 use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
 use super::run::Setup;

@@ -12,7 +12,9 @@ use std::os::fd::AsFd;
 use anyhow::Context as _;
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 use napier_runtime::control::NapiSet;
-use napier_runtime::{DeviceHandle, EndConfig, Engine, IfAddr, NetNs, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::NetNs;
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 1];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 2];

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use napier_linux::Veth;
-use napier_runtime::{RawBusyPoll, RawPort, SocketOption, UdpSocket, XdpMode, set_kernel_busy_poll};
+use napier_runtime::device::XdpMode;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_runtime::set_kernel_busy_poll;
+use napier_runtime::socket::{SocketOption, UdpSocket};
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
@@ -217,7 +220,7 @@ fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
     Ok(Percentiles::of(&histogram))
 }
 
-fn engine_socket(ns: &napier_runtime::NetNs, local: SocketAddr, peer: SocketAddr) -> anyhow::Result<UdpSocket> {
+fn engine_socket(ns: &napier_runtime::socket::NetNs, local: SocketAddr, peer: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(ns, local)?;
     socket.connect(peer)?;
     socket.setsockopt(SocketOption::BusyPoll, i32::try_from(BUSY_POLL_US)?)?;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_runtime::{BareXdp, RawBusyPoll, RawPort, XdpMode, XdpStats};
+use napier_runtime::device::{BareXdp, XdpMode, XdpStats};
+use napier_runtime::raw::{RawBusyPoll, RawPort};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 

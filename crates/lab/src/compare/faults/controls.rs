@@ -6,11 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, ensure};
 use napier_runtime::control::{DevAttribute, DevSet, DevSettings, Errno, NapiGet, NapiInfo, NapiSet, QueueGet};
-use napier_runtime::{
-    AddDeviceError, AddLinkError, AffinityError, BindRawError, Coalesce, CoalesceError, DeviceHandle, EndConfig,
-    EpollParams, EpollParamsRequest, EventContext, Interest, LinkConfig, NeighbourError, OptionError, RawPort,
-    ReusePort, SocketOption, SysctlError, UdpSocket, WaitError,
+use napier_runtime::device::{
+    AddDeviceError, AddLinkError, AffinityError, Coalesce, CoalesceError, DeviceHandle, EndConfig, LinkConfig,
 };
+use napier_runtime::engine::SysctlError;
+use napier_runtime::event::{EpollParams, EpollParamsRequest, EventContext, Interest, WaitError};
+use napier_runtime::raw::{BindRawError, RawPort};
+use napier_runtime::socket::{NeighbourError, OptionError, ReusePort, SocketOption, UdpSocket};
 
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
@@ -272,7 +274,7 @@ impl Controls<'_> {
         made += errno("add", unsupported.map_err(Into::into), Errno::EINVAL)?;
         own.add(&socket, Interest::IN, 1)?;
         made += errno("add", own.add(&socket, Interest::IN, 2).map_err(Into::into), Errno::EEXIST)?;
-        let no_room = own.wait(&mut [], napier_runtime::Timeout::Now);
+        let no_room = own.wait(&mut [], napier_runtime::event::Timeout::Now);
         made += refused("wait", no_room, |error| *error == WaitError::NoRoom)?;
         Ok(made)
     }

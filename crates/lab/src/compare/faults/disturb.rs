@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use napier_rng::{Xoshiro256PlusPlus, below};
+use napier_runtime::capture::{Capture, CaptureConfig};
 use napier_runtime::control::{DevAttribute, DevSet, Errno, NapiSet};
-use napier_runtime::{
-    ByteLimits, Capture, CaptureConfig, Coalesce, DeviceHandle, EpollParamsRequest, FqConfig, QdiscConfig, TxVariant,
-};
+use napier_runtime::device::{Coalesce, DeviceHandle};
+use napier_runtime::event::EpollParamsRequest;
+use napier_runtime::tx::{ByteLimits, FqConfig, QdiscConfig, TxVariant};
 use rand::Rng as _;
 
 use super::controls::Controls;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
 use napier_kv::table::Table;
-use napier_runtime::{Event, EventContext, UserEvent};
+use napier_runtime::event::{Event, EventContext, UserEvent};
 
 use crate::compare::case::SERVER;
 use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};

@@ -5,9 +5,10 @@ use napier_core::context::PollContext;
 use napier_core::state::State;
 
 use super::*;
+use crate::device::{DeviceHandle, LinkConfig};
+use crate::engine::Engine;
 use crate::napi::hold::{self, Point};
 use crate::test_link::{end, eventually, is_at_rest};
-use crate::{DeviceHandle, Engine, LinkConfig};
 
 /// An engine with one softirq CPU and a link; the instances of its ends.
 fn link() -> (Engine, DeviceHandle, Arc<Napi>, Arc<Napi>) {
@@ -63,7 +64,7 @@ fn a_program_polls_once() {
 fn a_sender_that_runs_its_queue_polls_nothing() {
     let (engine, device, first, second) = link();
     let cpu = &engine.inner.deliver.softirq[0];
-    device.set_qdisc(0, &crate::QdiscConfig::pfifo()).unwrap();
+    device.set_qdisc(0, &crate::tx::QdiscConfig::pfifo()).unwrap();
     assert!(first.tx_path().schedule());
     // Waits on the list, and nobody has been told.
     second.transition(crate::journal::Rule::SchedulePrep, State::schedule_prep);

@@ -5,9 +5,10 @@ use napier_core::context::PollContext;
 use napier_core::state::State;
 
 use super::*;
+use crate::device::{DeviceHandle, EndConfig, LinkConfig};
+use crate::engine::Engine;
 use crate::napi::Napi;
 use crate::test_link::{end, eventually, is_at_rest};
-use crate::{DeviceHandle, EndConfig, Engine, LinkConfig};
 
 impl SoftirqCpu {
     /// Where a test keeps the thread from its processor.

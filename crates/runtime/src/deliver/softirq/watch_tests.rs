@@ -5,8 +5,10 @@ use napier_testkit::skip;
 use rustix::thread::sched_getaffinity;
 
 use super::*;
+use crate::RealTime;
+use crate::device::{EndConfig, LinkConfig};
+use crate::engine::Engine;
 use crate::test_link::{PATIENCE, end, eventually};
-use crate::{EndConfig, Engine, LinkConfig, RealTime};
 
 fn may_run_on(cpu: &SoftirqCpu) -> Vec<usize> {
     let thread = Pid::from_raw(cpu.thread.load(Ordering::Relaxed)).expect("it runs");

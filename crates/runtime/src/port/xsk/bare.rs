@@ -24,7 +24,7 @@ impl BareXdp {
     /// Opens the queue.
     ///
     /// # Errors
-    /// As [`Engine::add_xdp`](crate::Engine::add_xdp).
+    /// As [`Engine::add_xdp`](crate::engine::Engine::add_xdp).
     pub fn open(config: &XdpConfig) -> Result<Self, AddXdpError> {
         config.check()?;
         let table = Arc::new(FrameTable::new());

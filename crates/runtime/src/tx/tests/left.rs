@@ -7,8 +7,8 @@ use smoltcp::wire::{
 };
 
 use super::*;
-use crate::UdpSocket;
 use crate::port::IrqLine;
+use crate::socket::UdpSocket;
 use crate::tx::wire::LEFT_MAX;
 
 mod waits;
