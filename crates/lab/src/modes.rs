@@ -47,7 +47,7 @@ pub struct ModeParams {
 
 impl ModeParams {
     /// What the mode sets on the instance with this id.
-    pub(crate) fn napi_set(&self, id: u32) -> NapiSet {
+    pub fn napi_set(&self, id: u32) -> NapiSet {
         NapiSet {
             id: Some(u64::from(id)),
             defer_hard_irqs: Some(u64::from(self.defer_hard_irqs)),
