@@ -262,11 +262,6 @@ impl Mode {
             ThreadedSetting::Disabled | ThreadedSetting::Enabled | ThreadedSetting::Workqueue => queues,
         }
     }
-
-    /// CPUs needed in all: the server's and one for the load generator.
-    pub fn cpus_needed(self, queues: usize) -> usize {
-        self.server_cpus(queues) + 1
-    }
 }
 
 impl fmt::Display for Mode {

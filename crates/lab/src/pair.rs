@@ -1,6 +1,6 @@
 //! The device under test and its peer, both in the engine of this process.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,11 +96,6 @@ impl Pair {
             })?;
         }
         Ok(())
-    }
-
-    /// The queue of the end under test that receives this flow of its peer.
-    pub fn tested_queue(&self, from: SocketAddrV4, to: SocketAddrV4) -> u16 {
-        self.tested.rx_queue_of(SocketAddr::V4(from), SocketAddr::V4(to))
     }
 }
 

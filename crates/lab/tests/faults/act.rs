@@ -1,5 +1,6 @@
 //! An act: rounds of traffic and disturbances, then quiet and the checks.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -102,7 +103,7 @@ impl Act<'_> {
     fn round(&mut self, number: u64) -> anyhow::Result<()> {
         for flow in 0..self.client.flows() {
             // The table may be another one since the last round.
-            self.client.wire.flows[flow].port = usize::from(self.pair.tested_queue(source(flow), SERVER));
+            self.client.wire.flows[flow].port = queue_of(self.pair, source(flow));
         }
         let pause = (number == 2).then_some(PATIENCE);
         let overload = pause.is_none() && below(&mut self.rng, 6) == 0;
@@ -191,13 +192,18 @@ impl Act<'_> {
     }
 }
 
+/// The queue of the server's end that receives this flow.
+fn queue_of(pair: &Pair, from: SocketAddrV4) -> usize {
+    usize::from(pair.tested.rx_queue_of(from.into(), SERVER.into()))
+}
+
 /// The generator: its end is polled by itself, so that a stall is the server's.
 fn client(pair: &Pair, profile: &Profile, flows: usize) -> anyhow::Result<Generator<RawWire>> {
     pair.never_interrupt(&pair.peer)?;
     let ways = (0..flows)
         .map(|flow| RawFlow {
             template: Template::new(pair.peer.mac(), pair.tested.mac(), source(flow), SERVER),
-            port: usize::from(pair.tested_queue(source(flow), SERVER)),
+            port: queue_of(pair, source(flow)),
         })
         .collect();
     let wire = RawWire::new(&pair.engine, &pair.peer, ways, CLIENT_PORT)?;
