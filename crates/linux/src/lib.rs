@@ -7,6 +7,7 @@
 //! | `link` | interfaces and addresses (`rtnetlink`) |
 //! | `ethtool` | offloads of an interface |
 //! | `netdev` | NAPI instances, and the older settings of an interface in sysfs |
+//! | [`sys`] | busy polling of the kernel's sockets and epoll descriptors; the only unsafe code of the crate |
 //! | `veth` | pairs |
 //!
 //! A namespace and a pair have no name in the file system: a namespace lives as long as its descriptor, or a thread inside
@@ -30,6 +31,7 @@ mod ethtool;
 mod link;
 mod netdev;
 mod netns;
+pub mod sys;
 mod veth;
 
 pub use netdev::{NapiInfo, NapiSettings};

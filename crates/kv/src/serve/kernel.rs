@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use napier_runtime::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
+use napier_linux::sys::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;

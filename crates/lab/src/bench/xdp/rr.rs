@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use napier_linux::Veth;
+use napier_linux::sys::set_kernel_busy_poll;
 use napier_runtime::device::XdpMode;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
-use napier_runtime::set_kernel_busy_poll;
 use napier_runtime::socket::{SocketOption, UdpSocket};
 use serde::Serialize;
 

@@ -1,5 +1,7 @@
 //! Busy polling of the kernel's own sockets and event contexts (`socket(7)`, `ioctl_eventpoll(2)`), for programs that
-//! run on the kernel's stack beside the engine's.
+//! run on the kernel's stack beside the engine's. No safe library offers these interfaces.
+
+#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
