@@ -12,7 +12,8 @@
 //! |---|---|
 //! | `senders` | senders inside, with frames of their own, and how a change waits for them |
 //! | `packet` | what travels on the list and in the discipline |
-//! | `run` | flush and run, with the locks that the rules ask for |
+//! | `run` | flush and run, and how the root lock is given up |
+//! | `carry` | a run carried out, with the locks that the rules ask for |
 //! | `wake` | stop, completion, wake, scheduling in softirq context, the watchdog |
 //! | `owner` | the thread that holds the run for ever |
 //! | `config` | what a queue can be told to be |
@@ -26,6 +27,7 @@
 //! `owner` no sender waits for another: it pushes and leaves, and if it should flush while the root lock is taken, it
 //! leaves that to the holder, who may have lost its processor. Who works for others (`nowait`) does so with every variant.
 
+mod carry;
 mod config;
 mod control;
 #[cfg(test)]
