@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use napier_core::histogram::Histogram;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
 use napier_ring::{Entered, Inside};
 
 use super::config::{QdiscConfig, TxSetupError};
 use super::owner::Owner;
+use super::packet::TxPkt;
 use super::senders::Senders;
 use super::stats::{CallTimes, Ledger, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxShared, TxVariant, XmitTimes};
@@ -80,6 +82,17 @@ impl TxPath {
         self.leave(guarded, rest);
     }
 
+    /// Puts another discipline in place, with counters from zero. Memory is got and given back without the root lock.
+    fn replace(&self, root: Root<TxPkt>) {
+        let fresh = Guarded { root, ledger: Ledger::default() };
+        let (mut guarded, _) = lock_root(&self.root.0);
+        let drops = guarded.root.stats().drops.total() + self.defer.burst_drops.swap(0, Ordering::Relaxed);
+        self.former_drops.fetch_add(drops, Ordering::Relaxed);
+        let former = std::mem::replace(&mut *guarded, fresh);
+        self.leave(guarded, self.rest());
+        drop(former);
+    }
+
     /// Gives up the root lock, perhaps of a queue that never had a discipline.
     fn release_any(&self, guarded: Inside<'_, Guarded>) {
         if self.shared.senders.get().is_some() {
@@ -145,14 +158,7 @@ impl<'a> Queues<'a> {
         path.deactivate();
         path.stop_owner();
         path.flush_rest();
-        {
-            let (mut guarded, _) = lock_root(&path.root.0);
-            let former = guarded.root.stats().drops.total() + path.defer.burst_drops.swap(0, Ordering::Relaxed);
-            path.former_drops.fetch_add(former, Ordering::Relaxed);
-            guarded.root = Root::new(qdisc.make(), true);
-            guarded.ledger = Ledger::default();
-            path.leave(guarded, path.rest());
-        }
+        path.replace(Root::new(qdisc.make(), true));
         path.stops.store(0, Ordering::Relaxed);
         let started = match (qdisc, before) {
             (_, Mode::Noqueue) => {
@@ -240,9 +246,13 @@ impl<'a> Queues<'a> {
         let limit_bytes = path.claim_wire().limit.as_ref().map(ByteLimit::limit_bytes);
         #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
         let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
+        // Got here: no sender waits for memory that the holder of the root lock asks for.
+        let mut batches = Histogram::default();
         let (guarded, _) = lock_root(&path.root.0);
         let (root, ledger) = (&guarded.root, &guarded.ledger);
-        let stats = TxQueueStats {
+        batches.merge(&ledger.batches);
+        let drops = root.stats().drops.clone();
+        let mut stats = TxQueueStats {
             qdisc: root.qdisc().name(),
             variant: match path.mode() {
                 Mode::Locked => TxVariant::Locked,
@@ -254,9 +264,9 @@ impl<'a> Queues<'a> {
             qlen: root.qlen() as u64,
             backlog_bytes: root.backlog_bytes(),
             requeues: root.stats().requeues,
-            drops: drops_of(&root.stats().drops),
+            drops: Vec::new(),
             burst_drops: path.defer.burst_drops.load(Ordering::Relaxed),
-            batches: ledger.batches.clone(),
+            batches,
             flushes: ledger.flushes,
             runs: ledger.runs,
             run_pkts: ledger.run_pkts,
@@ -270,6 +280,7 @@ impl<'a> Queues<'a> {
             limit_bytes,
         };
         path.release_any(guarded);
+        stats.drops = drops_of(&drops);
         Ok(stats)
     }
 }
