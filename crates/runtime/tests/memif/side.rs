@@ -1,13 +1,13 @@
 //! One program with one memif device, and datagrams between two of them.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifRole};
+use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::{NetNs, UdpSocket};
 
-use super::common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
+use super::common::{self, PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
 
 /// A socket that no other test and no other run uses.
 pub(super) fn socket(test: &str) -> String {
@@ -26,8 +26,7 @@ pub(super) struct Side {
 }
 
 pub(super) fn end(netns: &NetNs, name: &str, mac: [u8; 6], addr: Ipv4Addr) -> EndConfig {
-    let addresses = vec![IfAddr { addr: addr.into(), prefix_len: 24 }];
-    EndConfig { name: name.to_owned(), netns: netns.clone(), mac, addresses, irq_cpus: Vec::new() }
+    common::end(name, netns, mac, &[(addr.into(), 24)])
 }
 
 impl Side {
@@ -80,9 +79,7 @@ pub(super) fn pair(test: &str, change: impl Fn(&mut MemifConfig)) -> (Side, Side
 }
 
 pub(super) fn bound(netns: &NetNs, port: u16) -> UdpSocket {
-    let socket = UdpSocket::bind(netns, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
+    common::bound(netns, v4(Ipv4Addr::UNSPECIFIED, port))
 }
 
 /// Datagrams each way, with interrupts only: whoever receives sleeps first.
