@@ -58,7 +58,7 @@ frame_ring!(C2sProducer, XskTx);
 pub(crate) trait Tell: Sized {
     /// The ring.
     type Ring: FrameRing;
-    /// Whether a flush tells nobody, but leaves a bell.
+    /// Whether a flush leaves a bell, and tells the peer later.
     const LEAVES_BELL: bool;
 
     /// Shows the peer what was built and given, and tells it or leaves a bell.
