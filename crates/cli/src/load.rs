@@ -1,6 +1,6 @@
 //! `napier load`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use napier_lab::serve::device::MemifRole;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
+use crate::serve::print_report;
 
 /// What is loaded.
 #[derive(Subcommand)]
@@ -162,12 +163,5 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
             eprintln!("run {} of {}", run + 1, config.runs);
         }
     })?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-    } else {
-        write!(out, "{report}")?;
-    }
-    out.flush()?;
-    report.recording_failure.map_or(Ok(()), |why| Err(crate::Told(why).into()))
+    print_report(&report, args.json, report.recording_failure.as_deref())
 }

@@ -1,5 +1,6 @@
 //! `napier serve`.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
 
@@ -8,6 +9,8 @@ use napier_lab::modes::Mode;
 use napier_lab::serve::device::MemifRole;
 use napier_lab::serve::limits::Limits;
 use napier_lab::serve::run::{ServeConfig, serve};
+
+use serde::Serialize;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
@@ -108,13 +111,22 @@ pub(crate) fn run(command: &Serve, interrupted: &AtomicBool) -> anyhow::Result<(
         let mut out: Box<dyn Write> = if args.json { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     })?;
+    // Not what was interrupted, but what went wrong.
+    print_report(&report, args.json, report.recording_failure.as_deref())
+}
+
+/// Prints a report, as text or as one JSON object; a capture that failed is an error behind it.
+pub(crate) fn print_report(
+    report: &(impl Serialize + Display),
+    json: bool,
+    recording_failure: Option<&str>,
+) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
     } else {
         write!(out, "{report}")?;
     }
     out.flush()?;
-    // Not what was interrupted, but what went wrong.
-    report.recording_failure.map_or(Ok(()), |why| Err(crate::Told(why).into()))
+    recording_failure.map_or(Ok(()), |why| Err(crate::Told(why.to_owned()).into()))
 }

@@ -1,10 +1,11 @@
 //! Long random stories in larger worlds than the walk can exhaust.
 mod model;
 
-use model::{Config, Kind, Step, World, Wrong, check_step};
+use model::{Config, Step, World, Wrong};
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::time::Span;
+use napier_testkit::explore::{Label, World as _};
 use proptest::prelude::*;
 
 /// The pool last: only the engine has it.
@@ -42,12 +43,12 @@ fn config() -> impl Strategy<Value = Config> {
 }
 
 /// Takes the step that `choice` chooses; the story so far goes into every failure.
-fn take(world: &mut World, config: &Config, steps: &mut Vec<Step>, choice: u16, story: &mut Vec<&'static str>) {
+fn take(world: &mut World, config: &Config, steps: &mut Vec<Step>, choice: u16, story: &mut Vec<Label>) {
     let Some(count) = std::num::NonZero::new(steps.len()) else { return };
     let step = steps.swap_remove(usize::from(choice) % count);
     story.push(step.label);
-    let before = std::mem::replace(world, step.world).word;
-    if let Err(rule) = check_step(before, world.word).and_then(|()| world.check(config)) {
+    let before = std::mem::replace(world, step.outcome.expect("a step breaks a rule only by what it leads to"));
+    if let Err(rule) = before.check_step(world).and_then(|()| world.check(config)) {
         let tail = &story[story.len().saturating_sub(60)..];
         panic!("{rule}\n{}\n{world:#?}", tail.join("\n"));
     }
@@ -93,7 +94,7 @@ proptest! {
             }
             steps.clear();
             world.steps(&config, &mut steps);
-            steps.retain(|step| step.kind == Kind::System);
+            steps.retain(|step| step.by_itself);
             prop_assert!(!steps.is_empty(), "nothing goes on\n{:#?}", world);
             random ^= random << 13;
             random ^= random >> 7;

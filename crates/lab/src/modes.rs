@@ -47,7 +47,7 @@ pub struct ModeParams {
 
 impl ModeParams {
     /// What the mode sets on the instance with this id.
-    pub(crate) fn napi_set(&self, id: u32) -> NapiSet {
+    pub fn napi_set(&self, id: u32) -> NapiSet {
         NapiSet {
             id: Some(u64::from(id)),
             defer_hard_irqs: Some(u64::from(self.defer_hard_irqs)),
@@ -261,11 +261,6 @@ impl Mode {
             ThreadedSetting::BusyPoll => 2 * queues,
             ThreadedSetting::Disabled | ThreadedSetting::Enabled | ThreadedSetting::Workqueue => queues,
         }
-    }
-
-    /// CPUs needed in all: the server's and one for the load generator.
-    pub fn cpus_needed(self, queues: usize) -> usize {
-        self.server_cpus(queues) + 1
     }
 }
 

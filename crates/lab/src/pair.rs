@@ -1,6 +1,6 @@
 //! The device under test and its peer, both in the engine of this process.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use napier_runtime::engine::{Engine, StartError};
 use napier_runtime::socket::NetNs;
 
 /// Address of the end under test.
-pub(crate) const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Address of its peer.
-pub(crate) const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
 /// Ethernet address of the end under test.
 pub(crate) const TESTED_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 1];
@@ -33,19 +33,22 @@ const POLLERS_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
 const CARRIER_MAX: Duration = Duration::from_secs(5);
 
 /// Two devices that face each other, with an engine of their own.
-pub(crate) struct Pair {
-    pub(crate) engine: Engine,
+pub struct Pair {
+    /// Of both ends.
+    pub engine: Engine,
     /// The end under test. Of a link: the memif client, zero copy.
-    pub(crate) tested: DeviceHandle,
+    pub tested: DeviceHandle,
     /// Its peer. Of a link: the memif server, copies.
-    pub(crate) peer: DeviceHandle,
-    pub(crate) tested_ns: NetNs,
-    pub(crate) peer_ns: NetNs,
+    pub peer: DeviceHandle,
+    /// Where the end under test is.
+    pub tested_ns: NetNs,
+    /// Where its peer is.
+    pub peer_ns: NetNs,
 }
 
 impl Pair {
     /// A link whose ends take their interrupts on the given processors.
-    pub(crate) fn new(link: &LinkConfig, tested_cpus: &[usize], peer_cpus: &[usize]) -> anyhow::Result<Self> {
+    pub fn new(link: &LinkConfig, tested_cpus: &[usize], peer_cpus: &[usize]) -> anyhow::Result<Self> {
         let engine = start_engine(tested_cpus, peer_cpus)?;
         let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
         let (tested, peer) = engine.add_link(
@@ -78,7 +81,7 @@ impl Pair {
     }
 
     /// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.
-    pub(crate) fn never_interrupt(&self, device: &DeviceHandle) -> anyhow::Result<()> {
+    pub fn never_interrupt(&self, device: &DeviceHandle) -> anyhow::Result<()> {
         never_interrupt(&self.engine, device)
     }
 
@@ -93,11 +96,6 @@ impl Pair {
             })?;
         }
         Ok(())
-    }
-
-    /// The queue of the end under test that receives this flow of its peer.
-    pub(crate) fn tested_queue(&self, from: SocketAddrV4, to: SocketAddrV4) -> u16 {
-        self.tested.rx_queue_of(SocketAddr::V4(from), SocketAddr::V4(to))
     }
 }
 

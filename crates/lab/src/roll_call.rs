@@ -4,28 +4,29 @@ use std::cell::Cell;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Of a number of workers.
-pub(crate) struct RollCall {
+pub struct RollCall {
     ready: SyncSender<()>,
     is_ready: Receiver<()>,
     workers: usize,
 }
 
 /// A worker's voice. Dropped without a word it says that the worker failed.
-pub(crate) struct Ready(Cell<Option<SyncSender<()>>>);
+pub struct Ready(Cell<Option<SyncSender<()>>>);
 
 impl RollCall {
-    pub(crate) fn new(workers: usize) -> Self {
+    /// Of so many.
+    pub fn new(workers: usize) -> Self {
         let (ready, is_ready) = sync_channel(workers);
         Self { ready, is_ready, workers }
     }
 
     /// For one of the workers.
-    pub(crate) fn voice(&self) -> Ready {
+    pub fn voice(&self) -> Ready {
         Ready(Cell::new(Some(self.ready.clone())))
     }
 
     /// Waits for all of them. False as soon as it is clear that one has failed; joining it says why.
-    pub(crate) fn all_ready(self) -> bool {
+    pub fn all_ready(self) -> bool {
         let Self { ready, is_ready, workers } = self;
         drop(ready);
         (0..workers).all(|_| is_ready.recv().is_ok())
@@ -34,7 +35,7 @@ impl RollCall {
 
 impl Ready {
     /// The worker can be reached.
-    pub(crate) fn say(&self) {
+    pub fn say(&self) {
         // Its end goes with it: when another worker fails, nobody waits for what this one has said long ago. It fails only
         // if the starter has given up.
         let _ = self.0.take().map(|ready| ready.send(()));

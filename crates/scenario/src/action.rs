@@ -1,6 +1,6 @@
 //! What happens in a scenario.
 
-use napier_core::control::{DevAttribute, QueueKind};
+use napier_core::control::DevAttribute;
 use napier_core::event::EpollParamsRequest;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
@@ -288,15 +288,5 @@ impl Call {
             Self::Deactivate { .. } => "deactivate",
             Self::Activate { .. } => "activate",
         }
-    }
-}
-
-/// The queue kinds by number, as netlink has them.
-#[must_use]
-pub const fn queue_kind(number: u64) -> Option<QueueKind> {
-    match number {
-        0 => Some(QueueKind::Rx),
-        1 => Some(QueueKind::Tx),
-        _ => None,
     }
 }

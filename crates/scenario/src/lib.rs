@@ -11,7 +11,7 @@ mod names;
 mod parse;
 mod transmit;
 
-pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target, queue_kind};
+pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target};
 pub use event::{Answer, DropReason, Event, Kind, Seen};
 pub use expect::{EnginePart, Expect, Expected, Pattern, Range, Tolerance};
 pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread};

@@ -9,9 +9,8 @@ use napier_core::sockopt::SocketBusy;
 
 use super::addr::End;
 use super::demux::Place;
-use super::netns::NetNs;
+use super::netns::{Inner, NetNs};
 use super::queue::UdpInner;
-use super::registry::Denied;
 use super::seams::errno;
 use super::socket::UdpSocket;
 
@@ -68,17 +67,11 @@ impl UdpSocketBuilder {
     /// the name space's (it must be there already) nor the wildcard; `EINVAL` if the place has sockets that share it in
     /// another way; `ESHUTDOWN` if the engine has stopped.
     pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<UdpSocket> {
-        let local = End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))?;
+        let local = own_end(addr)?;
         let inner = &ns.0;
         let writer = &mut inner.lock();
-        inner.check_running()?;
-        if !local.addr.is_any() && !inner.snapshot.load().is_local(local.addr) {
-            return Err(errno(libc::EADDRNOTAVAIL));
-        }
-        let local = writer.registry.claim(local, self.reuse).map_err(|denied| match denied {
-            Denied::InUse => errno(libc::EADDRINUSE),
-            Denied::OtherReuse => errno(libc::EINVAL),
-        })?;
+        inner.check_own(local)?;
+        let local = writer.registry.claim(local, self.reuse)?;
         let busy = SocketBusy::new(inner.host.sysctl_busy_read());
         let socket = Arc::new(UdpInner::new(inner.frames.clone(), inner.counters.clone(), self.reuse, local, busy));
         socket.nonblocking.store(self.nonblocking, Ordering::Relaxed);
@@ -88,5 +81,19 @@ impl UdpSocketBuilder {
         let place = Place { local, peer: None };
         inner.edit(writer, |s| s.demux.insert(place, &socket, self.reuse));
         Ok(UdpSocket::from_parts(socket, ns.clone()))
+    }
+}
+
+/// The place that a program asks for.
+pub(super) fn own_end(addr: SocketAddr) -> io::Result<End> {
+    End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))
+}
+
+impl Inner {
+    /// Whether a socket may be bound to this address now.
+    pub(super) fn check_own(&self, local: End) -> io::Result<()> {
+        self.check_running()?;
+        let is_own = local.addr.is_any() || self.snapshot.load().is_local(local.addr);
+        if is_own { Ok(()) } else { Err(errno(libc::EADDRNOTAVAIL)) }
     }
 }

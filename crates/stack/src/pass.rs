@@ -15,28 +15,31 @@
 //! reporting at the end of each round covers every frame by a report that comes after it. The price is a report about
 //! frames that a fast reader has already taken; an event context looks again before it returns the socket.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod held;
+mod lost;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::Guard;
 use napier_core::gro::GRO_NORMAL_BATCH;
 use napier_core::time::Instant;
-use napier_ring::{Frame, FrameChain};
+use napier_ring::Frame;
 use napier_sys::clock::Clock;
 
 use super::counters::Counter;
 use super::in_hand::InHand;
 #[cfg(any(test, feature = "fuzzing"))]
 use super::in_hand::injected;
-use super::merge::{self, Bundle, Merging};
+use super::merge::Merging;
 use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::queue::UdpInner;
 use super::seams::Deliveries;
 use super::slow;
-use super::tcp::{self, ahead::Waiting};
-use super::wire::{self, Datagram, Meta, Packet, Refused, Segment};
+use super::tcp::ahead::Waiting;
+use super::wire::{self, Datagram, Meta, Packet};
 use crate::event::Interest;
+use lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
 
 /// Frames after which sockets are told.
 const ROUND_PKTS: usize = GRO_NORMAL_BATCH as usize;
@@ -178,48 +181,6 @@ impl<'v> RxPass<'v> {
         }
     }
 
-    /// Takes the segments that were put aside.
-    #[inline]
-    fn take_waiting(&mut self) {
-        if self.merging.as_ref().is_some_and(|merging| !merging.ahead.is_empty()) {
-            self.take_waiting_now();
-        }
-    }
-
-    #[inline(never)]
-    fn take_waiting_now(&mut self) {
-        let Some(merging) = &mut self.merging else { return };
-        let mut waiting = merging.ahead.take();
-        tcp::ahead::fetch(self.ns, &waiting);
-        let (ns, mut rest) = (self.ns, waiting.drain(..));
-        let mut turn = || {
-            for Waiting { frame, len, segment } in rest.by_ref() {
-                self.take_segment(frame, len, &segment);
-            }
-        };
-        // Those behind one whose handling panics have their turn: each takes one at least.
-        while catch_unwind(AssertUnwindSafe(&mut turn)).is_err() {
-            ns.counters.count(Counter::RxFaults);
-        }
-        drop(rest);
-        if let Some(merging) = &mut self.merging {
-            merging.ahead.give_back(waiting);
-        }
-    }
-
-    #[inline]
-    fn take_segment(&mut self, frame: Frame, len: u32, segment: &Segment) {
-        if let Some(merging) = self.merging.take_if(|merging| merging.is_on()) {
-            return self.hold_segment(merging, frame, len, segment);
-        }
-        let (now, frames) = (self.now(), &*self.ns.frames);
-        let mut hand = InHand::new(frames, frame);
-        let bytes = frames.data(hand.frame(), len as usize);
-        #[cfg(any(test, feature = "fuzzing"))]
-        injected::fault(bytes);
-        tcp::receive(self, now, bytes, segment);
-    }
-
     pub(super) fn napi_id(&self) -> u32 {
         self.napi_id
     }
@@ -281,75 +242,6 @@ impl<'v> RxPass<'v> {
         }
     }
 
-    /// A datagram that may wait for others of its flow, or joins those that do. Its headers are read again: what is kept
-    /// of them for this would cost those that are not merged.
-    #[cold]
-    #[inline(never)]
-    fn hold(&mut self, merging: &'v mut Merging, frame: Frame, len: u32) {
-        let ns = self.ns;
-        let meta = Meta::from_bits(ns.frames.meta(&frame));
-        let headers = merge::udp(ns.frames.data(&frame, len as usize), meta);
-        let now = merge::jiffy(self.now());
-        let bundle = Bundle::new(headers, frame, meta.truesize());
-        merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
-        self.merging = Some(merging);
-    }
-
-    /// A segment, which may wait for others of its flow, join those that do, or send them up before it.
-    fn hold_segment(&mut self, merging: &'v mut Merging, frame: Frame, len: u32, segment: &Segment) {
-        let ns = self.ns;
-        let mut hand = InHand::new(&ns.frames, frame);
-        let truesize = ns.frames.capacity(hand.frame());
-        let bytes = ns.frames.data(hand.frame(), len as usize);
-        #[cfg(any(test, feature = "fuzzing"))]
-        injected::fault(bytes);
-        let (headers, payload) = merge::tcp(bytes, segment);
-        let now = self.now();
-        if merging.held() || headers.may_be_held() {
-            let meta = Meta::of_segment(payload, truesize, segment.dst.addr.is_v4());
-            ns.frames.set_meta(hand.frame(), meta.bits());
-            let bundle = Bundle::new(headers, hand.give_on(), truesize);
-            let now = merge::jiffy(now);
-            merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
-        } else {
-            // Most often: one that says by itself that nothing follows.
-            tcp::receive(self, now, bytes, segment);
-        }
-        self.merging = Some(merging);
-    }
-
-    /// Delivers what was held, as a whole: into its socket's queue, or home after it was counted.
-    pub(super) fn deliver_bundle(&mut self, bundle: Bundle, room: &mut Vec<u8>) {
-        let (snapshot, flow) = (self.snapshot, bundle.flow);
-        if flow.protocol == wire::PROTO_TCP {
-            let segment = bundle.into_segment(&self.ns.frames, room);
-            let now = self.now();
-            return tcp::receive(self, now, room, &segment);
-        }
-        let (packets, truesize, v4) = (bundle.packets(), bundle.truesize(), flow.dst.addr.is_v4());
-        let frames = bundle.into_frames(&self.ns.frames);
-        if !snapshot.is_local(flow.dst.addr) {
-            return self.lose_chain(frames, v4, ADDR_ERRORS);
-        }
-        // Who is bound now gets it, as with a packet that comes now.
-        let Some(socket) = snapshot.demux.find(flow.src, flow.dst, self.napi_id) else {
-            return self.lose_chain(frames, v4, NO_PORTS);
-        };
-        if !self.book(socket, truesize, packets) {
-            return self.lose_chain(frames, v4, RCVBUF_ERRORS);
-        }
-        socket.list.push_chain(&self.ns.frames, frames);
-        self.booked(v4, packets);
-    }
-
-    #[cold]
-    fn lose_chain(&self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
-        let mut frames = frames.into_fifo(&self.ns.frames);
-        while let Some(frame) = frames.pop(&self.ns.frames) {
-            self.lose(frame, v4, counters);
-        }
-    }
-
     /// The socket's place among those of this round, or the next free one; there is always one, because a round is over
     /// after as many frames as there are places.
     #[inline]
@@ -373,41 +265,7 @@ impl<'v> RxPass<'v> {
         self.sockets = 0;
         self.round_pkts = 0;
     }
-
-    /// The one place where datagrams are lost on their way in.
-    #[cold]
-    fn lose(&self, frame: Frame, v4: bool, counters: [&[Counter]; 2]) {
-        self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
-        for counter in counters[usize::from(!v4)] {
-            self.ns.counters.count(*counter);
-        }
-        self.ns.frames.give_back(frame);
-    }
-
-    #[cold]
-    fn count_refused(&self, bytes: &[u8], &Refused(first, second): &Refused) {
-        let below_ip = matches!(first, Counter::RxLength | Counter::RxOtherhost | Counter::RxNohandler);
-        if !below_ip {
-            let v4 = bytes[12..14] == wire::ETHERTYPE_IPV4;
-            self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
-        }
-        if matches!(first, Counter::TcpInErrs | Counter::TcpInCsumErrors) {
-            self.ns.counters.count(Counter::TcpInSegs);
-        }
-        for counter in [Some(first), second].into_iter().flatten() {
-            self.ns.counters.count(counter);
-        }
-    }
 }
-
-/// What a lost datagram adds to, over IPv4 and over IPv6.
-const ADDR_ERRORS: [&[Counter]; 2] = [&[Counter::IpInAddrErrors], &[Counter::Ip6InAddrErrors]];
-const NO_PORTS: [&[Counter]; 2] =
-    [&[Counter::IpInDelivers, Counter::UdpNoPorts], &[Counter::Ip6InDelivers, Counter::Udp6NoPorts]];
-const RCVBUF_ERRORS: [&[Counter]; 2] = [
-    &[Counter::IpInDelivers, Counter::UdpRcvbufErrors, Counter::UdpInErrors],
-    &[Counter::Ip6InDelivers, Counter::Udp6RcvbufErrors, Counter::Udp6InErrors],
-];
 
 impl Drop for RxPass<'_> {
     fn drop(&mut self) {

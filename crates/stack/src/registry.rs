@@ -1,9 +1,11 @@
 //! Who has which port: the rules of `bind`, asked under the name space's lock.
 
 use std::collections::HashMap;
+use std::io;
 
 use super::addr::End;
 use super::builder::ReusePort;
+use super::seams::errno;
 
 /// Ports for sockets that asked for none. Source: `net/ipv4/af_inet.c inet_init_net ip_local_ports`.
 pub(super) const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
@@ -29,6 +31,15 @@ pub(super) enum Denied {
     InUse,
     /// EINVAL: the group at this address chooses its members in another way.
     OtherReuse,
+}
+
+impl From<Denied> for io::Error {
+    fn from(denied: Denied) -> Self {
+        errno(match denied {
+            Denied::InUse => libc::EADDRINUSE,
+            Denied::OtherReuse => libc::EINVAL,
+        })
+    }
 }
 
 impl Registry {

@@ -1,14 +1,14 @@
 //! UDP sockets.
 
+mod waiting;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use napier_core::time::{Deadline, Instant, Span};
-use napier_sys::clock::Clock;
-use napier_sys::give_way::GiveWay;
+use napier_core::time::Instant;
 
 use super::addr::End;
 use super::builder::UdpSocketBuilder;
@@ -19,10 +19,6 @@ use super::path;
 use super::queue::{Attempt, Ends, Taken, UdpInner};
 use super::seams::errno;
 use super::send::Target;
-use super::stop::stopped;
-
-/// Times that a call that must not block yields to another reader of the same socket before it says EAGAIN.
-const CONTENDED_YIELDS_MAX: u32 = 64;
 
 /// A UDP socket of a [`NetNs`]. May be used by several threads at once; dropping it closes it.
 ///
@@ -331,74 +327,6 @@ impl UdpSocket {
     /// The half that outlives the handle.
     pub(crate) fn inner(&self) -> &Arc<UdpInner> {
         &self.inner
-    }
-
-    /// Reads with `attempt` until it gives something (`net/ipv4/udp.c __skb_recv_udp`): look, busy poll, look again,
-    /// sleep.
-    #[inline]
-    fn wait_for<R>(&self, mut attempt: impl FnMut() -> Attempt<R>) -> io::Result<R> {
-        match attempt() {
-            Attempt::Read(result) => Ok(result),
-            Attempt::Empty | Attempt::Contended => self.wait_slow(&mut attempt),
-        }
-    }
-
-    fn wait_slow<R>(&self, attempt: &mut dyn FnMut() -> Attempt<R>) -> io::Result<R> {
-        // Relaxed: this call looks once.
-        let nonblocking = self.inner.nonblocking.load(Ordering::Relaxed);
-        let mut until = None;
-        let (mut yields, mut give_way) = (0, GiveWay::default());
-        loop {
-            match attempt() {
-                Attempt::Read(result) => return Ok(result),
-                Attempt::Contended if nonblocking && yields == CONTENDED_YIELDS_MAX => return Err(errno(libc::EAGAIN)),
-                Attempt::Contended => {
-                    // The other reader copies one datagram and is gone.
-                    yields += 1;
-                    if nonblocking {
-                        std::thread::yield_now();
-                    } else {
-                        give_way.turn();
-                    }
-                    continue;
-                }
-                Attempt::Empty if self.inner.is_stopped() => return Err(stopped()),
-                Attempt::Empty => {}
-            }
-            self.busy_poll(nonblocking);
-            if self.inner.has_data() {
-                continue;
-            }
-            let deadline = *until.get_or_insert_with(|| self.sleep_deadline());
-            let slept = !nonblocking && self.sleep(deadline);
-            if !slept {
-                return Err(errno(libc::EAGAIN));
-            }
-        }
-    }
-
-    fn sleep_deadline(&self) -> Deadline {
-        match self.inner.read_timeout_ns.load(Ordering::Relaxed) {
-            0 => Deadline::NEVER,
-            ns => Deadline::at(Clock.now() + Span { ns }),
-        }
-    }
-
-    /// True if there is something to read, or never will be; false if the time is up.
-    fn sleep(&self, deadline: Deadline) -> bool {
-        let has_news = || self.inner.has_data() || self.inner.is_stopped();
-        self.inner.parker.wait(has_news, deadline, &Clock)
-    }
-
-    fn busy_poll(&self, nonblocking: bool) {
-        let host = &*self.ns.0.host;
-        let busy = self.inner.busy();
-        if busy.busy_poll_usecs == 0 {
-            return;
-        }
-        if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
-            host.busy_loop(busy.napi_id, params, &mut || self.inner.has_data());
-        }
     }
 }
 

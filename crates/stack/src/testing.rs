@@ -8,7 +8,8 @@ use napier_core::busy::BusyParams;
 use napier_ring::{ArenaConfig, FramePool, FrameTable, Mapping};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, IpAddress, IpProtocol, IpRepr, UdpPacket, UdpRepr,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, IpAddress,
+    IpProtocol, IpRepr, Ipv4Address, UdpPacket, UdpRepr,
 };
 
 use super::event::EventContext;
@@ -259,4 +260,21 @@ pub(super) fn ethernet(frame: &mut [u8], src: [u8; 6], dst: [u8; 6], family: IpA
     let ethertype = if family.is_ipv4() { EthernetProtocol::Ipv4 } else { EthernetProtocol::Ipv6 };
     let header = EthernetRepr { src_addr: EthernetAddress(src), dst_addr: EthernetAddress(dst), ethertype };
     header.emit(&mut EthernetFrame::new_unchecked(frame));
+}
+
+/// An ARP message to us, from a neighbour that asks about `to` or answers.
+pub(super) fn arp(operation: ArpOperation, from: Ipv4Address, mac: [u8; 6], to: Ipv4Address) -> Vec<u8> {
+    let repr = ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: EthernetAddress(mac),
+        source_protocol_addr: from,
+        target_hardware_addr: EthernetAddress(OUR_MAC),
+        target_protocol_addr: to,
+    };
+    let mut frame = vec![0; 14 + repr.buffer_len()];
+    frame[..6].copy_from_slice(&OUR_MAC);
+    frame[6..12].copy_from_slice(&mac);
+    frame[12..14].copy_from_slice(&[8, 6]);
+    repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
+    frame
 }

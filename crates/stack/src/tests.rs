@@ -2,6 +2,7 @@ mod answers;
 mod faults;
 mod gateway;
 mod neighbours;
+mod readiness;
 mod receive;
 mod send;
 mod threads;

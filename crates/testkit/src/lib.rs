@@ -1,5 +1,7 @@
-//! What the tests of all crates share: the notice of a test that cannot run here, waiting, and dice. For tests only; it
-//! uses no other crate.
+//! What the tests of all crates share: the notice of a test that cannot run here, waiting, dice, and the walk
+//! through all worlds that can come about. For tests only; it uses no other crate.
+
+pub mod explore;
 
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;

@@ -79,18 +79,6 @@ fn missed_survives_enable() {
 }
 
 #[test]
-fn mark_missed_on_every_word() {
-    for state in all() {
-        let want = match (state.contains(State::DISABLE), state.contains(S)) {
-            (true, _) => (state, true),
-            (false, true) => (state.with(State::MISSED), true),
-            (false, false) => (state, false),
-        };
-        assert_eq!(state.mark_missed_if_scheduled(), want);
-    }
-}
-
-#[test]
 fn timer_on_every_word() {
     for state in all() {
         let want = if state.intersects(S.with(State::DISABLE)) {
@@ -301,7 +289,7 @@ fn transitions_keep_words_legal() {
         let disable = state.contains(State::DISABLE);
         let busy = state.contains(State::IN_BUSY_POLL);
         let thread = state.contains(State::SCHED_THREADED);
-        let mut next = alloc::vec![state.schedule_prep().0, state.mark_missed_if_scheduled().0, state.busy_contended()];
+        let mut next = alloc::vec![state.schedule_prep().0, state.busy_contended()];
         next.extend(state.timer_acquire());
         next.extend(state.busy_acquire());
         next.extend(state.enable(Threaded::BusyPoll));

@@ -53,20 +53,6 @@ impl State {
         (if owned { next.with(Self::MISSED) } else { next }, !owned)
     }
 
-    /// Asks the owner, if there is one, to poll once more; `false` if nobody owns the instance. With a disable pending
-    /// the answer is `true` and nothing changes. Source: `include/linux/netdevice.h napi_if_scheduled_mark_missed`.
-    #[inline]
-    #[must_use]
-    pub const fn mark_missed_if_scheduled(self) -> (Self, bool) {
-        if self.intersects(Self::DISABLE) {
-            (self, true)
-        } else if self.intersects(Self::SCHED) {
-            (self.with(Self::MISSED), true)
-        } else {
-            (self, false)
-        }
-    }
-
     /// Hands an owned instance to who polls it next, and says who that is: with `THREADED` its thread, or the pool, by
     /// `SCHED_THREADED`; else softirq. The kernel looks at the mode first and sets the bit later; here both, and who acts
     /// on the bit, are one change, so that nobody can act on a mode that is gone. A disabled instance is never threaded,

@@ -15,6 +15,16 @@ impl Ring {
         Self { bql: Bql::new(at_ms(0)), sent: BqlSent::default() }
     }
 
+    /// That has this limit now, and any limit from now on.
+    fn at_limit(bytes: u32, hold: Span) -> Self {
+        let mut ring = Self::new();
+        ring.bql.configure(bytes, bytes, hold);
+        ring.sent = ring.sent.queued(1);
+        ring.complete(at_ms(0), 1);
+        ring.bql.configure(0, LIMIT_BYTES_MAX, hold);
+        ring
+    }
+
     fn available(&self) -> i32 {
         available(self.sent, self.bql.adjusted_limit())
     }
@@ -80,11 +90,7 @@ fn the_excess_of_the_last_look_counts_as_starvation() {
 
 #[test]
 fn nothing_changes_while_the_limit_is_not_reached() {
-    let mut ring = Ring::new();
-    ring.bql.configure(10_000, 10_000, SLACK_HOLD);
-    ring.sent = ring.sent.queued(1);
-    ring.complete(at_ms(0), 1);
-    ring.bql.configure(0, LIMIT_BYTES_MAX, SLACK_HOLD);
+    let mut ring = Ring::at_limit(10_000, SLACK_HOLD);
     for ms in 1..5000 {
         ring.sent = ring.sent.queued(500);
         ring.complete(at_ms(ms), 500);
@@ -95,11 +101,7 @@ fn nothing_changes_while_the_limit_is_not_reached() {
 /// A ring that stays busy gives back its surplus, but only after the hold time.
 #[test]
 fn surplus_is_given_back_after_the_hold_time() {
-    let mut ring = Ring::new();
-    ring.bql.configure(100_000, 100_000, SLACK_HOLD);
-    ring.sent = ring.sent.queued(1);
-    ring.complete(at_ms(0), 1);
-    ring.bql.configure(0, LIMIT_BYTES_MAX, SLACK_HOLD);
+    let mut ring = Ring::at_limit(100_000, SLACK_HOLD);
     let mut shrunk_at = None;
     for ms in 1..2000 {
         ring.fill(1000);
@@ -116,11 +118,7 @@ fn surplus_is_given_back_after_the_hold_time() {
 
 #[test]
 fn the_least_surplus_counts() {
-    let mut ring = Ring::new();
-    ring.bql.configure(50_000, 50_000, SLACK_HOLD);
-    ring.sent = ring.sent.queued(1);
-    ring.complete(at_ms(0), 1);
-    ring.bql.configure(0, LIMIT_BYTES_MAX, SLACK_HOLD);
+    let mut ring = Ring::at_limit(50_000, SLACK_HOLD);
     for ms in 1..=1001 {
         ring.fill(1000);
         // Once, half of the limit leaves at a stroke.
@@ -132,11 +130,7 @@ fn the_least_surplus_counts() {
 /// The last packet began 1000 bytes below the limit: those were surplus, though twice what left was needed.
 #[test]
 fn the_part_of_the_last_packet_within_the_limit_is_surplus() {
-    let mut ring = Ring::new();
-    ring.bql.configure(11_000, 11_000, Span::ZERO);
-    ring.sent = ring.sent.queued(1);
-    ring.complete(at_ms(0), 1);
-    ring.bql.configure(0, LIMIT_BYTES_MAX, Span::ZERO);
+    let mut ring = Ring::at_limit(11_000, Span::ZERO);
     assert_eq!(ring.fill(5000), 15_000);
     ring.complete(at_ms(1), 1);
     assert_eq!(ring.bql.limit_bytes(), 11_000);

@@ -70,8 +70,4 @@ pub trait TxPacket {
 }
 
 #[cfg(test)]
-mod explore;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod walk;
+mod tests;

@@ -203,6 +203,3 @@ impl Stopped {
 #[cfg(test)]
 #[path = "nolock_tests.rs"]
 mod tests;
-#[cfg(test)]
-#[path = "nolock_walk_tests.rs"]
-mod walk_tests;

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::tx::qdisc::{Fifo, Fq, FqConfig};
 use crate::tx::queue::QueueBits;
-use crate::tx::testing::Packet;
+use crate::tx::tests::packet::Packet;
 
 const NOW: Instant = Instant::from_ns(1_000);
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::tx::flush::flush;
 use crate::tx::qdisc::{Fifo, Fq, FqConfig, Qdisc};
 use crate::tx::state::QdiscState;
-use crate::tx::testing::Packet;
+use crate::tx::tests::packet::Packet;
 
 const NOW: Instant = Instant::from_ns(1_000);
 

@@ -4,7 +4,7 @@ use napier_core::completion::{Completed, Completion, Flush, complete};
 use napier_core::poll::{AfterPoll, after_poll, may_poll};
 use napier_core::state::{Poller, State};
 
-use super::{Callback, Config, Ctl, Kind, Poll, Soft, Step, Thread, Why, World, Wrong};
+use super::{Callback, Config, Ctl, Poll, Soft, Step, Thread, Why, World, Wrong};
 
 pub(super) const HZ: u32 = 250;
 
@@ -17,26 +17,20 @@ pub(super) enum Next {
 }
 
 impl World {
-    /// Every step that some actor can take now.
-    pub(crate) fn steps(&self, config: &Config, out: &mut Vec<Step>) {
-        self.device(config, out);
-        self.timer(out);
-        self.softirq(config, out);
-        self.pool_queue(out);
-        self.napi_thread(config, out, false);
-        self.napi_thread(config, out, true);
-        self.application(config, out);
-        self.controller(config, out);
-    }
-
-    pub(super) fn then(&self, out: &mut Vec<Step>, kind: Kind, label: &'static str, change: impl FnOnce(&mut Self)) {
+    pub(super) fn then(
+        &self,
+        out: &mut Vec<Step>,
+        by_itself: bool,
+        label: &'static str,
+        change: impl FnOnce(&mut Self),
+    ) {
         let mut world = self.clone();
         change(&mut world);
-        out.push(Step { kind, label, world });
+        out.push(Step { label: label.into(), by_itself, outcome: Ok(world) });
     }
 
     pub(super) fn system(&self, out: &mut Vec<Step>, label: &'static str, change: impl FnOnce(&mut Self)) {
-        self.then(out, Kind::System, label, change);
+        self.then(out, true, label, change);
     }
 
     /// `__napi_schedule` by whoever owns the instance.
@@ -73,9 +67,9 @@ impl World {
         }
     }
 
-    fn device(&self, config: &Config, out: &mut Vec<Step>) {
+    pub(super) fn device(&self, config: &Config, out: &mut Vec<Step>) {
         if self.pending < config.pending_max {
-            self.then(out, Kind::Environment, "arrival", |w| {
+            self.then(out, false, "arrival", |w| {
                 w.pending += 1;
                 w.irq_raised |= !w.masked;
             });
@@ -95,7 +89,7 @@ impl World {
         }
     }
 
-    fn timer(&self, out: &mut Vec<Step>) {
+    pub(super) fn timer(&self, out: &mut Vec<Step>) {
         match self.callback {
             Callback::No if self.armed => self.system(out, "timer: fires", |w| {
                 w.armed = false;
@@ -208,7 +202,7 @@ impl World {
         }
     }
 
-    fn softirq(&self, config: &Config, out: &mut Vec<Step>) {
+    pub(super) fn softirq(&self, config: &Config, out: &mut Vec<Step>) {
         match self.soft {
             Soft::Idle if self.on_list => self.system(out, "softirq: take", |w| {
                 w.on_list = false;
@@ -238,7 +232,7 @@ impl World {
     }
 
     /// What the pool's queue and whoever has scheduled do beside the state word.
-    fn pool_queue(&self, out: &mut Vec<Step>) {
+    pub(super) fn pool_queue(&self, out: &mut Vec<Step>) {
         if self.to_queue > 0 {
             self.system(out, "scheduler: queues for the pool", |w| {
                 w.to_queue -= 1;
@@ -264,7 +258,7 @@ impl World {
     }
 
     /// The thread of the instance, or the worker of the pool.
-    fn napi_thread(&self, config: &Config, out: &mut Vec<Step>, pool: bool) {
+    pub(super) fn napi_thread(&self, config: &Config, out: &mut Vec<Step>, pool: bool) {
         let mine = self.word.contains(State::SCHED_THREADED) && !self.word.contains(State::POOL);
         let entitled = if pool { self.queued } else { self.thread_exists && mine };
         match if pool { self.worker } else { self.thread } {

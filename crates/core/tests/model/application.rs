@@ -10,7 +10,7 @@ use napier_core::state::State;
 use napier_core::time::Instant;
 
 use super::actors::{HZ, Next};
-use super::{Config, Kind, Poll, Step, User, World, Wrong};
+use super::{Config, Poll, Step, User, World, Wrong};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -19,14 +19,14 @@ impl World {
         match self.user {
             User::Idle if self.id_visible => {
                 for prefer in config.user {
-                    self.then(out, Kind::Environment, "user: busy loop", |w| {
+                    self.then(out, false, "user: busy loop", |w| {
                         w.prefer = *prefer;
                         w.loop_ = Some(fresh_loop(*prefer, config, false));
                         w.user = User::Loop;
                     });
                 }
                 if config.epoll && suspend(&config.tunables).is_some() {
-                    self.then(out, Kind::Environment, "user: suspend", Self::arm);
+                    self.then(out, false, "user: suspend", Self::arm);
                 }
             }
             User::Idle => {}

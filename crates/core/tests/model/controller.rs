@@ -3,14 +3,14 @@
 use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, StopThread, Threaded};
 
-use super::{Callback, Config, Ctl, Kind, Step, Thread, World, Wrong};
+use super::{Callback, Config, Ctl, Step, Thread, World, Wrong};
 
 impl World {
     pub(super) fn controller(&self, config: &Config, out: &mut Vec<Step>) {
         match self.ctl {
             Ctl::Up => {
                 if config.updown {
-                    self.then(out, Kind::Environment, "disable: begin", |w| {
+                    self.then(out, false, "disable: begin", |w| {
                         w.word = w.word.disable_begin();
                         w.ctl = Ctl::DisableClaim;
                     });
@@ -44,7 +44,7 @@ impl World {
                 w.held &= config.wrong == Wrong::HeldAcrossDisable;
             }),
             Ctl::Down => {
-                self.then(out, Kind::Environment, "enable", |w| {
+                self.then(out, false, "enable", |w| {
                     let pool = w.word.contains(State::POOL);
                     let mode = if w.thread_exists || pool { w.mode.threaded() } else { Threaded::Disabled };
                     w.word = w.word.enable(mode).expect("it is disabled");
@@ -67,7 +67,7 @@ impl World {
             if *mode == self.mode {
                 continue;
             }
-            self.then(out, Kind::Environment, "threaded: set", |w| {
+            self.then(out, false, "threaded: set", |w| {
                 w.mode = *mode;
                 let off = *mode == ThreadedSetting::Disabled;
                 if config.at_once {

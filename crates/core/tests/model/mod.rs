@@ -8,6 +8,7 @@ use napier_core::completion::{Completed, Release, Tunables};
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
 use napier_core::time::Span;
+use napier_testkit::explore;
 
 mod actors;
 mod application;
@@ -184,18 +185,7 @@ pub(crate) struct World {
     pub(crate) armed_late: bool,
 }
 
-/// Who takes a step: the machinery, which goes on by itself, or the environment, which may stop for good.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    System,
-    Environment,
-}
-
-pub(crate) struct Step {
-    pub(crate) kind: Kind,
-    pub(crate) label: &'static str,
-    pub(crate) world: World,
-}
+pub(crate) type Step = explore::Step<World>;
 
 impl World {
     pub(crate) fn new(config: &Config) -> Self {
@@ -281,9 +271,24 @@ impl World {
             || [self.thread, self.worker].contains(&Thread::Prep)
             || matches!(self.user, User::StopArm(_))
     }
+}
 
-    /// What must hold after every step.
-    pub(crate) fn check(&self, config: &Config) -> Result<(), String> {
+impl explore::World for World {
+    type Config = Config;
+    type Rule = String;
+
+    fn steps(&self, config: &Config, out: &mut Vec<Step>) {
+        self.device(config, out);
+        self.timer(out);
+        self.softirq(config, out);
+        self.pool_queue(out);
+        self.napi_thread(config, out, false);
+        self.napi_thread(config, out, true);
+        self.application(config, out);
+        self.controller(config, out);
+    }
+
+    fn check(&self, config: &Config) -> Result<(), String> {
         self.word.is_legal()?;
         let owners = self.owners();
         let owned = self.word.contains(State::SCHED);
@@ -322,15 +327,20 @@ impl World {
         }
         Ok(())
     }
-}
 
-/// What must hold between the words before and after one step.
-pub(crate) fn check_step(before: State, after: State) -> Result<(), String> {
-    let taken = !before.contains(State::SCHED) && after.contains(State::SCHED);
-    if taken && before.contains(State::DISABLE) && !after.contains(State::NPSVC) {
-        return Err("a new owner while a disable waits".into());
+    /// What must hold between the words before and after.
+    fn check_step(&self, next: &Self) -> Result<(), String> {
+        let (before, after) = (self.word, next.word);
+        let taken = !before.contains(State::SCHED) && after.contains(State::SCHED);
+        if taken && before.contains(State::DISABLE) && !after.contains(State::NPSVC) {
+            return Err("a new owner while a disable waits".into());
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn note(&self) -> String {
+        format!("-> {:?}", self.word)
+    }
 }
 
 impl Poll {

@@ -29,8 +29,10 @@ use crate::roll_call::{Ready, RollCall};
 use crate::stats::CoreUse;
 use crate::subject::Subject;
 
-pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 11_211);
-pub(crate) const CLIENT_PORT: u16 = 20_000;
+/// Where the server listens.
+pub const SERVER: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 11_211);
+/// Port of the first flow.
+pub const CLIENT_PORT: u16 = 20_000;
 
 /// Name of the generator's thread, whose time is not the server's.
 pub(crate) const CLIENT_THREAD: &str = "client";

@@ -27,7 +27,7 @@ const GIVE_UP: Duration = Duration::from_millis(50);
 const WINDOW: usize = 1024;
 
 /// What the generator asks for: mutilate's profile; in a closed loop every flow has one request out at any time.
-pub(crate) fn plan(profile: &Profile, proto: Proto, pace: Pace) -> Plan {
+pub fn plan(profile: &Profile, proto: Proto, pace: Pace) -> Plan {
     let (depth, overruns, give_up) = match pace {
         Pace::Open { .. } => (WINDOW, proto == Proto::Udp, None),
         Pace::Closed => (1, false, Some(GIVE_UP)),

@@ -5,7 +5,6 @@ pub mod child;
 mod cores;
 mod cpus;
 mod ends;
-pub mod faults;
 mod generator;
 mod host;
 mod kernel;
@@ -15,6 +14,17 @@ mod server;
 mod streams;
 mod tally;
 mod wire;
+
+/// What the test of faults drives by itself; no interface of the lab.
+#[doc(hidden)]
+pub mod parts {
+    pub use super::case::{CLIENT_PORT, SERVER};
+    pub use super::generator::plan;
+    pub use super::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};
+    pub use super::wire::{RawFlow, RawWire, write};
+    pub use crate::pair::{PEER_IP, Pair, TESTED_IP};
+    pub use crate::roll_call::{Ready, RollCall};
+}
 
 pub use cpus::{CpuLayout, TooFewCpus};
 pub use host::host_and_commit;

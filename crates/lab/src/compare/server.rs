@@ -17,7 +17,7 @@ use crate::modes::{EventParams, ServerStyle};
 use crate::roll_call::Ready;
 
 /// Events that one wait returns at most, as libevent's first allocation.
-pub(crate) const EVENTS_MAX: usize = 64;
+pub const EVENTS_MAX: usize = 64;
 
 /// Requests taken from one socket before the next event is looked at, as memcached's `-R`.
 pub(crate) const REQUESTS_PER_EVENT: usize = 20;
@@ -30,10 +30,13 @@ const DATA_STOP: u64 = u64::MAX - 1;
 
 /// What the workers have done, all together.
 #[derive(Default)]
-pub(crate) struct ServerCounters {
-    pub(crate) requests: AtomicU64,
-    pub(crate) waits_with_events: AtomicU64,
-    pub(crate) events: AtomicU64,
+pub struct ServerCounters {
+    /// Answered.
+    pub requests: AtomicU64,
+    /// Waits that returned at least one event.
+    pub waits_with_events: AtomicU64,
+    /// Returned by waits.
+    pub events: AtomicU64,
 }
 
 /// What every worker needs, whatever its sockets are.
@@ -46,17 +49,23 @@ pub(crate) struct Common {
 }
 
 /// What a worker on the engine's datagram sockets needs.
-pub(crate) struct WorkerSetup {
-    pub(crate) engine: Engine,
-    pub(crate) netns: NetNs,
-    pub(crate) address: SocketAddrV4,
-    pub(crate) table: Arc<Table>,
-    pub(crate) counters: Arc<ServerCounters>,
-    pub(crate) stop: Arc<AtomicBool>,
+pub struct WorkerSetup {
+    /// Of the device and the workers.
+    pub engine: Engine,
+    /// Where the socket is bound.
+    pub netns: NetNs,
+    /// What it is bound to.
+    pub address: SocketAddrV4,
+    /// What is served.
+    pub table: Arc<Table>,
+    /// What all workers have done.
+    pub counters: Arc<ServerCounters>,
+    /// Ends workers that do not wait for events.
+    pub stop: Arc<AtomicBool>,
     /// Processor that the worker is pinned to.
-    pub(crate) cpu: usize,
+    pub cpu: usize,
     /// Told once the worker can be reached; dropped without a word if it failed.
-    pub(crate) ready: Ready,
+    pub ready: Ready,
 }
 
 impl WorkerSetup {
@@ -69,7 +78,7 @@ impl WorkerSetup {
 }
 
 /// A worker with an event context; runs until `stop` is triggered.
-pub(crate) struct EventWorker {
+pub struct EventWorker {
     setup: WorkerSetup,
     context: EventContext,
     listener: UdpSocket,
@@ -79,7 +88,11 @@ pub(crate) struct EventWorker {
 }
 
 impl EventWorker {
-    pub(crate) fn new(
+    /// Opens the context and the socket.
+    ///
+    /// # Errors
+    /// What the socket and the context refuse.
+    pub fn new(
         setup: WorkerSetup,
         params: Option<EventParams>,
         wait_timeout_ns: Option<u64>,
@@ -111,17 +124,20 @@ impl EventWorker {
     }
 
     /// Tells the starter that the worker can be reached.
-    pub(crate) fn say_ready(&self) {
+    pub fn say_ready(&self) {
         self.setup.ready.say();
     }
 
     /// Where the worker waits.
-    pub(crate) fn context(&self) -> &EventContext {
+    pub fn context(&self) -> &EventContext {
         &self.context
     }
 
     /// One wait and what it brings; false once the worker shall stop.
-    pub(crate) fn turn(&mut self, events: &mut [Event]) -> anyhow::Result<bool> {
+    ///
+    /// # Errors
+    /// What a wait or a new flow's socket refuses.
+    pub fn turn(&mut self, events: &mut [Event]) -> anyhow::Result<bool> {
         let ready = self.context.wait(events, self.timeout)?;
         if ready > 0 {
             self.setup.counters.waits_with_events.fetch_add(1, Ordering::Relaxed);
@@ -199,7 +215,10 @@ pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_bus
 }
 
 /// Runs one worker in the style of the mode.
-pub(crate) fn run_worker(setup: WorkerSetup, style: &ServerStyle, stop: &UserEvent) -> anyhow::Result<()> {
+///
+/// # Errors
+/// As [`EventWorker::new`] and [`EventWorker::turn`].
+pub fn run_worker(setup: WorkerSetup, style: &ServerStyle, stop: &UserEvent) -> anyhow::Result<()> {
     let engine = setup.engine.clone();
     let _counted = engine.count_thread("worker", Some(setup.cpu));
     match *style {

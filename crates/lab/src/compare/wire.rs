@@ -19,24 +19,30 @@ const FRAME_BYTES: usize = 1514;
 const CLIENT_BUDGET: u16 = 64;
 
 /// One flow over raw ports.
-pub(crate) struct RawFlow {
-    pub(crate) template: Template,
+pub struct RawFlow {
+    /// Frame of its requests.
+    pub template: Template,
     /// Port that reaches the server's queue for this flow.
-    pub(crate) port: usize,
+    pub port: usize,
 }
 
 /// Frames over raw ports of a device of the engine, one per queue.
-pub(crate) struct RawWire {
+pub struct RawWire {
     pub(crate) engine: Engine,
-    pub(crate) ports: Vec<RawPort>,
-    pub(crate) flows: Vec<RawFlow>,
+    /// One per queue.
+    pub ports: Vec<RawPort>,
+    /// By number.
+    pub flows: Vec<RawFlow>,
     first_port: u16,
     dirty: Vec<bool>,
 }
 
 impl RawWire {
     /// Binds a port to each queue of the generator's end. Flow n has UDP port `first_port` + n.
-    pub(crate) fn new(
+    ///
+    /// # Errors
+    /// A queue has another port, or too many are bound.
+    pub fn new(
         engine: &Engine,
         device: &DeviceHandle,
         flows: Vec<RawFlow>,
@@ -97,7 +103,7 @@ impl Wire for RawWire {
 
 /// Builds the frame of a request; returns its length.
 #[inline]
-pub(crate) fn write(frame: &mut [u8], template: &Template, id: u16, request: &Request<'_>) -> usize {
+pub fn write(frame: &mut [u8], template: &Template, id: u16, request: &Request<'_>) -> usize {
     let mut room = &mut frame[HEADER_BYTES..];
     let room_bytes = room.len();
     request.write_datagram(Format::Ascii, id, &mut room).expect("requests of the profile fit a frame");

@@ -69,9 +69,9 @@ fn parameters_are_the_cover_letters() {
 
 #[test]
 fn contexts_and_cpus() {
-    let of = |name: &str| (Mode::parse(name).unwrap().params().threaded, Mode::parse(name).unwrap().cpus_needed(2));
-    assert_eq!(of("fullbusy"), (ThreadedSetting::Disabled, 3));
-    assert_eq!(of("threaded"), (ThreadedSetting::Enabled, 3));
-    assert_eq!(of("workqueue"), (ThreadedSetting::Workqueue, 3));
-    assert_eq!(of("threaded-busy-poll"), (ThreadedSetting::BusyPoll, 5));
+    let of = |name: &str| (Mode::parse(name).unwrap().params().threaded, Mode::parse(name).unwrap().server_cpus(2));
+    assert_eq!(of("fullbusy"), (ThreadedSetting::Disabled, 2));
+    assert_eq!(of("threaded"), (ThreadedSetting::Enabled, 2));
+    assert_eq!(of("workqueue"), (ThreadedSetting::Workqueue, 2));
+    assert_eq!(of("threaded-busy-poll"), (ThreadedSetting::BusyPoll, 4));
 }

@@ -36,39 +36,6 @@ impl Subject {
             Self::Txq => "txq",
         }
     }
-
-    /// That of a kind; a failed check is about nothing that can be expected.
-    pub(crate) const fn of(kind: Kind) -> Option<Self> {
-        match kind {
-            Kind::Poll
-            | Kind::TimerStart
-            | Kind::TimerFire
-            | Kind::TimerCancel
-            | Kind::Mask
-            | Kind::Unmask
-            | Kind::Complete
-            | Kind::Schedule
-            | Kind::List
-            | Kind::Drop
-            | Kind::KthreadStart
-            | Kind::KthreadStop => Some(Self::Napi),
-            Kind::Deliver => Some(Self::Socket),
-            Kind::Return | Kind::Sleep => Some(Self::Thread),
-            Kind::Raise | Kind::Squeeze | Kind::RunEnd | Kind::Ksoftirqd => Some(Self::Cpu),
-            Kind::Xmit => Some(Self::Thread),
-            Kind::Push
-            | Kind::Flush
-            | Kind::TxRun
-            | Kind::TxRunEnd
-            | Kind::Requeue
-            | Kind::TxSchedule
-            | Kind::TxDrop
-            | Kind::WatchdogStart
-            | Kind::WatchdogFire => Some(Self::Qdisc),
-            Kind::Transmit | Kind::TxStop | Kind::TxWake | Kind::TxComplete => Some(Self::Txq),
-            Kind::CheckFailed => None,
-        }
-    }
 }
 
 pub(super) fn read(whole: &Table<'_>, machine: &Machine) -> Result<Expect> {
@@ -163,7 +130,7 @@ fn watch(node: &Node<'_>) -> Result<Vec<Kind>> {
 
 fn event(node: &Node<'_>, names: Names<'_>) -> Result<Expected> {
     let table = node.table("a table such as { poll = \"eth0/0\" }")?;
-    let known: Vec<_> = Kind::ALL.iter().copied().filter(|kind| Subject::of(*kind).is_some()).collect();
+    let known: Vec<_> = Kind::ALL.iter().copied().filter(|kind| shape(*kind).is_some()).collect();
     // `unmask` is an event, and what a completion returns.
     let both = table.has("complete").then_some(Kind::Complete);
     let mut kinds = known.iter().copied().filter(|kind| table.has(kind.name()));
@@ -184,11 +151,11 @@ fn event(node: &Node<'_>, names: Names<'_>) -> Result<Expected> {
         }
     };
     let line = table.line();
-    let table = table.only(keys(kind))?;
+    let (subject, keys) = shape(kind).expect("only kinds with a subject are looked for");
+    let table = table.only(keys)?;
     let mut fields = Vec::new();
     for (key, node) in table.in_order() {
         if key == kind.name() {
-            let subject = Subject::of(kind).expect("only kinds with a subject are looked for");
             fields.insert(0, (subject.field().to_owned(), subject_pattern(&node, subject, names)?));
         } else if !matches!(key, "at" | "within" | "repeat") {
             fields.push((key.to_owned(), field(kind, key, &node, names)?));
@@ -206,44 +173,47 @@ fn event(node: &Node<'_>, names: Names<'_>) -> Result<Expected> {
     Ok(Expected { line, kind, at, within, repeat, fields })
 }
 
-/// The keys of each kind of event.
-const fn keys(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Poll => &["at", "within", "repeat", "poll", "in", "cpu", "work", "budget"],
-        Kind::TimerStart => &["at", "within", "repeat", "timer-start", "after", "cpu"],
-        Kind::TimerFire => &["at", "within", "repeat", "timer-fire", "cpu"],
-        Kind::TimerCancel => &["at", "within", "repeat", "timer-cancel"],
-        Kind::Mask => &["at", "within", "repeat", "mask"],
-        Kind::Unmask => &["at", "within", "repeat", "unmask"],
-        Kind::Complete => &["at", "within", "repeat", "complete", "unmask"],
-        Kind::Schedule => &["at", "within", "repeat", "schedule", "took"],
-        Kind::List => &["at", "within", "repeat", "list", "packets"],
-        Kind::Deliver => &["at", "within", "repeat", "deliver", "packets"],
-        Kind::Drop => &["at", "within", "repeat", "drop", "why", "packets"],
-        Kind::Return => &["at", "within", "repeat", "return", "call", "value", "ready"],
-        Kind::Sleep => &["at", "within", "repeat", "sleep"],
-        Kind::Raise => &["at", "within", "repeat", "raise"],
-        Kind::Squeeze => &["at", "within", "repeat", "squeeze"],
-        Kind::RunEnd => &["at", "within", "repeat", "run-end", "left"],
-        Kind::Ksoftirqd => &["at", "within", "repeat", "ksoftirqd"],
-        Kind::KthreadStart => &["at", "within", "repeat", "kthread-start"],
-        Kind::KthreadStop => &["at", "within", "repeat", "kthread-stop"],
-        Kind::Xmit => &["at", "within", "repeat", "xmit", "to", "code"],
-        Kind::Push => &["at", "within", "repeat", "push", "flusher"],
-        Kind::Flush => &["at", "within", "repeat", "flush", "packets", "plan"],
-        Kind::TxRun => &["at", "within", "repeat", "tx-run", "in", "cpu"],
-        Kind::TxRunEnd => &["at", "within", "repeat", "tx-run-end", "why", "packets"],
-        Kind::Transmit => &["at", "within", "repeat", "transmit", "flow", "more", "cpu"],
-        Kind::Requeue => &["at", "within", "repeat", "requeue", "packets"],
-        Kind::TxSchedule => &["at", "within", "repeat", "tx-schedule", "took", "cpu"],
-        Kind::TxDrop => &["at", "within", "repeat", "tx-drop", "why", "packets"],
-        Kind::TxStop => &["at", "within", "repeat", "tx-stop", "by"],
-        Kind::TxWake => &["at", "within", "repeat", "tx-wake", "by", "schedules"],
-        Kind::TxComplete => &["at", "within", "repeat", "tx-complete", "packets", "bytes"],
-        Kind::WatchdogStart => &["at", "within", "repeat", "watchdog-start", "after"],
-        Kind::WatchdogFire => &["at", "within", "repeat", "watchdog-fire", "cpu"],
-        Kind::CheckFailed => &[],
+/// What each kind of event is about, and the keys that it may have; a failed check is about nothing that can be expected.
+const fn shape(kind: Kind) -> Option<(Subject, &'static [&'static str])> {
+    macro_rules! keys {
+        ($($key:literal),+) => { &["at", "within", "repeat", $($key),+] };
     }
+    Some(match kind {
+        Kind::Poll => (Subject::Napi, keys!["poll", "in", "cpu", "work", "budget"]),
+        Kind::TimerStart => (Subject::Napi, keys!["timer-start", "after", "cpu"]),
+        Kind::TimerFire => (Subject::Napi, keys!["timer-fire", "cpu"]),
+        Kind::TimerCancel => (Subject::Napi, keys!["timer-cancel"]),
+        Kind::Mask => (Subject::Napi, keys!["mask"]),
+        Kind::Unmask => (Subject::Napi, keys!["unmask"]),
+        Kind::Complete => (Subject::Napi, keys!["complete", "unmask"]),
+        Kind::Schedule => (Subject::Napi, keys!["schedule", "took"]),
+        Kind::List => (Subject::Napi, keys!["list", "packets"]),
+        Kind::Deliver => (Subject::Socket, keys!["deliver", "packets"]),
+        Kind::Drop => (Subject::Napi, keys!["drop", "why", "packets"]),
+        Kind::Return => (Subject::Thread, keys!["return", "call", "value", "ready"]),
+        Kind::Sleep => (Subject::Thread, keys!["sleep"]),
+        Kind::Raise => (Subject::Cpu, keys!["raise"]),
+        Kind::Squeeze => (Subject::Cpu, keys!["squeeze"]),
+        Kind::RunEnd => (Subject::Cpu, keys!["run-end", "left"]),
+        Kind::Ksoftirqd => (Subject::Cpu, keys!["ksoftirqd"]),
+        Kind::KthreadStart => (Subject::Napi, keys!["kthread-start"]),
+        Kind::KthreadStop => (Subject::Napi, keys!["kthread-stop"]),
+        Kind::Xmit => (Subject::Thread, keys!["xmit", "to", "code"]),
+        Kind::Push => (Subject::Qdisc, keys!["push", "flusher"]),
+        Kind::Flush => (Subject::Qdisc, keys!["flush", "packets", "plan"]),
+        Kind::TxRun => (Subject::Qdisc, keys!["tx-run", "in", "cpu"]),
+        Kind::TxRunEnd => (Subject::Qdisc, keys!["tx-run-end", "why", "packets"]),
+        Kind::Transmit => (Subject::Txq, keys!["transmit", "flow", "more", "cpu"]),
+        Kind::Requeue => (Subject::Qdisc, keys!["requeue", "packets"]),
+        Kind::TxSchedule => (Subject::Qdisc, keys!["tx-schedule", "took", "cpu"]),
+        Kind::TxDrop => (Subject::Qdisc, keys!["tx-drop", "why", "packets"]),
+        Kind::TxStop => (Subject::Txq, keys!["tx-stop", "by"]),
+        Kind::TxWake => (Subject::Txq, keys!["tx-wake", "by", "schedules"]),
+        Kind::TxComplete => (Subject::Txq, keys!["tx-complete", "packets", "bytes"]),
+        Kind::WatchdogStart => (Subject::Qdisc, keys!["watchdog-start", "after"]),
+        Kind::WatchdogFire => (Subject::Qdisc, keys!["watchdog-fire", "cpu"]),
+        Kind::CheckFailed => return None,
+    })
 }
 
 fn subject_pattern(node: &Node<'_>, subject: Subject, names: Names<'_>) -> Result<Pattern> {

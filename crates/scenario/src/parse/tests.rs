@@ -100,20 +100,20 @@ fn deep_nesting_is_an_error() {
 /// What is appended to the head, the line, the message.
 const ERRORS: &[(&str, u32, &str)] = &[
     ("x = ", 2, "not TOML: "),
-    ("titel = 1", 2, "unknown key \"titel\"; expected title, rules, machine, "),
+    ("titel = 1", 2, r#"unknown key "titel"; expected title, rules, machine, "#),
     ("titel = 1", 2, "engine (did you mean title?)"),
     ("machine = 1", 2, "machine: found the number 1; expected the table [machine]"),
     ("[machine]\ncpus = 0", 3, "machine.cpus: found the number 0; expected a whole number from 1 to 64"),
-    ("[machine]\ncpus = \"two\"", 3, "machine.cpus: found the string \"two\"; expected a whole number"),
+    ("[machine]\ncpus = \"two\"", 3, r#"machine.cpus: found the string "two"; expected a whole number"#),
     ("[machine]\nhz = 1.5", 3, "machine.hz: found the number 1.5; expected a whole number"),
-    ("[machine.costs]\npoll = 0", 3, "machine.costs.poll: found the number 0; expected at least \"1ns\""),
-    ("[machine.costs]\npoll = 5", 3, "machine.costs.poll: found the number 5; expected a time such as \"20us\""),
-    ("[machine.costs]\npoll = \"5\"", 3, "found the string \"5\"; expected a time such as"),
-    ("[machine.costs]\npoll = \"2h\"", 3, "found the string \"2h\"; expected a time such as"),
+    ("[machine.costs]\npoll = 0", 3, r#"machine.costs.poll: found the number 0; expected at least "1ns""#),
+    ("[machine.costs]\npoll = 5", 3, r#"machine.costs.poll: found the number 5; expected a time such as "20us""#),
+    ("[machine.costs]\npoll = \"5\"", 3, r#"found the string "5"; expected a time such as"#),
+    ("[machine.costs]\npoll = \"2h\"", 3, r#"found the string "2h"; expected a time such as"#),
     ("[machine.costs]\npoll = \"7200s\"", 3, "expected at most an hour"),
-    ("[[device]]\nqueues = 1", 2, "device[0]: missing key \"name\""),
-    ("[[device]]\nname = \"a/b\"", 3, "device[0].name: found the string \"a/b\"; expected a name of 1 to 32"),
-    ("[[device]]\nname = \"a\"\n[[device]]\nname = \"a\"", 5, "device[1].name: the name \"a\" is taken"),
+    ("[[device]]\nqueues = 1", 2, r#"device[0]: missing key "name""#),
+    ("[[device]]\nname = \"a/b\"", 3, r#"device[0].name: found the string "a/b"; expected a name of 1 to 32"#),
+    ("[[device]]\nname = \"a\"\n[[device]]\nname = \"a\"", 5, r#"device[1].name: the name "a" is taken"#),
     ("[[device]]\nname = \"a\"\nring = 0", 4, "device[0].ring: found the number 0; expected a whole number from 1"),
     (
         "[[device]]\nname = \"a\"\nirq-cpu = [1]",
@@ -123,136 +123,45 @@ const ERRORS: &[(&str, u32, &str)] = &[
     (
         "[[device]]\nname = \"a\"\nthreaded = \"workqueue\"",
         4,
-        "unknown name \"workqueue\"; expected disabled, enabled, busy-poll",
+        r#"unknown name "workqueue"; expected disabled, enabled, busy-poll"#,
     ),
     ("[[device]]\nname = \"a\"\ngro_flush_timeout = 0", 4, "(did you mean gro-flush-timeout?)"),
     (
         "[[thread]]\nname = \"a\"\npolicy = \"fiffo\"",
         4,
-        "unknown name \"fiffo\"; expected fair, fifo (did you mean fifo?)",
+        r#"unknown name "fiffo"; expected fair, fifo (did you mean fifo?)"#,
     ),
     (
         "[[socket]]\nname = \"a\"\nqueue-of = \"eth0/1\"",
         4,
-        "unknown instance \"eth0/1\"; expected eth0/0 (did you mean eth0/0?)",
+        r#"unknown instance "eth0/1"; expected eth0/0 (did you mean eth0/0?)"#,
     ),
     ("[[socket]]\nname = \"a\"\nkind = \"tcp\"\nconnected = false", 5, "a tcp socket is always connected"),
-    ("[[socket]]\nname = \"a\"\n[[epoll]]\nname = \"a\"", 5, "the name \"a\" is taken"),
-    ("[[epoll]]\nname = \"e\"\nmembers = [\"rx\"]", 4, "epoll[0].members[0]: unknown socket \"rx\"; expected none"),
-    ("[timeline]\nsteps = [\n{ at = 0 },\n]", 4, ": steps[0]: nothing happens; expected one of packets, interrupt, "),
-    ("[timeline]\nsteps = [\n{ at = 0, packet = 1 },\n]", 4, ": steps[0]: unknown key \"packet\"; expected packets, "),
-    ("[timeline]\nsteps = [\n{ at = 0, packet = 1 },\n]", 4, "(did you mean packets?)"),
-    ("[timeline]\nsteps = [\n{ interrupt = \"eth0/0\" },\n]", 4, ": steps[0]: missing key \"at\""),
-    (
-        "[timeline]\nsteps = [\n{ at = 1, interrupt = \"eth0/0\" },\n]",
-        4,
-        ": steps[0].at: found the number 1; expected a time",
-    ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, interrupt = \"eth0/0\", schedule = \"eth0/0\" },\n]",
-        4,
-        "both interrupt and schedule",
-    ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, interrupt = \"eth0/0\", cpu = 0 },\n]",
-        4,
-        ": steps[0]: unknown key \"cpu\"; expected at, interrupt",
-    ),
+    ("[[socket]]\nname = \"a\"\n[[epoll]]\nname = \"a\"", 5, r#"the name "a" is taken"#),
+    ("[[epoll]]\nname = \"e\"\nmembers = [\"rx\"]", 4, r#"epoll[0].members[0]: unknown socket "rx"; expected none"#),
     (
         "[timeline]\nsteps = [\n{ at = \"2ms\", interrupt = \"eth0/0\" },\n{ at = \"1ms\", interrupt = \"eth0/0\" },\n]",
         5,
         ": steps[1]: at 1ms comes after 2ms; put the steps in the order of time",
     ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, packets = 0, to = \"eth0/0\" },\n]",
-        4,
-        ": steps[0].packets: found the number 0",
-    ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, packets = 1, to = \"rx\" },\n]",
-        4,
-        ": steps[0].to: unknown socket \"rx\"; expected none",
-    ),
-    ("[timeline]\nsteps = [\n{ at = 0, check = \"eth0/0\" },\n]", 4, "nothing to look at"),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, check = \"eth0/0\", set = [\"SHED\"] },\n]",
-        4,
-        ": steps[0].set[0]: unknown name \"SHED\"",
-    ),
-    ("[timeline]\nsteps = [\n{ at = 0, check = \"eth0/0\", queued = 1 },\n]", 4, "unknown key \"queued\""),
-    ("[timeline]\nsteps = [\n{ at = 0, call = \"epol-wait\" },\n]", 4, "(did you mean epoll-wait?)"),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, by = \"app\", call = \"napi-get\" },\n]",
-        4,
-        ": steps[0].by: unknown thread \"app\"; expected ctl",
-    ),
-    ("[timeline]\nsteps = [\n{ at = 0, call = \"napi-get\", napi = \"eth0/0\", id = 1 },\n]", 4, "both napi and id"),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, call = \"write\", file = \"eth0/thread\", value = \"1\" },\n]",
-        4,
-        "expected DEVICE/FILE, where FILE is gro_flush_timeout",
-    ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, call = \"write\", file = \"eth0/threaded\", value = 1 },\n]",
-        4,
-        "expected a string: what is written",
-    ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, call = \"sysctl\", name = \"busy-read\", value = 1 },\n]",
-        4,
-        "(did you mean busy_read?)",
-    ),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, call = \"set-queues\", device = \"eth0\", queues = 2 },\n]",
-        4,
-        "expected a whole number from 1 to 1",
-    ),
     ("[[device]]\nname = \"eth0\"\ntx-ring = 4", 4, "tx-ring: without a qdisc"),
     ("[[device]]\nname = \"eth0\"\nqdisc = \"pfif\"", 4, "(did you mean pfifo?)"),
     ("[[device]]\nname = \"eth0\"\nqdisc = \"noqueue\"\nqdisc-options = { limit = 1 }", 5, "noqueue has no options"),
-    ("[[device]]\nname = \"eth0\"\nqdisc = \"pfifo\"\nqdisc-options = { quantum = 1 }", 5, "unknown key \"quantum\""),
+    ("[[device]]\nname = \"eth0\"\nqdisc = \"pfifo\"\nqdisc-options = { quantum = 1 }", 5, r#"unknown key "quantum""#),
     ("[[device]]\nname = \"eth0\"\nqdisc = \"pfifo_fast\"\nmq = false", 5, "pfifo_fast serves one transmit queue"),
-    ("[[device]]\nname = \"eth0\"\nqdisc = \"fq\"\nlower = \"eth0/tx-0\"", 5, "has qdisc = \"noqueue\""),
+    ("[[device]]\nname = \"eth0\"\nqdisc = \"fq\"\nlower = \"eth0/tx-0\"", 5, r#"has qdisc = "noqueue""#),
     (
         "[[device]]\nname = \"eth0\"\nqdisc = \"fq\"\nbql = { limit_min = 2, limit_max = 1 }",
         5,
         "limit_min is more than limit_max",
     ),
-    ("[timeline]\nsteps = [\n{ at = 0, tx-stop = \"eth0/tx-0\" },\n]", 4, "unknown transmit queue \"eth0/tx-0\""),
-    (
-        "[timeline]\nsteps = [\n{ at = 0, check = \"eth0/tx-0\", qlen = 0 },\n]",
-        4,
-        "unknown discipline or transmit queue",
-    ),
-    ("[timeline]\nsteps = [\n{ at = 0, call = \"activate\", device = \"eth0\" },\n]", 4, "the device has no qdisc"),
-    ("[expect]\nwatch = [\"polls\"]", 3, "expect.watch[0]: unknown name \"polls\"; expected poll, "),
+    ("[expect]\nwatch = [\"polls\"]", 3, r#"expect.watch[0]: unknown name "polls"; expected poll, "#),
     ("[expect]\nwatch = [\"timer\", \"timer-fire\"]", 3, "timer-fire is there already"),
-    ("[expect]\nwatch = [\"check-failed\"]", 3, "unknown name \"check-failed\""),
-    ("[expect]\nevents = [{ sleep = \"ctl\" }]", 3, "expect.events[0]: sleep is not watched; add it to watch"),
-    ("[expect]\nevents = [{ work = 1 }]", 3, "expect.events[0]: unknown key \"work\"; expected poll, "),
-    ("[expect]\nevents = [{ at = 0 }]", 3, "no event; expected one of poll, "),
-    ("[expect]\nevents = [{ poll = \"eth0/0\", mask = \"eth0/0\" }]", 3, "both poll and mask"),
-    ("[expect]\nevents = [{ poll = \"eth0/0\", wrok = 1 }]", 3, "(did you mean work?)"),
-    (
-        "[expect]\nevents = [{ poll = \"eth0/0\", in = \"irq\" }]",
-        3,
-        "expected softirq, ksoftirqd, kthread, kthread-busy, user",
-    ),
-    ("[expect]\nevents = [{ poll = \"eth0/0\", work = [3, 1] }]", 3, "from 3 to 1 is no range"),
-    ("[expect]\nevents = [{ poll = \"eth0/0\", work = [3] }]", 3, "expected a whole number or [least, most]"),
-    ("[expect]\nevents = [{ poll = \"eth0/0\", within = \"1ms\" }]", 3, "give at too"),
-    ("[expect]\nevents = [{ poll = \"eth0/0\", repeat = 0 }]", 3, "repeat = 0 is no event"),
-    (
-        "[expect]\nevents = [{ at = \"2ms\", poll = \"eth0/0\" }, { at = \"1ms\", poll = \"eth0/0\" }]",
-        3,
-        "its time is before 2ms",
-    ),
-    ("[expect]\nevents = [{ return = \"ctl\", value = \"EAGIAN\" }]", 3, "unknown error \"EAGIAN\""),
-    ("[expect]\nevents = [{ return = \"ctl\", value = 1.5 }]", 3, "expected a number, [least, most], an error"),
+    ("[expect]\nwatch = [\"check-failed\"]", 3, r#"unknown name "check-failed""#),
     (
         "[expect.counters]\n\"eth0/0.poll\" = 1",
         3,
-        "expect.counters.eth0/0.poll: unknown counter \"eth0/0.poll\"; expected cpuN.time_squeeze",
+        r#"expect.counters.eth0/0.poll: unknown counter "eth0/0.poll"; expected cpuN.time_squeeze"#,
     ),
     ("[expect.counters]\n\"cpu1.ksoftirqd\" = 1", 3, "unknown counter"),
     ("[expect.counters]\n\"cpu0.ksoftirqd\" = -1", 3, "expected a whole number from 0"),
@@ -261,13 +170,64 @@ const ERRORS: &[(&str, u32, &str)] = &[
     ("[engine]\nwatch = [\"poll\"]", 3, "poll is not among the kinds that [expect] watches"),
 ];
 
+/// The one step of a timeline, in line 4, and the message.
+const STEP_ERRORS: &[(&str, &str)] = &[
+    ("at = 0", ": steps[0]: nothing happens; expected one of packets, interrupt, "),
+    ("at = 0, packet = 1", r#": steps[0]: unknown key "packet"; expected packets, "#),
+    ("at = 0, packet = 1", "(did you mean packets?)"),
+    (r#"interrupt = "eth0/0""#, r#": steps[0]: missing key "at""#),
+    (r#"at = 1, interrupt = "eth0/0""#, ": steps[0].at: found the number 1; expected a time"),
+    (r#"at = 0, interrupt = "eth0/0", schedule = "eth0/0""#, "both interrupt and schedule"),
+    (r#"at = 0, interrupt = "eth0/0", cpu = 0"#, r#": steps[0]: unknown key "cpu"; expected at, interrupt"#),
+    (r#"at = 0, packets = 0, to = "eth0/0""#, ": steps[0].packets: found the number 0"),
+    (r#"at = 0, packets = 1, to = "rx""#, r#": steps[0].to: unknown socket "rx"; expected none"#),
+    (r#"at = 0, check = "eth0/0""#, "nothing to look at"),
+    (r#"at = 0, check = "eth0/0", set = ["SHED"]"#, r#": steps[0].set[0]: unknown name "SHED""#),
+    (r#"at = 0, check = "eth0/0", queued = 1"#, r#"unknown key "queued""#),
+    (r#"at = 0, call = "epol-wait""#, "(did you mean epoll-wait?)"),
+    (r#"at = 0, by = "app", call = "napi-get""#, r#": steps[0].by: unknown thread "app"; expected ctl"#),
+    (r#"at = 0, call = "napi-get", napi = "eth0/0", id = 1"#, "both napi and id"),
+    (
+        r#"at = 0, call = "write", file = "eth0/thread", value = "1""#,
+        "expected DEVICE/FILE, where FILE is gro_flush_timeout",
+    ),
+    (r#"at = 0, call = "write", file = "eth0/threaded", value = 1"#, "expected a string: what is written"),
+    (r#"at = 0, call = "sysctl", name = "busy-read", value = 1"#, "(did you mean busy_read?)"),
+    (r#"at = 0, call = "set-queues", device = "eth0", queues = 2"#, "expected a whole number from 1 to 1"),
+    (r#"at = 0, tx-stop = "eth0/tx-0""#, r#"unknown transmit queue "eth0/tx-0""#),
+    (r#"at = 0, check = "eth0/tx-0", qlen = 0"#, "unknown discipline or transmit queue"),
+    (r#"at = 0, call = "activate", device = "eth0""#, "the device has no qdisc"),
+];
+
+/// What is expected, in line 3, and the message.
+const EVENT_ERRORS: &[(&str, &str)] = &[
+    (r#"sleep = "ctl""#, "expect.events[0]: sleep is not watched; add it to watch"),
+    ("work = 1", r#"expect.events[0]: unknown key "work"; expected poll, "#),
+    ("at = 0", "no event; expected one of poll, "),
+    (r#"poll = "eth0/0", mask = "eth0/0""#, "both poll and mask"),
+    (r#"poll = "eth0/0", wrok = 1"#, "(did you mean work?)"),
+    (r#"poll = "eth0/0", in = "irq""#, "expected softirq, ksoftirqd, kthread, kthread-busy, user"),
+    (r#"poll = "eth0/0", work = [3, 1]"#, "from 3 to 1 is no range"),
+    (r#"poll = "eth0/0", work = [3]"#, "expected a whole number or [least, most]"),
+    (r#"poll = "eth0/0", within = "1ms""#, "give at too"),
+    (r#"poll = "eth0/0", repeat = 0"#, "repeat = 0 is no event"),
+    (r#"at = "2ms", poll = "eth0/0" }, { at = "1ms", poll = "eth0/0""#, "its time is before 2ms"),
+    (r#"return = "ctl", value = "EAGIAN""#, r#"unknown error "EAGIAN""#),
+    (r#"return = "ctl", value = 1.5"#, "expected a number, [least, most], an error"),
+];
+
 #[test]
 fn errors_say_where_and_what() {
-    for (text, line, message) in ERRORS {
+    let all = ERRORS.iter().map(|(text, line, message)| ((*text).to_owned(), *line, *message));
+    let steps = STEP_ERRORS.iter();
+    let steps = steps.map(|(step, message)| (format!("[timeline]\nsteps = [\n{{ {step} }},\n]"), 4, *message));
+    let events = EVENT_ERRORS.iter();
+    let events = events.map(|(event, message)| (format!("[expect]\nevents = [{{ {event} }}]"), 3, *message));
+    for (text, line, message) in all.chain(steps).chain(events) {
         let text = format!("{HEAD}{text}");
         let error = Scenario::parse(&text, "x.toml").expect_err(&text);
         let shown = error.to_string();
-        assert_eq!(error.line, *line, "{shown}\n{text}");
+        assert_eq!(error.line, line, "{shown}\n{text}");
         assert!(shown.starts_with(&format!("x.toml:{line}: ")), "{shown}");
         assert!(shown.contains(message), "{shown}\n  lacks: {message}\n{text}");
     }

@@ -156,38 +156,23 @@ fn bql(node: &Node<'_>) -> Result<Option<ByteLimits>> {
 pub(super) const ACTIONS: [&str; 6] = ["tx-stop", "tx-wake", "tx-freeze", "tx-thaw", "tx-stall", "tx-busy"];
 
 pub(super) fn action(name: &str, table: Table<'_>, names: Names<'_>) -> Result<(Instant, Action)> {
-    let queue = |table: &Table<'_>, key: &'static str| names.txq(&table.need(key)?);
-    let (table, txq, deed) = match name {
-        "tx-stop" => {
-            let table = table.only(&["at", "tx-stop"])?;
-            let txq = queue(&table, "tx-stop")?;
-            (table, txq, TxDeed::Stop)
-        }
-        "tx-wake" => {
-            let table = table.only(&["at", "tx-wake"])?;
-            let txq = queue(&table, "tx-wake")?;
-            (table, txq, TxDeed::Wake)
-        }
-        "tx-freeze" => {
-            let table = table.only(&["at", "tx-freeze"])?;
-            let txq = queue(&table, "tx-freeze")?;
-            (table, txq, TxDeed::Freeze)
-        }
-        "tx-thaw" => {
-            let table = table.only(&["at", "tx-thaw"])?;
-            let txq = queue(&table, "tx-thaw")?;
-            (table, txq, TxDeed::Thaw)
-        }
-        "tx-stall" => {
-            let table = table.only(&["at", "tx-stall", "for"])?;
-            let (txq, span) = (queue(&table, "tx-stall")?, table.need("for")?.short_span()?);
-            (table, txq, TxDeed::Stall(span))
-        }
-        _ => {
-            let table = table.only(&["at", "tx-busy", "packets"])?;
-            let (txq, packets) = (queue(&table, "tx-busy")?, table.number("packets", 0..=PACKETS_MAX, 1)?);
-            (table, txq, TxDeed::Busy(packets))
-        }
+    let (name, keys): (_, &[_]) = match name {
+        "tx-stop" => ("tx-stop", &["at", "tx-stop"]),
+        "tx-wake" => ("tx-wake", &["at", "tx-wake"]),
+        "tx-freeze" => ("tx-freeze", &["at", "tx-freeze"]),
+        "tx-thaw" => ("tx-thaw", &["at", "tx-thaw"]),
+        "tx-stall" => ("tx-stall", &["at", "tx-stall", "for"]),
+        _ => ("tx-busy", &["at", "tx-busy", "packets"]),
+    };
+    let table = table.only(keys)?;
+    let txq = names.txq(&table.need(name)?)?;
+    let deed = match name {
+        "tx-stop" => TxDeed::Stop,
+        "tx-wake" => TxDeed::Wake,
+        "tx-freeze" => TxDeed::Freeze,
+        "tx-thaw" => TxDeed::Thaw,
+        "tx-stall" => TxDeed::Stall(table.need("for")?.short_span()?),
+        _ => TxDeed::Busy(table.number("packets", 0..=PACKETS_MAX, 1)?),
     };
     assert_eq!(deed.name(), name, "the name of a step is the same in both places");
     Ok((at(&table)?, Action::Tx { txq, deed }))

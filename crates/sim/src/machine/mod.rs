@@ -37,7 +37,7 @@ mod tx;
 mod vm;
 mod world;
 
-use napier_core::time::{Instant, Span};
+use napier_core::time::Instant;
 
 pub use coverage::{Coverage, Decision};
 
@@ -195,9 +195,6 @@ impl world::World {
         counters
     }
 }
-
-/// How long a scenario goes on after its last step, unless it says otherwise.
-pub const SETTLE: Span = Span::from_ms(100);
 
 #[cfg(test)]
 mod tests;

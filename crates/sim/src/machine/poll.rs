@@ -222,6 +222,11 @@ impl K {
             let index = w.napis[napi].index;
             w.note(Event::Complete { napi: index, unmask: completed.may_unmask() });
         }
+        self.completed(napi, completed).await
+    }
+
+    /// The word is released: schedules again, or arms the timer. True = the caller may unmask.
+    async fn completed(&self, napi: usize, completed: Completed) -> bool {
         match completed {
             Completed::Reschedule => {
                 self.w().hit(Decision::CompleteReschedule);

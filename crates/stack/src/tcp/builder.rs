@@ -8,43 +8,21 @@ use std::time::Duration;
 
 use napier_core::sockopt::SocketBusy;
 
-use super::super::addr::End;
-use super::super::builder::ReusePort;
+use super::super::builder::{ReusePort, own_end};
 use super::super::demux::Place;
 use super::super::netns::NetNs;
-use super::super::registry::Denied;
-use super::super::seams::errno;
 use super::super::send::Target;
 use super::accept::TcpListener;
-use super::congestion::CongestionControl;
-use super::conn::Buffers;
-use super::connect::Settings;
 use super::listener::{Limits, ListenerInner};
-use super::rules::Patience;
-use super::stream::{TcpStream, keep_alive, user_timeout};
+use super::settings::{Settings, settings};
+use super::stream::TcpStream;
 use super::{Tcp, connect};
 
-/// Bytes of either buffer unless the program says otherwise. Source: `net/ipv4/tcp.c tcp_init`, the default of
-/// `net.ipv4.tcp_wmem`; with it 10,000 connections take 320 MB.
-const BUFFER_DEFAULT: usize = 16 * 1024;
-/// Limits of what may be asked for. Source: as for `SO_RCVBUF`.
-const BUFFER_MIN: usize = 2304;
-const BUFFER_MAX: usize = 4 << 20;
 /// Connections that wait to be accepted. Source: `include/linux/socket.h SOMAXCONN`.
 const BACKLOG_DEFAULT: usize = 4096;
 /// Handshakes under way. Source: `net/ipv4/tcp_ipv4.c`, the least default of `net.ipv4.tcp_max_syn_backlog` with memory
 /// to spare.
 const SYNS_DEFAULT: usize = 1024;
-
-impl Default for Buffers {
-    fn default() -> Self {
-        Self { receive: BUFFER_DEFAULT, send: BUFFER_DEFAULT }
-    }
-}
-
-fn clamp(bytes: usize) -> usize {
-    bytes.clamp(BUFFER_MIN, BUFFER_MAX)
-}
 
 /// Makes a [`TcpListener`] with what has to be known before it listens.
 #[derive(Copy, Clone, Debug)]
@@ -56,8 +34,7 @@ pub struct TcpListenerBuilder {
 
 impl Default for TcpListenerBuilder {
     fn default() -> Self {
-        let (buffers, patience) = (Buffers::default(), Patience::default());
-        let limits = Limits { backlog: BACKLOG_DEFAULT, syns: SYNS_DEFAULT, buffers, patience, congestion: None };
+        let limits = Limits { backlog: BACKLOG_DEFAULT, syns: SYNS_DEFAULT, settings: Settings::default() };
         Self { reuse: ReusePort::No, nonblocking: false, limits }
     }
 }
@@ -93,64 +70,19 @@ impl TcpListenerBuilder {
         self
     }
 
-    /// Receive buffer of accepted connections in bytes (default 16 KiB, 2304 bytes to 4 MiB). Not doubled: nothing but
-    /// received bytes is in it.
-    #[must_use]
-    pub fn rcvbuf(mut self, bytes: usize) -> Self {
-        self.limits.buffers.receive = clamp(bytes);
-        self
-    }
-
-    /// Send buffer of accepted connections in bytes, as [`rcvbuf`](Self::rcvbuf).
-    #[must_use]
-    pub fn sndbuf(mut self, bytes: usize) -> Self {
-        self.limits.buffers.send = clamp(bytes);
-        self
-    }
-
-    /// Which congestion control accepted connections have (`TCP_CONGESTION`; default [`CongestionControl::Reno`], but none over a link
-    /// within one process).
-    #[must_use]
-    pub fn congestion(mut self, control: CongestionControl) -> Self {
-        self.limits.congestion = Some(control);
-        self
-    }
-
-    /// As [`TcpStream::set_keepalive`], for accepted connections.
-    ///
-    /// # Errors
-    /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
-    pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> io::Result<Self> {
-        self.limits.patience.keep = keep.map(keep_alive).transpose()?;
-        Ok(self)
-    }
-
-    /// As [`TcpStream::set_user_timeout`], for accepted connections.
-    ///
-    /// # Errors
-    /// `EINVAL` for a time shorter than a millisecond.
-    pub fn user_timeout(mut self, timeout: Option<Duration>) -> io::Result<Self> {
-        self.limits.patience.user = timeout.map(user_timeout).transpose()?;
-        Ok(self)
-    }
+    settings!(limits.settings);
 
     /// Binds and listens. Port 0 stands for any free port.
     ///
     /// # Errors
     /// As [`UdpSocketBuilder::bind`](crate::UdpSocketBuilder::bind); `EAGAIN` if the timer's thread cannot be started.
     pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<TcpListener> {
-        let local = End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))?;
+        let local = own_end(addr)?;
         let inner = &ns.0;
         Tcp::of(inner)?;
         let writer = &mut inner.lock();
-        inner.check_running()?;
-        if !local.addr.is_any() && !inner.snapshot.load().is_local(local.addr) {
-            return Err(errno(libc::EADDRNOTAVAIL));
-        }
-        let local = writer.tcp_registry.claim(local, self.reuse).map_err(|denied| match denied {
-            Denied::InUse => errno(libc::EADDRINUSE),
-            Denied::OtherReuse => errno(libc::EINVAL),
-        })?;
+        inner.check_own(local)?;
+        let local = writer.tcp_registry.claim(local, self.reuse)?;
         let busy = SocketBusy::new(inner.host.sysctl_busy_read());
         let listener = Arc::new(ListenerInner::new(local, self.reuse, self.limits, &busy));
         listener.nonblocking.store(self.nonblocking, Ordering::Relaxed);
@@ -166,9 +98,7 @@ pub struct TcpStreamBuilder {
     nonblocking: bool,
     nodelay: bool,
     timeout: Option<Duration>,
-    buffers: Buffers,
-    patience: Patience,
-    congestion: Option<CongestionControl>,
+    settings: Settings,
 }
 
 impl TcpStreamBuilder {
@@ -201,45 +131,7 @@ impl TcpStreamBuilder {
         self
     }
 
-    /// Receive buffer in bytes, as [`TcpListenerBuilder::rcvbuf`].
-    #[must_use]
-    pub fn rcvbuf(mut self, bytes: usize) -> Self {
-        self.buffers.receive = clamp(bytes);
-        self
-    }
-
-    /// Send buffer in bytes, as [`TcpListenerBuilder::rcvbuf`].
-    #[must_use]
-    pub fn sndbuf(mut self, bytes: usize) -> Self {
-        self.buffers.send = clamp(bytes);
-        self
-    }
-
-    /// Which congestion control the connection has (`TCP_CONGESTION`; default [`CongestionControl::Reno`], but none over a link
-    /// within one process).
-    #[must_use]
-    pub fn congestion(mut self, control: CongestionControl) -> Self {
-        self.congestion = Some(control);
-        self
-    }
-
-    /// As [`TcpStream::set_keepalive`].
-    ///
-    /// # Errors
-    /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
-    pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> io::Result<Self> {
-        self.patience.keep = keep.map(keep_alive).transpose()?;
-        Ok(self)
-    }
-
-    /// As [`TcpStream::set_user_timeout`]; it bounds the handshake too.
-    ///
-    /// # Errors
-    /// `EINVAL` for a time shorter than a millisecond.
-    pub fn user_timeout(mut self, timeout: Option<Duration>) -> io::Result<Self> {
-        self.patience.user = timeout.map(user_timeout).transpose()?;
-        Ok(self)
-    }
+    settings!(settings);
 
     /// Connects to `peer`.
     ///
@@ -249,17 +141,8 @@ impl TcpStreamBuilder {
     /// cannot be started.
     pub fn connect(self, ns: &NetNs, peer: SocketAddr) -> io::Result<TcpStream> {
         let target = Target::new(&peer)?;
-        let local = match self.local {
-            Some(addr) => Some(End::from_socket_addr(&addr).ok_or_else(|| errno(libc::EADDRNOTAVAIL))?),
-            None => None,
-        };
-        let conn = connect::connect(
-            &ns.0,
-            local,
-            target,
-            self.buffers,
-            Settings { nodelay: self.nodelay, patience: self.patience, congestion: self.congestion },
-        )?;
+        let local = self.local.map(own_end).transpose()?;
+        let conn = connect::connect(&ns.0, local, target, self.nodelay, &self.settings)?;
         let stream = TcpStream::from_parts(conn, ns.clone());
         stream.set_nonblocking(self.nonblocking)?;
         if !self.nonblocking {

@@ -14,21 +14,12 @@ use super::super::registry::EPHEMERAL;
 use super::super::seams::errno;
 use super::super::send::Target;
 use super::Tcp;
-use super::congestion::CongestionControl;
-use super::conn::{Buffers, Conn};
+use super::conn::Conn;
 use super::flows::Flow;
 use super::outlet::Route;
-use super::rules::{Cause, Patience};
+use super::rules::Cause;
+use super::settings::Settings;
 use super::workspace::with_fresh;
-
-/// What a connection is made with, but for its ends and buffers.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Settings {
-    pub(super) nodelay: bool,
-    pub(super) patience: Patience,
-    /// `None`: as the device suggests.
-    pub(super) congestion: Option<CongestionControl>,
-}
 
 /// Begins a connection from `local` (port 0: any that is free for this peer; wildcard or nothing: the address that
 /// packets to the peer carry).
@@ -40,8 +31,8 @@ pub(super) fn connect(
     ns: &Arc<Inner>,
     local: Option<End>,
     target: Target,
-    buffers: Buffers,
-    settings: Settings,
+    nodelay: bool,
+    settings: &Settings,
 ) -> io::Result<Arc<Conn>> {
     let tcp = Tcp::of(ns)?;
     let (own, mtu) = {
@@ -60,7 +51,7 @@ pub(super) fn connect(
     let make = |port: u16| {
         let flow = Flow { local: End { addr: own, port }, peer: target.dst };
         let route = Route::new(ns, flow.local, target);
-        Arc::new(Conn::new(flow, route, buffers, &busy))
+        Arc::new(Conn::new(flow, route, settings.buffers, &busy))
     };
     let asked = local.map_or(0, |end| end.port);
     let wanted = Flow { local: End { addr: own, port: asked }, peer: target.dst };
@@ -70,7 +61,7 @@ pub(super) fn connect(
     let mut core = conn.own(ns);
     core.set_patience(settings.patience);
     core.set_congestion(settings.congestion);
-    if settings.nodelay {
+    if nodelay {
         core.nagle = false;
         core.socket_mut().set_nagle_enabled(false);
     }

@@ -17,12 +17,12 @@ use super::super::options;
 use super::super::send::Target;
 use super::super::stop::STOPPED;
 use super::Tcp;
-use super::congestion::CongestionControl;
-use super::conn::{Arrived, Buffers, Conn};
+use super::conn::{Arrived, Conn};
 use super::flows::Flow;
 use super::limits::{Kind, Line};
 use super::outlet::Route;
-use super::rules::{Cause, Patience};
+use super::rules::Cause;
+use super::settings::Settings;
 use crate::event::{Interest, Source, Watched};
 use crate::park::Parker;
 
@@ -33,11 +33,8 @@ pub(super) struct Limits {
     pub(super) backlog: usize,
     /// Handshakes that may be under way.
     pub(super) syns: usize,
-    pub(super) buffers: Buffers,
     /// Of the connections; they inherit it.
-    pub(super) patience: Patience,
-    /// `None`: as the device suggests.
-    pub(super) congestion: Option<CongestionControl>,
+    pub(super) settings: Settings,
 }
 
 /// What the tables, the connections and the handle of one listener share.
@@ -118,11 +115,11 @@ impl ListenerInner {
         let scope = if flow.peer.addr.is_link_local_v6() { ifindex } else { 0 };
         let route = Route::new(ns, flow.local, Target { dst: flow.peer, scope });
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
-        let conn = Arc::new(Conn::new(flow, route, self.limits.buffers, &busy));
+        let conn = Arc::new(Conn::new(flow, route, self.limits.settings.buffers, &busy));
         self.embryos.counted();
         let mut core = conn.try_own(ns).expect("nobody knows it yet");
-        core.adopt(self.clone(), self.limits.patience);
-        core.set_congestion(self.limits.congestion);
+        core.adopt(self.clone(), self.limits.settings.patience);
+        core.set_congestion(self.limits.settings.congestion);
         let local: IpEndpoint = (flow.local.addr.ip(), flow.local.port).into();
         core.socket_mut()
             .listen(IpListenEndpoint::from(local))

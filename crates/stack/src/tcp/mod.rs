@@ -29,6 +29,7 @@ mod listener;
 mod losses;
 mod outlet;
 mod rules;
+mod settings;
 mod stop;
 mod stream;
 mod timing;

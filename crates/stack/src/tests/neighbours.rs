@@ -2,30 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
+use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
 use crate::neighbour::LEARNT_MAX;
-use crate::testing::{OUR_MAC, PEER_MAC, Rig, at, device};
+use crate::testing::{self, PEER_MAC, Rig, at, device};
 
 /// A second device, with more neighbours than the table holds.
 const WIDE: u32 = 9;
 const OURS: Ipv4Address = Ipv4Address::new(11, 0, 0, 1);
 
 fn arp(operation: ArpOperation, from: [u8; 4], mac: [u8; 6]) -> Vec<u8> {
-    let repr = ArpRepr::EthernetIpv4 {
-        operation,
-        source_hardware_addr: EthernetAddress(mac),
-        source_protocol_addr: from.into(),
-        target_hardware_addr: EthernetAddress(OUR_MAC),
-        target_protocol_addr: OURS,
-    };
-    let mut frame = vec![0; 42];
-    frame[..6].copy_from_slice(&OUR_MAC);
-    frame[6..12].copy_from_slice(&mac);
-    frame[12..14].copy_from_slice(&[8, 6]);
-    repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
-    frame
+    testing::arp(operation, from.into(), mac, OURS)
 }
 
 struct Wide {

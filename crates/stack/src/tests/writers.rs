@@ -6,31 +6,19 @@ use std::time::Duration;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
 use napier_testkit::PATIENCE;
-use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
+use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
 use crate::addr::Addr;
 use crate::neighbour::{Held, Key, Neighbour, Origin};
 use crate::seams::PacketClass;
-use crate::testing::{IFINDEX, OUR_MAC, PEER_MAC, Rig, at, udp};
+use crate::testing::{self, IFINDEX, PEER_MAC, Rig, at, udp};
 use crate::writer::LEFT_BYTES_MAX;
 
 const PEER: [u8; 4] = [10, 0, 0, 2];
 
 fn arp(operation: ArpOperation, from: [u8; 4], mac: [u8; 6]) -> Vec<u8> {
-    let repr = ArpRepr::EthernetIpv4 {
-        operation,
-        source_hardware_addr: EthernetAddress(mac),
-        source_protocol_addr: from.into(),
-        target_hardware_addr: EthernetAddress(OUR_MAC),
-        target_protocol_addr: Ipv4Address::new(10, 0, 0, 1),
-    };
-    let mut frame = vec![0; 42];
-    frame[..6].copy_from_slice(&OUR_MAC);
-    frame[6..12].copy_from_slice(&mac);
-    frame[12..14].copy_from_slice(&[8, 6]);
-    repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
-    frame
+    testing::arp(operation, from.into(), mac, Ipv4Address::new(10, 0, 0, 1))
 }
 
 /// Does `work` as a softirq would, while a program writes; fails if that waits for it.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::time::Span;
-use crate::tx::testing::Packet;
+use crate::tx::tests::packet::Packet;
 
 const START: Instant = Instant::from_ns(1_000_000_000);
 

@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::tx::DropReason;
-use crate::tx::testing::Packet;
+use crate::tx::tests::packet::Packet;
 
 const NOW: Instant = Instant::from_ns(5);
 

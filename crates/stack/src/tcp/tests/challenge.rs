@@ -2,7 +2,7 @@
 
 use super::super::super::testing::Rig;
 use super::super::super::wire::flag;
-use super::segments::{PEER, Seen, US, accepted, listening, segment, sent};
+use super::segments::{PEER, Seen, US, connected, listening, segment, sent};
 
 fn challenge(ours: u32, expects: u32) -> Vec<Seen> {
     vec![Seen { flags: flag::ACK, seq: ours, ack: expects, payload: Vec::new() }]
@@ -10,9 +10,7 @@ fn challenge(ours: u32, expects: u32) -> Vec<Seen> {
 
 #[test]
 fn a_syn_is_answered_by_what_resets_the_connection() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, listener, stream, ours) = connected();
     rig.inject(&segment(PEER, US, flag::ACK | flag::PSH, 1001, ours, b"question"));
     assert_eq!(stream.recv(&mut [0; 16]).unwrap(), 8);
     // The peer knows nothing of it any more.
@@ -34,9 +32,7 @@ fn a_syn_is_answered_by_what_resets_the_connection() {
 
 #[test]
 fn whoever_closed_last_is_challenged_too() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     // CLOSE-WAIT: the FIN counts as a byte.
     rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours, b"x"));
     drop(sent(&rig));
@@ -65,9 +61,7 @@ fn an_embryo_of_an_earlier_life_gives_way() {
 
 #[test]
 fn a_reset_must_be_exact() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     for (seq, answered) in [(1002, true), (1001 + 5000, false), (1000, false), (90_000, false)] {
         rig.inject(&segment(PEER, US, flag::RST, seq, 0, b""));
         assert_eq!(sent(&rig), if answered { challenge(ours, 1001) } else { Vec::new() }, "{seq}");
@@ -82,9 +76,7 @@ fn a_reset_must_be_exact() {
 
 #[test]
 fn what_is_in_flight_stays_in_flight() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     stream.send(b"data").unwrap();
     assert_eq!(sent(&rig).len(), 1);
     rig.inject(&segment(PEER, US, flag::SYN | flag::ACK, 1000, ours, b""));

@@ -6,7 +6,7 @@ use napier_testkit::PATIENCE;
 
 use super::super::super::testing::Rig;
 use super::super::super::wire::flag;
-use super::segments::{PEER, US, accepted, listening, segment, sent, with_window};
+use super::segments::{PEER, US, connected, segment, sent, with_window};
 
 /// The bytes of data that leave until some do.
 fn next_data(rig: &Rig) -> (u32, Vec<u8>) {
@@ -23,9 +23,7 @@ fn next_data(rig: &Rig) -> (u32, Vec<u8>) {
 #[test]
 fn probes_that_cross_keep_nobody_waiting() {
     for carries in [false, true] {
-        let mut rig = Rig::new();
-        let listener = listening(&rig);
-        let (stream, ours) = accepted(&mut rig, &listener);
+        let (mut rig, _listener, stream, ours) = connected();
         rig.inject(&with_window(segment(PEER, US, flag::ACK, 1001, ours, b""), 0));
         assert_eq!(stream.send(b"0123456789").unwrap(), 10);
         assert_eq!(next_data(&rig), (ours, b"0".to_vec()), "a probe");
@@ -44,9 +42,7 @@ fn probes_that_cross_keep_nobody_waiting() {
 /// What acknowledges less is old, and may be a copy that was on its way for long.
 #[test]
 fn an_old_segment_moves_nothing_else() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     assert_eq!(stream.send(b"0123456789").unwrap(), 10);
     let _ = sent(&rig);
     rig.inject(&segment(PEER, US, flag::ACK, 1001, ours, b"p"));

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use napier_testkit::PATIENCE;
 
-use super::super::super::testing::Rig;
 use super::super::super::wire::flag;
-use super::segments::{PEER, Seen, US, accepted, listening, segment, sent};
+use super::segments::{PEER, Seen, US, connected, segment, sent};
 
 fn keep(idle: Duration) -> Option<(Duration, Duration, u32)> {
     Some((idle, Duration::from_secs(60), 3))
@@ -14,9 +13,7 @@ fn keep(idle: Duration) -> Option<(Duration, Duration, u32)> {
 
 #[test]
 fn switching_keep_alive_on_asks_nothing_yet() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     let hour = Duration::from_secs(3600);
     stream.set_keepalive(keep(hour)).unwrap();
     stream.set_user_timeout(Some(2 * hour)).unwrap();
@@ -33,9 +30,7 @@ fn switching_keep_alive_on_asks_nothing_yet() {
 
 #[test]
 fn the_first_probe_comes_after_the_idle_time() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (rig, _listener, stream, ours) = connected();
     let idle = Duration::from_millis(50);
     // The peer has been silent for longer than that already.
     std::thread::sleep(2 * idle);

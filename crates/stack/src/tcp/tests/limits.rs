@@ -11,7 +11,7 @@ use super::super::super::wire::flag;
 use super::super::conn::Conn;
 use super::super::flows::Flow;
 use super::super::{CongestionControl, TcpListener};
-use super::segments::{PEER, US, accepted, accepted_from, listening, segment, sent};
+use super::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
 
 /// The connection with a peer, by the table.
 fn conn(rig: &Rig, peer: &str) -> Option<Arc<Conn>> {
@@ -59,9 +59,7 @@ fn the_oldest_orphan_is_reset() {
 /// An orphan's time begins when it gets on, not when its peer says something.
 #[test]
 fn a_talking_peer_does_not_keep_an_orphan() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     drop(stream);
     let ends = |rig: &Rig| {
         let conn = conn(rig, PEER).expect("half closed");
@@ -85,9 +83,7 @@ fn a_talking_peer_does_not_keep_an_orphan() {
 
 #[test]
 fn connections_end_with_the_link_that_they_go_over() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (one, _) = accepted(&mut rig, &listener);
+    let (mut rig, listener, one, _) = connected();
     let (two, _) = accepted_from(&mut rig, &listener, "10.0.0.2:5001");
     drop(sent(&rig));
     assert_eq!(rig.ns.tcp_drop(IFINDEX + 1), 0);
@@ -129,9 +125,7 @@ fn the_device_and_the_program_choose_the_congestion_control() {
 /// Reno begins with two segments, and what was acknowledged lets more out.
 #[test]
 fn what_is_under_way_is_bounded_from_the_beginning() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     stream.set_nonblocking(true).unwrap();
     assert_eq!(stream.send(&[7; 16_000]).unwrap(), 16_000);
     let bytes = |rig: &Rig| sent(rig).iter().map(|seen| seen.payload.len() as u32).sum::<u32>();

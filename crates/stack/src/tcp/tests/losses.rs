@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::super::testing::Rig;
 use super::super::super::wire::flag;
 use super::super::TcpStream;
-use super::segments::{PEER, Seen, US, accepted, changed, listening, segment, sent};
+use super::segments::{PEER, Seen, US, changed, connected, segment, sent};
 
 const MSS: u32 = 536;
 /// The retransmission timer does not run out in so short a time.
@@ -21,9 +21,7 @@ struct Sender {
 
 impl Sender {
     fn new(segments: u32) -> Self {
-        let mut rig = Rig::new();
-        let listener = listening(&rig);
-        let (stream, first) = accepted(&mut rig, &listener);
+        let (rig, _listener, stream, first) = connected();
         let begun = Instant::now();
         let bytes = vec![7; (segments * MSS) as usize];
         assert_eq!(stream.send(&bytes).unwrap(), bytes.len());

@@ -8,7 +8,7 @@ use smoltcp::socket::tcp::State;
 
 use super::super::conn::{Conn, Held, Note};
 use super::super::{TcpListener, TcpStream};
-use super::segments::{PEER, US, accepted, accepted_from, listening, segment, sent};
+use super::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
 use crate::SocketOption;
 use crate::StackCounters;
 use crate::put_off::{Work, held};
@@ -104,9 +104,7 @@ fn a_timer_leaves_a_note() {
 
 #[test]
 fn a_syn_that_waited_for_the_end_of_a_connection_begins_another() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     let ended = conn(&stream).clone();
     drop(stream);
     let fin = sent(&rig);

@@ -85,6 +85,14 @@ pub(super) fn accepted(rig: &mut Rig, listener: &TcpListener) -> (TcpStream, u32
     accepted_from(rig, listener, PEER)
 }
 
+/// A name space that listens, and a connection that it has accepted.
+pub(super) fn connected() -> (Rig, TcpListener, TcpStream, u32) {
+    let mut rig = Rig::new();
+    let listener = listening(&rig);
+    let (stream, ours) = accepted(&mut rig, &listener);
+    (rig, listener, stream, ours)
+}
+
 pub(super) fn accepted_from(rig: &mut Rig, listener: &TcpListener, peer: &str) -> (TcpStream, u32) {
     rig.inject(&segment(peer, US, flag::SYN, 1000, 0, b""));
     let answer = sent(rig);
@@ -101,9 +109,7 @@ pub(super) fn listening(rig: &Rig) -> TcpListener {
 
 #[test]
 fn a_segment_at_a_time() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     rig.inject(&segment(PEER, US, flag::ACK | flag::PSH, 1001, ours, b"question"));
     let mut buffer = [0; 16];
     assert_eq!(stream.recv(&mut buffer).unwrap(), 8);
@@ -165,9 +171,7 @@ fn the_segments_of_a_poll_are_all_taken_in_order() {
 
 #[test]
 fn a_packet_may_be_longer_than_a_frame_of_the_wire() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     let payload: Vec<u8> = (0..1990).map(|i| i as u8).collect();
     rig.inject(&segment(PEER, US, flag::ACK, 1001, ours, &payload));
     let mut buffer = [0; 4096];
@@ -178,9 +182,7 @@ fn a_packet_may_be_longer_than_a_frame_of_the_wire() {
 #[test]
 fn a_full_ring_keeps_segments_in_order() {
     use std::sync::atomic::Ordering;
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (rig, _listener, stream, ours) = connected();
     rig.device.full.store(true, Ordering::Relaxed);
     stream.set_nodelay(true).unwrap();
     assert_eq!(stream.send(b"one").unwrap(), 3);
@@ -227,9 +229,7 @@ fn an_embryo_that_is_reset_makes_room() {
 /// All but the FIN is acknowledged, and then the same again three times: smoltcp stops its timer.
 #[test]
 fn a_forgotten_fin_is_sent_again() {
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     stream.send(b"x").unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let fins = |seen: &[Seen]| seen.iter().filter(|seen| seen.flags & flag::FIN != 0).count();
@@ -252,9 +252,7 @@ fn a_forgotten_fin_is_sent_again() {
 #[test]
 fn answers_that_cannot_leave_take_no_memory() {
     use std::sync::atomic::Ordering;
-    let mut rig = Rig::new();
-    let listener = listening(&rig);
-    let (stream, ours) = accepted(&mut rig, &listener);
+    let (mut rig, _listener, stream, ours) = connected();
     stream.set_nodelay(true).unwrap();
     rig.device.full.store(true, Ordering::Relaxed);
     assert_eq!(stream.send(b"first").unwrap(), 5);
@@ -293,9 +291,7 @@ fn answers_that_cannot_leave_take_no_memory() {
 #[test]
 fn a_syn_with_ip_options_is_a_syn_behind_held_packets_too() {
     for holds in [false, true] {
-        let mut rig = Rig::new();
-        let listener = listening(&rig);
-        let (stream, ours) = accepted(&mut rig, &listener);
+        let (mut rig, _listener, stream, ours) = connected();
         let mut packets = Vec::new();
         if holds {
             packets.push(segment(PEER, US, flag::ACK, 1001, ours, &[7; 1000]));
@@ -322,9 +318,7 @@ fn a_syn_with_ip_options_is_a_syn_behind_held_packets_too() {
 #[test]
 fn a_merged_train_is_acknowledged_at_once() {
     for (parts, at_once) in [(1, false), (2, true), (5, true)] {
-        let mut rig = Rig::new();
-        let listener = listening(&rig);
-        let (stream, ours) = accepted(&mut rig, &listener);
+        let (mut rig, _listener, stream, ours) = connected();
         let packets: Vec<_> =
             (0..parts).map(|part| segment(PEER, US, flag::ACK, 1001 + part * 1460, ours, &[7; 1460])).collect();
         let mut merging = Merging::default();

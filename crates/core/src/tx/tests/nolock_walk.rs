@@ -2,12 +2,14 @@
 //! wakes.
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::*;
-use crate::tx::explore::{self, Outcome};
+use napier_testkit::explore::{self, Step};
+
+use super::Outcome;
+use crate::tx::nolock::*;
+use crate::tx::state::QdiscState;
 
 /// Sender and number.
 type Packet = (u8, u8);
@@ -286,17 +288,16 @@ enum Begun {
 
 impl explore::World for World {
     type Config = Config;
+    type Rule = &'static str;
 
-    fn steps(&self, config: &Config) -> Vec<(String, Outcome<Self>)> {
-        let mut steps = Vec::new();
+    fn steps(&self, config: &Config, steps: &mut Vec<Step<Self>>) {
         for at in 0..self.actors.len() {
-            self.step(&mut steps, format!("actor {at}"), |world| world.act(config, at));
+            self.step(steps, format!("actor {at}"), |world| world.act(config, at));
         }
-        self.step(&mut steps, "device".into(), |world| Ok(world.complete()));
-        steps
+        self.step(steps, "device", |world| Ok(world.complete()));
     }
 
-    fn check(&self) -> Outcome<()> {
+    fn check(&self, _: &Config) -> Outcome<()> {
         let runners = self.actors.iter().filter(|actor| match actor {
             Actor::Rechecking(_) => true,
             Actor::Running { run, .. } => *run != Run::Look,

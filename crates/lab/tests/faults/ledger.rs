@@ -2,21 +2,21 @@
 
 use std::fmt;
 
-use crate::pair::Pair;
+use napier_lab::compare::parts::Pair;
 
 /// Places in the order of a packet's way: out of the generator, into the server, back.
 const PLACES: usize = 13;
 
 /// Packets lost since the pair was made, by counter.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Losses([(&'static str, u64); PLACES]);
+pub(crate) struct Losses([(&'static str, u64); PLACES]);
 
 impl Losses {
     /// Reads the counters of both ends.
     ///
     /// What the server's stack refuses to send is counted there by datagram (`UdpSndbufErrors`); its device counts the
     /// attempts, of which a blocking sender makes many, so that counter is no loss.
-    pub(super) fn read(pair: &Pair) -> Self {
+    pub(crate) fn read(pair: &Pair) -> Self {
         let (out, back) = (pair.peer.stats(), pair.tested.stats());
         let (server, generator) = (pair.tested_ns.counters(), pair.peer_ns.counters());
         Self([
@@ -37,12 +37,12 @@ impl Losses {
         ])
     }
 
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
     /// Losses that came because something was full.
-    pub(super) fn overflows(&self) -> u64 {
+    pub(crate) fn overflows(&self) -> u64 {
         let full = [
             "peer tx_ring_full",
             "tested rx_no_frame",
@@ -54,7 +54,7 @@ impl Losses {
     }
 
     /// Adds those of another pair.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (mine, (place, count)) in self.0.iter_mut().zip(other.0) {
             *mine = (place, mine.1 + count);
         }

@@ -1,8 +1,8 @@
 //! The world of the walk: who runs the discipline.
 
 use super::model::{Config, NOW, Running, Sched, Softirq, World, Wrong};
-use crate::tx::explore::Outcome;
 use crate::tx::run::{RunEnd, TxQueueView, TxRun, TxStep};
+use crate::tx::tests::Outcome;
 
 /// After a step of a run.
 pub(super) enum Ran {

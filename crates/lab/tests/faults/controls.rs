@@ -14,7 +14,7 @@ use napier_runtime::event::{EpollParams, EpollParamsRequest, EventContext, Inter
 use napier_runtime::raw::{BindRawError, RawPort};
 use napier_runtime::socket::{NeighbourError, OptionError, ReusePort, SocketOption, UdpSocket};
 
-use crate::pair::{PEER_IP, Pair, TESTED_IP};
+use napier_lab::compare::parts::{PEER_IP, Pair, TESTED_IP};
 
 /// Instances live in a table of this size, by id: an id this much larger falls on the same place and is still unknown.
 const SAME_PLACE: u64 = 4096;
@@ -34,9 +34,9 @@ struct Settings {
 }
 
 /// What the calls are made on.
-pub(super) struct Controls<'a> {
-    pub(super) pair: &'a Pair,
-    pub(super) contexts: &'a [EventContext],
+pub(crate) struct Controls<'a> {
+    pub(crate) pair: &'a Pair,
+    pub(crate) contexts: &'a [EventContext],
 }
 
 fn refused<T: Debug, E: Debug>(call: &str, got: Result<T, E>, right: impl FnOnce(&E) -> bool) -> anyhow::Result<u64> {
@@ -50,10 +50,10 @@ fn errno<T: Debug>(call: &str, got: io::Result<T>, wanted: Errno) -> anyhow::Res
 
 impl Controls<'_> {
     /// How many kinds of calls there are.
-    pub(super) const KINDS: u32 = 6;
+    pub(crate) const KINDS: u32 = 6;
 
     /// Makes all wrong calls of one kind; returns how many they were.
-    pub(super) fn wrong_calls(&self, kind: u32) -> anyhow::Result<u64> {
+    pub(crate) fn wrong_calls(&self, kind: u32) -> anyhow::Result<u64> {
         let before = self.settings()?;
         let made = match kind {
             0 => self.napi_set(),

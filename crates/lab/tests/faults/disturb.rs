@@ -16,8 +16,8 @@ use rand::Rng as _;
 
 use super::controls::Controls;
 use super::server::Server;
-use crate::modes::{EventParams, Mode, ServerStyle};
-use crate::pair::Pair;
+use napier_lab::compare::parts::Pair;
+use napier_lab::modes::{EventParams, Mode, ServerStyle};
 
 /// Every mode of the comparison; their timeouts bound how long a mode may leave a packet alone.
 const MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend0,suspend20,threaded,workqueue,threaded-busy-poll,\
@@ -31,16 +31,16 @@ const REMEMBERED: usize = 40;
 
 /// What was done so far.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Done {
-    pub(super) switches: u64,
-    pub(super) downs: u64,
-    pub(super) pauses: u64,
-    pub(super) restarts: u64,
-    pub(super) moves: u64,
-    pub(super) wrong_calls: u64,
-    pub(super) others: u64,
+pub(crate) struct Done {
+    pub(crate) switches: u64,
+    pub(crate) downs: u64,
+    pub(crate) pauses: u64,
+    pub(crate) restarts: u64,
+    pub(crate) moves: u64,
+    pub(crate) wrong_calls: u64,
+    pub(crate) others: u64,
     /// Stopping a thread waits until it has caught up, so this may be long under load.
-    pub(super) slowest: Duration,
+    pub(crate) slowest: Duration,
 }
 
 impl AddAssign for Done {
@@ -57,10 +57,10 @@ impl AddAssign for Done {
 }
 
 /// Who disturbs.
-pub(super) struct Disturber<'a> {
-    pub(super) pair: &'a Pair,
-    pub(super) server: Server,
-    pub(super) done: Done,
+pub(crate) struct Disturber<'a> {
+    pub(crate) pair: &'a Pair,
+    pub(crate) server: Server,
+    pub(crate) done: Done,
     rng: Xoshiro256PlusPlus,
     modes: Vec<Mode>,
     cpus: Vec<usize>,
@@ -72,7 +72,7 @@ pub(super) struct Disturber<'a> {
 }
 
 impl<'a> Disturber<'a> {
-    pub(super) fn new(pair: &'a Pair, server: Server, rng: Xoshiro256PlusPlus) -> anyhow::Result<Self> {
+    pub(crate) fn new(pair: &'a Pair, server: Server, rng: Xoshiro256PlusPlus) -> anyhow::Result<Self> {
         let cpus = pair.engine.softirq_stats().iter().map(|stats| stats.cpu).collect();
         let modes = Mode::parse_list(MODES)?;
         let (done, begun, log) = (Done::default(), Instant::now(), VecDeque::new());
@@ -81,7 +81,7 @@ impl<'a> Disturber<'a> {
     }
 
     /// The last disturbances, oldest first.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n  ")
     }
 
@@ -106,7 +106,7 @@ impl<'a> Disturber<'a> {
     }
 
     /// `count` disturbances, each a few ms after the other; then both devices are up and every worker reads.
-    pub(super) fn round(&mut self, count: u32) -> anyhow::Result<()> {
+    pub(crate) fn round(&mut self, count: u32) -> anyhow::Result<()> {
         for _ in 0..count {
             let begun = Instant::now();
             self.one()?;
@@ -117,7 +117,7 @@ impl<'a> Disturber<'a> {
     }
 
     /// The workers stop reading for this long; traffic goes on.
-    pub(super) fn pause(&mut self, length: Duration) {
+    pub(crate) fn pause(&mut self, length: Duration) {
         self.note(format_args!("workers pause for {length:?}"));
         self.done.pauses += 1;
         self.server.pause(true);

@@ -1,7 +1,7 @@
 //! Every interleaving of small worlds: senders, a flusher, the transmit softirq, a device that stops and wakes, and a
 //! controller that deactivates.
 
-use super::explore;
+use napier_testkit::explore;
 
 mod model;
 mod outside;

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::TxPacket;
-use super::qdisc::RATE_UNLIMITED;
 use crate::time::Instant;
+use crate::tx::TxPacket;
+use crate::tx::qdisc::RATE_UNLIMITED;
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Packet {

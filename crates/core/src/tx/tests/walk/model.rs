@@ -1,13 +1,13 @@
 //! The world of the walk: what is shared, and who takes which steps.
 
 use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use napier_testkit::explore::{self, Step};
+
 use super::runner::Ran;
 use crate::time::Instant;
-use crate::tx::explore::{self, Outcome};
 use crate::tx::flush::flush;
 use crate::tx::push::{Push, PushStep, Pushed};
 use crate::tx::qdisc::{Fifo, Qdisc};
@@ -16,7 +16,8 @@ use crate::tx::root::Root;
 use crate::tx::run::{TxRun, TxStep};
 use crate::tx::softirq::OutputQueue;
 use crate::tx::state::{DeactivateStep, Deactivation, QdiscState};
-use crate::tx::testing::Packet;
+use crate::tx::tests::Outcome;
+use crate::tx::tests::packet::Packet;
 use crate::tx::{DropReason, XmitCode};
 
 pub(super) const NOW: Instant = Instant::ZERO;
@@ -296,28 +297,27 @@ impl World {
 
 impl explore::World for World {
     type Config = Config;
+    type Rule = &'static str;
 
-    fn steps(&self, config: &Config) -> Vec<(String, Outcome<Self>)> {
-        let mut steps = Vec::new();
+    fn steps(&self, config: &Config, steps: &mut Vec<Step<Self>>) {
         for at in 0..self.senders.len() {
-            self.step(&mut steps, format!("sender {at}"), |world| world.step_sender(config, at, false));
+            self.step(steps, format!("sender {at}"), |world| world.step_sender(config, at, false));
             if self.may_be_busy(&self.senders[at]) {
-                self.step(&mut steps, format!("sender {at}, busy"), |world| world.step_sender(config, at, true));
+                self.step(steps, format!("sender {at}, busy"), |world| world.step_sender(config, at, true));
             }
         }
-        self.step(&mut steps, "softirq".into(), |world| world.step_softirq(config, false));
+        self.step(steps, "softirq", |world| world.step_softirq(config, false));
         if let Softirq::Running(running) = &self.softirq
             && matches!(running.run.next(), TxStep::Offer { .. })
             && self.busys > 0
         {
-            self.step(&mut steps, "softirq, busy".into(), |world| world.step_softirq(config, true));
+            self.step(steps, "softirq, busy", |world| world.step_softirq(config, true));
         }
-        self.step(&mut steps, "device".into(), |world| world.step_device(config));
-        self.step(&mut steps, "controller".into(), |world| world.step_controller(config));
-        steps
+        self.step(steps, "device", |world| world.step_device(config));
+        self.step(steps, "controller", |world| world.step_controller(config));
     }
 
-    fn check(&self) -> Outcome<()> {
+    fn check(&self, _: &Config) -> Outcome<()> {
         let flushers = self.senders.iter().filter(|sender| matches!(sender, Sender::Flushing)).count();
         if flushers > 1 {
             return Err("two flushers");

@@ -10,17 +10,16 @@ use anyhow::{anyhow, ensure};
 use napier_kv::table::Table;
 use napier_runtime::event::{Event, EventContext, UserEvent};
 
-use crate::compare::case::SERVER;
-use crate::compare::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};
-use crate::modes::ServerStyle;
-use crate::pair::Pair;
-use crate::roll_call::RollCall;
+use napier_lab::compare::parts::{
+    EVENTS_MAX, EventWorker, Pair, RollCall, SERVER, ServerCounters, WorkerSetup, run_worker,
+};
+use napier_lab::modes::ServerStyle;
 
 /// How often a pausing worker looks whether it may go on.
 const PAUSE_LOOK: Duration = Duration::from_micros(200);
 
 /// The workers of one server.
-pub(super) struct Server {
+pub(crate) struct Server {
     table: Arc<Table>,
     cpus: Vec<usize>,
     pause: Arc<AtomicBool>,
@@ -37,12 +36,12 @@ struct Running {
 
 impl Server {
     /// No worker yet.
-    pub(super) fn new(table: Arc<Table>, cpus: &[usize]) -> Self {
+    pub(crate) fn new(table: Arc<Table>, cpus: &[usize]) -> Self {
         Self { table, cpus: cpus.to_vec(), pause: Arc::default(), running: None }
     }
 
     /// Starts the workers and waits until they can be reached.
-    pub(super) fn start(&mut self, pair: &Pair, style: ServerStyle) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, pair: &Pair, style: ServerStyle) -> anyhow::Result<()> {
         assert!(self.running.is_none(), "stopped before it is started again");
         let (stop, stop_flag) = (UserEvent::new(), Arc::new(AtomicBool::new(false)));
         let call = RollCall::new(self.cpus.len());
@@ -79,7 +78,7 @@ impl Server {
     }
 
     /// Stops the workers; their sockets are closed with what is in them.
-    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         self.pause.store(false, Ordering::Relaxed);
         running.stop_flag.store(true, Ordering::Relaxed);
@@ -91,17 +90,17 @@ impl Server {
     }
 
     /// Makes the workers stop reading, or go on. Workers that block in a receive do not listen to this.
-    pub(super) fn pause(&self, pause: bool) {
+    pub(crate) fn pause(&self, pause: bool) {
         self.pause.store(pause, Ordering::Relaxed);
     }
 
     /// What the workers were started as.
-    pub(super) fn style(&self) -> Option<ServerStyle> {
+    pub(crate) fn style(&self) -> Option<ServerStyle> {
         self.running.as_ref().map(|running| running.style)
     }
 
     /// Where the workers wait; none if they block in a receive.
-    pub(super) fn contexts(&self) -> &[EventContext] {
+    pub(crate) fn contexts(&self) -> &[EventContext] {
         self.running.as_ref().map_or(&[], |running| &running.contexts)
     }
 }

@@ -1,56 +1,31 @@
-//! Fault injection: `kv` at half load while everything is disturbed that a user can disturb.
-//!
-//! Time is cut into rounds. In each, requests flow while disturbances follow each other by a few ms. Then it is
-//! quiet, and what must hold is checked:
-//!
-//! * every request that was sent has been answered or is in a counter that names the place of its loss;
-//! * a request on every flow is answered within a second, without any help from another packet; one of an act may be asked
-//!   again, if its loss was counted;
-//! * the server's end has no frame outside of its pools and rings.
-//!
-//! A few rounds make an act, which has an engine, a link and a server of its own and ends with all of them stopped and
-//! no frame missing at either end.
+//! An act: rounds of traffic and disturbances, then quiet and the checks.
 
-mod controls;
-mod disturb;
-mod ledger;
-mod server;
-
-use std::fmt;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
-use napier_kv::load::codec::{Format, Request, Verdict, read_datagram};
+use anyhow::{Context as _, ensure};
+use napier_core::frames::Template;
 use napier_kv::load::generator::Generator;
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_kv::table::Table;
+use napier_lab::compare::CpuLayout;
+use napier_lab::compare::parts::{CLIENT_PORT, Pair, RawFlow, RawWire, SERVER, plan};
+use napier_lab::modes::Mode;
 use napier_rng::{Xoshiro256PlusPlus, below, stream};
 use napier_runtime::device::LinkConfig;
 
-use super::case::{CLIENT_PORT, SERVER};
-use super::cpus::CpuLayout;
-use super::frames::{Template, udp_payload};
-use super::generator::plan;
-use super::wire::{RawFlow, RawWire, write};
-use crate::modes::Mode;
-use crate::pair::{PEER_IP, Pair};
-use disturb::{Disturber, Done};
-use ledger::Losses;
-use server::Server;
+use super::FaultReport;
+use super::disturb::Disturber;
+use super::ledger::Losses;
+use super::probe::source;
+use super::server::Server;
 
 /// Longest wait for an answer, and for the last packet to arrive or to be counted.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Requests of an act that may be asked again, each after its loss was counted.
-const REPEATS_MAX: u64 = 1;
-/// Time between two looks at what was lost.
-const LOSS_LOOK: Duration = Duration::from_millis(5);
-/// Length of an act.
-const ACT: Duration = Duration::from_millis(2_500);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Length of the run that finds out what full load is.
 const CALIBRATION: Duration = Duration::from_millis(60);
 /// Longest traffic of a round; the disturber ends it sooner unless a thread is to be stopped: as in the kernel, that
@@ -58,84 +33,23 @@ const CALIBRATION: Duration = Duration::from_millis(60);
 const TRAFFIC: Duration = Duration::from_millis(1500);
 /// Longest overload of a round.
 const OVERLOAD: Duration = Duration::from_millis(60);
-const FRAME_BYTES: usize = 1514;
-
-/// What to do.
-#[derive(Clone, Copy, Debug)]
-pub struct FaultConfig {
-    /// Decides on the shape of links and on every disturbance.
-    pub seed: u64,
-    /// How long to go on.
-    pub length: Duration,
-}
-
-/// What was done and what came of it.
-#[derive(Default)]
-pub struct FaultReport {
-    done: Done,
-    acts: u64,
-    rounds: u64,
-    overflows: u64,
-    sent: u64,
-    replies: u64,
-    /// Requests on a quiet link that were lost, counted and asked again.
-    repeats: u64,
-    lost: Losses,
-}
-
-impl fmt::Display for FaultReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Done { switches, downs, pauses, restarts, moves, wrong_calls, others, slowest } = self.done;
-        write!(
-            f,
-            "{} acts, {} rounds: {switches} switches, {downs} downs, {} rounds with overflows, {pauses} pauses, \
-             {restarts} restarts, {moves} interrupt moves, {others} other changes, {wrong_calls} wrong calls refused, \
-             slowest disturbance {slowest:.0?}; stalls 0, frames missing 0, probes repeated {}; {} requests, {} answered, \
-             {} lost: {}",
-            self.acts,
-            self.rounds,
-            self.overflows,
-            self.repeats,
-            self.sent,
-            self.replies,
-            self.lost.total(),
-            self.lost
-        )
-    }
-}
-
-/// Runs for the time asked for.
-///
-/// # Errors
-/// The first property that did not hold, with the disturbances before it.
-pub fn run(config: &FaultConfig) -> anyhow::Result<FaultReport> {
-    let begun = Instant::now();
-    let mut report = FaultReport::default();
-    while begun.elapsed() < config.length {
-        let act = report.acts;
-        let left = config.length.saturating_sub(begun.elapsed()).min(ACT);
-        Act::play(config.seed, act, left, &mut report).with_context(|| format!("seed {}, act {act}", config.seed))?;
-        report.acts += 1;
-    }
-    Ok(report)
-}
 
 /// One engine with its link, server and generator.
-struct Act<'a> {
-    pair: &'a Pair,
-    client: Generator<RawWire>,
+pub(crate) struct Act<'a> {
+    pub(crate) pair: &'a Pair,
+    pub(crate) client: Generator<RawWire>,
     seed: u64,
     disturber: Disturber<'a>,
     rng: Xoshiro256PlusPlus,
     half_load_rps: u64,
-    sent: u64,
-    replies: u64,
+    pub(crate) sent: u64,
+    pub(crate) replies: u64,
     /// Probes that were asked again.
-    repeats: u64,
+    pub(crate) repeats: u64,
 }
 
 impl Act<'_> {
-    fn play(seed: u64, number: u64, length: Duration, report: &mut FaultReport) -> anyhow::Result<()> {
+    pub(crate) fn play(seed: u64, number: u64, length: Duration, report: &mut FaultReport) -> anyhow::Result<()> {
         let mut rng = stream(seed, &format!("act {number}"));
         let available = napier_runtime::available_cpus();
         let queues = 1 + u16::try_from(below(&mut rng, 2))?;
@@ -189,7 +103,7 @@ impl Act<'_> {
     fn round(&mut self, number: u64) -> anyhow::Result<()> {
         for flow in 0..self.client.flows() {
             // The table may be another one since the last round.
-            self.client.wire.flows[flow].port = usize::from(self.pair.tested_queue(source(flow), SERVER));
+            self.client.wire.flows[flow].port = queue_of(self.pair, source(flow));
         }
         let pause = (number == 2).then_some(PATIENCE);
         let overload = pause.is_none() && below(&mut self.rng, 6) == 0;
@@ -240,102 +154,6 @@ impl Act<'_> {
         (self.half_load_rps * 12).min(50_000 * self.client.flows() as u64)
     }
 
-    /// Waits until every request is answered or counted as lost.
-    fn settle(&mut self) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        loop {
-            let patient = begun.elapsed() < PATIENCE;
-            self.receive(|_, _| Ok(()))?;
-            let lost = Losses::read(self.pair);
-            let known = self.replies + lost.total();
-            if known == self.sent {
-                return Ok(());
-            }
-            if known > self.sent || !patient {
-                bail!(
-                    "a stall or an uncounted loss: {} requests, {} answered, {} counted as lost ({lost})",
-                    self.sent,
-                    self.replies,
-                    lost.total()
-                );
-            }
-        }
-    }
-
-    /// Takes the replies that are there.
-    fn receive(&mut self, mut each: impl FnMut(u16, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        for port in &self.client.wire.ports {
-            if !port.recv() {
-                continue;
-            }
-            while let Some(frame) = port.next() {
-                let (udp_port, payload) = udp_payload(frame.data()).context("a frame that is no datagram")?;
-                self.replies += 1;
-                each(udp_port, payload)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One request on each flow, alone.
-    fn probe(&mut self) -> anyhow::Result<()> {
-        (0..self.client.flows()).try_for_each(|flow| self.probe_flow(flow))
-    }
-
-    /// A request on a quiet link is answered. Its answer may meet a thread without a processor that was about to make
-    /// room, and be refused and counted; that does not happen again and again.
-    fn probe_flow(&mut self, flow: usize) -> anyhow::Result<()> {
-        let (mut before, mut begun) = (Losses::read(self.pair), Instant::now());
-        let key = self.ask(flow)?;
-        let mut next_look = LOSS_LOOK;
-        while !self.is_answered(flow, &key)? {
-            if begun.elapsed() < next_look {
-                continue;
-            }
-            next_look += LOSS_LOOK;
-            let lost = Losses::read(self.pair);
-            if lost.total() == before.total() {
-                ensure!(begun.elapsed() < PATIENCE, "a stall: flow {flow} got no answer in {PATIENCE:?}");
-                continue;
-            }
-            ensure!(
-                self.repeats < REPEATS_MAX,
-                "requests were lost on a quiet link, the last of flow {flow}; before it {before}, now {lost}"
-            );
-            self.repeats += 1;
-            self.ask(flow)?;
-            (before, begun, next_look) = (lost, Instant::now(), LOSS_LOOK);
-        }
-        Ok(())
-    }
-
-    /// Sends the request of a probe; its key.
-    fn ask(&mut self, flow: usize) -> anyhow::Result<Vec<u8>> {
-        // Ids of the probes repeat no id that is still on its way: nothing is.
-        let id = u16::try_from(flow)?;
-        let key = self.client.plan.profile.key(u32::from(id)).to_vec();
-        let RawFlow { template, port, .. } = &self.client.wire.flows[flow];
-        let build = |frame: &mut [u8]| write(frame, template, id, &Request::get(&key));
-        let port = &self.client.wire.ports[*port];
-        port.build(FRAME_BYTES, build).context("a quiet link has a full ring")?;
-        port.flush();
-        self.sent += 1;
-        Ok(key)
-    }
-
-    fn is_answered(&mut self, flow: usize, key: &[u8]) -> anyhow::Result<bool> {
-        let mut answered = false;
-        self.receive(|udp_port, payload| {
-            let (id, reply) = read_datagram(Format::Ascii, payload)?;
-            let asked = udp_port == source(flow).port() && usize::from(id) == flow;
-            ensure!(asked, "an answer to nothing that was asked");
-            ensure!(reply.verdict(key, false) == Verdict::Right, "a wrong answer: {reply:?}");
-            answered = true;
-            Ok(())
-        })?;
-        Ok(answered)
-    }
-
     /// What the engine says about itself, for a report.
     fn state(&self) -> String {
         let Pair { engine, tested, peer, .. } = self.pair;
@@ -374,8 +192,9 @@ impl Act<'_> {
     }
 }
 
-fn source(flow: usize) -> SocketAddrV4 {
-    SocketAddrV4::new(PEER_IP, CLIENT_PORT + u16::try_from(flow).expect("a few flows"))
+/// The queue of the server's end that receives this flow.
+fn queue_of(pair: &Pair, from: SocketAddrV4) -> usize {
+    usize::from(pair.tested.rx_queue_of(from.into(), SERVER.into()))
 }
 
 /// The generator: its end is polled by itself, so that a stall is the server's.
@@ -384,7 +203,7 @@ fn client(pair: &Pair, profile: &Profile, flows: usize) -> anyhow::Result<Genera
     let ways = (0..flows)
         .map(|flow| RawFlow {
             template: Template::new(pair.peer.mac(), pair.tested.mac(), source(flow), SERVER),
-            port: usize::from(pair.tested_queue(source(flow), SERVER)),
+            port: queue_of(pair, source(flow)),
         })
         .collect();
     let wire = RawWire::new(&pair.engine, &pair.peer, ways, CLIENT_PORT)?;

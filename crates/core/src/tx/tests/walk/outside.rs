@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::model::{Config, Control, Controller, Device, Sched, Sender, World, Wrong};
-use crate::tx::explore::Outcome;
 use crate::tx::queue::QueueBits;
 use crate::tx::state::{DeactivateStep, Deactivation, QdiscState};
+use crate::tx::tests::Outcome;
 
 impl World {
     pub(super) fn step_device(&mut self, config: &Config) -> Outcome<bool> {

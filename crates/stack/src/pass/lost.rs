@@ -1,0 +1,51 @@
+//! What is not delivered: counted, and its frame goes home.
+
+use napier_ring::{Frame, FrameChain};
+
+use super::super::counters::Counter;
+use super::super::wire::{self, Refused};
+use super::RxPass;
+
+/// What a lost datagram adds to, over IPv4 and over IPv6.
+pub(super) const ADDR_ERRORS: [&[Counter]; 2] = [&[Counter::IpInAddrErrors], &[Counter::Ip6InAddrErrors]];
+pub(super) const NO_PORTS: [&[Counter]; 2] =
+    [&[Counter::IpInDelivers, Counter::UdpNoPorts], &[Counter::Ip6InDelivers, Counter::Udp6NoPorts]];
+pub(super) const RCVBUF_ERRORS: [&[Counter]; 2] = [
+    &[Counter::IpInDelivers, Counter::UdpRcvbufErrors, Counter::UdpInErrors],
+    &[Counter::Ip6InDelivers, Counter::Udp6RcvbufErrors, Counter::Udp6InErrors],
+];
+
+impl RxPass<'_> {
+    /// The one place where datagrams are lost on their way in.
+    #[cold]
+    pub(super) fn lose(&self, frame: Frame, v4: bool, counters: [&[Counter]; 2]) {
+        self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
+        for counter in counters[usize::from(!v4)] {
+            self.ns.counters.count(*counter);
+        }
+        self.ns.frames.give_back(frame);
+    }
+
+    #[cold]
+    pub(super) fn count_refused(&self, bytes: &[u8], &Refused(first, second): &Refused) {
+        let below_ip = matches!(first, Counter::RxLength | Counter::RxOtherhost | Counter::RxNohandler);
+        if !below_ip {
+            let v4 = bytes[12..14] == wire::ETHERTYPE_IPV4;
+            self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
+        }
+        if matches!(first, Counter::TcpInErrs | Counter::TcpInCsumErrors) {
+            self.ns.counters.count(Counter::TcpInSegs);
+        }
+        for counter in [Some(first), second].into_iter().flatten() {
+            self.ns.counters.count(counter);
+        }
+    }
+
+    #[cold]
+    pub(super) fn lose_chain(&self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
+        let mut frames = frames.into_fifo(&self.ns.frames);
+        while let Some(frame) = frames.pop(&self.ns.frames) {
+            self.lose(frame, v4, counters);
+        }
+    }
+}

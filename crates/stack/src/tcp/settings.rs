@@ -1,0 +1,80 @@
+//! What a connection is made with, whichever side opens it, and how a program says so.
+
+use super::congestion::CongestionControl;
+use super::conn::Buffers;
+use super::rules::Patience;
+
+/// Bytes of either buffer unless the program says otherwise. Source: `net/ipv4/tcp.c tcp_init`, the default of
+/// `net.ipv4.tcp_wmem`; with it 10,000 connections take 320 MB.
+const BUFFER_DEFAULT: usize = 16 * 1024;
+/// Limits of what may be asked for. Source: as for `SO_RCVBUF`.
+const BUFFER_MIN: usize = 2304;
+const BUFFER_MAX: usize = 4 << 20;
+/// What a connection is made with, but for its ends.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) buffers: Buffers,
+    pub(super) patience: Patience,
+    /// `None`: as the device suggests.
+    pub(super) congestion: Option<CongestionControl>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self { receive: BUFFER_DEFAULT, send: BUFFER_DEFAULT }
+    }
+}
+
+impl Buffers {
+    /// What a program gets that asks for so much.
+    pub(super) fn clamp(bytes: usize) -> usize {
+        bytes.clamp(BUFFER_MIN, BUFFER_MAX)
+    }
+}
+
+/// Methods of a builder that has [`Settings`].
+macro_rules! settings {
+    ($($path:ident).+) => {
+        /// Receive buffer of a connection in bytes (default 16 KiB, 2304 bytes to 4 MiB). Not doubled: nothing but
+        /// received bytes is in it.
+        #[must_use]
+        pub fn rcvbuf(mut self, bytes: usize) -> Self {
+            self.$($path).+.buffers.receive = $crate::tcp::conn::Buffers::clamp(bytes);
+            self
+        }
+
+        /// Send buffer of a connection in bytes, as [`rcvbuf`](Self::rcvbuf).
+        #[must_use]
+        pub fn sndbuf(mut self, bytes: usize) -> Self {
+            self.$($path).+.buffers.send = $crate::tcp::conn::Buffers::clamp(bytes);
+            self
+        }
+
+        /// Which congestion control a connection has (`TCP_CONGESTION`; default
+        /// [`CongestionControl::Reno`](crate::CongestionControl::Reno), but none over a link within one process).
+        #[must_use]
+        pub fn congestion(mut self, control: $crate::tcp::congestion::CongestionControl) -> Self {
+            self.$($path).+.congestion = Some(control);
+            self
+        }
+
+        /// As [`TcpStream::set_keepalive`].
+        ///
+        /// # Errors
+        /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
+        pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> io::Result<Self> {
+            self.$($path).+.patience.keep = keep.map($crate::tcp::stream::keep_alive).transpose()?;
+            Ok(self)
+        }
+
+        /// As [`TcpStream::set_user_timeout`]; it bounds the handshake of a connection that is opened here too.
+        ///
+        /// # Errors
+        /// `EINVAL` for a time shorter than a millisecond.
+        pub fn user_timeout(mut self, timeout: Option<Duration>) -> io::Result<Self> {
+            self.$($path).+.patience.user = timeout.map($crate::tcp::stream::user_timeout).transpose()?;
+            Ok(self)
+        }
+    };
+}
+pub(super) use settings;
