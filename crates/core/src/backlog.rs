@@ -23,7 +23,7 @@ pub const SEGMENT_OVERHEAD_BYTES: u64 = 128;
 pub const fn bytes_max(receive_bytes: u64, send_bytes: u64) -> u64 {
     let both = receive_bytes.saturating_mul(2).saturating_add(send_bytes / 2);
     let all = both.saturating_add(64 << 10);
-    if all > u32::MAX as u64 { u32::MAX as u64 } else { all }
+    if all >> u32::BITS == 0 { all } else { u32::MAX as u64 }
 }
 
 /// What a segment of `len` bytes weighs while it waits.
