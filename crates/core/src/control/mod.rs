@@ -8,6 +8,7 @@
 mod device;
 mod errno;
 mod napi_set;
+pub mod plan;
 mod query;
 
 pub use device::{DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force, parse_number};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Errno, ThreadedSetting};
+use super::{Errno, NapiChange, ThreadedSetting};
 use crate::time::Span;
 
 /// One NAPI instance as napi-get shows it.
@@ -27,6 +27,17 @@ pub struct NapiInfo {
 }
 
 impl NapiInfo {
+    /// What the instance has for the attribute of a change, whatever the change's value.
+    #[must_use]
+    pub const fn in_place_of(&self, change: NapiChange) -> NapiChange {
+        match change {
+            NapiChange::Threaded(_) => NapiChange::Threaded(self.threaded),
+            NapiChange::DeferHardIrqs(_) => NapiChange::DeferHardIrqs(self.defer_hard_irqs),
+            NapiChange::IrqSuspendTimeout(_) => NapiChange::IrqSuspendTimeout(self.irq_suspend_timeout),
+            NapiChange::GroFlushTimeout(_) => NapiChange::GroFlushTimeout(self.gro_flush_timeout),
+        }
+    }
+
     /// Names and numbers in the kernel's order, without what is absent. `threaded` shows the kernel's number, and
     /// nothing for the engine's extension.
     pub fn attributes(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
