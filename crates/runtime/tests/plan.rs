@@ -42,7 +42,7 @@ fn instances_sockets_and_contexts_take_their_part_of_a_plan_and_give_it_back() {
     let changes = apply(&mut device, &plan).expect("the engine has all of it");
     assert_eq!(changes.len(), 8, "four attributes on each of two instances");
     for info in instances(&pair) {
-        assert!(plan.changes().all(|change| info.in_place_of(change) == change), "{info:?}");
+        assert!(plan.changes().all(|change| info.in_place_of(change) == Some(change)), "{info:?}");
     }
     put_back(&mut device, &changes).expect("they are still there");
     assert_eq!(instances(&pair), at_first);
@@ -72,9 +72,9 @@ fn threads_of_a_device_come_and_go_and_an_instance_keeps_its_own() {
     let mut device = EngineSink::Device(&pair.engine, &pair.tested);
     let plan: Plan = [Write::Device(DevSetting::Threaded(ThreadedSetting::Enabled))].into_iter().collect();
     let changes = apply(&mut device, &plan).expect("threads can be started");
-    assert_eq!(threaded(), [ThreadedSetting::Enabled; 2]);
+    assert_eq!(threaded(), [Some(ThreadedSetting::Enabled); 2]);
     put_back(&mut device, &changes).expect("they are still there");
-    assert_eq!(threaded(), [ThreadedSetting::Disabled, ThreadedSetting::BusyPoll]);
+    assert_eq!(threaded(), [ThreadedSetting::Disabled, ThreadedSetting::BusyPoll].map(Some));
     assert_eq!(pair.tested.settings(), DevSettings::default());
     assert!(instances(&pair).last().expect("two are there").pid.is_none(), "its thread is gone");
 }

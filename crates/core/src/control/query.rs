@@ -5,7 +5,8 @@ use core::fmt;
 use super::{Errno, NapiChange, ThreadedSetting};
 use crate::time::Span;
 
-/// One NAPI instance as napi-get shows it.
+/// One NAPI instance as napi-get shows it. `None` is what the answer does not have: kernels show `defer-hard-irqs` and the
+/// time-outs since 6.13 and `threaded` since 6.17.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct NapiInfo {
     /// `ifindex` of its device.
@@ -17,24 +18,25 @@ pub struct NapiInfo {
     /// `pid` of its thread, if there is one.
     pub pid: Option<u32>,
     /// `defer-hard-irqs`.
-    pub defer_hard_irqs: u32,
+    pub defer_hard_irqs: Option<u32>,
     /// `gro-flush-timeout`.
-    pub gro_flush_timeout: Span,
+    pub gro_flush_timeout: Option<Span>,
     /// `irq-suspend-timeout`.
-    pub irq_suspend_timeout: Span,
+    pub irq_suspend_timeout: Option<Span>,
     /// `threaded`.
-    pub threaded: ThreadedSetting,
+    pub threaded: Option<ThreadedSetting>,
 }
 
 impl NapiInfo {
-    /// What the instance has for the attribute of a change, whatever the change's value.
+    /// What the instance has for the attribute of a change, whatever the change's value; `None` if the answer does not have
+    /// it.
     #[must_use]
-    pub const fn in_place_of(&self, change: NapiChange) -> NapiChange {
+    pub fn in_place_of(&self, change: NapiChange) -> Option<NapiChange> {
         match change {
-            NapiChange::Threaded(_) => NapiChange::Threaded(self.threaded),
-            NapiChange::DeferHardIrqs(_) => NapiChange::DeferHardIrqs(self.defer_hard_irqs),
-            NapiChange::IrqSuspendTimeout(_) => NapiChange::IrqSuspendTimeout(self.irq_suspend_timeout),
-            NapiChange::GroFlushTimeout(_) => NapiChange::GroFlushTimeout(self.gro_flush_timeout),
+            NapiChange::Threaded(_) => self.threaded.map(NapiChange::Threaded),
+            NapiChange::DeferHardIrqs(_) => self.defer_hard_irqs.map(NapiChange::DeferHardIrqs),
+            NapiChange::IrqSuspendTimeout(_) => self.irq_suspend_timeout.map(NapiChange::IrqSuspendTimeout),
+            NapiChange::GroFlushTimeout(_) => self.gro_flush_timeout.map(NapiChange::GroFlushTimeout),
         }
     }
 
@@ -46,10 +48,10 @@ impl NapiInfo {
             ("id", Some(u64::from(self.id))),
             ("irq", self.irq.map(u64::from)),
             ("pid", self.pid.map(u64::from)),
-            ("defer-hard-irqs", Some(u64::from(self.defer_hard_irqs))),
-            ("gro-flush-timeout", Some(self.gro_flush_timeout.ns)),
-            ("irq-suspend-timeout", Some(self.irq_suspend_timeout.ns)),
-            ("threaded", self.threaded.number().map(u64::from)),
+            ("defer-hard-irqs", self.defer_hard_irqs.map(u64::from)),
+            ("gro-flush-timeout", self.gro_flush_timeout.map(|span| span.ns)),
+            ("irq-suspend-timeout", self.irq_suspend_timeout.map(|span| span.ns)),
+            ("threaded", self.threaded.and_then(ThreadedSetting::number).map(u64::from)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))

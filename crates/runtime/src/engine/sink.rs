@@ -114,7 +114,7 @@ impl Sink for EngineSink<'_> {
         Ok(match (self, place, write) {
             (Self::Device(engine, _), EnginePlace::Instance(id), Write::Instance(change)) => {
                 let info = engine.napi_get(NapiGet { id: Some(u64::from(*id)) })?;
-                Some(Write::Instance(info.in_place_of(*change)))
+                info.in_place_of(*change).map(Write::Instance)
             }
             (Self::Device(_, device), _, Write::Device(setting)) => {
                 Some(Write::Device(device.settings().in_place_of(*setting)))
