@@ -4,10 +4,10 @@ mod common;
 
 use common::{Pair, TESTED_V4, v4};
 use napier_core::sockopt::BusyOption;
-use napier_runtime::control::plan::{Plan, Write, apply, put_back};
+use napier_runtime::control::plan::{Place, Plan, Write, apply, put_back};
 use napier_runtime::control::{DevSetting, DevSettings, Errno, NapiChange, NapiInfo, NapiSetError, ThreadedSetting};
 use napier_runtime::device::LinkConfig;
-use napier_runtime::engine::{EnginePlace, EngineSink, EngineWriteError};
+use napier_runtime::engine::{EngineSink, EngineWriteError};
 use napier_runtime::event::{EpollParams, EventContext};
 use napier_runtime::socket::{SocketOption, UdpSocket};
 
@@ -88,7 +88,7 @@ fn a_plan_that_is_refused_leaves_nothing_behind() {
     let mut device = EngineSink::Device(&pair.engine, &pair.tested);
     let error = apply(&mut device, &plan).expect_err("the last write is out of range");
     assert_eq!(instances(&pair), at_first);
-    let first = EnginePlace::Instance(pair.tested.napi_id(0));
+    let first = Place::Instance(pair.tested.napi_id(0));
     assert_eq!((error.refused.place, error.refused.write, error.left.len()), (Some(first), too_many, 0));
     assert!(matches!(&error.refused.error, EngineWriteError::NapiSet(why) if why.errno() == Errno::ERANGE));
     let said = format!("defer-hard-irqs {} on {first}: ERANGE: defer-hard-irqs must be 0..=2147483647", u32::MAX);

@@ -165,6 +165,30 @@ pub trait Sink {
     fn write(&mut self, place: &Self::Place, write: &Write) -> Result<(), Self::Error>;
 }
 
+/// A place of a sink with one device, one socket or one context.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The instance with this id.
+    Instance(u32),
+    /// The device.
+    Device,
+    /// The socket.
+    Socket,
+    /// The event context.
+    Context,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(id) => write!(f, "NAPI instance {id}"),
+            Self::Device => f.write_str("the device"),
+            Self::Socket => f.write_str("the socket"),
+            Self::Context => f.write_str("the context"),
+        }
+    }
+}
+
 /// What a write found and left at one place.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Change<P> {

@@ -42,7 +42,7 @@ pub use crate::deliver::softirq::SoftirqStats;
 pub use carrier::LinkState;
 #[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
-pub use sink::{BusySocket, EnginePlace, EngineSink, EngineWriteError};
+pub use sink::{BusySocket, EngineSink, EngineWriteError};
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
 ///

@@ -1,8 +1,6 @@
 //! The engine as a sink of plans: napi-set, device settings, socket options and the parameters of event contexts.
 
-use std::fmt;
-
-use napier_core::control::plan::{Sink, Target, Write};
+use napier_core::control::plan::{Place, Sink, Target, Write};
 use napier_core::control::{DevSetError, NapiGet, NapiSetError, QueryError};
 use napier_core::event::EpollParamsError;
 use napier_core::sockopt::{BusyOption, SockOptError};
@@ -52,30 +50,6 @@ macro_rules! busy_sockets {
 
 busy_sockets!(UdpSocket, TcpStream, TcpListener);
 
-/// One object that a write goes to.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum EnginePlace {
-    /// The instance with this id.
-    Instance(u32),
-    /// The device.
-    Device,
-    /// The socket.
-    Socket,
-    /// The event context.
-    Context,
-}
-
-impl fmt::Display for EnginePlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Instance(id) => write!(f, "NAPI instance {id}"),
-            Self::Device => f.write_str("the device"),
-            Self::Socket => f.write_str("the socket"),
-            Self::Context => f.write_str("the event context"),
-        }
-    }
-}
-
 /// Why the engine refused a write, or a question about what is there.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each is the error of the call that made the write")]
@@ -93,26 +67,26 @@ pub enum EngineWriteError {
 }
 
 impl Sink for EngineSink<'_> {
-    type Place = EnginePlace;
+    type Place = Place;
     type Error = EngineWriteError;
 
-    fn places(&mut self, target: Target) -> Result<Vec<EnginePlace>, EngineWriteError> {
+    fn places(&mut self, target: Target) -> Result<Vec<Place>, EngineWriteError> {
         Ok(match (self, target) {
             (Self::Device(_, device), Target::Instance) => {
                 // A memif device has no instances before its peer is there.
                 let ids = (0..device.queues()).map(|queue| device.napi_id(queue)).filter(|id| *id != 0);
-                ids.map(EnginePlace::Instance).collect()
+                ids.map(Place::Instance).collect()
             }
-            (Self::Device(..), Target::Device) => vec![EnginePlace::Device],
-            (Self::Socket(_), Target::Socket) => vec![EnginePlace::Socket],
-            (Self::Context(_), Target::Context) => vec![EnginePlace::Context],
+            (Self::Device(..), Target::Device) => vec![Place::Device],
+            (Self::Socket(_), Target::Socket) => vec![Place::Socket],
+            (Self::Context(_), Target::Context) => vec![Place::Context],
             _ => Vec::new(),
         })
     }
 
-    fn read(&mut self, place: &EnginePlace, write: &Write) -> Result<Option<Write>, EngineWriteError> {
+    fn read(&mut self, place: &Place, write: &Write) -> Result<Option<Write>, EngineWriteError> {
         Ok(match (self, place, write) {
-            (Self::Device(engine, _), EnginePlace::Instance(id), Write::Instance(change)) => {
+            (Self::Device(engine, _), Place::Instance(id), Write::Instance(change)) => {
                 let info = engine.napi_get(NapiGet { id: Some(u64::from(*id)) })?;
                 info.in_place_of(*change).map(Write::Instance)
             }
@@ -129,9 +103,9 @@ impl Sink for EngineSink<'_> {
         })
     }
 
-    fn write(&mut self, place: &EnginePlace, write: &Write) -> Result<(), EngineWriteError> {
+    fn write(&mut self, place: &Place, write: &Write) -> Result<(), EngineWriteError> {
         match (self, place, write) {
-            (Self::Device(engine, _), EnginePlace::Instance(id), Write::Instance(change)) => {
+            (Self::Device(engine, _), Place::Instance(id), Write::Instance(change)) => {
                 engine.napi_set(change.request(*id))?;
             }
             (Self::Device(_, device), _, Write::Device(setting)) => {
