@@ -6,15 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::apply;
 use napier_runtime::device::LinkConfig;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
-use napier_runtime::socket::{SocketOption, TcpListener, TcpStream};
+use napier_runtime::engine::EngineSink;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{TcpListener, TcpStream};
 use serde::Serialize;
 
 use super::instructions;
 use super::rtt::{Percentiles, histogram};
 use super::stat::Spread;
 use super::udp_rr::UdpMode;
+use crate::modes::busy_socket;
 use crate::pair::{Pair, TESTED_IP};
 
 /// Port of the server.
@@ -210,27 +213,10 @@ struct End {
 
 impl End {
     fn new(pair: &Pair, streams: Vec<TcpStream>, mode: UdpMode) -> anyhow::Result<Self> {
-        let context = match mode {
-            UdpMode::Blocking | UdpMode::BusyRead => None,
-            UdpMode::EventContext | UdpMode::EventContextBusy => {
-                Some(EventContext::with_members_max(&pair.engine, TCP_CONNECTIONS_MAX))
-            }
-        };
-        if mode == UdpMode::EventContextBusy
-            && let Some(context) = &context
-        {
-            context.set_params(EpollParamsRequest {
-                busy_poll_usecs: 1000,
-                busy_poll_budget: 64,
-                prefer_busy_poll: 1,
-                pad: 0,
-            })?;
-        }
+        let context = mode.context(&pair.engine, TCP_CONNECTIONS_MAX)?;
         for (at, stream) in streams.iter().enumerate() {
             stream.set_read_timeout(Some(STOP_LOOK))?;
-            if mode == UdpMode::BusyRead {
-                busy_read(stream)?;
-            }
+            apply(&mut EngineSink::Socket(stream), &mode.plan())?;
             if let Some(context) = &context {
                 stream.set_nonblocking(true)?;
                 context.add(stream, Interest::IN, at as u64)?;
@@ -260,12 +246,6 @@ impl End {
     }
 }
 
-fn busy_read(stream: &TcpStream) -> anyhow::Result<()> {
-    stream.setsockopt(SocketOption::BusyPoll, 1000)?;
-    stream.setsockopt(SocketOption::PreferBusyPoll, 1)?;
-    Ok(())
-}
-
 /// What the one thread of the second table does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Load {
@@ -291,10 +271,10 @@ fn cost(load: Load, requests: u32) -> anyhow::Result<f64> {
     let (clients, servers) = connect(&pair, load.connections)?;
     pair.never_interrupt(&pair.tested)?;
     pair.never_interrupt(&pair.peer)?;
+    // Nobody else polls: a segment that found the ring full leaves a millisecond later, and comes while we poll.
+    let plan = busy_socket(1_000_000).into_iter().collect();
     for stream in clients.iter().chain(&servers) {
-        busy_read(stream)?;
-        // Nobody else polls: a segment that found the ring full leaves a millisecond later, and comes while we poll.
-        stream.setsockopt(SocketOption::BusyPoll, 1_000_000)?;
+        apply(&mut EngineSink::Socket(stream), &plan)?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     }
     let _counted = pair.engine.count_thread("tcp-rr", Some(cpu));

@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::{Plan, apply};
 use napier_runtime::capture::{CaptureConfig, CaptureStats};
 use napier_runtime::device::LinkConfig;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
-use napier_runtime::socket::{NetNs, SocketOption, UdpSocket};
+use napier_runtime::engine::{Engine, EngineSink};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{NetNs, UdpSocket};
 use serde::Serialize;
 
 use super::rtt::{Percentiles, histogram};
 use super::stat::Spread;
+use crate::modes::{busy_context, busy_socket};
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
 /// Payload each way: 64 bytes on the wire with its headers.
@@ -53,6 +56,25 @@ impl UdpMode {
 
     pub(super) fn polls(self) -> bool {
         matches!(self, Self::BusyRead | Self::EventContextBusy)
+    }
+
+    /// What a program sets of its sockets and its event context.
+    pub(super) fn plan(self) -> Plan {
+        match self {
+            Self::Blocking | Self::EventContext => Plan::default(),
+            Self::BusyRead => busy_socket(1000).into_iter().collect(),
+            Self::EventContextBusy => [busy_context(1000)].into_iter().collect(),
+        }
+    }
+
+    /// The event context of a program, if it waits in one.
+    pub(super) fn context(self, engine: &Engine, members_max: u32) -> anyhow::Result<Option<EventContext>> {
+        if matches!(self, Self::Blocking | Self::BusyRead) {
+            return Ok(None);
+        }
+        let context = EventContext::with_members_max(engine, members_max);
+        apply(&mut EngineSink::Context(&context), &self.plan())?;
+        Ok(Some(context))
     }
 }
 
@@ -191,24 +213,10 @@ impl End {
         let socket = UdpSocket::bind(netns, SocketAddr::V4(local))?;
         socket.connect(SocketAddr::V4(peer))?;
         socket.set_read_timeout(Some(STOP_LOOK))?;
-        if mode == UdpMode::BusyRead {
-            socket.setsockopt(SocketOption::BusyPoll, 1000)?;
-            socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
-        }
-        let context = match mode {
-            UdpMode::Blocking | UdpMode::BusyRead => None,
-            UdpMode::EventContext | UdpMode::EventContextBusy => Some(EventContext::new(&pair.engine)),
-        };
+        apply(&mut EngineSink::Socket(&socket), &mode.plan())?;
+        let context = mode.context(&pair.engine, EventContext::MEMBERS_DEFAULT)?;
         if let Some(context) = &context {
             socket.set_nonblocking(true)?;
-            if mode == UdpMode::EventContextBusy {
-                context.set_params(EpollParamsRequest {
-                    busy_poll_usecs: 1000,
-                    busy_poll_budget: 64,
-                    prefer_busy_poll: 1,
-                    pad: 0,
-                })?;
-            }
             context.add(&socket, Interest::IN, 0)?;
         }
         Ok(Self { socket, context })

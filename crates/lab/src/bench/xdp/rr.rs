@@ -3,21 +3,24 @@
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket as KernelSocket};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_linux::Veth;
-use napier_linux::socket::{self, BusyOption};
+use napier_core::control::plan::{Plan, apply};
+use napier_linux::{KernelSink, Veth};
 use napier_runtime::device::XdpMode;
+use napier_runtime::engine::EngineSink;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
-use napier_runtime::socket::{SocketOption, UdpSocket};
+use napier_runtime::socket::UdpSocket;
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, Percentiles, histogram, stamp_of, turn_round, write_stamped};
 use crate::bench::stat::Spread;
+use crate::modes::busy_socket;
 
 /// Payload each way: 64 bytes on the wire with its headers.
 const PAYLOAD_BYTES: usize = 22;
@@ -219,11 +222,15 @@ fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
     Ok(Percentiles::of(&histogram))
 }
 
+/// What both kinds of sockets set.
+fn busy_plan() -> Plan {
+    busy_socket(BUSY_POLL_US).into_iter().collect()
+}
+
 fn engine_socket(ns: &napier_runtime::socket::NetNs, local: SocketAddr, peer: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(ns, local)?;
     socket.connect(peer)?;
-    socket.setsockopt(SocketOption::BusyPoll, BUSY_POLL_US)?;
-    socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
+    apply(&mut EngineSink::Socket(&socket), &busy_plan())?;
     socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     Ok(socket)
 }
@@ -240,8 +247,7 @@ fn kernel_sockets(
             socket.connect(peer)?;
             socket.set_nonblocking(true)?;
             if busy {
-                socket::set(&socket, BusyOption::BusyPoll, BUSY_POLL_US)?;
-                socket::set(&socket, BusyOption::PreferBusyPoll, 1)?;
+                apply(&mut KernelSink::Socket(socket.as_fd()), &busy_plan()).map_err(io::Error::other)?;
             }
             Ok(socket)
         }
