@@ -1,6 +1,7 @@
 //! `bench tcp-rr`: the round trip of one byte between two programs with TCP sockets, closed loop, over one connection or over
 //! many in turn.
 
+use std::cell::Cell;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use napier_runtime::socket::{TcpListener, TcpStream};
 use serde::Serialize;
 
 use super::instructions;
-use super::rtt::{Percentiles, histogram};
+use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use super::udp_rr::UdpMode;
 use crate::modes::busy_socket;
@@ -107,15 +108,11 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
             costs.push(cost(*load, config.round_trips)?);
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
-        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
-    };
     let rows = cells.iter().zip(&runs).map(|(&(mode, connections), runs)| TcpRr {
         mode,
         connections,
-        p50_ns: spread(runs, |run| run.p50_ns),
-        p99_ns: spread(runs, |run| run.p99_ns),
+        p50_ns: Percentiles::spread(runs, |run| run.p50_ns),
+        p99_ns: Percentiles::spread(runs, |run| run.p99_ns),
         runs: runs_each,
     });
     let round_trips = rows.collect();
@@ -146,7 +143,7 @@ fn run(
         let (pair, stop) = (&pair, &stop);
         let answer = scope.spawn(move || -> anyhow::Result<()> {
             let _counted = pair.engine.count_thread("server", Some(server_cpu));
-            let mut end = End::new(pair, servers, mode)?;
+            let end = End::new(pair, servers, mode)?;
             ready.send(())?;
             let mut byte = [0];
             let mut turn = 0;
@@ -161,8 +158,8 @@ fn run(
         is_ready.recv().context("the server did not start")?;
         let _counted = pair.engine.count_thread("client", Some(client_cpu));
         // Kept until the server has stopped, which would find its connections closed.
-        let mut end = End::new(pair, clients, mode);
-        let measured = match &mut end {
+        let end = End::new(pair, clients, mode);
+        let measured = match &end {
             Ok(end) => ping(pair, end, round_trips),
             Err(_) => Err(anyhow::anyhow!("the client did not start")),
         };
@@ -172,25 +169,18 @@ fn run(
     })
 }
 
-fn ping(pair: &Pair, end: &mut End, round_trips: u32) -> anyhow::Result<Percentiles> {
-    let mut histogram = histogram();
-    let mut byte = [7];
+fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
     let count = end.streams.len();
     // Every connection is used before it counts.
     let warm_up = (round_trips / 10).max(u32::try_from(count).expect("at most TCP_CONNECTIONS_MAX"));
-    let mut turn = 0;
-    for round_trip in 0..round_trips + warm_up {
-        let sent_ns = pair.engine.now_ns();
-        end.streams[turn].send(&byte)?;
-        while end.receive(turn, &mut byte)?.is_none() {
-            anyhow::ensure!(pair.engine.now_ns() - sent_ns < 1_000_000_000, "no answer within a second");
-        }
-        turn = (turn + 1) % count;
-        if round_trip >= warm_up {
-            histogram.saturating_record(pair.engine.now_ns() - sent_ns);
-        }
-    }
-    Ok(Percentiles::of(&histogram))
+    let turn = Cell::new(count - 1);
+    let ask = || {
+        turn.set((turn.get() + 1) % count);
+        end.streams[turn.get()].send(&[7])?;
+        Ok(())
+    };
+    let take = || Ok(end.receive(turn.get(), &mut [0])?.is_some());
+    rtt::ping((round_trips, warm_up), ANSWER_MAX, || pair.engine.now_ns(), ask, take)
 }
 
 /// As many connections as wanted, and their other ends, in one order.
@@ -228,7 +218,7 @@ impl End {
     /// Where the next byte came, or `None` if none came in time. Without a context only the stream whose turn it is is
     /// looked at.
     #[inline]
-    fn receive(&mut self, turn: usize, byte: &mut [u8; 1]) -> anyhow::Result<Option<usize>> {
+    fn receive(&self, turn: usize, byte: &mut [u8; 1]) -> anyhow::Result<Option<usize>> {
         let mut at = turn;
         if let Some(context) = &self.context {
             let mut events = [Event::default(); 4];

@@ -14,7 +14,7 @@ use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{NetNs, UdpSocket};
 use serde::Serialize;
 
-use super::rtt::{Percentiles, histogram};
+use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use crate::modes::{busy_context, busy_socket};
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
@@ -125,14 +125,10 @@ pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
             capture.iter_mut().for_each(|config| config.append = true);
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
-        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
-    };
     let rows = UdpMode::ALL.into_iter().zip(&runs).zip(&captured).map(|((mode, runs), captured)| UdpRr {
         mode,
-        p50_ns: spread(runs, |run| run.p50_ns),
-        p99_ns: spread(runs, |run| run.p99_ns),
+        p50_ns: Percentiles::spread(runs, |run| run.p50_ns),
+        p99_ns: Percentiles::spread(runs, |run| run.p99_ns),
         runs: config.runs.max(1),
         captured: config.pcapng.is_some().then_some((captured.written, captured.dropped)),
     });
@@ -180,20 +176,13 @@ fn run(
 }
 
 fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
-    let mut histogram = histogram();
     let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; 64]);
-    let warm_up = round_trips / 10;
-    for round_trip in 0..round_trips + warm_up {
-        let sent_ns = pair.engine.now_ns();
+    let ask = || {
         end.socket.send(&payload)?;
-        while end.receive(&mut buffer)?.is_none() {
-            anyhow::ensure!(pair.engine.now_ns() - sent_ns < 1_000_000_000, "no answer within a second");
-        }
-        if round_trip >= warm_up {
-            histogram.saturating_record(pair.engine.now_ns() - sent_ns);
-        }
-    }
-    Ok(Percentiles::of(&histogram))
+        Ok(())
+    };
+    let take = || Ok(end.receive(&mut buffer)?.is_some());
+    rtt::ping((round_trips, round_trips / 10), ANSWER_MAX, || pair.engine.now_ns(), ask, take)
 }
 
 /// One program's socket and how it receives.
