@@ -241,12 +241,18 @@ impl<P: fmt::Display, E: fmt::Display> fmt::Display for NotApplied<P, E> {
 
 impl<P: fmt::Display + fmt::Debug, E: fmt::Display + fmt::Debug> core::error::Error for NotApplied<P, E> {}
 
+/// What a sink refused.
+pub type RefusedBy<S> = Refusal<<S as Sink>::Place, <S as Sink>::Error>;
+
+/// What a plan left at a sink that refused it.
+pub type NotAppliedBy<S> = NotApplied<<S as Sink>::Place, <S as Sink>::Error>;
+
 /// Makes the writes of a plan in order. A value that is there already is not written again, so that a kernel without a
 /// setting is not asked to switch it off.
 ///
 /// # Errors
 /// The first write that is refused. What was changed until then is put back.
-pub fn apply<S: Sink>(sink: &mut S, plan: &Plan) -> Result<Vec<Change<S::Place>>, NotApplied<S::Place, S::Error>> {
+pub fn apply<S: Sink>(sink: &mut S, plan: &Plan) -> Result<Vec<Change<S::Place>>, NotAppliedBy<S>> {
     let mut changes = Vec::new();
     for write in plan.writes() {
         if let Err((place, error)) = make(sink, write, &mut changes) {
@@ -261,7 +267,7 @@ pub fn apply<S: Sink>(sink: &mut S, plan: &Plan) -> Result<Vec<Change<S::Place>>
 ///
 /// # Errors
 /// What could not be put back; all else was.
-pub fn put_back<S: Sink>(sink: &mut S, changes: &[Change<S::Place>]) -> Result<(), Vec<Refusal<S::Place, S::Error>>> {
+pub fn put_back<S: Sink>(sink: &mut S, changes: &[Change<S::Place>]) -> Result<(), Vec<RefusedBy<S>>> {
     let mut left = Vec::new();
     for Change { place, before, .. } in changes.iter().rev() {
         if matches!(sink.read(place, before), Ok(Some(now)) if now == *before) {
