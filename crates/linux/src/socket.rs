@@ -29,8 +29,8 @@ pub fn get(socket: impl AsFd, option: BusyOption) -> Result<i32, SocketError> {
 /// Sets a busy-poll option of a kernel socket.
 ///
 /// # Errors
-/// [`SockOptError::NotPermitted`] for a longer time (before Linux 7.0), a preference or a larger budget than the socket has,
-/// without `CAP_NET_ADMIN`; [`SockOptError::Invalid`]; [`SockOptError::ReadOnly`] for `SO_INCOMING_NAPI_ID`;
+/// [`SockOptError::NotPermitted`] for a preference or a larger budget than the socket has (on old kernels for a longer time
+/// too), without `CAP_NET_ADMIN`; [`SockOptError::Invalid`]; [`SockOptError::ReadOnly`] for `SO_INCOMING_NAPI_ID`;
 /// [`KernelError::NotHere`] where the kernel has no such option; [`KernelError::Other`] for what is no socket.
 pub fn set(socket: impl AsFd, option: BusyOption, value: i32) -> Result<(), SocketError> {
     sys::set_socket_option(socket.as_fd(), option as i32, value).map_err(|error| match (errno_of(&error), option) {
