@@ -40,6 +40,13 @@ pub struct EpollParamsRequest {
     pub pad: u8,
 }
 
+impl From<EpollParams> for EpollParamsRequest {
+    fn from(params: EpollParams) -> Self {
+        let EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll } = params;
+        Self { busy_poll_usecs, busy_poll_budget, prefer_busy_poll: u8::from(prefer_busy_poll), pad: 0 }
+    }
+}
+
 /// Why parameters were refused. Nothing was stored.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum EpollParamsError {

@@ -74,6 +74,12 @@ impl Span {
     }
 }
 
+impl From<Span> for core::time::Duration {
+    fn from(span: Span) -> Self {
+        Self::from_nanos(span.ns)
+    }
+}
+
 impl Add<Span> for Instant {
     type Output = Self;
     /// Saturates at the end of the clock.

@@ -10,6 +10,7 @@ pub mod bench;
 pub mod compare;
 pub mod device;
 pub mod farm;
+mod force;
 pub mod load;
 pub mod loads;
 pub mod modes;

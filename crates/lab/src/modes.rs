@@ -6,16 +6,15 @@
 
 use std::fmt;
 
-use napier_runtime::control::{NapiSet, ThreadedSetting};
-use napier_runtime::device::DeviceHandle;
-use napier_runtime::engine::Engine;
-use serde::{Serialize, Serializer};
-
-pub use napier_kv::serve::net::EventParams;
+use napier_core::control::plan::{Plan, Write};
+use napier_core::control::{NapiChange, ThreadedSetting};
+use napier_core::event::EpollParams;
+use napier_core::sockopt::BusyOption;
+use napier_core::time::Span;
 
 /// A named way of delivering packets; see [`Mode::parse`] for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is documented by the parameters it stands for")]
+#[expect(missing_docs, reason = "each is documented by the plan it stands for")]
 pub enum Mode {
     Base,
     Defer { us: u32 },
@@ -29,85 +28,41 @@ pub enum Mode {
     BusyRead,
 }
 
-/// All knobs that a mode sets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ModeParams {
-    /// napi-defer-hard-irqs: empty polls before the interrupt is unmasked again.
-    pub defer_hard_irqs: u32,
-    /// gro-flush-timeout, in ns.
-    pub gro_flush_timeout_ns: u64,
-    /// irq-suspend-timeout, in ns.
-    pub irq_suspend_timeout_ns: u64,
-    /// Who polls when an interrupt or a timer asks for it.
-    #[serde(serialize_with = "who_polls")]
-    pub threaded: ThreadedSetting,
-    /// How the server receives.
-    pub server: ServerStyle,
-}
-
-impl ModeParams {
-    /// What the mode sets on the instance with this id.
-    pub fn napi_set(&self, id: u32) -> NapiSet {
-        NapiSet {
-            id: Some(u64::from(id)),
-            defer_hard_irqs: Some(u64::from(self.defer_hard_irqs)),
-            gro_flush_timeout: Some(self.gro_flush_timeout_ns),
-            irq_suspend_timeout: Some(self.irq_suspend_timeout_ns),
-            threaded: self.threaded.number().map(u64::from),
-            workqueue: self.threaded == ThreadedSetting::Workqueue,
-        }
-    }
-
-    /// Sets the mode on every queue of a device that has a peer (a memif device has none before its peer is there), by the
-    /// calls that a user would make. `poller` is the processor for the thread that polls the instance of a queue; none is
-    /// pinned without one.
-    pub(crate) fn configure(
-        &self,
-        engine: &Engine,
-        device: &DeviceHandle,
-        poller: impl Fn(usize) -> Option<usize>,
-    ) -> anyhow::Result<()> {
-        for queue in 0..device.queues() {
-            let id = device.napi_id(queue);
-            if id == 0 {
-                continue;
-            }
-            if let Some(cpu) = poller(queue.into()) {
-                engine.set_thread_affinity(id, cpu)?;
-            }
-            engine.napi_set(self.napi_set(id))?;
-        }
-        Ok(())
-    }
-}
-
-fn who_polls<S: Serializer>(threaded: &ThreadedSetting, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match threaded {
-        ThreadedSetting::Disabled => "softirq",
-        ThreadedSetting::Enabled => "thread",
-        ThreadedSetting::BusyPoll => "busy-poll-thread",
-        ThreadedSetting::Workqueue => "workqueue",
-    })
-}
-
-/// How the server receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// How a server receives in a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerStyle {
     /// Each worker waits in an event context (epoll).
-    EventContext {
-        /// Busy-poll parameters of the context (EPIOCSPARAMS); `None` leaves them unset.
-        params: Option<EventParams>,
-        /// Longest wait, in ns; `None` waits until an event.
-        wait_timeout_ns: Option<u64>,
-    },
+    EventContext,
     /// Each worker blocks in a receive on its socket.
-    BlockingReceive {
-        /// SO_BUSY_POLL, in us.
-        busy_poll_usecs: u32,
-        /// SO_PREFER_BUSY_POLL.
-        prefer_busy_poll: bool,
-    },
+    BlockingReceive,
+}
+
+impl ServerStyle {
+    /// What a plan is of use for: a socket busy polls in receives that find nothing, and a server that waits in an event
+    /// context has none.
+    pub fn of(plan: &Plan) -> Self {
+        if plan.option(BusyOption::BusyPoll).is_some() { Self::BlockingReceive } else { Self::EventContext }
+    }
+}
+
+/// Deferral of interrupts: `defer-hard-irqs` and `gro-flush-timeout`.
+pub(crate) fn deferral(count: u32, flush_timeout: Span) -> [Write; 2] {
+    [NapiChange::DeferHardIrqs(count), NapiChange::GroFlushTimeout(flush_timeout)].map(Write::Instance)
+}
+
+/// Deferral that keeps interrupts away from a program that polls, as `fullbusy` has it.
+pub(crate) fn for_pollers() -> [Write; 2] {
+    deferral(DEFER_HARD_IRQS, Span::from_ms(5))
+}
+
+/// Options of a socket that busy polls for so long, and keeps interrupts and softirq away meanwhile.
+pub(crate) fn busy_socket(usecs: i32) -> [Write; 2] {
+    [Write::Socket(BusyOption::BusyPoll, usecs), Write::Socket(BusyOption::PreferBusyPoll, 1)]
+}
+
+/// An event context that busy polls for so long, likewise; 0 us: exactly one poll.
+pub(crate) fn busy_context(busy_poll_usecs: u32) -> Write {
+    Write::Context(EpollParams { busy_poll_usecs, busy_poll_budget: BUDGET, prefer_busy_poll: true })
 }
 
 /// A name that is no mode.
@@ -161,7 +116,7 @@ const DEFER_US_MAX: u32 = 1_000_000;
 /// Below irq-suspend-timeout: suspension is an alternation between a short timeout and a long one.
 const SUSPEND_US_MAX: u32 = 19_999;
 const DEFER_HARD_IRQS: u32 = 100;
-const IRQ_SUSPEND_TIMEOUT_NS: u64 = 20_000_000;
+const IRQ_SUSPEND_TIMEOUT: Span = Span::from_ms(20);
 const BUDGET: u16 = 64;
 
 impl Mode {
@@ -212,55 +167,40 @@ impl Mode {
         Ok(modes)
     }
 
-    /// What the mode sets.
-    pub fn params(self) -> ModeParams {
-        let event = |params, wait_timeout_ns| ServerStyle::EventContext { params, wait_timeout_ns };
-        let prefer =
-            |busy_poll_usecs| Some(EventParams { busy_poll_usecs, busy_poll_budget: BUDGET, prefer_busy_poll: true });
-        let base = ModeParams {
-            defer_hard_irqs: 0,
-            gro_flush_timeout_ns: 0,
-            irq_suspend_timeout_ns: 0,
-            threaded: ThreadedSetting::Disabled,
-            server: event(None, None),
+    /// What the mode sets: all attributes of each instance, since they outlast programs; of sockets, contexts and waits,
+    /// which are a program's own, what differs from new ones.
+    pub fn plan(self) -> Plan {
+        use ThreadedSetting::Disabled;
+        // A wait with a timeout of zero never busy polls (fs/eventpoll.c ep_poll), so the cover letter's libevent patch,
+        // and this, give it 1 ms.
+        let full_busy = [busy_context(1000), Write::Wait(Some(Span::from_ms(1)))];
+        let (defer_us, suspends, threaded, program): (u32, bool, ThreadedSetting, &[Write]) = match self {
+            Self::Base => (0, false, Disabled, &[]),
+            Self::Defer { us } => (us, false, Disabled, &[]),
+            Self::NapiBusy => (200, false, Disabled, &[busy_context(64)]),
+            Self::FullBusy => (5000, false, Disabled, &full_busy),
+            Self::Suspend0 => (0, true, Disabled, &[busy_context(0)]),
+            Self::Suspend { us } => (us, true, Disabled, &[busy_context(0)]),
+            Self::Threaded => (0, false, ThreadedSetting::Enabled, &[]),
+            Self::Workqueue => (0, false, ThreadedSetting::Workqueue, &[]),
+            Self::ThreadedBusyPoll => (0, false, ThreadedSetting::BusyPoll, &[]),
+            Self::BusyRead => (15, false, Disabled, &busy_socket(400)),
         };
-        let defer = |us: u32| ModeParams {
-            defer_hard_irqs: DEFER_HARD_IRQS,
-            gro_flush_timeout_ns: u64::from(us) * 1000,
-            ..base.clone()
-        };
-        match self {
-            Self::Base => base,
-            Self::Defer { us } => defer(us),
-            Self::NapiBusy => ModeParams { server: event(prefer(64), None), ..defer(200) },
-            // A wait with a timeout of zero never busy polls (fs/eventpoll.c ep_poll), so the cover letter's
-            // libevent patch, and this, give it 1 ms.
-            Self::FullBusy => ModeParams { server: event(prefer(1000), Some(1_000_000)), ..defer(5000) },
-            Self::Suspend0 => {
-                ModeParams { irq_suspend_timeout_ns: IRQ_SUSPEND_TIMEOUT_NS, server: event(prefer(0), None), ..base }
-            }
-            Self::Suspend { us } => ModeParams {
-                irq_suspend_timeout_ns: IRQ_SUSPEND_TIMEOUT_NS,
-                server: event(prefer(0), None),
-                ..defer(us)
-            },
-            Self::Threaded => ModeParams { threaded: ThreadedSetting::Enabled, ..base },
-            Self::Workqueue => ModeParams { threaded: ThreadedSetting::Workqueue, ..base },
-            Self::ThreadedBusyPoll => ModeParams { threaded: ThreadedSetting::BusyPoll, ..base },
-            Self::BusyRead => ModeParams {
-                server: ServerStyle::BlockingReceive { busy_poll_usecs: 400, prefer_busy_poll: true },
-                ..defer(15)
-            },
-        }
+        let deferral = deferral(if defer_us > 0 { DEFER_HARD_IRQS } else { 0 }, Span::from_us(defer_us.into()));
+        let suspension = if suspends { IRQ_SUSPEND_TIMEOUT } else { Span::ZERO };
+        let rest = [NapiChange::IrqSuspendTimeout(suspension), NapiChange::Threaded(threaded)].map(Write::Instance);
+        deferral.into_iter().chain(rest).chain(program.iter().copied()).collect()
+    }
+
+    /// Whether a thread polls for ever.
+    fn has_pollers(self) -> bool {
+        self.plan().changes().any(|change| change == NapiChange::Threaded(ThreadedSetting::BusyPoll))
     }
 
     /// CPUs the server needs with `queues` queues (and as many workers): one per queue, which softirq and worker
     /// share as on the cover letter's machine, and one more per queue for a thread that never sleeps.
     pub fn server_cpus(self, queues: usize) -> usize {
-        match self.params().threaded {
-            ThreadedSetting::BusyPoll => 2 * queues,
-            ThreadedSetting::Disabled | ThreadedSetting::Enabled | ThreadedSetting::Workqueue => queues,
-        }
+        if self.has_pollers() { 2 * queues } else { queues }
     }
 }
 

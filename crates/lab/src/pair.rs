@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
+use napier_core::time::Span;
 use napier_linux::{Veth, VethEnd};
-use napier_runtime::control::NapiSet;
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpConfig};
 use napier_runtime::engine::{Engine, StartError};
 use napier_runtime::socket::NetNs;
+
+use crate::force::writes_on_device;
+use crate::modes::{self, deferral};
 
 /// Address of the end under test.
 pub const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -24,10 +27,7 @@ pub(crate) const TESTED_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 1];
 pub(crate) const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 2];
 
 /// A deferral time that no experiment lasts: with prefer-busy-poll the interrupt stays masked for good.
-const FOR_GOOD_NS: u64 = 600_000_000_000;
-
-/// A deferral that keeps interrupts away from a program that polls.
-const POLLERS_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
+const FOR_GOOD: Span = Span::from_secs(600);
 
 /// How long an interface may take to have carrier.
 const CARRIER_MAX: Duration = Duration::from_secs(5);
@@ -87,15 +87,8 @@ impl Pair {
 
     /// Defers the interrupts of both ends for programs that busy poll.
     pub(crate) fn defer_for_pollers(&self) -> anyhow::Result<()> {
-        for device in [&self.tested, &self.peer] {
-            self.engine.napi_set(NapiSet {
-                id: Some(u64::from(device.napi_id(0))),
-                defer_hard_irqs: Some(100),
-                gro_flush_timeout: Some(POLLERS_FLUSH_TIMEOUT_NS),
-                ..NapiSet::default()
-            })?;
-        }
-        Ok(())
+        let devices = [&self.tested, &self.peer];
+        devices.into_iter().try_for_each(|device| writes_on_device(&self.engine, device, modes::for_pollers()))
     }
 }
 
@@ -168,13 +161,5 @@ pub(crate) fn add_xdp(
 
 /// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.
 pub(crate) fn never_interrupt(engine: &Engine, device: &DeviceHandle) -> anyhow::Result<()> {
-    for queue in 0..device.queues() {
-        engine.napi_set(NapiSet {
-            id: Some(u64::from(device.napi_id(queue))),
-            defer_hard_irqs: Some(1),
-            gro_flush_timeout: Some(FOR_GOOD_NS),
-            ..NapiSet::default()
-        })?;
-    }
-    Ok(())
+    writes_on_device(engine, device, deferral(1, FOR_GOOD))
 }

@@ -7,6 +7,7 @@
 //! | [`device`] | settings of a whole interface, read back | `/sys/class/net` |
 //! | [`socket`] | `SO_BUSY_POLL` and its like, and the interface of a socket | `socket(7)` |
 //! | [`epoll`] | busy-poll parameters of an epoll descriptor | `ioctl_eventpoll(2)` |
+//! | `sink` | plans of all of these, put into force and taken back | `napier_core::control::plan` |
 //! | `netns` | a network namespace without a name | `namespaces(7)` |
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
 //! | `ethtool` | offloads of an interface | `ethtool` netlink |
@@ -42,12 +43,14 @@ mod ethtool;
 mod link;
 pub mod netdev;
 mod netns;
+mod sink;
 pub mod socket;
 mod sys;
 mod veth;
 
 pub use error::{KernelError, Refusal};
 pub use netns::Netns;
+pub use sink::{KernelSink, KernelWriteError};
 pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
 
 use std::io;

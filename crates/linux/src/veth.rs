@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use napier_core::control::{DevAttribute, DevSet, NapiInfo, NapiSet};
+use napier_core::control::NapiInfo;
 
 use crate::link::{self, Change};
-use crate::{KernelError, LinuxError, Netns, device, ethtool, netdev};
+use crate::{LinuxError, Netns, ethtool, netdev};
 
 /// One end of a pair.
 #[derive(Clone, Debug)]
@@ -264,43 +264,11 @@ impl VethEnd {
     /// # Errors
     /// The interface is gone, or the kernel has no `netdev` netlink (before 6.8).
     pub fn napis(&self) -> Result<Vec<NapiInfo>, LinuxError> {
-        self.in_netns(&format!("listing the NAPI instances of {}", self.name), || self.list())
-    }
-
-    fn list(&self) -> io::Result<Vec<NapiInfo>> {
-        let mut napis = netdev::napi_dump(Some(self.ifindex))?;
-        napis.sort_by_key(|napi| napi.id);
-        Ok(napis)
-    }
-
-    /// Sets every instance of the interface (the request's own `id` is not looked at): each by itself where the kernel can
-    /// (6.13), else by the settings of the whole interface.
-    ///
-    /// # Errors
-    /// The interface is gone, the capability missing, or the kernel does not have a setting.
-    pub fn set_napi(&self, settings: &NapiSet) -> Result<(), LinuxError> {
-        let what = format!("setting NAPI of {} to {settings:?}", self.name);
-        self.in_netns(&what, || {
-            let set = |napi: &NapiInfo| netdev::napi_set(&NapiSet { id: Some(napi.id.into()), ..*settings });
-            match self.list()?.iter().try_for_each(set) {
-                Err(KernelError::NotHere { .. }) => self.set_device(settings),
-                other => Ok(other?),
-            }
+        self.in_netns(&format!("listing the NAPI instances of {}", self.name), || {
+            let mut napis = netdev::napi_dump(Some(self.ifindex))?;
+            napis.sort_by_key(|napi| napi.id);
+            Ok(napis)
         })
-    }
-
-    /// What sysfs has for the whole interface: deferral, flush timeout and `threaded`.
-    fn set_device(&self, settings: &NapiSet) -> io::Result<()> {
-        if settings.irq_suspend_timeout.is_some() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let values = [
-            (DevAttribute::NapiDeferHardIrqs, settings.defer_hard_irqs),
-            (DevAttribute::GroFlushTimeout, settings.gro_flush_timeout),
-            (DevAttribute::Threaded, settings.threaded),
-        ];
-        let given = values.into_iter().filter_map(|(attribute, value)| Some(DevSet { attribute, value: value? }));
-        given.into_iter().try_for_each(|request| Ok(device::set(&self.name, request)?))
     }
 
     fn in_netns<R: Send>(&self, what: &str, act: impl FnOnce() -> io::Result<R> + Send) -> Result<R, LinuxError> {

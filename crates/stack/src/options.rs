@@ -133,6 +133,17 @@ impl SocketOption {
     }
 }
 
+impl From<BusyOption> for SocketOption {
+    fn from(option: BusyOption) -> Self {
+        match option {
+            BusyOption::BusyPoll => Self::BusyPoll,
+            BusyOption::IncomingNapiId => Self::IncomingNapiId,
+            BusyOption::PreferBusyPoll => Self::PreferBusyPoll,
+            BusyOption::BusyPollBudget => Self::BusyPollBudget,
+        }
+    }
+}
+
 impl std::str::FromStr for SocketOption {
     type Err = UnknownOption;
 

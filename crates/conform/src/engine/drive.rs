@@ -8,8 +8,9 @@ use napier_scenario::{Action, Call, Check, Event, Packets, Seen, Target, ThreadI
 
 use super::check::Looked;
 use super::log::Window;
-use super::rig::{Rig, Sending, Wire};
+use super::rig::Rig;
 use super::waits::own_wait;
+use super::wire::{Sending, Wire};
 use super::{Refused, calls, check, last_packet, transmit};
 
 /// From the start of the threads to time zero.

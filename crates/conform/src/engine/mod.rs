@@ -28,6 +28,7 @@ mod refuse_tx;
 mod rig;
 mod transmit;
 mod waits;
+mod wire;
 
 use napier_core::time::{Instant, Span};
 use napier_runtime::RealTime;

@@ -12,11 +12,11 @@ use napier_runtime::engine::Engine;
 use napier_runtime::event::{EventContext, Interest};
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{NetNs, SocketOption, StackCounters, UdpSocket};
-use napier_scenario::{CpuIx, Device, DeviceIx, NapiIx, Packets, Scenario, Socket, SocketIx, Sysctl, Target};
+use napier_scenario::{CpuIx, Device, NapiIx, Scenario, Socket, SocketIx, Sysctl, Target};
 
 use super::transmit::Transmits;
+use super::wire::{PEER_PORT, Sending, Wire};
 use super::{Refused, log, refuse, refused};
-use napier_core::frames::{HEADER_BYTES, Template};
 
 /// Records that the journal has room for.
 const JOURNAL_RECORDS: usize = 4_000_000;
@@ -28,10 +28,6 @@ const RCVBUF_BYTES: i32 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_micros(200);
 const FIRST_PORT: u16 = 4000;
-/// A port that no socket is bound to.
-const NOBODY_PORT: u16 = 9;
-pub(super) const PEER_PORT: u16 = 5000;
-const PAYLOAD_BYTES: usize = 8;
 
 /// What a scenario's calls act on.
 pub(super) struct Rig<'s> {
@@ -49,11 +45,6 @@ pub(super) struct Rig<'s> {
     capability: Mutex<()>,
     /// What is sent by way of transmit queues.
     pub(super) transmits: Transmits,
-}
-
-/// The other ends of the links: one port per instance.
-pub(super) struct Wire {
-    ports: Vec<RawPort>,
 }
 
 pub(super) fn mac(device: usize, end: u8) -> [u8; 6] {
@@ -83,7 +74,7 @@ impl<'s> Rig<'s> {
         let (devices, transmits) = (Vec::new(), Transmits::none());
         let mut rig =
             Self { scenario, engine, cpus, devices, namespaces, sockets, taken, epolls, capability, transmits };
-        let mut wire = Wire { ports: Vec::new() };
+        let mut wire = Wire::default();
         for (position, device) in machine.devices.iter().enumerate() {
             rig.add_device(position, device, &mut wire)?;
         }
@@ -165,7 +156,7 @@ impl<'s> Rig<'s> {
     }
 
     /// The address of a socket.
-    fn addr(&self, position: usize) -> SocketAddr {
+    pub(super) fn addr(&self, position: usize) -> SocketAddr {
         let (device, _) = self.scenario.machine.queue_of(self.scenario.machine.sockets[position].napi);
         let port = FIRST_PORT + u16::try_from(position).expect("a position in a scenario has 16 bits") % 60_000;
         SocketAddrV4::new(addr(device.at(), 1), port).into()
@@ -350,20 +341,6 @@ impl<'s> Rig<'s> {
     }
 }
 
-/// Which flows packets are of.
-#[derive(Copy, Clone, Default)]
-pub(super) struct Sending {
-    pub(super) flow: u32,
-    pub(super) own_flow: bool,
-    pub(super) unmergeable: bool,
-}
-
-impl Sending {
-    pub(super) fn of(packets: &Packets) -> Self {
-        Self { flow: packets.flow, own_flow: packets.own_flow, unmergeable: !packets.mergeable }
-    }
-}
-
 /// See [`Rig::capable`].
 pub(super) struct Capable<'r> {
     engine: &'r Engine,
@@ -373,51 +350,5 @@ pub(super) struct Capable<'r> {
 impl Drop for Capable<'_> {
     fn drop(&mut self) {
         self.engine.set_cap_net_admin(true);
-    }
-}
-
-impl Wire {
-    /// Takes what has come from the devices that transmit.
-    pub(super) fn take(&self, rig: &Rig<'_>) {
-        for (position, device) in (0..).zip(&rig.scenario.machine.devices) {
-            if device.transmit.is_some() {
-                let device = DeviceIx(position);
-                let port = &self.ports[rig.scenario.machine.napi(device, 0).at()];
-                port.drain(usize::MAX, |frame| rig.transmits.arrived(rig, device, frame));
-            }
-        }
-    }
-
-    /// Sends packets together; how many found room in the ring.
-    pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32, how: Sending) -> u32 {
-        let napi = rig.napi_to(target);
-        let (device, _) = rig.scenario.machine.queue_of(napi);
-        let to = match target {
-            Target::Socket(socket) => rig.addr(socket.at()),
-            Target::Napi(_) => SocketAddrV4::new(addr(device.at(), 1), NOBODY_PORT).into(),
-        };
-        let SocketAddr::V4(to) = to else { unreachable!("all addresses are of one kind") };
-        let merges = rig.scenario.machine.devices[device.at()].gro;
-        let template = |nth: u32| {
-            // Only where packets are merged does it matter of which flow they are.
-            let flow = if merges { how.flow + if how.own_flow { nth } else { 0 } } else { 0 };
-            let port = PEER_PORT + u16::try_from(flow % 50_000).expect("the remainder is smaller");
-            let from = SocketAddrV4::new(addr(device.at(), 2), port);
-            Template::new(mac(device.at(), 2), mac(device.at(), 1), from, to)
-        };
-        let port = &self.ports[napi.at()];
-        let build = |nth: u32, frame: &mut [u8]| {
-            frame[HEADER_BYTES..HEADER_BYTES + PAYLOAD_BYTES].fill(0);
-            let length = template(nth).complete(frame, PAYLOAD_BYTES);
-            if how.unmergeable {
-                // Datagrams without checksum are not merged.
-                frame[HEADER_BYTES - 2..HEADER_BYTES].fill(0);
-            }
-            length
-        };
-        let room = HEADER_BYTES + PAYLOAD_BYTES;
-        let sent = (0..count).take_while(|nth| port.build(room, |frame| build(*nth, frame)).is_ok()).count();
-        port.flush();
-        u32::try_from(sent).expect("at most as many as were asked for")
     }
 }

@@ -20,7 +20,8 @@ use napier_scenario::{
 use super::calls::{Made, errno};
 use super::drive::Pace;
 use super::log::Window;
-use super::rig::{PEER_PORT, Rig, addr, failed, mac};
+use super::rig::{Rig, addr, failed, mac};
+use super::wire::PEER_PORT;
 use super::{Refused, refused};
 use napier_core::frames::HEADER_BYTES;
 

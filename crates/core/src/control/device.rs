@@ -170,6 +170,17 @@ impl DevSet {
 }
 
 impl DevSetting {
+    /// The write that asks for it; `None` for the engine's extension, which is no value of a device.
+    #[must_use]
+    pub fn request(self) -> Option<DevSet> {
+        let (attribute, value) = match self {
+            Self::GroFlushTimeout(span) => (DevAttribute::GroFlushTimeout, span.ns),
+            Self::NapiDeferHardIrqs(count) => (DevAttribute::NapiDeferHardIrqs, u64::from(count)),
+            Self::Threaded(setting) => (DevAttribute::Threaded, u64::from(setting.number()?)),
+        };
+        Some(DevSet { attribute, value })
+    }
+
     /// The change that every listed instance gets, whatever was set on it before; persistent slots get it too
     /// ([`crate::config::ConfigTable::write_all`]).
     #[must_use]
@@ -203,6 +214,16 @@ pub struct DevSettings {
 }
 
 impl DevSettings {
+    /// What the device has for a setting, whatever the value asked about.
+    #[must_use]
+    pub const fn in_place_of(&self, setting: DevSetting) -> DevSetting {
+        match setting {
+            DevSetting::GroFlushTimeout(_) => DevSetting::GroFlushTimeout(self.gro_flush_timeout),
+            DevSetting::NapiDeferHardIrqs(_) => DevSetting::NapiDeferHardIrqs(self.defer_hard_irqs),
+            DevSetting::Threaded(_) => DevSetting::Threaded(self.threaded),
+        }
+    }
+
     /// Stores a checked write.
     pub const fn apply(&mut self, setting: DevSetting) {
         match setting {

@@ -3,11 +3,13 @@
 //! `include/uapi/linux/netdev.h`, `net/core/net-sysfs.c` (Linux 7.3).
 //!
 //! A request comes as a user gave it, is checked as a whole (so that one bad attribute changes nothing), and is then
-//! applied change by change. Changes hold for completions to come; a timer that is armed is not armed anew.
+//! applied change by change. Changes hold for completions to come; a timer that is armed is not armed anew. What a mode
+//! sets is a [`plan`] of such changes.
 
 mod device;
 mod errno;
 mod napi_set;
+pub mod plan;
 mod query;
 
 pub use device::{DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force, parse_number};

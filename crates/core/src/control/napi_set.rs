@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 
-use super::{DEFER_HARD_IRQS_MAX, Errno};
+use super::{DEFER_HARD_IRQS_MAX, DevSetting, Errno};
 use crate::completion::Tunables;
 use crate::state::Threaded;
 use crate::time::Span;
@@ -203,7 +203,45 @@ pub enum NapiChange {
     GroFlushTimeout(Span),
 }
 
+impl fmt::Display for NapiChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Threaded(setting) => write!(f, "threaded {setting}"),
+            Self::DeferHardIrqs(count) => write!(f, "defer-hard-irqs {count}"),
+            Self::IrqSuspendTimeout(span) => write!(f, "irq-suspend-timeout {} ns", span.ns),
+            Self::GroFlushTimeout(span) => write!(f, "gro-flush-timeout {} ns", span.ns),
+        }
+    }
+}
+
 impl NapiChange {
+    /// The napi-set that asks for this change alone.
+    #[must_use]
+    pub fn request(self, id: u32) -> NapiSet {
+        let mut request = NapiSet { id: Some(u64::from(id)), ..NapiSet::default() };
+        match self {
+            Self::Threaded(setting) => {
+                request.threaded = setting.number().map(u64::from);
+                request.workqueue = setting == ThreadedSetting::Workqueue;
+            }
+            Self::DeferHardIrqs(count) => request.defer_hard_irqs = Some(u64::from(count)),
+            Self::IrqSuspendTimeout(span) => request.irq_suspend_timeout = Some(span.ns),
+            Self::GroFlushTimeout(span) => request.gro_flush_timeout = Some(span.ns),
+        }
+        request
+    }
+
+    /// The file of a device that writes this to every instance; `None` where there is none.
+    #[must_use]
+    pub const fn as_dev_setting(self) -> Option<DevSetting> {
+        match self {
+            Self::Threaded(setting) => Some(DevSetting::Threaded(setting)),
+            Self::DeferHardIrqs(count) => Some(DevSetting::NapiDeferHardIrqs(count)),
+            Self::GroFlushTimeout(span) => Some(DevSetting::GroFlushTimeout(span)),
+            Self::IrqSuspendTimeout(_) => None,
+        }
+    }
+
     /// Applies a change of a tunable; false (and nothing done) for `threaded`, which is the executor's.
     pub const fn apply(self, tunables: &mut Tunables) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Errno, ThreadedSetting};
+use super::{Errno, NapiChange, ThreadedSetting};
 use crate::time::Span;
 
 /// One NAPI instance as napi-get shows it. `None` is what the answer does not have: kernels show `defer-hard-irqs` and the
@@ -28,6 +28,18 @@ pub struct NapiInfo {
 }
 
 impl NapiInfo {
+    /// What the instance has for the attribute of a change, whatever the change's value; `None` if the answer does not have
+    /// it.
+    #[must_use]
+    pub fn in_place_of(&self, change: NapiChange) -> Option<NapiChange> {
+        match change {
+            NapiChange::Threaded(_) => self.threaded.map(NapiChange::Threaded),
+            NapiChange::DeferHardIrqs(_) => self.defer_hard_irqs.map(NapiChange::DeferHardIrqs),
+            NapiChange::IrqSuspendTimeout(_) => self.irq_suspend_timeout.map(NapiChange::IrqSuspendTimeout),
+            NapiChange::GroFlushTimeout(_) => self.gro_flush_timeout.map(NapiChange::GroFlushTimeout),
+        }
+    }
+
     /// Names and numbers in the kernel's order, without what is absent. `threaded` shows the kernel's number, and
     /// nothing for the engine's extension.
     pub fn attributes(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {

@@ -4,11 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use napier_runtime::engine::Engine;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
-use napier_runtime::socket::{NetNs, ReusePort, SocketOption, TcpListener, TcpStream, UdpSocket};
+use napier_runtime::control::plan::{Plan, apply};
+use napier_runtime::engine::{Engine, EngineSink};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
+use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket};
 
-use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, EventParams, KEEPALIVE, Net, TOKEN_STOP, Watch};
+use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, KEEPALIVE, Net, TOKEN_STOP, Watch};
 
 /// Each of the two buffers of a connection, in bytes, unless it is said. The engine's do not grow by themselves.
 const STREAM_BUFFER_BYTES: usize = 128 << 10;
@@ -29,8 +30,8 @@ pub struct EngineNet {
 }
 
 impl EngineNet {
-    /// A network without sockets that watches `stop`, for at most `connections_max` connections at a time; `params` are
-    /// the busy-polling parameters of its waits.
+    /// A network without sockets that watches `stop`, for at most `connections_max` connections at a time; its
+    /// waits busy poll as `plan` has it.
     ///
     /// # Errors
     /// The parameters are refused.
@@ -38,20 +39,13 @@ impl EngineNet {
         engine: &Engine,
         netns: &NetNs,
         stop: &UserEvent,
-        params: Option<EventParams>,
+        plan: &Plan,
         connections_max: usize,
     ) -> anyhow::Result<Self> {
         let members_max = u32::try_from(connections_max.saturating_add(MEMBERS_BESIDE)).unwrap_or(u32::MAX);
         let context = EventContext::with_members_max(engine, members_max);
-        if let Some(EventParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll }) = params {
-            // Before any socket is added: see the notes at EventContext.
-            context.set_params(EpollParamsRequest {
-                busy_poll_usecs,
-                busy_poll_budget,
-                prefer_busy_poll: u8::from(prefer_busy_poll),
-                pad: 0,
-            })?;
-        }
+        // Before any socket is added: see the notes at EventContext.
+        apply(&mut EngineSink::Context(&context), plan)?;
         context.add(stop, Interest::IN, TOKEN_STOP)?;
         let buffer_bytes = STREAM_BUFFER_BYTES;
         Ok(Self { netns: netns.clone(), context, buffer_bytes, events: [Event::default(); EVENTS_MAX] })
@@ -88,11 +82,9 @@ impl Net for EngineNet {
         Ok(socket)
     }
 
-    fn bind_blocking(&self, at: SocketAddr, busy_poll_usecs: u32, prefer: bool) -> io::Result<UdpSocket> {
+    fn bind_blocking(&self, at: SocketAddr, plan: &Plan) -> io::Result<UdpSocket> {
         let socket = UdpSocket::builder().reuse_port(ReusePort::ByNapi).bind(&self.netns, at)?;
-        let usecs = i32::try_from(busy_poll_usecs).map_err(|_| io::ErrorKind::InvalidInput)?;
-        socket.setsockopt(SocketOption::BusyPoll, usecs).map_err(io::Error::other)?;
-        socket.setsockopt(SocketOption::PreferBusyPoll, i32::from(prefer)).map_err(io::Error::other)?;
+        apply(&mut EngineSink::Socket(&socket), plan).map_err(io::Error::other)?;
         socket.set_read_timeout(Some(BLOCKED_MAX))?;
         Ok(socket)
     }

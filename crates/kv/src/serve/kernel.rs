@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use napier_linux::epoll::{EpollParams, set_params};
-use napier_linux::socket::{self, BusyOption};
+use napier_linux::{KernelSink, socket};
+use napier_runtime::control::plan::{Plan, apply};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;
 
-use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, EventParams, KEEPALIVE, Net, TOKEN_STOP, Watch};
+use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, KEEPALIVE, Net, TOKEN_STOP, Watch};
 
 /// Tells workers on the kernel's sockets to stop.
 #[derive(Clone, Debug)]
@@ -43,15 +43,13 @@ pub struct KernelNet {
 }
 
 impl KernelNet {
-    /// A network without sockets that watches `stop`; `params` are the busy-polling parameters of its waits.
+    /// A network without sockets that watches `stop`; its waits busy poll as `plan` has it.
     ///
     /// # Errors
     /// No descriptor is left, or the kernel refuses the parameters (it has them since 6.9).
-    pub fn new(stop: &KernelStop, params: Option<EventParams>) -> io::Result<Self> {
+    pub fn new(stop: &KernelStop, plan: &Plan) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        if let Some(EventParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll }) = params {
-            set_params(&epoll, EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll })?;
-        }
+        apply(&mut KernelSink::Epoll(epoll.as_fd()), plan).map_err(io::Error::other)?;
         let net = Self { epoll, events: Vec::with_capacity(EVENTS_MAX), interface: None, _stop: stop.clone() };
         net.add(stop.0.as_fd(), TOKEN_STOP)?;
         Ok(net)
@@ -112,11 +110,9 @@ impl Net for KernelNet {
         Ok(socket.into())
     }
 
-    fn bind_blocking(&self, at: SocketAddr, busy_poll_usecs: u32, prefer: bool) -> io::Result<UdpSocket> {
+    fn bind_blocking(&self, at: SocketAddr, plan: &Plan) -> io::Result<UdpSocket> {
         let socket = self.bound(at, SocketType::DGRAM, false)?;
-        let usecs = i32::try_from(busy_poll_usecs).map_err(|_| io::ErrorKind::InvalidInput)?;
-        socket::set(&socket, BusyOption::BusyPoll, usecs)?;
-        socket::set(&socket, BusyOption::PreferBusyPoll, prefer.into())?;
+        apply(&mut KernelSink::Socket(socket.as_fd()), plan).map_err(io::Error::other)?;
         let socket = UdpSocket::from(socket);
         socket.set_read_timeout(Some(BLOCKED_MAX))?;
         Ok(socket)

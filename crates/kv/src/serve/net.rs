@@ -5,21 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
+use napier_runtime::control::plan::Plan;
 
 /// The token that a wait reports when the worker shall stop.
 pub const TOKEN_STOP: u64 = u64::MAX;
-
-/// Busy-poll parameters of an event context (`struct epoll_params`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct EventParams {
-    /// How long one wait may busy poll, in us; 0 with prefer: exactly one poll.
-    pub busy_poll_usecs: u32,
-    /// Packets per poll at most.
-    pub busy_poll_budget: u16,
-    /// Keep interrupts and softirq away while the application polls.
-    pub prefer_busy_poll: bool,
-}
 
 /// What a stream is watched for besides having something to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +40,12 @@ pub trait Net {
     /// The address is taken or not there.
     fn bind(&self, at: SocketAddr, token: u64) -> io::Result<Self::Datagrams>;
 
-    /// Binds a socket whose receives block, for at most [`BLOCKED_MAX`] at a time, and busy poll before they do.
+    /// Binds a socket whose receives block, for at most [`BLOCKED_MAX`] at a time, and busy poll before they do as `plan`
+    /// has it.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind), or the time is refused.
-    fn bind_blocking(&self, at: SocketAddr, busy_poll_usecs: u32, prefer: bool) -> io::Result<Self::Datagrams>;
+    /// As [`bind`](Self::bind), or an option is refused.
+    fn bind_blocking(&self, at: SocketAddr, plan: &Plan) -> io::Result<Self::Datagrams>;
 
     /// The next connection; `None` if there is none. It is of use once it was let [`join`](Self::join).
     ///

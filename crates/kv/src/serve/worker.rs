@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use napier_runtime::control::plan::Plan;
 use napier_runtime::give_back_free_memory;
 
 use super::chores::Chores;
@@ -328,20 +329,20 @@ fn answer_datagram<N: Net>(
     });
 }
 
-/// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`), until `stopped` says so.
+/// A worker that blocks in a receive, which busy polls as `plan` has it (`SO_BUSY_POLL`), until `stopped` says so.
 ///
 /// # Errors
-/// The address is taken or not there, or the busy-poll time is refused.
+/// The address is taken or not there, or an option is refused.
 pub fn run_blocking<N: Net>(
     net: &N,
     server: &Server,
     index: usize,
     at: SocketAddr,
-    (busy_poll_usecs, prefer): (u32, bool),
+    plan: &Plan,
     ready: impl FnOnce(),
     stopped: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let socket = net.bind_blocking(at, busy_poll_usecs, prefer)?;
+    let socket = net.bind_blocking(at, plan)?;
     let (mut request, mut answers) = (vec![0; READ_BYTES], Vec::new());
     let mut datagram = Box::new([0; DATAGRAM_BYTES_MAX]);
     ready();

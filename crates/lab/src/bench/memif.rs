@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use napier_runtime::control::NapiSet;
 use napier_runtime::device::{EndConfig, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
@@ -12,14 +11,13 @@ use serde::Serialize;
 
 use super::rtt::FRAME_BYTES;
 use super::stat::Spread;
+use crate::pair::never_interrupt;
 use crate::serve::device::wait_for_peer;
 
 /// How long to wait for the other process.
 const PEER_PATIENCE: Duration = Duration::from_secs(60);
 /// Turns between two readings of the clock.
 const CLOCK_EVERY: u32 = 64;
-/// As a busy-polling server would set them, to keep the interrupt masked for good.
-const FOR_GOOD_NS: u64 = 600_000_000_000;
 
 /// What this side does.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -125,13 +123,7 @@ pub fn memif(config: &MemifBenchConfig) -> anyhow::Result<MemifBench> {
     // Before the peer is there: its first packets are for the port.
     let port = RawPort::bind(&device, 0)?;
     wait_for_peer(&device, &format!("memif:{}", config.socket), PEER_PATIENCE)?;
-    let id = Some(u64::from(device.napi_id(0)));
-    engine.napi_set(NapiSet {
-        id,
-        defer_hard_irqs: Some(1),
-        gro_flush_timeout: Some(FOR_GOOD_NS),
-        ..NapiSet::default()
-    })?;
+    never_interrupt(&engine, &device)?;
     port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: config.batch });
     let _counted = engine.count_thread("memif", config.cpu);
     for _ in 0..config.first {

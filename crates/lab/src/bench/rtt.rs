@@ -1,13 +1,20 @@
 //! What round-trip experiments share: frames with a time stamp, percentiles in ns.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use serde::Serialize;
+
+use super::stat::Spread;
 
 /// Bytes of an experiment's frame: the smallest that Ethernet carries.
 pub(crate) const FRAME_BYTES: usize = 64;
 
 /// Largest latency that is told apart: one minute.
 const NS_MAX: u64 = 60_000_000_000;
+
+/// No answer within this time is the end of a run.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// An empty histogram of ns.
 pub(crate) fn histogram() -> Histogram<u64> {
@@ -40,6 +47,37 @@ impl Percentiles {
             count: histogram.len(),
         }
     }
+
+    /// A figure over runs.
+    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+    pub(crate) fn spread(runs: &[Self], of: fn(&Self) -> u64) -> Spread {
+        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
+    }
+}
+
+/// Round trips one after the other: `ask` sends a request, and `take` says whether its answer has come. The first
+/// `warm_up` do not count.
+#[inline]
+pub(crate) fn ping(
+    (round_trips, warm_up): (u32, u32),
+    answer_max: Duration,
+    now_ns: impl Fn() -> u64,
+    mut ask: impl FnMut() -> anyhow::Result<()>,
+    mut take: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<Percentiles> {
+    let mut histogram = histogram();
+    let answer_max_ns = u64::try_from(answer_max.as_nanos()).unwrap_or(u64::MAX);
+    for round_trip in 0..round_trips + warm_up {
+        let sent_ns = now_ns();
+        ask()?;
+        while !take()? {
+            anyhow::ensure!(now_ns() - sent_ns < answer_max_ns, "no answer within {answer_max:?}");
+        }
+        if round_trip >= warm_up {
+            histogram.saturating_record(now_ns() - sent_ns);
+        }
+    }
+    Ok(Percentiles::of(&histogram))
 }
 
 /// Writes a frame that carries `stamp_ns`.

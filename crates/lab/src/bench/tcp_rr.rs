@@ -1,20 +1,24 @@
 //! `bench tcp-rr`: the round trip of one byte between two programs with TCP sockets, closed loop, over one connection or over
 //! many in turn.
 
+use std::cell::Cell;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::apply;
 use napier_runtime::device::LinkConfig;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
-use napier_runtime::socket::{SocketOption, TcpListener, TcpStream};
+use napier_runtime::engine::EngineSink;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{TcpListener, TcpStream};
 use serde::Serialize;
 
 use super::instructions;
-use super::rtt::{Percentiles, histogram};
+use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use super::udp_rr::UdpMode;
+use crate::modes::busy_socket;
 use crate::pair::{Pair, TESTED_IP};
 
 /// Port of the server.
@@ -104,15 +108,11 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
             costs.push(cost(*load, config.round_trips)?);
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
-        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
-    };
     let rows = cells.iter().zip(&runs).map(|(&(mode, connections), runs)| TcpRr {
         mode,
         connections,
-        p50_ns: spread(runs, |run| run.p50_ns),
-        p99_ns: spread(runs, |run| run.p99_ns),
+        p50_ns: Percentiles::spread(runs, |run| run.p50_ns),
+        p99_ns: Percentiles::spread(runs, |run| run.p99_ns),
         runs: runs_each,
     });
     let round_trips = rows.collect();
@@ -143,7 +143,7 @@ fn run(
         let (pair, stop) = (&pair, &stop);
         let answer = scope.spawn(move || -> anyhow::Result<()> {
             let _counted = pair.engine.count_thread("server", Some(server_cpu));
-            let mut end = End::new(pair, servers, mode)?;
+            let end = End::new(pair, servers, mode)?;
             ready.send(())?;
             let mut byte = [0];
             let mut turn = 0;
@@ -158,8 +158,8 @@ fn run(
         is_ready.recv().context("the server did not start")?;
         let _counted = pair.engine.count_thread("client", Some(client_cpu));
         // Kept until the server has stopped, which would find its connections closed.
-        let mut end = End::new(pair, clients, mode);
-        let measured = match &mut end {
+        let end = End::new(pair, clients, mode);
+        let measured = match &end {
             Ok(end) => ping(pair, end, round_trips),
             Err(_) => Err(anyhow::anyhow!("the client did not start")),
         };
@@ -169,25 +169,18 @@ fn run(
     })
 }
 
-fn ping(pair: &Pair, end: &mut End, round_trips: u32) -> anyhow::Result<Percentiles> {
-    let mut histogram = histogram();
-    let mut byte = [7];
+fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
     let count = end.streams.len();
     // Every connection is used before it counts.
     let warm_up = (round_trips / 10).max(u32::try_from(count).expect("at most TCP_CONNECTIONS_MAX"));
-    let mut turn = 0;
-    for round_trip in 0..round_trips + warm_up {
-        let sent_ns = pair.engine.now_ns();
-        end.streams[turn].send(&byte)?;
-        while end.receive(turn, &mut byte)?.is_none() {
-            anyhow::ensure!(pair.engine.now_ns() - sent_ns < 1_000_000_000, "no answer within a second");
-        }
-        turn = (turn + 1) % count;
-        if round_trip >= warm_up {
-            histogram.saturating_record(pair.engine.now_ns() - sent_ns);
-        }
-    }
-    Ok(Percentiles::of(&histogram))
+    let turn = Cell::new(count - 1);
+    let ask = || {
+        turn.set((turn.get() + 1) % count);
+        end.streams[turn.get()].send(&[7])?;
+        Ok(())
+    };
+    let take = || Ok(end.receive(turn.get(), &mut [0])?.is_some());
+    rtt::ping((round_trips, warm_up), ANSWER_MAX, || pair.engine.now_ns(), ask, take)
 }
 
 /// As many connections as wanted, and their other ends, in one order.
@@ -210,27 +203,10 @@ struct End {
 
 impl End {
     fn new(pair: &Pair, streams: Vec<TcpStream>, mode: UdpMode) -> anyhow::Result<Self> {
-        let context = match mode {
-            UdpMode::Blocking | UdpMode::BusyRead => None,
-            UdpMode::EventContext | UdpMode::EventContextBusy => {
-                Some(EventContext::with_members_max(&pair.engine, TCP_CONNECTIONS_MAX))
-            }
-        };
-        if mode == UdpMode::EventContextBusy
-            && let Some(context) = &context
-        {
-            context.set_params(EpollParamsRequest {
-                busy_poll_usecs: 1000,
-                busy_poll_budget: 64,
-                prefer_busy_poll: 1,
-                pad: 0,
-            })?;
-        }
+        let context = mode.context(&pair.engine, TCP_CONNECTIONS_MAX)?;
         for (at, stream) in streams.iter().enumerate() {
             stream.set_read_timeout(Some(STOP_LOOK))?;
-            if mode == UdpMode::BusyRead {
-                busy_read(stream)?;
-            }
+            apply(&mut EngineSink::Socket(stream), &mode.plan())?;
             if let Some(context) = &context {
                 stream.set_nonblocking(true)?;
                 context.add(stream, Interest::IN, at as u64)?;
@@ -242,7 +218,7 @@ impl End {
     /// Where the next byte came, or `None` if none came in time. Without a context only the stream whose turn it is is
     /// looked at.
     #[inline]
-    fn receive(&mut self, turn: usize, byte: &mut [u8; 1]) -> anyhow::Result<Option<usize>> {
+    fn receive(&self, turn: usize, byte: &mut [u8; 1]) -> anyhow::Result<Option<usize>> {
         let mut at = turn;
         if let Some(context) = &self.context {
             let mut events = [Event::default(); 4];
@@ -258,12 +234,6 @@ impl End {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-fn busy_read(stream: &TcpStream) -> anyhow::Result<()> {
-    stream.setsockopt(SocketOption::BusyPoll, 1000)?;
-    stream.setsockopt(SocketOption::PreferBusyPoll, 1)?;
-    Ok(())
 }
 
 /// What the one thread of the second table does.
@@ -291,10 +261,10 @@ fn cost(load: Load, requests: u32) -> anyhow::Result<f64> {
     let (clients, servers) = connect(&pair, load.connections)?;
     pair.never_interrupt(&pair.tested)?;
     pair.never_interrupt(&pair.peer)?;
+    // Nobody else polls: a segment that found the ring full leaves a millisecond later, and comes while we poll.
+    let plan = busy_socket(1_000_000).into_iter().collect();
     for stream in clients.iter().chain(&servers) {
-        busy_read(stream)?;
-        // Nobody else polls: a segment that found the ring full leaves a millisecond later, and comes while we poll.
-        stream.setsockopt(SocketOption::BusyPoll, 1_000_000)?;
+        apply(&mut EngineSink::Socket(stream), &plan)?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     }
     let _counted = pair.engine.count_thread("tcp-rr", Some(cpu));

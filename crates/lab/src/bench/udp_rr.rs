@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::{Plan, apply};
 use napier_runtime::capture::{CaptureConfig, CaptureStats};
 use napier_runtime::device::LinkConfig;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout};
-use napier_runtime::socket::{NetNs, SocketOption, UdpSocket};
+use napier_runtime::engine::{Engine, EngineSink};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+use napier_runtime::socket::{NetNs, UdpSocket};
 use serde::Serialize;
 
-use super::rtt::{Percentiles, histogram};
+use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
+use crate::modes::{busy_context, busy_socket};
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
 /// Payload each way: 64 bytes on the wire with its headers.
@@ -53,6 +56,25 @@ impl UdpMode {
 
     pub(super) fn polls(self) -> bool {
         matches!(self, Self::BusyRead | Self::EventContextBusy)
+    }
+
+    /// What a program sets of its sockets and its event context.
+    pub(super) fn plan(self) -> Plan {
+        match self {
+            Self::Blocking | Self::EventContext => Plan::default(),
+            Self::BusyRead => busy_socket(1000).into_iter().collect(),
+            Self::EventContextBusy => [busy_context(1000)].into_iter().collect(),
+        }
+    }
+
+    /// The event context of a program, if it waits in one.
+    pub(super) fn context(self, engine: &Engine, members_max: u32) -> anyhow::Result<Option<EventContext>> {
+        if matches!(self, Self::Blocking | Self::BusyRead) {
+            return Ok(None);
+        }
+        let context = EventContext::with_members_max(engine, members_max);
+        apply(&mut EngineSink::Context(&context), &self.plan())?;
+        Ok(Some(context))
     }
 }
 
@@ -103,14 +125,10 @@ pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
             capture.iter_mut().for_each(|config| config.append = true);
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
-        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
-    };
     let rows = UdpMode::ALL.into_iter().zip(&runs).zip(&captured).map(|((mode, runs), captured)| UdpRr {
         mode,
-        p50_ns: spread(runs, |run| run.p50_ns),
-        p99_ns: spread(runs, |run| run.p99_ns),
+        p50_ns: Percentiles::spread(runs, |run| run.p50_ns),
+        p99_ns: Percentiles::spread(runs, |run| run.p99_ns),
         runs: config.runs.max(1),
         captured: config.pcapng.is_some().then_some((captured.written, captured.dropped)),
     });
@@ -158,20 +176,13 @@ fn run(
 }
 
 fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
-    let mut histogram = histogram();
     let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; 64]);
-    let warm_up = round_trips / 10;
-    for round_trip in 0..round_trips + warm_up {
-        let sent_ns = pair.engine.now_ns();
+    let ask = || {
         end.socket.send(&payload)?;
-        while end.receive(&mut buffer)?.is_none() {
-            anyhow::ensure!(pair.engine.now_ns() - sent_ns < 1_000_000_000, "no answer within a second");
-        }
-        if round_trip >= warm_up {
-            histogram.saturating_record(pair.engine.now_ns() - sent_ns);
-        }
-    }
-    Ok(Percentiles::of(&histogram))
+        Ok(())
+    };
+    let take = || Ok(end.receive(&mut buffer)?.is_some());
+    rtt::ping((round_trips, round_trips / 10), ANSWER_MAX, || pair.engine.now_ns(), ask, take)
 }
 
 /// One program's socket and how it receives.
@@ -191,24 +202,10 @@ impl End {
         let socket = UdpSocket::bind(netns, SocketAddr::V4(local))?;
         socket.connect(SocketAddr::V4(peer))?;
         socket.set_read_timeout(Some(STOP_LOOK))?;
-        if mode == UdpMode::BusyRead {
-            socket.setsockopt(SocketOption::BusyPoll, 1000)?;
-            socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
-        }
-        let context = match mode {
-            UdpMode::Blocking | UdpMode::BusyRead => None,
-            UdpMode::EventContext | UdpMode::EventContextBusy => Some(EventContext::new(&pair.engine)),
-        };
+        apply(&mut EngineSink::Socket(&socket), &mode.plan())?;
+        let context = mode.context(&pair.engine, EventContext::MEMBERS_DEFAULT)?;
         if let Some(context) = &context {
             socket.set_nonblocking(true)?;
-            if mode == UdpMode::EventContextBusy {
-                context.set_params(EpollParamsRequest {
-                    busy_poll_usecs: 1000,
-                    busy_poll_budget: 64,
-                    prefer_busy_poll: 1,
-                    pad: 0,
-                })?;
-            }
             context.add(&socket, Interest::IN, 0)?;
         }
         Ok(Self { socket, context })

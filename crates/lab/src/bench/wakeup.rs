@@ -4,7 +4,8 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use napier_runtime::control::{DevAttribute, DevSet, NapiSet};
+use napier_core::control::plan::Write;
+use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::raw::RawPort;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
 use crate::compare::Template;
+use crate::force::writes_on_device;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
 /// Samples that nobody answers within this time are errors, not latencies.
@@ -111,15 +113,13 @@ fn measure(context: WakeContext, config: &WakeupConfig, sender_cpu: usize, woken
     let pair = Pair::new(&LinkConfig::default(), &[woken_cpu], &[sender_cpu])?;
     pair.never_interrupt(&pair.peer)?;
     pair.engine.set_thread_affinity(pair.tested.napi_id(0), woken_cpu)?;
-    let id = Some(u64::from(pair.tested.napi_id(0)));
-    match context {
-        WakeContext::Threaded => pair.tested.set(DevSet { attribute: DevAttribute::Threaded, value: 1 })?,
-        WakeContext::Workqueue => pair.engine.napi_set(NapiSet { id, workqueue: true, ..NapiSet::default() })?,
-        WakeContext::ThreadedBusyPoll => {
-            pair.engine.napi_set(NapiSet { id, threaded: Some(2), ..NapiSet::default() })?;
-        }
-        _ => {}
-    }
+    let threaded = match context {
+        WakeContext::Threaded => ThreadedSetting::Enabled,
+        WakeContext::Workqueue => ThreadedSetting::Workqueue,
+        WakeContext::ThreadedBusyPoll => ThreadedSetting::BusyPoll,
+        _ => ThreadedSetting::Disabled,
+    };
+    writes_on_device(&pair.engine, &pair.tested, [Write::Instance(NapiChange::Threaded(threaded))])?;
     let _counted = pair.engine.count_thread("sender", Some(sender_cpu));
     let source = RawPort::bind(&pair.peer, 0)?;
     let woken = Woken::default();

@@ -7,6 +7,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use napier_core::control::plan::Plan;
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::Profile;
@@ -23,7 +24,7 @@ use super::ends::{Ends, Place, Tested};
 use super::kernel;
 use super::server::{Common, ServerCounters, WorkerSetup, run_worker};
 use super::streams;
-use crate::modes::{ModeParams, ServerStyle};
+use crate::modes::ServerStyle;
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
 use crate::stats::CoreUse;
@@ -120,18 +121,18 @@ pub(crate) fn run_case(
     window: Window,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<CaseResult> {
-    let mode = subject.mode.params();
-    let ends = Ends::new(workload, subject.backend, &mode, cpus, (pace, window), interrupted)?;
+    let plan = subject.mode.plan();
+    let ends = Ends::new(workload, subject.backend, &plan, cpus, (pace, window), interrupted)?;
     let bench = Bench { workload, cpus, ends, counters: Arc::default(), stop: Stop::new()? };
-    bench.run(&mode, (pace, window), interrupted)
+    bench.run(&plan, (pace, window), interrupted)
 }
 
 impl Bench<'_> {
-    fn run(&self, mode: &ModeParams, load: (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
+    fn run(&self, plan: &Plan, load: (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
         let call = RollCall::new(self.cpus.workers.len());
         std::thread::scope(|scope| {
             let started = (0..self.cpus.workers.len())
-                .map(|index| self.start_worker(scope, index, &mode.server, call.voice()))
+                .map(|index| self.start_worker(scope, index, plan, call.voice()))
                 .collect::<Result<Vec<_>, _>>();
             // Those that did start end here, or the scope would wait for them.
             let workers = started.inspect_err(|_| self.stop.trigger()).context("starting the workers")?;
@@ -153,22 +154,22 @@ impl Bench<'_> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         index: usize,
-        style: &'scope ServerStyle,
+        plan: &'scope Plan,
         ready: Ready,
     ) -> std::io::Result<ScopedJoinHandle<'scope, anyhow::Result<()>>> {
         let thread = std::thread::Builder::new().name(format!("kv/{index}"));
-        thread.spawn_scoped(scope, move || self.work(index, style, ready))
+        thread.spawn_scoped(scope, move || self.work(index, plan, ready))
     }
 
     /// A worker, from start to end.
-    fn work(&self, index: usize, style: &ServerStyle, ready: Ready) -> anyhow::Result<()> {
+    fn work(&self, index: usize, plan: &Plan, ready: Ready) -> anyhow::Result<()> {
         let (engine, cpu) = (&self.ends.engine, self.cpus.workers[index]);
         let (table, counters, stop) = (self.workload.table.clone(), self.counters.clone(), self.stop.flag.clone());
         let streams = self.workload.streams.as_ref();
         if let (Tested::Engine { netns, .. }, None) = (&self.ends.tested, streams) {
             let (engine, netns) = (engine.clone(), netns.clone());
             let setup = WorkerSetup { engine, netns, address: SERVER, table, counters, stop, cpu, ready };
-            return run_worker(setup, style, &self.stop.event);
+            return run_worker(setup, plan, &self.stop.event);
         }
         let _counted = engine.count_thread("worker", Some(cpu));
         let common = Common { table, counters, stop, ready };
@@ -176,18 +177,17 @@ impl Bench<'_> {
             // Sockets belong to the namespace of the thread that makes them.
             kernel.end().netns().enter()?;
         }
-        match (&self.ends.tested, streams, style) {
-            (Tested::Kernel(_), None, style) => kernel::run_worker(&common, &self.stop.kernel, style),
-            (Tested::Engine { netns, .. }, Some(server), ServerStyle::EventContext { params, wait_timeout_ns }) => {
-                let net = EngineNet::new(engine, netns, &self.stop.event, *params, self.workload.flows)?;
-                streams::run_worker(net, &common, server, index, *wait_timeout_ns)
+        let Some(server) = streams else { return kernel::run_worker(&common, &self.stop.kernel, plan) };
+        ensure!(ServerStyle::of(plan) == ServerStyle::EventContext, streams::ONE_SOCKET);
+        match &self.ends.tested {
+            Tested::Engine { netns, .. } => {
+                let net = EngineNet::new(engine, netns, &self.stop.event, plan, self.workload.flows)?;
+                streams::run_worker(net, &common, server, index, plan)
             }
-            (Tested::Kernel(_), Some(server), ServerStyle::EventContext { params, wait_timeout_ns }) => {
-                let net = KernelNet::new(&self.stop.kernel, *params)?;
-                streams::run_worker(net, &common, server, index, *wait_timeout_ns)
+            Tested::Kernel(_) => {
+                let net = KernelNet::new(&self.stop.kernel, plan)?;
+                streams::run_worker(net, &common, server, index, plan)
             }
-            (Tested::Engine { .. }, None, _) => unreachable!("served above"),
-            (_, Some(_), ServerStyle::BlockingReceive { .. }) => anyhow::bail!(streams::ONE_SOCKET),
         }
     }
 

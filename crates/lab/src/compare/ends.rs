@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::Plan;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_linux::{EndConfig, Veth, VethConfig};
 use napier_runtime::device::{DeviceHandle, LinkConfig, MemifRole, NapiStats, XdpConfig};
@@ -18,7 +19,7 @@ use super::child::{self, Task};
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
-use crate::modes::ModeParams;
+use crate::force;
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
 
@@ -87,21 +88,23 @@ impl Ends {
     pub(crate) fn new(
         workload: &Workload,
         backend: Backend,
-        mode: &ModeParams,
+        plan: &Plan,
         cpus: &CpuLayout,
         load: (Pace, Window),
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Self> {
-        let ends = match (&*workload.place, backend) {
+        let mut ends = match (&*workload.place, backend) {
             (Place::Link, Backend::Engine) => Self::over_link(workload, cpus)?,
             (Place::Veth(veth), Backend::Engine) => Self::over_veth(veth, workload, cpus)?,
             (Place::Veth(veth), Backend::Kernel) => Self::of_kernel(veth, workload, cpus)?,
             (Place::Memif, Backend::Engine) => Self::over_memif(workload, cpus, load, interrupted)?,
             (Place::Link | Place::Memif, Backend::Kernel) => unreachable!("checked with the options"),
         };
-        match &ends.tested {
-            Tested::Engine { device, .. } => mode.configure(&ends.engine, device, |queue| cpus.poller(queue))?,
-            Tested::Kernel(end) => end.configure(mode, cpus)?,
+        match &mut ends.tested {
+            Tested::Engine { device, .. } => {
+                force::on_device(&ends.engine, device, plan, |queue| cpus.poller(queue))?;
+            }
+            Tested::Kernel(end) => end.put_in_force(plan, cpus)?,
         }
         Ok(ends)
     }

@@ -238,14 +238,12 @@ impl Comparison<'_> {
             Ok(layout) => layout,
             Err(too_few) => return Some(too_few.to_string()),
         };
-        if self.config.proto == Proto::Tcp
-            && let ServerStyle::BlockingReceive { .. } = subject.mode.params().server
-        {
+        if self.config.proto == Proto::Tcp && ServerStyle::of(&subject.mode.plan()) == ServerStyle::BlockingReceive {
             return Some(streams::ONE_SOCKET.to_owned());
         }
         match (&*self.workload.place, subject.backend) {
             (Place::Veth(veth), Backend::Kernel) => match KernelEnd::new(veth.left()) {
-                Ok(end) => end.why_not(subject.mode, &layout),
+                Ok(mut end) => end.why_not(subject.mode, &layout),
                 Err(error) => Some(error.to_string()),
             },
             (_, Backend::Engine) | (Place::Link | Place::Memif, Backend::Kernel) => None,

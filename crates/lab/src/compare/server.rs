@@ -9,11 +9,12 @@ use anyhow::Context as _;
 use napier_kv::DATAGRAM_BYTES_MAX;
 use napier_kv::service::serve;
 use napier_kv::table::Table;
-use napier_runtime::engine::Engine;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
-use napier_runtime::socket::{NetNs, ReusePort, SocketOption, UdpSocket};
+use napier_runtime::control::plan::{Plan, apply};
+use napier_runtime::engine::{Engine, EngineSink};
+use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
+use napier_runtime::socket::{NetNs, ReusePort, UdpSocket};
 
-use crate::modes::{EventParams, ServerStyle};
+use crate::modes::ServerStyle;
 use crate::roll_call::Ready;
 
 /// Events that one wait returns at most, as libevent's first allocation.
@@ -92,27 +93,15 @@ impl EventWorker {
     ///
     /// # Errors
     /// What the socket and the context refuse.
-    pub fn new(
-        setup: WorkerSetup,
-        params: Option<EventParams>,
-        wait_timeout_ns: Option<u64>,
-        stop: &UserEvent,
-    ) -> anyhow::Result<Self> {
+    pub fn new(setup: WorkerSetup, plan: &Plan, stop: &UserEvent) -> anyhow::Result<Self> {
         // One for each flow that there may be at most, and what a worker watches beside.
         let context = EventContext::with_members_max(&setup.engine, EventContext::MEMBERS_DEFAULT + 2);
-        if let Some(params) = params {
-            context.set_params(EpollParamsRequest {
-                busy_poll_usecs: params.busy_poll_usecs,
-                busy_poll_budget: params.busy_poll_budget,
-                prefer_busy_poll: u8::from(params.prefer_busy_poll),
-                pad: 0,
-            })?;
-        }
+        apply(&mut EngineSink::Context(&context), plan)?;
         let listener = setup.socket()?;
         listener.set_nonblocking(true)?;
         context.add(&listener, Interest::IN, DATA_LISTENER)?;
         context.add(stop, Interest::IN, DATA_STOP)?;
-        let timeout = wait_timeout_ns.map_or(Timeout::Never, |ns| Timeout::After(Duration::from_nanos(ns)));
+        let timeout = plan.wait().map_or(Timeout::Never, |longest| Timeout::After(longest.into()));
         Ok(Self { setup, context, listener, timeout, flows: Vec::new(), reply: Box::new([0; DATAGRAM_BYTES_MAX]) })
     }
 
@@ -195,10 +184,9 @@ fn answer_in_place(socket: &UdpSocket, to: Option<SocketAddr>, table: &Table, da
 }
 
 /// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`).
-pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_busy_poll: bool) -> anyhow::Result<()> {
+pub(crate) fn run_blocking(setup: &WorkerSetup, plan: &Plan) -> anyhow::Result<()> {
     let socket = setup.socket()?;
-    socket.setsockopt(SocketOption::BusyPoll, i32::try_from(busy_poll_usecs)?)?;
-    socket.setsockopt(SocketOption::PreferBusyPoll, i32::from(prefer_busy_poll))?;
+    apply(&mut EngineSink::Socket(&socket), plan)?;
     socket.set_read_timeout(Some(STOP_LOOK))?;
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     let mut reply = [0; DATAGRAM_BYTES_MAX];
@@ -214,19 +202,15 @@ pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_bus
     Ok(())
 }
 
-/// Runs one worker in the style of the mode.
+/// Runs one worker in the mode of a plan.
 ///
 /// # Errors
 /// As [`EventWorker::new`] and [`EventWorker::turn`].
-pub fn run_worker(setup: WorkerSetup, style: &ServerStyle, stop: &UserEvent) -> anyhow::Result<()> {
+pub fn run_worker(setup: WorkerSetup, plan: &Plan, stop: &UserEvent) -> anyhow::Result<()> {
     let engine = setup.engine.clone();
     let _counted = engine.count_thread("worker", Some(setup.cpu));
-    match *style {
-        ServerStyle::EventContext { params, wait_timeout_ns } => {
-            EventWorker::new(setup, params, wait_timeout_ns, stop)?.run()
-        }
-        ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
-            run_blocking(&setup, busy_poll_usecs, prefer_busy_poll)
-        }
+    match ServerStyle::of(plan) {
+        ServerStyle::EventContext => EventWorker::new(setup, plan, stop)?.run(),
+        ServerStyle::BlockingReceive => run_blocking(&setup, plan),
     }
 }

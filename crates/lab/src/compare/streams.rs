@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::Plan;
 use napier_kv::profile::Profile;
 use napier_kv::serve::net::Net;
 use napier_kv::serve::now_ms;
@@ -39,12 +40,12 @@ pub(crate) fn run_worker<N: Net>(
     common: &Common,
     server: &Server,
     index: usize,
-    wait_timeout_ns: Option<u64>,
+    plan: &Plan,
 ) -> anyhow::Result<()> {
     let at = Addresses { memcached: Some(SERVER.into()), ..Addresses::default() };
     let mut worker = Worker::new(net, server, index, at)?;
     common.ready.say();
-    worker.run(wait_timeout_ns.map(Duration::from_nanos)).context("waiting for events")
+    worker.run(plan.wait().map(Duration::from)).context("waiting for events")
 }
 
 /// What the workers have counted, where the report looks for it.

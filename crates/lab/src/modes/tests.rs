@@ -38,40 +38,56 @@ fn lists() {
     assert_eq!(Mode::parse_list(QUICK_MODES).unwrap().len(), 4);
 }
 
+/// Every mode and its writes, in their order.
 #[test]
-fn parameters_are_the_cover_letters() {
+fn plans_are_the_cover_letters() {
+    let off = "defer-hard-irqs 0, gro-flush-timeout 0 ns, irq-suspend-timeout 0 ns, threaded";
     let table = [
-        ("base", 0, 0, 0, None, None),
-        ("defer20", 100, 20_000, 0, None, None),
-        ("napibusy", 100, 200_000, 0, Some((64, 64, true)), None),
-        ("fullbusy", 100, 5_000_000, 0, Some((1000, 64, true)), Some(1_000_000)),
-        ("suspend0", 0, 0, 20_000_000, Some((0, 64, true)), None),
-        ("suspend20", 100, 20_000, 20_000_000, Some((0, 64, true)), None),
-        ("threaded", 0, 0, 0, None, None),
-        ("workqueue", 0, 0, 0, None, None),
-        ("threaded-busy-poll", 0, 0, 0, None, None),
+        ("base", format!("{off} disabled")),
+        ("defer20", instance(20_000, 0)),
+        ("defer1000000", instance(1_000_000_000, 0)),
+        ("napibusy", instance(200_000, 0) + &context(64)),
+        ("fullbusy", instance(5_000_000, 0) + &context(1000) + ", a wait of at most 1000000 ns"),
+        (
+            "suspend0",
+            "defer-hard-irqs 0, gro-flush-timeout 0 ns, irq-suspend-timeout 20000000 ns, threaded disabled".to_owned()
+                + &context(0),
+        ),
+        ("suspend20", instance(20_000, 20_000_000) + &context(0)),
+        ("threaded", format!("{off} enabled")),
+        ("workqueue", format!("{off} workqueue")),
+        ("threaded-busy-poll", format!("{off} busy-poll")),
+        ("busy-read", instance(15_000, 0) + ", SO_BUSY_POLL 400, SO_PREFER_BUSY_POLL 1"),
     ];
-    for (name, defer_hard_irqs, gft, ist, epoll, wait_timeout_ns) in table {
-        let params = Mode::parse(name).unwrap().params();
-        let got = (params.defer_hard_irqs, params.gro_flush_timeout_ns, params.irq_suspend_timeout_ns);
-        assert_eq!(got, (defer_hard_irqs, gft, ist), "{name}");
-        let epoll = epoll.map(|(busy_poll_usecs, busy_poll_budget, prefer_busy_poll)| EventParams {
-            busy_poll_usecs,
-            busy_poll_budget,
-            prefer_busy_poll,
-        });
-        assert_eq!(params.server, ServerStyle::EventContext { params: epoll, wait_timeout_ns }, "{name}");
+    for (name, writes) in table {
+        let plan = Mode::parse(name).unwrap().plan();
+        let said: Vec<String> = plan.writes().map(ToString::to_string).collect();
+        assert_eq!(said.join(", "), writes, "{name}");
+        let blocks = name == "busy-read";
+        assert_eq!(ServerStyle::of(&plan) == ServerStyle::BlockingReceive, blocks, "{name}");
     }
-    let params = Mode::BusyRead.params();
-    assert_eq!((params.defer_hard_irqs, params.gro_flush_timeout_ns), (100, 15_000));
-    assert_eq!(params.server, ServerStyle::BlockingReceive { busy_poll_usecs: 400, prefer_busy_poll: true });
+    fn instance(flush_ns: u64, suspend_ns: u64) -> String {
+        format!(
+            "defer-hard-irqs 100, gro-flush-timeout {flush_ns} ns, irq-suspend-timeout {suspend_ns} ns, threaded disabled"
+        )
+    }
+    fn context(usecs: u32) -> String {
+        format!(", busy_poll_usecs {usecs}, budget 64, prefer 1 (EPIOCSPARAMS)")
+    }
+}
+
+/// From any mode to any other, in the engine and on a program's way back: nothing of the first is left.
+#[test]
+fn a_mode_sets_all_of_an_instance() {
+    let kinds = |mode: Mode| mode.plan().changes().map(|change| std::mem::discriminant(&change)).collect::<Vec<_>>();
+    for mode in Mode::parse_list(DEFAULT_MODES).unwrap() {
+        assert_eq!(kinds(mode), kinds(Mode::Base), "{mode}");
+    }
+    assert_eq!(kinds(Mode::Base).len(), 4);
 }
 
 #[test]
-fn contexts_and_cpus() {
-    let of = |name: &str| (Mode::parse(name).unwrap().params().threaded, Mode::parse(name).unwrap().server_cpus(2));
-    assert_eq!(of("fullbusy"), (ThreadedSetting::Disabled, 2));
-    assert_eq!(of("threaded"), (ThreadedSetting::Enabled, 2));
-    assert_eq!(of("workqueue"), (ThreadedSetting::Workqueue, 2));
-    assert_eq!(of("threaded-busy-poll"), (ThreadedSetting::BusyPoll, 4));
+fn cpus() {
+    let of = |name: &str| Mode::parse(name).unwrap().server_cpus(2);
+    assert_eq!(["fullbusy", "threaded", "workqueue", "threaded-busy-poll"].map(of), [2, 2, 2, 4]);
 }

@@ -1,16 +1,18 @@
 //! The report as one JSON object. The format is documented in `docs/json.md`; names never change their meaning.
 
+mod modes;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Host, Memory, Outcome, Report, Row, Workload};
 use crate::loads::Load;
-use crate::modes::ModeParams;
 use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
 use crate::subject::Backend;
+use modes::JsonMode;
 
-/// The object as it is written. `P` is what stands for the parameters of a mode.
+/// The object as it is written. `P` is what stands for what a mode sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JsonReport<P = serde_json::Value> {
     /// Where it ran.
@@ -89,8 +91,9 @@ pub enum Max {
 
 /// The report as JSON, indented, with a newline at its end.
 pub fn render(report: &Report) -> String {
-    let modes: BTreeMap<String, ModeParams> =
-        report.rows.iter().map(|row| row.subject.mode).map(|mode| (mode.to_string(), mode.params())).collect();
+    let modes = report.rows.iter().map(|row| row.subject.mode);
+    let modes: BTreeMap<String, JsonMode> =
+        modes.map(|mode| (mode.to_string(), JsonMode::from(&mode.plan()))).collect();
     let report = JsonReport {
         host: report.host.clone(),
         commit: report.commit.clone(),

@@ -14,7 +14,6 @@ use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
 use crate::device::Device;
-use crate::modes::ModeParams;
 
 /// How often it is looked why there is no peer yet.
 const PEER_LOOK: Duration = Duration::from_millis(20);
@@ -141,14 +140,6 @@ impl OneDevice {
         }
         let capture = config.pcapng.as_deref().map(|path| start_capture(&device, path)).transpose()?;
         Ok(Self { engine, netns, device, capture })
-    }
-
-    /// Sets a mode on every queue that has a peer.
-    ///
-    /// # Errors
-    /// The engine refuses a setting.
-    pub fn configure(&self, mode: &ModeParams) -> anyhow::Result<()> {
-        mode.configure(&self.engine, &self.device, |_| None)
     }
 
     /// Times that a peer went away, and whether there is one now: differs whenever another peer has come.

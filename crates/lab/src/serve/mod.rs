@@ -2,4 +2,6 @@
 
 pub mod device;
 pub mod limits;
+mod report;
 pub mod run;
+mod workers;

@@ -61,7 +61,7 @@ impl Act<'_> {
         let table = Arc::new(Table::new(2048));
         profile.fill(&table).context("filling the table")?;
         let mut server = Server::new(table, &layout.workers);
-        server.start(&pair, Mode::Base.params().server)?;
+        server.start(&pair, &Mode::Base.plan())?;
         let disturber = Disturber::new(&pair, server, stream(seed, &format!("disturbances {number}")))?;
         let client = client(&pair, &profile, 4 + below(&mut rng, 20) as usize)?;
         let (pair, seed) = (&pair, seed ^ number);

@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use napier_core::control::plan::Plan;
 use napier_rng::{Xoshiro256PlusPlus, below};
 use napier_runtime::capture::{Capture, CaptureConfig};
 use napier_runtime::control::{DevAttribute, DevSet, Errno, NapiSet};
@@ -17,7 +18,7 @@ use rand::Rng as _;
 use super::controls::Controls;
 use super::server::Server;
 use napier_lab::compare::parts::Pair;
-use napier_lab::modes::{EventParams, Mode, ServerStyle};
+use napier_lab::modes::{Mode, ServerStyle};
 
 /// Every mode of the comparison; their timeouts bound how long a mode may leave a packet alone.
 const MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend0,suspend20,threaded,workqueue,threaded-busy-poll,\
@@ -173,29 +174,18 @@ impl<'a> Disturber<'a> {
         let mode = self.modes[at];
         self.note(format_args!("mode {mode}"));
         self.done.switches += 1;
-        let params = mode.params();
+        let plan = mode.plan();
         for queue in 0..self.pair.tested.queues() {
-            let set = params.napi_set(self.pair.tested.napi_id(queue));
-            self.napi_set(set, self.tested_is_up)?;
+            let id = self.pair.tested.napi_id(queue);
+            plan.changes().try_for_each(|change| self.napi_set(change.request(id), self.tested_is_up))?;
         }
-        let same_kind = match (params.server, self.server.style()) {
-            (ServerStyle::EventContext { params, .. }, Some(ServerStyle::EventContext { .. })) => {
-                self.set_params(params)?;
-                true
-            }
-            _ => false,
-        };
-        if !same_kind || self.chance(8) { self.restart_as(params.server) } else { Ok(()) }
-    }
-
-    fn set_params(&self, params: Option<EventParams>) -> anyhow::Result<()> {
-        let request = params.map_or_else(EpollParamsRequest::default, |params| EpollParamsRequest {
-            busy_poll_usecs: params.busy_poll_usecs,
-            busy_poll_budget: params.busy_poll_budget,
-            prefer_busy_poll: u8::from(params.prefer_busy_poll),
-            pad: 0,
-        });
-        self.server.contexts().iter().try_for_each(|context| Ok(context.set_params(request)?))
+        let waits = [Some(ServerStyle::of(&plan)), self.server.style()];
+        let same_kind = waits == [Some(ServerStyle::EventContext); 2];
+        if same_kind {
+            let request = EpollParamsRequest::from(plan.context().unwrap_or_default());
+            self.server.contexts().iter().try_for_each(|context| context.set_params(request))?;
+        }
+        if !same_kind || self.chance(8) { self.restart_as(&plan) } else { Ok(()) }
     }
 
     fn down(&mut self) -> anyhow::Result<()> {
@@ -212,14 +202,14 @@ impl<'a> Disturber<'a> {
 
     fn restart(&mut self) -> anyhow::Result<()> {
         let at = self.below(u32::try_from(self.modes.len())?) as usize;
-        self.restart_as(self.modes[at].params().server)
+        self.restart_as(&self.modes[at].plan())
     }
 
-    fn restart_as(&mut self, style: ServerStyle) -> anyhow::Result<()> {
-        self.note(format_args!("workers restart as {style:?}"));
+    fn restart_as(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        self.note(format_args!("workers restart as {:?}", ServerStyle::of(plan)));
         self.done.restarts += 1;
         self.server.stop()?;
-        self.server.start(self.pair, style)
+        self.server.start(self.pair, plan)
     }
 
     fn move_interrupts(&mut self) -> anyhow::Result<()> {

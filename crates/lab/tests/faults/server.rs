@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
+use napier_core::control::plan::Plan;
 use napier_kv::table::Table;
 use napier_runtime::event::{Event, EventContext, UserEvent};
 
@@ -41,7 +42,7 @@ impl Server {
     }
 
     /// Starts the workers and waits until they can be reached.
-    pub(crate) fn start(&mut self, pair: &Pair, style: ServerStyle) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, pair: &Pair, plan: &Plan) -> anyhow::Result<()> {
         assert!(self.running.is_none(), "stopped before it is started again");
         let (stop, stop_flag) = (UserEvent::new(), Arc::new(AtomicBool::new(false)));
         let call = RollCall::new(self.cpus.len());
@@ -57,23 +58,24 @@ impl Server {
                 cpu: *cpu,
                 ready: call.voice(),
             };
-            let (stop, pause, report) = (stop.clone(), self.pause.clone(), report.clone());
-            std::thread::spawn(move || match style {
-                ServerStyle::EventContext { params, wait_timeout_ns } => {
+            let (stop, pause, report, plan) = (stop.clone(), self.pause.clone(), report.clone(), plan.clone());
+            std::thread::spawn(move || match ServerStyle::of(&plan) {
+                ServerStyle::EventContext => {
                     let engine = setup.engine.clone();
                     let _counted = engine.count_thread("worker", Some(setup.cpu));
-                    let worker = EventWorker::new(setup, params, wait_timeout_ns, &stop)?;
+                    let worker = EventWorker::new(setup, &plan, &stop)?;
                     report.send(worker.context().clone())?;
                     worker.say_ready();
                     run_with_pauses(worker, &pause)
                 }
-                ServerStyle::BlockingReceive { .. } => run_worker(setup, &style, &stop),
+                ServerStyle::BlockingReceive => run_worker(setup, &plan, &stop),
             })
         };
         let workers: Vec<_> = self.cpus.iter().map(spawn).collect();
         drop(report);
         ensure!(call.all_ready(), "a worker did not start");
-        self.running = Some(Running { stop, stop_flag, workers, contexts: reports.try_iter().collect(), style });
+        let (contexts, style) = (reports.try_iter().collect(), ServerStyle::of(plan));
+        self.running = Some(Running { stop, stop_flag, workers, contexts, style });
         Ok(())
     }
 

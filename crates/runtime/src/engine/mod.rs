@@ -8,6 +8,7 @@ mod control;
 mod devices;
 mod handle;
 mod host;
+mod sink;
 mod transmit;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +42,7 @@ pub use crate::deliver::softirq::SoftirqStats;
 pub use carrier::LinkState;
 #[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
+pub use sink::{BusySocket, EngineSink, EngineWriteError};
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.
 ///

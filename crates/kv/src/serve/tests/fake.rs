@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use napier_runtime::control::plan::Plan;
+
 use crate::serve::net::{EVENTS_MAX, Net, TOKEN_STOP, Watch};
 
 /// What happens before a wait returns.
@@ -112,7 +114,7 @@ impl Net for FakeNet {
         Ok(())
     }
 
-    fn bind_blocking(&self, _: SocketAddr, _: u32, _: bool) -> io::Result<()> {
+    fn bind_blocking(&self, _: SocketAddr, _: &Plan) -> io::Result<()> {
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fake::{FakeNet, Scene, World};
+use napier_runtime::control::plan::Plan;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::UserEvent;
 use rustix::net::sockopt;
@@ -286,7 +287,8 @@ fn a_connection_that_nobody_can_watch_is_refused_and_counted() {
 fn a_worker_on_the_engine_can_watch_as_many_connections_as_there_may_be() {
     const CONNECTIONS: u16 = 5000;
     let engine = Engine::builder().start().unwrap();
-    let net = EngineNet::new(&engine, &engine.namespace(), &UserEvent::new(), None, CONNECTIONS.into()).unwrap();
+    let net =
+        EngineNet::new(&engine, &engine.namespace(), &UserEvent::new(), &Plan::default(), CONNECTIONS.into()).unwrap();
     // The place to wait knows no difference between them and streams.
     let sockets: Vec<_> = (0..CONNECTIONS)
         .map(|index| net.bind(SocketAddr::from(([0; 4], 1 + index)), u64::from(index)).unwrap())
@@ -378,7 +380,7 @@ fn idle_connections_are_closed_and_those_in_use_are_not() {
 #[test]
 fn the_kernel_probes_silent_peers_of_accepted_connections() {
     let stop = KernelStop::new().unwrap();
-    let mut net = KernelNet::new(&stop, None).unwrap();
+    let mut net = KernelNet::new(&stop, &Plan::default()).unwrap();
     let listener = net.listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let stream = loop {

@@ -11,18 +11,17 @@ use std::os::fd::AsFd;
 
 use anyhow::Context as _;
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
-use napier_runtime::control::NapiSet;
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig, XdpFilter, XdpMode};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
+
+use crate::force::writes_on_device;
+use crate::modes::for_pollers;
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 1];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 2];
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 const SERVER_IP: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
-
-/// A deferral that keeps interrupts away from a program that polls.
-const GRO_FLUSH_TIMEOUT_NS: u64 = 5_000_000;
 
 /// A pair of interfaces. `napi` = packets between kernel sockets go through NAPI instances of the kernel.
 fn veth(napi: bool) -> anyhow::Result<Veth> {
@@ -77,12 +76,7 @@ impl Devices {
                     irq_cpus: vec![cpu],
                 },
             )?;
-            engine.napi_set(NapiSet {
-                id: Some(u64::from(device.napi_id(0))),
-                defer_hard_irqs: Some(100),
-                gro_flush_timeout: Some(GRO_FLUSH_TIMEOUT_NS),
-                ..NapiSet::default()
-            })?;
+            writes_on_device(&engine, &device, for_pollers())?;
             Ok(device)
         };
         let client = add(pair.left(), &client_ns, CLIENT_IP.into(), client_cpu)?;

@@ -3,21 +3,24 @@
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket as KernelSocket};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_linux::Veth;
-use napier_linux::socket::{self, BusyOption};
+use napier_core::control::plan::{Plan, apply};
+use napier_linux::{KernelSink, Veth};
 use napier_runtime::device::XdpMode;
+use napier_runtime::engine::EngineSink;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
-use napier_runtime::socket::{SocketOption, UdpSocket};
+use napier_runtime::socket::UdpSocket;
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
 use crate::bench::pin::pin_to;
-use crate::bench::rtt::{FRAME_BYTES, Percentiles, histogram, stamp_of, turn_round, write_stamped};
+use crate::bench::rtt::{self, FRAME_BYTES, Percentiles, stamp_of, turn_round, write_stamped};
 use crate::bench::stat::Spread;
+use crate::modes::busy_socket;
 
 /// Payload each way: 64 bytes on the wire with its headers.
 const PAYLOAD_BYTES: usize = 22;
@@ -95,14 +98,10 @@ pub fn xdp_rr(config: &XdpRrConfig) -> anyhow::Result<Vec<XdpRr>> {
             runs.push(run(path, config.round_trips, cpus).with_context(|| path.name())?);
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let spread = |runs: &[Percentiles], of: fn(&Percentiles) -> u64| {
-        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
-    };
     let rows = XdpRrPath::ALL.into_iter().zip(runs).map(|(path, runs)| XdpRr {
         path,
-        p50_ns: spread(&runs, |run| run.p50_ns),
-        p99_ns: spread(&runs, |run| run.p99_ns),
+        p50_ns: Percentiles::spread(&runs, |run| run.p50_ns),
+        p99_ns: Percentiles::spread(&runs, |run| run.p99_ns),
         runs,
     });
     Ok(rows.collect())
@@ -203,27 +202,23 @@ fn spin<A: Port, B: Port>(
 }
 
 fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
-    let mut histogram = histogram();
     let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; FRAME_BYTES]);
-    let warm_up = round_trips / 10;
-    for round_trip in 0..round_trips + warm_up {
-        let sent = Instant::now();
-        asks.ask(&payload)?;
-        while asks.take(&mut buffer)?.is_none() {
-            anyhow::ensure!(sent.elapsed() < ANSWER_MAX, "no answer within five seconds");
-        }
-        if round_trip >= warm_up {
-            histogram.saturating_record(u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        }
-    }
-    Ok(Percentiles::of(&histogram))
+    let begun = Instant::now();
+    let now_ns = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let ask = || Ok(asks.ask(&payload)?);
+    let take = || Ok(asks.take(&mut buffer)?.is_some());
+    rtt::ping((round_trips, round_trips / 10), ANSWER_MAX, now_ns, ask, take)
+}
+
+/// What both kinds of sockets set.
+fn busy_plan() -> Plan {
+    busy_socket(BUSY_POLL_US).into_iter().collect()
 }
 
 fn engine_socket(ns: &napier_runtime::socket::NetNs, local: SocketAddr, peer: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(ns, local)?;
     socket.connect(peer)?;
-    socket.setsockopt(SocketOption::BusyPoll, BUSY_POLL_US)?;
-    socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
+    apply(&mut EngineSink::Socket(&socket), &busy_plan())?;
     socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     Ok(socket)
 }
@@ -240,8 +235,7 @@ fn kernel_sockets(
             socket.connect(peer)?;
             socket.set_nonblocking(true)?;
             if busy {
-                socket::set(&socket, BusyOption::BusyPoll, BUSY_POLL_US)?;
-                socket::set(&socket, BusyOption::PreferBusyPoll, 1)?;
+                apply(&mut KernelSink::Socket(socket.as_fd()), &busy_plan()).map_err(io::Error::other)?;
             }
             Ok(socket)
         }

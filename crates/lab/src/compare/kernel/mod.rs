@@ -5,51 +5,67 @@ mod worker;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use napier_core::control::plan::{Change, Place, Plan, apply, put_back};
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
-
-use napier_linux::{LinuxError, VethEnd};
-use napier_runtime::control::{NapiInfo, NapiSet};
+use napier_linux::{KernelSink, LinuxError, VethEnd};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
-use crate::modes::{Mode, ModeParams, ServerStyle};
+use crate::modes::Mode;
 pub(crate) use worker::run_worker;
 
-/// The server's end of a veth pair, with the kernel's stack on it.
-#[derive(Clone, Debug)]
+/// The server's end of a veth pair, with the kernel's stack on it. What a mode changed is put back when this goes.
+#[derive(Debug)]
 pub(crate) struct KernelEnd {
     end: VethEnd,
+    changes: Vec<Change<Place>>,
+}
+
+impl Drop for KernelEnd {
+    fn drop(&mut self) {
+        // An end that is gone has nothing to put back.
+        let _ = self.put_back();
+    }
 }
 
 impl KernelEnd {
     /// Prepares the end: with receive offload a veth delivers through a NAPI instance, which the modes are about.
     pub(crate) fn new(end: &VethEnd) -> Result<Self, LinuxError> {
         end.set_feature(c"rx-gro", true)?;
-        Ok(Self { end: end.clone() })
+        Ok(Self { end: end.clone(), changes: Vec::new() })
     }
 
     pub(crate) fn end(&self) -> &VethEnd {
         &self.end
     }
 
-    /// Applies a mode to every NAPI instance of the end; threads of instances go to the CPU of their worker.
-    pub(crate) fn configure(&self, mode: &ModeParams, cpus: &CpuLayout) -> anyhow::Result<()> {
-        let Some(threaded) = mode.threaded.number() else {
-            anyhow::bail!("the kernel has no pool of workers: it is an extension of the engine")
-        };
-        let napis = self.end.napis()?;
-        ensure!(!napis.is_empty(), "{} has no NAPI instance: the veth of this kernel has no GRO", self.end.name());
-        let settings = mode.napi_set(0);
-        self.end.set_napi(&NapiSet { id: None, irq_suspend_timeout: None, ..settings })?;
-        // By itself, for a kernel before 6.13 knows no suspension, and needs none to be switched off.
-        let suspended = |napi: &NapiInfo| napi.irq_suspend_timeout.is_some_and(|span| !span.is_zero());
-        if mode.irq_suspend_timeout_ns != 0 || napis.iter().any(suspended) {
-            let suspend = NapiSet { irq_suspend_timeout: settings.irq_suspend_timeout, ..NapiSet::default() };
-            self.end.set_napi(&suspend).context("IRQ suspension (Linux 6.13)")?;
+    fn sink(&self) -> KernelSink<'_> {
+        KernelSink::Interface { name: self.end.name(), ifindex: self.end.ifindex() }
+    }
+
+    /// Puts a plan into force on the end and every NAPI instance of it, in place of one that is; threads of instances go to
+    /// the CPU of their worker.
+    pub(crate) fn put_in_force(&mut self, plan: &Plan, cpus: &CpuLayout) -> anyhow::Result<()> {
+        self.put_back()?;
+        let name = self.end.name();
+        ensure!(!self.end.napis()?.is_empty(), "{name} has no NAPI instance: the veth of this kernel has no GRO");
+        self.changes = self.end.netns().run(|| -> anyhow::Result<_> {
+            let mut sink = self.sink();
+            let plan = sink.fit(plan)?;
+            Ok(apply(&mut sink, &plan)?)
+        })??;
+        self.pin_threads(cpus)
+    }
+
+    /// Puts back what was there before the plan.
+    fn put_back(&mut self) -> anyhow::Result<()> {
+        let changes = std::mem::take(&mut self.changes);
+        if changes.is_empty() {
+            return Ok(());
         }
-        if threaded != 0 {
-            self.pin_threads(cpus)?;
-        }
+        let left = self.end.netns().run(|| put_back(&mut self.sink(), &changes))?.err();
+        let left: Vec<String> = left.iter().flatten().map(ToString::to_string).collect();
+        ensure!(left.is_empty(), "not put back: {}", left.join("; "));
         Ok(())
     }
 
@@ -79,16 +95,14 @@ impl KernelEnd {
         times.sum()
     }
 
-    /// Why this kernel cannot run a mode; `None` if it can. The mode is applied to find out.
-    pub(crate) fn why_not(&self, mode: Mode, cpus: &CpuLayout) -> Option<String> {
-        let params = mode.params();
-        let tried = self.configure(&params, cpus).and_then(|()| match params.server {
-            ServerStyle::EventContext { params: Some(params), .. } => {
-                let stop = KernelStop::new()?;
-                KernelNet::new(&stop, Some(params)).map(drop).context("busy-poll parameters of epoll (Linux 6.9)")
-            }
-            ServerStyle::EventContext { params: None, .. } | ServerStyle::BlockingReceive { .. } => Ok(()),
+    /// Why this kernel cannot run a mode; `None` if it can. The mode is put into force to find out, and taken back.
+    pub(crate) fn why_not(&mut self, mode: Mode, cpus: &CpuLayout) -> Option<String> {
+        let plan = mode.plan();
+        let tried = self.put_in_force(&plan, cpus).and_then(|()| {
+            let stop = KernelStop::new()?;
+            KernelNet::new(&stop, &plan).map(drop).context("an event context of the kernel")
         });
+        let tried = tried.and_then(|()| self.put_back());
         tried.err().map(|error| format!("the kernel refuses: {error:#}"))
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use napier_core::control::plan::Plan;
 use napier_kv::DATAGRAM_BYTES_MAX;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::serve::net::{EVENTS_MAX, Net as _, TOKEN_STOP};
@@ -19,18 +20,17 @@ use crate::modes::ServerStyle;
 
 const TOKEN_SOCKET: u64 = 0;
 
-/// Runs one worker in the style of the mode, on a thread that is in the server's namespace.
-pub(crate) fn run_worker(common: &Common, stop: &KernelStop, style: &ServerStyle) -> anyhow::Result<()> {
+/// Runs one worker in the mode of a plan, on a thread that is in the server's namespace.
+pub(crate) fn run_worker(common: &Common, stop: &KernelStop, plan: &Plan) -> anyhow::Result<()> {
     let binding = || format!("binding the server's socket to {SERVER} in the kernel");
-    match *style {
-        ServerStyle::EventContext { params, wait_timeout_ns } => {
-            let net = KernelNet::new(stop, params).context("an event context of the kernel")?;
+    let net = KernelNet::new(stop, plan).context("an event context of the kernel")?;
+    match ServerStyle::of(plan) {
+        ServerStyle::EventContext => {
             let socket = net.bind(SERVER.into(), TOKEN_SOCKET).with_context(binding)?;
-            run_events(common, net, &socket, wait_timeout_ns.map(Duration::from_nanos))
+            run_events(common, net, &socket, plan.wait().map(Duration::from))
         }
-        ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
-            let net = KernelNet::new(stop, None).context("an event context of the kernel")?;
-            let socket = net.bind_blocking(SERVER.into(), busy_poll_usecs, prefer_busy_poll).with_context(binding)?;
+        ServerStyle::BlockingReceive => {
+            let socket = net.bind_blocking(SERVER.into(), plan).with_context(binding)?;
             let mut worker = Worker::new(common);
             common.ready.say();
             while !common.stop.load(Ordering::Relaxed) {

@@ -63,6 +63,30 @@ fn values_are_the_reports() {
 }
 
 #[test]
+fn a_mode_is_written_as_documented() {
+    let context =
+        |params: &str, wait: &str| format!(r#"{{"event-context":{{"params":{params},"wait_timeout_ns":{wait}}}}}"#);
+    let params = |usecs| format!(r#"{{"busy_poll_usecs":{usecs},"busy_poll_budget":64,"prefer_busy_poll":true}}"#);
+    let blocking = r#"{"blocking-receive":{"busy_poll_usecs":400,"prefer_busy_poll":true}}"#;
+    let rows = [
+        ("base", 0, 0, 0, "softirq", context("null", "null")),
+        ("fullbusy", 100, 5_000_000, 0, "softirq", context(&params(1000), "1000000")),
+        ("suspend20", 100, 20_000, 20_000_000, "softirq", context(&params(0), "null")),
+        ("threaded", 0, 0, 0, "thread", context("null", "null")),
+        ("workqueue", 0, 0, 0, "workqueue", context("null", "null")),
+        ("threaded-busy-poll", 0, 0, 0, "busy-poll-thread", context("null", "null")),
+        ("busy-read", 100, 15_000, 0, "softirq", blocking.to_owned()),
+    ];
+    for (name, defer, flush, suspend, threaded, server) in rows {
+        let plan = crate::modes::Mode::parse(name).unwrap().plan();
+        let written = format!(
+            r#"{{"defer_hard_irqs":{defer},"gro_flush_timeout_ns":{flush},"irq_suspend_timeout_ns":{suspend},"threaded":"{threaded}","server":{server}}}"#
+        );
+        assert_eq!(serde_json::to_string(&JsonMode::from(&plan)).unwrap(), written, "{name}");
+    }
+}
+
+#[test]
 fn refused_rows_have_a_reason_and_no_figure() {
     let value = value();
     let row = &value["rows"][5];

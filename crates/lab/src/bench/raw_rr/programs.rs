@@ -1,0 +1,215 @@
+//! The two programs and what runs beside them: client, sender, server, pollers.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use napier_runtime::device::DeviceHandle;
+use napier_runtime::engine::Engine;
+use napier_runtime::raw::{RawBusyPoll, RawPort, RawSender};
+
+use super::{Places, RawRrConfig, RawRrMode, nanos};
+use crate::bench::rtt::{FRAME_BYTES, histogram, stamp_of, turn_round, write_stamped};
+use crate::pair::Pair;
+use crate::report::PowerHistogram;
+
+/// `SO_BUSY_POLL` of the busy-read modes in us, as the proposal's script sets `net.core.busy_read`.
+const BUSY_READ_US: u32 = 400;
+/// Socket options of a busy-reading program; 64 packets per poll.
+const BUSY_READ: RawBusyPoll = RawBusyPoll { usecs: BUSY_READ_US, prefer: true, budget: 64 };
+/// How long a blocked side waits before it looks whether the run is over.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+pub(super) struct Shared<'a> {
+    pub(super) stop: &'a AtomicBool,
+    pub(super) sent: AtomicU64,
+}
+
+pub(super) struct Outcome {
+    pub(super) latency: Histogram<u64>,
+    pub(super) receive_calls: PowerHistogram,
+    pub(super) replies: u64,
+    /// Of them, those that the client had done with before the last request was due.
+    pub(super) in_time: u64,
+}
+
+fn open(device: &DeviceHandle, mode: RawRrMode) -> anyhow::Result<RawPort> {
+    let port = RawPort::bind(device, 0)?;
+    if mode == RawRrMode::BusyRead {
+        port.set_busy_poll(BUSY_READ);
+    }
+    Ok(port)
+}
+
+/// Receives as the mode's program does: blocking by interrupt, else one call that does not block.
+#[inline]
+fn receive(port: &RawPort, mode: RawRrMode) -> bool {
+    if mode == RawRrMode::Interrupts { port.wait(Some(STOP_LOOK)) } else { port.recv() }
+}
+
+pub(super) fn serve(pair: &Pair, mode: RawRrMode, places: &Places, shared: &Shared<'_>) -> anyhow::Result<()> {
+    let _counted = pair.engine.count_thread("server", Some(places.server));
+    let port = open(&pair.tested, mode)?;
+    let poller = places.pollers.filter(|_| mode == RawRrMode::BusyReadSeparate).map(|(_, cpu)| cpu);
+    with_poller(&pair.engine, &port, poller, || answer_all(&port, mode, shared));
+    Ok(())
+}
+
+fn answer_all(port: &RawPort, mode: RawRrMode, shared: &Shared<'_>) {
+    while !shared.stop.load(Ordering::Acquire) {
+        if !receive(port, mode) {
+            std::hint::spin_loop();
+            continue;
+        }
+        while let Some(mut frame) = port.next() {
+            turn_round(frame.data_mut());
+            // A full ring loses the reply; the client counts it as lost.
+            drop(port.forward(frame));
+            port.flush();
+        }
+    }
+}
+
+/// Runs `program` on `port`, with a second thread on processor `cpu` that polls for it and takes nothing.
+fn with_poller<R>(engine: &Engine, port: &RawPort, cpu: Option<usize>, program: impl FnOnce() -> R) -> R {
+    let Some(cpu) = cpu else { return program() };
+    let (poller, over) = (port.poller(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _counted = engine.count_thread("poller", Some(cpu));
+            while !over.load(Ordering::Acquire) {
+                poller.poll(BUSY_READ);
+            }
+        });
+        let answer = program();
+        over.store(true, Ordering::Release);
+        answer
+    })
+}
+
+pub(super) fn run_client(
+    pair: &Pair,
+    config: &RawRrConfig,
+    places: &Places,
+    shared: &Shared<'_>,
+) -> anyhow::Result<Outcome> {
+    let _counted = pair.engine.count_thread("client", Some(places.client));
+    let port = open(&pair.peer, config.mode)?;
+    let poller = places.pollers.filter(|_| config.mode == RawRrMode::BusyReadSeparate).map(|(cpu, _)| cpu);
+    let outcome = with_poller(&pair.engine, &port, poller, || match places.sender {
+        None => client_loop(pair, &port, config, shared, true),
+        Some(cpu) => std::thread::scope(|scope| {
+            let sender = port.sender();
+            scope.spawn(move || send_all(pair, &sender, config, cpu, shared));
+            client_loop(pair, &port, config, shared, false)
+        }),
+    });
+    Ok(outcome)
+}
+
+/// The sender's thread: requests at their points in time, whatever comes back.
+fn send_all(pair: &Pair, sender: &RawSender, config: &RawRrConfig, cpu: usize, shared: &Shared<'_>) {
+    let _counted = pair.engine.count_thread("sender", Some(cpu));
+    let mut due = Due::new(pair, config);
+    while !due.over() && !shared.stop.load(Ordering::Acquire) {
+        if let Some(intended_ns) = due.next(pair.engine.now_ns()) {
+            // A full ring loses the request: counted as sent and never answered.
+            let _ = sender.send(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
+            shared.sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The points in time at which requests are due.
+struct Due {
+    next_ns: u64,
+    period_ns: u64,
+    end_ns: u64,
+}
+
+impl Due {
+    fn new(pair: &Pair, config: &RawRrConfig) -> Self {
+        let now_ns = pair.engine.now_ns();
+        let period_ns = nanos(config.period).max(1);
+        Self { next_ns: now_ns + period_ns, period_ns, end_ns: now_ns + nanos(config.length) }
+    }
+
+    #[inline]
+    fn next(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.next_ns || self.over() {
+            return None;
+        }
+        let this_ns = self.next_ns;
+        self.next_ns += self.period_ns;
+        Some(this_ns)
+    }
+
+    fn over(&self) -> bool {
+        self.next_ns >= self.end_ns
+    }
+}
+
+fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
+    write_stamped(frame, pair.peer.mac(), pair.tested.mac(), intended_ns)
+}
+
+fn client_loop(pair: &Pair, port: &RawPort, config: &RawRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
+    let mut outcome =
+        Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0, in_time: 0 };
+    let mut due = Due::new(pair, config);
+    let warm_ns = due.next_ns + nanos(config.length) / 10;
+    let end_ns = due.end_ns + nanos(STOP_LOOK);
+    let mut now_ns = pair.engine.now_ns();
+    loop {
+        if sends && let Some(intended_ns) = due.next(now_ns) {
+            let _ = port.build(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
+            port.flush();
+            shared.sent.fetch_add(1, Ordering::Relaxed);
+            now_ns = pair.engine.now_ns();
+        }
+        let over = now_ns >= end_ns || (now_ns >= due.end_ns && outcome.replies == shared.sent.load(Ordering::Relaxed));
+        if over {
+            return outcome;
+        }
+        // Without a sender of its own the client must be back in time to send.
+        let found = match config.mode {
+            RawRrMode::Interrupts if sends => {
+                let left = Duration::from_nanos(due.next_ns.saturating_sub(now_ns).max(1));
+                port.wait(Some(left.min(STOP_LOOK)))
+            }
+            mode => receive(port, mode),
+        };
+        let received_ns = pair.engine.now_ns();
+        let called_ns = std::mem::replace(&mut now_ns, received_ns);
+        if !found {
+            continue;
+        }
+        outcome.receive_calls.add(received_ns - called_ns);
+        while let Some(frame) = port.next() {
+            let Some(intended_ns) = stamp_of(frame.data()) else { continue };
+            outcome.replies += 1;
+            if intended_ns >= warm_ns {
+                outcome.latency.saturating_record(received_ns - intended_ns);
+            }
+            drop(frame);
+            let done_ns = work_for(pair, config.delay).unwrap_or(received_ns);
+            outcome.in_time += u64::from(done_ns < due.end_ns);
+        }
+        now_ns = pair.engine.now_ns();
+    }
+}
+
+/// The application's work on one reply; when it was done, in ns, if there was any.
+fn work_for(pair: &Pair, delay: Duration) -> Option<u64> {
+    if delay.is_zero() {
+        return None;
+    }
+    let until_ns = pair.engine.now_ns() + nanos(delay);
+    loop {
+        let now_ns = pair.engine.now_ns();
+        if now_ns >= until_ns {
+            return Some(now_ns);
+        }
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,145 @@
+//! What a server did, as a summary and as JSON.
+
+use napier_kv::session::{Server, Totals};
+use napier_kv::store::StoreStats;
+use serde::Serialize;
+
+use super::run::ServeConfig;
+use super::workers::Used;
+
+/// What a server did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServeReport {
+    /// Name of the device.
+    pub device: String,
+    /// Name of the mode.
+    pub mode: Option<String>,
+    /// Threads that served.
+    pub workers: usize,
+    /// From being ready to the end, in seconds.
+    pub seconds: f64,
+    /// What was counted.
+    pub counters: Totals,
+    /// Records in the end.
+    pub records: u64,
+    /// Memory of them, in bytes.
+    pub record_bytes: u64,
+    /// Records that had to make room.
+    pub evictions: u64,
+    /// CPU time in seconds: of the workers, and in the engine of the threads that deliver packets to them.
+    pub cpu_s: f64,
+    /// The part of it that the workers spent in the kernel, in seconds.
+    pub cpu_system_s: f64,
+    /// Interrupts of the device; null where they are not the server's to count.
+    pub interrupts: Option<u64>,
+    /// Time that the softirq threads could have run and had no CPU, in seconds; null on the kernel's sockets.
+    pub softirq_run_delay_s: Option<f64>,
+    /// Packets dropped because their checksum was wrong; null on the kernel's sockets, which count them elsewhere.
+    pub wrong_checksums: Option<u64>,
+    /// Frames that are missing from the recording, because too many came at once or the file took no more; null without one.
+    pub frames_not_recorded: Option<u64>,
+    /// Why the file of the recording took no more; null if it took all, and without one.
+    pub recording_failure: Option<String>,
+}
+
+impl ServeReport {
+    /// What every server has; what only an engine counts is null.
+    pub(super) fn new(
+        config: &ServeConfig,
+        server: &Server,
+        seconds: f64,
+        used: Used,
+        interrupts: Option<u64>,
+    ) -> Self {
+        let StoreStats { records, bytes, evictions, .. } = server.store_stats();
+        Self {
+            device: config.device.device.name(),
+            mode: config.mode.map(|mode| mode.to_string()),
+            workers: config.workers,
+            seconds,
+            counters: server.totals(),
+            records,
+            record_bytes: bytes,
+            evictions,
+            cpu_s: used.cpu.as_secs_f64(),
+            cpu_system_s: used.system.as_secs_f64(),
+            interrupts,
+            softirq_run_delay_s: None,
+            wrong_checksums: None,
+            frames_not_recorded: None,
+            recording_failure: None,
+        }
+    }
+}
+
+impl std::fmt::Display for ServeReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Totals { requests, gets, get_hits, sets, refused, connections, datagrams, .. } = self.counters;
+        writeln!(f, "requests     {requests} ({gets} gets, {get_hits} of them found, {sets} sets, {refused} refused)")?;
+        writeln!(f, "connections  {connections}, and {datagrams} datagrams")?;
+        let Totals { connections_refused, connections_refused_memory, connections_idle, .. } = self.counters;
+        let Totals { connections_out_of_memory, requests_out_of_memory, accepts_paused, .. } = self.counters;
+        let refused = connections_refused + connections_refused_memory;
+        if refused + connections_idle + connections_out_of_memory + requests_out_of_memory + accepts_paused > 0 {
+            writeln!(
+                f,
+                "limits       {refused} connections refused ({connections_refused_memory} for want of memory), \
+                 {connections_idle} idle and {connections_out_of_memory} without memory for an answer closed, \
+                 {requests_out_of_memory} requests without memory, {accepts_paused} pauses without descriptors"
+            )?;
+        }
+        writeln!(f, "records      {} in {} bytes, {} evicted", self.records, self.record_bytes, self.evictions)?;
+        let Self { cpu_s, cpu_system_s, seconds, workers, .. } = self;
+        writeln!(
+            f,
+            "CPU          {cpu_s:.3} s in {seconds:.3} s, {workers} workers; {cpu_system_s:.3} s in the kernel"
+        )?;
+        if let Some(interrupts) = self.interrupts {
+            writeln!(f, "interrupts   {interrupts}")?;
+        }
+        if let Some(waited) = self.softirq_run_delay_s {
+            writeln!(f, "softirq      threads waited {waited:.3} s for a CPU")?;
+        }
+        if let Some(wrong @ 1..) = self.wrong_checksums {
+            let hint = "on veth the sender has to compute them: ethtool -K IF tx off, at its end";
+            writeln!(f, "checksums    {wrong} packets were dropped, for theirs was wrong ({hint})")?;
+        }
+        if let Some(frames) = self.frames_not_recorded {
+            writeln!(f, "recording    {frames} frames are missing")?;
+        }
+        match &self.recording_failure {
+            Some(why) => writeln!(f, "             {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_says_what_softirq_threads_waited_for() {
+        let server = Server::new(0, 1, 0);
+        let report = |softirq_run_delay_s| ServeReport {
+            device: "memif:x".to_owned(),
+            mode: None,
+            workers: 1,
+            seconds: 2.0,
+            counters: server.totals(),
+            records: 0,
+            record_bytes: 0,
+            evictions: 0,
+            cpu_s: 1.0,
+            cpu_system_s: 0.5,
+            interrupts: None,
+            softirq_run_delay_s,
+            wrong_checksums: None,
+            frames_not_recorded: None,
+            recording_failure: None,
+        };
+        let said = report(Some(0.25)).to_string();
+        assert!(said.contains("\nsoftirq      threads waited 0.250 s for a CPU\n"), "{said}");
+        assert!(!report(None).to_string().contains("softirq"), "the kernel's are not counted here");
+    }
+}
