@@ -11,6 +11,7 @@
 //! protocol".
 
 pub mod arrivals;
+mod decimal;
 pub mod flight;
 pub mod load;
 pub mod profile;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES, value};
+use crate::{DATAGRAM_BYTES_MAX, FRAME_HEADER_BYTES, decimal, value};
 
 /// How requests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, NoReply> {
 }
 
 fn number(text: &[u8]) -> Result<u32, NoReply> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(NoReply)
+    decimal::parse(text).and_then(|number| u32::try_from(number).ok()).ok_or(NoReply)
 }
 
 /// The value behind a line, which ends with `end`.
