@@ -28,7 +28,6 @@ use napier_kv::load::generator::Generator;
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
-use napier_kv::table::Table;
 use napier_rng::{Xoshiro256PlusPlus, below, stream};
 use napier_runtime::device::LinkConfig;
 
@@ -36,6 +35,7 @@ use super::case::{CLIENT_PORT, SERVER};
 use super::cpus::CpuLayout;
 use super::frames::{Template, udp_payload};
 use super::generator::plan;
+use super::server::filled;
 use super::wire::{RawFlow, RawWire, write};
 use crate::modes::Mode;
 use crate::pair::{PEER_IP, Pair};
@@ -144,9 +144,7 @@ impl Act<'_> {
         let link = LinkConfig { queues, ring_size, ..LinkConfig::default() };
         let pair = Pair::new(&link, &layout.workers, &[layout.client])?;
         let profile = Profile::new(ProfileConfig { records: 2048, ..ProfileConfig::default() }, seed)?;
-        let table = Arc::new(Table::new(2048));
-        profile.fill(&table).context("filling the table")?;
-        let mut server = Server::new(table, &layout.workers);
+        let mut server = Server::new(Arc::new(filled(&profile, layout.workers.len())), &layout.workers);
         server.start(&pair, Mode::Base.params().server)?;
         let disturber = Disturber::new(&pair, server, stream(seed, &format!("disturbances {number}")))?;
         let client = client(&pair, &profile, 4 + below(&mut rng, 20) as usize)?;

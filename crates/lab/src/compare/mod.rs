@@ -12,7 +12,6 @@ mod kernel;
 mod process;
 mod run;
 mod server;
-mod streams;
 mod tally;
 mod wire;
 

@@ -1,70 +1,93 @@
-//! The server: workers that answer requests, each with the sockets of its own NAPI instance only.
+//! The server: the workers of `serve kv`, and for datagrams on the engine workers that have a socket for each flow.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use napier_kv::DATAGRAM_BYTES_MAX;
-use napier_kv::service::serve;
-use napier_kv::table::Table;
+use napier_kv::load::net::Proto;
+use napier_kv::profile::Profile;
+use napier_kv::serve::engine::EngineNet;
+use napier_kv::serve::net::{EVENTS_MAX, Net, REQUESTS_PER_EVENT, TOKEN_STOP};
+use napier_kv::serve::now_ms;
+use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
+use napier_kv::session::{Server, Turn, udp};
 use napier_runtime::engine::Engine;
 use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
-use napier_runtime::socket::{NetNs, ReusePort, SocketOption, UdpSocket};
+use napier_runtime::socket::{NetNs, ReusePort, UdpSocket};
 
+use super::case::SERVER;
 use crate::modes::{EventParams, ServerStyle};
 use crate::roll_call::Ready;
 
-/// Events that one wait returns at most, as libevent's first allocation.
-pub(crate) const EVENTS_MAX: usize = 64;
+/// Why a mode that blocks in a receive has no row over TCP.
+pub(crate) const ONE_SOCKET: &str = "it blocks in a receive on one socket per worker, and TCP has one per connection";
 
-/// Requests taken from one socket before the next event is looked at, as memcached's `-R`.
-pub(crate) const REQUESTS_PER_EVENT: usize = 20;
+/// Memory of records and connections: no workload of the comparison comes near it, so nothing is evicted or refused.
+const STORE_BYTES_MAX: usize = usize::MAX / 2;
 
-/// How long a blocked worker goes without looking whether it should stop.
-const STOP_LOOK: Duration = Duration::from_millis(100);
+const DATA_LISTENER: u64 = u64::MAX - 1;
 
-const DATA_LISTENER: u64 = u64::MAX;
-const DATA_STOP: u64 = u64::MAX - 1;
-
-/// What the workers have done, all together.
-#[derive(Default)]
-pub(crate) struct ServerCounters {
-    pub(crate) requests: AtomicU64,
-    pub(crate) waits_with_events: AtomicU64,
-    pub(crate) events: AtomicU64,
+/// A server with every record of the profile.
+pub(crate) fn filled(profile: &Profile, workers: usize) -> Server {
+    let server = Server::new(STORE_BYTES_MAX, workers, now_ms());
+    profile.fill(&server.store, server.started_ms());
+    server
 }
 
 /// What every worker needs, whatever its sockets are.
 pub(crate) struct Common {
-    pub(crate) table: Arc<Table>,
-    pub(crate) counters: Arc<ServerCounters>,
+    pub(crate) server: Arc<Server>,
+    /// Number of the worker.
+    pub(crate) index: usize,
     pub(crate) stop: Arc<AtomicBool>,
     /// Told once the worker can be reached; dropped without a word if it failed.
     pub(crate) ready: Ready,
 }
 
+impl Common {
+    /// Runs the worker of `serve kv` in the style of the mode.
+    pub(crate) fn run<N: Net>(&self, net: N, proto: Proto, style: &ServerStyle) -> anyhow::Result<()> {
+        let at = SocketAddr::V4(SERVER);
+        match (*style, proto) {
+            (ServerStyle::EventContext { wait_timeout_ns, .. }, proto) => {
+                let at = match proto {
+                    Proto::Tcp => Addresses { memcached: Some(at), ..Addresses::default() },
+                    Proto::Udp => Addresses { udp: Some(at), ..Addresses::default() },
+                };
+                let mut worker = Worker::new(net, &self.server, self.index, at)?;
+                self.ready.say();
+                worker.run(wait_timeout_ns.map(Duration::from_nanos)).context("waiting for events")
+            }
+            (ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll }, Proto::Udp) => {
+                let busy = (busy_poll_usecs, prefer_busy_poll);
+                let stopped = || self.stop.load(Ordering::Relaxed);
+                run_blocking(&net, &self.server, self.index, at, busy, || self.ready.say(), stopped)
+                    .with_context(|| format!("binding the server's socket to {SERVER}"))
+            }
+            (ServerStyle::BlockingReceive { .. }, Proto::Tcp) => bail!(ONE_SOCKET),
+        }
+    }
+}
+
 /// What a worker on the engine's datagram sockets needs.
 pub(crate) struct WorkerSetup {
+    pub(crate) common: Common,
     pub(crate) engine: Engine,
     pub(crate) netns: NetNs,
-    pub(crate) address: SocketAddrV4,
-    pub(crate) table: Arc<Table>,
-    pub(crate) counters: Arc<ServerCounters>,
-    pub(crate) stop: Arc<AtomicBool>,
     /// Processor that the worker is pinned to.
     pub(crate) cpu: usize,
-    /// Told once the worker can be reached; dropped without a word if it failed.
-    pub(crate) ready: Ready,
 }
 
 impl WorkerSetup {
     fn socket(&self) -> anyhow::Result<UdpSocket> {
         UdpSocket::builder()
             .reuse_port(ReusePort::ByNapi)
-            .bind(&self.netns, SocketAddr::V4(self.address))
-            .with_context(|| format!("binding the server's socket to {}", self.address))
+            .nonblocking(true)
+            .bind(&self.netns, SERVER.into())
+            .with_context(|| format!("binding the server's socket to {SERVER}"))
     }
 }
 
@@ -74,8 +97,10 @@ pub(crate) struct EventWorker {
     context: EventContext,
     listener: UdpSocket,
     timeout: Timeout,
-    flows: Vec<UdpSocket>,
-    reply: Box<[u8; DATAGRAM_BYTES_MAX]>,
+    flows: Vec<(SocketAddr, UdpSocket)>,
+    /// Of all turns: nothing expires in this workload.
+    now_ms: u64,
+    answer: Vec<u8>,
 }
 
 impl EventWorker {
@@ -96,11 +121,11 @@ impl EventWorker {
             })?;
         }
         let listener = setup.socket()?;
-        listener.set_nonblocking(true)?;
         context.add(&listener, Interest::IN, DATA_LISTENER)?;
-        context.add(stop, Interest::IN, DATA_STOP)?;
+        context.add(stop, Interest::IN, TOKEN_STOP)?;
         let timeout = wait_timeout_ns.map_or(Timeout::Never, |ns| Timeout::After(Duration::from_nanos(ns)));
-        Ok(Self { setup, context, listener, timeout, flows: Vec::new(), reply: Box::new([0; DATAGRAM_BYTES_MAX]) })
+        let now_ms = setup.common.server.started_ms();
+        Ok(Self { setup, context, listener, timeout, flows: Vec::new(), now_ms, answer: Vec::new() })
     }
 
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
@@ -112,7 +137,7 @@ impl EventWorker {
 
     /// Tells the starter that the worker can be reached.
     pub(crate) fn say_ready(&self) {
-        self.setup.ready.say();
+        self.setup.common.ready.say();
     }
 
     /// Where the worker waits.
@@ -124,12 +149,13 @@ impl EventWorker {
     pub(crate) fn turn(&mut self, events: &mut [Event]) -> anyhow::Result<bool> {
         let ready = self.context.wait(events, self.timeout)?;
         if ready > 0 {
-            self.setup.counters.waits_with_events.fetch_add(1, Ordering::Relaxed);
-            self.setup.counters.events.fetch_add(ready as u64, Ordering::Relaxed);
+            let Common { server, index, .. } = &self.setup.common;
+            server.worker(*index).add(|c| &c.waits_with_events, 1);
+            server.worker(*index).add(|c| &c.events, ready as u64);
         }
         for event in &events[..ready] {
             match event.data {
-                DATA_STOP => return Ok(false),
+                TOKEN_STOP => return Ok(false),
                 DATA_LISTENER => self.accept()?,
                 flow => self.serve_flow(usize::try_from(flow)?),
             }
@@ -143,62 +169,39 @@ impl EventWorker {
         let mut datagram = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..REQUESTS_PER_EVENT {
             let Ok((bytes, from)) = self.listener.recv_from(&mut datagram) else { return Ok(()) };
-            let answer = serve(&self.setup.table, &datagram[..bytes], &mut self.reply[..]);
-            if answer > 0 {
+            let turn = turn(&self.setup.common, self.now_ms);
+            udp::serve(&turn, &datagram[..bytes], &mut self.answer, |answer| {
                 // A full ring loses the answer, as a full queue does anywhere; the device counts it.
-                let _ = self.listener.send_to(&self.reply[..answer], from);
-            }
-            if self.flows.iter().any(|flow| flow.peer_addr().ok() == Some(from)) {
+                let _ = self.listener.send_to(answer, from);
+            });
+            if self.flows.iter().any(|(peer, _)| *peer == from) {
                 continue;
             }
             let flow = self.setup.socket()?;
-            flow.set_nonblocking(true)?;
             flow.connect(from)?;
             self.context.add(&flow, Interest::IN, self.flows.len() as u64)?;
-            self.flows.push(flow);
+            self.flows.push((from, flow));
         }
         Ok(())
     }
 
     fn serve_flow(&mut self, flow: usize) {
-        let (table, socket) = (&self.setup.table, &self.flows[flow]);
-        let peer = socket.peer_addr().ok();
-        let mut served = 0;
+        let Self { setup, flows, answer, now_ms, .. } = self;
+        let (turn, (peer, socket)) = (turn(&setup.common, *now_ms), &flows[flow]);
         let _ = socket.recv_batch(REQUESTS_PER_EVENT, &mut |datagram, from| {
-            served += 1;
-            // Between bind and connect the socket may have got datagrams of other flows.
-            answer_in_place(socket, (peer != Some(from)).then_some(from), table, datagram);
+            udp::serve(&turn, datagram, answer, |answer| {
+                // Between bind and connect the socket may have got datagrams of other flows.
+                let _ = if from == *peer { socket.send(answer) } else { socket.send_to(answer, from) };
+            });
         });
-        self.setup.counters.requests.fetch_add(served, Ordering::Relaxed);
     }
 }
 
-/// Serves one request and writes the answer straight into the frame that carries it, to the socket's peer or to `to`.
-fn answer_in_place(socket: &UdpSocket, to: Option<SocketAddr>, table: &Table, datagram: &[u8]) {
-    let _ = socket.send_with(to, DATAGRAM_BYTES_MAX, |payload: &mut [u8]| serve(table, datagram, payload));
+fn turn(common: &Common, now_ms: u64) -> Turn<'_> {
+    Turn { server: &common.server, stats: common.server.worker(common.index), now_ms }
 }
 
-/// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`).
-pub(crate) fn run_blocking(setup: &WorkerSetup, busy_poll_usecs: u32, prefer_busy_poll: bool) -> anyhow::Result<()> {
-    let socket = setup.socket()?;
-    socket.setsockopt(SocketOption::BusyPoll, i32::try_from(busy_poll_usecs)?)?;
-    socket.setsockopt(SocketOption::PreferBusyPoll, i32::from(prefer_busy_poll))?;
-    socket.set_read_timeout(Some(STOP_LOOK))?;
-    let mut datagram = [0; DATAGRAM_BYTES_MAX];
-    let mut reply = [0; DATAGRAM_BYTES_MAX];
-    setup.ready.say();
-    while !setup.stop.load(Ordering::Relaxed) {
-        let Ok((bytes, from)) = socket.recv_from(&mut datagram) else { continue };
-        let answer = serve(&setup.table, &datagram[..bytes], &mut reply);
-        if answer > 0 {
-            let _ = socket.send_to(&reply[..answer], from);
-        }
-        setup.counters.requests.fetch_add(1, Ordering::Relaxed);
-    }
-    Ok(())
-}
-
-/// Runs one worker in the style of the mode.
+/// Runs one worker on the engine's datagram sockets in the style of the mode.
 pub(crate) fn run_worker(setup: WorkerSetup, style: &ServerStyle, stop: &UserEvent) -> anyhow::Result<()> {
     let engine = setup.engine.clone();
     let _counted = engine.count_thread("worker", Some(setup.cpu));
@@ -206,8 +209,9 @@ pub(crate) fn run_worker(setup: WorkerSetup, style: &ServerStyle, stop: &UserEve
         ServerStyle::EventContext { params, wait_timeout_ns } => {
             EventWorker::new(setup, params, wait_timeout_ns, stop)?.run()
         }
-        ServerStyle::BlockingReceive { busy_poll_usecs, prefer_busy_poll } => {
-            run_blocking(&setup, busy_poll_usecs, prefer_busy_poll)
+        ServerStyle::BlockingReceive { .. } => {
+            let net = EngineNet::new(&engine, &setup.netns, stop, None, 0)?;
+            setup.common.run(net, Proto::Udp, style)
         }
     }
 }
