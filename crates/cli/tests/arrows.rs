@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-scenario", &["napier-core"]),
     ("napier-sim", &["napier-core", "napier-rng", "napier-scenario"]),
     ("napier-conform", &["napier-core", "napier-runtime", "napier-scenario", "napier-sim"]),
-    ("napier-linux", &[]),
+    ("napier-linux", &["napier-core"]),
     ("napier-testkit", &[]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),
     (

@@ -25,10 +25,10 @@
 //! | [`histogram`] | counts of values by size | none |
 //! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
 //! | [`rss`] | which queue a flow goes to | the published RSS hash |
-//! | [`memif`] | links to another process: messages and handshake | none; the memif 2.0 protocol |
+//! | [`memif`] | links to another process: messages, handshake, times | none; the memif 2.0 protocol |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
-//! | [`upkeep`] | softirq threads that wait too long, or take too much; looks at stopped transmit queues | none |
+//! | [`upkeep`] | softirq threads that wait too long, or take too much; slack of timers; looks at stopped transmit queues | none |
 //! | [`time`] | integer time | |
 //!
 //! # Who may touch what

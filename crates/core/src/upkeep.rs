@@ -1,5 +1,5 @@
-//! What keeps softirq threads from standing in the way, or from being stood in the way of, and when a stopped transmit
-//! queue is looked at. Not the kernel's: there a softirq runs on the processor that it interrupts, nobody can be put before
+//! What keeps softirq threads from standing in the way, or from being stood in the way of, how late a CPU's timer may be, and when
+//! a stopped transmit queue is looked at. Not the kernel's: there a softirq runs on the processor that it interrupts, nobody can be put before
 //! it, and a NIC interrupts when it has sent.
 
 use crate::time::{Instant, Span};
@@ -16,6 +16,21 @@ const RECHECK_DOUBLINGS_MAX: u32 = 6;
 pub const fn recheck_after(in_vain: u32) -> Span {
     let doublings = if in_vain < RECHECK_DOUBLINGS_MAX { in_vain } else { RECHECK_DOUBLINGS_MAX };
     Span::from_ns(RECHECK_MIN.ns << doublings)
+}
+
+/// First step of the slack of a CPU's timer.
+const SLACK_MIN: Span = Span::from_us(8);
+/// Most lateness of a timer that a running thread keeps re-arming and then abandons: a tick of a kernel with HZ=250.
+pub const SLACK_MAX: Span = Span::from_ms(4);
+/// Expiries closer than this are not worth another system call.
+pub const SLACK_NONE: Span = Span::from_us(2);
+
+/// How late the CPU's timer may be set from now on, after it was allowed `before`; its thread is about to sleep. `chased`: it
+/// woke for a timer that had been re-armed meanwhile, so it was woken too early and doubles. A timer that did expire only halves
+/// it, for the program that re-arms will mostly go on doing so.
+#[must_use]
+pub fn timer_slack(before: Span, chased: bool) -> Span {
+    Span::from_ns(if chased { (before.ns * 2).clamp(SLACK_MIN.ns, SLACK_MAX.ns) } else { before.ns / 2 })
 }
 
 /// How long work of a softirq CPU may wait for its thread before somebody else does it.

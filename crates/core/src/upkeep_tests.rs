@@ -62,3 +62,21 @@ fn looks_at_a_stopped_queue_become_rarer() {
     let after = |in_vain| recheck_after(in_vain).ns;
     assert_eq!([0, 1, 5, 6, 7, u32::MAX].map(after), [20_000, 40_000, 640_000, 1_280_000, 1_280_000, 1_280_000]);
 }
+
+/// It doubles up to its bound while the timer is re-armed faster than it expires, and halves to nothing when that ends.
+#[test]
+fn slack_of_a_timer() {
+    let rows = [(0, true, 8), (0, false, 0), (3, true, 8), (8, true, 16), (16, false, 8), (3_000, true, 4_000)];
+    for (before, chased, after) in rows {
+        assert_eq!(timer_slack(Span::from_us(before), chased), Span::from_us(after), "{before} us, chased {chased}");
+    }
+    let mut slack = Span::ZERO;
+    for _ in 0..20 {
+        slack = timer_slack(slack, true);
+    }
+    assert_eq!(slack, SLACK_MAX);
+    for _ in 0..22 {
+        slack = timer_slack(slack, false);
+    }
+    assert_eq!(slack, Span::ZERO);
+}

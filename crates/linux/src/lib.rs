@@ -1,13 +1,22 @@
-//! Linux's own control plane: network namespaces, interfaces and the settings of NAPI instances.
+//! The live kernel's control plane: namespaces, interfaces, NAPI instances, and the busy polling of the kernel's own sockets.
 //! And pairs of veth interfaces between two namespaces, for tests and experiments on real kernel interfaces.
 //!
-//! | module | holds |
-//! |---|---|
-//! | `netns` | a network namespace without a name |
-//! | `link` | interfaces and addresses (`rtnetlink`) |
-//! | `ethtool` | offloads of an interface |
-//! | `netdev` | NAPI instances, and the older settings of an interface in sysfs |
-//! | `veth` | pairs |
+//! | module | holds | source |
+//! |---|---|---|
+//! | [`netdev`] | napi-get and napi-set | `netdev` netlink |
+//! | [`device`] | settings of a whole interface, read back | `/sys/class/net` |
+//! | [`socket`] | `SO_BUSY_POLL` and its like, and the interface of a socket | `socket(7)` |
+//! | [`epoll`] | busy-poll parameters of an epoll descriptor | `ioctl_eventpoll(2)` |
+//! | `netns` | a network namespace without a name | `namespaces(7)` |
+//! | `link` | interfaces and addresses | `rtnetlink(7)` |
+//! | `ethtool` | offloads of an interface | `ethtool` netlink |
+//! | `veth` | pairs | `veth(4)` |
+//! | `sys` | system calls without a safe wrapper, the only unsafe code | |
+//!
+//! Requests and answers are types of `napier_core`, the same that the engine takes and gives, and a refusal is the operation's
+//! own enum there, in a [`KernelError`] beside what only a kernel can say. Each function that sets something has one that reads it,
+//! so that what was there before can be put back; `SO_BUSY_POLL_BUDGET`, which no kernel tells, is the exception. Everything
+//! is about the namespace of the calling thread.
 //!
 //! A namespace and a pair have no name in the file system: a namespace lives as long as its descriptor, or a thread inside
 //! it, and the pair goes with it. So nothing is left behind however the process ends.
@@ -26,13 +35,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod device;
+pub mod epoll;
+mod error;
 mod ethtool;
 mod link;
-mod netdev;
+pub mod netdev;
 mod netns;
+pub mod socket;
+mod sys;
 mod veth;
 
-pub use netdev::{NapiInfo, NapiSettings};
+pub use error::{KernelError, Refusal};
 pub use netns::Netns;
 pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
 

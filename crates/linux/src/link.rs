@@ -70,6 +70,12 @@ pub(crate) fn has_xdp(name: &str) -> io::Result<bool> {
     Ok(attached.is_ok_and(|mode| mode != 0))
 }
 
+/// Whether there is an interface with this number.
+pub(crate) fn exists(ifindex: u32) -> bool {
+    let request = rt_link::Request::new().op_getlink_do(&header(ifindex));
+    NetlinkSocket::new().request(&request).is_ok_and(|mut replies| replies.recv_one().is_ok())
+}
+
 /// What to change of an interface.
 #[derive(Default)]
 pub(crate) struct Change<'a> {

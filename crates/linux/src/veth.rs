@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use napier_core::control::{DevAttribute, DevSet, NapiInfo, NapiSet};
+
 use crate::link::{self, Change};
-use crate::netdev::{self, NapiInfo, NapiSettings};
-use crate::{LinuxError, Netns, ethtool};
+use crate::{KernelError, LinuxError, Netns, device, ethtool, netdev};
 
 /// One end of a pair.
 #[derive(Clone, Debug)]
@@ -263,33 +264,43 @@ impl VethEnd {
     /// # Errors
     /// The interface is gone, or the kernel has no `netdev` netlink (before 6.8).
     pub fn napis(&self) -> Result<Vec<NapiInfo>, LinuxError> {
-        self.in_netns(&format!("listing the NAPI instances of {}", self.name), || netdev::list(self.ifindex))
+        self.in_netns(&format!("listing the NAPI instances of {}", self.name), || self.list())
     }
 
-    /// Sets every instance of the interface: each by itself where the kernel can (6.13), else by the settings of the
-    /// whole interface.
+    fn list(&self) -> io::Result<Vec<NapiInfo>> {
+        let mut napis = netdev::napi_dump(Some(self.ifindex))?;
+        napis.sort_by_key(|napi| napi.id);
+        Ok(napis)
+    }
+
+    /// Sets every instance of the interface (the request's own `id` is not looked at): each by itself where the kernel can
+    /// (6.13), else by the settings of the whole interface.
     ///
     /// # Errors
     /// The interface is gone, the capability missing, or the kernel does not have a setting.
-    pub fn set_napi(&self, settings: &NapiSettings) -> Result<(), LinuxError> {
+    pub fn set_napi(&self, settings: &NapiSet) -> Result<(), LinuxError> {
         let what = format!("setting NAPI of {} to {settings:?}", self.name);
         self.in_netns(&what, || {
-            let each = netdev::list(self.ifindex)
-                .and_then(|napis| napis.iter().try_for_each(|napi| netdev::set(napi.id, settings)));
-            match each {
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => netdev::set_device(&self.name, settings),
-                other => other,
+            let set = |napi: &NapiInfo| netdev::napi_set(&NapiSet { id: Some(napi.id.into()), ..*settings });
+            match self.list()?.iter().try_for_each(set) {
+                Err(KernelError::NotHere { .. }) => self.set_device(settings),
+                other => Ok(other?),
             }
         })
     }
 
-    /// Sets what sysfs has for the whole interface: deferral, flush timeout and `threaded`.
-    ///
-    /// # Errors
-    /// The interface is gone, the capability missing, or the kernel does not have a setting.
-    pub fn set_napi_of_device(&self, settings: &NapiSettings) -> Result<(), LinuxError> {
-        let what = format!("setting NAPI of {} in sysfs to {settings:?}", self.name);
-        self.in_netns(&what, || netdev::set_device(&self.name, settings))
+    /// What sysfs has for the whole interface: deferral, flush timeout and `threaded`.
+    fn set_device(&self, settings: &NapiSet) -> io::Result<()> {
+        if settings.irq_suspend_timeout.is_some() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let values = [
+            (DevAttribute::NapiDeferHardIrqs, settings.defer_hard_irqs),
+            (DevAttribute::GroFlushTimeout, settings.gro_flush_timeout),
+            (DevAttribute::Threaded, settings.threaded),
+        ];
+        let given = values.into_iter().filter_map(|(attribute, value)| Some(DevSet { attribute, value: value? }));
+        given.into_iter().try_for_each(|request| Ok(device::set(&self.name, request)?))
     }
 
     fn in_netns<R: Send>(&self, what: &str, act: impl FnOnce() -> io::Result<R> + Send) -> Result<R, LinuxError> {

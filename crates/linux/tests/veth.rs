@@ -1,32 +1,13 @@
 //! A pair as the kernel has it.
 
+mod common;
+
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use napier_linux::{EndConfig, LinuxError, NapiSettings, Veth, VethConfig};
-
-const LEFT: [u8; 6] = [2, 0, 0, 0, 9, 1];
-const RIGHT: [u8; 6] = [2, 0, 0, 0, 9, 2];
-
-fn config() -> VethConfig {
-    let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-    let left = EndConfig::new("left", LEFT).address(address("10.9.0.1"), 24).address(address("fd09::1"), 64);
-    let right = EndConfig::new("right", RIGHT).address(address("10.9.0.2"), 24).address(address("fd09::2"), 64);
-    VethConfig::new(left, right)
-}
-
-/// A pair, or a line that says why this test does not run.
-fn pair(test: &str, config: &VethConfig) -> Option<Veth> {
-    match Veth::new(config) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!(test, "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
+use common::{config, pair};
+use napier_linux::{LinuxError, VethConfig};
 
 #[test]
 fn datagrams_and_streams_pass_both_ways() {
@@ -65,32 +46,6 @@ fn offloads_make_instances_and_queues_are_as_asked() {
     assert!(pair.left().set_feature(c"no-such-thing", true).is_err());
     pair.left().set_mtu(1280).expect("changed");
     assert!(pair.left().set_mtu(60).is_err());
-}
-
-#[test]
-fn instances_take_settings() {
-    let with = VethConfig { gro: true, tso: false, ..config() };
-    let Some(pair) = pair("instances_take_settings", &with) else { return };
-    let end = pair.left();
-    let settings =
-        NapiSettings { defer_hard_irqs: Some(7), gro_flush_timeout_ns: Some(40_000), ..NapiSettings::default() };
-    end.set_napi(&settings).expect("set");
-    let napi = end.napis().expect("listed")[0];
-    assert_eq!((napi.defer_hard_irqs, napi.gro_flush_timeout_ns), (7, 40_000));
-    assert_eq!(napi.thread_pid, None);
-    let settings = NapiSettings { defer_hard_irqs: Some(9), gro_flush_timeout_ns: Some(50_000), ..settings };
-    match end.set_napi_of_device(&settings) {
-        Ok(()) => {
-            let napi = end.napis().expect("listed")[0];
-            assert_eq!((napi.defer_hard_irqs, napi.gro_flush_timeout_ns), (9, 50_000));
-        }
-        Err(error) => napier_testkit::skip!("instances_take_settings (sysfs)", "{error}"),
-    }
-    let threaded = NapiSettings { threaded: Some(1), ..NapiSettings::default() };
-    match end.set_napi(&threaded) {
-        Ok(()) => assert!(end.napis().expect("listed")[0].thread_pid.is_some()),
-        Err(error) => napier_testkit::skip!("instances_take_settings (threaded)", "{error}"),
-    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Data with one owner at a time, where a second owner is a mistake and not something to wait for.
 
-use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
+use crate::claim::Claim;
 use crate::sync::{AtomicU32, MutPtr, Ordering, Point, UnsafeCell, order};
 
 /// A value that is entered by at most one thread at a time. Nobody ever waits.
@@ -29,15 +29,18 @@ impl<T> Exclusive<T> {
     /// Enters, or returns `None` if somebody is inside.
     #[inline]
     pub fn try_enter(&self) -> Option<Entered<'_, T>> {
-        // Acquire: pairs with the Release store in `Entered::drop`: what the last owner wrote is seen here.
+        // Acquire: pairs with the Release store of `Leave`: what the last owner wrote is seen here.
         self.occupied.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Entered { cell: self, inside: ManuallyDrop::new(self.value.get_mut()) })
+        let leave = Leave(&self.occupied);
+        // SAFETY: `occupied` is ours until `leave` is dropped, which is after the value.
+        let value = unsafe { Claim::new(&self.value) };
+        Some(Entered { value, _leave: leave })
     }
 
     /// Whether somebody is inside. `false` also means that what the last one inside wrote is seen.
     #[inline]
     pub fn is_entered(&self) -> bool {
-        // Acquire: pairs with the Release store in `Entered::drop`.
+        // Acquire: pairs with the Release store of `Leave`.
         self.occupied.load(Ordering::Acquire) != 0
     }
 
@@ -72,32 +75,35 @@ impl<T> Exclusive<T> {
 
 /// The inside of an [`Exclusive`]; dropping it leaves.
 pub struct Entered<'a, T> {
-    cell: &'a Exclusive<T>,
-    inside: ManuallyDrop<MutPtr<T>>,
+    value: Claim<'a, T>,
+    /// Behind the value: fields are dropped in order.
+    _leave: Leave<'a>,
 }
 
 impl<T> Deref for Entered<'_, T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `occupied` is ours until this guard is dropped, and `&self` keeps `deref_mut` away.
-        unsafe { MutPtr::deref(&self.inside) }
+        &self.value
     }
 }
 
 impl<T> DerefMut for Entered<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: `occupied` is ours until this guard is dropped, and `&mut self` makes this reference the only one.
-        unsafe { MutPtr::deref(&self.inside) }
+        &mut self.value
     }
 }
 
-impl<T> Drop for Entered<'_, T> {
+/// Leaves when it is dropped.
+struct Leave<'a>(&'a AtomicU32);
+
+impl Drop for Leave<'_> {
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: dropped here, once, and not used after.
-        unsafe { ManuallyDrop::drop(&mut self.inside) };
         // Release: pairs with the Acquire in `try_enter`.
-        self.cell.occupied.store(0, order(Point::ExclusiveLeave, Ordering::Release));
+        self.0.store(0, order(Point::ExclusiveLeave, Ordering::Release));
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod alarm;
 mod baton;
+mod claim;
 mod demand;
 mod doorbell;
 mod exclusive;

@@ -1,9 +1,9 @@
 //! A lock whose contenders need not wait: they leave their work to its holder.
 
-use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-use crate::sync::{AtomicU32, MutPtr, Ordering, Point, UnsafeCell, order};
+use crate::claim::Claim;
+use crate::sync::{AtomicU32, Ordering, Point, UnsafeCell, order};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -36,7 +36,10 @@ impl<T> Relay<T> {
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
         // Acquire: pairs with the Release of `leave`: what was written inside is seen here.
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Inside { relay: self, value: ManuallyDrop::new(self.value.get_mut()) })
+        let word = Free(&self.word);
+        // SAFETY: the word is ours until it is freed, which is after the value is dropped.
+        let value = unsafe { Claim::new(&self.value) };
+        Some(Inside { value, word })
     }
 
     /// Enters, or leaves a note to whoever is inside: `None` = it will see what was published before this call.
@@ -65,19 +68,20 @@ impl<T> Relay<T> {
 /// The inside of a [`Relay`]. A plain drop (a panic) leaves without looking at notes.
 #[must_use = "leave with `leave`, which tells of work that others have left"]
 pub struct Inside<'a, T> {
-    relay: &'a Relay<T>,
-    value: ManuallyDrop<MutPtr<T>>,
+    value: Claim<'a, T>,
+    /// Behind the value: fields are dropped in order.
+    word: Free<'a>,
 }
 
 impl<'a, T> Inside<'a, T> {
     /// Leaves; `Some` = not yet, somebody has left work, which is visible now.
     #[inline]
     pub fn leave(self) -> Option<Inside<'a, T>> {
-        let word = &self.relay.word;
+        let word = self.word.0;
         // Release: pairs with the Acquire of `try_enter`.
         let free = order(Point::RelayLeave, Ordering::Release);
         if word.compare_exchange(HELD, FREE, free, Ordering::Relaxed).is_ok() {
-            self.forget();
+            core::mem::forget(self.word); // it is free already
             return None;
         }
         // Acquire: pairs with the Release of the note. A swap, so that the note it takes is the last one.
@@ -85,37 +89,32 @@ impl<'a, T> Inside<'a, T> {
         assert_eq!(noted, NOTED, "left twice");
         Some(self)
     }
-
-    /// Ends the claim on the value without touching the word.
-    fn forget(self) {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: dropped here, once: `this` is not dropped and not used after.
-        unsafe { ManuallyDrop::drop(&mut this.value) };
-    }
 }
 
 impl<T> Deref for Inside<'_, T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the word is ours until this guard is gone, and `&self` keeps `deref_mut` away.
-        unsafe { MutPtr::deref(&self.value) }
+        &self.value
     }
 }
 
 impl<T> DerefMut for Inside<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the word is ours until this guard is gone, and `&mut self` makes this reference the only one.
-        unsafe { MutPtr::deref(&self.value) }
+        &mut self.value
     }
 }
 
-impl<T> Drop for Inside<'_, T> {
+/// Frees the word when it is dropped.
+struct Free<'a>(&'a AtomicU32);
+
+impl Drop for Free<'_> {
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: dropped here, once, and not used after.
-        unsafe { ManuallyDrop::drop(&mut self.value) };
         // Release: pairs with the Acquire of `try_enter`.
-        self.relay.word.store(FREE, Ordering::Release);
+        self.0.store(FREE, Ordering::Release);
     }
 }
 

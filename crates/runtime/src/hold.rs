@@ -1,5 +1,9 @@
 //! Places where a test can hold a thread, as if it had lost its processor there.
 
+use std::sync::mpsc;
+
+use napier_testkit::PATIENCE;
+
 /// Lets threads be held at the places of a type, one place and one thread at a time: the functions `at`, `on_next`,
 /// `is_armed` and `forget`, of the visibility given.
 macro_rules! places {
@@ -37,3 +41,33 @@ macro_rules! places {
 }
 
 pub(crate) use places;
+
+/// Where a thread stops until the test lets it go on: what the thread does there, and the test's side of it.
+pub(crate) fn stop() -> (impl FnOnce() + Send + 'static, Stopped) {
+    let (reached, is_reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let stops = move || {
+        reached.send(()).expect("the test listens");
+        // An error as well: the test has failed, and must not wait for this thread.
+        let _ = may_go_on.recv();
+    };
+    (stops, Stopped { reached: is_reached, go_on })
+}
+
+/// A thread that stops, or will.
+pub(crate) struct Stopped {
+    reached: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl Stopped {
+    /// Waits until it has come by.
+    pub(crate) fn wait(&self) {
+        self.reached.recv_timeout(PATIENCE).expect("the thread comes by");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(self) {
+        self.go_on.send(()).expect("the thread waits");
+    }
+}

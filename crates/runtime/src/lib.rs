@@ -105,10 +105,6 @@ pub mod socket {
     };
 }
 
-// What the lab measures with.
-#[doc(hidden)]
-pub use napier_sys::kernel_sockets::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
-
 pub use napier_sys::heap::give_back_free_memory;
 pub use napier_sys::real_time::RealTime;
 pub use napier_sys::sched::available_cpus;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use common::modes::{Mode, echo, round_trips, stop};
 use common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
+use napier_core::time::Span;
 use napier_runtime::available_cpus;
 use napier_runtime::control::{
     DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiSet, QueryError, QueueGet, QueueInfo, QueueKind,
@@ -88,12 +89,14 @@ fn a_refused_napi_set_changes_nothing() {
 
     pair.engine.napi_set(good).unwrap();
     let after = info(&pair, 0);
-    assert_eq!((after.defer_hard_irqs, after.gro_flush_timeout.ns), (3, 4_000));
-    assert_eq!((after.irq_suspend_timeout.ns, after.threaded), (5_000_000, ThreadedSetting::Enabled));
+    assert_eq!((after.defer_hard_irqs, after.gro_flush_timeout), (Some(3), Some(Span::from_us(4))));
+    assert_eq!(after.irq_suspend_timeout, Some(Span::from_ms(5)));
+    assert_eq!(after.threaded, Some(ThreadedSetting::Enabled));
     let only_one = NapiSet { id: id(&pair.tested, 0), gro_flush_timeout: Some(6_000), ..NapiSet::default() };
     pair.engine.napi_set(only_one).unwrap();
     let latest = info(&pair, 0);
-    assert_eq!((latest.defer_hard_irqs, latest.gro_flush_timeout.ns), (3, 6_000), "what is not named stays");
+    let want = (Some(3), Some(Span::from_us(6)));
+    assert_eq!((latest.defer_hard_irqs, latest.gro_flush_timeout), want, "what is not named stays");
 }
 
 #[test]
@@ -117,14 +120,14 @@ fn device_settings_write_all_instances() {
     assert_eq!(settings.threaded, ThreadedSetting::Enabled);
     for queue in 0..2 {
         let info = info(&pair, queue);
-        assert_eq!((info.defer_hard_irqs, info.gro_flush_timeout.ns), (4, 20_000));
-        assert_eq!(info.threaded, ThreadedSetting::Enabled);
+        assert_eq!((info.defer_hard_irqs, info.gro_flush_timeout), (Some(4), Some(Span::from_us(20))));
+        assert_eq!(info.threaded, Some(ThreadedSetting::Enabled));
         assert!(info.pid.is_some());
     }
-    assert_eq!(info(&pair, 1).irq_suspend_timeout.ns, 9_000_000, "only instances have that one");
-    assert_eq!(info(&pair, 0).irq_suspend_timeout.ns, 0);
+    assert_eq!(info(&pair, 1).irq_suspend_timeout, Some(Span::from_ms(9)), "only instances have that one");
+    assert_eq!(info(&pair, 0).irq_suspend_timeout, Some(Span::ZERO));
     let other = pair.engine.napi_get(NapiGet { id: id(&pair.peer, 0) }).unwrap();
-    assert_eq!(other.defer_hard_irqs, 0, "the other device keeps its own");
+    assert_eq!(other.defer_hard_irqs, Some(0), "the other device keeps its own");
 
     let before = (pair.tested.settings(), info(&pair, 0), info(&pair, 1));
     assert_eq!(write(&pair.tested, DevAttribute::NapiDeferHardIrqs, 1 << 31), Err(Errno::ERANGE));
@@ -139,10 +142,10 @@ fn device_settings_write_all_instances() {
 
     pair.set_all(&pair.tested, &pool);
     for queue in 0..2 {
-        assert_eq!((info(&pair, queue).threaded, info(&pair, queue).pid), (ThreadedSetting::Workqueue, None));
+        assert_eq!((info(&pair, queue).threaded, info(&pair, queue).pid), (Some(ThreadedSetting::Workqueue), None));
     }
     write(&pair.tested, DevAttribute::Threaded, 0).unwrap();
-    assert_eq!(info(&pair, 0).threaded, ThreadedSetting::Disabled);
+    assert_eq!(info(&pair, 0).threaded, Some(ThreadedSetting::Disabled));
 }
 
 /// `napi/<dev>-<id>`, cut off where the system cuts names off.
@@ -153,7 +156,7 @@ fn threads_carry_the_name_of_their_instance() {
         let set = NapiSet { id: id(&pair.tested, 1), threaded: Some(number), ..NapiSet::default() };
         pair.engine.napi_set(set).unwrap();
         let info = info(&pair, 1);
-        assert_eq!(info.threaded, setting);
+        assert_eq!(info.threaded, Some(setting));
         let name = std::fs::read_to_string(task(info.pid.unwrap(), "comm")).unwrap();
         let full = format!("napi/tested-{}", info.id);
         assert_eq!(name.trim_end(), &full[..full.len().min(15)]);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::PATIENCE;
 use common::frames::ETH;
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
+use napier_runtime::device::{DeviceHandle, LinkConfig};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{GatewayError, NetNs, TcpListener, TcpStream, UdpSocket};
@@ -39,10 +39,9 @@ impl Network {
     fn new(engine: &Engine, n: u8) -> Self {
         let (ns, router_ns) = (engine.namespace(), engine.namespace());
         let end = |name: &str, netns: &NetNs, station: u8| {
-            let addr = |text: String, prefix_len| IfAddr { addr: text.parse().unwrap(), prefix_len };
-            let addresses = vec![addr(format!("10.88.{n}.{station}"), 24), addr(format!("fd88:{n}::{station}"), 64)];
-            let name = format!("{name}{n}");
-            EndConfig { name, netns: netns.clone(), mac: mac(n, station), addresses, irq_cpus: Vec::new() }
+            let addr = |text: String, prefix_len| (text.parse().unwrap(), prefix_len);
+            let addresses = [addr(format!("10.88.{n}.{station}"), 24), addr(format!("fd88:{n}::{station}"), 64)];
+            common::end(&format!("{name}{n}"), netns, mac(n, station), &addresses)
         };
         let ends = (end("host", &ns, 2), end("router", &router_ns, 1));
         let (host, gateway) = engine.add_link(&LinkConfig::default(), ends.0, ends.1).unwrap();

@@ -7,9 +7,9 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use common::{PATIENCE, PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, eventually, v4};
+use common::{PATIENCE, PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, bound, end, eventually, v4};
 use napier_runtime::control::{DevAttribute, DevSet, NapiSet};
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, MemifConfig, MemifRole};
+use napier_runtime::device::{DeviceHandle, LinkConfig, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::event::{EventContext, Interest, Timeout};
 use napier_runtime::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
@@ -44,8 +44,7 @@ fn open_files() -> Vec<std::path::PathBuf> {
 
 /// A datagram and a connection from `from` to `to`, whose address is `TESTED_V4`; what is open then.
 fn traffic(from: &NetNs, to: &NetNs) -> (Vec<UdpSocket>, Vec<TcpStream>, TcpListener) {
-    let server = UdpSocket::bind(to, v4(TESTED_V4, 7)).unwrap();
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let server = bound(to, v4(TESTED_V4, 7));
     let client = UdpSocket::bind(from, v4(PEER_V4, 0)).unwrap();
     client.send_to(b"datagram", v4(TESTED_V4, 7)).unwrap();
     assert_eq!(server.recv(&mut [0; 64]).unwrap(), 8);
@@ -82,9 +81,7 @@ fn memif_end(engine: &Engine, ns: &NetNs, role: MemifRole, socket: &str) -> Devi
     let config = MemifConfig { ring_size: 128, retry: Duration::from_millis(20), ..MemifConfig::new(role, socket) };
     let is_server = role == MemifRole::Server;
     let (mac, addr) = if is_server { (TESTED_MAC, TESTED_V4) } else { (PEER_MAC, PEER_V4) };
-    let addresses = vec![IfAddr { addr: addr.into(), prefix_len: 24 }];
-    let end = EndConfig { name: "memif0".to_owned(), netns: ns.clone(), mac, addresses, irq_cpus: Vec::new() };
-    engine.add_memif(config, end).unwrap()
+    engine.add_memif(config, end("memif0", ns, mac, &[(addr.into(), 24)])).unwrap()
 }
 
 /// Two engines that are joined by memif. Everything outlives its engine.

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use common::Dice;
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig};
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpConfig, XdpFilter};
+use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig, XdpConfig, XdpFilter};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{CongestionControl, NetNs, TcpStream};
-use rig::{Xdp, ip};
+use rig::{Xdp, end_in, ip};
 
 const DELAY: Duration = Duration::from_millis(10);
 const LOST_PER_MILLE: u64 = 10;
@@ -81,16 +81,9 @@ impl Rig {
         let near_box = Xdp::in_engine(&engine, near.right(), config(), &[]).unwrap();
         let far_box = Xdp::in_engine(&engine, far.right(), config(), &[]).unwrap();
         let (ns, box_ns) = (engine.namespace(), engine.namespace());
-        let end = |name: &str, netns: &NetNs, mac, addresses| EndConfig {
-            name: name.to_owned(),
-            netns: netns.clone(),
-            mac,
-            addresses,
-            irq_cpus: Vec::new(),
-        };
-        let own = vec![IfAddr { addr: ip("10.60.0.3"), prefix_len: 24 }];
-        let ends = (end("sender", &ns, ENGINE, own), end("box", &box_ns, [2, 0, 0, 0x61, 0, 3], Vec::new()));
-        let (sender, link_box) = engine.add_link(&LinkConfig::default(), ends.0, ends.1).unwrap();
+        let own = EndConfig { mac: ENGINE, ..end_in(&ns, "sender", &["10.60.0.3"]) };
+        let other = EndConfig { mac: [2, 0, 0, 0x61, 0, 3], ..end_in(&box_ns, "box", &[]) };
+        let (sender, link_box) = engine.add_link(&LinkConfig::default(), own, other).unwrap();
         ns.neighbour_add(sender.ifindex(), ip("10.60.0.2"), RECEIVER).unwrap();
         Some(Self { near, far, near_box, far_box, ns, link_box })
     }

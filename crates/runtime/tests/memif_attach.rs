@@ -5,8 +5,8 @@ mod common;
 use std::fs::File;
 use std::time::Duration;
 
-use common::{PATIENCE, PEER_MAC, TESTED_MAC, eventually};
-use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
+use common::{PATIENCE, PEER_MAC, TESTED_MAC, end, eventually};
+use napier_runtime::device::{DeviceHandle, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,9 +20,7 @@ fn device(engine: &Engine, role: MemifRole, mac: [u8; 6]) -> DeviceHandle {
     let socket = format!("@napier-attach-{}", std::process::id());
     let retry = Duration::from_millis(1);
     let config = MemifConfig { queues: QUEUES, ring_size: 64, retry, ..MemifConfig::new(role, &socket) };
-    let netns = engine.namespace();
-    let end = EndConfig { name: "memif0".to_owned(), netns, mac, addresses: Vec::new(), irq_cpus: Vec::new() };
-    engine.add_memif(config, end).unwrap()
+    engine.add_memif(config, end("memif0", &engine.namespace(), mac, &[])).unwrap()
 }
 
 /// Numbers of the open eventfds.

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
-use common::{Dice, PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6};
+use common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, bound, eventually, stats_of, v4, v6};
 use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, LinkConfig, PollContext};
@@ -248,11 +248,8 @@ fn modes_change_under_frames() {
 /// Frames one by one, each with its doorbell, over a link of their own until `end`; counts those that arrive.
 fn trickle(engine: &Engine, cpu: usize, end: &Arc<AtomicBool>) -> ([JoinHandle<()>; 2], Arc<AtomicU64>) {
     let config = |last: u8| EndConfig {
-        name: format!("trickle{last}"),
-        netns: engine.namespace(),
-        mac: [2, 0, 0, 0x78, 0, last],
-        addresses: Vec::new(),
         irq_cpus: vec![cpu],
+        ..common::end(&format!("trickle{last}"), &engine.namespace(), [2, 0, 0, 0x78, 0, last], &[])
     };
     let (source, sink) = engine.add_link(&LinkConfig::default(), config(1), config(2)).unwrap();
     let (from, to) = (RawPort::bind(&source, 0).unwrap(), RawPort::bind(&sink, 0).unwrap());
@@ -343,8 +340,7 @@ fn a_socket_receives_from_its_binding_on() {
         .collect();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
-        let socket = UdpSocket::bind(&pair.tested_ns, server).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = bound(&pair.tested_ns, server);
         client.send_to(b"request", server).unwrap();
         assert_eq!(socket.recv(&mut [0; 64]).expect("it was sent to a bound socket"), 7);
     }

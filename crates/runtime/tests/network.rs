@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::frames::{checksum, ip_head, pseudo_checksum};
 use common::modes::{Mode, echo, round_trips, stop};
 use common::{
-    PATIENCE, PEER_MAC, PEER_V4, PEER_V6, Pair, TESTED_MAC, TESTED_V4, TESTED_V6, eventually, stats_of, v4, v6,
+    PATIENCE, PEER_MAC, PEER_V4, PEER_V6, Pair, TESTED_MAC, TESTED_V4, TESTED_V6, bound, eventually, stats_of, v4, v6,
 };
 use napier_runtime::device::{Coalesce, LinkConfig};
 use napier_runtime::raw::RawPort;
@@ -41,8 +41,7 @@ fn neighbours_are_found_by_asking() {
 #[test]
 fn the_first_datagrams_to_a_neighbour_arrive_in_order() {
     let pair = Pair::strangers(&LinkConfig::default());
-    let server = UdpSocket::bind(&pair.tested_ns, v4(TESTED_V4, 4000)).unwrap();
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let server = bound(&pair.tested_ns, v4(TESTED_V4, 4000));
     let socket = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
     // As many as fit into the server's receive buffer.
     for number in 0..90_u8 {
@@ -85,8 +84,7 @@ fn nobody_answers_for_an_absent_neighbour() {
     assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
     assert!(pair.peer_ns.counters().neigh_unresolved_discards > 0);
     // The others are as near as before.
-    let server = UdpSocket::bind(&pair.tested_ns, v4(TESTED_V4, 4000)).unwrap();
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let server = bound(&pair.tested_ns, v4(TESTED_V4, 4000));
     socket.send_to(b"hello", v4(TESTED_V4, 4000)).unwrap();
     assert_eq!(server.recv(&mut [0; 64]).unwrap(), 5);
 }

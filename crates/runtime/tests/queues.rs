@@ -4,7 +4,7 @@ mod common;
 
 use std::net::SocketAddr;
 
-use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
+use common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, bound, eventually, v4, v6};
 use napier_runtime::control::NapiGet;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::socket::{ReusePort, SocketOption, UdpSocket};
@@ -59,8 +59,7 @@ fn spread(pair: &Pair, clients: &[UdpSocket], server: &UdpSocket) -> [[u64; QUEU
 fn flows_follow_the_indirection_table() {
     let pair = pair();
     for addr in [v4(TESTED_V4, 4000), v6(TESTED_V6, 4000)] {
-        let server = UdpSocket::bind(&pair.tested_ns, addr).unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        let server = bound(&pair.tested_ns, addr);
         let clients = flows(&pair, addr);
 
         let equal: [u16; 128] = std::array::from_fn(|entry| entry as u16 % QUEUES);
@@ -100,8 +99,7 @@ fn sockets_know_the_instance_of_their_queue() {
     let pair = pair();
     let mut seen = [false; QUEUES as usize];
     for (flow, client) in flows(&pair, v4(TESTED_V4, 4000)).iter().enumerate() {
-        let server = UdpSocket::bind(&pair.tested_ns, v4(TESTED_V4, 4000)).unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        let server = bound(&pair.tested_ns, v4(TESTED_V4, 4000));
         assert_eq!(server.getsockopt(SocketOption::IncomingNapiId), Ok(0), "nothing was received yet");
         let (src, dst) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         server.connect(src).unwrap();

@@ -5,17 +5,10 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 
-use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, v4};
-use napier_runtime::device::{
-    AddDeviceError, AddLinkError, DeviceHandle, EndConfig, IfAddr, LinkConfig, MemifConfig, MemifRole,
-};
+use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, bound, end, v4};
+use napier_runtime::device::{AddDeviceError, AddLinkError, DeviceHandle, LinkConfig, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::{DeviceError, NetNs, TcpListener, TcpStream, UdpSocket};
-
-fn end(ns: &NetNs, name: &str, mac: [u8; 6], addresses: &[(IpAddr, u8)]) -> EndConfig {
-    let addresses = addresses.iter().map(|&(addr, prefix_len)| IfAddr { addr, prefix_len }).collect();
-    EndConfig { name: name.to_owned(), netns: ns.clone(), mac, addresses, irq_cpus: Vec::new() }
-}
 
 fn link(
     engine: &Engine,
@@ -24,7 +17,7 @@ fn link(
 ) -> Result<(DeviceHandle, DeviceHandle), AddLinkError> {
     let (here, there) = (engine.namespace(), engine.namespace());
     let config = LinkConfig { frame_bytes, ring_size: 64, ..LinkConfig::default() };
-    engine.add_link(&config, end(&here, "a", TESTED_MAC, tested), end(&there, "b", PEER_MAC, &[(PEER_V4.into(), 24)]))
+    engine.add_link(&config, end("a", &here, TESTED_MAC, tested), end("b", &there, PEER_MAC, &[(PEER_V4.into(), 24)]))
 }
 
 #[test]
@@ -60,7 +53,7 @@ fn addresses_that_are_of_no_station_are_refused() {
         let socket = format!("@napier-refused-{}", std::process::id());
         let memif = engine.add_memif(
             MemifConfig::new(MemifRole::Server, &socket),
-            end(&engine.namespace(), "m", TESTED_MAC, &[(addr, prefix_len)]),
+            end("m", &engine.namespace(), TESTED_MAC, &[(addr, prefix_len)]),
         );
         assert!(memif.is_err(), "{text}");
     }
@@ -80,7 +73,7 @@ fn a_name_space_of_another_engine_is_refused() {
     let ends = |ns: &NetNs| {
         let there = engine.namespace();
         let config = LinkConfig::default();
-        engine.add_link(&config, end(ns, "a", TESTED_MAC, &[]), end(&there, "b", PEER_MAC, &[])).map(drop)
+        engine.add_link(&config, end("a", ns, TESTED_MAC, &[]), end("b", &there, PEER_MAC, &[])).map(drop)
     };
     let error = ends(&other.namespace()).unwrap_err();
     assert!(matches!(error, AddLinkError::Device(AddDeviceError::ForeignNamespace)), "{error}");
@@ -105,8 +98,7 @@ fn small_frames_carry_what_fits() {
         let engine = Engine::builder().start().unwrap();
         let (tested, peer) = link(&engine, frame_bytes, &[(TESTED_V4.into(), 24)]).unwrap();
         let payload_max = (frame_bytes as usize - 14).min(1500) - 28;
-        let server = UdpSocket::bind(tested.netns(), v4(TESTED_V4, 7)).unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        let server = bound(tested.netns(), v4(TESTED_V4, 7));
         let client = UdpSocket::bind(peer.netns(), v4(PEER_V4, 8)).unwrap();
         let refused = client.send_to(&vec![1; payload_max + 1], v4(TESTED_V4, 7)).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(90), "EMSGSIZE");

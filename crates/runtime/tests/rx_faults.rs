@@ -7,11 +7,10 @@ use std::sync::atomic::Ordering;
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::RawPort;
-use napier_runtime::socket::UdpSocket;
 use napier_stack::injected::{ARMED, MARK};
 
 use common::frames::{checksum, ip_head, pseudo_checksum, udp};
-use common::{PATIENCE, PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, eventually};
+use common::{PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, bound, eventually};
 
 fn datagram(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 256];
@@ -41,8 +40,7 @@ fn arp() -> Vec<u8> {
 }
 
 fn survives(faults: &[Vec<u8>], pair: &Pair) {
-    let socket = UdpSocket::bind(&pair.tested_ns, (TESTED_V4, 7).into()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let socket = bound(&pair.tested_ns, (TESTED_V4, 7).into());
     let wire = RawPort::bind(&pair.peer, 0).unwrap();
     let mut sent = 0_u32;
     // Often enough that one frame each would be missed at the end, in bursts and one by one.

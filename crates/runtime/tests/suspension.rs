@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, prefer, v4};
+use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, bound, eventually, prefer, v4};
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{LinkConfig, NapiStats, PollContext};
 use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
@@ -143,8 +143,7 @@ fn silence_brings_the_interrupt_back() {
     context.set_params(prefer(64)).unwrap();
     let (end, answered) = (UserEvent::new(), Arc::new(AtomicU64::new(0)));
     let server = server(&pair, context.clone(), &end, &answered);
-    let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let client = bound(&pair.peer_ns, v4(PEER_V4, 5000));
     for round in 1..=20_u64 {
         let (before, slept) = (pair.tested.napi_stats(0), context.stats().sleeps);
         for _ in 0..50 {

@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{TESTED_MAC, eventually};
+use common::{TESTED_MAC, end, eventually};
 use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
-use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
+use napier_runtime::device::{DeviceHandle, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 
@@ -160,10 +160,8 @@ fn exchange_with_testpmd(ours: MemifRole, test: &str) {
     let theirs = if ours == MemifRole::Server { "client" } else { "server" };
 
     let engine = Engine::builder().start().unwrap();
-    let netns = engine.namespace();
-    let end = EndConfig { name: "memif0".into(), netns, mac: TESTED_MAC, addresses: vec![], irq_cpus: vec![] };
     let config = MemifConfig { retry: Duration::from_millis(50), ..MemifConfig::new(ours, &socket) };
-    let device = engine.add_memif(config, end).unwrap();
+    let device = engine.add_memif(config, end("memif0", &engine.namespace(), TESTED_MAC, &[])).unwrap();
     let mut traffic = Traffic::default();
     for number in 0..2 {
         let Some(mut testpmd) = Testpmd::start(theirs, &socket, &folder, number) else {

@@ -9,7 +9,6 @@ pub mod cpuclock;
 pub mod fd;
 pub mod give_way;
 pub mod heap;
-pub mod kernel_sockets;
 pub mod mmap;
 pub mod netdev;
 pub mod nowait;

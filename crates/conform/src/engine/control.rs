@@ -56,9 +56,9 @@ fn napi_get(rig: &Rig<'_>, napi: NapiRef) -> Answer {
     };
     let ifindex = position(rig, info.ifindex).map_or(0, |position| FIRST_IFINDEX + position as u64);
     let attributes = info.attributes().map(|(name, value)| {
-        let text = match name {
-            "threaded" => info.threaded.name().to_owned(),
-            "ifindex" => ifindex.to_string(),
+        let text = match (name, info.threaded) {
+            ("threaded", Some(threaded)) => threaded.name().to_owned(),
+            ("ifindex", _) => ifindex.to_string(),
             _ => value.to_string(),
         };
         (name.to_owned(), text)

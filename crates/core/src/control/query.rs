@@ -5,7 +5,8 @@ use core::fmt;
 use super::{Errno, ThreadedSetting};
 use crate::time::Span;
 
-/// One NAPI instance as napi-get shows it.
+/// One NAPI instance as napi-get shows it. `None` is what the answer does not have: kernels show `defer-hard-irqs` and the
+/// time-outs since 6.13 and `threaded` since 6.17.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct NapiInfo {
     /// `ifindex` of its device.
@@ -17,13 +18,13 @@ pub struct NapiInfo {
     /// `pid` of its thread, if there is one.
     pub pid: Option<u32>,
     /// `defer-hard-irqs`.
-    pub defer_hard_irqs: u32,
+    pub defer_hard_irqs: Option<u32>,
     /// `gro-flush-timeout`.
-    pub gro_flush_timeout: Span,
+    pub gro_flush_timeout: Option<Span>,
     /// `irq-suspend-timeout`.
-    pub irq_suspend_timeout: Span,
+    pub irq_suspend_timeout: Option<Span>,
     /// `threaded`.
-    pub threaded: ThreadedSetting,
+    pub threaded: Option<ThreadedSetting>,
 }
 
 impl NapiInfo {
@@ -35,10 +36,10 @@ impl NapiInfo {
             ("id", Some(u64::from(self.id))),
             ("irq", self.irq.map(u64::from)),
             ("pid", self.pid.map(u64::from)),
-            ("defer-hard-irqs", Some(u64::from(self.defer_hard_irqs))),
-            ("gro-flush-timeout", Some(self.gro_flush_timeout.ns)),
-            ("irq-suspend-timeout", Some(self.irq_suspend_timeout.ns)),
-            ("threaded", self.threaded.number().map(u64::from)),
+            ("defer-hard-irqs", self.defer_hard_irqs.map(u64::from)),
+            ("gro-flush-timeout", self.gro_flush_timeout.map(|span| span.ns)),
+            ("irq-suspend-timeout", self.irq_suspend_timeout.map(|span| span.ns)),
+            ("threaded", self.threaded.and_then(ThreadedSetting::number).map(u64::from)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))

@@ -10,10 +10,10 @@ fn info(ifindex: u32, id: u32) -> NapiInfo {
         id,
         irq: None,
         pid: None,
-        defer_hard_irqs: 3,
-        gro_flush_timeout: Span::from_ns(4),
-        irq_suspend_timeout: Span::from_ns(5),
-        threaded: ThreadedSetting::BusyPoll,
+        defer_hard_irqs: Some(3),
+        gro_flush_timeout: Some(Span::from_ns(4)),
+        irq_suspend_timeout: Some(Span::from_ns(5)),
+        threaded: Some(ThreadedSetting::BusyPoll),
     }
 }
 
@@ -29,10 +29,18 @@ fn napi_get_shows_what_is_there() {
         ("threaded", 2),
     ];
     assert_eq!(bare, want);
-    let full = NapiInfo { irq: Some(0), pid: Some(77), threaded: ThreadedSetting::Workqueue, ..info(2, 9) };
+    let full = NapiInfo { irq: Some(0), pid: Some(77), threaded: Some(ThreadedSetting::Workqueue), ..info(2, 9) };
     let names: Vec<_> = full.attributes().map(|(name, _)| name).collect();
     assert_eq!(names[..4], ["ifindex", "id", "irq", "pid"]);
     assert!(!names.contains(&"threaded"), "the extension has no number");
+    let old = NapiInfo {
+        defer_hard_irqs: None,
+        gro_flush_timeout: None,
+        irq_suspend_timeout: None,
+        threaded: None,
+        ..info(2, 9)
+    };
+    assert!(old.attributes().eq([("ifindex", 2), ("id", 9)]), "a kernel that shows no setting");
 }
 
 #[test]

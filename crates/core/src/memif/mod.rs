@@ -18,6 +18,8 @@
 //! sends is judged here, field by field; what only the system can tell (how long a file is, whether it can shrink,
 //! whether a cookie is there) is for the caller.
 //!
+//! When something is done about a peer that says nothing is in [`times`].
+//!
 //! Source: memif 2.0, DPDK v22.11 `drivers/net/memif/{memif.h,memif_socket.c}`.
 
 mod client;
@@ -37,6 +39,9 @@ mod server;
 #[cfg(test)]
 mod server_tests;
 mod text;
+pub mod times;
+#[cfg(test)]
+mod times_tests;
 #[cfg(test)]
 mod walk_tests;
 

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use napier_runtime::{bind_kernel_socket_to, set_kernel_busy_poll, set_kernel_epoll_params};
+use napier_linux::epoll::{EpollParams, set_params};
+use napier_linux::socket::{self, BusyOption};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::Timespec;
@@ -49,7 +50,7 @@ impl KernelNet {
     pub fn new(stop: &KernelStop, params: Option<EventParams>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         if let Some(EventParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll }) = params {
-            set_kernel_epoll_params(epoll.as_fd(), busy_poll_usecs, busy_poll_budget, prefer_busy_poll)?;
+            set_params(&epoll, EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll })?;
         }
         let net = Self { epoll, events: Vec::with_capacity(EVENTS_MAX), interface: None, _stop: stop.clone() };
         net.add(stop.0.as_fd(), TOKEN_STOP)?;
@@ -73,7 +74,7 @@ impl KernelNet {
             sockopt::set_socket_reuseaddr(&socket, true)?;
         }
         if let Some(interface) = &self.interface {
-            bind_kernel_socket_to(socket.as_fd(), interface).map_err(|error| {
+            socket::bind_to_device(&socket, interface).map_err(|error| {
                 io::Error::new(error.kind(), format!("interface {interface}: {error}; see ip link"))
             })?;
         }
@@ -113,7 +114,9 @@ impl Net for KernelNet {
 
     fn bind_blocking(&self, at: SocketAddr, busy_poll_usecs: u32, prefer: bool) -> io::Result<UdpSocket> {
         let socket = self.bound(at, SocketType::DGRAM, false)?;
-        set_kernel_busy_poll(socket.as_fd(), busy_poll_usecs, prefer)?;
+        let usecs = i32::try_from(busy_poll_usecs).map_err(|_| io::ErrorKind::InvalidInput)?;
+        socket::set(&socket, BusyOption::BusyPoll, usecs)?;
+        socket::set(&socket, BusyOption::PreferBusyPoll, prefer.into())?;
         let socket = UdpSocket::from(socket);
         socket.set_read_timeout(Some(BLOCKED_MAX))?;
         Ok(socket)

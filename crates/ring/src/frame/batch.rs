@@ -38,12 +38,16 @@ impl<'a> FrameBatch<'a> {
         let (id, index) = (frame.arena(), frame.index());
         let home = arena.home_of(index);
         // Mostly all frames of a batch come from one home.
-        if let Some(there) = &mut self.chains[0]
-            && there.arena == id
-            && there.home == home
-        {
-            return there.chain.push(&arena.links, index);
+        match &mut self.chains[0] {
+            Some(there) if there.arena == id && there.home == home => there.chain.push(&arena.links, index),
+            _ => self.push_apart(arena, id, home, index),
         }
+    }
+
+    /// Adds a frame that is not of the first chain's home. Apart, so that the registers it needs are not saved for every
+    /// frame.
+    #[inline(never)]
+    fn push_apart(&mut self, arena: &Arena, id: ArenaId, home: u16, index: u32) {
         for slot in &mut self.chains {
             match slot {
                 Some(there) if there.arena == id && there.home == home => {

@@ -56,25 +56,6 @@ impl FrameList {
         self.list.push_admitted(&TableLinks(table), raw, admit).ok_or(frame)
     }
 
-    /// Adds what was taken from another list, in its order, with one swap. `true` = this list was empty and is not
-    /// now.
-    ///
-    /// # Panics
-    ///
-    /// If one of the lists belongs to another table.
-    pub fn push_fifo(&self, table: &FrameTable, mut frames: FrameFifo) -> bool {
-        let Some(first) = frames.pop(table) else {
-            return false;
-        };
-        self.bind(table);
-        let links = TableLinks(table);
-        let mut chain = Chain::new(&links, table.raw_for(&first));
-        while let Some(frame) = frames.pop(table) {
-            chain.push(&links, table.raw_for(&frame));
-        }
-        self.list.push_chain(&links, chain.newest, chain.oldest)
-    }
-
     /// Adds the frames of a chain, in its order and without others between them, with one swap. `true` = the list was
     /// empty and is not now.
     ///

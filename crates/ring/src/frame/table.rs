@@ -291,16 +291,6 @@ impl FrameTable {
         self.arena_for(frame).offset_of(frame.index()) as u32 // `add_arena` refuses more than 4 GiB
     }
 
-    /// Frames of an arena, wherever they are.
-    ///
-    /// # Panics
-    ///
-    /// If the arena is of another table.
-    #[must_use]
-    pub fn frames_total(&self, arena: ArenaId) -> u32 {
-        self.arena(arena).frames
-    }
-
     /// Gives a frame back to the pool that it came from. Any thread; one compare-and-swap.
     #[inline]
     pub fn give_back(&self, frame: Frame) {
@@ -313,11 +303,6 @@ impl FrameTable {
     #[must_use]
     pub fn batch(&self) -> FrameBatch<'_> {
         FrameBatch::new(self)
-    }
-
-    /// Gives back all frames of a batch, as dropping it does.
-    pub fn give_back_many(&self, batch: FrameBatch<'_>) {
-        drop(batch);
     }
 
     #[inline]

@@ -111,8 +111,12 @@ fn a_list_keeps_order_over_arenas() {
         expected.push((frame.arena(), frame.index()));
         assert_eq!(list.push(&table, frame), turn == 0);
     }
-    assert!(onward.push_fifo(&table, list.take(&table)));
-    assert!(!onward.push_fifo(&table, list.take(&table)));
+    let (mut fifo, mut chain) = (list.take(&table), FrameChain::new());
+    while let Some(frame) = fifo.pop(&table) {
+        chain.push(&table, frame);
+    }
+    assert!(onward.push_chain(&table, chain));
+    assert!(!onward.push_chain(&table, FrameChain::new()));
     assert!(list.is_empty() && !onward.is_empty());
     let mut taken = onward.take(&table);
     let mut order = Vec::new();
@@ -177,7 +181,7 @@ fn a_batch_brings_every_frame_home() {
             batch.push(frame);
         }
     }
-    table.give_back_many(batch);
+    drop(batch);
     assert!(pools.iter_mut().all(|pool| pool.available() == 4));
 }
 

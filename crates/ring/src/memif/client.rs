@@ -1,6 +1,6 @@
 //! The client's ends. The client owns the memory, so its frames are the buffers: nothing is copied.
 
-use super::protocol::{Leader, Low, RingMemory, Word, mask, unmask, wants_interrupt};
+use super::protocol::{Leader, Low, RingMemory, Word, mask, unmask};
 use super::{InterruptSwitch, Publish, RingEnd, RingView};
 use crate::frame::FramePlaces;
 use crate::{ArenaId, Frame, FrameTable};
@@ -15,7 +15,6 @@ struct Slots {
     place: FramePlaces,
     /// A second arena of the region whose frames are taken as well.
     second: Option<(ArenaId, FramePlaces)>,
-    index_errors: u64,
 }
 
 impl Slots {
@@ -24,7 +23,7 @@ impl Slots {
         assert!(table.arena_is_in(arena, ring.mapping()), "the frames are not in the ring's region");
         let frames = (0..ring.size()).map(|_| None).collect();
         let place = table.places_of(arena);
-        Self { leader: Leader::new(ring, start), frames, arena, place, second: None, index_errors: 0 }
+        Self { leader: Leader::new(ring, start), frames, arena, place, second: None }
     }
 
     #[inline]
@@ -57,17 +56,6 @@ impl Slots {
         match &self.second {
             Some((second, place)) if *second == arena => place,
             _ => panic!("only frames of the ring's own region can be offered"),
-        }
-    }
-
-    #[inline]
-    fn refresh(&mut self) -> u32 {
-        match self.leader.refresh() {
-            Ok(answered) => u32::from(answered),
-            Err(_) => {
-                self.index_errors += 1;
-                u32::from(self.leader.answered())
-            }
         }
     }
 
@@ -147,15 +135,13 @@ impl C2sProducer {
     /// Shows the peer what was pushed, and tells whether it wants an interrupt for it.
     #[inline]
     pub fn publish(&mut self) -> Publish {
-        let published = u32::from(self.slots.leader.publish());
-        let peer_wants_interrupt = published > 0 && wants_interrupt(&self.slots.leader.memory);
-        Publish { published, peer_wants_interrupt }
+        self.slots.leader.announce()
     }
 
     /// Takes back the frames that the peer has read, and hands each to `home`. Returns how many.
     #[inline]
     pub fn reclaim(&mut self, mut home: impl FnMut(Frame)) -> u32 {
-        let count = self.slots.refresh();
+        let count = self.slots.leader.look();
         while let Some((_, frame)) = self.slots.take_back() {
             home(frame);
         }
@@ -171,7 +157,7 @@ impl C2sProducer {
     /// Times that the peer's index was impossible.
     #[must_use]
     pub fn index_errors(&self) -> u64 {
-        self.slots.index_errors
+        self.slots.leader.index_errors()
     }
 }
 
@@ -227,7 +213,7 @@ impl S2cConsumer {
 
     /// Packets that wait, with a look at the peer's index.
     pub fn pending(&mut self) -> u32 {
-        self.slots.refresh()
+        self.slots.leader.look()
     }
 
     /// Takes the oldest packet: its frame and its length in bytes.
@@ -235,7 +221,7 @@ impl S2cConsumer {
     /// A packet with an impossible length or in several slots is counted and its frame posted again at once.
     #[inline]
     pub fn take(&mut self) -> Option<(Frame, u32)> {
-        if self.slots.leader.answered() == 0 && self.slots.refresh() == 0 {
+        if !self.slots.leader.has_answered() {
             return None;
         }
         while let Some((index, frame)) = self.slots.take_back() {
@@ -268,7 +254,7 @@ impl S2cConsumer {
     ) -> Option<(Frame, u32)> {
         assert_eq!(self.slots.leader.free(), 0, "an exchange needs a ring that is full of frames");
         let capacity = self.slots.place.capacity();
-        while self.slots.leader.answered() > 0 || self.slots.refresh() > 0 {
+        while self.slots.leader.has_answered() {
             let index = self.slots.leader.oldest();
             // Hostile: read once. The frame and its size are ours; only length and flags are the peer's word.
             let low = Low::unpack(self.slots.leader.memory.load_low(index));
@@ -326,7 +312,7 @@ impl S2cConsumer {
     #[must_use = "true means that packets wait and no interrupt may come"]
     pub fn unmask(&mut self) -> bool {
         unmask(&self.slots.leader.memory);
-        self.slots.refresh() > 0
+        self.slots.leader.look() > 0
     }
 
     /// Packets dropped because the peer described them wrongly.
@@ -338,6 +324,6 @@ impl S2cConsumer {
     /// Times that the peer's index was impossible.
     #[must_use]
     pub fn index_errors(&self) -> u64 {
-        self.slots.index_errors
+        self.slots.leader.index_errors()
     }
 }

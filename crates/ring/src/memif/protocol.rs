@@ -3,7 +3,7 @@
 //! The leader (client) offers slots by moving head; the follower (server) answers them in order by moving tail.
 //! Index arithmetic is modulo 2^16.
 
-use super::{DESCRIPTOR_NEXT, FLAG_MASK_INT};
+use super::{DESCRIPTOR_NEXT, FLAG_MASK_INT, Publish};
 use crate::sync::{Ordering, Point, full_fence, order};
 
 /// A 16-bit word of a ring's header.
@@ -59,11 +59,12 @@ pub(crate) struct Leader<M> {
     published: u16, // what the peer knows of head
     tail_seen: u16, // answered as far as this, checked
     oldest: u16,    // first slot not taken back
+    index_errors: u64,
 }
 
 impl<M: RingMemory> Leader<M> {
     pub(crate) fn new(memory: M, start: u16) -> Self {
-        Self { memory, head: start, published: start, tail_seen: start, oldest: start }
+        Self { memory, head: start, published: start, tail_seen: start, oldest: start, index_errors: 0 }
     }
 
     /// Slots that can be offered. A slot is free once it was taken back, not when it was answered.
@@ -135,6 +136,34 @@ impl<M: RingMemory> Leader<M> {
         Ok(answered)
     }
 
+    /// As `refresh`; an impossible index is counted, and what was known stays.
+    #[inline]
+    pub(crate) fn look(&mut self) -> u32 {
+        if self.refresh().is_err() {
+            self.index_errors += 1;
+        }
+        self.answered().into()
+    }
+
+    /// Whether there are answered slots; looks at the peer if none are known.
+    #[inline]
+    pub(crate) fn has_answered(&mut self) -> bool {
+        self.answered() > 0 || self.look() > 0
+    }
+
+    /// Times that the peer's index was impossible.
+    #[inline]
+    pub(crate) fn index_errors(&self) -> u64 {
+        self.index_errors
+    }
+
+    /// Shows the peer the packets that were offered, and tells whether it wants an interrupt for them.
+    #[inline]
+    pub(crate) fn announce(&mut self) -> Publish {
+        let published = self.publish();
+        announced(published, &self.memory)
+    }
+
     /// Answered slots as far as known, without a look at the peer's cache line.
     #[inline]
     pub(crate) fn answered(&self) -> u16 {
@@ -165,11 +194,12 @@ pub(crate) struct Follower<M> {
     tail: u16,      // next slot to answer
     published: u16, // what the peer knows of tail
     head_seen: u16, // offered as far as this, checked
+    index_errors: u64,
 }
 
 impl<M: RingMemory> Follower<M> {
     pub(crate) fn new(memory: M, start: u16) -> Self {
-        Self { memory, tail: start, published: start, head_seen: start }
+        Self { memory, tail: start, published: start, head_seen: start, index_errors: 0 }
     }
 
     /// Looks at the peer's head; returns how many slots wait.
@@ -183,6 +213,34 @@ impl<M: RingMemory> Follower<M> {
         }
         self.head_seen = head;
         Ok(self.waiting())
+    }
+
+    /// As `refresh`; an impossible index is counted, and what was known stays.
+    #[inline]
+    pub(crate) fn look(&mut self) -> u32 {
+        if self.refresh().is_err() {
+            self.index_errors += 1;
+        }
+        self.waiting().into()
+    }
+
+    /// Whether slots wait; looks at the peer if none do as far as is known.
+    #[inline]
+    pub(crate) fn has_waiting(&mut self) -> bool {
+        self.waiting() > 0 || self.look() > 0
+    }
+
+    /// Times that the peer's index was impossible.
+    #[inline]
+    pub(crate) fn index_errors(&self) -> u64 {
+        self.index_errors
+    }
+
+    /// Shows the peer the packets that were answered with, and tells whether it wants an interrupt for them.
+    #[inline]
+    pub(crate) fn announce(&mut self) -> Publish {
+        let published = self.publish();
+        announced(published, &self.memory)
     }
 
     /// Waiting slots as far as known, without a look at the peer's cache line.
@@ -221,6 +279,12 @@ impl<M: RingMemory> Follower<M> {
         }
         news
     }
+}
+
+#[inline]
+fn announced(published: u16, memory: &impl RingMemory) -> Publish {
+    let peer_wants_interrupt = published > 0 && wants_interrupt(memory);
+    Publish { published: published.into(), peer_wants_interrupt }
 }
 
 /// The packets' producer, after it published: whether the consumer wants an interrupt.

@@ -3,40 +3,25 @@
 
 use core::ops::Range;
 
-use super::protocol::{Follower, Low, RingMemory, Word, mask, unmask, wants_interrupt};
+use super::protocol::{Follower, Low, RingMemory, Word, mask, unmask};
 use super::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
 
 /// A ring's follower, and the bytes of the region that descriptors may point to.
 struct Window {
     follower: Follower<RingView>,
     frames: Range<usize>,
-    index_errors: u64,
 }
 
 impl Window {
     fn new(ring: RingView, frames: Range<usize>, start: u16) -> Self {
         assert_eq!(ring.end(), RingEnd::Server, "the server's ends need the server's view");
         assert!(frames.start <= frames.end && frames.end <= ring.mapping().len(), "frames outside the region");
-        Self { follower: Follower::new(ring, start), frames, index_errors: 0 }
-    }
-
-    #[inline]
-    fn refresh(&mut self) -> u32 {
-        match self.follower.refresh() {
-            Ok(waiting) => u32::from(waiting),
-            Err(_) => {
-                self.index_errors += 1;
-                u32::from(self.follower.waiting())
-            }
-        }
+        Self { follower: Follower::new(ring, start), frames }
     }
 
     #[inline]
     fn next(&mut self) -> Option<u16> {
-        if self.follower.waiting() == 0 && self.refresh() == 0 {
-            return None;
-        }
-        self.follower.next()
+        if self.follower.has_waiting() { self.follower.next() } else { None }
     }
 
     /// Reads a descriptor, each half once, and checks it. Returns address, length and whether the packet goes on.
@@ -80,7 +65,7 @@ impl C2sConsumer {
 
     /// Packets that wait, with a look at the peer's index.
     pub fn pending(&mut self) -> u32 {
-        self.window.refresh()
+        self.window.follower.look()
     }
 
     /// Copies the oldest packet to the start of `to` and returns its length. `None` = no packet.
@@ -136,13 +121,13 @@ impl C2sConsumer {
     #[must_use = "true means that packets wait and no interrupt may come"]
     pub fn unmask(&mut self) -> bool {
         unmask(&self.window.follower.memory);
-        self.window.refresh() > 0
+        self.window.follower.look() > 0
     }
 
     /// Times that the peer's index was impossible.
     #[must_use]
     pub fn index_errors(&self) -> u64 {
-        self.window.index_errors
+        self.window.follower.index_errors()
     }
 }
 
@@ -183,7 +168,7 @@ impl S2cProducer {
     /// Empty buffers that the client has posted, with a look at its index.
     #[inline]
     pub fn free_slots(&mut self) -> u32 {
-        self.window.refresh()
+        self.window.follower.look()
     }
 
     /// Builds a packet in the next empty buffer. `build` gets the whole buffer and returns the packet's length; 0
@@ -234,9 +219,7 @@ impl S2cProducer {
     /// Shows the peer what was built, and tells whether it wants an interrupt for it.
     #[inline]
     pub fn publish(&mut self) -> Publish {
-        let published = u32::from(self.window.follower.publish());
-        let peer_wants_interrupt = published > 0 && wants_interrupt(&self.window.follower.memory);
-        Publish { published, peer_wants_interrupt }
+        self.window.follower.announce()
     }
 
     /// Buffers that could not be used and went back empty.
@@ -248,7 +231,7 @@ impl S2cProducer {
     /// Times that the peer's index was impossible.
     #[must_use]
     pub fn index_errors(&self) -> u64 {
-        self.window.index_errors
+        self.window.follower.index_errors()
     }
 
     /// The next buffer of at least `len_min` bytes; ends after one ring size, for that is all that can be posted.

@@ -13,6 +13,7 @@
 //! publishes looks at it, and gets a token if it is set. Only a token pays for a kick, and a kick takes it away: so a
 //! packet that was published while the kernel slept cannot be forgotten, and nobody makes a system call for nothing.
 
+mod chunks;
 mod line;
 mod protocol;
 mod rx;
@@ -34,31 +35,3 @@ pub const HEADROOM_BYTES: u32 = 256;
 
 /// `include/uapi/linux/if_xdp.h`: the kernel sleeps on this ring.
 pub(crate) const RING_NEED_WAKEUP: u32 = 1;
-
-/// Which chunks are with the kernel: one bit each.
-struct Held(Box<[u64]>);
-
-impl Held {
-    fn new(chunks: u32) -> Self {
-        Self((0..chunks.div_ceil(64)).map(|_| 0).collect())
-    }
-
-    /// Notes a chunk; false if it was there already.
-    #[inline]
-    fn insert(&mut self, chunk: u32) -> bool {
-        let (word, bit) = (&mut self.0[chunk as usize / 64], 1 << (chunk % 64));
-        let new = *word & bit == 0;
-        *word |= bit;
-        new
-    }
-
-    /// Takes a chunk away; false if it is not there.
-    #[inline]
-    fn remove(&mut self, chunk: u32) -> bool {
-        let Some(word) = self.0.get_mut(chunk as usize / 64) else { return false };
-        let bit = 1 << (chunk % 64);
-        let there = *word & bit != 0;
-        *word &= !bit;
-        there
-    }
-}

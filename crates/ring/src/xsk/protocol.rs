@@ -47,13 +47,14 @@ pub(crate) struct Producer<M> {
     next: u32,      // next slot to write
     published: u32, // what the other side knows of it
     consumed: u32,  // taken as far as this, checked
+    index_errors: u64,
 }
 
 impl<M: XskMemory> Producer<M> {
     /// A ring that nobody has used.
     pub(crate) fn new(memory: M) -> Self {
         let start = memory.load(Word::Producer, Ordering::Relaxed);
-        Self { memory, next: start, published: start, consumed: start }
+        Self { memory, next: start, published: start, consumed: start, index_errors: 0 }
     }
 
     /// Slots that can be written, as far as is known.
@@ -72,6 +73,19 @@ impl<M: XskMemory> Producer<M> {
         }
         self.consumed = consumed;
         Ok(())
+    }
+
+    /// As `refresh`; an impossible index is counted, and what was known stays.
+    #[inline]
+    pub(crate) fn look(&mut self) {
+        if self.refresh().is_err() {
+            self.index_errors += 1;
+        }
+    }
+
+    /// Times that the other side's index was impossible.
+    pub(crate) fn index_errors(&self) -> u64 {
+        self.index_errors
     }
 
     /// Slots that were published and not taken, as far as is known.
@@ -108,13 +122,14 @@ pub(crate) struct Consumer<M> {
     next: u32,     // next slot to read
     released: u32, // what the other side knows of it
     produced: u32, // written as far as this, checked
+    index_errors: u64,
 }
 
 impl<M: XskMemory> Consumer<M> {
     /// A ring that nobody has used.
     pub(crate) fn new(memory: M) -> Self {
         let start = memory.load(Word::Consumer, Ordering::Relaxed);
-        Self { memory, next: start, released: start, produced: start }
+        Self { memory, next: start, released: start, produced: start, index_errors: 0 }
     }
 
     /// Slots that wait, as far as is known.
@@ -134,6 +149,19 @@ impl<M: XskMemory> Consumer<M> {
         }
         self.produced = produced;
         Ok(())
+    }
+
+    /// As `refresh`; an impossible index is counted, and what was known stays.
+    #[inline]
+    pub(crate) fn look(&mut self) {
+        if self.refresh().is_err() {
+            self.index_errors += 1;
+        }
+    }
+
+    /// Times that the other side's index was impossible.
+    pub(crate) fn index_errors(&self) -> u64 {
+        self.index_errors
     }
 
     /// The oldest waiting slot, which is read by this.

@@ -1,8 +1,8 @@
 //! The receive side of a socket: frames for the kernel to fill, and packets.
 
+use super::chunks::Chunks;
 use super::protocol::{Consumer, Producer, Word, XskMemory, wants_wakeup};
-use super::{HEADROOM_BYTES, Held, KernelRing, RingKind};
-use crate::frame::FramePlaces;
+use super::{HEADROOM_BYTES, KernelRing, RingKind};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{ArenaId, Frame, FrameTable};
 
@@ -15,13 +15,9 @@ pub struct FillWake(());
 pub struct XskRx {
     fill: Producer<KernelRing>,
     packets: Consumer<KernelRing>,
-    /// Chunks that are with the kernel.
-    held: Held,
+    chunks: Chunks,
     outstanding: u32,
-    arena: ArenaId,
-    place: FramePlaces,
     bad_descriptors: u64,
-    index_errors: u64,
 }
 
 impl XskRx {
@@ -34,11 +30,8 @@ impl XskRx {
     #[must_use]
     pub fn new(fill: KernelRing, packets: KernelRing, table: &FrameTable, arena: ArenaId) -> Self {
         assert_eq!((fill.kind(), packets.kind()), (RingKind::Addresses, RingKind::Packets), "rings of the wrong kinds");
-        let place = table.places_of(arena);
-        check_cut(&place);
-        let held = Held::new(place.frames());
         let (fill, packets) = (Producer::new(fill), Consumer::new(packets));
-        Self { fill, packets, held, outstanding: 0, arena, place, bad_descriptors: 0, index_errors: 0 }
+        Self { fill, packets, chunks: Chunks::new(table, arena), outstanding: 0, bad_descriptors: 0 }
     }
 
     /// Gives the kernel a frame to fill. It may use it after [`publish`](Self::publish).
@@ -52,15 +45,14 @@ impl XskRx {
     /// If the frame is not of the socket's arena.
     #[inline]
     pub fn post(&mut self, frame: Frame) -> Result<(), Frame> {
-        assert_eq!(frame.arena(), self.arena, "only frames of the socket's memory can be posted");
+        assert_eq!(frame.arena(), self.chunks.arena, "only frames of the socket's memory can be posted");
         if self.fill.free() == 0 {
-            self.refresh_fill();
+            self.fill.look();
             if self.fill.free() == 0 {
                 return Err(frame);
             }
         }
-        let chunk = self.place.offset_of(&frame) - HEADROOM_BYTES;
-        assert!(self.held.insert(frame.index()), "the kernel has this frame already");
+        let chunk = self.chunks.give(frame) - HEADROOM_BYTES;
         self.outstanding += 1;
         let index = self.fill.claim();
         self.fill.memory.write_address(index, u64::from(chunk));
@@ -77,9 +69,9 @@ impl XskRx {
         while let Some(index) = self.packets.take() {
             // Read once, and checked: the frame is one that was posted and has not come back.
             let descriptor = self.packets.memory.read_packet(index);
-            if let Some(frame) = self.frame_at(descriptor.address) {
+            if let Some(frame) = self.chunks.take(descriptor.address) {
                 self.outstanding -= 1;
-                let whole = descriptor.options == 0 && (1..=self.place.capacity()).contains(&descriptor.length);
+                let whole = descriptor.options == 0 && (1..=self.chunks.capacity()).contains(&descriptor.length);
                 if whole {
                     return Some((frame, descriptor.length));
                 }
@@ -96,9 +88,7 @@ impl XskRx {
     /// Packets that wait, with a look at the kernel's index.
     #[inline]
     pub fn pending(&mut self) -> u32 {
-        if self.packets.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        self.packets.look();
         self.packets.waiting()
     }
 
@@ -144,28 +134,14 @@ impl XskRx {
     /// Times that an index of the kernel was impossible.
     #[must_use]
     pub fn index_errors(&self) -> u64 {
-        self.index_errors
-    }
-
-    /// The frame that a descriptor names, if it is with the kernel and its bytes begin where they should.
-    #[inline]
-    fn frame_at(&mut self, address: u64) -> Option<Frame> {
-        let chunk = chunk_of(&self.place, address)?;
-        self.held.remove(chunk).then(|| Frame::mint(Frame::raw_of(self.arena, chunk), self.place.table()))
+        self.fill.index_errors() + self.packets.index_errors()
     }
 
     /// Counts a frame as with the kernel still, though it is in no ring: there is nobody to give it to.
     #[cold]
     fn keep(&mut self, frame: Frame) {
-        self.held.insert(frame.index());
+        self.chunks.give(frame);
         self.outstanding += 1;
-    }
-
-    #[cold]
-    fn refresh_fill(&mut self) {
-        if self.fill.refresh().is_err() {
-            self.index_errors += 1;
-        }
     }
 }
 
@@ -190,19 +166,4 @@ impl XskLook {
     pub fn packets_wait(&self) -> bool {
         self.ring.load(Word::Producer, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
     }
-}
-
-/// Checks that an arena is cut as the socket's memory is.
-pub(super) fn check_cut(place: &FramePlaces) {
-    let chunk = place.stride();
-    assert!(chunk.is_power_of_two() && place.capacity() <= chunk - HEADROOM_BYTES, "frames are not cut as chunks");
-    assert_eq!(place.first_offset() % chunk, HEADROOM_BYTES, "frames begin elsewhere than the kernel's packets");
-}
-
-/// The frame of the arena whose bytes begin at `address`.
-#[inline]
-pub(super) fn chunk_of(place: &FramePlaces, address: u64) -> Option<u32> {
-    let from_first = u32::try_from(address).ok()?.checked_sub(place.first_offset())?;
-    let chunk = from_first >> place.stride().trailing_zeros();
-    (from_first & (place.stride() - 1) == 0 && chunk < place.frames()).then_some(chunk)
 }

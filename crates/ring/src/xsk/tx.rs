@@ -1,9 +1,8 @@
 //! The transmit side of a socket: packets for the kernel to send, and frames that it has sent.
 
+use super::chunks::Chunks;
 use super::protocol::{Consumer, Descriptor, Producer, XskMemory, wants_wakeup};
-use super::rx::{check_cut, chunk_of};
-use super::{Held, KernelRing, RingKind};
-use crate::frame::FramePlaces;
+use super::{KernelRing, RingKind};
 use crate::{ArenaId, Frame, FrameTable};
 
 /// The kernel sleeps on the transmit ring; a kick of the socket takes this.
@@ -21,37 +20,13 @@ pub struct TxPublish {
     pub wake: Option<TxWake>,
 }
 
-/// Frames of one arena that can be sent.
-struct Source {
-    arena: ArenaId,
-    place: FramePlaces,
-    held: Held,
-}
-
-impl Source {
-    fn new(table: &FrameTable, arena: ArenaId) -> Self {
-        let place = table.places_of(arena);
-        check_cut(&place);
-        let held = Held::new(place.frames());
-        Self { arena, place, held }
-    }
-
-    /// The frame at `address`, if it is this arena's and with the kernel.
-    #[inline]
-    fn take(&mut self, address: u64) -> Option<Frame> {
-        let chunk = chunk_of(&self.place, address)?;
-        self.held.remove(chunk).then(|| Frame::mint(Frame::raw_of(self.arena, chunk), self.place.table()))
-    }
-}
-
 /// The transmit side of an AF_XDP socket. One owner at a time.
 pub struct XskTx {
     packets: Producer<KernelRing>,
     sent: Consumer<KernelRing>,
-    sources: [Option<Source>; 2],
+    sources: [Option<Chunks>; 2],
     outstanding: u32,
     bad_descriptors: u64,
-    index_errors: u64,
 }
 
 impl XskTx {
@@ -66,10 +41,9 @@ impl XskTx {
         Self {
             packets: Producer::new(packets),
             sent: Consumer::new(sent),
-            sources: [Some(Source::new(table, arena)), None],
+            sources: [Some(Chunks::new(table, arena)), None],
             outstanding: 0,
             bad_descriptors: 0,
-            index_errors: 0,
         }
     }
 
@@ -80,7 +54,7 @@ impl XskTx {
     /// If there is a second one already.
     pub fn add_arena(&mut self, table: &FrameTable, arena: ArenaId) {
         assert!(self.sources[1].is_none(), "a socket takes frames of two arenas");
-        self.sources[1] = Some(Source::new(table, arena));
+        self.sources[1] = Some(Chunks::new(table, arena));
     }
 
     /// Whether frames of this arena can be pushed.
@@ -114,9 +88,8 @@ impl XskTx {
         }
         let source = self.sources.iter_mut().flatten().find(|source| source.arena == frame.arena());
         let Some(source) = source else { panic!("only frames of the socket's memory can be sent") };
-        assert!((1..=source.place.capacity()).contains(&len), "a packet has 1 byte to one frame");
-        let address = u64::from(source.place.offset_of(&frame));
-        assert!(source.held.insert(frame.index()), "the kernel has this frame already");
+        assert!((1..=source.capacity()).contains(&len), "a packet has 1 byte to one frame");
+        let address = u64::from(source.give(frame));
         self.outstanding += 1;
         let index = self.packets.claim();
         self.packets.memory.write_packet(index, Descriptor { address, length: len, options: 0 });
@@ -136,7 +109,7 @@ impl XskTx {
     #[inline]
     pub fn unsent(&mut self) -> u32 {
         if self.packets.waiting() > 0 {
-            self.refresh_packets();
+            self.packets.look();
         }
         self.packets.waiting()
     }
@@ -144,9 +117,7 @@ impl XskTx {
     /// Takes back the frames that the kernel has sent, and hands each to `home`. Returns how many.
     #[inline]
     pub fn reclaim(&mut self, mut home: impl FnMut(Frame)) -> u32 {
-        if self.sent.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        self.sent.look();
         let mut count = 0;
         while let Some(index) = self.sent.take() {
             // Read once, and checked: the frame is one that was pushed and has not come back.
@@ -163,7 +134,7 @@ impl XskTx {
         self.outstanding -= count;
         // What was sent has left the transmit ring too.
         if count > 0 {
-            self.refresh_packets();
+            self.packets.look();
         }
         count
     }
@@ -184,13 +155,6 @@ impl XskTx {
     /// Times that an index of the kernel was impossible.
     #[must_use]
     pub fn index_errors(&self) -> u64 {
-        self.index_errors
-    }
-
-    #[inline]
-    fn refresh_packets(&mut self) {
-        if self.packets.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        self.packets.index_errors() + self.sent.index_errors()
     }
 }

@@ -11,7 +11,6 @@ use napier_core::control::{
 };
 use napier_core::moderation::Coalesce;
 use napier_core::rss::{INDIRECTION_ENTRIES, IndirectionTable};
-use napier_core::time::Span;
 use rustix::thread::{CpuSet, Pid};
 
 use super::devices::DeviceEntry;
@@ -271,10 +270,10 @@ impl Napi {
             id: self.id(),
             irq: Some(self.index),
             pid: self.kthread.lock().expect("no panic while held").as_ref().map(|kthread| kthread.pid),
-            defer_hard_irqs: tunables.defer_hard_irqs,
-            gro_flush_timeout: Span { ns: tunables.gro_flush_timeout.ns },
-            irq_suspend_timeout: tunables.irq_suspend_timeout,
-            threaded: self.threaded_setting(),
+            defer_hard_irqs: Some(tunables.defer_hard_irqs),
+            gro_flush_timeout: Some(tunables.gro_flush_timeout),
+            irq_suspend_timeout: Some(tunables.irq_suspend_timeout),
+            threaded: Some(self.threaded_setting()),
         }
     }
 }

@@ -96,10 +96,10 @@ pub(crate) use irq::{EDGES, IrqCpu, Line, Tokens};
 pub use kind::{AddDeviceError, EndConfig};
 pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
 pub(crate) use lock::{lock, lock_root, wait_for};
-pub(crate) use moved::{FrameRing, bring_home, build_in_frame, push_given};
+pub(crate) use moved::{MovedTx, Tell};
 pub(crate) use rx::{RxHome, RxQueue, RxRing, take_copied};
 pub(crate) use tap::{Tap, Taps};
-pub(crate) use tx::{Given, TxFull, TxHome, TxQueue, TxRing};
+pub(crate) use tx::{TxFull, TxHome, TxQueue, TxRing};
 
 use std::io;
 use std::sync::Arc;

@@ -1,131 +1,23 @@
-//! Discipline, variant and limits of a device's transmit queues.
+//! Discipline, variant and limits of a device's transmit queues, changed while senders come.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use napier_core::tx::qdisc::{Fifo, Fq, FqConfig, Prio, Qdisc, TX_QUEUE_LEN};
+use napier_core::histogram::Histogram;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
 use napier_ring::{Entered, Inside};
 
+use super::config::{QdiscConfig, TxSetupError};
 use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
 use super::stats::{CallTimes, Ledger, drops_of};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxShared, TxVariant, XmitTimes};
 use crate::bounds::RING_SIZE_MAX;
-use crate::port::SenderSpaceError;
 use crate::port::lock_root;
 use napier_sys::clock::Clock;
 use napier_sys::give_way::GiveWay;
-
-/// A queueing discipline and its parameters.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum QdiscConfig {
-    /// None: senders put packets into the ring themselves; where it is full they wait or are refused.
-    Noqueue,
-    /// First in, first out, at most this many packets.
-    Pfifo {
-        /// `limit` of tc.
-        limit_pkts: usize,
-    },
-    /// Three bands by `SO_PRIORITY`, the first one first, at most this many packets in each.
-    PfifoFast {
-        /// `txqueuelen` of the device.
-        limit_pkts: usize,
-    },
-    /// Fair queueing with pacing.
-    Fq(FqConfig),
-}
-
-impl QdiscConfig {
-    /// `pfifo` as tc makes it.
-    #[must_use]
-    pub const fn pfifo() -> Self {
-        Self::Pfifo { limit_pkts: TX_QUEUE_LEN }
-    }
-
-    /// `pfifo_fast` as the kernel makes it.
-    #[must_use]
-    pub const fn pfifo_fast() -> Self {
-        Self::PfifoFast { limit_pkts: TX_QUEUE_LEN }
-    }
-
-    fn make(&self) -> Qdisc<TxPkt> {
-        match self {
-            Self::Noqueue => Qdisc::Noqueue,
-            Self::Pfifo { limit_pkts } => Qdisc::Fifo(Fifo::new(*limit_pkts)),
-            Self::PfifoFast { limit_pkts } => Qdisc::Prio(Prio::new(*limit_pkts)),
-            Self::Fq(config) => Qdisc::Fq(Fq::new(config.clone())),
-        }
-    }
-}
-
-/// How a transmit queue is chosen for a socket's packets.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum TxSelect {
-    /// By the flow's hash, so that a flow arrives on the queue that the peer's receive-side scaling gives it.
-    FlowHash,
-    /// By the processor on which the socket first sends to a destination (`xps_cpus`): queue = processor modulo queues.
-    SenderCpu,
-}
-
-/// Why a transmit queue was not set up.
-#[derive(Debug, thiserror::Error)]
-pub enum TxSetupError {
-    /// The device has fewer queues.
-    #[error("{device} has {queues} transmit queues, {queue} is none of them (EINVAL)")]
-    NoSuchQueue {
-        /// Name of the device.
-        device: String,
-        /// The queue asked for.
-        queue: u16,
-        /// Queues that there are.
-        queues: u16,
-    },
-    /// The variant hands packets to a discipline.
-    #[error("queue {queue} of {device} has no queueing discipline (EOPNOTSUPP): set one before the variant {variant}")]
-    Noqueue {
-        /// Name of the device.
-        device: String,
-        /// The queue.
-        queue: u16,
-        /// The variant asked for.
-        variant: &'static str,
-    },
-    /// A parameter that cannot be.
-    #[error("{parameter} of the queueing discipline cannot be {value} (EINVAL): {why}")]
-    Parameter {
-        /// As tc calls it.
-        parameter: &'static str,
-        /// As asked for.
-        value: u64,
-        /// What can be.
-        why: &'static str,
-    },
-    /// The senders' frames.
-    #[error(transparent)]
-    Senders(#[from] SenderSpaceError),
-    /// The owner's thread.
-    #[error("starting the owner of a transmit queue failed: {0}; check the limit on threads")]
-    Thread(#[from] std::io::Error),
-}
-
-impl QdiscConfig {
-    fn check(&self) -> Result<(), TxSetupError> {
-        let refuse = |parameter, value, why| Err(TxSetupError::Parameter { parameter, value, why });
-        match self {
-            Self::Fq(fq) if fq.quantum_bytes == 0 => refuse("quantum", 0, "a flow must be able to send"),
-            Self::Fq(fq) if !fq.buckets.is_power_of_two() => {
-                refuse("buckets", fq.buckets as u64, "it is a power of two")
-            }
-            Self::Fq(fq) if fq.flows_max == 0 || fq.flows_max > u32::MAX as usize - 1 => {
-                refuse("flows", fq.flows_max as u64, "it is 1 to 2^32 - 2")
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 impl TxPath {
     /// Takes the discipline away from its senders and drops what waits. Nobody knows it afterwards.
@@ -188,6 +80,17 @@ impl TxPath {
         let mut rest = self.rest();
         let (guarded, _) = self.flush_list(guarded, &mut rest);
         self.leave(guarded, rest);
+    }
+
+    /// Puts another discipline in place, with counters from zero. Memory is got and given back without the root lock.
+    fn replace(&self, root: Root<TxPkt>) {
+        let fresh = Guarded { root, ledger: Ledger::default() };
+        let (mut guarded, _) = lock_root(&self.root.0);
+        let drops = guarded.root.stats().drops.total() + self.defer.burst_drops.swap(0, Ordering::Relaxed);
+        self.former_drops.fetch_add(drops, Ordering::Relaxed);
+        let former = std::mem::replace(&mut *guarded, fresh);
+        self.leave(guarded, self.rest());
+        drop(former);
     }
 
     /// Gives up the root lock, perhaps of a queue that never had a discipline.
@@ -255,14 +158,7 @@ impl<'a> Queues<'a> {
         path.deactivate();
         path.stop_owner();
         path.flush_rest();
-        {
-            let (mut guarded, _) = lock_root(&path.root.0);
-            let former = guarded.root.stats().drops.total() + path.defer.burst_drops.swap(0, Ordering::Relaxed);
-            path.former_drops.fetch_add(former, Ordering::Relaxed);
-            guarded.root = Root::new(qdisc.make(), true);
-            guarded.ledger = Ledger::default();
-            path.leave(guarded, path.rest());
-        }
+        path.replace(Root::new(qdisc.make(), true));
         path.stops.store(0, Ordering::Relaxed);
         let started = match (qdisc, before) {
             (_, Mode::Noqueue) => {
@@ -350,9 +246,13 @@ impl<'a> Queues<'a> {
         let limit_bytes = path.claim_wire().limit.as_ref().map(ByteLimit::limit_bytes);
         #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
         let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
+        // Got here: no sender waits for memory that the holder of the root lock asks for.
+        let mut batches = Histogram::default();
         let (guarded, _) = lock_root(&path.root.0);
         let (root, ledger) = (&guarded.root, &guarded.ledger);
-        let stats = TxQueueStats {
+        batches.merge(&ledger.batches);
+        let drops = root.stats().drops.clone();
+        let mut stats = TxQueueStats {
             qdisc: root.qdisc().name(),
             variant: match path.mode() {
                 Mode::Locked => TxVariant::Locked,
@@ -364,9 +264,9 @@ impl<'a> Queues<'a> {
             qlen: root.qlen() as u64,
             backlog_bytes: root.backlog_bytes(),
             requeues: root.stats().requeues,
-            drops: drops_of(&root.stats().drops),
+            drops: Vec::new(),
             burst_drops: path.defer.burst_drops.load(Ordering::Relaxed),
-            batches: ledger.batches.clone(),
+            batches,
             flushes: ledger.flushes,
             runs: ledger.runs,
             run_pkts: ledger.run_pkts,
@@ -380,6 +280,7 @@ impl<'a> Queues<'a> {
             limit_bytes,
         };
         path.release_any(guarded);
+        stats.drops = drops_of(&drops);
         Ok(stats)
     }
 }

@@ -12,10 +12,12 @@
 //! |---|---|
 //! | `senders` | senders inside, with frames of their own, and how a change waits for them |
 //! | `packet` | what travels on the list and in the discipline |
-//! | `run` | flush and run, with the locks that the rules ask for |
+//! | `run` | flush and run, and how the root lock is given up |
+//! | `carry` | a run carried out, with the locks that the rules ask for |
 //! | `wake` | stop, completion, wake, scheduling in softirq context, the watchdog |
 //! | `owner` | the thread that holds the run for ever |
-//! | `control` | discipline, variant, limits, activation |
+//! | `config` | what a queue can be told to be |
+//! | `control` | discipline, variant and limits put in place, activation |
 //! | `host` | what all this asks of the engine |
 //! | `limit` | byte-queue limits |
 //! | `wire` | the transmit lock, and what is left to its holder |
@@ -25,6 +27,8 @@
 //! `owner` no sender waits for another: it pushes and leaves, and if it should flush while the root lock is taken, it
 //! leaves that to the holder, who may have lost its processor. Who works for others (`nowait`) does so with every variant.
 
+mod carry;
+mod config;
 mod control;
 #[cfg(test)]
 mod hold;
@@ -54,8 +58,8 @@ use napier_core::tx::state::QdiscState;
 use napier_ring::{Exclusive, Frame, FrameList, FrameTable, Owned, Relay, StateCell};
 
 use crate::port::{SenderSpace, TxQueue};
+pub use config::{QdiscConfig, TxSelect, TxSetupError};
 pub(crate) use control::Queues;
-pub use control::{QdiscConfig, TxSelect, TxSetupError};
 pub(crate) use host::TxHost;
 use limit::ByteLimit;
 pub use limit::ByteLimits;

@@ -5,21 +5,17 @@ use std::sync::atomic::Ordering;
 use napier_core::time::Instant;
 use napier_core::tx::flush::flush;
 use napier_core::tx::queue::QueueBits;
-use napier_core::tx::run::{DEV_TX_WEIGHT, RunStop, TxQueueView, TxRun, TxStep};
+use napier_core::tx::run::{DEV_TX_WEIGHT, TxRun};
 use napier_core::tx::state::QdiscState;
-use napier_core::tx::{DroppedPacket, TxPacket, XmitCode};
+use napier_core::tx::{DroppedPacket, XmitCode};
 use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
 
 use super::packet::TxPkt;
 use super::senders::Sender;
-use super::{Guarded, Mode, OnWire, TxPath};
+use super::{Guarded, TxPath};
 use crate::port::Bell;
 use crate::port::{lock, lock_root};
 use napier_sys::clock::Clock;
-use napier_sys::nowait;
-
-/// Packets in the ring from which on a runner looks what the peer has read; else that is left to whoever needs it.
-const RECLAIM_AT_PKTS: u32 = 32;
 
 /// Runs of a sender that flushes, one after the other, before the softirq's thread takes over. The kernel's sender goes on
 /// by itself where it enables bottom halves again, for up to ten passes.
@@ -35,11 +31,11 @@ pub(super) struct Rest<'a> {
     /// Interrupt the peer.
     pub(super) bell: Option<Bell>,
     /// The softirq will come, whoever asked for it.
-    softirq_comes: bool,
+    pub(super) softirq_comes: bool,
     /// A run ended because somebody else had the transmit lock.
     pub(super) refused: bool,
     /// Runs that may follow one that has used up its quota.
-    more_runs: u32,
+    pub(super) more_runs: u32,
     table: &'a FrameTable,
     /// Frames of dropped packets.
     dropped: Option<FrameBatch<'a>>,
@@ -60,7 +56,7 @@ impl<'a> Rest<'a> {
     }
 
     /// The peer is interrupted when no lock is held any more: others count on whoever runs the queue until then.
-    fn ring_later(&mut self, bell: Option<Bell>) {
+    pub(super) fn ring_later(&mut self, bell: Option<Bell>) {
         if let Some(bell) = bell {
             Bell::keep(&mut self.bell, bell);
         }
@@ -233,166 +229,12 @@ impl TxPath {
         }
     }
 
-    /// Carries out a run. With the locked variant the root lock is free while the ring is filled, so that others can
-    /// enqueue; else none needs it: they push, and the runner takes the list when it comes back to the discipline.
-    /// Who works for others takes the transmit lock before a packet, or leaves the run to whoever has it, and keeps the
-    /// root lock, which it could have to wait for.
-    fn carry_out<'a>(
-        &'a self,
-        guarded: Inside<'a, Guarded>,
-        mut run: TxRun<TxPkt>,
-        mut now: Instant,
-        rest: &mut Rest<'a>,
-    ) -> Inside<'a, Guarded> {
-        self.running.store(true, Ordering::Relaxed);
-        let waits = nowait::may_wait();
-        let unlocks = self.mode() == Mode::Locked && waits;
-        let mut guarded = Some(guarded);
-        let mut wire: Option<OnWire<'a>> = None;
-        let (mut sent_pkts, mut waited, mut refused) = (0, 0, false);
-        loop {
-            match run.next() {
-                TxStep::Dequeue => {
-                    if self.queue_bits().frozen_or_stopped() {
-                        self.look_for_room(now);
-                    }
-                    let mut held = guarded.take().expect("the rules dequeue under the root lock");
-                    if !self.defer.list.is_empty() {
-                        (held, _) = self.flush_list(held, rest);
-                        now = Clock.now(); // to the discipline they came just now, which must not lie ahead
-                    }
-                    wire = if waits { None } else { self.claim_wire_to_run() };
-                    refused = !waits && wire.is_none();
-                    let view = self.view(!refused);
-                    run.on_dequeue(&mut held.root, now, |_| view);
-                    guarded = Some(held);
-                }
-                TxStep::TxLock { .. } => {
-                    if unlocks && let Some(held) = guarded.take() {
-                        self.release(held, rest);
-                    }
-                    #[cfg(test)]
-                    super::hold::at(super::hold::Point::BeforeTxLock);
-                    let free = wire.take().or_else(|| self.try_claim_wire());
-                    let Some((mut locked, ticks)) =
-                        free.map(|wire| (wire, 0)).or_else(|| waits.then(|| self.wait_for_wire()))
-                    else {
-                        // Its packet passed by the discipline; it goes back there, and the next run looks first.
-                        refused = true;
-                        run.on_tx_locked(self.queue_bits().freeze());
-                        continue;
-                    };
-                    waited += ticks;
-                    if locked.queue.in_flight() >= RECLAIM_AT_PKTS {
-                        locked.complete(now);
-                    }
-                    run.on_tx_locked(self.queue_bits());
-                    wire = Some(locked);
-                }
-                TxStep::Offer { .. } => {
-                    let wire = wire.as_mut().expect("the rules offer under the transmit lock");
-                    sent_pkts += u64::from(self.offer(&mut run, wire, now));
-                }
-                TxStep::Relock => {
-                    if let Some(mut wire) = wire.take() {
-                        self.flush_or_owe(&mut wire);
-                        rest.ring_later(wire.queue.take_bell());
-                        self.publish_allowance(&wire);
-                    }
-                    let mut again = guarded.take().unwrap_or_else(|| {
-                        let (again, ticks) = lock_root(&self.root.0);
-                        waited += ticks;
-                        again
-                    });
-                    run.on_relocked(&mut again.root);
-                    if again.root.qlen() > 0 {
-                        now = Clock.now(); // else nobody asks
-                    }
-                    guarded = Some(again);
-                }
-                TxStep::Finish(end) => {
-                    drop(wire.take());
-                    let mut held = guarded.take().expect("the rules finish under the root lock");
-                    let refused = refused && !matches!(end.stop, RunStop::Empty | RunStop::NotBefore(_));
-                    rest.refused |= refused;
-                    self.watchdog.tried(sent_pkts > 0, refused);
-                    let watch = match end.stop {
-                        RunStop::NotBefore(at) => Some(at),
-                        RunStop::Stopped => Some(self.watchdog.recheck_at(now)),
-                        RunStop::Empty | RunStop::Busy | RunStop::Quota => None,
-                    };
-                    rest.watch = watch.or(rest.watch);
-                    let goes_on = end.stop == RunStop::Quota && rest.more_runs > 0 && !unlocks;
-                    let raise = end.again && !goes_on && self.schedule_again(unlocks);
-                    rest.raise |= raise;
-                    rest.softirq_comes |= end.again && self.qdisc_state().intersects(QdiscState::SCHED);
-                    run.finish(&mut held.root);
-                    let ledger = &mut held.ledger;
-                    ledger.waited(std::mem::take(&mut waited));
-                    ledger.runs += 1;
-                    ledger.run_pkts += std::mem::take(&mut sent_pkts);
-                    ledger.schedules += u64::from(raise);
-                    if goes_on && let Some(next) = TxRun::begin(&mut held.root, DEV_TX_WEIGHT) {
-                        rest.more_runs -= 1;
-                        (run, now) = (next, Clock.now());
-                        guarded = Some(held);
-                    } else {
-                        self.running.store(false, Ordering::Relaxed);
-                        return held;
-                    }
-                }
-            }
-        }
-    }
-
     pub(super) fn rest(&self) -> Rest<'_> {
         Rest::new(&self.shared.senders().table)
     }
 
     pub(super) fn rest_of_flusher(&self) -> Rest<'_> {
         Rest { more_runs: RUNS_PER_FLUSH - 1, ..self.rest() }
-    }
-
-    /// Offers one packet to the ring; true if it was taken.
-    #[inline]
-    fn offer(&self, run: &mut TxRun<TxPkt>, wire: &mut OnWire<'_>, now: Instant) -> bool {
-        #[cfg(test)]
-        super::hold::at(super::hold::Point::UnderTxLock);
-        let packet = run.take();
-        let len = packet.len_bytes();
-        // What was left from a time without discipline is older.
-        if !wire.is_clear() || !wire.has_room(now) {
-            self.stop(QueueBits::stop_driver);
-            run.on_busy(packet);
-            return false;
-        }
-        let (frame, with_frame) = packet.split();
-        if let Err(frame) = wire.queue.give(frame, len) {
-            self.stop(QueueBits::stop_driver);
-            run.on_busy(with_frame(frame));
-            return false;
-        }
-        if let Some(limit) = &mut wire.limit {
-            limit.queued(len);
-            if limit.available() < 0 {
-                wire.complete(now);
-                if wire.allowance() < 0 {
-                    self.stop(QueueBits::stop_stack);
-                }
-            }
-        }
-        if !wire.has_room(now) {
-            self.stop(QueueBits::stop_driver);
-        }
-        run.on_taken(self.queue_bits());
-        true
-    }
-
-    #[inline]
-    fn view(&self, may_send: bool) -> TxQueueView {
-        let bits = self.queue_bits();
-        let bits = if may_send { bits } else { bits.freeze() };
-        TxQueueView { bits, bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed) }
     }
 
     #[inline]

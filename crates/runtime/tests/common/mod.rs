@@ -11,7 +11,7 @@ use napier_runtime::control::NapiSet;
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, NapiStats};
 use napier_runtime::engine::{Engine, EngineBuilder};
 use napier_runtime::event::EpollParamsRequest;
-use napier_runtime::socket::NetNs;
+use napier_runtime::socket::{NetNs, UdpSocket};
 #[allow(unused_imports, reason = "each test program uses a part of this")]
 pub(crate) use napier_testkit::{Dice, PATIENCE, eventually};
 
@@ -59,20 +59,9 @@ impl Pair {
     fn strangers_on(engine: EngineBuilder, config: &LinkConfig) -> Self {
         let engine = engine.start().unwrap();
         let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
-        let end = |name: &str, netns: &NetNs, mac, v4: Ipv4Addr, v6: Ipv6Addr| EndConfig {
-            name: name.to_owned(),
-            netns: netns.clone(),
-            mac,
-            addresses: vec![IfAddr { addr: v4.into(), prefix_len: 24 }, IfAddr { addr: v6.into(), prefix_len: 64 }],
-            irq_cpus: Vec::new(),
-        };
-        let (tested, peer) = engine
-            .add_link(
-                config,
-                end("tested", &tested_ns, TESTED_MAC, TESTED_V4, TESTED_V6),
-                end("peer", &peer_ns, PEER_MAC, PEER_V4, PEER_V6),
-            )
-            .unwrap();
+        let tested = end("tested", &tested_ns, TESTED_MAC, &[(TESTED_V4.into(), 24), (TESTED_V6.into(), 64)]);
+        let peer = end("peer", &peer_ns, PEER_MAC, &[(PEER_V4.into(), 24), (PEER_V6.into(), 64)]);
+        let (tested, peer) = engine.add_link(config, tested, peer).unwrap();
         Self { engine, tested, peer, tested_ns, peer_ns }
     }
 
@@ -102,6 +91,19 @@ impl Drop for Pair {
             eventually("every frame is back", || device.frames_out() == 0);
         }
     }
+}
+
+/// An end whose interrupts any softirq CPU takes.
+pub(crate) fn end(name: &str, netns: &NetNs, mac: [u8; 6], addresses: &[(IpAddr, u8)]) -> EndConfig {
+    let addresses = addresses.iter().map(|&(addr, prefix_len)| IfAddr { addr, prefix_len }).collect();
+    EndConfig { name: name.to_owned(), netns: netns.clone(), mac, addresses, irq_cpus: Vec::new() }
+}
+
+/// A socket that does not wait for ever.
+pub(crate) fn bound(netns: &NetNs, addr: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(netns, addr).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
 }
 
 /// Counters of all queues of a device.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use napier_core::memif::{AddRegion, AddRing, Init, MESSAGE_BYTES, Message, Name, RegionLayout, SECRET_BYTES, VERSION};
-use napier_runtime::device::{DeviceHandle, EndConfig, MemifConfig, MemifRole};
+use napier_runtime::device::{DeviceHandle, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -15,7 +15,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::common::{PATIENCE, PEER_MAC, TESTED_MAC, eventually};
+use crate::common::{PATIENCE, PEER_MAC, TESTED_MAC, end, eventually};
 
 pub(crate) fn socket(test: &str) -> String {
     format!("@napier-hostile-{}-{test}", std::process::id())
@@ -26,10 +26,8 @@ pub(crate) fn device(engine: &Engine, config: MemifConfig) -> DeviceHandle {
 }
 
 pub(crate) fn named(engine: &Engine, config: MemifConfig, name: &str) -> DeviceHandle {
-    let netns = engine.namespace();
     let mac = if config.role == MemifRole::Server { TESTED_MAC } else { PEER_MAC };
-    let end = EndConfig { name: name.into(), netns, mac, addresses: vec![], irq_cpus: vec![] };
-    engine.add_memif(config, end).unwrap()
+    engine.add_memif(config, end(name, &engine.namespace(), mac, &[])).unwrap()
 }
 
 pub(crate) fn config(role: MemifRole, socket: &str) -> MemifConfig {

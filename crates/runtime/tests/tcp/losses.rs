@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use napier_runtime::device::{EndConfig, IfAddr, LinkConfig};
+use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{NetNs, TcpListener, TcpStream};
 
-use crate::common::{Dice, PATIENCE, eventually};
+use crate::common::{Dice, PATIENCE, end, eventually};
 
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
@@ -30,20 +30,12 @@ struct Misfortunes {
 fn on_a_bad_line(seed: u64, misfortunes: Misfortunes, work: impl FnOnce(&NetNs, &NetNs)) {
     let engine = Engine::builder().start().unwrap();
     let (left, middle, right) = (engine.namespace(), engine.namespace(), engine.namespace());
-    let end = |name: &str, netns: &NetNs, mac, addr: Option<Ipv4Addr>| EndConfig {
-        name: name.to_owned(),
-        netns: netns.clone(),
-        mac,
-        addresses: addr.map(|addr| IfAddr { addr: addr.into(), prefix_len: 24 }).into_iter().collect(),
-        irq_cpus: Vec::new(),
+    let link = |outer, inner: &str, last| {
+        let inner = end(inner, &middle, [2, 0, 0, 0, 9, last], &[]);
+        engine.add_link(&LinkConfig::default(), outer, inner).unwrap()
     };
-    let config = LinkConfig::default();
-    let (a, near) = engine
-        .add_link(&config, end("left", &left, LEFT_MAC, Some(LEFT)), end("near", &middle, [2, 0, 0, 0, 9, 1], None))
-        .unwrap();
-    let (b, far) = engine
-        .add_link(&config, end("right", &right, RIGHT_MAC, Some(RIGHT)), end("far", &middle, [2, 0, 0, 0, 9, 2], None))
-        .unwrap();
+    let (a, near) = link(end("left", &left, LEFT_MAC, &[(LEFT.into(), 24)]), "near", 1);
+    let (b, far) = link(end("right", &right, RIGHT_MAC, &[(RIGHT.into(), 24)]), "far", 2);
     left.neighbour_add(a.ifindex(), RIGHT.into(), RIGHT_MAC).unwrap();
     right.neighbour_add(b.ifindex(), LEFT.into(), LEFT_MAC).unwrap();
     let over = AtomicBool::new(false);

@@ -38,13 +38,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 
     // The rig names the interface itself, so this one goes past it.
     let engine = napier_runtime::engine::Engine::builder().start().expect("an engine");
-    let end = napier_runtime::device::EndConfig {
-        name: "x".to_owned(),
-        netns: engine.namespace(),
-        mac: [0; 6],
-        addresses: vec![napier_runtime::device::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
-        irq_cpus: vec![],
-    };
+    let end = end_in(&engine.namespace(), "x", &[LEFT]);
     for name in ["no-such-one", "", "a-name-that-is-far-too-long"] {
         let config = XdpConfig { interface: name.to_owned(), ..on(pair.left(), small()) };
         let error = engine.add_xdp(&config, end.clone()).err().expect("refused");
@@ -138,13 +132,7 @@ fn a_missing_capability_is_named() {
         };
         rustix::thread::set_capabilities(None, none).expect("giving up is allowed");
         let engine = napier_runtime::engine::Engine::builder().start().expect("an engine");
-        let end = napier_runtime::device::EndConfig {
-            name: "x".to_owned(),
-            netns: engine.namespace(),
-            mac: [0; 6],
-            addresses: vec![napier_runtime::device::IfAddr { addr: ip(LEFT), prefix_len: 24 }],
-            irq_cpus: vec![],
-        };
+        let end = end_in(&engine.namespace(), "x", &[LEFT]);
         let error = engine.add_xdp(&XdpConfig::on(&name), end).err().expect("refused");
         assert!(matches!(error, AddXdpError::NeedsCapability { capability: "CAP_NET_RAW", .. }), "{error}");
         return;
@@ -250,8 +238,7 @@ fn frames_that_sockets_hold_are_missed_and_counted() {
     let Some(pair) = veth(test, 1) else { return };
     let config = XdpConfig { ring_size: 16, frames_per_queue: 32, ..XdpConfig::on("") };
     let Some(xdp) = Xdp::new(test, pair.left(), config, &[LEFT]) else { return };
-    let socket = UdpSocket::bind(&xdp.ns, at(LEFT, 7)).expect("bound");
-    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let socket = xdp.bound(LEFT, 7);
     let client = kernel_udp(pair.right(), at(RIGHT_KERNEL, 0));
     eventually("packets were lost for want of frames", || {
         client.send_to(&[1; 100], at(LEFT, 7)).expect("sent");
@@ -272,8 +259,7 @@ fn busy_polling_is_accepted_where_it_does_nothing() {
     let Some(pair) = veth(test, 1) else { return };
     let busy_poll = Some(XdpBusyPoll { usecs: 20, budget: 64 });
     let Some(xdp) = Xdp::new(test, pair.left(), XdpConfig { busy_poll, ..small() }, &[LEFT]) else { return };
-    let server = UdpSocket::bind(&xdp.ns, at(LEFT, 7)).expect("bound");
-    server.set_read_timeout(Some(PATIENCE)).expect("set");
+    let server = xdp.bound(LEFT, 7);
     let client = kernel_udp(pair.right(), at(RIGHT_KERNEL, 0));
     for _ in 0..100 {
         client.send_to(b"question", at(LEFT, 7)).expect("sent");

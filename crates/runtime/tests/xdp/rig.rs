@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 use napier_runtime::device::{AddXdpError, DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
-use napier_runtime::socket::NetNs;
+use napier_runtime::socket::{NetNs, UdpSocket};
 pub(crate) use napier_testkit::{PATIENCE, eventually};
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
@@ -55,6 +55,16 @@ pub(crate) fn small() -> XdpConfig {
     XdpConfig { ring_size: 64, ..XdpConfig::on("") }
 }
 
+/// An end with the interface's Ethernet address.
+pub(crate) fn end_in(netns: &NetNs, name: &str, addresses: &[&str]) -> EndConfig {
+    let addresses = addresses.iter().map(|text| {
+        let addr = ip(text);
+        IfAddr { addr, prefix_len: if addr.is_ipv4() { 24 } else { 64 } }
+    });
+    let (name, netns, addresses) = (name.to_owned(), netns.clone(), addresses.collect());
+    EndConfig { name, netns, mac: [0; 6], addresses, irq_cpus: Vec::new() }
+}
+
 /// A device on one end. At the end of its life every frame must be back where it belongs.
 pub(crate) struct Xdp {
     pub(crate) engine: Engine,
@@ -75,18 +85,7 @@ impl Xdp {
         addresses: &[&str],
     ) -> Result<Self, AddXdpError> {
         let ns = engine.namespace();
-        let addresses = addresses.iter().map(|text| {
-            let addr = ip(text);
-            IfAddr { addr, prefix_len: if addr.is_ipv4() { 24 } else { 64 } }
-        });
-        let config_end = EndConfig {
-            name: format!("x{}", end.name()),
-            netns: ns.clone(),
-            mac: [0; 6],
-            addresses: addresses.collect(),
-            irq_cpus: Vec::new(),
-        };
-        let device = engine.add_xdp(&on(end, config), config_end)?;
+        let device = engine.add_xdp(&on(end, config), end_in(&ns, &format!("x{}", end.name()), addresses))?;
         Ok(Self { engine: engine.clone(), device, ns })
     }
 
@@ -100,6 +99,13 @@ impl Xdp {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// A socket of the device's that does not wait for ever.
+    pub(crate) fn bound(&self, address: &str, port: u16) -> UdpSocket {
+        let socket = UdpSocket::bind(&self.ns, at(address, port)).expect("bound");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket
     }
 
     /// Waits until all frames are back.

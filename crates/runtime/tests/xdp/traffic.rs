@@ -9,12 +9,6 @@ use napier_runtime::socket::UdpSocket;
 
 use crate::rig::*;
 
-fn bound(xdp: &Xdp, address: &str, port: u16) -> UdpSocket {
-    let socket = UdpSocket::bind(&xdp.ns, at(address, port)).expect("bound");
-    socket.set_read_timeout(Some(PATIENCE)).expect("set");
-    socket
-}
-
 /// Answers what comes until `count` came.
 fn echo(socket: &UdpSocket, count: u32) {
     let mut bytes = [0; 2048];
@@ -34,7 +28,7 @@ fn kernel_client(test: &str, mode: XdpMode) {
     assert_eq!(xdp.device.mac(), LEFT_MAC);
     assert!(xdp.device.link_state().carrier);
     for (ours, kernels) in [(LEFT, RIGHT_KERNEL), (LEFT_V6, RIGHT_KERNEL_V6)] {
-        let server = bound(&xdp, ours, 7);
+        let server = xdp.bound(ours, 7);
         // It asks for the Ethernet address first, by ARP or neighbour discovery.
         let client = kernel_udp(pair.right(), at(kernels, 0));
         client.connect(at(ours, 7)).expect("connected");
@@ -73,7 +67,7 @@ fn a_kernel_server_answers() {
     let Some(pair) = veth(test, 1) else { return };
     let Some(xdp) = Xdp::new(test, pair.left(), small(), &[LEFT]) else { return };
     let server = kernel_udp(pair.right(), at(RIGHT_KERNEL, 7));
-    let client = bound(&xdp, LEFT, 0);
+    let client = xdp.bound(LEFT, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut bytes = [0; 2048];
@@ -98,7 +92,7 @@ fn two_devices_talk() {
     let Some(left) = Xdp::new(test, pair.left(), small(), &[LEFT, LEFT_V6]) else { return };
     let Some(right) = Xdp::new(test, pair.right(), small(), &[RIGHT, RIGHT_V6]) else { return };
     for (from, to) in [(LEFT, RIGHT), (LEFT_V6, RIGHT_V6)] {
-        let (client, server) = (bound(&left, from, 0), bound(&right, to, 7));
+        let (client, server) = (left.bound(from, 0), right.bound(to, 7));
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&server, 500));
             for turn in 0..500_u32 {
@@ -117,7 +111,7 @@ fn two_devices_of_one_engine_share_its_threads() {
     let Some(pair) = veth(test, 1) else { return };
     let Some(left) = Xdp::new(test, pair.left(), small(), &[LEFT]) else { return };
     let right = Xdp::in_engine(&left.engine, pair.right(), small(), &[RIGHT]).expect("a second device");
-    let (client, server) = (bound(&left, LEFT, 0), bound(&right, RIGHT, 7));
+    let (client, server) = (left.bound(LEFT, 0), right.bound(RIGHT, 7));
     std::thread::scope(|scope| {
         scope.spawn(|| echo(&server, 300));
         for _ in 0..300 {
@@ -135,12 +129,12 @@ fn every_queue_receives_and_sends() {
     let config = || XdpConfig { queues: QUEUES, ..small() };
     let Some(left) = Xdp::new(test, pair.left(), config(), &[LEFT]) else { return };
     let Some(right) = Xdp::new(test, pair.right(), config(), &[RIGHT]) else { return };
-    let server = bound(&right, RIGHT, 7);
+    let server = right.bound(RIGHT, 7);
     std::thread::scope(|scope| {
         scope.spawn(|| echo(&server, 3 * 40 * 10));
         for flow in 0..3 * 40 {
             // A flow of its own, so the queue differs.
-            let client = bound(&left, LEFT, 10_000 + flow * 7);
+            let client = left.bound(LEFT, 10_000 + flow * 7);
             for _ in 0..10 {
                 client.send_to(b"question", at(RIGHT, 7)).expect("sent");
                 assert_eq!(client.recv(&mut [0; 64]).expect("answered"), 8);
@@ -168,7 +162,7 @@ fn a_queue_without_a_socket_is_the_kernels() {
     let (mut to_kernel, mut all) = (0, 0_u16);
     eventually("both queues were used", || {
         all += 1;
-        bound(&right, RIGHT, 10_000 + all % 1000).send_to(b"x", at(LEFT_KERNEL, 9)).expect("sent");
+        right.bound(RIGHT, 10_000 + all % 1000).send_to(b"x", at(LEFT_KERNEL, 9)).expect("sent");
         to_kernel += u16::from(kernel.recv(&mut [0; 8]).is_ok());
         to_kernel > 0 && to_kernel < all
     });
@@ -205,7 +199,7 @@ fn ports_are_shared_with_the_kernel() {
     let Some(xdp) = Xdp::new(test, pair.left(), XdpConfig { filter, ..small() }, &[LEFT_KERNEL]) else { return };
     // The kernel keeps ARP, so the device is told its neighbours.
     xdp.ns.neighbour_add(xdp.device.ifindex(), ip(RIGHT_KERNEL), RIGHT_MAC).expect("added");
-    let server = bound(&xdp, LEFT_KERNEL, 7);
+    let server = xdp.bound(LEFT_KERNEL, 7);
     let kernel = kernel_udp(pair.left(), at(LEFT_KERNEL, 8));
     let client = kernel_udp(pair.right(), at(RIGHT_KERNEL, 0));
     std::thread::scope(|scope| {

@@ -125,10 +125,10 @@ impl World {
             id: n.id,
             irq: Some(n.index.0.into()),
             pid: n.has_thread.then_some(1000 + u32::from(n.index.0)),
-            defer_hard_irqs: n.tunables.defer_hard_irqs,
-            gro_flush_timeout: n.tunables.gro_flush_timeout,
-            irq_suspend_timeout: n.tunables.irq_suspend_timeout,
-            threaded: napier_core::state::State::threaded(n.word).into(),
+            defer_hard_irqs: Some(n.tunables.defer_hard_irqs),
+            gro_flush_timeout: Some(n.tunables.gro_flush_timeout),
+            irq_suspend_timeout: Some(n.tunables.irq_suspend_timeout),
+            threaded: Some(napier_core::state::State::threaded(n.word).into()),
         }
     }
 
@@ -144,7 +144,10 @@ impl World {
         };
         let info = self.info(napi);
         let attributes = info.attributes().map(|(name, value)| {
-            let text = if name == "threaded" { info.threaded.name().to_owned() } else { value.to_string() };
+            let text = match info.threaded {
+                Some(threaded) if name == "threaded" => threaded.name().to_owned(),
+                _ => value.to_string(),
+            };
             (name.to_owned(), text)
         });
         Answer::Attributes(attributes.collect())

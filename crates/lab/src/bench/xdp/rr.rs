@@ -3,15 +3,14 @@
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket as KernelSocket};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use napier_linux::Veth;
+use napier_linux::socket::{self, BusyOption};
 use napier_runtime::device::XdpMode;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
-use napier_runtime::set_kernel_busy_poll;
 use napier_runtime::socket::{SocketOption, UdpSocket};
 use serde::Serialize;
 
@@ -26,7 +25,7 @@ const PAYLOAD_BYTES: usize = 22;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// `SO_BUSY_POLL` of the programs, us: longer than an answer takes where other programs run too, else an end goes to sleep
 /// with its interrupts deferred, and the other end then as well.
-const BUSY_POLL_US: u32 = 20_000;
+const BUSY_POLL_US: i32 = 20_000;
 
 /// Between whom, and who polls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -128,7 +127,7 @@ fn run(path: XdpRrPath, round_trips: u32, cpus: (usize, usize)) -> anyhow::Resul
             let devices = devices(XdpMode::Auto)?;
             let port = |device, mac, peer| -> anyhow::Result<RawEnd> {
                 let port = RawPort::bind(device, 0)?;
-                port.set_busy_poll(RawBusyPoll { usecs: BUSY_POLL_US, prefer: true, budget: 64 });
+                port.set_busy_poll(RawBusyPoll { usecs: BUSY_POLL_US.cast_unsigned(), prefer: true, budget: 64 });
                 Ok(RawEnd { port, mac, peer })
             };
             let asks = port(&devices.client, CLIENT_MAC, SERVER_MAC)?;
@@ -223,7 +222,7 @@ fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
 fn engine_socket(ns: &napier_runtime::socket::NetNs, local: SocketAddr, peer: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(ns, local)?;
     socket.connect(peer)?;
-    socket.setsockopt(SocketOption::BusyPoll, i32::try_from(BUSY_POLL_US)?)?;
+    socket.setsockopt(SocketOption::BusyPoll, BUSY_POLL_US)?;
     socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;
     socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     Ok(socket)
@@ -241,7 +240,8 @@ fn kernel_sockets(
             socket.connect(peer)?;
             socket.set_nonblocking(true)?;
             if busy {
-                set_kernel_busy_poll(socket.as_fd(), BUSY_POLL_US, true)?;
+                socket::set(&socket, BusyOption::BusyPoll, BUSY_POLL_US)?;
+                socket::set(&socket, BusyOption::PreferBusyPoll, 1)?;
             }
             Ok(socket)
         }

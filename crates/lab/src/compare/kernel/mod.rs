@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 
-use napier_linux::{LinuxError, NapiSettings, VethEnd};
+use napier_linux::{LinuxError, VethEnd};
+use napier_runtime::control::{NapiInfo, NapiSet};
 use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
@@ -35,16 +36,12 @@ impl KernelEnd {
         };
         let napis = self.end.napis()?;
         ensure!(!napis.is_empty(), "{} has no NAPI instance: the veth of this kernel has no GRO", self.end.name());
-        self.end.set_napi(&NapiSettings {
-            defer_hard_irqs: Some(mode.defer_hard_irqs),
-            gro_flush_timeout_ns: Some(u32::try_from(mode.gro_flush_timeout_ns)?),
-            threaded: Some(threaded),
-            irq_suspend_timeout_ns: None,
-        })?;
+        let settings = mode.napi_set(0);
+        self.end.set_napi(&NapiSet { id: None, irq_suspend_timeout: None, ..settings })?;
         // By itself, for a kernel before 6.13 knows no suspension, and needs none to be switched off.
-        let suspend_ns = u32::try_from(mode.irq_suspend_timeout_ns)?;
-        if suspend_ns != 0 || napis.iter().any(|napi| napi.irq_suspend_timeout_ns != 0) {
-            let suspend = NapiSettings { irq_suspend_timeout_ns: Some(suspend_ns), ..NapiSettings::default() };
+        let suspended = |napi: &NapiInfo| napi.irq_suspend_timeout.is_some_and(|span| !span.is_zero());
+        if mode.irq_suspend_timeout_ns != 0 || napis.iter().any(suspended) {
+            let suspend = NapiSet { irq_suspend_timeout: settings.irq_suspend_timeout, ..NapiSet::default() };
             self.end.set_napi(&suspend).context("IRQ suspension (Linux 6.13)")?;
         }
         if threaded != 0 {
@@ -66,7 +63,7 @@ impl KernelEnd {
 
     /// Threads that poll the instances, one each, if they are threaded.
     fn threads(&self) -> anyhow::Result<Vec<Pid>> {
-        let pids = self.end.napis()?.into_iter().filter_map(|napi| napi.thread_pid);
+        let pids = self.end.napis()?.into_iter().filter_map(|napi| napi.pid);
         Ok(pids.filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect())
     }
 

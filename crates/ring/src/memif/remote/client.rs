@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Part, Parts, SendError, copy_in};
 use crate::Mapping;
 use crate::mapping::{ClaimError, Holder};
-use crate::memif::protocol::{Leader, Low, RingMemory, Word, wants_interrupt};
+use crate::memif::protocol::{Leader, Low, RingMemory, Word};
 use crate::memif::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
 
 /// The buffers of a ring's slots, in a region of ours.
@@ -57,25 +57,13 @@ impl SlotBuffers {
 struct Slots {
     leader: Leader<RingView>,
     buffers: SlotBuffers,
-    index_errors: u64,
 }
 
 impl Slots {
     fn new(ring: RingView, buffers: SlotBuffers, start: u16) -> Self {
         assert_eq!(ring.end(), RingEnd::Client, "the client's ends need the client's view");
         assert_eq!(ring.size(), buffers.slots, "one buffer per slot");
-        Self { leader: Leader::new(ring, start), buffers, index_errors: 0 }
-    }
-
-    #[inline]
-    fn refresh(&mut self) -> u32 {
-        match self.leader.refresh() {
-            Ok(answered) => u32::from(answered),
-            Err(_) => {
-                self.index_errors += 1;
-                u32::from(self.leader.answered())
-            }
-        }
+        Self { leader: Leader::new(ring, start), buffers }
     }
 }
 
@@ -129,19 +117,17 @@ impl C2sSender {
 
     #[inline]
     pub(super) fn publish(&mut self) -> Publish {
-        let published = u32::from(self.slots.leader.publish());
-        let peer_wants_interrupt = published > 0 && wants_interrupt(&self.slots.leader.memory);
-        Publish { published, peer_wants_interrupt }
+        self.slots.leader.announce()
     }
 
     #[inline]
     pub(super) fn index_errors(&self) -> u64 {
-        self.slots.index_errors
+        self.slots.leader.index_errors()
     }
 
     /// Slots that the peer has read can be used again.
     fn reclaim(&mut self) {
-        self.slots.refresh();
+        self.slots.leader.look();
         self.slots.leader.take_back_all();
     }
 }
@@ -174,12 +160,12 @@ impl S2cReceiver {
 
     #[inline]
     pub(super) fn pending(&mut self) -> u32 {
-        self.slots.refresh()
+        self.slots.leader.look()
     }
 
     #[inline]
     pub(super) fn has_packets(&mut self) -> bool {
-        self.slots.leader.answered() > 0 || self.slots.refresh() > 0
+        self.slots.leader.has_answered()
     }
 
     #[inline]
@@ -198,7 +184,7 @@ impl S2cReceiver {
 
     #[inline]
     pub(super) fn index_errors(&self) -> u64 {
-        self.slots.index_errors
+        self.slots.leader.index_errors()
     }
 }
 

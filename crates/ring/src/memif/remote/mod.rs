@@ -108,6 +108,16 @@ fn copy_in(from: &[u8], to: *mut u8) {
     unsafe { copy_nonoverlapping(from.as_ptr(), to, from.len()) };
 }
 
+/// Does `$act` with the end of whichever role `$end` is.
+macro_rules! on_role {
+    ($end:expr, $ring:ident => $act:expr) => {
+        match $end {
+            Self::Client($ring) => $act,
+            Self::Server($ring) => $act,
+        }
+    };
+}
+
 /// The receiving end of a ring, in either role.
 pub enum Receiver {
     /// Of an S2C ring.
@@ -120,19 +130,13 @@ impl Receiver {
     /// Packets that wait, with a look at the peer's index. Slots, not packets, where there are chains.
     #[inline]
     pub fn pending(&mut self) -> u32 {
-        match self {
-            Self::Client(ring) => ring.pending(),
-            Self::Server(ring) => ring.pending(),
-        }
+        on_role!(self, ring => ring.pending())
     }
 
     /// Whether packets wait; looks at the peer's index if none do as far as is known.
     #[inline]
     pub fn has_packets(&mut self) -> bool {
-        match self {
-            Self::Client(ring) => ring.has_packets(),
-            Self::Server(ring) => ring.has_packets(),
-        }
+        on_role!(self, ring => ring.has_packets())
     }
 
     /// Copies the oldest packet to the start of `to` and returns its length. `None` = no packet.
@@ -142,48 +146,33 @@ impl Receiver {
     /// [`BadDescriptor`]: the packet is dropped and its slots are done with.
     #[inline]
     pub fn take_into(&mut self, to: &mut [u8]) -> Option<Result<usize, BadDescriptor>> {
-        match self {
-            Self::Client(ring) => take_into(ring, to),
-            Self::Server(ring) => take_into(ring, to),
-        }
+        on_role!(self, ring => take_into(ring, to))
     }
 
     /// Gives the slots of what was taken back to the peer; returns how many.
     #[inline]
     pub fn release(&mut self) -> u32 {
-        match self {
-            Self::Client(ring) => ring.release(),
-            Self::Server(ring) => ring.release(),
-        }
+        on_role!(self, ring => ring.release())
     }
 
     /// The ring's interrupt, to be switched beside the owner of this end.
     #[must_use]
     pub fn interrupt_switch(&self) -> InterruptSwitch {
-        match self {
-            Self::Client(ring) => ring.interrupt_switch(),
-            Self::Server(ring) => ring.interrupt_switch(),
-        }
+        on_role!(self, ring => ring.interrupt_switch())
     }
 
     /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].
     #[must_use]
     #[inline]
     pub fn consumed(&self) -> u16 {
-        match self {
-            Self::Client(ring) => ring.consumed(),
-            Self::Server(ring) => ring.consumed(),
-        }
+        on_role!(self, ring => ring.consumed())
     }
 
     /// Times that the peer's index was impossible.
     #[must_use]
     #[inline]
     pub fn index_errors(&self) -> u64 {
-        match self {
-            Self::Client(ring) => ring.index_errors(),
-            Self::Server(ring) => ring.index_errors(),
-        }
+        on_role!(self, ring => ring.index_errors())
     }
 }
 
@@ -207,37 +196,25 @@ impl Sender {
     /// If the packet is empty.
     #[inline]
     pub fn send(&mut self, packet: &[u8]) -> Result<(), SendError> {
-        match self {
-            Self::Client(ring) => ring.send(packet),
-            Self::Server(ring) => ring.send(packet),
-        }
+        on_role!(self, ring => ring.send(packet))
     }
 
     /// Whether a packet can be sent; looks at the peer's index if none can as far as is known.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        match self {
-            Self::Client(ring) => ring.has_room(),
-            Self::Server(ring) => ring.has_room(),
-        }
+        on_role!(self, ring => ring.has_room())
     }
 
     /// Packets that the peer has not finished with, with a look at its index. At the server that includes the buffers
     /// that the peer has not posted yet.
     pub fn in_flight(&mut self) -> u32 {
-        match self {
-            Self::Client(ring) => ring.in_flight(),
-            Self::Server(ring) => ring.in_flight(),
-        }
+        on_role!(self, ring => ring.in_flight())
     }
 
     /// Shows the peer what was sent, and tells whether it wants an interrupt for it.
     #[inline]
     pub fn publish(&mut self) -> Publish {
-        match self {
-            Self::Client(ring) => ring.publish(),
-            Self::Server(ring) => ring.publish(),
-        }
+        on_role!(self, ring => ring.publish())
     }
 
     /// Buffers of the peer that could not be used and went back empty.
@@ -254,9 +231,6 @@ impl Sender {
     #[must_use]
     #[inline]
     pub fn index_errors(&self) -> u64 {
-        match self {
-            Self::Client(ring) => ring.index_errors(),
-            Self::Server(ring) => ring.index_errors(),
-        }
+        on_role!(self, ring => ring.index_errors())
     }
 }

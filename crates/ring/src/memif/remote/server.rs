@@ -3,36 +3,19 @@
 use std::sync::Arc;
 
 use super::{Part, Parts, Regions, SendError, copy_in};
-use crate::memif::protocol::{Follower, Low, RingMemory, Word, wants_interrupt};
+use crate::memif::protocol::{Follower, Low, RingMemory, Word};
 use crate::memif::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
 
 /// A ring's follower, and the regions that its descriptors may name.
 struct Window {
     follower: Follower<RingView>,
     regions: Arc<Regions>,
-    index_errors: u64,
 }
 
 impl Window {
     fn new(ring: RingView, regions: Arc<Regions>, start: u16) -> Self {
         assert_eq!(ring.end(), RingEnd::Server, "the server's ends need the server's view");
-        Self { follower: Follower::new(ring, start), regions, index_errors: 0 }
-    }
-
-    #[inline]
-    fn refresh(&mut self) -> u32 {
-        match self.follower.refresh() {
-            Ok(waiting) => u32::from(waiting),
-            Err(_) => {
-                self.index_errors += 1;
-                u32::from(self.follower.waiting())
-            }
-        }
-    }
-
-    #[inline]
-    fn look(&mut self) -> bool {
-        self.follower.waiting() > 0 || self.refresh() > 0
+        Self { follower: Follower::new(ring, start), regions }
     }
 
     /// Reads a descriptor, each half once, and checks it.
@@ -66,12 +49,12 @@ impl C2sReceiver {
 
     #[inline]
     pub(super) fn pending(&mut self) -> u32 {
-        self.window.refresh()
+        self.window.follower.look()
     }
 
     #[inline]
     pub(super) fn has_packets(&mut self) -> bool {
-        self.window.look()
+        self.window.follower.has_waiting()
     }
 
     #[inline]
@@ -90,14 +73,14 @@ impl C2sReceiver {
 
     #[inline]
     pub(super) fn index_errors(&self) -> u64 {
-        self.window.index_errors
+        self.window.follower.index_errors()
     }
 }
 
 impl Parts for C2sReceiver {
     #[inline]
     fn next_part(&mut self) -> Option<Part> {
-        if self.window.look() { self.next_known_part() } else { None }
+        if self.window.follower.has_waiting() { self.next_known_part() } else { None }
     }
 
     #[inline]
@@ -135,7 +118,7 @@ impl S2cSender {
     #[inline]
     pub(super) fn send(&mut self, packet: &[u8]) -> Result<(), SendError> {
         assert!(!packet.is_empty(), "an empty packet");
-        while self.window.look() {
+        while self.window.follower.has_waiting() {
             let index = self.window.follower.tail();
             let (buffer, low) = self.window.read(index);
             match buffer {
@@ -156,20 +139,18 @@ impl S2cSender {
 
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
-        self.window.look()
+        self.window.follower.has_waiting()
     }
 
     /// Slots without an empty buffer: a peer that has taken a packet posts a new one.
     pub(super) fn in_flight(&mut self) -> u32 {
-        let posted = self.window.refresh();
+        let posted = self.window.follower.look();
         self.window.follower.memory.size() - posted.min(self.window.follower.memory.size())
     }
 
     #[inline]
     pub(super) fn publish(&mut self) -> Publish {
-        let published = u32::from(self.window.follower.publish());
-        let peer_wants_interrupt = published > 0 && wants_interrupt(&self.window.follower.memory);
-        Publish { published, peer_wants_interrupt }
+        self.window.follower.announce()
     }
 
     #[inline]
@@ -179,7 +160,7 @@ impl S2cSender {
 
     #[inline]
     pub(super) fn index_errors(&self) -> u64 {
-        self.window.index_errors
+        self.window.follower.index_errors()
     }
 
     #[inline]

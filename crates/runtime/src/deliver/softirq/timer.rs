@@ -3,7 +3,7 @@
 //! Programming a kernel timer costs microseconds, and a busy program re-arms its instance with every
 //! call. So a running thread only notes the new expiry; the kernel timer is set exactly when the
 //! softirq thread or the arming thread goes to sleep. While a program keeps re-arming, the softirq
-//! thread looks after it at growing intervals, at most [`SLACK_MAX_NS`] late.
+//! thread looks after it at growing intervals, at most [`SLACK_MAX`](napier_core::upkeep::SLACK_MAX) late.
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
 //! moment later the suspend time-out. It holds the first back ([`Work::Timers`]), else the kernel timer
@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use napier_core::state::State;
-use napier_core::time::Instant;
+use napier_core::time::{Instant, Span};
+use napier_core::upkeep::{SLACK_NONE, timer_slack};
 use napier_ring::LazyTimer;
 use rustix::fd::OwnedFd;
 use rustix::time::{
@@ -32,15 +33,6 @@ use napier_stack::put_off::{self, Work};
 use napier_sys::nowait;
 
 const NEVER_NS: u64 = LazyTimer::NEVER_NS;
-
-/// First step of the slack for a timer that is re-armed faster than it expires.
-const SLACK_MIN_NS: u64 = 8_000;
-
-/// Most lateness for a timer that a running thread keeps re-arming and then abandons: a tick of a kernel with HZ=250.
-const SLACK_MAX_NS: u64 = 4_000_000;
-
-/// Expiries closer than this are not worth another system call.
-const CLOSE_ENOUGH_NS: u64 = 2_000;
 
 pub(super) struct CpuTimer {
     pub(super) fd: OwnedFd,
@@ -244,12 +236,10 @@ impl SoftirqCpu {
     /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `chased`: it woke for
     /// a timer that had been re-armed meanwhile. Gives how long it may sleep if it could not set the kernel timer.
     pub(super) fn prepare_sleep(&self, deliver: &Deliver, chased: bool) -> Option<Timespec> {
-        let before_ns = self.timer.slack_ns.load(Ordering::Relaxed);
-        // A timer that did expire is followed by an exact one; the slack is only halved, for the program that re-arms
-        // will mostly go on doing so.
-        let slack_ns = if chased { (before_ns * 2).clamp(SLACK_MIN_NS, SLACK_MAX_NS) } else { before_ns / 2 };
+        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), chased).ns;
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.lazy.sleeps();
+        // A timer that did expire is followed by an exact one.
         let at_ns = self.program_earliest(deliver, if chased { slack_ns } else { 0 })?;
         let left_ns = at_ns.saturating_sub(deliver.clock.now().ns);
         Some(Timespec {
@@ -270,7 +260,7 @@ impl SoftirqCpu {
             let at_ns = next_ns.saturating_add(slack_ns);
             // First: who has it may have said when the timer fires, and not set it yet.
             let Some(one_at_a_time) = self.programming() else { return Some(at_ns) };
-            if self.timer.lazy.off_by_ns(at_ns) > CLOSE_ENOUGH_NS {
+            if self.timer.lazy.off_by_ns(at_ns) > SLACK_NONE.ns {
                 self.program_locked(at_ns, &one_at_a_time);
             }
             drop(one_at_a_time);

@@ -6,10 +6,7 @@ use napier_ring::memif::{C2sConsumer, C2sProducer, Publish, S2cConsumer, S2cProd
 use napier_ring::{Frame, FramePool};
 
 use super::LinkLine;
-use crate::port::{
-    FrameAccount, FrameRing, Given, RxHome, RxRing, TxFull, TxHome, TxRing, bring_home, build_in_frame, push_given,
-    take_copied,
-};
+use crate::port::{MovedTx, RxHome, RxRing, Tell, TxFull, TxHome, TxRing, take_copied};
 
 /// The client's way: a packet is in one of the frames that it posted; a fresh one takes its place. Ends within one ring
 /// size, for what is posted here is not published yet.
@@ -65,35 +62,17 @@ impl RxRing for C2sConsumer {
     }
 }
 
-/// The client's transmit end: packets are built in frames of `pool`, or sent in frames of the region as they are.
-pub(crate) struct ClientTx {
-    pub(super) ring: C2sProducer,
-    pub(super) pool: FramePool,
-    /// Frames that may be with the peer before it is asked for them.
-    pub(super) reclaim_at: u32,
-    pub(super) peer_irq: Arc<LinkLine>,
-}
+/// The client's transmit end.
+pub(crate) type ClientTx = MovedTx<PeerLine>;
+
+/// The interrupt of a link's peer.
+pub(crate) struct PeerLine(pub(super) Arc<LinkLine>);
 
 /// The server's: packets are built in the buffers that the client posted.
 pub(crate) struct ServerTx {
     pub(super) ring: S2cProducer,
     pub(super) slots: u32,
     pub(super) peer_irq: Arc<LinkLine>,
-}
-
-impl FrameRing for C2sProducer {
-    #[inline]
-    fn free_slots(&self) -> u32 {
-        self.free_slots()
-    }
-    #[inline]
-    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
-        self.push(frame, len)
-    }
-    #[inline]
-    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
-        self.reclaim(home)
-    }
 }
 
 /// Leaves a bell for a peer that wants to be interrupted to the end of the claim: a wake-up that preempts the claimant would
@@ -110,65 +89,16 @@ fn leave_bell(peer_irq: &Arc<LinkLine>, publish: Publish, home: &mut TxHome) {
     }
 }
 
-impl TxRing for ClientTx {
-    fn expect_senders(&mut self, pool: &FramePool) {
-        self.ring.add_arena(pool.table(), pool.arena());
-    }
+impl Tell for PeerLine {
+    type Ring = C2sProducer;
+    const LEAVES_BELL: bool = true;
 
     #[inline]
-    fn build(
-        &mut self,
-        _max_len: usize,
-        home: &mut TxHome,
-        build: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<usize, TxFull> {
-        build_in_frame(&mut self.ring, &mut self.pool, home, build)
-    }
-
-    #[inline]
-    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome) -> Given {
-        if !self.ring.takes(frame.arena()) {
-            return Given::Foreign(frame);
-        }
-        push_given(&mut self.ring, &mut self.pool, frame, len, home)
-    }
-
-    #[inline]
-    fn may_have_room(&mut self) -> bool {
-        self.ring.free_slots() > 0
-    }
-
-    #[inline]
-    fn in_flight(&mut self) -> u32 {
-        self.ring.in_flight()
-    }
-
-    #[inline]
-    fn leaves_bell(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn flush(&mut self, home: &mut TxHome) {
-        let publish = self.ring.publish();
-        if self.ring.in_flight() >= self.reclaim_at {
-            self.reclaim(home);
-        }
-        leave_bell(&self.peer_irq, publish, home);
-        home.note_errors(0, self.ring.index_errors());
-    }
-
-    #[inline]
-    fn reclaim(&mut self, home: &mut TxHome) {
-        self.ring.reclaim(|frame| bring_home(&mut self.pool, &mut home.sorter, frame));
-    }
-
-    fn account(&mut self) -> FrameAccount {
-        FrameAccount {
-            total: u64::from(self.pool.total()),
-            pooled: self.pool.available() as u64,
-            in_ring: u64::from(self.ring.in_flight()),
-        }
+    fn flush(end: &mut ClientTx, home: &mut TxHome) {
+        let publish = end.ring.publish();
+        end.reclaim_many(home);
+        leave_bell(&end.tell.0, publish, home);
+        home.note_errors(0, end.ring.index_errors());
     }
 }
 

@@ -25,6 +25,7 @@ use napier_ring::memif::{
 };
 use napier_ring::{ArenaConfig, ArenaError, ArenaId, FramePool, FrameTable, Mapping};
 
+use ends::PeerLine;
 pub(crate) use ends::{ClientTx, ServerTx};
 pub(crate) use line::LinkLine;
 
@@ -231,8 +232,7 @@ pub(crate) fn create(config: &LinkConfig, table: &Arc<FrameTable>) -> Result<(Po
         let (client_irq, server_irq) = (&lines[0], &lines[1]);
         let (c2s, s2c) = rings.client(table, client_arena)?;
         client_irq.serve(s2c.interrupt_switch());
-        let reclaim_at = c2s.free_slots() / 2;
-        let tx = ClientTx { ring: c2s, pool: tx_pool, reclaim_at, peer_irq: server_irq.clone() };
+        let tx = ClientTx::new(c2s, tx_pool, PeerLine(server_irq.clone()));
         clients.push(QueuePair {
             rx: RxQueue::new(RxEnd::LinkClient(s2c), rx_pool, IrqLine::LinkClient(client_irq.clone())),
             tx: TxQueue::new(TxEnd::LinkClient(tx), table.clone(), config.frame_bytes),

@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::time::Duration;
 
+use napier_core::memif::times::HANDSHAKE_MAX;
 use napier_core::memif::{Fault, Message, Reason};
 use napier_ring::ClaimError;
 use napier_ring::memif::RingError;
 
 use napier_sys::mmap::ForeignMemoryError;
-
-/// Longest time that a peer may take for the whole handshake.
-pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// Why a connection ended or was not made.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +43,7 @@ pub(super) enum Down {
     #[error("refused the peer: it filled an eventfd and made the other side wait for it")]
     Waited,
     /// The handshake does not end.
-    #[error("the handshake took longer than {} s", HANDSHAKE_MAX.as_secs())]
+    #[error("the handshake took longer than {} s", HANDSHAKE_MAX.ns / 1_000_000_000)]
     Silent,
     /// Too many clients shake hands.
     #[error("too many clients shake hands at once: this one has waited longest")]

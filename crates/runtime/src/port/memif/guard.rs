@@ -12,19 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use napier_core::memif::times::{GuardPace, GuardStep};
 use napier_core::time::Deadline;
 use napier_ring::memif::KickLook;
 
 use super::line::Kick;
 use napier_stack::park::Parker;
 use napier_sys::clock::Clock;
-
-/// Between two looks while somebody rings. A ringer that waits is found at the second.
-const LOOK: Duration = Duration::from_millis(1);
-/// Between two looks while a ringer is to be freed: the peer may fill the counter again.
-const FREEING: Duration = Duration::from_micros(50);
-/// Looks without any ring until the guard sleeps.
-const LOOKS_IDLE: u32 = 100;
 
 /// What is watched over. One thread is the guard.
 pub(super) struct Guard {
@@ -82,20 +76,17 @@ impl Guard {
 
     /// Guards until [`stop`](Self::stop); tells of each peer that is to be closed.
     pub(super) fn run(&self, tell: impl Fn()) {
-        let mut idle = 0;
+        let mut pace = GuardPace::default();
         while !self.is_stopping() {
             let Seen { rings, stuck, news } = self.look();
             if news {
                 tell();
             }
-            idle = if rings { 0 } else { idle + 1 };
-            if stuck {
-                std::thread::sleep(FREEING);
-            } else if idle < LOOKS_IDLE {
-                std::thread::sleep(LOOK);
-            } else {
-                self.bell.wait(|| self.is_stopping() || self.has_rung(), Deadline::NEVER, &Clock);
-                idle = 0;
+            match pace.looked(rings, stuck) {
+                GuardStep::LookAfter(span) => std::thread::sleep(Duration::from_nanos(span.ns)),
+                GuardStep::AwaitRing => {
+                    self.bell.wait(|| self.is_stopping() || self.has_rung(), Deadline::NEVER, &Clock);
+                }
             }
         }
     }
@@ -145,6 +136,8 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+
+    use napier_core::memif::times::{LOOKS_IDLE, RINGING};
 
     use super::super::line::new_eventfd;
     use super::*;
@@ -200,7 +193,7 @@ mod tests {
         let kick = Arc::new(Kick::new(ours, duty.guard.bell().clone()));
         duty.guard.watch(&kick);
         // The guard may sleep by now, or not.
-        std::thread::sleep(LOOK * (LOOKS_IDLE + 20));
+        std::thread::sleep(Duration::from_nanos(RINGING.ns) * (LOOKS_IDLE + 20));
         rustix::io::ioctl_fionbio(&theirs, false).expect("an eventfd");
         rustix::io::write(&theirs, &(u64::MAX - 1).to_ne_bytes()).expect("room");
         ring_in_a_thread(&kick).recv_timeout(PATIENCE).expect("the ringer is back");
@@ -263,7 +256,7 @@ mod tests {
         duty.guard.watch(&kick);
         let _ = kick.word().begin();
         duty.guard.look_now();
-        std::thread::sleep(LOOK * 20);
+        std::thread::sleep(Duration::from_nanos(RINGING.ns) * 20);
         kick.word().end();
         assert!(!kick.is_refused() && duty.told.try_recv().is_err());
     }

@@ -1,15 +1,17 @@
 //! A device, as the control thread sees it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use napier_core::memif::RegionLayout;
+use napier_core::memif::times::Tries;
+use napier_core::time::Span;
 
 use super::MemifConfig;
 use super::down::Down;
 use super::line::{Kick, MemifLine};
 use super::socket::Listening;
 use crate::port::{AddedDevice, RxCounters, TxCounters};
+use napier_sys::clock::Clock;
 
 /// Where a server listens.
 #[derive(Clone)]
@@ -36,8 +38,8 @@ pub(super) struct Port {
     pub(super) connection: Option<u64>,
     /// While packets may flow.
     pub(super) attached: Option<Attached>,
-    /// At the client, while there is no connection: when to try.
-    pub(super) try_at: Option<Instant>,
+    /// At the client: when to connect.
+    pub(super) tries: Option<Tries>,
     /// Why a client was refused last, as its user was told.
     pub(super) refused: Option<String>,
 }
@@ -59,8 +61,9 @@ impl Port {
         parts: PortParts,
         listener: Option<Listener>,
     ) -> Self {
-        let try_at = listener.is_none().then(Instant::now);
-        Self { config, layout, device, parts, listener, connection: None, attached: None, try_at, refused: None }
+        let retry = Span::from_ns(u64::try_from(config.retry.as_nanos()).unwrap_or(u64::MAX));
+        let tries = listener.is_none().then(|| Tries::new(Clock.now(), retry));
+        Self { config, layout, device, parts, listener, connection: None, attached: None, tries, refused: None }
     }
 
     /// Whether this is one of a listener's interfaces.

@@ -6,35 +6,36 @@
 //! | attached | one side closes, or the peer breaks the protocol | none |
 //!
 //! What a peer does in memory is found out by those who use the rings; they count it, and it is looked at here each
-//! [`LOOK`]: an index that cannot be, or a ringer who was made to wait, ends the connection.
+//! [`LOOK_EVERY`]: an index that cannot be, or a ringer who was made to wait, ends the connection.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use napier_core::memif::times::{HANDSHAKE_MAX, LOOK_EVERY, Tries};
 use napier_core::memif::{Interface, Message, Name};
+use napier_core::time::Deadline;
 use napier_ring::memif::remote::{Receiver, Sender};
 use rustix::process::{getegid, geteuid};
 
 use super::access::first_to_go;
 use super::client::{ClientSide, ClientStep};
 use super::control::Poll;
-use super::down::{Down, HANDSHAKE_MAX};
+use super::down::Down;
 use super::guard::Guard;
 use super::line::Kick;
 use super::port::{Attached, Listener, Port};
 use super::server::{ServerSide, ServerStep};
 use super::socket::{Received, SocketPath, receive, send};
-use super::{MemifConfig, MemifRole, MemifRx, MemifTx};
+use super::{MemifConfig, MemifRx, MemifTx};
 use crate::port::{RxEnd, TxEnd};
+use napier_sys::clock::Clock;
 use napier_sys::peer::{PeerCred, peer_cred};
 
 /// What this side calls itself.
 pub(super) const PROGRAM: &str = "napier";
-/// How often rings of connected peers are looked at: an interrupt may have been lost, or the protocol broken.
-const LOOK: Duration = Duration::from_millis(10);
 /// Most clients that have not finished the handshake; one more, and one of them has to go.
 const SHAKING_MAX: usize = 64;
 /// Most clients that are accepted before others have their turn.
@@ -68,8 +69,8 @@ struct Connection {
     side: Side,
     /// Position of the device, once it is known.
     port: Option<usize>,
-    /// When the handshake has taken too long; none once packets flow.
-    deadline: Option<Instant>,
+    /// When the handshake has taken too long; never once packets flow.
+    deadline: Deadline,
     /// Who it is, of a client.
     who: Option<PeerCred>,
 }
@@ -93,13 +94,14 @@ impl State {
 
     /// How long nothing is to be done unless something comes.
     pub(super) fn timeout(&self) -> Option<rustix::time::Timespec> {
-        let now = Instant::now();
-        let looks = self.ports.iter().any(|port| port.attached.is_some()).then(|| now + LOOK);
-        let deadlines = self.connections.values().filter_map(|connection| connection.deadline);
-        let tries = self.ports.iter().filter_map(|port| port.try_at);
-        let next = deadlines.chain(tries).chain(looks).min()?;
+        let now = Clock.now();
+        let is_attached = self.ports.iter().any(|port| port.attached.is_some());
+        let looks = is_attached.then(|| Deadline::after(now, LOOK_EVERY));
+        let deadlines = self.connections.values().map(|connection| connection.deadline);
+        let tries = self.ports.iter().filter_map(|port| port.tries).map(|tries| tries.due());
+        let next = deadlines.chain(tries).chain(looks).fold(Deadline::NEVER, Deadline::earliest).instant()?;
         // Rounded up: no turn before the time has come.
-        let wait = next.saturating_duration_since(now) + Duration::from_micros(1);
+        let wait = Duration::from_nanos((next - now).ns) + Duration::from_micros(1);
         Some(rustix::time::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() })
     }
 
@@ -125,7 +127,7 @@ impl State {
                 Ok(Some(socket)) => self.welcome(listener, socket),
                 Ok(None) => return,
                 // Mostly that there is no descriptor to spare; the client is still there then.
-                Err(_) => return std::thread::sleep(LOOK),
+                Err(_) => return std::thread::sleep(Duration::from_nanos(LOOK_EVERY.ns)),
             }
         }
     }
@@ -141,7 +143,7 @@ impl State {
             return;
         }
         let log2 = configs().map(MemifConfig::log2_ring_size).max().expect("a listener has a device");
-        let shaking = self.connections.iter().filter(|(_, connection)| connection.deadline.is_some());
+        let shaking = self.connections.iter().filter(|(_, connection)| !connection.deadline.is_never());
         let clients = shaking.filter_map(|(token, connection)| Some((*token, connection.who?)));
         if clients.clone().count() >= SHAKING_MAX
             && let Some(token) = first_to_go(clients)
@@ -153,7 +155,7 @@ impl State {
             && self.poll.watch(&socket, token).is_ok()
         {
             let side = Side::Server { side: Box::new(side), listener };
-            let deadline = Some(Instant::now() + HANDSHAKE_MAX);
+            let deadline = Deadline::after(Clock.now(), HANDSHAKE_MAX);
             self.connections.insert(token, Connection { socket, side, port: None, deadline, who: Some(who) });
         }
     }
@@ -206,7 +208,7 @@ impl State {
             if let Some(attachment) = attachment {
                 let port = connection.port.expect("known before the end of the handshake");
                 self.attach(port, attachment)?;
-                connection.deadline = None;
+                connection.deadline = Deadline::NEVER;
                 if let Side::Server { side, .. } = &mut connection.side {
                     side.attached(&connection.socket, self.ports[port].device.name())?;
                 }
@@ -294,18 +296,15 @@ impl State {
         self.guard.forget(&kicks);
         port.parts.lines.iter().for_each(|line| line.disconnect());
         port.connection = None;
-        if port.config.role == MemifRole::Client {
-            let wait = if matches!(down, Down::Queue { .. }) { port.config.retry.min(LOOK) } else { port.config.retry };
-            port.try_at = Some(Instant::now() + wait);
+        if let Some(tries) = &mut port.tries {
+            tries.ended(Clock.now(), matches!(down, Down::Queue { .. }));
         }
     }
 
     /// What is due now, and a look at the rings of those that have a peer.
     pub(super) fn on_time(&mut self) {
-        let now = Instant::now();
-        let late = |(token, connection): (&u64, &Connection)| {
-            connection.deadline.is_some_and(|deadline| deadline <= now).then_some(*token)
-        };
+        let now = Clock.now();
+        let late = |(token, connection): (&u64, &Connection)| connection.deadline.is_due(now).then_some(*token);
         for token in self.connections.iter().filter_map(late).collect::<Vec<_>>() {
             self.end(token, &Down::Silent);
         }
@@ -313,7 +312,7 @@ impl State {
             let port = &self.ports[position];
             if let (Some(token), Some(down)) = (port.connection, port.broken()) {
                 self.end(token, &down);
-            } else if port.try_at.is_some_and(|at| at <= now)
+            } else if port.tries.is_some_and(|tries| tries.due().is_due(now))
                 && let Err(down) = self.try_to_connect(position)
             {
                 self.detach(position, &down);
@@ -337,7 +336,7 @@ impl State {
     fn try_to_connect(&mut self, position: usize) -> Result<(), Down> {
         let token = self.poll.next_token();
         let port = &mut self.ports[position];
-        port.try_at = None;
+        port.tries.iter_mut().for_each(Tries::begin);
         let socket = SocketPath(port.config.socket.clone());
         let socket = socket.connect().map_err(|source| match source.kind() {
             io::ErrorKind::WouldBlock => Down::Queue { socket: socket.0 },
@@ -346,7 +345,7 @@ impl State {
         self.poll.watch(&socket, token)?;
         let side = Side::Client(Box::new(ClientSide::new(&port.config, port.layout)));
         port.connection = Some(token);
-        let deadline = Some(Instant::now() + HANDSHAKE_MAX);
+        let deadline = Deadline::after(Clock.now(), HANDSHAKE_MAX);
         self.connections.insert(token, Connection { socket, side, port: Some(position), deadline, who: None });
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::error::AddXdpError;
 use super::line::XskLine;
 use super::program::Verdict;
 use super::rx::XskRxEnd;
-use super::tx::{LateKicks, XskTxEnd};
+use super::tx::{Kicks, LateKicks, XskTxEnd};
 use crate::port::{EndConfig, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use napier_sys::bpf;
 use napier_sys::mmap::private_memory;
@@ -257,7 +257,7 @@ fn make_ports(
         let rx = XskRxEnd::new(rx, socket.clone(), (look, line.clone()), config.ring_size, busy);
         let irq = IrqLine::Xsk(line.clone());
         let rx = RxQueue::new(RxEnd::Xsk(Box::new(rx)), pool(), irq.clone());
-        let tx = XskTxEnd::new(tx, pool(), socket.clone(), queue, late.clone());
+        let tx = XskTxEnd::new(tx, pool(), Kicks::new(socket.clone(), queue, late.clone()));
         let tx = TxQueue::new(TxEnd::Xsk(Box::new(tx)), table.clone(), frame_bytes);
         queues.push(QueuePair { rx, tx, irq });
         sockets.push(socket);

@@ -6,43 +6,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use napier_ring::xsk::{TxWake, XskTx};
-use napier_ring::{Frame, FramePool};
 use rustix::event::EventfdFlags;
 
-use crate::port::{FrameAccount, FrameRing, Given, TxFull, TxHome, TxRing, bring_home, build_in_frame, push_given};
+use crate::port::{MovedTx, Tell, TxHome, TxRing};
 use napier_sys::xsk::{Kicked, XskSocket};
 
 /// Kicks in a row that send nothing before the rest is left to be kicked later.
 const KICKS_IN_VAIN_MAX: u32 = 4;
 
 /// The transmit end of a queue.
-pub(crate) struct XskTxEnd {
-    ring: XskTx,
-    pool: FramePool,
+pub(crate) type XskTxEnd = MovedTx<Kicks>;
+
+/// The kicks of a queue's socket.
+pub(crate) struct Kicks {
     socket: Arc<XskSocket>,
-    /// Frames that may be with the kernel before it is asked for them.
-    reclaim_at: u32,
     /// A kick that the kernel could not act on.
     owed: Option<TxWake>,
     queue: u16,
     late: Arc<LateKicks>,
 }
 
-impl XskTxEnd {
-    pub(super) fn new(ring: XskTx, pool: FramePool, socket: Arc<XskSocket>, queue: u16, late: Arc<LateKicks>) -> Self {
-        let reclaim_at = ring.free_slots() / 2;
-        Self { ring, pool, socket, reclaim_at, owed: None, queue, late }
+impl Kicks {
+    pub(super) fn new(socket: Arc<XskSocket>, queue: u16, late: Arc<LateKicks>) -> Self {
+        Self { socket, owed: None, queue, late }
     }
+}
 
+impl XskTxEnd {
     fn kick(&mut self, mut wake: TxWake, home: &mut TxHome) {
         let (mut in_vain, mut unsent) = (0, self.ring.unsent());
         loop {
             home.counters.kicks.add(1);
-            match self.socket.kick(wake) {
+            match self.tell.socket.kick(wake) {
                 Kicked::Done => break,
                 Kicked::Unreachable(token) => {
                     // Whoever watches the interface kicks when it is back.
-                    self.owed = Some(token);
+                    self.tell.owed = Some(token);
                     break;
                 }
                 Kicked::Again(token) => {
@@ -55,94 +54,34 @@ impl XskTxEnd {
                     in_vain = if left < unsent { 0 } else { in_vain + 1 };
                     unsent = left;
                     if in_vain == KICKS_IN_VAIN_MAX {
-                        self.owed = Some(token);
-                        self.late.note(self.queue);
+                        self.tell.owed = Some(token);
+                        self.tell.late.note(self.tell.queue);
                         break;
                     }
                     wake = token;
                 }
             }
         }
-        if self.ring.in_flight() >= self.reclaim_at {
-            self.reclaim(home);
-        }
+        self.reclaim_many(home);
     }
 }
 
-impl FrameRing for XskTx {
-    #[inline]
-    fn free_slots(&self) -> u32 {
-        self.free_slots()
-    }
-    #[inline]
-    fn push(&mut self, frame: Frame, len: u32) -> Result<(), Frame> {
-        self.push(frame, len)
-    }
-    #[inline]
-    fn reclaim(&mut self, home: impl FnMut(Frame)) -> u32 {
-        self.reclaim(home)
-    }
-}
+impl Tell for Kicks {
+    type Ring = XskTx;
+    const LEAVES_BELL: bool = false;
 
-impl TxRing for XskTxEnd {
-    fn expect_senders(&mut self, pool: &FramePool) {
-        self.ring.add_arena(pool.table(), pool.arena());
-    }
-
-    #[inline]
-    fn build(
-        &mut self,
-        _max_len: usize,
-        home: &mut TxHome,
-        build: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<usize, TxFull> {
-        build_in_frame(&mut self.ring, &mut self.pool, home, build)
-    }
-
-    #[inline]
-    fn give(&mut self, frame: Frame, len: u32, home: &mut TxHome) -> Given {
-        if !self.ring.takes(frame.arena()) {
-            return Given::Foreign(frame);
+    /// Kicks the kernel until it has taken all, or takes no more: then the next sender kicks again, and that is soon.
+    fn flush(end: &mut XskTxEnd, home: &mut TxHome) {
+        let publish = end.ring.publish();
+        match publish.wake.or(end.tell.owed.take()) {
+            Some(wake) => end.kick(wake, home),
+            None => end.reclaim_many(home),
         }
-        push_given(&mut self.ring, &mut self.pool, frame, len, home)
-    }
-
-    #[inline]
-    fn may_have_room(&mut self) -> bool {
-        self.ring.free_slots() > 0
-    }
-
-    #[inline]
-    fn in_flight(&mut self) -> u32 {
-        self.ring.in_flight()
-    }
-
-    /// Kicks the kernel until it has taken all, or takes no more: then whoever sends next kicks again, and somebody does
-    /// soon.
-    fn flush(&mut self, home: &mut TxHome) {
-        let publish = self.ring.publish();
-        if let Some(wake) = publish.wake.or(self.owed.take()) {
-            self.kick(wake, home);
-        } else if self.ring.in_flight() >= self.reclaim_at {
-            self.reclaim(home);
-        }
-        home.note_errors(self.ring.bad_descriptors(), self.ring.index_errors());
-    }
-
-    fn reclaim(&mut self, home: &mut TxHome) {
-        self.ring.reclaim(|frame| bring_home(&mut self.pool, &mut home.sorter, frame));
+        home.note_errors(end.ring.bad_descriptors(), end.ring.index_errors());
     }
 
     fn owes_kick(&self) -> bool {
         self.owed.is_some()
-    }
-
-    fn account(&mut self) -> FrameAccount {
-        FrameAccount {
-            total: u64::from(self.pool.total()),
-            pooled: self.pool.available() as u64,
-            in_ring: u64::from(self.ring.in_flight()),
-        }
     }
 }
 

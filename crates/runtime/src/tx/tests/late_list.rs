@@ -6,34 +6,30 @@ use super::*;
 /// leave only later.
 #[test]
 fn a_packet_that_comes_during_a_run_leaves_with_it() {
-    let rig = rig(&LinkConfig::default(), false);
-    rig.with(&QdiscConfig::Fq(FqConfig::default()), TxVariant::Llist);
+    let rig = plain_with(&QdiscConfig::Fq(FqConfig::default()), TxVariant::Llist);
     let mut receiver = Receiver::new(&rig.to);
     let sender = rig.sender();
     let other = sender.clone();
-    let (pushed, is_pushed) = mpsc::channel();
-    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (stops, stopped) = crate::hold::stop();
     // Its packet is on the list; that anybody should flush it has not been said.
     let late = move || {
-        hold::on_next(Point::BeforeRootLock, move || {
-            pushed.send(()).expect("the runner listens");
-            may_go_on.recv().expect("the test goes on");
-        });
+        hold::on_next(Point::BeforeRootLock, stops);
         send(&other, 1, 0)
     };
     let runner = std::thread::spawn(move || {
         let (started, late_thread) = mpsc::channel();
         hold::on_next(Point::UnderTxLock, move || {
-            started.send(std::thread::spawn(late)).expect("the runner listens");
-            is_pushed.recv_timeout(PATIENCE).expect("it is pushed");
+            let thread = std::thread::spawn(late);
+            stopped.wait();
+            started.send((thread, stopped)).expect("the runner listens");
         });
         assert_eq!(send(&sender, 0, 0), Ok(()));
         late_thread.recv().expect("the runner came by")
     });
-    let late_thread = runner.join().expect("the runner ends");
+    let (late_thread, stopped) = runner.join().expect("the runner ends");
     let stats = rig.stats();
     assert_eq!((stats.runs, stats.run_pkts), (1, 2), "one run takes both");
-    go_on.send(()).expect("the late sender waits");
+    stopped.go_on();
     assert_eq!(late_thread.join().expect("the late sender ends"), Ok(()));
     receiver.until(&rig, 2);
     drop(receiver);

@@ -9,21 +9,17 @@ use crate::port::lock;
 fn goes_on_without<L>(rig: &Rig, take: impl FnOnce() -> L, give_back: impl FnOnce(L)) -> bool {
     let sender = rig.sender();
     std::thread::scope(|scope| {
-        let (reached, is_reached) = mpsc::channel();
-        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let (stops, stopped) = crate::hold::stop();
         let (sent, is_sent) = mpsc::channel();
         scope.spawn(move || {
             let _for_others = napier_sys::nowait::ForOthers::begin();
-            hold::on_next(Point::BeforeRootLock, move || {
-                reached.send(()).expect("the test listens");
-                let _ = may_go_on.recv();
-            });
+            hold::on_next(Point::BeforeRootLock, stops);
             // An error as well: the test has ended.
             let _ = sent.send(send(&sender, 0, 0));
         });
-        is_reached.recv_timeout(PATIENCE).expect("the sender comes by");
+        stopped.wait();
         let in_hand = take();
-        go_on.send(()).expect("the sender waits");
+        stopped.go_on();
         let went_on = is_sent.recv_timeout(PATIENCE) == Ok(Ok(()));
         give_back(in_hand);
         went_on
@@ -33,8 +29,7 @@ fn goes_on_without<L>(rig: &Rig, take: impl FnOnce() -> L, give_back: impl FnOnc
 /// The root lock is taken after the sender has seen it free, or there is a line in front of it.
 #[test]
 fn a_softirq_does_not_line_up_for_the_root_lock() {
-    let rig = rig(&LinkConfig::default(), false);
-    rig.with(&QdiscConfig::pfifo(), TxVariant::Locked);
+    let rig = plain_with(&QdiscConfig::pfifo(), TxVariant::Locked);
     let mut receiver = Receiver::new(&rig.to);
     let path = &*rig.from.device.tx[0];
     let root = || path.root.0.try_enter().expect("free");
@@ -45,12 +40,11 @@ fn a_softirq_does_not_line_up_for_the_root_lock() {
         lock(&path.busylock.0).0
     };
     assert!(goes_on_without(&rig, line, drop), "it waits in the line");
-    let begin = Instant::now();
-    while receiver.received < 2 {
+    eventually("both have come", || {
         receiver.port.wait(Some(Duration::from_millis(1)));
         receiver.received += receiver.port.drain(8, |_| {}) as u64;
-        assert!(begin.elapsed() < PATIENCE, "{} of 2 came", receiver.received);
-    }
+        receiver.received == 2
+    });
     drop(receiver);
     rig.assert_nothing_lost();
 }
@@ -58,13 +52,12 @@ fn a_softirq_does_not_line_up_for_the_root_lock() {
 /// The owner's thread lets go of the root lock while a program has the transmit lock, which may want it as well.
 #[test]
 fn the_owner_of_a_queue_does_not_wait_for_a_program_with_the_transmit_lock() {
-    let rig = rig(&LinkConfig::default(), false);
-    rig.with(&QdiscConfig::pfifo(), TxVariant::Owner);
+    let rig = plain_with(&QdiscConfig::pfifo(), TxVariant::Owner);
     let (mut receiver, path) = (Receiver::new(&rig.to), &*rig.from.device.tx[0]);
     let in_hand = path.claim_wire();
     assert_eq!(send(&rig.sender(), 0, 0), Ok(()));
-    until("the owner takes the list", || path.defer.list.is_empty());
-    until("the owner lets go", || {
+    eventually("the owner takes the list", || path.defer.list.is_empty());
+    eventually("the owner lets go", || {
         path.root.0.try_enter().is_some_and(|guarded| {
             let waits = guarded.root.qlen() == 1;
             path.leave(guarded, path.rest());
@@ -80,7 +73,7 @@ fn the_owner_of_a_queue_does_not_wait_for_a_program_with_the_transmit_lock() {
 /// A program sets the kernel timer of the softirq CPU: its thread goes on, and what it arms meanwhile is due in time.
 #[test]
 fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
-    let rig = rig(&LinkConfig::default(), false);
+    let rig = plain();
     let (pulse, path) = (Pulse::new(&rig), rig.from.device.tx[0].clone());
     let engine = &*rig.engine.inner.deliver;
     std::thread::scope(|scope| {
@@ -95,11 +88,7 @@ fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
         });
         is_set.recv_timeout(PATIENCE).expect("who works for others goes on");
         pulse.beat();
-        let begin = Instant::now();
-        while path.watchdog_on(0).is_some() {
-            assert!(begin.elapsed() < PATIENCE, "the timer never comes");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        eventually("the timer has come", || path.watchdog_on(0).is_none());
         pulse.beat();
         drop(in_hand);
     });
@@ -109,31 +98,25 @@ fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
 /// A program has said when the kernel timer will fire, and has not set it: nobody relies on that.
 #[test]
 fn a_timer_that_is_only_announced_is_not_relied_on() {
-    let rig = rig(&LinkConfig::default(), false);
+    let rig = plain();
     let (engine, path) = (&*rig.engine.inner.deliver, rig.from.device.tx[0].clone());
     let wakeups = || rig.engine.softirq_stats()[0].wakeups;
     std::thread::scope(|scope| {
-        let (reached, is_reached) = mpsc::channel();
-        let (_go_on, may_go_on) = mpsc::channel::<()>();
+        let (stops, stopped) = crate::hold::stop();
         scope.spawn(move || {
-            timer_hold::on_next(timer_hold::Point::BeforeKernelTimer, move || {
-                reached.send(()).expect("the test listens");
-                let _ = may_go_on.recv();
-            });
-            let begin = Instant::now();
-            while timer_hold::is_armed() {
+            timer_hold::on_next(timer_hold::Point::BeforeKernelTimer, stops);
+            eventually("the CPU's thread sleeps", || {
                 // In vain while the CPU's thread is awake.
                 engine.softirq[0].watchdog_armed(Clock.now() + Span::from_ms(300_000));
-                assert!(begin.elapsed() < PATIENCE, "the CPU's thread never sleeps");
-                std::thread::sleep(Duration::from_millis(1));
-            }
+                !timer_hold::is_armed()
+            });
         });
-        is_reached.recv_timeout(PATIENCE).expect("the program comes by");
+        stopped.wait();
         let woken_before = wakeups();
         let _for_others = napier_sys::nowait::ForOthers::begin();
         // After the time that was announced; long after the test.
         let far = Clock.now() + Span::from_ms(600_000);
-        until("the CPU's thread is woken to see to it", || {
+        eventually("the CPU's thread is woken to see to it", || {
             // In vain while the CPU's thread is awake.
             path.watch(engine, far);
             wakeups() > woken_before

@@ -1,115 +1,20 @@
 //! memif devices whose peer is in another engine: both roles, queues, interrupts, peers that come and go.
 
+#[path = "../common/mod.rs"]
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod ends;
+mod side;
+
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
-use napier_runtime::device::{
-    AddMemifError, DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifRole, MemifSecret, MemifSocketError,
-};
+use napier_runtime::device::{AddMemifError, MemifConfig, MemifRole, MemifSecret, MemifSocketError};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
-use napier_runtime::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
-
-/// A socket that no other test and no other run uses.
-fn socket(test: &str) -> String {
-    format!("@napier-test-{}-{test}", std::process::id())
-}
-
-fn config(role: MemifRole, socket: &str) -> MemifConfig {
-    MemifConfig { ring_size: 128, retry: Duration::from_millis(20), ..MemifConfig::new(role, socket) }
-}
-
-/// One program with one memif device.
-struct Side {
-    _engine: Engine,
-    device: DeviceHandle,
-    netns: NetNs,
-}
-
-fn end(netns: &NetNs, name: &str, mac: [u8; 6], addr: Ipv4Addr) -> EndConfig {
-    let addresses = vec![IfAddr { addr: addr.into(), prefix_len: 24 }];
-    EndConfig { name: name.to_owned(), netns: netns.clone(), mac, addresses, irq_cpus: Vec::new() }
-}
-
-impl Side {
-    fn new(config: MemifConfig) -> Self {
-        let engine = Engine::builder().start().unwrap();
-        let netns = engine.namespace();
-        let is_server = config.role == MemifRole::Server;
-        let (own, other) = ((TESTED_MAC, TESTED_V4), (PEER_MAC, PEER_V4));
-        let ((mac, addr), (peer_mac, peer)) = if is_server { (own, other) } else { (other, own) };
-        let device = engine.add_memif(config, end(&netns, "memif0", mac, addr)).unwrap();
-        netns.neighbour_add(device.ifindex(), peer.into(), peer_mac).unwrap();
-        Self { _engine: engine, device, netns }
-    }
-
-    fn linked(&self) -> &Self {
-        assert!(self.device.wait_link(PATIENCE), "no peer: {:?}", self.device.link_state());
-        self
-    }
-
-    fn unlinked(&self) {
-        eventually("the peer is gone", || !self.device.link_state().carrier);
-    }
-
-    fn at_rest(&self) {
-        eventually("every frame is back", || self.device.frames_out() == 0);
-    }
-
-    /// At rest, and `rx_packets` are accounted for: what a round of an instance received is counted at its end, after the
-    /// receiver was woken.
-    fn has_counted(&self, rx_packets: u64) {
-        self.at_rest();
-        eventually("every packet is accounted for", || {
-            let stats = self.device.stats();
-            stats.rx_packets + stats.rx_no_frame >= rx_packets
-        });
-    }
-}
-
-fn pair(test: &str, change: impl Fn(&mut MemifConfig)) -> (Side, Side) {
-    let socket = socket(test);
-    let side = |role| {
-        let mut config = config(role, &socket);
-        change(&mut config);
-        Side::new(config)
-    };
-    let (server, client) = (side(MemifRole::Server), side(MemifRole::Client));
-    server.linked();
-    client.linked();
-    (server, client)
-}
-
-fn bound(netns: &NetNs, port: u16) -> UdpSocket {
-    let socket = UdpSocket::bind(netns, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
-/// Datagrams each way, with interrupts only: whoever receives sleeps first.
-fn datagrams(server: &Side, client: &Side, rounds: u32) {
-    let (echo, asker) = (bound(&server.netns, 7), bound(&client.netns, 4000));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut buffer = [0; 2000];
-            for _ in 0..rounds {
-                let (length, from) = echo.recv_from(&mut buffer).expect("a request");
-                echo.send_to(&buffer[..length], from).expect("room");
-            }
-        });
-        for round in 0..rounds {
-            let mut sent = vec![round as u8; 4 + round as usize * 37 % 1400];
-            sent[..4].copy_from_slice(&round.to_le_bytes());
-            asker.send_to(&sent, v4(TESTED_V4, 7)).expect("room");
-            let mut got = [0; 2000];
-            let (length, from) = asker.recv_from(&mut got).expect("an answer");
-            assert_eq!((&got[..length], from), (&sent[..], v4(TESTED_V4, 7)));
-        }
-    });
-}
+use napier_runtime::socket::{TcpListener, TcpStream};
+use side::{Side, bound, config, datagrams, end, pair, socket};
 
 #[test]
 fn datagrams_go_both_ways_by_interrupt() {
@@ -350,117 +255,4 @@ fn what_cannot_be_is_refused() {
     ));
     assert!(add(&|_| ()).is_ok());
     assert!(matches!(add(&|config| config.id = 1), Err(AddMemifError::Device(_))), "the name is taken");
-}
-
-const CHILD_SOCKET: &str = "NAPIER_TEST_MEMIF_SOCKET";
-const CHILD_ROLE: &str = "NAPIER_TEST_MEMIF_ROLE";
-
-/// What the other process of `a_killed_process_is_replaced` does: it sends datagrams back until it is killed.
-#[test]
-#[ignore = "a process of its own, started by another test"]
-fn child() {
-    let (Ok(socket), Ok(role)) = (std::env::var(CHILD_SOCKET), std::env::var(CHILD_ROLE)) else { return };
-    let role = if role == "server" { MemifRole::Server } else { MemifRole::Client };
-    let side = Side::new(MemifConfig { queues: 2, ..config(role, &socket) });
-    let (echo, mut buffer) = (bound(&side.netns, 7), [0; 2000]);
-    loop {
-        let (length, from) = echo.recv_from(&mut buffer).expect("killed before this");
-        // Full or gone: whoever asked asks again.
-        let _ = echo.send_to(&buffer[..length], from);
-    }
-}
-
-/// A process that is ours to kill.
-struct Child(std::process::Child);
-
-impl Child {
-    fn start(role: &str, socket: &str) -> Self {
-        let program = std::env::current_exe().unwrap();
-        let child = std::process::Command::new(program)
-            .args(["--exact", "child", "--ignored", "--nocapture"])
-            .env(CHILD_SOCKET, socket)
-            .env(CHILD_ROLE, role)
-            .stdout(std::process::Stdio::null())
-            .spawn();
-        Self(child.unwrap())
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        // SIGKILL, whatever it is doing.
-        self.0.kill().expect("not waited for yet");
-        self.0.wait().expect("it was ours");
-    }
-}
-
-/// Questions to the other process until `answers` of them were answered.
-fn ask(side: &Side, to: Ipv4Addr, answers: u32) {
-    let (asker, begun) = (bound(&side.netns, 4000), Instant::now());
-    asker.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let (mut answered, mut number) = (0, 0_u32);
-    while answered < answers {
-        number += 1;
-        let _ = asker.send_to(&number.to_le_bytes(), v4(to, 7));
-        let mut answer = [0; 8];
-        if let Ok((length, _)) = asker.recv_from(&mut answer) {
-            assert_eq!(length, 4);
-            answered += 1;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{answered} answers to {number} questions");
-    }
-}
-
-#[test]
-fn a_killed_process_is_replaced() {
-    for ours in [MemifRole::Server, MemifRole::Client] {
-        let (theirs, addr) = if ours == MemifRole::Server { ("client", PEER_V4) } else { ("server", TESTED_V4) };
-        let path = std::env::temp_dir().join(format!("napier-test-{}-{theirs}.sock", std::process::id()));
-        let socket = path.to_str().unwrap();
-        let side = Side::new(MemifConfig { queues: 2, ..config(ours, socket) });
-        for kills in 1..=3 {
-            // A server that was killed leaves its file, and the next one takes its place.
-            let other = Child::start(theirs, socket);
-            ask(side.linked(), addr, 200);
-            drop(other);
-            side.unlinked();
-            let state = side.device.link_state();
-            assert_eq!((state.losses, state.peer.as_deref()), (kills, Some("napier")));
-            side.at_rest();
-        }
-        drop(side);
-        let _ = std::fs::remove_file(&path);
-    }
-}
-
-/// The peer's process ends without a word: its connections are dropped at once, unless they are to stay.
-#[test]
-fn connections_end_with_the_peer_that_has_them() {
-    for keep_connections in [false, true] {
-        let socket = socket(&format!("ends-{keep_connections}"));
-        let server = Side::new(MemifConfig { keep_connections, ..config(MemifRole::Server, &socket) });
-        let listener = TcpListener::bind(&server.netns, v4(TESTED_V4, 7000)).unwrap();
-        let client = Side::new(config(MemifRole::Client, &socket));
-        client.linked();
-        let streams: Vec<_> = (0..50)
-            .map(|_| {
-                let near = TcpStream::connect(&client.netns, v4(TESTED_V4, 7000)).unwrap();
-                (near, listener.accept().unwrap().0)
-            })
-            .collect();
-        // As when it is killed: nothing leaves any more.
-        client.device.set_down();
-        let (near, far): (Vec<_>, Vec<_>) = streams.into_iter().unzip();
-        drop(client);
-        server.unlinked();
-        drop(near);
-        if keep_connections {
-            assert_eq!(server.netns.counters().tcp_curr_estab, 50);
-            continue;
-        }
-        eventually("all are dropped", || server.netns.counters().tcp_abort_on_link == 50);
-        assert_eq!(server.netns.counters().tcp_curr_estab, 0);
-        let error = far[0].recv(&mut [0; 8]).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::ENETRESET));
-    }
 }

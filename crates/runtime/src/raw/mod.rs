@@ -4,6 +4,8 @@
 //! receives; the name space of the device sees none of them while the port lives. Frames are read in
 //! place and can be sent on without a copy.
 
+mod beside;
+
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +17,7 @@ use napier_ring::{Frame, spsc};
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::{Napi, RawSink};
 use crate::netdev::Device;
-use napier_stack::seams::PacketClass;
-use napier_stack::seams::TxError;
+pub use beside::{RawPoller, RawSendError, RawSender};
 
 /// Why a raw port was not bound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -303,67 +304,6 @@ impl Drop for RawPort {
         self.engine.deliver.with_stopped(&self.napi, |owned| owned.raw = None);
         while self.next().is_some() {}
         self.give_back();
-    }
-}
-
-/// Sends on the queue of a [`RawPort`] from another thread, by way of the queue's discipline if it has one, as a packet
-/// socket does; what the port itself sends goes straight to the ring, as from an AF_XDP socket.
-#[derive(Clone)]
-pub struct RawSender {
-    device: Arc<Device>,
-    queue: u16,
-    flow_hash: u32,
-}
-
-impl RawSender {
-    /// A handle whose packets are flow `flow_hash` to the discipline (default 0).
-    #[must_use]
-    pub fn with_flow(mut self, flow_hash: u32) -> Self {
-        self.flow_hash = flow_hash;
-        self
-    }
-
-    /// Builds a frame of at most `len_max` bytes and sends it at once.
-    ///
-    /// # Errors
-    /// See [`RawSendError`]; `build` was called only if the discipline dropped the packet.
-    pub fn send(&self, len_max: usize, build: impl FnOnce(&mut [u8]) -> usize) -> Result<(), RawSendError> {
-        let mut build = Some(build);
-        let mut build = |frame: &mut [u8]| build.take().expect("a frame is built once")(frame);
-        let class = PacketClass::of_flow(self.flow_hash);
-        self.device.transmit_on(usize::from(self.queue), &class, len_max, &mut build).map_err(|error| match error {
-            TxError::Full => RawSendError::Full,
-            TxError::Down => RawSendError::Down,
-            TxError::Dropped => RawSendError::Dropped,
-        })
-    }
-}
-
-/// Why a [`RawSender`] did not send.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RawSendError {
-    /// The ring has no room, or the sender has as many packets on the way as it may.
-    #[error("the transmit queue is full: try again when the peer has taken frames (EAGAIN)")]
-    Full,
-    /// The device is down.
-    #[error("the device is down: bring it up first (ENETDOWN)")]
-    Down,
-    /// The queueing discipline dropped the packet; it is counted there.
-    #[error("the queueing discipline dropped the packet: send more slowly or raise its limit (ENOBUFS)")]
-    Dropped,
-}
-
-/// Polls the NAPI instance of a [`RawPort`] from another thread: busy reading in a thread of its own.
-pub struct RawPoller {
-    engine: Arc<EngineInner>,
-    napi: Arc<Napi>,
-}
-
-impl RawPoller {
-    /// One iteration, as a non-blocking `recvfrom` with `SO_BUSY_POLL` makes it; the port gets the frames.
-    pub fn poll(&self, busy: RawBusyPoll) {
-        let params = BusyParams { prefer: busy.prefer, budget_pkts: busy.budget, limit: BusyLimit::Once };
-        self.engine.deliver.busy_loop(self.napi.id(), params, &mut || false);
     }
 }
 

@@ -1,0 +1,116 @@
+//! Settings of a whole interface (`/sys/class/net/*`), in the namespace of the calling thread: what instances are made with, and a
+//! write that all instances get. Source: `net/core/net-sysfs.c`.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use napier_core::control::{
+    DEFER_HARD_IRQS_MAX, DevAttribute, DevSet, DevSetError, DevSettings, Errno, ThreadedSetting, parse_number,
+};
+use napier_core::time::Span;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+use crate::error::{KernelError, errno_of};
+
+/// Why a setting of an interface was not read or written.
+pub type DeviceError = KernelError<DevSetError>;
+
+/// What the interface has for all of its settings. Values set on an instance do not show here.
+///
+/// # Errors
+/// [`DevSetError::NotPermitted`] without `CAP_SYS_ADMIN` (a `sysfs` of this namespace is mounted for the answer);
+/// [`KernelError::NotHere`] where the kernel has no such file (`threaded`: since 5.12); `ENODEV` where the namespace has no
+/// such interface.
+pub fn settings(interface: &str) -> Result<DevSettings, DeviceError> {
+    let sysfs = Sysfs::of(interface)?;
+    let defer_hard_irqs = sysfs.read(DevAttribute::NapiDeferHardIrqs)?;
+    let threaded = sysfs.read(DevAttribute::Threaded)?;
+    let unknown = |what, value| io::Error::other(format!("{what} of {interface} reads as {value}"));
+    Ok(DevSettings {
+        gro_flush_timeout: Span::from_ns(sysfs.read(DevAttribute::GroFlushTimeout)?),
+        defer_hard_irqs: u32::try_from(defer_hard_irqs)
+            .map_err(|_| unknown("napi_defer_hard_irqs", defer_hard_irqs))?,
+        threaded: ThreadedSetting::from_number(threaded).ok_or_else(|| unknown("threaded", threaded))?,
+    })
+}
+
+/// Writes a setting of the interface, which every instance gets too, and reads it back.
+///
+/// # Errors
+/// [`DevSetError`] as the kernel decides: it needs `CAP_NET_ADMIN` (and `CAP_SYS_ADMIN`, as [`settings`]).
+/// [`KernelError::NotHere`] where the kernel has no such file; `ENODEV` where the namespace has no such interface;
+/// [`KernelError::Other`] where another value is read than was written.
+pub fn set(interface: &str, request: DevSet) -> Result<(), DeviceError> {
+    let DevSet { attribute, value } = request;
+    let sysfs = Sysfs::of(interface)?;
+    let mut file = sysfs.open(attribute, OFlags::WRONLY)?;
+    file.write_all(value.to_string().as_bytes()).map_err(|error| refused(error, request))?;
+    let found = sysfs.read(attribute)?;
+    if found == value {
+        return Ok(());
+    }
+    let name = attribute.file_name();
+    Err(io::Error::other(format!("{name} of {interface} reads as {found} after {value} was written")).into())
+}
+
+/// The folder of an interface. `sysfs` shows the namespace that it was mounted in, so it is mounted here, without a place in
+/// the file system.
+struct Sysfs<'a> {
+    root: OwnedFd,
+    interface: &'a str,
+}
+
+impl<'a> Sysfs<'a> {
+    fn of(interface: &'a str) -> Result<Self, DeviceError> {
+        // A name is a part of a path here.
+        if interface.contains('/') || ["", ".", ".."].contains(&interface) {
+            return Err(io::Error::from_raw_os_error(Errno::ENODEV.number()).into());
+        }
+        let mount = || {
+            let context = rustix::mount::fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            rustix::mount::fsconfig_create(&context)?;
+            rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+        };
+        let root = mount().map_err(|error| denied(error.into()))?;
+        Ok(Self { root, interface })
+    }
+
+    fn open(&self, attribute: DevAttribute, flags: OFlags) -> Result<std::fs::File, DeviceError> {
+        let open = |path: &str, flags| rustix::fs::openat(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty());
+        let folder = format!("class/net/{}", self.interface);
+        match open(&format!("{folder}/{}", attribute.file_name()), flags) {
+            Ok(file) => Ok(file.into()),
+            Err(rustix::io::Errno::NOENT) if open(&folder, OFlags::PATH).is_ok() => Err(DeviceError::NotHere {
+                what: "this kernel has no such setting of interfaces (threaded: since Linux 5.12)",
+                errno: Errno::ENOENT,
+            }),
+            Err(rustix::io::Errno::NOENT) => Err(io::Error::from_raw_os_error(Errno::ENODEV.number()).into()),
+            Err(error) => Err(denied(error.into())),
+        }
+    }
+
+    fn read(&self, attribute: DevAttribute) -> Result<u64, DeviceError> {
+        let mut text = String::new();
+        self.open(attribute, OFlags::RDONLY)?.read_to_string(&mut text)?;
+        parse_number(&text).map_err(DeviceError::Refused)
+    }
+}
+
+fn denied(error: io::Error) -> DeviceError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => DeviceError::Refused(DevSetError::NotPermitted),
+        _ => DeviceError::Other(error),
+    }
+}
+
+fn refused(error: io::Error, DevSet { attribute, value }: DevSet) -> DeviceError {
+    DeviceError::Refused(match errno_of(&error) {
+        Some(Errno::ERANGE) if attribute == DevAttribute::NapiDeferHardIrqs => {
+            DevSetError::OutOfRange { attribute, max: DEFER_HARD_IRQS_MAX.into() }
+        }
+        Some(Errno::EOPNOTSUPP) if value > 1 => DevSetError::NotForDevices,
+        Some(Errno::EOPNOTSUPP) => DevSetError::NoNapi,
+        _ => return denied(error),
+    })
+}

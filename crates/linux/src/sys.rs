@@ -1,0 +1,72 @@
+//! Options of the kernel's sockets and epoll descriptors that no safe library offers. The only unsafe code of this crate.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `_IOW(0x8A, 0x01, struct epoll_params)`. Source: `include/uapi/linux/eventpoll.h`, Linux 6.9.
+const EPIOCSPARAMS: libc::Ioctl = 0x4008_8a01;
+/// `_IOR(0x8A, 0x02, struct epoll_params)`.
+const EPIOCGPARAMS: libc::Ioctl = 0x8008_8a02_u32 as libc::Ioctl;
+
+/// `struct epoll_params` of `include/uapi/linux/eventpoll.h`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct EpollParams {
+    pub(crate) busy_poll_usecs: u32,
+    pub(crate) busy_poll_budget: u16,
+    pub(crate) prefer_busy_poll: u8,
+    pub(crate) pad: u8,
+}
+
+const _: () = assert!(size_of::<EpollParams>() == 8, "the size is part of the requests' numbers");
+
+/// An option of `SOL_SOCKET` that is an int.
+pub(crate) fn socket_option(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let room = (&raw mut value).cast();
+    // SAFETY: the descriptor is open while it is borrowed; `value` has `len` bytes, and both live through the call, which
+    // writes no more than that. Any bytes are an int.
+    let failed = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, room, &raw mut len) };
+    checked(failed).map(|()| value)
+}
+
+/// Sets an option of `SOL_SOCKET` that is an int.
+pub(crate) fn set_socket_option(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    set_option(socket, option, &value.to_ne_bytes())
+}
+
+/// `SO_BINDTODEVICE`.
+pub(crate) fn bind_to_device(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+    set_option(socket, libc::SO_BINDTODEVICE, interface.as_bytes())
+}
+
+fn set_option(socket: BorrowedFd<'_>, option: libc::c_int, bytes: &[u8]) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let value = bytes.as_ptr().cast();
+    // SAFETY: the descriptor is open while it is borrowed, and `value` has `len` bytes, which the call only reads.
+    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, len) };
+    checked(failed)
+}
+
+/// `EPIOCSPARAMS`.
+pub(crate) fn set_epoll_params(epoll: BorrowedFd<'_>, params: &EpollParams) -> io::Result<()> {
+    // SAFETY: the descriptor is open while it is borrowed, and `params` lives through the call, which only reads it.
+    let failed = unsafe { libc::ioctl(epoll.as_raw_fd(), EPIOCSPARAMS, &raw const *params) };
+    checked(failed)
+}
+
+/// `EPIOCGPARAMS`.
+pub(crate) fn epoll_params(epoll: BorrowedFd<'_>) -> io::Result<EpollParams> {
+    let mut params = EpollParams::default();
+    // SAFETY: the descriptor is open while it is borrowed, and `params` lives through the call, which writes its 8 bytes.
+    // Any bytes are parameters.
+    let failed = unsafe { libc::ioctl(epoll.as_raw_fd(), EPIOCGPARAMS, &raw mut params) };
+    checked(failed).map(|()| params)
+}
+
+fn checked(failed: libc::c_int) -> io::Result<()> {
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
