@@ -1,29 +1,24 @@
-//! The workload `kv`: memcached's ASCII protocol over its UDP framing, get and set against a table in memory.
+//! The cache that is served and loaded.
 //!
-//! The server side is [`service::serve`] over a [`table::Table`]; the client side ([`load`]) draws requests from a
-//! [`profile::Profile`], sends them at their [`arrivals`], keeps what is out in [`flight::InFlight`] and checks every
-//! reply, which is possible because a value is a function of its key and its length ([`value`]).
-//!
-//! That is the workload of `compare`. Servers for programs of others are made of a [`store`], which takes values of up to
-//! a megabyte and forgets, and of [`session`]s, which speak the whole of memcached's protocols and RESP2.
+//! A server is made of a [`store`], which takes values of up to a megabyte and forgets, of [`session`]s, which speak
+//! memcached's protocols and RESP2, and of workers on a network ([`serve`]). The client side ([`load`]) draws requests
+//! from a [`profile::Profile`], sends them at their [`arrivals`], keeps what is out in [`flight::InFlight`] and checks
+//! every reply, which is possible because a value is a function of its key and its length ([`value`]).
 //!
 //! Source of the formats: memcached `doc/protocol.txt`, sections "Storage commands", "Retrieval command" and "UDP
 //! protocol".
 
 pub mod arrivals;
+mod decimal;
 pub mod flight;
 pub mod load;
 pub mod profile;
-pub mod protocol;
 pub mod recorder;
 pub mod serve;
-pub mod service;
 pub mod session;
 pub mod sizes;
 pub mod store;
-pub mod table;
 pub mod value;
-mod writer;
 
 /// Longest key, in bytes. Source: memcached `doc/protocol.txt`, "Keys".
 pub const KEY_BYTES_MAX: usize = 250;

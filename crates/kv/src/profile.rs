@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand_distr::{Distribution, Zipf};
 
 use super::sizes::Sizes;
-use super::table::{StoreError, Table};
+use super::store::{How, NEVER_MS, Put, Store};
 use super::{KEY_BYTES_MAX, value, value_bytes_max};
 use napier_rng::{self as rng, Xoshiro256PlusPlus};
 
@@ -15,7 +15,7 @@ const KEY_BYTES_MIN: usize = 8;
 /// The shape of the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileConfig {
-    /// Records in the table; every one is there before the run, so every get finds its key.
+    /// Records in the store; every one is there before the run, so every get finds its key.
     pub records: u32,
     /// Share of sets among the requests, 0 to 1.
     pub set_share: f64,
@@ -158,28 +158,17 @@ impl Profile {
         &self.shared.keys[start as usize..self.shared.ends[record] as usize]
     }
 
-    /// Sets every record once, with a value of drawn length.
-    ///
-    /// # Errors
-    /// [`StoreError::Full`] if the table was made for fewer records.
-    pub fn fill(&self, table: &Table) -> Result<(), StoreError> {
-        self.fill_with(|key, flags, value| table.set(key, flags, value))
-    }
-
-    /// Hands every record to `set` once: key, flags, and a value of drawn length.
-    ///
-    /// # Errors
-    /// The first of `set`.
-    pub fn fill_with<E>(&self, mut set: impl FnMut(&[u8], u32, &[u8]) -> Result<(), E>) -> Result<(), E> {
+    /// Stores every record once, with a value of drawn length. A store without room for all forgets some.
+    pub fn fill(&self, store: &Store, now_ms: u64) {
         let mut rng = rng::stream(self.shared.seed, "kv/fill");
         let mut value = [0; value_bytes_max(0)];
         for record in 0..self.shared.config.records {
             let key = self.key(record);
             let value = &mut value[..usize::from(self.value_bytes(key, &mut rng))];
             let flags = value::fill_value(key, value);
-            set(key, flags, value)?;
+            let put = Put { how: How::Set, cas: 0, flags, expires_ms: NEVER_MS, value };
+            store.put(now_ms, key, &put).expect("values are bounded to what fits one datagram");
         }
-        Ok(())
     }
 
     /// The endless stream of requests of the client called `name`; one name, one stream.

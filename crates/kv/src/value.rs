@@ -40,8 +40,8 @@ pub fn is_genuine(key: &[u8], flags: u32, value: &[u8]) -> bool {
         && value.chunks(8).enumerate().all(|(index, chunk)| *chunk == word(seed, index).to_le_bytes()[..chunk.len()])
 }
 
-/// Hash of a key; also places it in the table.
-pub(super) fn hash_key(key: &[u8]) -> u64 {
+/// Hash of a key.
+fn hash_key(key: &[u8]) -> u64 {
     let mut hash = key.len() as u64;
     let mut chunks = key.chunks_exact(8);
     for chunk in &mut chunks {

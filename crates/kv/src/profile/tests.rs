@@ -68,20 +68,19 @@ fn uniform_reaches_all_and_zipf_prefers_the_first() {
 }
 
 #[test]
-fn filled_table_answers_every_key_with_a_genuine_value() {
+fn filled_store_answers_every_key_with_a_genuine_value() {
     let profile = profile(|_| {});
-    let table = Table::new(2000);
-    profile.fill(&table).unwrap();
-    assert_eq!(table.len(), 2000);
+    let store = Store::new(0);
+    profile.fill(&store, 1);
+    assert_eq!(store.stats().records, 2000);
     let mut bytes = 0;
     for record in 0..2000 {
         let key = profile.key(record);
-        assert_eq!(table.get(key, |flags, value| is_genuine(key, flags, value)), Some(true));
-        bytes += table.get(key, |_, value| value.len()).unwrap();
+        assert_eq!(store.get(1, key, |item| is_genuine(key, item.flags, item.value)), Some(true));
+        bytes += store.get(1, key, |item| item.value.len()).unwrap();
     }
     // Discrete part and bounded tail together: a little below 0.558 x 344 + 0.442 x 5.
     assert!((150..210).contains(&(bytes / 2000)), "{}", bytes / 2000);
-    assert_eq!(profile.fill(&Table::new(0)), Err(StoreError::Full));
 }
 
 #[test]

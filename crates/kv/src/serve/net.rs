@@ -125,5 +125,8 @@ pub const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Durat
 /// Events that one wait returns at most, as libevent's first allocation.
 pub const EVENTS_MAX: usize = 64;
 
+/// Datagrams taken from one socket before the next event is looked at, as memcached's `-R`.
+pub const REQUESTS_PER_EVENT: usize = 20;
+
 /// A listener's queue of connections that wait to be taken. Source: memcached's default of `-b`.
 pub const BACKLOG: i32 = 1024;

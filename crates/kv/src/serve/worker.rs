@@ -9,8 +9,7 @@ use napier_runtime::give_back_free_memory;
 
 use super::chores::Chores;
 use super::connection::{Connection, Desk, Fate, READ_BYTES, first_bytes};
-use super::net::{Net, TOKEN_STOP};
-use crate::DATAGRAM_BYTES_MAX;
+use super::net::{Net, REQUESTS_PER_EVENT, TOKEN_STOP};
 use crate::session::{Family, SeatError, Server, Turn, WorkerStats, answer_sockperf_datagram, udp};
 
 const TOKEN_MEMCACHED: u64 = u64::MAX - 1;
@@ -18,9 +17,6 @@ const TOKEN_REDIS: u64 = u64::MAX - 2;
 const TOKEN_UDP: u64 = u64::MAX - 3;
 const TOKEN_SOCKPERF: u64 = u64::MAX - 4;
 const TOKEN_SOCKPERF_UDP: u64 = u64::MAX - 5;
-
-/// Datagrams taken before the next event is looked at.
-const DATAGRAMS_PER_EVENT: usize = 32;
 
 /// Connections taken before the next event is looked at.
 const ACCEPTS_PER_EVENT: usize = 16;
@@ -78,7 +74,6 @@ pub struct Worker<'a, N: Net> {
     free: Vec<u32>,
     desk: Desk,
     chores: Chores,
-    datagram: Box<[u8; DATAGRAM_BYTES_MAX]>,
 }
 
 impl<'a, N: Net> Worker<'a, N> {
@@ -107,7 +102,6 @@ impl<'a, N: Net> Worker<'a, N> {
             free: Vec::new(),
             desk: Desk { scratch: vec![0; READ_BYTES].into(), answers: Vec::new(), long_bytes: 0 },
             chores: Chores::default(),
-            datagram: Box::new([0; DATAGRAM_BYTES_MAX]),
         })
     }
 
@@ -261,23 +255,16 @@ impl<'a, N: Net> Worker<'a, N> {
 
     fn datagrams(&mut self, turn: &Turn<'_>) {
         let Some(socket) = &self.udp else { return };
-        for _ in 0..DATAGRAMS_PER_EVENT {
+        for _ in 0..REQUESTS_PER_EVENT {
             let Ok((bytes, from)) = self.net.receive(socket, &mut self.desk.scratch) else { return };
-            answer_datagram(
-                &self.net,
-                socket,
-                turn,
-                &self.desk.scratch[..bytes],
-                from,
-                &mut self.desk.answers,
-                &mut self.datagram,
-            );
+            let Desk { scratch, answers, .. } = &mut self.desk;
+            answer_datagram(&self.net, socket, turn, &scratch[..bytes], from, answers);
         }
     }
 
     fn sockperf_datagrams(&mut self, turn: &Turn<'_>) {
         let Some((_, socket)) = &self.sockperf else { return };
-        for _ in 0..DATAGRAMS_PER_EVENT {
+        for _ in 0..REQUESTS_PER_EVENT {
             let Ok((bytes, from)) = self.net.receive(socket, &mut self.desk.scratch) else { return };
             turn.stats.add(|c| &c.bytes_read, bytes as u64);
             answer_sockperf_datagram(turn, &self.desk.scratch[..bytes], &mut self.desk.answers);
@@ -319,10 +306,9 @@ fn answer_datagram<N: Net>(
     request: &[u8],
     from: SocketAddr,
     answers: &mut Vec<u8>,
-    datagram: &mut [u8; DATAGRAM_BYTES_MAX],
 ) {
     turn.stats.add(|c| &c.bytes_read, request.len() as u64);
-    udp::serve(turn, request, answers, datagram, |bytes| {
+    udp::serve(turn, request, answers, |bytes| {
         turn.stats.add(|c| &c.bytes_written, bytes.len() as u64);
         // A full queue loses the answer, as anywhere on the way.
         let _ = net.send(socket, bytes, from);
@@ -344,14 +330,13 @@ pub fn run_blocking<N: Net>(
 ) -> io::Result<()> {
     let socket = net.bind_blocking(at, plan)?;
     let (mut request, mut answers) = (vec![0; READ_BYTES], Vec::new());
-    let mut datagram = Box::new([0; DATAGRAM_BYTES_MAX]);
     ready();
     while !stopped() {
         let received = net.receive(&socket, &mut request);
         let turn = Turn { server, stats: server.worker(index), now_ms: super::now_ms() };
         turn.server.store.tick(turn.now_ms);
         let Ok((bytes, from)) = received else { continue };
-        answer_datagram(net, &socket, &turn, &request[..bytes], from, &mut answers, &mut datagram);
+        answer_datagram(net, &socket, &turn, &request[..bytes], from, &mut answers);
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! The ASCII protocol: lines, gets and everything without a value of its own. Commands that carry a value are in
 //! `storage`, meta commands in `meta`.
 
-use super::text::{Words, expires_ms, put_decimal, signed, unsigned};
+use super::text::{Words, expires_ms, find, find_either, signed, split_word, unsigned};
 use super::{Call, Step, meta, stats, storage};
-use crate::KEY_BYTES_MAX;
 use crate::store::{ChangeError, Delta, Item};
+use crate::{KEY_BYTES_MAX, decimal};
 
 pub(super) const ERROR: &[u8] = b"ERROR\r\n";
 pub(super) const BAD_LINE: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
@@ -50,6 +50,9 @@ pub(super) struct Line<'a> {
     pub(super) bytes: usize,
 }
 
+/// The first word of a line, and what is behind it.
+pub(super) type Command<'a> = (&'a [u8], &'a [u8]);
+
 impl Ascii {
     /// Whether a part of a get was answered, and more of it is to come.
     pub(super) fn is_amid_get(&self) -> bool {
@@ -58,10 +61,10 @@ impl Ascii {
 
     pub(super) fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
         if let Some(keys) = self.keys {
-            return self.next_key(call, input, keys);
+            return self.next_key(call, input, 0, keys);
         }
         let looked_at = &input[..input.len().min(LINE_BYTES_MAX + 1)];
-        let Some(end) = looked_at[self.scanned..].iter().position(|&byte| byte == b'\n') else {
+        let Some(end) = find(&looked_at[self.scanned..], b'\n') else {
             self.scanned = 0;
             if input.len() > LINE_BYTES_MAX {
                 return self.long_line(call, input);
@@ -87,16 +90,16 @@ impl Ascii {
         let start = &input[..LINE_BYTES_MAX];
         // The last word may go on.
         let whole = start.iter().rposition(|&byte| byte == b' ').map_or(&[][..], |end| &start[..end]);
-        let words = Words::<WORDS_MAX>::of(whole);
         let line = Line { text: whole, bytes: 0 };
-        match words.kept().first() {
-            Some(name @ (&b"get" | &b"gets" | &b"gat" | &b"gats")) => {
-                if words.count() < if name.starts_with(b"ga") { 3 } else { 2 } {
+        let command @ (name, behind) = split_word(whole);
+        match name {
+            b"get" | b"gets" | b"gat" | b"gats" => {
+                if Words::<0>::of(behind).count() < if name.starts_with(b"ga") { 2 } else { 1 } {
                     // The word that was cut is longer than a key.
                     refuse(call, line, BAD_LINE);
                     return Step::SkipLine;
                 }
-                match self.begin_get(call, line, name, &words) {
+                match self.begin_get(call, line, command, input) {
                     // Refused; the whole line is meant.
                     Step::Done(0) => Step::SkipLine,
                     step => step,
@@ -111,17 +114,18 @@ impl Ascii {
     }
 
     fn command(&mut self, call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Step {
-        let words = Words::<WORDS_MAX>::of(line.text);
-        let Some(&name) = words.kept().first() else { return refuse(call, line, ERROR) };
+        let command @ (name, _) = split_word(line.text);
         match name {
-            b"get" | b"gets" | b"gat" | b"gats" => return self.begin_get(call, line, name, &words),
+            b"get" | b"gets" | b"gat" | b"gats" => return self.begin_get(call, line, command, input),
             b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
-                return storage::step(call, line, &words, input);
+                return storage::step(call, line, command, input);
             }
-            b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => return meta::step(call, line, &words, input),
+            b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => return meta::step(call, line, input),
             b"quit" => return Step::Close,
+            b"" => return refuse(call, line, ERROR),
             _ => {}
         }
+        let words = Words::<WORDS_MAX>::of(line.text);
         call.turn.stats.add(|c| &c.requests, 1);
         let start = call.out.len();
         let known = simple(call, name, &words);
@@ -135,41 +139,42 @@ impl Ascii {
         Step::Done(line.bytes)
     }
 
-    /// Checks the line of a get; its keys are answered one by one in the steps after this.
+    /// Checks the line of a get and answers its first key; the others are answered one by one in the steps after this.
     fn begin_get(
         &mut self,
         call: &mut Call<'_, '_>,
         line: Line<'_>,
-        name: &[u8],
-        words: &Words<'_, WORDS_MAX>,
+        (name, behind): Command<'_>,
+        input: &[u8],
     ) -> Step {
         let touches = name.starts_with(b"ga");
-        if words.count() < if touches { 3 } else { 2 } {
+        let (exptime, names) = if touches { split_word(behind) } else { (&[][..], behind) };
+        if names.iter().all(|&byte| byte == b' ') {
             // memcached answers END to a gat without keys.
-            let answer = if words.count() == 2 { b"END\r\n" } else { ERROR };
-            return refuse(call, line, answer);
+            return refuse(call, line, if exptime.is_empty() { ERROR } else { b"END\r\n" });
         }
-        let expires = match (touches, signed(words.kept()[1])) {
-            (false, _) => None,
-            (true, Some(exptime)) => Some(expires_ms(exptime, call.turn.now_ms)),
-            (true, None) => return refuse(call, line, BAD_EXPTIME),
+        let expires_ms = match touches.then(|| signed(exptime)) {
+            None => None,
+            Some(Some(exptime)) => Some(expires_ms(exptime, call.turn.now_ms)),
+            Some(None) => return refuse(call, line, BAD_EXPTIME),
         };
-        if line.text.split(|&byte| byte == b' ').any(|key| key.len() > KEY_BYTES_MAX) {
+        let may_be_too_long = line.text.len() > KEY_BYTES_MAX;
+        if may_be_too_long && line.text.split(|&byte| byte == b' ').any(|key| key.len() > KEY_BYTES_MAX) {
             return refuse(call, line, BAD_LINE);
         }
         call.turn.stats.add(|c| &c.requests, 1);
-        self.keys = Some(Keys { with_cas: name.ends_with(b"s"), expires_ms: expires });
-        // The words before the keys, up to the space behind them.
-        let before = if touches { 2 } else { 1 };
-        Step::Done(skip_words(line.text, before))
+        let keys = Keys { with_cas: name.ends_with(b"s"), expires_ms };
+        self.keys = Some(keys);
+        self.next_key(call, input, line.text.len() - names.len(), keys)
     }
 
-    fn next_key(&mut self, call: &mut Call<'_, '_>, input: &[u8], keys: Keys) -> Step {
-        let spaces = input.iter().take_while(|&&byte| byte == b' ').count();
+    /// Answers the first key behind the first `at` bytes of the input, which are used up in any case.
+    fn next_key(&mut self, call: &mut Call<'_, '_>, input: &[u8], at: usize, keys: Keys) -> Step {
+        let spaces = at + input[at..].iter().take_while(|&&byte| byte == b' ').count();
         let rest = &input[spaces..];
         // A key, and the carriage return of the line's end.
         const LOOK_BYTES: usize = KEY_BYTES_MAX + 2;
-        let Some(end) = rest.iter().take(LOOK_BYTES).position(|&byte| byte == b' ' || byte == b'\n') else {
+        let Some(end) = find_either(&rest[..rest.len().min(LOOK_BYTES)], b' ', b'\n') else {
             return self.cut_key(call, spaces, input.len(), rest.len() >= LOOK_BYTES);
         };
         let is_last = rest[end] == b'\n';
@@ -201,28 +206,18 @@ impl Ascii {
     }
 }
 
-/// Bytes of the first `count` words of a line and the spaces before each.
-fn skip_words(text: &[u8], count: usize) -> usize {
-    let mut at = 0;
-    for _ in 0..count {
-        at += text[at..].iter().take_while(|&&byte| byte == b' ').count();
-        at += text[at..].iter().take_while(|&&byte| byte != b' ').count();
-    }
-    at
-}
-
 fn answer_get(call: &mut Call<'_, '_>, key: &[u8], keys: Keys) {
     let (turn, out) = (call.turn, &mut *call.out);
     let write = |item: &Item<'_>| {
         out.extend_from_slice(b"VALUE ");
         out.extend_from_slice(key);
         out.push(b' ');
-        put_decimal(out, u64::from(item.flags));
+        decimal::put(out, u64::from(item.flags));
         out.push(b' ');
-        put_decimal(out, item.value.len() as u64);
+        decimal::put(out, item.value.len() as u64);
         if keys.with_cas {
             out.push(b' ');
-            put_decimal(out, item.cas);
+            decimal::put(out, item.cas);
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(item.value);
@@ -311,7 +306,7 @@ fn arithmetic(call: &mut Call<'_, '_>, words: &[&[u8]], down: bool) -> bool {
         call.turn.stats.add(|c| &c.sets, 1);
         match call.turn.server.store.arithmetic(call.turn.now_ms, words[1], &delta) {
             Ok((number, _)) => {
-                put_decimal(call.out, number);
+                decimal::put(call.out, number);
                 b"\r\n"
             }
             Err(ChangeError::NotFound | ChangeError::Exists) => b"NOT_FOUND\r\n",

@@ -5,10 +5,10 @@ use super::ascii::{
     BAD_CHUNK, BAD_LINE, ERROR, Line, NO_MEMORY_TO_STORE, NON_NUMERIC, TOO_LARGE, WORDS_MAX, count_get, refuse,
 };
 use super::storage::{ANNOUNCED_BYTES_MAX, CAS_OF_NONE};
-use super::text::{Words, expires_ms, flags, put_decimal, signed, ttl_s, unsigned};
+use super::text::{Words, expires_ms, flags, signed, ttl_s, unsigned};
 use super::{Call, Step};
-use crate::KEY_BYTES_MAX;
 use crate::store::{ChangeError, Delta, How, Item, NEVER_MS, Put, PutError, VALUE_BYTES_MAX};
+use crate::{KEY_BYTES_MAX, decimal};
 
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
 const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
@@ -81,7 +81,8 @@ const SET: Allowed = Allowed::with_reasons(b"CcFkMOqsTtv");
 const DELETE: Allowed = Allowed::without_reasons(b"CkOqv");
 const ARITHMETIC: Allowed = Allowed::without_reasons(b"CcDJkMNOqTtv");
 
-pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WORDS_MAX>, input: &[u8]) -> Step {
+pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Step {
+    let words = Words::<WORDS_MAX>::of(line.text);
     let kept = words.kept();
     let name = kept[0];
     if name == b"mn" {
@@ -205,7 +206,7 @@ impl<'a> Flags<'a> {
 
 fn put_flag(out: &mut Vec<u8>, letter: u8, number: u64) {
     out.extend_from_slice(&[b' ', letter]);
-    put_decimal(out, number);
+    decimal::put(out, number);
 }
 
 fn get(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
@@ -213,7 +214,7 @@ fn get(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
     let write = |item: &Item<'_>| {
         if flags.value {
             out.extend_from_slice(b"VA ");
-            put_decimal(out, item.value.len() as u64);
+            decimal::put(out, item.value.len() as u64);
         } else {
             out.extend_from_slice(b"HD");
         }
@@ -348,10 +349,10 @@ fn arithmetic(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) -> Result<
                 return Ok(());
             }
             let mut digits = Vec::with_capacity(20);
-            put_decimal(&mut digits, number);
+            decimal::put(&mut digits, number);
             if flags.value {
                 call.out.extend_from_slice(b"VA ");
-                put_decimal(call.out, digits.len() as u64);
+                decimal::put(call.out, digits.len() as u64);
             } else {
                 call.out.extend_from_slice(b"HD");
             }

@@ -1,7 +1,8 @@
 //! RESP2: arrays of bulk strings, or words on a line; and the few commands that a cache and its tools need.
 
-use super::text::{Words, put_decimal, signed, unsigned};
+use super::text::{Words, signed, unsigned};
 use super::{Call, LINE_BYTES_MAX, Step, stats};
+use crate::decimal;
 use crate::store::{How, Item, NEVER_MS, Put, PutError, VALUE_BYTES_MAX};
 
 /// Most words of a request; redis takes a million.
@@ -316,7 +317,7 @@ fn put_ok(out: &mut Vec<u8>) {
 
 fn put_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'$');
-    put_decimal(out, bytes.len() as u64);
+    decimal::put(out, bytes.len() as u64);
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
@@ -327,7 +328,7 @@ fn put_integer(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');
     }
-    put_decimal(out, number.unsigned_abs());
+    decimal::put(out, number.unsigned_abs());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -1,6 +1,6 @@
 //! ASCII commands that carry a value: a line, and as many bytes as it announces, with an end of line.
 
-use super::ascii::{BAD_CHUNK, BAD_LINE, ERROR, Line, NO_MEMORY_TO_STORE, TOO_LARGE, WORDS_MAX, refuse};
+use super::ascii::{BAD_CHUNK, BAD_LINE, Command, ERROR, Line, NO_MEMORY_TO_STORE, TOO_LARGE, refuse};
 use super::text::{Words, expires_ms, flags, signed, unsigned};
 use super::{Call, Step};
 use crate::KEY_BYTES_MAX;
@@ -21,9 +21,13 @@ struct Header<'a> {
     cas: u64,
 }
 
-pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WORDS_MAX>, input: &[u8]) -> Step {
-    let with_cas = words.kept()[0] == b"cas";
-    let least = if with_cas { 6 } else { 5 };
+/// Words of the longest command, `cas`, behind its name.
+const WORDS_MAX: usize = 6;
+
+pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, (name, behind): Command<'_>, input: &[u8]) -> Step {
+    let words = Words::<WORDS_MAX>::of(behind);
+    let with_cas = name == b"cas";
+    let least = if with_cas { 5 } else { 4 };
     if !(least..=least + 1).contains(&words.count()) {
         return refuse(call, line, ERROR);
     }
@@ -48,7 +52,7 @@ pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WO
     };
     call.turn.stats.add(|c| &c.requests, 1);
     let answer = match body.strip_suffix(b"\r\n") {
-        Some(value) => store(call, words.kept()[0], &header, value),
+        Some(value) => store(call, name, &header, value),
         None => BAD_CHUNK,
     };
     if !quiet {
@@ -59,12 +63,12 @@ pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, words: &Words<'_, WO
 
 fn header<'a>(words: &[&'a [u8]], with_cas: bool) -> Option<Header<'a>> {
     let header = Header {
-        key: words[1],
-        flags: flags(words[2])?,
-        exptime_s: signed(words[3])?,
-        value_bytes: usize::try_from(unsigned(words[4]).filter(|bytes| *bytes <= ANNOUNCED_BYTES_MAX)?).ok()?,
+        key: words[0],
+        flags: flags(words[1])?,
+        exptime_s: signed(words[2])?,
+        value_bytes: usize::try_from(unsigned(words[3]).filter(|bytes| *bytes <= ANNOUNCED_BYTES_MAX)?).ok()?,
         // No record has version 0, which asks the store for any.
-        cas: if with_cas { Some(unsigned(words[5])?).filter(|cas| *cas != 0).unwrap_or(CAS_OF_NONE) } else { 0 },
+        cas: if with_cas { Some(unsigned(words[4])?).filter(|cas| *cas != 0).unwrap_or(CAS_OF_NONE) } else { 0 },
     };
     (header.key.len() <= KEY_BYTES_MAX).then_some(header)
 }

@@ -1,8 +1,8 @@
 mod limits;
 mod properties;
+mod streams;
 
 use super::*;
-use crate::DATAGRAM_BYTES_MAX;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -58,6 +58,8 @@ fn ascii_answers_in_memcacheds_words() {
         (&format!("set {long} 0 0 1 noreply\r\n1\r\n"), "ERROR\r\n"),
         ("set a 0 0\r\n", "ERROR\r\n"),
         ("set a b 0 1\r\n1\r\n", "CLIENT_ERROR bad command line format\r\nERROR\r\n"),
+        ("set a 4294967296 0 1\r\n1\r\n", "CLIENT_ERROR bad command line format\r\nERROR\r\n"),
+        ("set a 0 x 1\r\n1\r\n", "CLIENT_ERROR bad command line format\r\nERROR\r\n"),
         ("set a 0 0 -1\r\n1\r\n", "CLIENT_ERROR bad command line format\r\nERROR\r\n"),
         ("set a 0 0 2147483647\r\n", "CLIENT_ERROR bad command line format\r\n"),
         ("set a 0 0 3\r\n12345\r\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nEND\r\n"),
@@ -263,32 +265,6 @@ fn binary_lengths_that_contradict_each_other_close() {
     let (answers, closed) = talk_in(&Server::new(0, 1, NOW_MS), Family::Memcached, &request, &[usize::MAX]);
     assert_eq!(binary_answers(&answers), [(0x00, 4, "Invalid arguments".to_owned())]);
     assert!(closed);
-}
-
-#[test]
-fn long_udp_answers_come_in_numbered_datagrams() {
-    let server = Server::new(0, 1, NOW_MS);
-    let value = vec![b'v'; 5000];
-    let set = [&b"set k 0 0 5000\r\n"[..], &value, b"\r\n"].concat();
-    talk_in(&server, Family::Memcached, &set, &[usize::MAX]);
-    let turn = Turn { server: &server, stats: server.worker(0), now_ms: NOW_MS };
-    let (mut answer, mut datagram, mut sent) = (Vec::new(), [0; DATAGRAM_BYTES_MAX], Vec::new());
-    let mut ask = |header: [u8; 8], body: &[u8]| {
-        sent.clear();
-        udp::serve(&turn, &[&header[..], body].concat(), &mut answer, &mut datagram, |bytes| sent.push(bytes.to_vec()));
-        sent.clone()
-    };
-    let sent = ask([1, 2, 0, 0, 0, 1, 0, 0], b"get k\r\n");
-    let all: Vec<u8> = sent.iter().flat_map(|datagram| datagram[8..].to_vec()).collect();
-    assert_eq!(all, [&b"VALUE k 0 5000\r\n"[..], &value, b"\r\nEND\r\n"].concat());
-    for (index, datagram) in sent.iter().enumerate() {
-        assert_eq!(datagram[..8], [1, 2, 0, index as u8, 0, sent.len() as u8, 0, 0]);
-    }
-    assert_eq!(sent.len(), 4);
-    let refused = ask([1, 2, 0, 0, 0, 2, 0, 0], b"get k\r\n");
-    assert_eq!(&refused[0][8..], b"SERVER_ERROR multi-packet request not supported\r\n");
-    assert!(ask([0; 8], b"")[0].ends_with(b"not supported\r\n"), "a count of 0 is not 1 either");
-    assert!(ask([0, 0, 0, 0, 0, 1, 0, 0], b"get k").is_empty(), "an unfinished line is dropped");
 }
 
 #[test]

@@ -1,24 +1,25 @@
 //! What a server keeps for clients of any kind: values up to a megabyte, deletion, expiry, unique numbers for
 //! compare-and-store, and a bound on memory that old records make room under.
 //!
-//! The [`Table`](super::table::Table) beside it serves the workload of `compare`, where every record is there from the
-//! start and nothing is ever removed: its fixed places cost no allocation and no bookkeeping. Here a record is as long
-//! as it is, so a set may allocate; a get does not.
+//! Any connection may ask for any key, so the workers share one store. Keys are spread over shards, each behind a
+//! read-write lock: gets of one shard run side by side, a set holds up only the gets of its own shard. A store per worker
+//! would need requests routed by key, and that would measure the routing. A record is as long as it is, so a set may
+//! allocate; a get does not.
 //!
-//! Keys are spread over shards, each behind a read-write lock, by a hash that a client cannot foresee. The time is
-//! handed in by the caller, in ms since 1970, and is the same for all that happens in one turn of a worker.
+//! Shards, and places in them, are chosen by one hash that a client cannot foresee. The time is handed in by the caller,
+//! in ms since 1970, and is the same for all that happens in one turn of a worker.
 
 mod account;
 mod shard;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use account::{Held, NoMemory};
 
 use account::Account;
-use shard::{RECORD_OVERHEAD_BYTES, Records};
+use shard::{Hashed, RECORD_OVERHEAD_BYTES, Records};
 
 /// Longest value, in bytes. Source: memcached's default of `-I`, which counts the item's header as well.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -174,8 +175,9 @@ impl Store {
 
     /// Calls `found` with the record of `key` while its shard is read-locked; `None` if there is none.
     pub fn get<R>(&self, now_ms: u64, key: &[u8], found: impl FnOnce(&Item<'_>) -> R) -> Option<R> {
-        let records = self.shard(key).0.read().expect("no holder of the lock panics");
-        let record = records.live(key, now_ms)?;
+        let (shard, at) = self.place(key);
+        let records = shard.0.read().expect("no holder of the lock panics");
+        let record = records.live(at, now_ms)?;
         let answer = found(&record.item());
         record.touch(now_ms);
         Some(answer)
@@ -189,8 +191,9 @@ impl Store {
         expires_ms: u64,
         found: impl FnOnce(&Item<'_>) -> R,
     ) -> Option<R> {
-        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
-        let record = records.live_mut(key, now_ms)?;
+        let (shard, at) = self.place(key);
+        let mut records = shard.0.write().expect("no holder of the lock panics");
+        let record = records.live_mut(at, now_ms)?;
         record.expires_ms = expires_ms;
         let answer = found(&record.item());
         record.touch(now_ms);
@@ -205,12 +208,7 @@ impl Store {
         if put.value.len() > VALUE_BYTES_MAX {
             return Err(PutError::TooLarge { value_bytes: put.value.len() });
         }
-        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
-        let before = records.bytes;
-        let stored = records.put(now_ms, key, put);
-        let after = records.bytes;
-        drop(records);
-        self.account(before, after);
+        let stored = self.change(key, |records, at| records.put(now_ms, at, put));
         if stored.is_ok() && self.account.is_over() {
             self.make_room();
         }
@@ -222,13 +220,7 @@ impl Store {
     /// # Errors
     /// [`ChangeError::NotFound`], [`ChangeError::Exists`].
     pub fn delete(&self, now_ms: u64, key: &[u8], cas: u64) -> Result<(), ChangeError> {
-        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
-        let before = records.bytes;
-        let deleted = records.delete(now_ms, key, cas);
-        let after = records.bytes;
-        drop(records);
-        self.account(before, after);
-        deleted
+        self.change(key, |records, at| records.delete(now_ms, at, cas))
     }
 
     /// Adds to or subtracts from a record that holds a decimal number; returns the new number and the new version's.
@@ -236,12 +228,7 @@ impl Store {
     /// # Errors
     /// [`ChangeError`].
     pub fn arithmetic(&self, now_ms: u64, key: &[u8], delta: &Delta) -> Result<(u64, u64), ChangeError> {
-        let mut records = self.shard(key).0.write().expect("no holder of the lock panics");
-        let before = records.bytes;
-        let changed = records.arithmetic(now_ms, key, delta);
-        let after = records.bytes;
-        drop(records);
-        self.account(before, after);
+        let changed = self.change(key, |records, at| records.arithmetic(now_ms, at, delta));
         // Of numbers that are made a store is filled as of values.
         if changed.is_ok() && self.account.is_over() {
             self.make_room();
@@ -266,11 +253,7 @@ impl Store {
             return;
         }
         for shard in &self.shards {
-            let mut records = shard.0.write().expect("no holder of the lock panics");
-            let before = records.bytes;
-            records.clear();
-            drop(records);
-            self.account(before, 0);
+            self.change_shard(shard, Records::clear);
         }
     }
 
@@ -301,18 +284,38 @@ impl Store {
         self.account.take_slack()
     }
 
-    fn shard(&self, key: &[u8]) -> &Shard {
-        // The top bits: the shard's own map uses the others.
-        &self.shards[(self.hasher.hash_one(key) >> 58) as usize]
+    #[inline]
+    fn place<'a>(&self, key: &'a [u8]) -> (&Shard, Hashed<'a>) {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        let hash = hasher.finish();
+        // Bits in the middle: the shard's own map takes those at the bottom for a place and those at the top for a mark.
+        (&self.shards[(hash >> 40) as usize % SHARDS], Hashed { key, hash })
     }
 
-    /// Relaxed: the sum alone matters, and no other memory depends on it.
-    fn account(&self, before: usize, after: usize) {
-        if after >= before {
-            self.account.records.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.account.records.fetch_sub(before - after, Ordering::Relaxed);
+    /// Changes what is in the shard of a key, and accounts for it.
+    fn change<R>(&self, key: &[u8], change: impl FnOnce(&mut Records, Hashed<'_>) -> R) -> R {
+        let (shard, at) = self.place(key);
+        self.change_shard(shard, |records| change(records, at))
+    }
+
+    fn change_shard<R>(&self, shard: &Shard, change: impl FnOnce(&mut Records) -> R) -> R {
+        let mut records = shard.0.write().expect("no holder of the lock panics");
+        let before = records.bytes;
+        let result = change(&mut records);
+        let after = records.bytes;
+        drop(records);
+        // Relaxed: the sum alone matters, and no other memory depends on it. All workers write there, so not in vain.
+        match after.checked_sub(before) {
+            Some(0) => {}
+            Some(more) => {
+                self.account.records.fetch_add(more, Ordering::Relaxed);
+            }
+            None => {
+                self.account.records.fetch_sub(before - after, Ordering::Relaxed);
+            }
         }
+        result
     }
 
     /// Takes records from the shards in turn until the bound is kept. Each costs at least its overhead, which bounds
@@ -325,12 +328,7 @@ impl Store {
                 return;
             }
             let index = self.victim.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            let mut records = self.shards[index].0.write().expect("no holder of the lock panics");
-            let before = records.bytes;
-            let evicted = records.evict();
-            let after = records.bytes;
-            drop(records);
-            self.account(before, after);
+            let evicted = self.change_shard(&self.shards[index], Records::evict);
             self.evictions.fetch_add(u64::from(evicted), Ordering::Relaxed);
         }
     }

@@ -4,8 +4,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use indexmap::IndexMap;
+use indexmap::map::raw_entry_v1::{RawEntryApiV1 as _, RawEntryMut};
 
 use super::{ChangeError, Delta, How, Item, Put, PutError, VALUE_BYTES_MAX};
+use crate::decimal;
 
 /// What is counted for a record beside key and value: its struct, its place in the map, two allocations.
 pub(super) const RECORD_OVERHEAD_BYTES: usize = 128;
@@ -19,8 +21,16 @@ const PLACES_KEPT: usize = 64;
 /// Steps of the hand before it takes what it points at.
 const HAND_STEPS_MAX: usize = 64;
 
+/// A key with its hash, which is computed once per request.
+#[derive(Clone, Copy)]
+pub(super) struct Hashed<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) hash: u64,
+}
+
 pub(super) struct Records {
-    map: IndexMap<Box<[u8]>, Record>,
+    /// Without a hasher of its own: keys come with their hashes.
+    map: IndexMap<Box<[u8]>, Record, ()>,
     hand: usize,
     cas_next: u64,
     cas_step: u64,
@@ -77,7 +87,7 @@ impl Record {
 impl Records {
     pub(super) fn new(shard: u64, shards: u64) -> Self {
         // Shards count in steps, so that no number is used twice in the whole store, and 0 never.
-        Self { map: IndexMap::new(), hand: 0, cas_next: shard + 1, cas_step: shards, bytes: 0 }
+        Self { map: IndexMap::with_hasher(()), hand: 0, cas_next: shard + 1, cas_step: shards, bytes: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -91,20 +101,29 @@ impl Records {
 
     pub(super) fn clear(&mut self) {
         // The places go as well: what was there may not come back.
-        self.map = IndexMap::new();
+        self.map = IndexMap::with_hasher(());
         self.bytes = 0;
     }
 
-    pub(super) fn live(&self, key: &[u8], now_ms: u64) -> Option<&Record> {
-        self.map.get(key).filter(|record| record.expires_ms > now_ms)
+    /// Where a record is, expired or not.
+    #[inline]
+    fn find(&self, at: Hashed<'_>) -> Option<usize> {
+        self.map.raw_entry_v1().index_from_hash(at.hash, |key| **key == *at.key)
     }
 
-    pub(super) fn live_mut(&mut self, key: &[u8], now_ms: u64) -> Option<&mut Record> {
-        self.map.get_mut(key).filter(|record| record.expires_ms > now_ms)
+    #[inline]
+    pub(super) fn live(&self, at: Hashed<'_>, now_ms: u64) -> Option<&Record> {
+        self.find(at).map(|index| &self.map[index]).filter(|record| record.expires_ms > now_ms)
     }
 
-    pub(super) fn put(&mut self, now_ms: u64, key: &[u8], put: &Put<'_>) -> Result<u64, PutError> {
-        let live = self.live(key, now_ms).map(|record| (record.cas, record.value.len()));
+    pub(super) fn live_mut(&mut self, at: Hashed<'_>, now_ms: u64) -> Option<&mut Record> {
+        self.find(at).map(|index| &mut self.map[index]).filter(|record| record.expires_ms > now_ms)
+    }
+
+    pub(super) fn put(&mut self, now_ms: u64, at: Hashed<'_>, put: &Put<'_>) -> Result<u64, PutError> {
+        let index = self.find(at);
+        let live = index.map(|index| &self.map[index]).filter(|record| record.expires_ms > now_ms);
+        let live = live.map(|record| (record.cas, record.value.len()));
         match (put.cas, live) {
             (0, _) => {}
             (_, None) => return Err(PutError::NotFound),
@@ -121,7 +140,8 @@ impl Records {
             return Err(PutError::TooLarge { value_bytes });
         }
         let cas = self.next_cas();
-        let Some(record) = self.map.get_mut(key) else {
+        let key_bytes = at.key.len();
+        let Some(index) = index else {
             let record = Record {
                 flags: put.flags,
                 cas,
@@ -131,11 +151,12 @@ impl Records {
                 fetched: AtomicBool::new(false),
                 referenced: AtomicBool::new(true),
             };
-            self.bytes += record.cost(key.len());
-            self.map.insert(key.into(), record);
+            self.bytes += record.cost(key_bytes);
+            self.insert(at, record);
             return Ok(cas);
         };
-        let before = record.cost(key.len());
+        let record = &mut self.map[index];
+        let before = record.cost(key_bytes);
         match put.how {
             How::Append => record.value.extend_from_slice(put.value),
             How::Prepend => {
@@ -152,26 +173,36 @@ impl Records {
         record.cas = cas;
         record.accessed_ms.store(now_ms, Ordering::Relaxed);
         record.fit();
-        self.bytes = self.bytes + record.cost(key.len()) - before;
+        self.bytes = self.bytes + record.cost(key_bytes) - before;
         Ok(cas)
     }
 
-    pub(super) fn delete(&mut self, now_ms: u64, key: &[u8], cas: u64) -> Result<(), ChangeError> {
-        let record = self.live(key, now_ms).ok_or(ChangeError::NotFound)?;
+    fn insert(&mut self, at: Hashed<'_>, record: Record) {
+        match self.map.raw_entry_mut_v1().from_hash(at.hash, |key| **key == *at.key) {
+            RawEntryMut::Vacant(place) => place.insert_hashed_nocheck(at.hash, at.key.into(), record),
+            RawEntryMut::Occupied(_) => unreachable!("it was not found"),
+        };
+    }
+
+    pub(super) fn delete(&mut self, now_ms: u64, at: Hashed<'_>, cas: u64) -> Result<(), ChangeError> {
+        let index = self.find(at).ok_or(ChangeError::NotFound)?;
+        let record = &self.map[index];
+        if record.expires_ms <= now_ms {
+            return Err(ChangeError::NotFound);
+        }
         if cas != 0 && cas != record.cas {
             return Err(ChangeError::Exists);
         }
-        let index = self.map.get_index_of(key).expect("it was found");
         self.remove(index);
         Ok(())
     }
 
-    pub(super) fn arithmetic(&mut self, now_ms: u64, key: &[u8], delta: &Delta) -> Result<(u64, u64), ChangeError> {
-        let Some(record) = self.live(key, now_ms) else {
+    pub(super) fn arithmetic(&mut self, now_ms: u64, at: Hashed<'_>, delta: &Delta) -> Result<(u64, u64), ChangeError> {
+        let Some(record) = self.live(at, now_ms) else {
             let (value, expires_ms) = delta.initial.ok_or(ChangeError::NotFound)?;
             let text = value.to_string();
             let put = Put { how: How::Set, cas: 0, flags: 0, expires_ms, value: text.as_bytes() };
-            let cas = self.put(now_ms, key, &put).expect("a number is no long value");
+            let cas = self.put(now_ms, at, &put).expect("a number is no long value");
             return Ok((value, cas));
         };
         // memcached looks at the length before it looks at the version, and at the digits after that.
@@ -190,7 +221,7 @@ impl Records {
         let text = format!("{text:<width$}");
         let expires_ms = delta.expires_ms.unwrap_or(record.expires_ms);
         let put = Put { how: How::Set, cas: 0, flags, expires_ms, value: text.as_bytes() };
-        let cas = self.put(now_ms, key, &put).expect("a number is no long value");
+        let cas = self.put(now_ms, at, &put).expect("a number is no long value");
         Ok((new, cas))
     }
 
@@ -230,9 +261,6 @@ impl Records {
 
 /// A decimal number of at most 20 digits, spaces behind it left aside.
 fn number(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?.trim_end_matches(' ');
-    if text.is_empty() || text.len() > 20 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
+    let digits = value.iter().rposition(|&byte| byte != b' ')? + 1;
+    decimal::parse(&value[..digits])
 }

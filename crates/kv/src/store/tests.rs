@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::value::{fill_value, is_genuine};
 
 fn set(value: &[u8]) -> Put<'_> {
     Put { how: How::Set, cas: 0, flags: 7, expires_ms: NEVER_MS, value }
@@ -120,16 +121,18 @@ fn numbers_that_are_made_stay_below_the_bound_as_well() {
 #[test]
 fn places_of_records_that_went_are_given_back() {
     let mut records = shard::Records::new(0, 1);
-    for key in 0..10_000_u32 {
-        records.put(1, &key.to_be_bytes(), &set(b"v")).unwrap();
-    }
+    let fill = |records: &mut Records| {
+        for key in 0..10_000_u32 {
+            let at = Hashed { key: &key.to_be_bytes(), hash: u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) };
+            records.put(1, at, &set(b"v")).unwrap();
+        }
+    };
+    fill(&mut records);
     for key in 0..9_990_u32 {
         assert!(records.evict(), "{key}");
     }
     assert!(records.places() <= 128, "{} places for {} records", records.places(), records.len());
-    for key in 0..10_000_u32 {
-        records.put(1, &key.to_be_bytes(), &set(b"v")).unwrap();
-    }
+    fill(&mut records);
     records.clear();
     assert_eq!(records.places(), 0);
 }
@@ -165,6 +168,33 @@ fn records_make_room_for_what_connections_hold_down_to_their_share() {
     assert_eq!(store.stats().held_bytes, 1000);
     assert!(store.has_slack() && store.take_slack());
     assert!(!store.has_slack() && !store.take_slack());
+}
+
+#[test]
+fn workers_never_see_a_value_half_written() {
+    let store = Store::new(0);
+    let keys: Vec<Vec<u8>> = (0..4).map(|n| format!("shared-key-{n}").into_bytes()).collect();
+    let fill = |key: &[u8], value_bytes: usize| {
+        let mut value = vec![0; value_bytes];
+        let flags = fill_value(key, &mut value);
+        store.put(1, key, &Put { flags, ..set(&value) }).unwrap();
+    };
+    keys.iter().for_each(|key| fill(key, 10));
+    std::thread::scope(|scope| {
+        for worker in 0..3_usize {
+            let (keys, store, fill) = (&keys, &store, &fill);
+            scope.spawn(move || {
+                for n in 0..5_000_usize {
+                    let key = &keys[(n + worker) % keys.len()];
+                    if n % 4 == 0 {
+                        fill(key, (n * 7 + worker) % 1000);
+                    }
+                    let is_right = store.get(1, key, |item| is_genuine(key, item.flags, item.value));
+                    assert_eq!(is_right, Some(true));
+                }
+            });
+        }
+    });
 }
 
 #[derive(Clone, Debug)]

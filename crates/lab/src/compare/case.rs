@@ -14,17 +14,13 @@ use napier_kv::profile::Profile;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::session::Server;
-use napier_kv::table::Table;
 use napier_runtime::device::NapiStats;
 use napier_runtime::event::UserEvent;
 
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
-use super::kernel;
-use super::server::{Common, ServerCounters, WorkerSetup, run_worker};
-use super::streams;
-use crate::modes::ServerStyle;
+use super::server::{Common, WorkerSetup, run_worker};
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
 use crate::stats::CoreUse;
@@ -43,10 +39,8 @@ pub(crate) const CLIENT_THREAD: &str = "client";
 pub(crate) struct Workload {
     pub(crate) profile: Profile,
     pub(crate) proto: Proto,
-    /// Records for datagrams.
-    pub(crate) table: Arc<Table>,
-    /// Records for streams, if they are what is compared.
-    pub(crate) streams: Option<Arc<Server>>,
+    /// Records, and what the workers count.
+    pub(crate) server: Arc<Server>,
     pub(crate) place: Arc<Place>,
     pub(crate) flows: usize,
     pub(crate) queues: u16,
@@ -108,7 +102,6 @@ struct Bench<'a> {
     workload: &'a Workload,
     cpus: &'a CpuLayout,
     ends: Ends,
-    counters: Arc<ServerCounters>,
     stop: Stop,
 }
 
@@ -123,7 +116,7 @@ pub(crate) fn run_case(
 ) -> anyhow::Result<CaseResult> {
     let plan = subject.mode.plan();
     let ends = Ends::new(workload, subject.backend, &plan, cpus, (pace, window), interrupted)?;
-    let bench = Bench { workload, cpus, ends, counters: Arc::default(), stop: Stop::new()? };
+    let bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     bench.run(&plan, (pace, window), interrupted)
 }
 
@@ -163,30 +156,24 @@ impl Bench<'_> {
 
     /// A worker, from start to end.
     fn work(&self, index: usize, plan: &Plan, ready: Ready) -> anyhow::Result<()> {
-        let (engine, cpu) = (&self.ends.engine, self.cpus.workers[index]);
-        let (table, counters, stop) = (self.workload.table.clone(), self.counters.clone(), self.stop.flag.clone());
-        let streams = self.workload.streams.as_ref();
-        if let (Tested::Engine { netns, .. }, None) = (&self.ends.tested, streams) {
-            let (engine, netns) = (engine.clone(), netns.clone());
-            let setup = WorkerSetup { engine, netns, address: SERVER, table, counters, stop, cpu, ready };
-            return run_worker(setup, plan, &self.stop.event);
-        }
-        let _counted = engine.count_thread("worker", Some(cpu));
-        let common = Common { table, counters, stop, ready };
-        if let Tested::Kernel(kernel) = &self.ends.tested {
-            // Sockets belong to the namespace of the thread that makes them.
-            kernel.end().netns().enter()?;
-        }
-        let Some(server) = streams else { return kernel::run_worker(&common, &self.stop.kernel, plan) };
-        ensure!(ServerStyle::of(plan) == ServerStyle::EventContext, streams::ONE_SOCKET);
-        match &self.ends.tested {
-            Tested::Engine { netns, .. } => {
-                let net = EngineNet::new(engine, netns, &self.stop.event, plan, self.workload.flows)?;
-                streams::run_worker(net, &common, server, index, plan)
+        let (engine, cpu, proto) = (&self.ends.engine, self.cpus.workers[index], self.workload.proto);
+        let common = Common { server: self.workload.server.clone(), index, stop: self.stop.flag.clone(), ready };
+        match (&self.ends.tested, proto) {
+            (Tested::Engine { netns, .. }, Proto::Udp) => {
+                let setup = WorkerSetup { common, engine: engine.clone(), netns: netns.clone(), cpu };
+                run_worker(setup, plan, &self.stop.event)
             }
-            Tested::Kernel(_) => {
-                let net = KernelNet::new(&self.stop.kernel, plan)?;
-                streams::run_worker(net, &common, server, index, plan)
+            (Tested::Engine { netns, .. }, Proto::Tcp) => {
+                let _counted = engine.count_thread("worker", Some(cpu));
+                let net = EngineNet::new(engine, netns, &self.stop.event, plan, self.workload.flows)?;
+                common.run(net, proto, plan)
+            }
+            (Tested::Kernel(kernel), _) => {
+                let _counted = engine.count_thread("worker", Some(cpu));
+                // Sockets belong to the namespace of the thread that makes them.
+                kernel.end().netns().enter()?;
+                let net = KernelNet::new(&self.stop.kernel, plan).context("an event context of the kernel")?;
+                common.run(net, proto, plan)
             }
         }
     }
@@ -209,16 +196,14 @@ impl Bench<'_> {
             Place::Link | Place::Memif => None,
             Place::Veth(_) => Some(CoreTimes::read(self.cpus.client, &self.cpus.of_server())?),
         };
-        if let Some(server) = &self.workload.streams {
-            streams::count(server, &self.counters);
-        }
+        let counted = self.workload.server.totals();
         Ok(Snapshot {
             at_ns: self.ends.engine.now_ns(),
             cpu: self.ends.server_cpu()?,
             cores,
             napi: self.ends.napi_stats(),
-            waits_with_events: self.counters.waits_with_events.load(Ordering::Relaxed),
-            events: self.counters.events.load(Ordering::Relaxed),
+            waits_with_events: counted.waits_with_events,
+            events: counted.events,
             run_delay: self.run_delay(),
         })
     }

@@ -11,7 +11,6 @@ mod kernel;
 mod process;
 mod run;
 mod server;
-mod streams;
 mod tally;
 mod wire;
 
@@ -20,7 +19,7 @@ mod wire;
 pub mod parts {
     pub use super::case::{CLIENT_PORT, SERVER};
     pub use super::generator::plan;
-    pub use super::server::{EVENTS_MAX, EventWorker, ServerCounters, WorkerSetup, run_worker};
+    pub use super::server::{Common, EventWorker, WorkerSetup, filled, run_worker};
     pub use super::wire::{RawFlow, RawWire, write};
     pub use crate::pair::{PEER_IP, Pair, TESTED_IP};
     pub use crate::roll_call::{Ready, RollCall};

@@ -9,7 +9,6 @@ use anyhow::{Context as _, bail, ensure};
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Pace, Window, nanos};
 use napier_kv::profile::{Profile, ProfileConfig};
-use napier_kv::table::Table;
 
 use napier_runtime::device::{LinkConfig, NapiStats};
 
@@ -19,7 +18,7 @@ use super::ends::Place;
 use super::host;
 use super::kernel::KernelEnd;
 use super::process;
-use super::streams;
+use super::server;
 use super::tally::{Ran, Tally, failed};
 use crate::device::Device;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
@@ -239,7 +238,7 @@ impl Comparison<'_> {
             Err(too_few) => return Some(too_few.to_string()),
         };
         if self.config.proto == Proto::Tcp && ServerStyle::of(&subject.mode.plan()) == ServerStyle::BlockingReceive {
-            return Some(streams::ONE_SOCKET.to_owned());
+            return Some(server::ONE_SOCKET.to_owned());
         }
         match (&*self.workload.place, subject.backend) {
             (Place::Veth(veth), Backend::Kernel) => match KernelEnd::new(veth.left()) {
@@ -271,23 +270,17 @@ struct Ended {
 
 fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
     let profile = Profile::new(ProfileConfig::default(), config.seed)?;
-    let table = Table::new(profile.config().records as usize);
-    profile.fill(&table).context("filling the table")?;
     let place = match &config.device {
         Device::Link => Place::Link,
         Device::Xdp { interface: None } => Place::veth(config.queues)?,
         Device::Memif { socket: None } => Place::Memif,
         other => bail!("{} is not made for a run: give link, xdp or memif", other.name()),
     };
-    let streams = match config.proto {
-        Proto::Udp => None,
-        Proto::Tcp => Some(Arc::new(streams::filled(&profile, usize::from(config.queues))?)),
-    };
+    let server = Arc::new(server::filled(&profile, usize::from(config.queues)));
     Ok(CaseWorkload {
         profile,
         proto: config.proto,
-        streams,
-        table: Arc::new(table),
+        server,
         place: Arc::new(place),
         flows: config.flows as usize,
         queues: config.queues,

@@ -1,80 +1,98 @@
-//! The server: workers that answer requests, each with the sockets of its own NAPI instance only.
+//! The server: the workers of `serve kv`, and for datagrams on the engine workers that have a socket for each flow.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use napier_kv::DATAGRAM_BYTES_MAX;
-use napier_kv::service::serve;
-use napier_kv::table::Table;
+use napier_kv::load::net::Proto;
+use napier_kv::profile::Profile;
+use napier_kv::serve::engine::EngineNet;
+use napier_kv::serve::net::{EVENTS_MAX, Net, REQUESTS_PER_EVENT, TOKEN_STOP};
+use napier_kv::serve::now_ms;
+use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
+use napier_kv::session::{Server, Turn, udp};
 use napier_runtime::control::plan::{Plan, apply};
 use napier_runtime::engine::{Engine, EngineSink};
 use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
 use napier_runtime::socket::{NetNs, ReusePort, UdpSocket};
 
+use super::case::SERVER;
 use crate::modes::ServerStyle;
 use crate::roll_call::Ready;
 
-/// Events that one wait returns at most, as libevent's first allocation.
-pub const EVENTS_MAX: usize = 64;
+/// Why a mode that blocks in a receive has no row over TCP.
+pub(crate) const ONE_SOCKET: &str = "it blocks in a receive on one socket per worker, and TCP has one per connection";
 
-/// Requests taken from one socket before the next event is looked at, as memcached's `-R`.
-pub(crate) const REQUESTS_PER_EVENT: usize = 20;
+/// Memory of records and connections: no workload of the comparison comes near it, so nothing is evicted or refused.
+const STORE_BYTES_MAX: usize = usize::MAX / 2;
 
-/// How long a blocked worker goes without looking whether it should stop.
-const STOP_LOOK: Duration = Duration::from_millis(100);
+const DATA_LISTENER: u64 = u64::MAX - 1;
 
-const DATA_LISTENER: u64 = u64::MAX;
-const DATA_STOP: u64 = u64::MAX - 1;
-
-/// What the workers have done, all together.
-#[derive(Default)]
-pub struct ServerCounters {
-    /// Answered.
-    pub requests: AtomicU64,
-    /// Waits that returned at least one event.
-    pub waits_with_events: AtomicU64,
-    /// Returned by waits.
-    pub events: AtomicU64,
+/// A server with every record of the profile.
+pub fn filled(profile: &Profile, workers: usize) -> Server {
+    let server = Server::new(STORE_BYTES_MAX, workers, now_ms());
+    profile.fill(&server.store, server.started_ms());
+    server
 }
 
 /// What every worker needs, whatever its sockets are.
-pub(crate) struct Common {
-    pub(crate) table: Arc<Table>,
-    pub(crate) counters: Arc<ServerCounters>,
-    pub(crate) stop: Arc<AtomicBool>,
+pub struct Common {
+    /// What is served.
+    pub server: Arc<Server>,
+    /// Number of the worker.
+    pub index: usize,
+    /// Ends workers that do not wait for events.
+    pub stop: Arc<AtomicBool>,
     /// Told once the worker can be reached; dropped without a word if it failed.
-    pub(crate) ready: Ready,
+    pub ready: Ready,
+}
+
+impl Common {
+    /// Runs the worker of `serve kv` in the mode of a plan.
+    pub(crate) fn run<N: Net>(&self, net: N, proto: Proto, plan: &Plan) -> anyhow::Result<()> {
+        let at = SocketAddr::V4(SERVER);
+        match (ServerStyle::of(plan), proto) {
+            (ServerStyle::EventContext, proto) => {
+                let at = match proto {
+                    Proto::Tcp => Addresses { memcached: Some(at), ..Addresses::default() },
+                    Proto::Udp => Addresses { udp: Some(at), ..Addresses::default() },
+                };
+                let mut worker = Worker::new(net, &self.server, self.index, at)?;
+                self.ready.say();
+                worker.run(plan.wait().map(Duration::from)).context("waiting for events")
+            }
+            (ServerStyle::BlockingReceive, Proto::Udp) => {
+                let stopped = || self.stop.load(Ordering::Relaxed);
+                run_blocking(&net, &self.server, self.index, at, plan, || self.ready.say(), stopped)
+                    .with_context(|| format!("binding the server's socket to {SERVER}"))
+            }
+            (ServerStyle::BlockingReceive, Proto::Tcp) => bail!(ONE_SOCKET),
+        }
+    }
 }
 
 /// What a worker on the engine's datagram sockets needs.
 pub struct WorkerSetup {
+    /// What every worker needs.
+    pub common: Common,
     /// Of the device and the workers.
     pub engine: Engine,
     /// Where the socket is bound.
     pub netns: NetNs,
-    /// What it is bound to.
-    pub address: SocketAddrV4,
-    /// What is served.
-    pub table: Arc<Table>,
-    /// What all workers have done.
-    pub counters: Arc<ServerCounters>,
-    /// Ends workers that do not wait for events.
-    pub stop: Arc<AtomicBool>,
     /// Processor that the worker is pinned to.
     pub cpu: usize,
-    /// Told once the worker can be reached; dropped without a word if it failed.
-    pub ready: Ready,
 }
 
 impl WorkerSetup {
     fn socket(&self) -> anyhow::Result<UdpSocket> {
         UdpSocket::builder()
             .reuse_port(ReusePort::ByNapi)
-            .bind(&self.netns, SocketAddr::V4(self.address))
-            .with_context(|| format!("binding the server's socket to {}", self.address))
+            .nonblocking(true)
+            .bind(&self.netns, SERVER.into())
+            .with_context(|| format!("binding the server's socket to {SERVER}"))
     }
 }
 
@@ -84,8 +102,10 @@ pub struct EventWorker {
     context: EventContext,
     listener: UdpSocket,
     timeout: Timeout,
-    flows: Vec<UdpSocket>,
-    reply: Box<[u8; DATAGRAM_BYTES_MAX]>,
+    flows: Vec<(SocketAddr, UdpSocket)>,
+    /// Of all turns: nothing expires in this workload.
+    now_ms: u64,
+    answer: Vec<u8>,
 }
 
 impl EventWorker {
@@ -98,11 +118,11 @@ impl EventWorker {
         let context = EventContext::with_members_max(&setup.engine, EventContext::MEMBERS_DEFAULT + 2);
         apply(&mut EngineSink::Context(&context), plan)?;
         let listener = setup.socket()?;
-        listener.set_nonblocking(true)?;
         context.add(&listener, Interest::IN, DATA_LISTENER)?;
-        context.add(stop, Interest::IN, DATA_STOP)?;
+        context.add(stop, Interest::IN, TOKEN_STOP)?;
         let timeout = plan.wait().map_or(Timeout::Never, |longest| Timeout::After(longest.into()));
-        Ok(Self { setup, context, listener, timeout, flows: Vec::new(), reply: Box::new([0; DATAGRAM_BYTES_MAX]) })
+        let now_ms = setup.common.server.started_ms();
+        Ok(Self { setup, context, listener, timeout, flows: Vec::new(), now_ms, answer: Vec::new() })
     }
 
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
@@ -114,7 +134,7 @@ impl EventWorker {
 
     /// Tells the starter that the worker can be reached.
     pub fn say_ready(&self) {
-        self.setup.ready.say();
+        self.setup.common.ready.say();
     }
 
     /// Where the worker waits.
@@ -129,12 +149,13 @@ impl EventWorker {
     pub fn turn(&mut self, events: &mut [Event]) -> anyhow::Result<bool> {
         let ready = self.context.wait(events, self.timeout)?;
         if ready > 0 {
-            self.setup.counters.waits_with_events.fetch_add(1, Ordering::Relaxed);
-            self.setup.counters.events.fetch_add(ready as u64, Ordering::Relaxed);
+            let Common { server, index, .. } = &self.setup.common;
+            server.worker(*index).add(|c| &c.waits_with_events, 1);
+            server.worker(*index).add(|c| &c.events, ready as u64);
         }
         for event in &events[..ready] {
             match event.data {
-                DATA_STOP => return Ok(false),
+                TOKEN_STOP => return Ok(false),
                 DATA_LISTENER => self.accept()?,
                 flow => self.serve_flow(usize::try_from(flow)?),
             }
@@ -148,61 +169,39 @@ impl EventWorker {
         let mut datagram = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..REQUESTS_PER_EVENT {
             let Ok((bytes, from)) = self.listener.recv_from(&mut datagram) else { return Ok(()) };
-            let answer = serve(&self.setup.table, &datagram[..bytes], &mut self.reply[..]);
-            if answer > 0 {
+            let turn = turn(&self.setup.common, self.now_ms);
+            udp::serve(&turn, &datagram[..bytes], &mut self.answer, |answer| {
                 // A full ring loses the answer, as a full queue does anywhere; the device counts it.
-                let _ = self.listener.send_to(&self.reply[..answer], from);
-            }
-            if self.flows.iter().any(|flow| flow.peer_addr().ok() == Some(from)) {
+                let _ = self.listener.send_to(answer, from);
+            });
+            if self.flows.iter().any(|(peer, _)| *peer == from) {
                 continue;
             }
             let flow = self.setup.socket()?;
-            flow.set_nonblocking(true)?;
             flow.connect(from)?;
             self.context.add(&flow, Interest::IN, self.flows.len() as u64)?;
-            self.flows.push(flow);
+            self.flows.push((from, flow));
         }
         Ok(())
     }
 
     fn serve_flow(&mut self, flow: usize) {
-        let (table, socket) = (&self.setup.table, &self.flows[flow]);
-        let peer = socket.peer_addr().ok();
-        let mut served = 0;
+        let Self { setup, flows, answer, now_ms, .. } = self;
+        let (turn, (peer, socket)) = (turn(&setup.common, *now_ms), &flows[flow]);
         let _ = socket.recv_batch(REQUESTS_PER_EVENT, &mut |datagram, from| {
-            served += 1;
-            // Between bind and connect the socket may have got datagrams of other flows.
-            answer_in_place(socket, (peer != Some(from)).then_some(from), table, datagram);
+            udp::serve(&turn, datagram, answer, |answer| {
+                // Between bind and connect the socket may have got datagrams of other flows.
+                let _ = if from == *peer { socket.send(answer) } else { socket.send_to(answer, from) };
+            });
         });
-        self.setup.counters.requests.fetch_add(served, Ordering::Relaxed);
     }
 }
 
-/// Serves one request and writes the answer straight into the frame that carries it, to the socket's peer or to `to`.
-fn answer_in_place(socket: &UdpSocket, to: Option<SocketAddr>, table: &Table, datagram: &[u8]) {
-    let _ = socket.send_with(to, DATAGRAM_BYTES_MAX, |payload: &mut [u8]| serve(table, datagram, payload));
+fn turn(common: &Common, now_ms: u64) -> Turn<'_> {
+    Turn { server: &common.server, stats: common.server.worker(common.index), now_ms }
 }
 
-/// A worker that blocks in a receive which busy polls (`SO_BUSY_POLL`).
-pub(crate) fn run_blocking(setup: &WorkerSetup, plan: &Plan) -> anyhow::Result<()> {
-    let socket = setup.socket()?;
-    apply(&mut EngineSink::Socket(&socket), plan)?;
-    socket.set_read_timeout(Some(STOP_LOOK))?;
-    let mut datagram = [0; DATAGRAM_BYTES_MAX];
-    let mut reply = [0; DATAGRAM_BYTES_MAX];
-    setup.ready.say();
-    while !setup.stop.load(Ordering::Relaxed) {
-        let Ok((bytes, from)) = socket.recv_from(&mut datagram) else { continue };
-        let answer = serve(&setup.table, &datagram[..bytes], &mut reply);
-        if answer > 0 {
-            let _ = socket.send_to(&reply[..answer], from);
-        }
-        setup.counters.requests.fetch_add(1, Ordering::Relaxed);
-    }
-    Ok(())
-}
-
-/// Runs one worker in the mode of a plan.
+/// Runs one worker on the engine's datagram sockets in the mode of a plan.
 ///
 /// # Errors
 /// As [`EventWorker::new`] and [`EventWorker::turn`].
@@ -211,6 +210,9 @@ pub fn run_worker(setup: WorkerSetup, plan: &Plan, stop: &UserEvent) -> anyhow::
     let _counted = engine.count_thread("worker", Some(setup.cpu));
     match ServerStyle::of(plan) {
         ServerStyle::EventContext => EventWorker::new(setup, plan, stop)?.run(),
-        ServerStyle::BlockingReceive => run_blocking(&setup, plan),
+        ServerStyle::BlockingReceive => {
+            let net = EngineNet::new(&engine, &setup.netns, stop, &Plan::default(), 0)?;
+            setup.common.run(net, Proto::Udp, plan)
+        }
     }
 }

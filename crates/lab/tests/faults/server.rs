@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
 use napier_core::control::plan::Plan;
-use napier_kv::table::Table;
+use napier_kv::serve::net::EVENTS_MAX;
+use napier_kv::session::Server as Records;
 use napier_runtime::event::{Event, EventContext, UserEvent};
 
-use napier_lab::compare::parts::{
-    EVENTS_MAX, EventWorker, Pair, RollCall, SERVER, ServerCounters, WorkerSetup, run_worker,
-};
+use napier_lab::compare::parts::{Common, EventWorker, Pair, RollCall, WorkerSetup, run_worker};
 use napier_lab::modes::ServerStyle;
 
 /// How often a pausing worker looks whether it may go on.
@@ -21,7 +20,7 @@ const PAUSE_LOOK: Duration = Duration::from_micros(200);
 
 /// The workers of one server.
 pub(crate) struct Server {
-    table: Arc<Table>,
+    records: Arc<Records>,
     cpus: Vec<usize>,
     pause: Arc<AtomicBool>,
     running: Option<Running>,
@@ -37,8 +36,8 @@ struct Running {
 
 impl Server {
     /// No worker yet.
-    pub(crate) fn new(table: Arc<Table>, cpus: &[usize]) -> Self {
-        Self { table, cpus: cpus.to_vec(), pause: Arc::default(), running: None }
+    pub(crate) fn new(records: Arc<Records>, cpus: &[usize]) -> Self {
+        Self { records, cpus: cpus.to_vec(), pause: Arc::default(), running: None }
     }
 
     /// Starts the workers and waits until they can be reached.
@@ -47,17 +46,11 @@ impl Server {
         let (stop, stop_flag) = (UserEvent::new(), Arc::new(AtomicBool::new(false)));
         let call = RollCall::new(self.cpus.len());
         let (report, reports) = sync_channel(self.cpus.len());
-        let spawn = |cpu: &usize| {
-            let setup = WorkerSetup {
-                engine: pair.engine.clone(),
-                netns: pair.tested_ns.clone(),
-                address: SERVER,
-                table: self.table.clone(),
-                counters: Arc::new(ServerCounters::default()),
-                stop: stop_flag.clone(),
-                cpu: *cpu,
-                ready: call.voice(),
-            };
+        let spawn = |(index, cpu): (usize, &usize)| {
+            let (server, stop_flag) = (self.records.clone(), stop_flag.clone());
+            let common = Common { server, index, stop: stop_flag, ready: call.voice() };
+            let (engine, netns) = (pair.engine.clone(), pair.tested_ns.clone());
+            let setup = WorkerSetup { common, engine, netns, cpu: *cpu };
             let (stop, pause, report, plan) = (stop.clone(), self.pause.clone(), report.clone(), plan.clone());
             std::thread::spawn(move || match ServerStyle::of(&plan) {
                 ServerStyle::EventContext => {
@@ -71,7 +64,7 @@ impl Server {
                 ServerStyle::BlockingReceive => run_worker(setup, &plan, &stop),
             })
         };
-        let workers: Vec<_> = self.cpus.iter().map(spawn).collect();
+        let workers: Vec<_> = self.cpus.iter().enumerate().map(spawn).collect();
         drop(report);
         ensure!(call.all_ready(), "a worker did not start");
         let (contexts, style) = (reports.try_iter().collect(), ServerStyle::of(plan));

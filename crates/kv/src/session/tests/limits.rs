@@ -105,21 +105,6 @@ fn what_is_wrong_in_a_long_get_ends_it_and_not_the_connection() {
 }
 
 #[test]
-fn half_a_long_get_in_a_datagram_is_not_answered() {
-    let server = Server::new(0, 1, NOW_MS);
-    let turn = Turn { server: &server, stats: server.worker(0), now_ms: NOW_MS };
-    talk_in(&server, Family::Memcached, b"set k10000 0 0 1\r\nx\r\n", &[usize::MAX]);
-    let (mut answer, mut datagram) = (Vec::new(), [0; DATAGRAM_BYTES_MAX]);
-    let request = [&[0, 7, 0, 0, 0, 1, 0, 0][..], &long_get("")[..5000]].concat();
-    let mut sent = 0;
-    udp::serve(&turn, &request, &mut answer, &mut datagram, |_| sent += 1);
-    assert_eq!(sent, 0);
-    let whole = [&request[..], b"\r\n"].concat();
-    udp::serve(&turn, &whole, &mut answer, &mut datagram, |_| sent += 1);
-    assert!(sent == 1 && answer.starts_with(b"VALUE k10000 0 1 ") && answer.ends_with(b"END\r\n"), "{answer:?}");
-}
-
-#[test]
 fn a_line_of_words_is_looked_through_once() {
     let server = Server::new(0, 1, NOW_MS);
     let turn = Turn { server: &server, stats: server.worker(0), now_ms: NOW_MS };

@@ -1,7 +1,5 @@
 //! The kernel under test: its own stack on one end of a veth pair, in the mode of a row.
 
-mod worker;
-
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -12,7 +10,6 @@ use rustix::thread::{CpuSet, Pid};
 
 use super::cpus::CpuLayout;
 use crate::modes::Mode;
-pub(crate) use worker::run_worker;
 
 /// The server's end of a veth pair, with the kernel's stack on it. What a mode changed is put back when this goes.
 #[derive(Debug)]
