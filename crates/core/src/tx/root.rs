@@ -5,7 +5,7 @@
 use alloc::collections::VecDeque;
 
 use super::qdisc::{Dequeued, Qdisc};
-use super::run::TxQueueView;
+use super::run::{DEV_TX_WEIGHT, TxQueueView};
 use super::{DropReason, DroppedPacket, TxDrops, TxPacket};
 use crate::time::Instant;
 
@@ -59,16 +59,18 @@ pub struct Root<P> {
 impl<P: TxPacket> Root<P> {
     /// An idle discipline. `one_tx_queue`: it serves a single transmit queue, as each one below `mq` does.
     #[must_use]
-    pub const fn new(qdisc: Qdisc<P>, one_tx_queue: bool) -> Self {
+    pub fn new(qdisc: Qdisc<P>, one_tx_queue: bool) -> Self {
+        // As long as a chain can be, so that runs ask for no memory.
+        let chain = || VecDeque::with_capacity(DEV_TX_WEIGHT as usize + 1);
         Self {
             qdisc,
-            requeue: VecDeque::new(),
+            requeue: chain(),
             other_queue: None,
             one_tx_queue,
             running: false,
             backlog_bytes: 0,
             stats: QdiscStats { packets: 0, bytes: 0, requeues: 0, drops: TxDrops::NONE },
-            spare: VecDeque::new(),
+            spare: chain(),
         }
     }
 

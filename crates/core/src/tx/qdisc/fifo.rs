@@ -18,10 +18,10 @@ pub struct Fifo<P> {
 }
 
 impl<P> Fifo<P> {
-    /// An empty one.
+    /// An empty one, with room for as many packets as a device lets wait by default: queueing them asks for no memory.
     #[must_use]
-    pub const fn new(limit_pkts: usize) -> Self {
-        Self { waiting: VecDeque::new(), limit_pkts }
+    pub fn new(limit_pkts: usize) -> Self {
+        Self { waiting: VecDeque::with_capacity(limit_pkts.min(TX_QUEUE_LEN)), limit_pkts }
     }
 
     /// Queues a packet; `outside_pkts` count as if they waited here.
@@ -80,8 +80,8 @@ pub struct Prio<P> {
 impl<P: TxPacket> Prio<P> {
     /// Empty bands.
     #[must_use]
-    pub const fn new(limit_pkts: usize) -> Self {
-        Self { bands: [const { Fifo::new(0) }; BANDS] }.with_limit(limit_pkts)
+    pub fn new(limit_pkts: usize) -> Self {
+        Self { bands: core::array::from_fn(|_| Fifo::new(limit_pkts)) }
     }
 
     /// Queues a packet in the band of its priority.
@@ -117,14 +117,5 @@ impl<P: TxPacket> Prio<P> {
     /// Takes everything away.
     pub fn reset(&mut self, dropped: &mut impl FnMut(P)) {
         self.bands.iter_mut().for_each(|band| band.reset(dropped));
-    }
-
-    const fn with_limit(mut self, limit_pkts: usize) -> Self {
-        let mut band = 0;
-        while band < BANDS {
-            self.bands[band].limit_pkts = limit_pkts;
-            band += 1;
-        }
-        self
     }
 }

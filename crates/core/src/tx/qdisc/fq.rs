@@ -81,7 +81,7 @@ impl<P: TxPacket> Fq<P> {
     pub fn new(config: FqConfig) -> Self {
         assert!(config.quantum_bytes > 0, "without a quantum no flow has a turn");
         Self {
-            packets: Packets::new(),
+            packets: Packets::new(config.limit_pkts),
             flows: Flows::new(config.buckets, config.flows_max),
             new: FlowList::EMPTY,
             old: FlowList::EMPTY,

@@ -35,8 +35,9 @@ pub(super) struct Packets<P> {
 }
 
 impl<P> Packets<P> {
-    pub(super) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE, pkts: 0 }
+    /// None, with room for as many packets as a device lets wait by default.
+    pub(super) fn new(limit_pkts: usize) -> Self {
+        Self { slots: Vec::with_capacity(limit_pkts.min(super::TX_QUEUE_LEN)), free: NONE, pkts: 0 }
     }
 
     /// Puts a packet in its place. Senders ask for ascending times, so that place is the end as a rule.
