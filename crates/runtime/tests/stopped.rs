@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
+use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, v4};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::doc_link;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent, WaitError};
@@ -179,11 +179,13 @@ fn a_context_of_another_engine_hears_of_it() {
 fn a_blocked_raw_port_ends() {
     let pair = pair();
     let tested = pair.tested.clone();
+    let (bound, is_bound) = mpsc::channel();
     let wait = waiting(move || {
         let port = RawPort::bind(&tested, 0).unwrap();
+        bound.send(()).expect("the test waits for this");
         (port.wait(None), port.wait(None))
     });
-    eventually("the port is bound", || RawPort::bind(&pair.tested, 0).is_err());
+    is_bound.recv_timeout(PATIENCE).expect("the port is bound");
     stop(pair);
     assert_eq!(wait.recv_timeout(PATIENCE).expect("the wait ends with the engine"), (false, false));
 }
