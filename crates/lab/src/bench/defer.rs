@@ -121,8 +121,8 @@ fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -
     let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(SocketAddrV4::new(TESTED_IP, 9001)))?;
     socket.set_read_timeout(Some(STOP_LOOK))?;
     let stop = AtomicBool::new(false);
+    let (pair, stop) = (&pair, &stop);
     std::thread::scope(|scope| {
-        let (pair, stop) = (&pair, &stop);
         scope.spawn(move || {
             let _counted = pair.engine.count_thread("receiver", Some(cpu));
             let mut buffer = [0; 128];
@@ -130,32 +130,33 @@ fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -
                 let _ = socket.recv_from(&mut buffer);
             }
         });
-        pin_to(sender_cpu);
-        let send = || send(pair, &source);
-        // The first packet begins it; then it is let come into its stride.
-        send()?;
-        during(cycle, config.length / 10, config.timeout, send)?;
-        let before = Reading::take(pair, cpu);
-        let begun = Instant::now();
-        let outcome = during(cycle, config.length, config.timeout, send);
-        let (after, seconds) = (Reading::take(pair, cpu), begun.elapsed().as_secs_f64());
+        // On a thread of its own, which stays on its processor: others are started from here.
+        let measured = scope.spawn(move || {
+            pin_to(sender_cpu);
+            measure(cycle, config, pair, &source, cpu)
+        });
+        let outcome = measured.join().expect("sending does not panic");
         stop.store(true, Ordering::Relaxed);
-        outcome?;
-        after.since(&before, seconds)
+        outcome
     })
 }
 
+fn measure(cycle: DeferCycle, config: &DeferConfig, pair: &Pair, source: &RawPort, cpu: usize) -> anyhow::Result<Run> {
+    let send = || send(pair, source);
+    // The first packet begins it; then it is let come into its stride.
+    send();
+    during(cycle, config.length / 10, config.timeout, send);
+    let before = Reading::take(pair, cpu);
+    let begun = Instant::now();
+    during(cycle, config.length, config.timeout, send);
+    Reading::take(pair, cpu).since(&before, begun.elapsed().as_secs_f64())
+}
+
 /// Lets time pass, or sends a packet per time-out.
-fn during(
-    cycle: DeferCycle,
-    length: Duration,
-    timeout: Duration,
-    send: impl Fn() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+fn during(cycle: DeferCycle, length: Duration, timeout: Duration, send: impl Fn()) {
     let begun = Instant::now();
     if cycle == DeferCycle::Nothing {
-        std::thread::sleep(length);
-        return Ok(());
+        return std::thread::sleep(length);
     }
     let mut due = begun;
     while begun.elapsed() < length {
@@ -163,24 +164,23 @@ fn during(
             std::hint::spin_loop();
         }
         due += timeout;
-        send()?;
+        send();
     }
-    Ok(())
 }
 
-fn send(pair: &Pair, source: &RawPort) -> anyhow::Result<()> {
+fn send(pair: &Pair, source: &RawPort) {
     let template = Template::new(
         pair.peer.mac(),
         pair.tested.mac(),
         SocketAddrV4::new(PEER_IP, 9000),
         SocketAddrV4::new(TESTED_IP, 9001),
     );
-    source.build(FRAME_BYTES, |frame| {
+    // A full ring has a packet for the next cycle already.
+    let _full = source.build(FRAME_BYTES, |frame| {
         write_stamped(frame, pair.peer.mac(), pair.tested.mac(), 0);
         template.complete(frame, FRAME_BYTES - 42)
-    })?;
+    });
     source.flush();
-    Ok(())
 }
 
 /// Counters at one moment.

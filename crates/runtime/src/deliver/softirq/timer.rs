@@ -116,11 +116,13 @@ impl SoftirqCpu {
     #[inline]
     pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
         // Whoever looks after the CPU sets the timer before it sleeps, or does what the timer is for.
-        if HERE.get().looks_after(self.index) {
-            return;
+        let here = HERE.get();
+        if here.thread_of != Some(self.index) {
+            deliver.napi_at(napi).timer.look_after(true);
         }
-        deliver.napi_at(napi).timer.look_after(true);
-        self.owe(deliver, napi, at.ns);
+        if !here.looks_after(self.index) {
+            self.owe(deliver, napi, at.ns);
+        }
     }
 
     /// The calling thread runs, and owes a kernel timer at `at_ns` for instance `napi`.
