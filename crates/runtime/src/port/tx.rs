@@ -1,5 +1,7 @@
 //! The transmit side of a queue.
 
+mod burst;
+
 use std::sync::Arc;
 
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
@@ -54,6 +56,31 @@ pub(crate) trait TxRing {
     /// Copies a packet where it will be sent from, and counts it; `None`: it is to be built.
     #[inline]
     fn copy(&mut self, _packet: &[u8], _home: &mut TxHome) -> Option<Result<(), TxFull>> {
+        None
+    }
+
+    /// As at most `max` calls of [`build`](Self::build), until one builds nothing; returns how many were sent. What finds no
+    /// room is counted once, and so is what was sent. `None`: they are to be built one by one.
+    #[inline]
+    fn build_many(
+        &mut self,
+        _max: usize,
+        _max_len: usize,
+        _home: &mut TxHome,
+        _build: &mut impl FnMut(&mut [u8]) -> usize,
+    ) -> Option<usize> {
+        None
+    }
+
+    /// As [`copy`](Self::copy) of each of the packets, of which there are `many`; returns how many of them, the first ones,
+    /// were sent. `None`: they are to be given one by one.
+    #[inline]
+    fn copy_many<'p>(
+        &mut self,
+        _packets: impl Iterator<Item = &'p [u8]>,
+        _many: usize,
+        _home: &mut TxHome,
+    ) -> Option<usize> {
         None
     }
 
