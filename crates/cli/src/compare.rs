@@ -82,6 +82,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ring_size: u32,
 
+    /// Time that each request takes the server beside what the cache takes: such as 6us, exp:6us (exponential with
+    /// that mean) or hist:FILE (lines of a time and its weight)
+    #[arg(long, value_name = "T")]
+    service: Option<String>,
+
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -122,6 +127,7 @@ impl Args {
             config.total = QUICK_TOTAL;
             config.runs = 2;
         }
+        config.service = self.service.as_deref().map(str::parse).transpose()?;
         if let Some(modes) = &self.modes {
             config.modes = Mode::parse_list(modes)?;
         }

@@ -115,6 +115,7 @@ pub(crate) fn run_case(
     interrupted: &AtomicBool,
 ) -> anyhow::Result<CaseResult> {
     let plan = subject.mode.plan();
+    workload.server.restart_service();
     let ends = Ends::new(workload, subject.backend, &plan, cpus, (pace, window), interrupted)?;
     let bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     bench.run(&plan, (pace, window), interrupted)

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Pace, Window, nanos};
 use napier_kv::profile::{Profile, ProfileConfig};
+use napier_kv::service::Service;
 
 use napier_runtime::device::{LinkConfig, NapiStats};
 
@@ -70,6 +71,8 @@ pub struct CompareConfig {
     pub queues: u16,
     /// Descriptors per ring, a power of two.
     pub ring_size: u32,
+    /// Time that each request takes the server beside what the cache takes; `None`: nothing.
+    pub service: Option<Service>,
     /// From which all randomness comes.
     pub seed: u64,
     /// Run modes that need more processors than there are, and mark them.
@@ -92,6 +95,7 @@ impl Default for CompareConfig {
             flows: 64,
             queues: 1,
             ring_size: 1024,
+            service: None,
             seed: 1,
             oversubscribe: false,
             out: None,
@@ -276,7 +280,8 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
         Device::Memif { socket: None } => Place::Memif,
         other => bail!("{} is not made for a run: give link, xdp or memif", other.name()),
     };
-    let server = Arc::new(server::filled(&profile, usize::from(config.queues)));
+    let service = config.service.as_ref().map(|service| (service, config.seed));
+    let server = Arc::new(server::filled(&profile, usize::from(config.queues), service));
     Ok(CaseWorkload {
         profile,
         proto: config.proto,
@@ -371,6 +376,7 @@ fn describe(config: &CompareConfig, workload: &CaseWorkload, run_length: Duratio
         key_sizes: profile.key_sizes.name(),
         value_sizes: profile.value_sizes.name(),
         popularity: profile.popularity.to_string(),
+        service: config.service.as_ref().map(ToString::to_string),
         seconds: (run_length.as_secs_f64() * 1000.0).round() / 1000.0,
     }
 }

@@ -93,6 +93,9 @@ pub struct Workload {
     pub value_sizes: String,
     /// Which records are asked for: `uniform` or `zipf:S`.
     pub popularity: String,
+    /// Time that each request takes the server beside, as it was given: `6us`, `exp:6us`, `hist:FILE`.
+    #[serde(default)]
+    pub service: Option<String>,
     /// Length of each run, warm-up not counted.
     pub seconds: f64,
 }

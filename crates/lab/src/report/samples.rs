@@ -71,6 +71,7 @@ pub(crate) fn cover_letter() -> Report {
             key_sizes: "fb_key".into(),
             value_sizes: "fb_value".into(),
             popularity: "uniform".into(),
+            service: None,
             seconds: 5.0,
         },
         rows: vec![

@@ -236,7 +236,7 @@ fn legend(report: &Report) -> String {
         device => format!(" over {device}, {}", workload.proto),
     };
     let setup = format!(
-        "{} on the {}{way}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; seed {}. {}, {} CPUs, \
+        "{} on the {}{way}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; service {}; seed {}. {}, {} CPUs, \
          Linux {}; commit {}.",
         workload.name,
         workload.backend,
@@ -248,6 +248,7 @@ fn legend(report: &Report) -> String {
         workload.key_sizes,
         workload.value_sizes,
         workload.popularity,
+        workload.service.as_deref().unwrap_or("none added"),
         workload.seed,
         report.host.cpu_model,
         report.host.cpus,
