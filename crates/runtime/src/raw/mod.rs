@@ -164,7 +164,8 @@ impl RawPort {
                 self.engine.deliver.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) },
             )
         });
-        self.napi.raw_parker.wait(
+        self.napi.raw_parker.wait_in(
+            &*self.engine,
             || self.has_frames() || self.engine.deliver.is_closing(),
             deadline,
             &self.engine.deliver.clock,

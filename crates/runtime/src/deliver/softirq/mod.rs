@@ -7,12 +7,14 @@ mod class;
 #[cfg(test)]
 pub(crate) mod scarce;
 mod service;
+mod stand_in;
 mod takeover;
 mod thread;
 mod timer;
 mod transmit;
 mod watch;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use napier_core::context::PollContext;
@@ -29,6 +31,7 @@ use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
 use crate::port::IrqCpu;
 pub(crate) use caller::{KickOnly, never_run_inline};
+use stand_in::Place;
 pub(crate) use takeover::Overseer;
 pub(crate) use thread::{start, tokens};
 use timer::CpuTimer;
@@ -58,6 +61,7 @@ pub(crate) struct SoftirqCpu {
     timer: CpuTimer,
     epoll: OwnedFd,
     kick: OwnedFd,
+    place: Arc<Place>,
     fifo: AtomicBool,
     /// The thread's id at the system; 0 while there is none.
     thread: AtomicI32,
@@ -75,6 +79,7 @@ struct SoftirqCounters {
     wakeups: AtomicU64,
     timer_programs: AtomicU64,
     task_runs: AtomicU64,
+    stood_in: AtomicU64,
     taken_over: AtomicU64,
     fifo_left: AtomicU64,
     let_go: AtomicU64,
@@ -99,6 +104,8 @@ pub struct SoftirqStats {
     pub timer_programs: u64,
     /// Instances polled by a thread of a program that raised the softirq, once each.
     pub task_runs: u64,
+    /// Sleeps of programs' threads that took this CPU's interrupts and timers meanwhile, instead of its own thread.
+    pub stood_in: u64,
     /// Times that work which had waited 10 ms for the thread was done by another.
     pub taken_over: u64,
     /// Times that the thread left `SCHED_FIFO` because it took most of its processor, to come back when it took less.
@@ -220,6 +227,7 @@ impl SoftirqCpu {
             wakeups: read(&self.counters.wakeups),
             timer_programs: read(&self.counters.timer_programs),
             task_runs: read(&self.counters.task_runs),
+            stood_in: read(&self.counters.stood_in),
             taken_over: read(&self.counters.taken_over),
             fifo_left: read(&self.counters.fifo_left),
             let_go: read(&self.counters.let_go),
@@ -261,7 +269,11 @@ impl Deliver {
     #[inline]
     pub(crate) fn softirq_of_this_context(&self, napi: &Napi) -> &SoftirqCpu {
         let here = HERE.get();
-        let index = here.handling.or(here.thread_of).or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
+        let index = here
+            .handling
+            .or(here.thread_of)
+            .or(here.stands_in)
+            .or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
         &self.softirq[index.unwrap_or_else(|| napi.irq_cpu()) as usize]
     }
 }
