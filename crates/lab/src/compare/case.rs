@@ -20,6 +20,7 @@ use napier_runtime::event::UserEvent;
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
+use super::machine::Outside;
 use super::server::{Common, WorkerSetup, run_worker};
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
@@ -48,6 +49,17 @@ pub(crate) struct Workload {
     pub(crate) seed: u64,
 }
 
+impl Workload {
+    /// CPUs on which only this process is to be busy. The generator's own process is another one.
+    pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
+        let mut watched = cpus.of_server();
+        if !matches!(&*self.place, Place::Memif) && !watched.contains(&cpus.client) {
+            watched.push(cpus.client);
+        }
+        watched
+    }
+}
+
 /// What one run measured.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseResult {
@@ -64,6 +76,8 @@ pub(crate) struct CaseResult {
     pub(crate) fifo: bool,
     /// Of the server's softirq threads; `None` where the kernel delivers.
     pub(crate) run_delay: Option<Duration>,
+    /// What others took meanwhile.
+    pub(crate) outside: Outside,
 }
 
 /// Counters at one moment.
@@ -76,6 +90,7 @@ struct Snapshot {
     waits_with_events: u64,
     events: u64,
     run_delay: Option<Duration>,
+    outside: Outside,
 }
 
 /// Ends the workers of either kind.
@@ -115,6 +130,7 @@ pub(crate) fn run_case(
     interrupted: &AtomicBool,
 ) -> anyhow::Result<CaseResult> {
     let plan = subject.mode.plan();
+    workload.server.restart_service();
     let ends = Ends::new(workload, subject.backend, &plan, cpus, (pace, window), interrupted)?;
     let bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     bench.run(&plan, (pace, window), interrupted)
@@ -205,6 +221,7 @@ impl Bench<'_> {
             waits_with_events: counted.waits_with_events,
             events: counted.events,
             run_delay: self.run_delay(),
+            outside: Outside::read(&self.workload.watched(self.cpus))?,
         })
     }
 
@@ -240,6 +257,7 @@ impl Bench<'_> {
             waits_with_events: end.waits_with_events - begin.waits_with_events,
             events: end.events - begin.events,
             fifo: engine.softirq_stats().iter().all(|cpu| cpu.fifo),
+            outside: end.outside.since(&begin.outside, elapsed, self.workload.watched(self.cpus).len()),
             run_delay: end.run_delay.zip(begin.run_delay).map(|(end, begin)| end.saturating_sub(begin)),
         }
     }

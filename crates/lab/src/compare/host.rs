@@ -22,13 +22,18 @@ pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> H
         ("softirq threads".to_owned(), class.to_owned()),
         ("cycles".to_owned(), "reference cycles of the time-stamp counter".to_owned()),
     ]);
-    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes }
+    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes, in_force: in_force(class) }
+}
+
+/// What is set for all modes alike, and what was granted. A kind of device that moderates its interrupts adds how.
+fn in_force(class: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("softirq threads".to_owned(), class.to_owned())])
 }
 
 /// The machine and the commit, for reports of single experiments.
 #[must_use]
 pub fn host_and_commit() -> (Host, String) {
-    let host = Host { cpu_model: cpu_model(), cpus: available_cpus().len(), kernel: kernel(), notes: BTreeMap::new() };
+    let host = Host { cpu_model: cpu_model(), cpus: available_cpus().len(), kernel: kernel(), ..Host::default() };
     (host, commit())
 }
 
