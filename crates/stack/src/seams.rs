@@ -127,6 +127,13 @@ pub trait Host: Send + Sync {
     fn oversee(&self, now: Instant) {
         let _ = now;
     }
+    /// The calling thread, which holds nothing, has come for packets: what was held back comes now if it is time.
+    fn comes_by(&self) {}
+    /// The calling thread, which holds nothing, is about to sleep unless `ready`: what was held back so that it is not
+    /// interrupted comes now, and may be for it.
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        let _ = ready;
+    }
     /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
     /// once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);

@@ -28,6 +28,7 @@ impl EventContext {
         }
         let state = &**self.state();
         state.counters.waits.add(1);
+        state.host.comes_by();
         // The clock matters only to a wait that may time out later.
         let now = match timeout {
             Timeout::After(_) => Clock.now(),
@@ -58,7 +59,9 @@ impl EventContext {
                     drop(held.take());
                     state.counters.sleeps.add(1);
                     state.host.oversee(Clock.now());
-                    let ready = state.parker.sleep(|| state.queue.available() || state.is_stopped(), until, &Clock);
+                    let ready = || state.queue.available() || state.is_stopped();
+                    state.host.about_to_sleep(&ready);
+                    let ready = state.parker.sleep(ready, until, &Clock);
                     if !ready {
                         state.hand_on();
                     }

@@ -126,6 +126,7 @@ impl TcpStream {
             }
             // Relaxed: this call looks once per turn.
             let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
+            self.ns.0.host.comes_by();
             self.busy_poll(nonblocking);
             if self.conn.is_ready(READABLE) {
                 continue;
@@ -325,7 +326,9 @@ impl TcpStream {
 
     /// False if the time is up.
     fn sleep(&self, parker: &crate::park::Parker, until: Interest, deadline: Deadline) -> bool {
-        parker.wait(|| self.conn.is_ready(until), deadline, &Clock)
+        let ready = || self.conn.is_ready(until);
+        self.ns.0.host.about_to_sleep(&ready);
+        parker.wait(ready, deadline, &Clock)
     }
 
     fn busy_poll(&self, nonblocking: bool) {

@@ -4,6 +4,7 @@
 
 mod caller;
 mod class;
+mod holds;
 #[cfg(test)]
 pub(crate) mod scarce;
 mod service;
@@ -29,6 +30,7 @@ use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
 use crate::port::IrqCpu;
 pub(crate) use caller::{KickOnly, never_run_inline};
+use holds::Holds;
 pub(crate) use takeover::Overseer;
 pub(crate) use thread::{start, tokens};
 use timer::CpuTimer;
@@ -56,6 +58,8 @@ pub(crate) struct SoftirqCpu {
     /// Work was left over by the limits of the softirq loop: the thread goes on as ksoftirqd.
     left_over: AtomicBool,
     timer: CpuTimer,
+    /// Interrupts that are held back.
+    pub(super) holds: Holds,
     epoll: OwnedFd,
     kick: OwnedFd,
     fifo: AtomicBool,

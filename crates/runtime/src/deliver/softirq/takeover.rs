@@ -85,7 +85,7 @@ impl SoftirqCpu {
         self.is_raised()
             || self.left_over.load(Ordering::Relaxed)
             || self.has_events()
-            || self.earliest(deliver) < overdue_ns
+            || self.earliest(deliver).min(self.earliest_hold(deliver)) < overdue_ns
     }
 
     /// Whether a doorbell has rung, a timer has fired or somebody has kicked, and the thread has not heard it.

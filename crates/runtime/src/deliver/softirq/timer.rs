@@ -101,7 +101,7 @@ impl SoftirqCpu {
     #[inline]
     pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
         // The CPU's own thread programs the timer before it sleeps.
-        if HERE.get().thread_of == Some(self.index) {
+        if self.is_own_thread() {
             return;
         }
         UNSETTLED.with_borrow_mut(|unsettled| {
@@ -145,18 +145,30 @@ impl SoftirqCpu {
 
     /// Sets the kernel timer unless it fires before `at_ns` or not much later.
     #[inline]
-    fn program_if_late(&self, at_ns: u64) {
+    pub(super) fn program_if_late(&self, at_ns: u64) {
         let late_ns = at_ns.saturating_add(self.timer.slack_ns.load(Ordering::Relaxed));
-        if self.thread_will_look() {
-            return;
+        if !self.thread_will_look() && !self.program_unless_before(late_ns) {
+            self.kick();
         }
-        if self.timer.lazy.fires_after(late_ns) {
-            let Some(one_at_a_time) = self.programming() else { return self.kick() };
+    }
+
+    /// Sets the kernel timer to `at_ns` if it fires later; false if a program has it in hand.
+    #[inline]
+    pub(super) fn program_unless_before(&self, at_ns: u64) -> bool {
+        if self.timer.lazy.fires_after(at_ns) {
+            let Some(one_at_a_time) = self.programming() else { return false };
             // Again: another thread may have programmed something earlier meanwhile, for an instance of its own.
-            if self.timer.lazy.fires_after(late_ns) {
-                self.program_locked(late_ns, &one_at_a_time);
+            if self.timer.lazy.fires_after(at_ns) {
+                self.program_locked(at_ns, &one_at_a_time);
             }
         }
+        true
+    }
+
+    /// Whether the CPU's own thread calls, which sets the timer before it sleeps.
+    #[inline]
+    pub(super) fn is_own_thread(&self) -> bool {
+        HERE.get().thread_of == Some(self.index)
     }
 
     /// Whether the CPU's thread runs and will see what the caller armed before it sleeps.
@@ -213,7 +225,7 @@ impl SoftirqCpu {
     /// Runs the callbacks that are due (`napi_watchdog`); false if none was.
     pub(super) fn run_due_timers(&self, deliver: &Deliver) -> bool {
         let now = deliver.clock.now();
-        let mut any = false;
+        let mut any = self.end_due_holds(deliver, now, false);
         deliver.for_each_napi(|napi| {
             any |= napi.tx_path().run_watchdog(deliver, self.index, now);
             let due = napi.journaled(
@@ -240,7 +252,9 @@ impl SoftirqCpu {
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.lazy.sleeps();
         // A timer that did expire is followed by an exact one.
-        let at_ns = self.program_earliest(deliver, if chased { slack_ns } else { 0 })?;
+        let at_ns = self.program_earliest(deliver, if chased { slack_ns } else { 0 });
+        self.program_holds(deliver, slack_ns);
+        let at_ns = at_ns?;
         let left_ns = at_ns.saturating_sub(deliver.clock.now().ns);
         Some(Timespec {
             tv_sec: (left_ns / 1_000_000_000).cast_signed(),
