@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cpus::CpuLayout;
+use crate::in_force::InForce;
 use crate::report::Host;
 
 /// Processors that this process may use.
@@ -11,17 +12,18 @@ pub(crate) fn available_cpus() -> Vec<usize> {
 }
 
 /// Describes the machine and who runs where on it.
-pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> Host {
+pub(crate) fn describe(layout: &CpuLayout, fifo: bool, in_force: InForce, available: &[usize]) -> Host {
     let class = if fifo {
         "SCHED_FIFO 50"
     } else {
         "SCHED_OTHER (SCHED_FIFO was not granted: interrupts wait for the scheduler, run with CAP_SYS_NICE)"
     };
-    let notes = BTreeMap::from([
+    let mut notes = BTreeMap::from([
         ("CPUs".to_owned(), layout.to_string()),
         ("softirq threads".to_owned(), class.to_owned()),
         ("cycles".to_owned(), "reference cycles of the time-stamp counter".to_owned()),
     ]);
+    notes.extend(in_force);
     Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes }
 }
 

@@ -10,7 +10,7 @@ use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Pace, Window, nanos};
 use napier_kv::profile::{Profile, ProfileConfig};
 
-use napier_runtime::device::{LinkConfig, NapiStats};
+use napier_runtime::device::{Coalesce, LinkConfig, NapiStats};
 
 use super::case::{CaseResult, Workload as CaseWorkload, run_case};
 use super::cpus::{CpuLayout, TooFewCpus};
@@ -20,7 +20,8 @@ use super::kernel::KernelEnd;
 use super::process;
 use super::server;
 use super::tally::{Ran, Tally, failed};
-use crate::device::Device;
+use crate::device::{Device, XdpWay};
+use crate::in_force::InForce;
 use crate::loads::{Cell, Load, SustainSearch, interleave};
 use crate::modes::{Mode, ServerStyle};
 use crate::report::{Memory, Outcome, Report, Row, Workload, hdrlog, one_line, progress::Progress};
@@ -72,6 +73,10 @@ pub struct CompareConfig {
     pub ring_size: u32,
     /// From which all randomness comes.
     pub seed: u64,
+    /// Interrupt coalescing of the engine's device under test.
+    pub coalesce: Coalesce,
+    /// How the kernel hands packets to AF_XDP devices.
+    pub xdp: XdpWay,
     /// Run modes that need more processors than there are, and mark them.
     pub oversubscribe: bool,
     /// Directory for raw histograms.
@@ -93,6 +98,8 @@ impl Default for CompareConfig {
             queues: 1,
             ring_size: 1024,
             seed: 1,
+            coalesce: Coalesce::adaptive(),
+            xdp: XdpWay::Auto,
             oversubscribe: false,
             out: None,
         }
@@ -157,14 +164,14 @@ impl Comparison<'_> {
         let cells = interleave(&runnable, &loads, self.config.runs);
         let run_length =
             self.config.run_length.unwrap_or_else(|| length_that_fits(self.config.total, cells.len(), backends.len()));
-        let Ended { tally, fifo, memory } = self.run_cells(cells, run_length)?;
+        let Ended { tally, fifo, in_force, memory } = self.run_cells(cells, run_length)?;
         let row = |load, subject| match refused.iter().find(|(other, _)| *other == subject) {
             Some((_, reason)) => Row { subject, load, outcome: Outcome::Refused(reason.clone()), lost: None },
             None => tally.row(subject, load),
         };
         let rows = loads.iter().flat_map(|load| subjects.iter().map(|subject| row(*load, *subject))).collect();
         Ok(Report {
-            host: host::describe(&self.layout(Mode::Base)?, fifo, &self.available),
+            host: host::describe(&self.layout(Mode::Base)?, fifo, in_force, &self.available),
             commit: host::commit(),
             workload: describe(self.config, &self.workload, run_length),
             rows,
@@ -181,7 +188,7 @@ impl Comparison<'_> {
     fn run_cells(&self, cells: Vec<Cell>, run_length: Duration) -> anyhow::Result<Ended> {
         let window = Window { warm_up: WARM_UP, measure: run_length, drain: DRAIN };
         let mut tally = Tally::new(self.config.runs);
-        let (mut fifo, mut first_run_kib) = (true, None);
+        let (mut fifo, mut in_force, mut first_run_kib) = (true, InForce::new(), None);
         let progress = Progress::new(cells.len());
         for cell in cells {
             progress.running(cell);
@@ -193,6 +200,7 @@ impl Comparison<'_> {
             match run_case(&self.workload, cell.subject, &layout, pace, window, self.interrupted) {
                 Ok(result) => {
                     fifo &= result.fifo;
+                    in_force.extend(result.in_force.clone());
                     let ran =
                         figures(&result, &layout).map_or(Ran::Unanswered, |figures| Ran::Figures(Box::new(figures)));
                     tally.add(cell, ran);
@@ -222,7 +230,7 @@ impl Comparison<'_> {
         {
             bail!(why);
         }
-        Ok(Ended { tally, fifo, memory: process::memory(first_run_kib) })
+        Ok(Ended { tally, fifo, in_force, memory: process::memory(first_run_kib) })
     }
 
     fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
@@ -265,6 +273,7 @@ struct Ended {
     tally: Tally,
     /// The softirq threads had SCHED_FIFO in all of them.
     fifo: bool,
+    in_force: InForce,
     memory: Option<Memory>,
 }
 
@@ -286,6 +295,8 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
         queues: config.queues,
         ring_size: config.ring_size,
         seed: config.seed,
+        coalesce: config.coalesce,
+        xdp: config.xdp,
     })
 }
 
