@@ -25,12 +25,17 @@ pub const SLACK_MAX: Span = Span::from_ms(4);
 /// Expiries closer than this are not worth another system call.
 pub const SLACK_NONE: Span = Span::from_us(2);
 
-/// How late the CPU's timer may be set from now on, after it was allowed `before`; its thread is about to sleep. `chased`: it
-/// woke for a timer that had been re-armed meanwhile, so it was woken too early and doubles. A timer that did expire only halves
-/// it, for the program that re-arms will mostly go on doing so.
+/// How late the CPU's timer may be set from now on for instances that a program looks after, after it was allowed `before`; the
+/// CPU's thread is about to sleep. `for_nothing`: whether the timer woke it for nothing (the instance had been re-armed, or its
+/// program found by itself what came), `None` if the timer did not wake it. Slack doubles if so; a timer that was needed only halves
+/// it, for the program will mostly go on as before.
 #[must_use]
-pub fn timer_slack(before: Span, chased: bool) -> Span {
-    Span::from_ns(if chased { (before.ns * 2).clamp(SLACK_MIN.ns, SLACK_MAX.ns) } else { before.ns / 2 })
+pub fn timer_slack(before: Span, for_nothing: Option<bool>) -> Span {
+    Span::from_ns(match for_nothing {
+        Some(true) => (before.ns * 2).clamp(SLACK_MIN.ns, SLACK_MAX.ns),
+        Some(false) => before.ns / 2,
+        None => before.ns,
+    })
 }
 
 /// How long work of a softirq CPU may wait for its thread before somebody else does it.

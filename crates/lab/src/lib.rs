@@ -12,6 +12,7 @@ pub mod device;
 pub mod farm;
 mod force;
 pub mod in_force;
+pub mod limits;
 pub mod load;
 pub mod loads;
 pub mod modes;

@@ -44,6 +44,7 @@ mod remainder;
 mod sections;
 mod sleepers;
 pub mod spsc;
+mod stand_in;
 mod state;
 pub mod sync;
 mod wake;
@@ -72,6 +73,7 @@ pub use relay::{Inside, Relay};
 pub use remainder::Remainder;
 pub use sections::{enter_section, section_is_over};
 pub use sleepers::Sleepers;
+pub use stand_in::StandIn;
 pub use state::StateCell;
 pub use wake::{flush_fence, wake_fence};
 

@@ -18,33 +18,113 @@
 //! The debtor is the sleeper that was woken (or found work by itself). `hand_on` sets the bell again for the others,
 //! looks, and wakes the next one if work is left. [`Parker::wait`] pays the debt before it returns; [`Parker::sleep`]
 //! leaves it to a caller that wants to take its share of the work first, which saves the others a needless wake-up.
+//!
+//! # A sleeper that works for its CPU
+//! One of the sleepers may sleep where its CPU's interrupts come in ([`Parker::sleep_in`]), and is then called there. What it is
+//! told by what it does there itself costs no call: it has taken its announcement off the bell as soon as it is awake.
 
+use std::cell::Cell;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use napier_core::time::Deadline;
-use napier_ring::{Doorbell, Sleepers};
+use napier_ring::{Doorbell, Sleepers, StandIn};
 use napier_sys::clock::Clock;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::put_off::{self, Work};
+use crate::seams::{CpuOfSleeper, Host};
 
 /// Value of the bell's word while a sleeper is announced; the futex sleeps only while it reads this.
 const ARMED: u32 = 1;
 /// The futex variant with an absolute deadline wants a bit set; this one matches every wake-up.
 const MATCH_ANY: NonZeroU32 = NonZeroU32::MAX;
 
+thread_local! {
+    static WOKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many sleepers the calling thread has called since it began, whatever they slept on.
+#[must_use]
+pub fn woken_by_this_thread() -> u64 {
+    WOKEN.get()
+}
+
 /// A place to sleep for any number of threads and to be woken by any number of others.
 #[derive(Default)]
 pub struct Parker {
     bell: Doorbell,
     sleepers: Sleepers,
+    stand_in: StandIn,
+    /// Where the sleeper is called that stands in for its CPU.
+    stand_in_bell: ArcSwapOption<OwnedFd>,
 }
 
 impl Parker {
     /// A parker without sleepers.
     pub fn new() -> Self {
-        Self { bell: Doorbell::new(), sleepers: Sleepers::new() }
+        Self::default()
+    }
+
+    /// As [`wait`](Self::wait), and meanwhile the caller may work for its CPU.
+    pub fn wait_in(&self, host: &dyn Host, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
+        let found = self.sleep_in(host, &has_work, deadline, clock);
+        self.hand_on(&has_work);
+        found
+    }
+
+    /// As [`sleep`](Self::sleep), and meanwhile the caller may work for its CPU. For a thread that holds nothing.
+    pub fn sleep_in(&self, host: &dyn Host, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
+        if has_work() {
+            return true;
+        }
+        let Some(cpu) = host.stand_in() else { return self.sleep(has_work, deadline, clock) };
+        if !self.stand_in.begin() {
+            cpu.end();
+            return self.sleep(has_work, deadline, clock);
+        }
+        self.is_called_at(cpu.bell());
+        self.sleepers.enter();
+        let found = self.sleep_there(&*cpu, &has_work, deadline, clock);
+        self.sleepers.leave();
+        self.stand_in.end();
+        cpu.end();
+        found
+    }
+
+    /// Where the sleeper that stands in is called. Said before the bell is armed, which shows it to whoever rings.
+    fn is_called_at(&self, bell: &Arc<OwnedFd>) {
+        // Mostly the same as the last time, and a look costs little.
+        if !self.stand_in_bell.load().as_ref().is_some_and(|there| Arc::ptr_eq(there, bell)) {
+            self.stand_in_bell.store(Some(bell.clone()));
+        }
+    }
+
+    fn sleep_there(
+        &self,
+        cpu: &dyn CpuOfSleeper,
+        has_work: &dyn Fn() -> bool,
+        deadline: Deadline,
+        clock: &Clock,
+    ) -> bool {
+        loop {
+            self.sleepers.announce();
+            if !self.bell.arm(has_work) {
+                return true;
+            }
+            cpu.sleep(deadline, &mut || {
+                self.bell.disarm();
+            });
+            if has_work() {
+                return true;
+            }
+            if deadline.is_due(clock.now()) {
+                return false;
+            }
+        }
     }
 
     /// Sleeps until `has_work` says true or `deadline` passes; the last answer of `has_work` is returned.
@@ -94,7 +174,7 @@ impl Parker {
     pub fn wake(&self) -> bool {
         let rung = self.ring();
         if rung {
-            self.futex_wake(1);
+            self.call();
         }
         rung
     }
@@ -104,6 +184,9 @@ impl Parker {
         // Also when the bell is silent: that only says that one of the sleepers has been called already.
         if self.ring() || self.sleepers.count() > 0 {
             self.futex_wake(i32::MAX.unsigned_abs());
+            if self.stand_in.is_there() {
+                self.call_stand_in();
+            }
         }
     }
 
@@ -111,7 +194,7 @@ impl Parker {
     #[inline]
     pub fn hand_on(&self, has_work: impl FnOnce() -> bool) {
         if self.sleepers.any_behind(&self.bell) && !self.bell.arm(has_work) {
-            self.futex_wake(1);
+            self.call();
         }
     }
 
@@ -121,7 +204,24 @@ impl Parker {
         self.bell.ring() && self.sleepers.any()
     }
 
+    /// Calls one sleeper, where it sleeps.
     #[cold]
+    fn call(&self) {
+        WOKEN.set(WOKEN.get() + 1);
+        if self.stand_in.is_there() {
+            self.call_stand_in();
+        } else {
+            self.futex_wake(1);
+        }
+    }
+
+    fn call_stand_in(&self) {
+        if let Some(bell) = &*self.stand_in_bell.load() {
+            // A full counter is a call that nobody has heard yet: just as good.
+            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        }
+    }
+
     fn futex_wake(&self, sleepers_max: u32) {
         futex::wake(self.bell.word(), futex::Flags::PRIVATE, sleepers_max).expect("the bell's word is valid memory");
     }

@@ -8,8 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use napier_core::busy::BusyParams;
-use napier_core::time::Instant;
+use napier_core::time::{Deadline, Instant};
 use napier_core::tx::qdisc::RATE_UNLIMITED;
+use rustix::fd::OwnedFd;
 
 use super::netns::NetNs;
 
@@ -134,6 +135,15 @@ pub trait Host: Send + Sync {
     fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
         let _ = ready;
     }
+    /// The CPU for which the calling thread may work while it sleeps; the caller [ends](CpuOfSleeper::end) that.
+    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        None
+    }
+    /// Runs what the calling thread has armed and is due, as its CPU would have done; true if there was something. For a thread
+    /// that has found nothing to do and holds nothing.
+    fn run_own_timers(&self) -> bool {
+        false
+    }
     /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
     /// once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
@@ -141,6 +151,17 @@ pub trait Host: Send + Sync {
     fn suspend_irqs(&self, napi_id: u32);
     /// Schedules the instance if it has a suspend time-out (`net/core/dev.c` `napi_resume_irqs`).
     fn resume_irqs(&self, napi_id: u32);
+}
+
+/// A CPU whose interrupts and timers a sleeping thread takes, instead of the CPU's own thread. One thread has it at a time.
+pub trait CpuOfSleeper: Send + Sync {
+    /// The event counter (`eventfd(2)`) that ends a [`sleep`](Self::sleep).
+    fn bell(&self) -> &Arc<OwnedFd>;
+    /// Sleeps until the CPU has something to do, somebody rings the bell or the deadline passes. Then calls `awake`, once, does
+    /// what there is to do, and returns. May return early.
+    fn sleep(&self, deadline: Deadline, awake: &mut dyn FnMut());
+    /// The caller sleeps no more: the CPU's own thread takes what comes.
+    fn end(&self);
 }
 
 /// Who writes down what sockets got.

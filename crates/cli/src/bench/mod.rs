@@ -1,5 +1,6 @@
 //! `napier bench`: the experiments and how they are printed.
 
+mod defer;
 mod memif;
 mod tcp_rr;
 mod tx_list;
@@ -26,6 +27,8 @@ pub(crate) enum Bench {
     RxCost(RxCost),
     /// From the doorbell until a thread has received the packet, for each kind of thread that may be woken
     Wakeup(Wakeup),
+    /// What a deferral cycle costs, by what it finds
+    Defer(defer::DeferArgs),
     /// Request and response over raw ports at a fixed period, with a processing time per reply
     #[command(alias = "xsk-rr")]
     RawRr(Raw),
@@ -139,6 +142,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::RxCost(args) => rx_cost(args),
         Bench::Wakeup(args) => wakeup(args),
+        Bench::Defer(args) => defer::defer(args),
         Bench::RawRr(args) => raw_rr(args),
         Bench::UdpRr(args) => udp_rr(args),
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args),
@@ -262,8 +266,8 @@ fn raw_rr(args: &Raw) -> anyhow::Result<()> {
 
 fn print_raw(rows: &[RawRr], histogram: bool) {
     println!(
-        "{:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6}",
-        "experiment", "mode", "p5 ns", "p50 ns", "p95 ns", "p99 ns", "p99.9 ns", "lost"
+        "{:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8}",
+        "experiment", "mode", "p5 ns", "p50 ns", "p95 ns", "p99 ns", "p99.9 ns", "lost", "wakes/s"
     );
     for row in rows {
         #[expect(clippy::cast_precision_loss, reason = "figures for a table")]
@@ -277,14 +281,15 @@ fn print_raw(rows: &[RawRr], histogram: bool) {
                 latency.map_or_else(|| "-".to_owned(), |p| p.p50_ns.to_string())
             ),
             (Some(p), _) => println!(
-                "{experiment:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6}",
+                "{experiment:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8.0}",
                 row.mode.name(),
                 p.p5_ns,
                 p.p50_ns,
                 p.p95_ns,
                 p.p99_ns,
                 p.p999_ns,
-                row.lost
+                row.lost,
+                row.softirq_wakes_per_s
             ),
             (None, refused) => println!(
                 "{experiment:<24} {:<20} {}",
@@ -297,7 +302,7 @@ fn print_raw(rows: &[RawRr], histogram: bool) {
         }
     }
     let inline = rows.iter().any(|row| row.refused.is_none() && !row.sender_thread);
-    println!("\nLatency from the intended send.");
+    println!("\nLatency from the intended send. wakes/s: how often the softirq threads of both ends woke up.");
     if inline {
         println!(
             "No CPU was left for a thread that only sends: the client sends between its receive calls, so a request"

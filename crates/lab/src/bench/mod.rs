@@ -1,5 +1,6 @@
 //! `napier bench`: one experiment each, on a link of its own.
 
+mod defer;
 mod instructions;
 mod memif;
 mod pin;
@@ -16,6 +17,7 @@ mod udp_stream;
 mod wakeup;
 mod xdp;
 
+pub use defer::{Defer, DeferConfig, DeferCycle, defer};
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
 pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, raw_rr};
 pub use rtt::Percentiles;

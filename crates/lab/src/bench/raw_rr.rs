@@ -126,6 +126,8 @@ pub struct RawRr {
     /// Less than 99 % of the requests were answered in time: the load is more than the mode can do here, and the latency is
     /// that of a queue which grows as long as the run lasts.
     pub overloaded: bool,
+    /// How often softirq threads woke up, per second: in a mode that polls each of these interrupts a program.
+    pub softirq_wakes_per_s: f64,
     /// Why it did not run, if it did not.
     pub refused: Option<String>,
 }
@@ -177,6 +179,7 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
     };
     let pair = Pair::new(&LinkConfig::default(), &[places.server], &[places.client])?;
     set_mode(&pair, config.mode, &places)?;
+    let wakes = softirq_wakes(&pair);
     let stop = AtomicBool::new(false);
     let shared = Shared { stop: &stop, sent: AtomicU64::new(0) };
     let outcome = std::thread::scope(|scope| {
@@ -199,6 +202,7 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
         due,
         answered_in_time: outcome.in_time,
         overloaded: is_overload(due, outcome.in_time),
+        softirq_wakes_per_s: (softirq_wakes(&pair) - wakes) as f64 / config.length.as_secs_f64(),
         refused: None,
     })
 }
@@ -217,6 +221,7 @@ impl RawRrConfig {
             due: 0,
             answered_in_time: 0,
             overloaded: false,
+            softirq_wakes_per_s: 0.0,
             refused: Some(why),
         }
     }
@@ -233,6 +238,10 @@ fn is_overload(due: u64, answered_in_time: u64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     let sustained = answered_in_time as f64 >= SustainSearch::ACHIEVED_MIN * due as f64;
     !sustained && late > ON_THEIR_WAY
+}
+
+fn softirq_wakes(pair: &Pair) -> u64 {
+    pair.engine.softirq_stats().iter().map(|cpu| cpu.wakeups).sum()
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -15,6 +15,7 @@ mod ready;
 mod remainder;
 mod rings;
 mod sleepers;
+mod stand_in;
 mod switch;
 mod tables;
 mod timers;

@@ -39,6 +39,7 @@ impl Deliver {
                 BusyStep::Acquire => {
                     let got = napi.try_busy_acquire(prefer);
                     if got {
+                        napi.timer.moot();
                         owned = Some(napi.owned.enter());
                         self.mask_for_busy_poller(napi);
                     }

@@ -9,6 +9,7 @@ use napier_ring::Entered;
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
+use crate::napi::place::HERE;
 use crate::napi::{Napi, Owned};
 
 /// What the poller does next.
@@ -25,6 +26,10 @@ impl Deliver {
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
         let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, context);
+        if work > 0 && HERE.get().thread_of.is_some() {
+            // Packets that no program has found by itself.
+            napi.timer.look_after(false);
+        }
         if context == PollContext::KthreadBusy {
             // Its completions are refused, so they flush nothing (`napi_threaded_poll_loop`).
             napi.flush_held(&mut owned, Flush::for_hz(HZ));

@@ -129,6 +129,17 @@ impl SoftirqCpu {
         }
     }
 
+    /// A program that stands in for this CPU's thread is about to sleep: nothing is held back meanwhile.
+    pub(super) fn release_before_sleep(&self, deliver: &Deliver) {
+        if self.holds.any() {
+            let here = HERE.get();
+            HERE.set(Here { unheld: true, ..here });
+            self.end_holds(deliver);
+            self.run(deliver);
+            HERE.set(here);
+        }
+    }
+
     /// Ends those that are due; false if none was. Not those that have nothing to tell if a program `works`, which comes by
     /// again or is about to sleep some time: then its next packet would interrupt it.
     pub(super) fn end_due_holds(&self, deliver: &Deliver, now: Instant, works: bool) -> bool {

@@ -13,7 +13,7 @@ use napier_core::time::Instant;
 use super::{Engine, EngineInner};
 use crate::bounds::NR_CPUS;
 use crate::threads::ThreadRole;
-use napier_stack::seams::{Dependant, Host};
+use napier_stack::seams::{CpuOfSleeper, Dependant, Host};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]
@@ -71,6 +71,14 @@ impl Host for EngineHost {
         self.engine(|engine| engine.about_to_sleep(ready));
     }
 
+    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        self.engine(Host::stand_in).flatten()
+    }
+
+    fn run_own_timers(&self) -> bool {
+        self.engine(Host::run_own_timers).unwrap_or(false)
+    }
+
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         self.engine(|engine| engine.busy_loop(napi_id, params, ready));
     }
@@ -122,6 +130,14 @@ impl Host for EngineInner {
 
     fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
         self.deliver.about_to_sleep(ready);
+    }
+
+    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        self.deliver.stand_in()
+    }
+
+    fn run_own_timers(&self) -> bool {
+        self.deliver.run_own_timers()
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {

@@ -11,7 +11,7 @@ mod sink;
 mod stats;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use napier_core::completion::{Flush, Tunables};
@@ -326,13 +326,15 @@ pub(crate) struct TimerSlot {
     /// 0 = not armed; else ns since `epoch_ns` and the softirq CPU.
     word: AtomicU64,
     epoch_ns: u64,
+    /// A program that runs looks at it by itself, so that the CPU's thread need not be exact. A hint.
+    looked_after: AtomicBool,
 }
 
 const CPU_BITS: u32 = 10;
 
 impl TimerSlot {
     fn new(epoch: Instant) -> Self {
-        Self { word: AtomicU64::new(0), epoch_ns: epoch.ns }
+        Self { word: AtomicU64::new(0), epoch_ns: epoch.ns, looked_after: AtomicBool::new(false) }
     }
 
     fn instant(&self, word: u64) -> Instant {
@@ -346,6 +348,30 @@ impl TimerSlot {
         let ns = at.ns.saturating_sub(self.epoch_ns).clamp(1, (1 << (64 - CPU_BITS)) - 1);
         // Release: pairs with the Acquire of `take_due`; what the armer did before is seen by the callback.
         self.word.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
+    }
+
+    /// Disarms for who has just taken the instance: whatever comes after arms anew, or needs no timer. Until then an expiry does
+    /// nothing by the rules, for the instance has an owner (`napi_watchdog`), so that this is no event.
+    #[inline]
+    pub(crate) fn moot(&self) {
+        // Relaxed: as if it had expired meanwhile.
+        if self.word.load(Ordering::Relaxed) != 0 {
+            self.word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a program looks at it by itself.
+    #[inline]
+    pub(crate) fn is_looked_after(&self) -> bool {
+        self.looked_after.load(Ordering::Relaxed)
+    }
+
+    /// A program will look at it by itself from now on, or will not.
+    #[inline]
+    pub(crate) fn look_after(&self, looks: bool) {
+        if self.is_looked_after() != looks {
+            self.looked_after.store(looks, Ordering::Relaxed);
+        }
     }
 
     /// Disarms; a callback that took the slot before is not stopped by this. True if it was armed.

@@ -7,6 +7,8 @@ use std::cell::Cell;
 pub(crate) struct Here {
     /// The softirq CPU whose thread this is.
     pub(crate) thread_of: Option<u32>,
+    /// The softirq CPU for which this thread, a program's, works while it sleeps.
+    pub(crate) stands_in: Option<u32>,
     /// The softirq CPU whose poll list, or an instance as of that CPU, this thread is running now.
     pub(crate) handling: Option<u32>,
     /// The thread works off what the softirq left over.
@@ -24,6 +26,7 @@ pub(crate) struct Here {
 impl Here {
     pub(crate) const NOWHERE: Self = Self {
         thread_of: None,
+        stands_in: None,
         handling: None,
         ksoftirqd: false,
         inline: false,
@@ -31,6 +34,11 @@ impl Here {
         unheld: false,
         polls_on: false,
     };
+
+    /// Whether this thread looks at what is raised and armed on softirq CPU `index` before it sleeps.
+    pub(crate) fn looks_after(self, index: u32) -> bool {
+        self.thread_of == Some(index) || self.stands_in == Some(index)
+    }
 }
 
 thread_local! {

@@ -8,7 +8,7 @@ use super::context::EventContext;
 use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
-use crate::put_off::{Held, Work};
+use crate::put_off::{self, Held, Work};
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -49,6 +49,10 @@ impl EventContext {
                     }
                     wait.on_transferred(found);
                 }
+                // What should have come before, if this thread had slept.
+                WaitStep::Return0 if put_off::owes(Work::ExactTimers) && state.host.run_own_timers() => {
+                    return Ok(state.transfer(events));
+                }
                 WaitStep::Return0 => return Ok(0),
                 WaitStep::BusyLoop => {
                     drop(held.take());
@@ -59,9 +63,9 @@ impl EventContext {
                     drop(held.take());
                     state.counters.sleeps.add(1);
                     state.host.oversee(Clock.now());
-                    let ready = || state.queue.available() || state.is_stopped();
-                    state.host.about_to_sleep(&ready);
-                    let ready = state.parker.sleep(ready, until, &Clock);
+                    let has_news = || state.queue.available() || state.is_stopped();
+                    state.host.about_to_sleep(&has_news);
+                    let ready = state.parker.sleep_in(&*state.host, has_news, until, &Clock);
                     if !ready {
                         state.hand_on();
                     }

@@ -11,6 +11,7 @@ use super::super::queue::Attempt;
 use super::super::seams::errno;
 use super::super::stop::stopped;
 use super::UdpSocket;
+use crate::put_off::{self, Work};
 
 /// Times that a call that must not block yields to another reader of the same socket before it says EAGAIN.
 const CONTENDED_YIELDS_MAX: u32 = 64;
@@ -49,7 +50,7 @@ impl UdpSocket {
                 Attempt::Empty => {}
             }
             self.busy_poll(nonblocking);
-            if self.inner.has_data() {
+            if self.inner.has_data() || nonblocking && self.late_packets() {
                 continue;
             }
             let deadline = *until.get_or_insert_with(|| self.sleep_deadline());
@@ -71,7 +72,12 @@ impl UdpSocket {
     fn sleep(&self, deadline: Deadline) -> bool {
         let has_news = || self.inner.has_data() || self.inner.is_stopped();
         self.ns.0.host.about_to_sleep(&has_news);
-        self.inner.parker.wait(has_news, deadline, &Clock)
+        self.inner.parker.wait_in(&*self.ns.0.host, has_news, deadline, &Clock)
+    }
+
+    /// Whether a timer that this thread should have noticed brought something.
+    fn late_packets(&self) -> bool {
+        put_off::owes(Work::ExactTimers) && self.ns.0.host.run_own_timers() && self.inner.has_data()
     }
 
     fn busy_poll(&self, nonblocking: bool) {

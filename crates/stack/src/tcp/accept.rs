@@ -98,7 +98,7 @@ impl TcpListener {
                 return Err(errno(libc::EAGAIN));
             }
             let has_news = || self.inner.has_waiting() || self.inner.is_stopped();
-            self.inner.parker.wait(has_news, Deadline::NEVER, &Clock);
+            self.inner.parker.wait_in(&*self.ns.0.host, has_news, Deadline::NEVER, &Clock);
         }
     }
 

@@ -19,6 +19,7 @@ use super::calls::Attempt;
 use super::conn::{Conn, Memory};
 use super::rules::KeepAlive;
 use crate::event::{Interest, Watchable, Watched};
+use crate::put_off::{self, Work};
 
 /// The least time of keep-alive and of the user time-out.
 const TIME_MIN: Duration = Duration::from_millis(1);
@@ -128,7 +129,7 @@ impl TcpStream {
             let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
             self.ns.0.host.comes_by();
             self.busy_poll(nonblocking);
-            if self.conn.is_ready(READABLE) {
+            if self.conn.is_ready(READABLE) || nonblocking && self.late_segments() {
                 continue;
             }
             let deadline = || self.deadline(self.conn.read_timeout_ns.load(Ordering::Relaxed));
@@ -328,7 +329,12 @@ impl TcpStream {
     fn sleep(&self, parker: &crate::park::Parker, until: Interest, deadline: Deadline) -> bool {
         let ready = || self.conn.is_ready(until);
         self.ns.0.host.about_to_sleep(&ready);
-        parker.wait(ready, deadline, &Clock)
+        parker.wait_in(&*self.ns.0.host, ready, deadline, &Clock)
+    }
+
+    /// Whether a timer that this thread should have noticed brought something.
+    fn late_segments(&self) -> bool {
+        put_off::owes(Work::ExactTimers) && self.ns.0.host.run_own_timers() && self.conn.is_ready(READABLE)
     }
 
     fn busy_poll(&self, nonblocking: bool) {

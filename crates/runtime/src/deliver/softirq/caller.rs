@@ -54,7 +54,7 @@ impl SoftirqCpu {
 
     /// The thread that runs this CPU's lists, or is about to, looks at them again.
     fn kick_unless_here(&self, here: Here) {
-        if here.inline || here.thread_of != Some(self.index) {
+        if here.inline || !here.looks_after(self.index) {
             self.kick();
         }
     }
@@ -62,7 +62,7 @@ impl SoftirqCpu {
 
 impl Here {
     /// Whether the thread polls what it raises: a program's, that is not in a softirq already.
-    fn may_run_inline(self) -> bool {
+    pub(super) fn may_run_inline(self) -> bool {
         self.thread_of.is_none() && self.handling.is_none() && !self.inline && !self.kicks_only
     }
 }

@@ -8,12 +8,14 @@ mod holds;
 #[cfg(test)]
 pub(crate) mod scarce;
 mod service;
+mod stand_in;
 mod takeover;
 mod thread;
 mod timer;
 mod transmit;
 mod watch;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use napier_core::context::PollContext;
@@ -31,6 +33,7 @@ use crate::napi::place::{HERE, Here};
 use crate::port::IrqCpu;
 pub(crate) use caller::{KickOnly, never_run_inline};
 use holds::Holds;
+use stand_in::Place;
 pub(crate) use takeover::Overseer;
 pub(crate) use thread::{start, tokens};
 use timer::CpuTimer;
@@ -62,6 +65,7 @@ pub(crate) struct SoftirqCpu {
     pub(super) holds: Holds,
     epoll: OwnedFd,
     kick: OwnedFd,
+    place: Arc<Place>,
     fifo: AtomicBool,
     /// The thread's id at the system; 0 while there is none.
     thread: AtomicI32,
@@ -79,6 +83,7 @@ struct SoftirqCounters {
     wakeups: AtomicU64,
     timer_programs: AtomicU64,
     task_runs: AtomicU64,
+    stood_in: AtomicU64,
     taken_over: AtomicU64,
     fifo_left: AtomicU64,
     let_go: AtomicU64,
@@ -103,6 +108,8 @@ pub struct SoftirqStats {
     pub timer_programs: u64,
     /// Instances polled by a thread of a program that raised the softirq, once each.
     pub task_runs: u64,
+    /// Sleeps of programs' threads that took this CPU's interrupts and timers meanwhile, instead of its own thread.
+    pub stood_in: u64,
     /// Times that work which had waited 10 ms for the thread was done by another.
     pub taken_over: u64,
     /// Times that the thread left `SCHED_FIFO` because it took most of its processor, to come back when it took less.
@@ -122,7 +129,7 @@ impl SoftirqCpu {
     }
 
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
-    fn run(&self, deliver: &Deliver) {
+    pub(super) fn run(&self, deliver: &Deliver) {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return;
         }
@@ -224,6 +231,7 @@ impl SoftirqCpu {
             wakeups: read(&self.counters.wakeups),
             timer_programs: read(&self.counters.timer_programs),
             task_runs: read(&self.counters.task_runs),
+            stood_in: read(&self.counters.stood_in),
             taken_over: read(&self.counters.taken_over),
             fifo_left: read(&self.counters.fifo_left),
             let_go: read(&self.counters.let_go),
@@ -265,7 +273,11 @@ impl Deliver {
     #[inline]
     pub(crate) fn softirq_of_this_context(&self, napi: &Napi) -> &SoftirqCpu {
         let here = HERE.get();
-        let index = here.handling.or(here.thread_of).or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
+        let index = here
+            .handling
+            .or(here.thread_of)
+            .or(here.stands_in)
+            .or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
         &self.softirq[index.unwrap_or_else(|| napi.irq_cpu()) as usize]
     }
 }

@@ -74,9 +74,10 @@ impl Deliver {
 }
 
 impl SoftirqCpu {
-    /// How often the thread has come round.
+    /// How often the thread, or who stood in for it, has come round.
     pub(super) fn progress(&self) -> u64 {
-        self.counters.wakeups.load(Ordering::Relaxed) + self.counters.runs.load(Ordering::Relaxed)
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        read(&self.counters.wakeups) + read(&self.counters.stood_in) + read(&self.counters.runs)
     }
 
     /// Whether there is something for the thread to do.
@@ -85,7 +86,7 @@ impl SoftirqCpu {
         self.is_raised()
             || self.left_over.load(Ordering::Relaxed)
             || self.has_events()
-            || self.earliest(deliver).min(self.earliest_hold(deliver)) < overdue_ns
+            || self.earliest(deliver, 0).min(self.earliest_hold(deliver)) < overdue_ns
     }
 
     /// Whether a doorbell has rung, a timer has fired or somebody has kicked, and the thread has not heard it.
@@ -104,7 +105,10 @@ impl SoftirqCpu {
         let other = here.thread_of.or((others > 1).then(|| (self.index + 1) % others));
         // What is raised goes to the other CPU; without one each instance is polled right here, once.
         HERE.set(Here { handling: other, inline: other.is_some(), kicks_only: false, ..here });
-        let taken = self.take_events(deliver, Some(&AT_ONCE));
+        let taken = self.take_events(deliver, Some(&AT_ONCE), &mut || {});
+        if taken.called {
+            self.place.pass_on();
+        }
         self.run_due_timers(deliver);
         if taken.timer_fired {
             self.program_earliest(deliver, 0);

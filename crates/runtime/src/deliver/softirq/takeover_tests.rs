@@ -19,7 +19,7 @@ impl SoftirqCpu {
         }
     }
 
-    fn stand_still(&self) -> StandsStill<'_> {
+    pub(in crate::deliver::softirq) fn stand_still(&self) -> StandsStill<'_> {
         self.stand_still[0].store(true, Ordering::Relaxed);
         self.kick();
         let still = StandsStill(self);
@@ -29,7 +29,7 @@ impl SoftirqCpu {
 }
 
 /// The thread goes on when this ends: an engine could not end before.
-struct StandsStill<'a>(&'a SoftirqCpu);
+pub(in crate::deliver::softirq) struct StandsStill<'a>(&'a SoftirqCpu);
 
 impl Drop for StandsStill<'_> {
     fn drop(&mut self) {

@@ -12,15 +12,19 @@ use napier_ring::{Baton, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::class::Class;
-use super::timer::CpuTimer;
+use super::stand_in::Place;
+use super::timer::{CpuTimer, Ran};
 use super::{Holds, SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::napi::place::{HERE, Here};
 use crate::port::{EDGES, IrqCpu, Tokens};
+use napier_stack::park::woken_by_this_thread;
+use napier_stack::seams::CpuOfSleeper;
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;
+const TOKEN_STAND_IN: u64 = u64::MAX - 2;
 
 /// Set in the token of a coalescing timer.
 const TIMER_BIT: u64 = 1 << 32;
@@ -29,6 +33,8 @@ const TIMER_BIT: u64 = 1 << 32;
 pub(super) struct Taken {
     /// The kernel timer fired.
     pub(super) timer_fired: bool,
+    /// Who stands in for the CPU's thread was called.
+    pub(super) called: bool,
     /// How many descriptors had something to say.
     events: usize,
 }
@@ -41,6 +47,7 @@ pub(crate) fn tokens(napi: u32) -> Tokens {
 impl SoftirqCpu {
     /// Makes the CPU's data and descriptors; the thread comes with [`start`].
     pub(crate) fn new(index: u32, cpu: usize, pinned: bool) -> rustix::io::Result<Self> {
+        let place = Arc::new(Place::new(index)?);
         let this = Self {
             index,
             cpu,
@@ -57,6 +64,7 @@ impl SoftirqCpu {
             holds: Holds::default(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             kick: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            place,
             fifo: AtomicBool::new(false),
             thread: AtomicI32::new(0),
             counters: SoftirqCounters::default(),
@@ -65,18 +73,24 @@ impl SoftirqCpu {
         };
         this.watch_for(this.timer.fd.as_fd(), TOKEN_TIMER, EDGES)?;
         this.watch_for(this.kick.as_fd(), TOKEN_KICK, EDGES)?;
+        this.watch_for(this.place.bell().as_fd(), TOKEN_STAND_IN, EDGES)?;
         Ok(this)
     }
 
     fn main(&self, deliver: &Deliver, mut class: Class) {
         napier_sys::nowait::this_thread();
-        let (mut chased, mut away_known_ns) = (false, 0);
+        let (mut for_nothing, mut away_known_ns) = (None, 0);
         while !deliver.stopping() {
-            let at_most = self.prepare_sleep(deliver, chased);
-            let Taken { timer_fired, events } = self.wait(deliver, at_most.as_ref());
-            let ran = (timer_fired || at_most.is_some()) && self.run_due_timers(deliver);
-            // A wait that something else ended has chased nothing.
-            chased = (timer_fired || at_most.is_some() && events == 0) && !ran;
+            let at_most = self.prepare_sleep(deliver, for_nothing);
+            let Taken { timer_fired, events, .. } = self.wait(deliver, at_most.as_ref());
+            let woken_before = woken_by_this_thread();
+            let ran = if timer_fired || at_most.is_some() { self.run_due_timers(deliver) } else { Ran::None };
+            // A wait that something else ended was not for a timer.
+            for_nothing = (timer_fired || at_most.is_some() && events == 0).then(|| match ran {
+                Ran::None => true,
+                Ran::LookedAfter => woken_by_this_thread() == woken_before,
+                Ran::Exact => false,
+            });
             self.run(deliver);
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
                 self.as_ksoftirqd(deliver, &class);
@@ -94,23 +108,29 @@ impl SoftirqCpu {
     fn wait(&self, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
         #[cfg(test)]
         self.stand_still_if_told();
-        let taken = self.take_events(deliver, timeout);
+        let taken = self.take_events(deliver, timeout, &mut || self.woken());
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
+        if taken.called {
+            self.place.stand_aside();
+        }
         taken
     }
 
-    /// Takes the interrupts that are there, for this thread or in its place.
-    pub(super) fn take_events(&self, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
+    /// Takes the interrupts that are there, for this thread or in its place; `awake` comes first.
+    pub(super) fn take_events(
+        &self,
+        deliver: &Deliver,
+        timeout: Option<&rustix::time::Timespec>,
+        awake: &mut dyn FnMut(),
+    ) -> Taken {
         let mut buffer = [const { MaybeUninit::uninit() }; 128];
         let events: &[epoll::Event] = match epoll::wait(&self.epoll, &mut buffer, timeout) {
             Ok((events, _)) => events,
             Err(rustix::io::Errno::INTR) => &[],
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
         };
-        if HERE.get().thread_of == Some(self.index) {
-            self.woken();
-        }
-        let mut timer_fired = false;
+        awake();
+        let (mut timer_fired, mut called) = (false, false);
         for event in events {
             match event.data.u64() {
                 TOKEN_TIMER => {
@@ -118,6 +138,7 @@ impl SoftirqCpu {
                     timer_fired = true;
                 }
                 TOKEN_KICK => {}
+                TOKEN_STAND_IN => called = true,
                 token => {
                     let napi = deliver.napi_at((token & !TIMER_BIT) as u32);
                     let doorbell = token & TIMER_BIT == 0;
@@ -128,7 +149,7 @@ impl SoftirqCpu {
                 }
             }
         }
-        Taken { timer_fired, events: events.len() }
+        Taken { timer_fired, called, events: events.len() }
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.
@@ -164,6 +185,7 @@ pub(crate) fn start(
             deliver.unpin_thread();
         }
         let class = Class::begin(&cpu, want_fifo, deliver.clock.now());
+        cpu.place.open(deliver.this());
         cpu.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         deliver.threads.register(crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
         // The starter waits for this so that reports know the scheduling class in force.

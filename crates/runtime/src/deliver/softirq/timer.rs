@@ -5,6 +5,9 @@
 //! softirq thread or the arming thread goes to sleep. While a program keeps re-arming, the softirq
 //! thread looks after it at growing intervals, at most [`SLACK_MAX`](napier_core::upkeep::SLACK_MAX) late.
 //!
+//! A program that sleeps keeps its CPU's timers itself (`stand_in`), and one that finds nothing to do runs what it has armed and
+//! is due ([`Deliver::run_own_timers`]). The kernel timer is there for programs that compute, or are about to.
+//!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
 //! moment later the suspend time-out. It holds the first back ([`Work::Timers`]), else the kernel timer
 //! would be moved back and forth with every request.
@@ -30,9 +33,9 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::place::HERE;
 use napier_stack::put_off::{self, Work};
-use napier_sys::nowait;
+use napier_sys::nowait::{self, ForOthers};
 
-const NEVER_NS: u64 = LazyTimer::NEVER_NS;
+pub(super) const NEVER_NS: u64 = LazyTimer::NEVER_NS;
 
 pub(super) struct CpuTimer {
     pub(super) fd: OwnedFd,
@@ -45,6 +48,17 @@ pub(super) struct CpuTimer {
 thread_local! {
     /// What this thread armed last and may have to set the kernel timer to.
     static UNSETTLED: RefCell<Option<Unsettled>> = const { RefCell::new(None) };
+}
+
+/// What a look at due timers has run.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Ran {
+    /// Nothing was due.
+    None,
+    /// Only what a program would have found by itself.
+    LookedAfter,
+    /// What nobody else would have run.
+    Exact,
 }
 
 /// An expiry that a thread armed without setting the kernel timer to it exactly.
@@ -72,6 +86,7 @@ fn settle_before_sleep() {
         if let Some(unsettled) = unsettled.as_mut() {
             unsettled.held = false;
             let Some(deliver) = unsettled.deliver.upgrade() else { return };
+            unsettled.cpu.look_after_timers(&deliver, false);
             // Not what this thread armed last: another instance of the CPU may be due before.
             if !unsettled.cpu.thread_will_look() && unsettled.cpu.program_earliest(&deliver, 0).is_some() {
                 unsettled.cpu.kick();
@@ -100,10 +115,18 @@ impl SoftirqCpu {
     /// The timer of instance `napi` was armed here by the calling thread.
     #[inline]
     pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
-        // The CPU's own thread programs the timer before it sleeps.
-        if self.is_own_thread() {
-            return;
+        // Whoever looks after the CPU sets the timer before it sleeps, or does what the timer is for.
+        let here = HERE.get();
+        if here.thread_of != Some(self.index) {
+            deliver.napi_at(napi).timer.look_after(true);
         }
+        if !here.looks_after(self.index) {
+            self.owe(deliver, napi, at.ns);
+        }
+    }
+
+    /// The calling thread runs, and owes a kernel timer at `at_ns` for instance `napi`.
+    fn owe(&self, deliver: &Deliver, napi: u32, at_ns: u64) {
         UNSETTLED.with_borrow_mut(|unsettled| {
             let unsettled = match unsettled {
                 Some(last) if std::ptr::eq(&raw const *last.cpu, self) => {
@@ -119,7 +142,7 @@ impl SoftirqCpu {
                     other.insert(Unsettled { deliver: deliver.this(), cpu, napi, at_ns: NEVER_NS, held: false })
                 }
             };
-            (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at.ns, true);
+            (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at_ns, true);
             put_off::owe(Work::ExactTimers, settle_before_sleep);
             if put_off::held(Work::Timers) == 0 {
                 unsettled.release();
@@ -127,6 +150,50 @@ impl SoftirqCpu {
                 put_off::owe(Work::Timers, release_held);
             }
         });
+    }
+
+    /// A program looks after all timers of this CPU from now on, or none does.
+    fn look_after_timers(&self, deliver: &Deliver, looks: bool) {
+        deliver.for_each_napi(|napi| {
+            if napi.timer.expiry_on(self.index).is_some() {
+                napi.timer.look_after(looks);
+            }
+        });
+    }
+
+    /// The calling thread is about to sleep, and keeps the CPU's timers meanwhile: the earliest of them, or
+    /// [`NEVER_NS`](LazyTimer::NEVER_NS). What it owes elsewhere is done.
+    pub(super) fn settle_for_stand_in(&self, deliver: &Deliver) -> u64 {
+        let own = UNSETTLED.with_borrow(|unsettled| {
+            unsettled.as_ref().is_none_or(|unsettled| std::ptr::eq(&raw const *unsettled.cpu, self))
+        });
+        if own {
+            put_off::forget(Work::ExactTimers);
+        } else {
+            put_off::settle(Work::ExactTimers);
+        }
+        self.look_after_timers(deliver, true);
+        self.earliest(deliver, 0)
+    }
+
+    /// The calling thread has kept the CPU's timers while it slept and goes on with its own work: the kernel timer sees to them,
+    /// late, if it does not come back.
+    pub(super) fn leave_timers(&self, deliver: &Deliver) {
+        let mut first = None;
+        deliver.for_each_napi(|napi| {
+            if let Some(at) = napi.timer.expiry_on(self.index) {
+                first = first.into_iter().chain([(at.ns, napi.index)]).min();
+            }
+        });
+        if let Some((at_ns, napi)) = first {
+            self.owe(deliver, napi, at_ns);
+        }
+    }
+
+    /// The kernel timer fired while a program kept the timers: it need not come so soon.
+    pub(super) fn timer_in_vain(&self) {
+        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), Some(true)).ns;
+        self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
     }
 
     /// The watchdog of a transmit queue was set, which this CPU's thread looks after. Exact, without slack: a departure
@@ -222,18 +289,20 @@ impl SoftirqCpu {
         self.timer.lazy.fired();
     }
 
-    /// Runs the callbacks that are due (`napi_watchdog`); false if none was.
-    pub(super) fn run_due_timers(&self, deliver: &Deliver) -> bool {
+    /// Runs the callbacks that are due (`napi_watchdog`).
+    pub(super) fn run_due_timers(&self, deliver: &Deliver) -> Ran {
         let now = deliver.clock.now();
-        let mut any = self.end_due_holds(deliver, now, false);
+        let mut ran = if self.end_due_holds(deliver, now, false) { Ran::Exact } else { Ran::None };
         deliver.for_each_napi(|napi| {
-            any |= napi.tx_path().run_watchdog(deliver, self.index, now);
+            if napi.tx_path().run_watchdog(deliver, self.index, now) {
+                ran = Ran::Exact;
+            }
             let due = napi.journaled(
                 || napi.timer.take_due(self.index, now),
                 |due| due.map(|due| Event::TimerFire { due, cpu: self.cpu }),
             );
             if let Some(at) = due {
-                any = true;
+                ran = ran.max(if napi.timer.is_looked_after() { Ran::LookedAfter } else { Ran::Exact });
                 napi.counters.timer_fired((now - at).ns);
                 if napi.transition_if(Rule::TimerAcquire, State::timer_acquire) {
                     // Not masked here: the timer may belong to an instance whose interrupt was never taken, and stays as
@@ -242,44 +311,37 @@ impl SoftirqCpu {
                 }
             }
         });
-        any
+        ran
     }
 
-    /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `chased`: it woke for
-    /// a timer that had been re-armed meanwhile. Gives how long it may sleep if it could not set the kernel timer.
-    pub(super) fn prepare_sleep(&self, deliver: &Deliver, chased: bool) -> Option<Timespec> {
-        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), chased).ns;
+    /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `for_nothing`: whether the timer that woke it
+    /// did so for nothing, if one did. Gives how long it may sleep if it could not set the kernel timer.
+    pub(super) fn prepare_sleep(&self, deliver: &Deliver, for_nothing: Option<bool>) -> Option<Timespec> {
+        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), for_nothing).ns;
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.lazy.sleeps();
-        // A timer that did expire is followed by an exact one.
-        let at_ns = self.program_earliest(deliver, if chased { slack_ns } else { 0 });
+        let at_ns = self.program_earliest(deliver, slack_ns);
         self.program_holds(deliver, slack_ns);
-        let at_ns = at_ns?;
-        let left_ns = at_ns.saturating_sub(deliver.clock.now().ns);
-        Some(Timespec {
-            tv_sec: (left_ns / 1_000_000_000).cast_signed(),
-            tv_nsec: (left_ns % 1_000_000_000).cast_signed(),
-        })
+        Some(until(at_ns?, deliver.clock.now()))
     }
 
-    /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late. `Some`: it
-    /// should come at this time, but a program has it in hand.
+    /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late for those that a program
+    /// looks after. `Some`: it should come at this time, but a program has it in hand.
     pub(super) fn program_earliest(&self, deliver: &Deliver, slack_ns: u64) -> Option<u64> {
-        let mut next_ns = self.earliest(deliver);
+        let mut next_ns = self.earliest(deliver, slack_ns);
         loop {
             if next_ns == NEVER_NS {
                 // A stale kernel timer costs one wake-up, as much as stopping it.
                 return None;
             }
-            let at_ns = next_ns.saturating_add(slack_ns);
             // First: who has it may have said when the timer fires, and not set it yet.
-            let Some(one_at_a_time) = self.programming() else { return Some(at_ns) };
-            if self.timer.lazy.off_by_ns(at_ns) > SLACK_NONE.ns {
-                self.program_locked(at_ns, &one_at_a_time);
+            let Some(one_at_a_time) = self.programming() else { return Some(next_ns) };
+            if self.timer.lazy.off_by_ns(next_ns) > SLACK_NONE.ns {
+                self.program_locked(next_ns, &one_at_a_time);
             }
             drop(one_at_a_time);
             // Whoever armed before the line above was published is seen here; later ones see it.
-            let again_ns = self.earliest(deliver);
+            let again_ns = self.earliest(deliver, slack_ns);
             if again_ns >= next_ns {
                 return None;
             }
@@ -287,17 +349,43 @@ impl SoftirqCpu {
         }
     }
 
-    pub(super) fn earliest(&self, deliver: &Deliver) -> u64 {
+    /// The earliest expiry, `slack_ns` later for what a program looks after.
+    pub(super) fn earliest(&self, deliver: &Deliver, slack_ns: u64) -> u64 {
         self.timer.lazy.before_look();
         let mut next_ns = NEVER_NS;
         deliver.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {
-                next_ns = next_ns.min(at.ns);
+                let late_ns = if napi.timer.is_looked_after() { slack_ns } else { 0 };
+                next_ns = next_ns.min(at.ns.saturating_add(late_ns));
             }
             if let Some(at) = napi.tx_path().watchdog_on(self.index) {
                 next_ns = next_ns.min(at.ns);
             }
         });
         next_ns
+    }
+}
+
+/// From `now` to `at_ns`; nothing if that is past.
+pub(super) fn until(at_ns: u64, now: Instant) -> Timespec {
+    let left_ns = at_ns.saturating_sub(now.ns);
+    Timespec { tv_sec: (left_ns / 1_000_000_000).cast_signed(), tv_nsec: (left_ns % 1_000_000_000).cast_signed() }
+}
+
+impl Deliver {
+    /// Runs the timers of the CPU where the calling thread has armed one that is due, as the thread of that CPU would have done;
+    /// true if there was one. For a thread that holds nothing.
+    pub(crate) fn run_own_timers(&self) -> bool {
+        let due = UNSETTLED.with_borrow_mut(|unsettled| {
+            let last = unsettled.as_mut()?;
+            if !std::ptr::eq(last.deliver.as_ptr(), self) || self.clock.now().ns < last.at_ns {
+                return None;
+            }
+            last.at_ns = NEVER_NS;
+            Some(last.cpu.clone())
+        });
+        let (Some(cpu), true) = (due, HERE.get().may_run_inline()) else { return false };
+        let _for_others = ForOthers::begin();
+        cpu.run_due_timers(self) != Ran::None
     }
 }

@@ -1,0 +1,56 @@
+//! `bench defer`.
+
+use std::time::Duration;
+
+use napier_lab::bench::{self, DeferConfig};
+use napier_lab::limits::MachineLimits;
+
+/// Options of `bench defer`.
+#[derive(clap::Args)]
+pub(crate) struct DeferArgs {
+    /// Time between two cycles in us (gro-flush-timeout)
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    timeout: u64,
+    /// Runs per row, interleaved
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Length of each run in seconds
+    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = super::parse_seconds)]
+    seconds: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `bench defer` and prints it.
+pub(crate) fn defer(args: &DeferArgs) -> anyhow::Result<()> {
+    let rows = bench::defer(&DeferConfig {
+        timeout: Duration::from_micros(args.timeout),
+        length: Duration::from_secs_f64(args.seconds),
+        runs: args.runs,
+    })?;
+    if args.json {
+        return super::print_json("defer", &rows);
+    }
+    println!(
+        "{:<40} {:>24} {:>24} {:>22}",
+        "a cycle that", "CPU us [min-max]", "cycles/s [min-max]", "packets [min-max]"
+    );
+    for row in &rows {
+        println!(
+            "{:<40} {:>24} {:>24} {:>22}",
+            row.cycle.name(),
+            row.cpu_us_per_cycle.to_string(),
+            row.cycles_per_s.to_string(),
+            row.packets_per_cycle.to_string()
+        );
+    }
+    println!(
+        "\nMedian of {} runs; per cycle of {} us. CPU time of the engine's softirq thread and of the program that receives, the\n\
+         sender is on another CPU. This machine: {}.",
+        args.runs,
+        args.timeout,
+        MachineLimits::measure()?
+    );
+    Ok(())
+}

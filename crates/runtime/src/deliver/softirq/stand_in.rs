@@ -1,0 +1,158 @@
+//! A program's thread that sleeps is its CPU's softirq meanwhile.
+//!
+//! In the kernel an interrupt runs on top of whatever the processor does, also of a program that sleeps there: one wake-up brings a
+//! packet to its program. Here the CPU's thread would be woken, poll, and wake the program. So a program's thread that sleeps waits
+//! where the CPU's thread waits, takes the interrupts and timers that come, polls, and goes on with its own events.
+//!
+//! Both wait on one epoll instance, which wakes who came last (`fs/eventpoll.c` `ep_poll` puts exclusive waiters at the head): the
+//! program, as a rule. The CPU's thread takes what comes while the program runs, and what comes faster than the program wakes up.
+//! Who wants to wake the program by its [`Parker`] writes to the place's bell. If the CPU's thread hears that
+//! bell, it rings it again and keeps away until the program has heard it.
+//!
+//! The program is not of a real-time class and may get no processor when it is woken. What it has been woken for is then taken
+//! over like all that waits for 10 ms (`takeover`).
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use napier_core::time::{Deadline, Instant, Span};
+use napier_stack::park::Parker;
+use napier_stack::seams::CpuOfSleeper;
+use napier_sys::clock::Clock;
+use napier_sys::nowait::ForOthers;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+
+use super::SoftirqCpu;
+use super::timer::{NEVER_NS, until};
+use crate::deliver::Deliver;
+use crate::napi::place::{HERE, Here};
+
+/// How long the CPU's thread keeps away at most, so that the program hears its bell.
+const ASIDE: Span = Span::from_ms(1);
+
+/// The place of a CPU's softirq, which one sleeping thread at a time takes.
+pub(super) struct Place {
+    /// Set when the CPU's thread has begun.
+    deliver: OnceLock<Weak<Deliver>>,
+    index: u32,
+    bell: Arc<OwnedFd>,
+    taken: AtomicBool,
+    /// How often who has the place has woken up, or left.
+    turns: AtomicU32,
+    /// Where the CPU's thread keeps away.
+    aside: Parker,
+}
+
+impl Place {
+    pub(super) fn new(index: u32) -> rustix::io::Result<Self> {
+        Ok(Self {
+            deliver: OnceLock::new(),
+            index,
+            bell: Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?),
+            taken: AtomicBool::new(false),
+            turns: AtomicU32::new(0),
+            aside: Parker::new(),
+        })
+    }
+
+    /// From here on the place can be taken.
+    pub(super) fn open(&self, deliver: Weak<Deliver>) {
+        let _ = self.deliver.set(deliver);
+    }
+
+    /// Rings for who has the place: somebody else has heard the bell.
+    pub(super) fn pass_on(&self) {
+        // Acquire: pairs with the Release in `end`; who comes later looks for its work after it has taken the place.
+        if self.taken.load(Ordering::Acquire) {
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// As [`Self::pass_on`], for the CPU's thread, which then keeps away for a moment: waiting again at once, it would hear that too.
+    pub(super) fn stand_aside(&self) {
+        let before = self.turns.load(Ordering::Acquire);
+        self.pass_on();
+        let has_gone_on = || self.turns.load(Ordering::Acquire) != before || !self.taken.load(Ordering::Acquire);
+        self.aside.wait(has_gone_on, Deadline::after(Clock.now(), ASIDE), &Clock);
+    }
+
+    /// Who has the place is awake, or leaves.
+    fn goes_on(&self) {
+        // Release: pairs with the Acquire in `stand_aside`.
+        self.turns.fetch_add(1, Ordering::Release);
+        self.aside.wake();
+    }
+}
+
+impl CpuOfSleeper for Place {
+    fn bell(&self) -> &Arc<OwnedFd> {
+        &self.bell
+    }
+
+    fn sleep(&self, deadline: Deadline, awake: &mut dyn FnMut()) {
+        let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) else { return awake() };
+        napier_sys::sched::exact_timers();
+        let before = HERE.get();
+        HERE.set(Here { stands_in: Some(self.index), ..before });
+        let awake = &mut || {
+            awake();
+            self.goes_on();
+        };
+        deliver.softirq[self.index as usize].sleep_as_program(&deliver, deadline, awake);
+        HERE.set(before);
+    }
+
+    fn end(&self) {
+        if let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) {
+            let _for_others = ForOthers::begin();
+            deliver.softirq[self.index as usize].leave_timers(&deliver);
+        }
+        // Release: pairs with the Acquire of the next one's swap, and with that in `pass_on`.
+        self.taken.store(false, Ordering::Release);
+        self.goes_on();
+    }
+}
+
+impl SoftirqCpu {
+    fn sleep_as_program(&self, deliver: &Deliver, deadline: Deadline, awake: &mut dyn FnMut()) {
+        // It does what the CPU's thread would do: for others.
+        let _for_others = ForOthers::begin();
+        // What it took the time before was for others.
+        self.release_before_sleep(deliver);
+        let due_ns = self.settle_for_stand_in(deliver);
+        let until_ns = deadline.instant().map_or(due_ns, |deadline| deadline.ns.min(due_ns));
+        let timeout = (until_ns != NEVER_NS).then(|| until(until_ns, deliver.clock.now()));
+        let taken = self.take_events(deliver, timeout.as_ref(), awake);
+        self.counters.stood_in.fetch_add(1, Ordering::Relaxed);
+        if taken.timer_fired {
+            self.timer_in_vain();
+        }
+        if taken.timer_fired || due_ns != NEVER_NS && deliver.clock.now() >= (Instant { ns: due_ns }) {
+            self.run_due_timers(deliver);
+        }
+        self.run(deliver);
+        if self.left_over.load(Ordering::Relaxed) || deliver.stopping() {
+            self.kick();
+        }
+    }
+}
+
+impl Deliver {
+    /// The place of the CPU where the calling thread is, if that may work for others and nobody has it.
+    pub(crate) fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        let here = HERE.get();
+        if !here.may_run_inline() || here.stands_in.is_some() || self.stopping() {
+            return None;
+        }
+        let index = self.softirq_index_of(rustix::thread::sched_getcpu())?;
+        let place = &self.softirq[index as usize].place;
+        // Acquire: pairs with the Release in `end`.
+        let got = !place.taken.load(Ordering::Relaxed) && !place.taken.swap(true, Ordering::Acquire);
+        got.then(|| place.clone() as Arc<dyn CpuOfSleeper>)
+    }
+}
+
+#[cfg(test)]
+#[path = "stand_in_tests.rs"]
+mod tests;
