@@ -36,6 +36,7 @@ mod list;
 mod loom_tests;
 mod mapping;
 pub mod memif;
+mod memory;
 mod owned;
 mod published;
 mod ready;
@@ -58,7 +59,7 @@ pub use exclusive::{Entered, Exclusive};
 pub use flow_table::FlowTable;
 pub use frame::{
     ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameChain, FrameFifo, FrameList, FramePool, FrameSorter,
-    FrameTable,
+    FrameTable, PACKET_BURST_MAX, PacketBurst, PacketReceiver, PacketSender, packet_queue,
 };
 pub use inbox::{Inbox, Letters};
 pub use irq_hold::{AfterPoll, IrqHold};

@@ -125,6 +125,10 @@ impl Egress for Device {
         self.transmit_on(self.queue_of(class), class, len_max, build)
     }
 
+    fn look_for_room(&self, class: &PacketClass) {
+        self.tx[self.queue_of(class)].look();
+    }
+
     fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
         self.tx[self.queue_of(class)].await_room(&waiter);
         true
@@ -154,6 +158,7 @@ impl Device {
             match path.transmit(class, len_max, build) {
                 Sent::Code(XmitCode::Success | XmitCode::Congested) => return Ok(()),
                 Sent::Code(XmitCode::Drop | XmitCode::Error(_)) => return Err(TxError::Dropped),
+                Sent::Exhausted if class.comes_again => return Err(TxError::Busy),
                 Sent::Exhausted => return Err(TxError::Full),
                 Sent::Direct => {}
             }

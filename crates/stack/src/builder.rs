@@ -73,7 +73,10 @@ impl UdpSocketBuilder {
         inner.check_own(local)?;
         let local = writer.registry.claim(local, self.reuse)?;
         let busy = SocketBusy::new(inner.host.sysctl_busy_read());
-        let socket = Arc::new(UdpInner::new(inner.frames.clone(), inner.counters.clone(), self.reuse, local, busy));
+        let send_buffer = writer.send_buffers.open(&inner.send_buffers);
+        let (frames, counters) = (inner.frames.clone(), inner.counters.clone());
+        let socket = Arc::new(UdpInner::new(frames, counters, self.reuse, local, busy, send_buffer));
+        socket.send_buffer.belongs_to(&socket);
         socket.nonblocking.store(self.nonblocking, Ordering::Relaxed);
         if let Some(bytes) = self.rcvbuf_bytes {
             socket.ask_rcvbuf(bytes);

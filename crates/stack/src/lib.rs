@@ -15,7 +15,7 @@
 //!
 //! # Files
 //! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
-//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `options` its options; `netns` owns the snapshot that all
+//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `sndbuf` what is on its way, `options` its options; `netns` owns the snapshot that all
 //! of them read; `tcp` has a map of its own; `path`, `gateway` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
 //! `event` waits for sockets, `park` sleeps, `put_off` holds back what a thread does when it has let go or sleeps.
 
@@ -41,6 +41,7 @@ mod registry;
 pub mod seams;
 mod send;
 mod slow;
+mod sndbuf;
 mod socket;
 mod stop;
 mod tcp;
@@ -67,5 +68,6 @@ pub use in_hand::injected;
 pub use netns::{DeviceError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
 pub use pass::{RxPass, View};
+pub use sndbuf::{OVERHEAD_BYTES, SendBuffers};
 pub use socket::{MergedDatagram, UdpSocket};
 pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};

@@ -20,6 +20,7 @@ use super::neighbour::{Key, Neighbour, Neighbours, Origin, Pending, Strangers};
 use super::queue::UdpInner;
 use super::registry::Registry;
 use super::seams::{Egress, Host, IfAddr};
+use super::sndbuf::{Numbers, SendBuffers};
 use super::tcp::{ListenerInner, Tcp};
 use super::writer::{Writers, Writing};
 
@@ -43,6 +44,7 @@ pub struct NetNs(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) host: Arc<dyn Host>,
     pub(super) frames: Arc<FrameTable>,
+    pub(super) send_buffers: Arc<SendBuffers>,
     pub(super) snapshot: ArcSwap<Snapshot>,
     /// Counts changes of devices and neighbours. Read before the snapshot, written after it: a path that was made from
     /// an old snapshot carries an old number.
@@ -62,6 +64,7 @@ pub(super) struct Writer {
     pub(super) registry: Registry,
     /// Ports of TCP sockets.
     pub(super) tcp_registry: Registry,
+    pub(super) send_buffers: Numbers,
     pub(super) pending: Pending,
     pub(super) strangers: Strangers,
 }
@@ -174,6 +177,7 @@ impl NetNs {
         };
         let inner = Arc::new(Inner {
             frames,
+            send_buffers: SendBuffers::new(),
             host,
             snapshot: ArcSwap::from_pointee(snapshot),
             generation: AtomicU64::new(0),
@@ -212,6 +216,12 @@ impl NetNs {
     #[doc(hidden)]
     pub fn has_frames_of(&self, frames: &Arc<FrameTable>) -> bool {
         Arc::ptr_eq(&self.0.frames, frames)
+    }
+
+    /// The send buffers of its sockets.
+    #[doc(hidden)]
+    pub fn send_buffers(&self) -> &Arc<SendBuffers> {
+        &self.0.send_buffers
     }
 
     /// Adds a device with the addresses that it has now.

@@ -8,9 +8,12 @@ use thiserror::Error;
 
 use super::queue::UdpInner;
 use super::seams::Host;
+use super::sndbuf::SNDBUF_MIN;
 
 /// Largest SO_RCVBUF that can be asked for, in bytes before doubling. Source: `net/core/sock.c sysctl_rmem_max`.
 const RMEM_MAX: u32 = 4 << 20;
+/// Largest SO_SNDBUF that can be asked for, in bytes before doubling. Source: `net/core/sock.c sysctl_wmem_max`.
+const WMEM_MAX: u32 = 4 << 20;
 /// Smallest receive buffer in bytes. Source: `include/net/sock.h SOCK_MIN_RCVBUF` (2048 and the size of an sk_buff).
 const RCVBUF_MIN: usize = 2304;
 
@@ -40,6 +43,7 @@ impl Default for EgressOptions {
 ///
 /// | option | set | get |
 /// |---|---|---|
+/// | `SO_SNDBUF` | bytes; doubled, at most 8 MiB, at least 4608 after doubling | bytes in force |
 /// | `SO_RCVBUF` | bytes; doubled, at most 8 MiB, at least 2304 after doubling | bytes in force |
 /// | `SO_REUSEPORT` | ENOPROTOOPT: choose it before binding, in the builder | 0 or 1 |
 /// | `SO_PRIORITY` | the band of a discipline with bands; more than 6, or negative, needs `CAP_NET_ADMIN` | the same |
@@ -52,6 +56,8 @@ impl Default for EgressOptions {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocketOption {
+    /// `SO_SNDBUF` (7).
+    SndBuf,
     /// `SO_RCVBUF` (8).
     RcvBuf,
     /// `SO_PRIORITY` (12).
@@ -75,7 +81,7 @@ pub enum SocketOption {
 /// No option of this name is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown socket option {name}: known are SO_RCVBUF, SO_PRIORITY, SO_REUSEPORT, SO_BUSY_POLL, SO_MAX_PACING_RATE, \
+    "unknown socket option {name}: known are SO_SNDBUF, SO_RCVBUF, SO_PRIORITY, SO_REUSEPORT, SO_BUSY_POLL, SO_MAX_PACING_RATE, \
          SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET and UDP_GRO"
 )]
 pub struct UnknownOption {
@@ -84,7 +90,8 @@ pub struct UnknownOption {
 
 impl SocketOption {
     /// All options, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::SndBuf,
         Self::RcvBuf,
         Self::Priority,
         Self::ReusePort,
@@ -105,6 +112,7 @@ impl SocketOption {
             (None, Self::Priority) => "SO_PRIORITY",
             (None, Self::MaxPacingRate) => "SO_MAX_PACING_RATE",
             (None, Self::UdpGro) => "UDP_GRO",
+            (None, Self::SndBuf) => "SO_SNDBUF",
             (None, _) => "SO_RCVBUF",
         }
     }
@@ -118,13 +126,14 @@ impl SocketOption {
             (None, Self::Priority) => 12,
             (None, Self::MaxPacingRate) => 47,
             (None, Self::UdpGro) => 104,
+            (None, Self::SndBuf) => 7,
             (None, _) => 8,
         }
     }
 
     pub(super) fn busy(self) -> Option<BusyOption> {
         match self {
-            Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate | Self::UdpGro => None,
+            Self::SndBuf | Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate | Self::UdpGro => None,
             Self::BusyPoll => Some(BusyOption::BusyPoll),
             Self::IncomingNapiId => Some(BusyOption::IncomingNapiId),
             Self::PreferBusyPoll => Some(BusyOption::PreferBusyPoll),
@@ -204,6 +213,11 @@ impl UdpInner {
             SocketOption::MaxPacingRate => {
                 self.egress.pacing_rate.store(pacing_rate(value), Ordering::Relaxed);
             }
+            SocketOption::SndBuf => {
+                let asked = value.cast_unsigned().min(WMEM_MAX) as usize;
+                self.send_buffer.set_limit((asked * 2).max(SNDBUF_MIN));
+                self.tell_writable();
+            }
             SocketOption::UdpGro => self.set_wants_merged(value != 0),
             _ => self.ask_rcvbuf(value),
         }
@@ -226,6 +240,9 @@ impl UdpInner {
             }
             None if option == SocketOption::UdpGro => Ok(i32::from(self.wants_merged())),
             None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != super::ReusePort::No)),
+            None if option == SocketOption::SndBuf => {
+                Ok(i32::try_from(self.send_buffer.limit()).expect("at most 8 MiB"))
+            }
             None => Ok(i32::try_from(self.rcvbuf()).expect("at most 8 MiB")),
         }
     }

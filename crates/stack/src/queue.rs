@@ -27,6 +27,7 @@ use super::counters::{Counter, Counters};
 use super::demux::{Member, Place};
 use super::options::{self, EgressOptions};
 use super::send::PathCache;
+use super::sndbuf::SendBuffer;
 use super::wire::Meta;
 use crate::event::Source;
 use crate::park::Parker;
@@ -52,6 +53,9 @@ pub(crate) struct UdpInner {
     /// `UDP_GRO`; looked at for each packet, in this line, which is touched anyway.
     merged: AtomicBool,
     pub(super) parker: Parker,
+    /// Threads that wait for room to send.
+    pub(super) send_parker: Parker,
+    pub(super) send_buffer: SendBuffer,
     pub(super) source: Source,
     reader: Line<Exclusive<Reader>>,
     /// Frames that a reader holds and nobody has read: "there is something to read" does not show in `list` then.
@@ -116,6 +120,7 @@ impl UdpInner {
         reuse: ReusePort,
         local: End,
         busy: SocketBusy,
+        send_buffer: SendBuffer,
     ) -> Self {
         let list = FrameList::new();
         let fifo = list.take(&frames);
@@ -129,6 +134,8 @@ impl UdpInner {
             merged: AtomicBool::new(false),
             private: Remainder::new(),
             parker: Parker::new(),
+            send_parker: Parker::new(),
+            send_buffer,
             source: Source::new(),
             reader: Line(Exclusive::new(reader)),
             frames,

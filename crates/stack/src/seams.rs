@@ -39,12 +39,24 @@ pub struct PacketClass {
     pub departs: Option<Instant>,
     /// The transmit queue, if the flow's hash does not choose it.
     pub queue: Option<u16>,
+    /// Number of the send buffer that it is charged to while a discipline has it; 0: to none.
+    pub charged_to: u32,
+    /// The sender comes again when there is room: it is told [`TxError::Busy`] where it would lose the packet.
+    pub comes_again: bool,
 }
 
 impl PacketClass {
     /// A packet of this flow without any wish.
     pub const fn of_flow(flow_hash: u32) -> Self {
-        Self { flow_hash, priority: 0, pacing_rate: RATE_UNLIMITED, departs: None, queue: None }
+        Self {
+            flow_hash,
+            priority: 0,
+            pacing_rate: RATE_UNLIMITED,
+            departs: None,
+            queue: None,
+            charged_to: 0,
+            comes_again: false,
+        }
     }
 
     /// Whether it leaves at a time of its own.
@@ -59,6 +71,9 @@ impl PacketClass {
 pub enum TxError {
     /// The transmit ring has no free slot now.
     Full,
+    /// The queueing discipline takes no packet of this sender now: too much of it is on its way, or too much waits for the
+    /// thread that enqueues. [`Egress::await_room`] says when to come again.
+    Busy,
     /// The device is down or its peer is gone.
     Down,
     /// The queueing discipline dropped the packet.
@@ -89,7 +104,12 @@ pub trait Egress: Send + Sync {
         len_max: usize,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Result<(), TxError>;
-    /// Calls `waiter` once, from any thread, when the transmit queue of this class has room; false: nobody will.
+    /// Looks now whether packets of this class have been read, so that their senders get credit.
+    fn look_for_room(&self, class: &PacketClass) {
+        let _ = class;
+    }
+    /// Calls `waiter`, from any thread, when the transmit queue of this class has room, until it is served; false: nobody
+    /// will.
     fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
         let _ = (class, waiter);
         false
@@ -102,8 +122,9 @@ pub trait Egress: Send + Sync {
 
 /// Somebody whose packets a full transmit queue has refused.
 pub trait OnRoom: Send + Sync {
-    /// There is room now. Must not wait.
-    fn on_room(self: Arc<Self>, ns: &NetNs);
+    /// The device has looked after what was sent, and there is room now. False: the sender waits for more of that, and wants
+    /// to be called again. Must not wait.
+    fn on_room(self: Arc<Self>, ns: &NetNs) -> bool;
 }
 
 /// The engine, as far as sockets and event contexts know it.

@@ -8,7 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use napier_core::time::Instant;
+use napier_core::time::{Deadline, Instant, Span};
+use napier_sys::clock::Clock;
 
 use super::addr::End;
 use super::counters::Counter;
@@ -17,11 +18,17 @@ use super::netns::Inner;
 use super::path::{self, Path, Resolved};
 use super::queue::UdpInner;
 use super::seams::{PacketClass, TxError, errno};
+use super::sndbuf::Want;
 
 /// Destinations that an unconnected socket remembers.
 const SLOTS: usize = 16;
 /// Times that a blocking sender yields for a full ring before it gives up with ENOBUFS.
 const FULL_YIELDS_MAX: u32 = 10_000;
+/// Times that a blocking sender yields for a discipline that takes nothing now, or for its packets to come home, before it
+/// sleeps.
+const LOOKS: u32 = 8;
+/// A sleeping sender looks again after this long, also if it was not told that there is room.
+const ASK_AGAIN_AFTER: Span = Span { ns: 100_000_000 };
 
 /// The paths that a socket remembers.
 #[derive(Default)]
@@ -166,6 +173,8 @@ impl UdpInner {
             pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
             departs,
             queue: path.tx_queue,
+            charged_to: self.send_buffer.number,
+            comes_again: true,
         };
         match unknown {
             None => {
@@ -190,7 +199,12 @@ impl UdpInner {
         len_max: usize,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> io::Result<bool> {
-        for _ in 0..FULL_YIELDS_MAX {
+        let mut yields = 0;
+        while yields < FULL_YIELDS_MAX {
+            if !self.send_buffer.has_room() {
+                self.wait_for_room(ns, path, class, Want::Credit)?;
+                continue;
+            }
             match path.interface.egress.transmit(class, len_max, fill) {
                 Ok(()) => return Ok(true),
                 Err(TxError::Dropped) => {
@@ -201,10 +215,54 @@ impl UdpInner {
                 Err(TxError::Full) if self.nonblocking.load(Ordering::Relaxed) => {
                     return Err(full(ns, path, libc::EAGAIN));
                 }
-                Err(TxError::Full) => std::thread::yield_now(),
+                Err(TxError::Busy) if yields >= LOOKS || self.nonblocking.load(Ordering::Relaxed) => {
+                    yields = 0;
+                    self.wait_for_room(ns, path, class, Want::Device)?;
+                }
+                Err(TxError::Full | TxError::Busy) => {
+                    yields += 1;
+                    std::thread::yield_now();
+                }
             }
         }
         Err(full(ns, path, libc::ENOBUFS))
+    }
+
+    /// Waits until more may be sent: by looking a few times, then asleep.
+    ///
+    /// # Errors
+    /// EAGAIN for a socket that does not wait; ESHUTDOWN.
+    #[cold]
+    fn wait_for_room(&self, ns: &Inner, path: &Path, class: &PacketClass, want: Want) -> io::Result<()> {
+        let (buffer, egress) = (&self.send_buffer, &path.interface.egress);
+        let nonblocking = self.nonblocking.load(Ordering::Relaxed);
+        let looks = match want {
+            Want::Credit if nonblocking => 1,
+            Want::Credit => LOOKS,
+            Want::Device | Want::Nothing => 0, // it has been looked for
+        };
+        for _ in 0..looks {
+            egress.look_for_room(class);
+            if buffer.is_writable() || nonblocking && buffer.has_room() {
+                return Ok(());
+            }
+            if !nonblocking {
+                // Whoever enqueues or reads may only need a processor.
+                std::thread::yield_now();
+            }
+        }
+        if buffer.begin_to_want(want) && !buffer.socket().is_some_and(|me| egress.await_room(class, me)) {
+            buffer.want_nothing();
+        }
+        if nonblocking {
+            return Err(full(ns, path, libc::EAGAIN));
+        }
+        let until = Deadline::after(Clock.now(), ASK_AGAIN_AFTER);
+        if !self.send_parker.wait(|| buffer.is_writable() || self.is_stopped(), until, &Clock) {
+            // A device that has gone down may have forgotten whom it was to tell; it says so when it is asked again.
+            buffer.want_nothing();
+        }
+        ns.check_running()
     }
 }
 
@@ -227,6 +285,8 @@ fn hold(
     let mut frame = vec![0; len_max];
     let len = fill(&mut frame);
     frame.truncate(len);
+    // Nobody comes again with it.
+    let class = PacketClass { comes_again: false, ..class };
     let reachable = ns.hold_for(key, Held { frame, class });
     if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
 }

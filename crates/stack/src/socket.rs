@@ -233,7 +233,8 @@ impl UdpSocket {
     /// # Errors
     /// `EMSGSIZE` if it does not fit into one packet of the device (nothing is fragmented); `ENETUNREACH`, `EACCES`,
     /// `EINVAL`, `EAFNOSUPPORT` as for [`connect`](Self::connect); `EHOSTUNREACH` if the neighbour did not answer three
-    /// questions; `EAGAIN` (non-blocking) or `ENOBUFS` (after waiting) if the ring is full; `ENETDOWN`; `ESHUTDOWN` if the
+    /// questions; `EAGAIN` (non-blocking) if the send buffer or the discipline has no room, else the call waits until there
+    /// is; without a discipline `EAGAIN` or, after yielding, `ENOBUFS` if the ring is full; `ENETDOWN`; `ESHUTDOWN` if the
     /// engine has stopped.
     #[inline]
     pub fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<usize> {
@@ -346,6 +347,7 @@ impl Drop for UdpSocket {
         let writer = &mut ns.lock();
         let place = self.inner.ends.load().place;
         writer.registry.release(place.local, self.inner.reuse);
+        writer.send_buffers.close(&self.inner.send_buffer);
         ns.edit(writer, |s| s.demux.remove(place, &self.inner));
     }
 }

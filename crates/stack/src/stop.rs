@@ -58,6 +58,7 @@ impl UdpInner {
         self.stopped.store(true, Ordering::Release);
         self.source.notify(self.napi_id.load(Ordering::Relaxed), STOPPED);
         self.parker.wake_all();
+        self.send_parker.wake_all();
     }
 
     pub(super) fn is_stopped(&self) -> bool {

@@ -14,7 +14,7 @@ use smoltcp::wire::{
 
 use super::event::EventContext;
 use super::netns::NetNs;
-use super::seams::{Egress, Host, IfAddr, PacketClass, TxError};
+use super::seams::{Egress, Host, IfAddr, OnRoom, PacketClass, TxError};
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -107,6 +107,10 @@ pub(super) struct TestDevice {
     pub(super) hashes: Mutex<Vec<u32>>,
     pub(super) full: AtomicBool,
     pub(super) down: AtomicBool,
+    /// Its discipline takes nothing now.
+    pub(super) busy: AtomicBool,
+    /// Who is to be told when it does.
+    pub(super) waiters: Mutex<Vec<Arc<dyn OnRoom>>>,
     /// Nobody is between it and its peer.
     pub(super) in_process: AtomicBool,
     /// Its discipline drops everything.
@@ -146,6 +150,9 @@ impl Egress for TestDevice {
         if self.full.load(Ordering::Relaxed) {
             return Err(TxError::Full);
         }
+        if self.busy.load(Ordering::Relaxed) {
+            return Err(TxError::Busy);
+        }
         if self.dropping.load(Ordering::Relaxed) {
             build(&mut vec![0; len_max]);
             return Err(TxError::Dropped);
@@ -158,6 +165,13 @@ impl Egress for TestDevice {
         self.hashes.lock().unwrap().push(class.flow_hash);
         *self.class.lock().unwrap() = Some(*class);
         Ok(())
+    }
+    fn await_room(&self, _class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy {
+            self.waiters.lock().unwrap().push(waiter);
+        }
+        busy
     }
 }
 

@@ -4,6 +4,7 @@ mod gateway;
 mod neighbours;
 mod readiness;
 mod receive;
+mod room;
 mod send;
 mod threads;
 mod writers;

@@ -19,9 +19,10 @@ impl Watched for UdpInner {
         &self.source
     }
 
-    /// Sending never waits for long, so a socket is always writable; there is no error to report but the engine's end.
+    /// There is no error to report but the engine's end.
     fn ready(&self) -> Interest {
-        let ready = if self.has_data() { Interest::IN | Interest::OUT } else { Interest::OUT };
+        let ready = if self.has_data() { Interest::IN } else { Interest::NONE };
+        let ready = if self.send_buffer.is_writable() { ready | Interest::OUT } else { ready };
         if self.is_stopped() { ready | STOPPED } else { ready }
     }
 

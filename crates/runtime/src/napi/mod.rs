@@ -219,6 +219,7 @@ impl Napi {
         owned.rx.poll_begins();
         match &mut owned.raw {
             Some(raw) => {
+                raw.collect(owned.rx.frames_home());
                 work = owned.rx.take_burst(budget_pkts, |frame, len| raw.push(frame, len));
                 if work > 0 {
                     raw.publish();

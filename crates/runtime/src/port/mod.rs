@@ -79,6 +79,7 @@ pub(crate) struct Detached;
 
 mod bell;
 mod counters;
+mod homeward;
 mod irq;
 mod kind;
 pub(crate) mod link;
@@ -92,6 +93,7 @@ pub(crate) mod xsk;
 
 pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
+pub(crate) use homeward::{Charges, ToTell};
 pub(crate) use irq::{EDGES, IrqCpu, Line, Tokens};
 pub use kind::{AddDeviceError, EndConfig};
 pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
@@ -162,6 +164,11 @@ impl SenderSpace {
     /// With `gap` bytes between two frames that belong to neither: they are no part of the stride's frame.
     pub(crate) fn with_gap(self, gap: u32) -> Self {
         Self { gap, ..self }
+    }
+
+    /// Bytes that a frame takes.
+    pub(crate) fn frame_bytes(&self) -> u32 {
+        self.stride
     }
 
     /// Makes the frames: one pool per sender. Once per device.

@@ -1,11 +1,14 @@
 //! The transmit side of a queue.
 
+mod burst;
+
 use std::sync::Arc;
 
 use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::bell::Bell;
 use super::counters::{FrameAccount, TxCounters};
+use super::homeward::{Charges, Homeward, ToTell};
 use super::link::LinkLine;
 use super::{Detached, Tap, TxEnd};
 
@@ -56,6 +59,31 @@ pub(crate) trait TxRing {
         None
     }
 
+    /// As at most `max` calls of [`build`](Self::build), until one builds nothing; returns how many were sent. What finds no
+    /// room is counted once, and so is what was sent. `None`: they are to be built one by one.
+    #[inline]
+    fn build_many(
+        &mut self,
+        _max: usize,
+        _max_len: usize,
+        _home: &mut TxHome,
+        _build: &mut impl FnMut(&mut [u8]) -> usize,
+    ) -> Option<usize> {
+        None
+    }
+
+    /// As [`copy`](Self::copy) of each of the packets, of which there are `many`; returns how many of them, the first ones,
+    /// were sent. `None`: they are to be given one by one.
+    #[inline]
+    fn copy_many<'p>(
+        &mut self,
+        _packets: impl Iterator<Item = &'p [u8]>,
+        _many: usize,
+        _home: &mut TxHome,
+    ) -> Option<usize> {
+        None
+    }
+
     /// Whether a packet can be given now, as far as is known without a look at the peer.
     fn may_have_room(&mut self) -> bool;
 
@@ -99,7 +127,7 @@ pub(crate) enum Given {
 pub(crate) struct TxHome {
     pub(crate) table: Arc<FrameTable>,
     /// Brings the frames of senders home.
-    pub(crate) sorter: Option<FrameSorter>,
+    pub(crate) sorter: Option<Homeward>,
     pub(crate) counters: Arc<TxCounters>,
     pub(crate) tap: Arc<Tap>,
     /// The peer is to be interrupted when the claim ends.
@@ -170,6 +198,19 @@ impl TxQueue {
         self.home.bell.take()
     }
 
+    /// Which sockets the claimant is to tell when the claim has ended that they have room.
+    #[inline]
+    pub(crate) fn take_news(&mut self) -> ToTell {
+        self.home.sorter.as_mut().map(Homeward::take_news).unwrap_or_default()
+    }
+
+    /// The claim has not ended after all.
+    pub(crate) fn keep_news(&mut self, news: ToTell) {
+        if let Some(sorter) = &mut self.home.sorter {
+            sorter.keep_news(news);
+        }
+    }
+
     /// The claim has not ended after all.
     pub(crate) fn keep_bell(&mut self, bell: Option<Bell>) {
         self.home.bell = bell;
@@ -186,9 +227,9 @@ impl TxQueue {
     }
 
     /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
-    pub(crate) fn expect_senders(&mut self, pool: &FramePool) {
+    pub(crate) fn expect_senders(&mut self, pool: &FramePool, charges: &Arc<Charges>) {
         on_end!(TxEnd, &mut self.end, end => end.expect_senders(pool));
-        self.home.sorter = Some(FrameSorter::new(pool));
+        self.home.sorter = Some(Homeward::new(pool, charges));
     }
 
     /// Received frames will be sent on by copying them; `pool` is one of those that they come from.
@@ -331,9 +372,8 @@ impl TxQueue {
     /// Frames that were read are their homes' again.
     #[inline]
     fn send_home(&mut self) {
-        for sorter in [&mut self.home.sorter, &mut self.forwarded].into_iter().flatten() {
-            sorter.flush();
-        }
+        self.home.sorter.iter_mut().for_each(Homeward::flush);
+        self.forwarded.iter_mut().for_each(FrameSorter::flush);
     }
 
     /// Whether a packet can be built now. Looks at the peer if it must.

@@ -36,7 +36,7 @@ impl RawSender {
         let mut build = |frame: &mut [u8]| build.take().expect("a frame is built once")(frame);
         let class = PacketClass::of_flow(self.flow_hash);
         self.device.transmit_on(usize::from(self.queue), &class, len_max, &mut build).map_err(|error| match error {
-            TxError::Full => RawSendError::Full,
+            TxError::Full | TxError::Busy => RawSendError::Full,
             TxError::Down => RawSendError::Down,
             TxError::Dropped => RawSendError::Dropped,
         })

@@ -114,7 +114,7 @@ impl<'a> Runner<'a, '_> {
     fn dequeue(&mut self, mut root: Inside<'a, Guarded>, run: &mut TxRun<TxPkt>) -> Locks<'a> {
         let path = self.path;
         if path.queue_bits().frozen_or_stopped() {
-            path.look_for_room(self.now);
+            self.rest.news.join(path.look_for_room(self.now));
         }
         if !path.defer.list.is_empty() {
             (root, _) = path.flush_list(root, self.rest);
@@ -209,6 +209,7 @@ impl<'a> Runner<'a, '_> {
             Locks::AtRing(mut wire, root) => {
                 self.path.flush_or_owe(&mut wire);
                 self.rest.ring_later(wire.queue.take_bell());
+                self.rest.news.join(wire.queue.take_news());
                 self.path.publish_allowance(&wire);
                 root
             }

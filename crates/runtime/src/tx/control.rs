@@ -28,7 +28,7 @@ impl TxPath {
             match steps.next() {
                 DeactivateStep::Mark => self.update_state(|state| (state.deactivate(), ())),
                 DeactivateStep::WaitForSenders => senders.wait_for_all(),
-                DeactivateStep::Reset => self.drop_all(senders),
+                DeactivateStep::Reset => self.drop_all(),
                 DeactivateStep::WaitForRunner => {
                     let mut give_way = GiveWay::default();
                     while self.running.load(Ordering::Relaxed) || self.qdisc_state().intersects(QdiscState::SCHED) {
@@ -65,12 +65,12 @@ impl TxPath {
         drop(owner);
     }
 
-    fn drop_all(&self, senders: &Senders) {
+    fn drop_all(&self) {
         self.flush_rest();
-        let mut batch = senders.table.batch();
+        let mut rest = self.rest();
         let (mut guarded, _) = lock_root(&self.root.0);
-        guarded.root.reset(&mut |dropped| batch.push(dropped.packet.frame));
-        self.leave(guarded, self.rest());
+        guarded.root.reset(&mut |dropped| rest.drop_packet(dropped));
+        self.leave(guarded, rest);
     }
 
     /// Flushes what an owner has left; no sender that flushes for itself can come in between, for it would find the list
@@ -133,9 +133,9 @@ impl<'a> Queues<'a> {
         if shared.senders.get().is_some() {
             return Ok(());
         }
-        let senders = Senders::new(&shared.frames, &shared.space)?;
+        let senders = Senders::new(&shared.frames, &shared.space, &shared.buffers)?;
         for path in self.paths {
-            senders.with_a_pool(|pool| path.claim_wire().queue.expect_senders(pool));
+            senders.with_a_pool(|pool| path.claim_wire().queue.expect_senders(pool, &senders.charges));
         }
         assert!(shared.senders.set(senders).is_ok(), "senders are made once");
         Ok(())

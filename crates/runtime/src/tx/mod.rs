@@ -11,6 +11,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `senders` | senders inside, with frames of their own, and how a change waits for them |
+//! | `transmit` | what a sender does with one packet |
 //! | `packet` | what travels on the list and in the discipline |
 //! | `run` | flush and run, and how the root lock is given up |
 //! | `carry` | a run carried out, with the locks that the rules ask for |
@@ -42,6 +43,7 @@ mod senders;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transmit;
 mod wake;
 mod wire;
 
@@ -50,12 +52,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, O
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use napier_core::tx::XmitCode;
-use napier_core::tx::push::{Pushed, exceeds_burst};
 use napier_core::tx::qdisc::Qdisc;
 use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::QdiscState;
-use napier_ring::{Exclusive, Frame, FrameList, FrameTable, Owned, Relay, StateCell};
+use napier_ring::{Exclusive, FrameList, FrameTable, Owned, Relay, StateCell};
 
 use crate::port::{SenderSpace, TxQueue};
 pub use config::{QdiscConfig, TxSelect, TxSetupError};
@@ -65,11 +66,10 @@ use limit::ByteLimit;
 pub use limit::ByteLimits;
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;
-use napier_stack::seams::{OnRoom, PacketClass};
-use napier_sys::nowait;
-use napier_sys::tsc::ticks;
+use napier_stack::SendBuffers;
+use napier_stack::seams::OnRoom;
 use owner::Owner;
-use packet::{TxPkt, describe};
+use packet::TxPkt;
 use senders::{Sender, Senders};
 use stats::Ledger;
 pub use stats::{TxQueueStats, XmitBucket, XmitTimes};
@@ -118,6 +118,8 @@ pub(crate) enum Mode {
 pub(crate) struct TxShared {
     host: Weak<dyn TxHost>,
     frames: Arc<FrameTable>,
+    /// Of the name space that the device is in.
+    buffers: Arc<SendBuffers>,
     /// `net.core.qdisc_max_burst`.
     pub(crate) max_burst: Arc<AtomicI32>,
     space: SenderSpace,
@@ -129,11 +131,11 @@ pub(crate) struct TxShared {
 impl TxShared {
     pub(crate) fn new(
         host: Weak<dyn TxHost>,
-        frames: Arc<FrameTable>,
+        (frames, buffers): (Arc<FrameTable>, Arc<SendBuffers>),
         max_burst: Arc<AtomicI32>,
         space: SenderSpace,
     ) -> Arc<Self> {
-        Arc::new(Self { host, frames, max_burst, space, senders: OnceLock::new(), opening: Mutex::new(()) })
+        Arc::new(Self { host, frames, buffers, max_burst, space, senders: OnceLock::new(), opening: Mutex::new(()) })
     }
 
     /// The senders; there are some once a queue has got a discipline.
@@ -170,6 +172,8 @@ pub(crate) struct TxPath {
     mode: AtomicU8,
     /// Somebody runs the discipline; for senders that have no lock yet.
     running: AtomicBool,
+    /// A sender has enqueued by itself, and the owner may not know that packets wait.
+    for_owner: AtomicBool,
     /// What may still go into the ring, as the last holder of the transmit lock left it.
     bulk_bytes: AtomicI32,
     state: StateCell,
@@ -216,6 +220,7 @@ impl TxPath {
             index: AtomicU32::new(u32::MAX),
             mode: AtomicU8::new(Mode::Noqueue as u8),
             running: AtomicBool::new(false),
+            for_owner: AtomicBool::new(false),
             bulk_bytes: AtomicI32::new(0),
             state: StateCell::new(QdiscState::EMPTY.bits().into()),
             bits: StateCell::new(QueueBits::EMPTY.bits().into()),
@@ -249,147 +254,6 @@ impl TxPath {
             1 => Mode::Locked,
             2 => Mode::Llist,
             _ => Mode::Owner,
-        }
-    }
-
-    /// One transmit: `build` fills a frame of at least `len_max` bytes and returns the packet's length; 0 gives it up.
-    #[inline]
-    pub(crate) fn transmit(
-        &self,
-        class: &PacketClass,
-        len_max: usize,
-        build: &mut dyn FnMut(&mut [u8]) -> usize,
-    ) -> Sent {
-        let senders = self.shared.senders();
-        let Some(mut sender) = senders.enter() else { return Sent::Exhausted };
-        // Inside the section: nobody waits for us before this is read.
-        let mode = self.mode();
-        if mode == Mode::Noqueue {
-            return Sent::Direct;
-        }
-        if mode == Mode::Owner && self.owner_is_behind() {
-            return Sent::Exhausted;
-        }
-        let Some(mut frame) = sender.pool.alloc().or_else(|| self.alloc_after_a_look(&mut sender)) else {
-            return Sent::Exhausted;
-        };
-        let len = build(&mut senders.table.data_mut(&mut frame)[..len_max]);
-        assert!(len <= len_max, "built a packet beyond its bound");
-        if len == 0 {
-            sender.pool.free(frame);
-            return Sent::Code(XmitCode::Success);
-        }
-        describe(&senders.table, &senders.paced, &mut frame, len, class);
-        let code = if sender.times.is_none() {
-            self.xmit(mode, &mut sender, frame)
-        } else {
-            self.xmit_timed(mode, &mut sender, frame)
-        };
-        if code != XmitCode::Success {
-            self.told.fetch_add(1, Ordering::Relaxed);
-        }
-        Sent::Code(code)
-    }
-
-    /// All frames of the sender are on the way, as far as was known: the peer may have read some since, of this queue or of
-    /// another that the sender has used before.
-    #[cold]
-    fn alloc_after_a_look(&self, sender: &mut Sender) -> Option<Frame> {
-        if let Some(frame) = self.look_and_alloc(sender) {
-            return Some(frame);
-        }
-        let host = self.shared.host.upgrade()?;
-        let others = host.device_queues(self.napi_index()).iter().filter(|path| !std::ptr::eq(&***path, self));
-        others.into_iter().find_map(|path| path.look_and_alloc(sender))
-    }
-
-    /// Who has the transmit lock mostly takes back frames, which is over soon. One who has lost its processor makes this
-    /// fail, or some in turn.
-    fn look_and_alloc(&self, sender: &mut Sender) -> Option<Frame> {
-        for _ in 0..wire::LOOKS {
-            let looked = !self.wire.0.is_owned() && self.complete_and_wake();
-            let frame = sender.pool.alloc();
-            if looked || frame.is_some() {
-                return frame;
-            }
-            #[cfg(test)]
-            hold::at(hold::Point::BetweenLooks);
-            std::hint::spin_loop();
-        }
-        None
-    }
-
-    #[cold]
-    fn xmit_timed(&self, mode: Mode, sender: &mut Sender, frame: Frame) -> XmitCode {
-        let (begin, flushes) = (ticks(), sender.flushes);
-        let code = self.xmit(mode, sender, frame);
-        let took = ticks().wrapping_sub(begin);
-        let flushed = sender.flushes != flushes;
-        sender.times.iter_mut().for_each(|times| times.add(took, flushed));
-        code
-    }
-
-    /// `__dev_xmit_skb`.
-    #[inline]
-    fn xmit(&self, mode: Mode, sender: &mut Sender, frame: Frame) -> XmitCode {
-        #[cfg(test)]
-        hold::at(hold::Point::BeforePush);
-        match mode {
-            Mode::Noqueue => unreachable!("packets without discipline go another way"),
-            Mode::Locked if nowait::may_wait() => self.xmit_locked(frame),
-            Mode::Locked => self.xmit_without_waiting(sender, frame),
-            Mode::Llist => {
-                // Nobody there: a push that is taken at once by its own sender would come to the same.
-                if self.is_idle()
-                    && let Some(guarded) = self.root.0.try_enter()
-                {
-                    sender.flushes += 1;
-                    return self.enqueue_one(guarded, frame, None, self.rest_of_flusher());
-                }
-                let pushed = self.push(sender, frame);
-                pushed.code().unwrap_or_else(|| {
-                    sender.flushes += 1;
-                    self.flush()
-                })
-            }
-            // The owner's next look finds it, whether the list was empty or not.
-            Mode::Owner => self.push(sender, frame).code().unwrap_or(XmitCode::Success),
-        }
-    }
-
-    /// The owner has so much to take that the defer list will soon refuse. It comes for sure, so its senders wait as for
-    /// frames of their own, and are refused only what they push all the same.
-    #[inline]
-    fn owner_is_behind(&self) -> bool {
-        let max_burst = self.shared.max_burst.load(Ordering::Relaxed);
-        max_burst > 0 && self.defer.count.load(Ordering::Relaxed) >= u64::from(max_burst.unsigned_abs() / 4 * 3)
-    }
-
-    /// Nobody has pushed and nobody is at the discipline, as it looks.
-    #[inline]
-    fn is_idle(&self) -> bool {
-        #[cfg(test)]
-        if hold::is_armed() {
-            return false;
-        }
-        self.defer.list.is_empty() && !self.root.0.is_entered()
-    }
-
-    #[inline]
-    fn push(&self, sender: &mut Sender, frame: Frame) -> Pushed {
-        let table = &*self.shared.senders().table;
-        let admit = || {
-            let count = self.defer.count.fetch_add(1, Ordering::Relaxed) + 1;
-            !exceeds_burst(count, self.shared.max_burst.load(Ordering::Relaxed))
-        };
-        match self.defer.list.push_admitted(table, frame, admit) {
-            Ok(true) => Pushed::Flush,
-            Ok(false) => Pushed::Handed,
-            Err(frame) => {
-                self.defer.burst_drops.fetch_add(1, Ordering::Relaxed);
-                sender.pool.free(frame);
-                Pushed::BurstDrop
-            }
         }
     }
 }

@@ -64,6 +64,7 @@ impl TxPath {
         let mut give_way = GiveWay::default();
         while !stop.load(Ordering::Relaxed) {
             let listed = !self.defer.list.is_empty();
+            waiting |= self.for_owner.load(Ordering::Relaxed) && self.for_owner.swap(false, Ordering::Relaxed);
             if listed || waiting {
                 match self.own_once() {
                     Some(some_wait) => (waiting, give_way) = (some_wait, GiveWay::default()),
@@ -82,7 +83,8 @@ impl TxPath {
             idle += 1;
             std::hint::spin_loop();
             if idle % IDLE_SPINS == 0 {
-                self.look_for_room(Clock.now());
+                let news = self.look_for_room(Clock.now());
+                self.tell(news);
                 std::thread::yield_now();
             }
         }

@@ -8,12 +8,12 @@ use napier_core::tx::queue::QueueBits;
 use napier_core::tx::run::{DEV_TX_WEIGHT, TxRun};
 use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DroppedPacket, XmitCode};
-use napier_ring::{Entered, Frame, FrameBatch, FrameTable, Inside, flush_fence};
+use napier_ring::{Entered, Frame, FrameBatch, Inside, flush_fence};
 
 use super::packet::TxPkt;
-use super::senders::Sender;
+use super::senders::{Sender, Senders};
 use super::{Guarded, TxPath};
-use crate::port::Bell;
+use crate::port::{Bell, ToTell};
 use crate::port::{lock, lock_root};
 use napier_sys::clock::Clock;
 
@@ -36,20 +36,23 @@ pub(super) struct Rest<'a> {
     pub(super) refused: bool,
     /// Runs that may follow one that has used up its quota.
     pub(super) more_runs: u32,
-    table: &'a FrameTable,
+    senders: &'a Senders,
+    /// Sockets that have got room.
+    pub(super) news: ToTell,
     /// Frames of dropped packets.
     dropped: Option<FrameBatch<'a>>,
 }
 
 impl<'a> Rest<'a> {
-    pub(super) fn new(table: &'a FrameTable) -> Self {
+    pub(super) fn new(senders: &'a Senders) -> Self {
         Self {
             raise: false,
             watch: None,
             softirq_comes: false,
             refused: false,
             more_runs: 0,
-            table,
+            senders,
+            news: ToTell::default(),
             dropped: None,
             bell: None,
         }
@@ -63,8 +66,10 @@ impl<'a> Rest<'a> {
     }
 
     #[cold]
-    fn drop_packet(&mut self, dropped: DroppedPacket<TxPkt>) {
-        self.dropped.get_or_insert_with(|| self.table.batch()).push(dropped.packet.frame);
+    pub(super) fn drop_packet(&mut self, dropped: DroppedPacket<TxPkt>) {
+        let frame = dropped.packet.frame;
+        self.senders.charges.credit(&frame, &mut self.news);
+        self.dropped.get_or_insert_with(|| self.senders.table.batch()).push(frame);
     }
 }
 
@@ -166,8 +171,24 @@ impl TxPath {
         super::hold::at(super::hold::Point::BeforeRootLock);
         match self.root.0.try_enter() {
             Some(guarded) => self.enqueue_behind_list(guarded, frame, None),
-            None => self.push(sender, frame).code().unwrap_or_else(|| self.flush()),
+            None => match self.push(sender, frame, false) {
+                Ok(pushed) => pushed.code().unwrap_or_else(|| self.flush()),
+                Err(_) => unreachable!("a packet of a sender that does not wait is dropped"),
+            },
         }
+    }
+
+    /// The defer list is full although the sender has looked: others were faster. It can wait, so it waits for the thread
+    /// that is at the discipline, and loses nothing.
+    #[cold]
+    pub(super) fn enqueue_when_free(&self, sender: &mut Sender, frame: Frame) -> XmitCode {
+        sender.flushes += 1;
+        let (mut guarded, waited) = lock_root(&self.root.0);
+        guarded.ledger.waited(waited);
+        let code = self.enqueue_behind_list(guarded, frame, None);
+        // Relaxed: it is looked at again and again, and the root lock publishes the rest.
+        self.for_owner.store(true, Ordering::Relaxed);
+        code
     }
 
     /// Enqueues the caller's own packet behind what is on the list, from before a change of variant or from who did not
@@ -230,7 +251,7 @@ impl TxPath {
     }
 
     pub(super) fn rest(&self) -> Rest<'_> {
-        Rest::new(&self.shared.senders().table)
+        Rest::new(self.shared.senders())
     }
 
     pub(super) fn rest_of_flusher(&self) -> Rest<'_> {

@@ -12,7 +12,8 @@ use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, sect
 
 use super::packet::Paced;
 use super::stats::CallTimes;
-use crate::port::{SenderSpace, SenderSpaceError};
+use crate::port::{Charges, SenderSpace, SenderSpaceError};
+use napier_stack::SendBuffers;
 use napier_sys::give_way::GiveWay;
 
 /// What belongs to whoever is inside.
@@ -45,6 +46,7 @@ pub(crate) struct Senders {
     places: Box<[Place]>,
     pub(crate) table: Arc<FrameTable>,
     pub(crate) paced: Paced,
+    pub(crate) charges: Arc<Charges>,
 }
 
 thread_local! {
@@ -56,11 +58,17 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 impl Senders {
     /// # Errors
     /// No memory, or no room for another arena.
-    pub(crate) fn new(table: &Arc<FrameTable>, space: &SenderSpace) -> Result<Self, SenderSpaceError> {
+    pub(crate) fn new(
+        table: &Arc<FrameTable>,
+        space: &SenderSpace,
+        buffers: &Arc<SendBuffers>,
+    ) -> Result<Self, SenderSpaceError> {
         let pools = space.open(table)?;
         let frames = pools.iter().map(|pool| pool.total() as usize).sum();
+        let charges = Charges::new(frames, space.frame_bytes(), buffers.clone());
         let place = |pool| Place(Exclusive::new(Sender { pool, flushes: 0, times: None }));
-        Ok(Self { places: pools.into_iter().map(place).collect(), table: table.clone(), paced: Paced::new(frames) })
+        let places = pools.into_iter().map(place).collect();
+        Ok(Self { places, table: table.clone(), paced: Paced::new(frames), charges })
     }
 
     /// Enters a free cell; `None` if there is none now.

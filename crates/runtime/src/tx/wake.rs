@@ -17,7 +17,7 @@ use napier_ring::{Owner, wake_fence};
 use super::run::Rest;
 use super::wire::ring;
 use super::{Mode, TxHost, TxPath, Wire};
-use crate::port::lock_root;
+use crate::port::{ToTell, lock_root};
 use napier_stack::put_off::{Held, Work};
 use napier_stack::seams::OnRoom;
 use napier_sys::clock::Clock;
@@ -25,6 +25,8 @@ use napier_sys::nowait::ForOthers;
 
 /// A line of those who wait for room is looked through for the first time when it has this length.
 const STUCK_SLACK: usize = 1024;
+/// Looks that are left out where others may bring room: 80 us until the first.
+const PATIENCE: u32 = 2;
 const NEVER_NS: u64 = u64::MAX;
 
 /// When to look again though nobody sends.
@@ -73,8 +75,15 @@ impl TxPath {
             self.take_in_stuck(stuck);
         }
         if let Some(host) = self.shared.host.upgrade() {
-            self.watch(&*host, self.watchdog.recheck_at(Clock.now()));
+            self.watch(&*host, self.look_at(Clock.now()));
         }
+    }
+
+    /// When to look after those who wait for room. With a discipline other senders' packets mostly bring it, so that a look
+    /// of its own is needed where they all wait.
+    fn look_at(&self, now: Instant) -> Instant {
+        let in_vain = self.watchdog.in_vain.load(Ordering::Relaxed);
+        now + recheck_after(if self.mode() == Mode::Noqueue { in_vain } else { in_vain.max(PATIENCE) })
     }
 
     fn take_in_stuck(&self, stuck: Owner<'_, VecDeque<Weak<dyn OnRoom>>, Weak<dyn OnRoom>>) {
@@ -98,10 +107,19 @@ impl TxPath {
         stuck.extend(new);
         let _for_others = ForOthers::begin();
         let kicks = Held::begin(Work::Kicks);
-        while !stuck.is_empty() && self.look_whether_room() {
-            self.watchdog.in_vain.store(0, Ordering::Relaxed);
-            if let Some(waiter) = stuck.pop_front().and_then(|waiter| waiter.upgrade()) {
-                waiter.on_room(host.netns(self.napi_index()));
+        let mut room = self.look_whether_room();
+        for _ in 0..stuck.len() {
+            if !room {
+                break;
+            }
+            let Some(waiter) = stuck.pop_front() else { break };
+            match waiter.upgrade().map(|waiter| waiter.on_room(host.netns(self.napi_index()))) {
+                Some(true) => {
+                    self.watchdog.not_in_vain();
+                    room = self.look_whether_room();
+                }
+                Some(false) => stuck.push_back(waiter),
+                None => {}
             }
         }
         self.take_in_stuck(stuck);
@@ -109,12 +127,21 @@ impl TxPath {
         self.has_stuck.load(Ordering::Relaxed)
     }
 
+    /// A sender wants credit: its packets may have been read since somebody looked.
+    #[cold]
+    pub(crate) fn look(&self) {
+        if self.mode() != Mode::Noqueue {
+            let _ = self.complete_and_wake();
+        }
+    }
+
     fn look_whether_room(&self) -> bool {
-        self.try_claim_wire().is_some_and(|mut wire| {
-            let now = Clock.now();
-            wire.complete(now);
-            wire.has_room(now)
-        })
+        !self.is_behind()
+            && self.try_claim_wire().is_some_and(|mut wire| {
+                let now = Clock.now();
+                wire.complete(now);
+                wire.has_room(now)
+            })
     }
 
     /// The NAPI instance of the queue, and the softirq CPU that takes its interrupts.
@@ -134,11 +161,11 @@ impl TxPath {
 
     /// A runner finds the queue stopped: the peer may have read meanwhile. Nobody else need be told.
     #[cold]
-    pub(super) fn look_for_room(&self, now: Instant) {
-        if let Some(mut wire) = self.try_claim_wire() {
-            wire.complete(now);
-            let _ = self.start_if_room(&mut wire, now);
-        }
+    pub(super) fn look_for_room(&self, now: Instant) -> ToTell {
+        let Some(mut wire) = self.try_claim_wire() else { return ToTell::default() };
+        wire.complete(now);
+        let _ = self.start_if_room(&mut wire, now);
+        wire.queue.take_news()
     }
 
     /// Completion outside a run: takes back frames, and schedules the queue if that starts it. False if somebody else had
@@ -201,11 +228,20 @@ impl TxPath {
     /// Does what was left to be done; no lock is held.
     #[inline]
     pub(super) fn settle(&self, rest: Rest<'_>) {
-        let Rest { raise, watch, bell, .. } = rest;
+        let Rest { raise, watch, bell, news, .. } = rest;
         if raise || watch.is_some() {
             self.come_back(raise, watch);
         }
         ring(bell);
+        self.tell(news);
+    }
+
+    /// Tells sockets that they have got room; no lock is held.
+    #[inline]
+    pub(super) fn tell(&self, news: ToTell) {
+        if !news.is_empty() {
+            self.shared.senders().charges.tell(news);
+        }
     }
 
     #[cold]
@@ -279,7 +315,7 @@ impl TxPath {
         let left = self.serve_left();
         if self.has_stuck.load(Ordering::Relaxed) && self.serve_stuck(host) || left {
             self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
-            self.watch(host, self.watchdog.recheck_at(now));
+            self.watch(host, self.look_at(now));
         }
         true
     }
@@ -299,7 +335,7 @@ impl TxPath {
             && let Some(host) = self.shared.host.upgrade()
             && self.serve_stuck(&*host)
         {
-            self.watch(&*host, self.watchdog.recheck_at(Clock.now()));
+            self.watch(&*host, self.look_at(Clock.now()));
         }
     }
 

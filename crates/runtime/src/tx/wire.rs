@@ -152,11 +152,15 @@ impl Drop for OnWire<'_> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut owner) = self.owner.take() else { return };
-        let bell = owner.queue.take_bell();
+        let (bell, news) = (owner.queue.take_bell(), owner.queue.take_news());
         match owner.release(self.worked_off) {
-            Release::Freed { .. } => ring(bell),
+            Release::Freed { .. } => {
+                ring(bell);
+                self.path.tell(news);
+            }
             Release::Noted(mut owner) => {
                 owner.queue.keep_bell(bell);
+                owner.queue.keep_news(news);
                 self.path.work_off(owner, self.worked_off);
             }
         }
@@ -263,7 +267,7 @@ impl TxPath {
     #[cold]
     fn work_off<'a>(&'a self, mut owner: Owner<'a, Wire, Frame>, mut weight: u64) {
         let panics = std::thread::panicking();
-        let bell = loop {
+        let (bell, news) = loop {
             let new = owner.messages();
             owner.left.extend(new);
             // Who panics, perhaps with the ring in hand, only keeps them: whoever sends next sends them first, and the
@@ -276,13 +280,14 @@ impl TxPath {
             if !panics {
                 self.flush_or_owe(&mut owner);
             }
-            let bell = owner.queue.take_bell();
+            let (bell, news) = (owner.queue.take_bell(), owner.queue.take_news());
             match owner.release(weight) {
                 Release::Noted(again) => {
                     owner = again;
                     owner.queue.keep_bell(bell);
+                    owner.queue.keep_news(news);
                 }
-                Release::Freed { .. } => break bell,
+                Release::Freed { .. } => break (bell, news),
             }
         };
         if let Some(host) = self.shared.host.upgrade() {
@@ -296,6 +301,7 @@ impl TxPath {
             }
         }
         ring(bell);
+        self.tell(news);
     }
 
     /// Some that were left wait for room, or none does any more; the caller holds the transmit lock.

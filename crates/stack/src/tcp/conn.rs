@@ -295,8 +295,9 @@ impl Conn {
 }
 
 impl OnRoom for Conn {
-    fn on_room(self: Arc<Self>, ns: &NetNs) {
+    fn on_room(self: Arc<Self>, ns: &NetNs) -> bool {
         self.leave(&ns.0, Note::Room);
+        true
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Route {
 
 impl Route {
     pub(super) fn new(ns: &Inner, local: End, target: Target) -> Self {
-        let class = PacketClass::of_flow(0);
+        let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
         let mut route = Self { local, target, made_at: 0, interface: None, next_hop: None, mac: None, class };
         route.resolve(ns);
         route
@@ -196,7 +196,7 @@ impl Outlet {
                 frame.len()
             });
             match sent {
-                Err(TxError::Full) => return,
+                Err(TxError::Full | TxError::Busy) => return,
                 Err(TxError::Down) => ns.counters.count(Counter::TcpTxDrops),
                 Ok(()) | Err(TxError::Dropped) => {}
             }
@@ -293,7 +293,7 @@ impl Sink for Departures<'_> {
                 ns.counters.count(Counter::TcpTxDrops);
                 drop(in_memory(total, &mut |frame| _ = whole(frame)));
             }
-            Err(TxError::Full) => {
+            Err(TxError::Full | TxError::Busy) => {
                 let made = outlet.wait(ns, total, &mut |frame| build(&mut frame[..total], interface.mac, mac, fill));
                 head = Some(made);
             }
@@ -335,7 +335,7 @@ impl Outlet {
     fn hold(&mut self, ns: &Inner, interface: &Interface, frame: Box<[u8]>) {
         let addr = self.route.target.dst.addr;
         let key = self.route.next_hop.unwrap_or(Key { ifindex: interface.ifindex, addr });
-        let held = Held { frame: frame.into_vec(), class: self.route.class };
+        let held = Held { frame: frame.into_vec(), class: PacketClass { comes_again: false, ..self.route.class } };
         self.unreachable |= !ns.hold_for(key, held);
     }
 }

@@ -80,13 +80,15 @@ impl PathCounts {
 pub(super) enum Outcome {
     /// It is the path's now.
     Sent,
+    /// It is the path's now, after the sender has slept for room.
+    SentLate,
     /// There was no room; nothing has happened.
     Full,
 }
 
 /// A sender's end of a path.
 pub(super) trait Sender: Send {
-    /// Sends one datagram if there is room; waits for no room, but perhaps for a lock.
+    /// Sends one datagram if there is room, and may sleep until there is. It may wait for a lock.
     ///
     /// # Errors
     /// What no sender expects.

@@ -198,6 +198,10 @@ fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, 
                 until_timed -= 1;
                 sent += 1;
             }
+            Ok(Outcome::SentLate) => {
+                full += 1;
+                sent += 1;
+            }
             Ok(Outcome::Full) => {
                 full += 1;
                 std::thread::yield_now();

@@ -82,7 +82,7 @@ impl Default for LinkConfig {
             rx_usecs: 0,
             rx_frames: 1,
             senders: 64,
-            sender_frames: 64,
+            sender_frames: 128,
         }
     }
 }

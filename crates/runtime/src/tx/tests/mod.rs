@@ -22,6 +22,7 @@ mod frames;
 mod late_list;
 mod left;
 mod rig;
+mod room;
 mod stalled;
 
 /// A socket at the sending end, one at the receiving end, and that one's address.
