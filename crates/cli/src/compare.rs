@@ -10,8 +10,10 @@ use napier_kv::load::net::Proto;
 use crate::Usage;
 use anyhow::bail;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
 use napier_lab::compare::{CompareConfig, compare};
-use napier_lab::device::Device;
+use napier_lab::device::{Device, XdpWay};
+use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::json;
@@ -93,6 +95,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
+    /// Interrupt coalescing of the engine's end under test: adaptive, off, RX_USECS or RX_USECS,RX_FRAMES
+    #[arg(long, value_name = "RULE", default_value = "adaptive")]
+    coalesce: Coalesce,
+
+    /// How the kernel hands packets to AF_XDP devices: auto (zero copy where the driver has it), zerocopy, copy, generic
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    xdp: XdpWay,
+
     /// Run modes that need more CPUs than there are, and mark them
     #[arg(long)]
     oversubscribe: bool,
@@ -125,6 +135,8 @@ impl Args {
             queues: self.queues,
             ring_size: self.ring_size,
             seed: self.seed,
+            coalesce: self.coalesce,
+            xdp: self.xdp,
             oversubscribe: self.oversubscribe,
             out: self.out.clone(),
             ..CompareConfig::default()

@@ -149,6 +149,13 @@ pub trait Host: Send + Sync {
     fn oversee(&self, now: Instant) {
         let _ = now;
     }
+    /// The calling thread, which holds nothing, has come for packets: what was held back comes now if it is time.
+    fn comes_by(&self) {}
+    /// The calling thread, which holds nothing, is about to sleep unless `ready`: what was held back so that it is not
+    /// interrupted comes now, and may be for it.
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        let _ = ready;
+    }
     /// The CPU for which the calling thread may work while it sleeps; the caller [ends](CpuOfSleeper::end) that.
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
         None

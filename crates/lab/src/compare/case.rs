@@ -14,7 +14,7 @@ use napier_kv::profile::Profile;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::session::Server;
-use napier_runtime::device::NapiStats;
+use napier_runtime::device::{Coalesce, NapiStats};
 use napier_runtime::event::UserEvent;
 
 use super::cores::CoreTimes;
@@ -22,6 +22,8 @@ use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
 use super::machine::Outside;
 use super::server::{Common, WorkerSetup, run_worker};
+use crate::device::XdpWay;
+use crate::in_force::InForce;
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
 use crate::stats::CoreUse;
@@ -47,6 +49,10 @@ pub(crate) struct Workload {
     pub(crate) queues: u16,
     pub(crate) ring_size: u32,
     pub(crate) seed: u64,
+    /// Of the engine's device under test.
+    pub(crate) coalesce: Coalesce,
+    /// Of AF_XDP devices at either end.
+    pub(crate) xdp: XdpWay,
 }
 
 impl Workload {
@@ -74,6 +80,8 @@ pub(crate) struct CaseResult {
     pub(crate) waits_with_events: u64,
     pub(crate) events: u64,
     pub(crate) fifo: bool,
+    /// What the end under test was given; empty if that is the kernel.
+    pub(crate) in_force: InForce,
     /// Of the server's softirq threads; `None` where the kernel delivers.
     pub(crate) run_delay: Option<Duration>,
     /// What others took meanwhile.
@@ -256,6 +264,7 @@ impl Bench<'_> {
             napi,
             waits_with_events: end.waits_with_events - begin.waits_with_events,
             events: end.events - begin.events,
+            in_force: self.ends.in_force(),
             fifo: engine.softirq_stats().iter().all(|cpu| cpu.fifo),
             outside: end.outside.since(&begin.outside, elapsed, self.workload.watched(self.cpus).len()),
             run_delay: end.run_delay.zip(begin.run_delay).map(|(end, begin)| end.saturating_sub(begin)),

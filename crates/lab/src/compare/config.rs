@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::ensure;
 use napier_kv::load::net::Proto;
 use napier_kv::service::Service;
-use napier_runtime::device::LinkConfig;
+use napier_runtime::device::{Coalesce, LinkConfig};
 
-use crate::device::Device;
+use crate::device::{Device, XdpWay};
 use crate::loads::Load;
 use crate::modes::Mode;
 use crate::subject::Backend;
@@ -44,6 +44,10 @@ pub struct CompareConfig {
     pub service: Option<Service>,
     /// From which all randomness comes.
     pub seed: u64,
+    /// Interrupt coalescing of the engine's device under test.
+    pub coalesce: Coalesce,
+    /// How the kernel hands packets to AF_XDP devices.
+    pub xdp: XdpWay,
     /// Run modes that need more processors than there are, and mark them.
     pub oversubscribe: bool,
     /// Directory for raw histograms.
@@ -67,6 +71,8 @@ impl Default for CompareConfig {
             ring_size: 1024,
             service: None,
             seed: 1,
+            coalesce: Coalesce::adaptive(),
+            xdp: XdpWay::Auto,
             oversubscribe: false,
             out: None,
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cpus::CpuLayout;
+use crate::in_force::InForce;
 use crate::report::Host;
 
 /// Processors that this process may use.
@@ -11,7 +12,7 @@ pub(crate) fn available_cpus() -> Vec<usize> {
 }
 
 /// Describes the machine and who runs where on it.
-pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> Host {
+pub(crate) fn describe(layout: &CpuLayout, fifo: bool, mut in_force: InForce, available: &[usize]) -> Host {
     let class = if fifo {
         "SCHED_FIFO 50"
     } else {
@@ -22,12 +23,8 @@ pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> H
         ("softirq threads".to_owned(), class.to_owned()),
         ("cycles".to_owned(), "reference cycles of the time-stamp counter".to_owned()),
     ]);
-    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes, in_force: in_force(class) }
-}
-
-/// What is set for all modes alike, and what was granted. A kind of device that moderates its interrupts adds how.
-fn in_force(class: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([("softirq threads".to_owned(), class.to_owned())])
+    in_force.insert("softirq threads".to_owned(), class.to_owned());
+    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes, in_force }
 }
 
 /// The machine and the commit, for reports of single experiments.

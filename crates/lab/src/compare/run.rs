@@ -22,6 +22,7 @@ use super::search;
 use super::server;
 use super::tally::{Ran, Tally, failed};
 use crate::device::Device;
+use crate::in_force::InForce;
 use crate::loads::{Cell, Load, interleave};
 use crate::modes::{Mode, ServerStyle};
 use crate::report::{MachineUse, Outcome, Report, Row, Sustained, Workload, hdrlog, one_line, progress::Progress};
@@ -85,6 +86,7 @@ struct Found {
     request_cost_us: Option<f64>,
     /// The softirq threads had SCHED_FIFO in all runs.
     fifo: bool,
+    in_force: InForce,
     first_run_kib: Option<u64>,
 }
 
@@ -100,8 +102,9 @@ impl Comparison<'_> {
             machine: Vec::new(),
             sustained: Vec::new(),
             searched_again: None,
-            request_cost_us: cost.map(|cost| cost.us),
-            fifo: cost.is_none_or(|cost| cost.fifo),
+            request_cost_us: cost.as_ref().map(|cost| cost.us),
+            fifo: cost.as_ref().is_none_or(|cost| cost.fifo),
+            in_force: cost.map(|cost| cost.in_force).unwrap_or_default(),
             first_run_kib: None,
         };
         match &self.config.loads {
@@ -204,6 +207,7 @@ impl Comparison<'_> {
         match run_case(&self.workload, cell.subject, &layout, pace, window, self.interrupted) {
             Ok(result) => {
                 found.fifo &= result.fifo;
+                found.in_force.extend(result.in_force.clone());
                 outside = Some(result.outside);
                 let ran = figures(&result, &layout).map_or(Ran::Unanswered, |figures| Ran::Figures(Box::new(figures)));
                 found.tally.add(cell, ran);
@@ -235,7 +239,7 @@ impl Comparison<'_> {
         let loads = found.loads.iter().filter(|load| all || found.done.contains(load));
         let rows = loads.flat_map(|load| self.subjects.iter().map(|subject| row(*load, *subject))).collect();
         Ok(Report {
-            host: host::describe(&self.layout(Mode::Base)?, found.fifo, &self.available),
+            host: host::describe(&self.layout(Mode::Base)?, found.fifo, found.in_force.clone(), &self.available),
             commit: host::commit(),
             workload: describe(self.config, &self.workload, found.run_length, found.request_cost_us),
             rows,
@@ -306,6 +310,8 @@ fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
         queues: config.queues,
         ring_size: config.ring_size,
         seed: config.seed,
+        coalesce: config.coalesce,
+        xdp: config.xdp,
     })
 }
 

@@ -10,6 +10,7 @@ use super::figures::figures;
 use super::machine::{Outside, Pauses};
 use super::run::{Comparison, DRAIN, WARM_UP};
 use super::tally::Tally;
+use crate::in_force::InForce;
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::modes::Mode;
 use crate::report::{MachineUse, Sustained};
@@ -32,12 +33,14 @@ pub(super) const WATCHES: Duration = Duration::from_millis(120);
 const CLOSED_OVER_LADDER_MAX: f64 = 3.0;
 
 /// What a request costs.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Cost {
     /// CPU time of the server per reply, in µs.
     pub(super) us: f64,
     /// The softirq threads had SCHED_FIFO.
     pub(super) fifo: bool,
+    /// What the end under test was given.
+    pub(super) in_force: InForce,
 }
 
 impl Comparison<'_> {
@@ -51,7 +54,7 @@ impl Comparison<'_> {
         let cpus = layout.server_cpus() as f64;
         // All CPU time, spinning as well: what polls in vain is taken from ticks, which go on while others have the CPU.
         let us = figures.cpu.total_pct / 100.0 * cpus * 1e6 / figures.achieved_rps.max(1.0);
-        Ok(Some(Cost { us: (us * 1e3).round() / 1e3, fifo: result.fifo }))
+        Ok(Some(Cost { us: (us * 1e3).round() / 1e3, fifo: result.fifo, in_force: result.in_force }))
     }
 
     fn short_run(&self, subject: Subject, pace: Pace) -> anyhow::Result<CaseResult> {

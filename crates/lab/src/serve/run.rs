@@ -185,6 +185,7 @@ fn serve_on_engine(
     let recorded = one.finish_capture();
     let run_delay = Duration::from_nanos(one.engine.softirq_stats().iter().map(|cpu| cpu.run_delay_ns).sum());
     Ok(ServeReport {
+        in_force: one.in_force(),
         softirq_run_delay_s: Some(run_delay.as_secs_f64()),
         wrong_checksums: Some(wrong_checksums(&one.netns.counters())),
         frames_not_recorded: recorded.as_ref().map(|recorded| recorded.missing),

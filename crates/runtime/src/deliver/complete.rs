@@ -106,6 +106,9 @@ impl Deliver {
     /// Enables the interrupt and looks again: work that came in between is scheduled here.
     pub(crate) fn unmask(&self, napi: &Napi) {
         napi.counters.unmasked();
+        if self.holds_back(napi) {
+            return;
+        }
         if napi.journaled(|| napi.irq.unmask(), |&waiting| Event::Unmask { waiting }) {
             self.interrupt(napi);
         }

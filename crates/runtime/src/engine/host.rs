@@ -63,6 +63,14 @@ impl Host for EngineHost {
         self.engine(|engine| engine.oversee(now));
     }
 
+    fn comes_by(&self) {
+        self.engine(Host::comes_by);
+    }
+
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        self.engine(|engine| engine.about_to_sleep(ready));
+    }
+
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
         self.engine(Host::stand_in).flatten()
     }
@@ -114,6 +122,14 @@ impl Host for EngineInner {
 
     fn oversee(&self, now: Instant) {
         self.deliver.oversee(now);
+    }
+
+    fn comes_by(&self) {
+        self.deliver.comes_by();
+    }
+
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        self.deliver.about_to_sleep(ready);
     }
 
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {

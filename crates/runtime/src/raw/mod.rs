@@ -159,12 +159,9 @@ impl RawPort {
                 self.engine.deliver.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) },
             )
         });
-        self.napi.raw_parker.wait_in(
-            &*self.engine,
-            || self.has_frames() || self.engine.deliver.is_closing(),
-            deadline,
-            &self.engine.deliver.clock,
-        );
+        let has_news = || self.has_frames() || self.engine.deliver.is_closing();
+        self.engine.deliver.about_to_sleep(&has_news);
+        self.napi.raw_parker.wait_in(&*self.engine, has_news, deadline, &self.engine.deliver.clock);
         self.has_frames()
     }
 

@@ -28,6 +28,7 @@ impl EventContext {
         }
         let state = &**self.state();
         state.counters.waits.add(1);
+        state.host.comes_by();
         // The clock matters only to a wait that may time out later.
         let now = match timeout {
             Timeout::After(_) => Clock.now(),
@@ -63,6 +64,7 @@ impl EventContext {
                     state.counters.sleeps.add(1);
                     state.host.oversee(Clock.now());
                     let has_news = || state.queue.available() || state.is_stopped();
+                    state.host.about_to_sleep(&has_news);
                     let ready = state.parker.sleep_in(&*state.host, has_news, until, &Clock);
                     if !ready {
                         state.hand_on();

@@ -30,6 +30,7 @@ impl UdpSocket {
         // Relaxed: this call looks once.
         let nonblocking = self.inner.nonblocking.load(Ordering::Relaxed);
         let mut until = None;
+        self.ns.0.host.comes_by();
         let (mut yields, mut give_way) = (0, GiveWay::default());
         loop {
             match attempt() {
@@ -70,6 +71,7 @@ impl UdpSocket {
     /// True if there is something to read, or never will be; false if the time is up.
     fn sleep(&self, deadline: Deadline) -> bool {
         let has_news = || self.inner.has_data() || self.inner.is_stopped();
+        self.ns.0.host.about_to_sleep(&has_news);
         self.inner.parker.wait_in(&*self.ns.0.host, has_news, deadline, &Clock)
     }
 

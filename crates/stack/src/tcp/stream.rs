@@ -127,6 +127,7 @@ impl TcpStream {
             }
             // Relaxed: this call looks once per turn.
             let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
+            self.ns.0.host.comes_by();
             self.busy_poll(nonblocking);
             if self.conn.is_ready(READABLE) || nonblocking && self.late_segments() {
                 continue;
@@ -326,7 +327,9 @@ impl TcpStream {
 
     /// False if the time is up.
     fn sleep(&self, parker: &crate::park::Parker, until: Interest, deadline: Deadline) -> bool {
-        parker.wait_in(&*self.ns.0.host, || self.conn.is_ready(until), deadline, &Clock)
+        let ready = || self.conn.is_ready(until);
+        self.ns.0.host.about_to_sleep(&ready);
+        parker.wait_in(&*self.ns.0.host, ready, deadline, &Clock)
     }
 
     /// Whether a timer that this thread should have noticed brought something.

@@ -212,18 +212,30 @@ impl SoftirqCpu {
 
     /// Sets the kernel timer unless it fires before `at_ns` or not much later.
     #[inline]
-    fn program_if_late(&self, at_ns: u64) {
+    pub(super) fn program_if_late(&self, at_ns: u64) {
         let late_ns = at_ns.saturating_add(self.timer.slack_ns.load(Ordering::Relaxed));
-        if self.thread_will_look() {
-            return;
+        if !self.thread_will_look() && !self.program_unless_before(late_ns) {
+            self.kick();
         }
-        if self.timer.lazy.fires_after(late_ns) {
-            let Some(one_at_a_time) = self.programming() else { return self.kick() };
+    }
+
+    /// Sets the kernel timer to `at_ns` if it fires later; false if a program has it in hand.
+    #[inline]
+    pub(super) fn program_unless_before(&self, at_ns: u64) -> bool {
+        if self.timer.lazy.fires_after(at_ns) {
+            let Some(one_at_a_time) = self.programming() else { return false };
             // Again: another thread may have programmed something earlier meanwhile, for an instance of its own.
-            if self.timer.lazy.fires_after(late_ns) {
-                self.program_locked(late_ns, &one_at_a_time);
+            if self.timer.lazy.fires_after(at_ns) {
+                self.program_locked(at_ns, &one_at_a_time);
             }
         }
+        true
+    }
+
+    /// Whether the CPU's own thread calls, which sets the timer before it sleeps.
+    #[inline]
+    pub(super) fn is_own_thread(&self) -> bool {
+        HERE.get().thread_of == Some(self.index)
     }
 
     /// Whether the CPU's thread runs and will see what the caller armed before it sleeps.
@@ -280,7 +292,7 @@ impl SoftirqCpu {
     /// Runs the callbacks that are due (`napi_watchdog`).
     pub(super) fn run_due_timers(&self, deliver: &Deliver) -> Ran {
         let now = deliver.clock.now();
-        let mut ran = Ran::None;
+        let mut ran = if self.end_due_holds(deliver, now, false) { Ran::Exact } else { Ran::None };
         deliver.for_each_napi(|napi| {
             if napi.tx_path().run_watchdog(deliver, self.index, now) {
                 ran = Ran::Exact;
@@ -308,8 +320,9 @@ impl SoftirqCpu {
         let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), for_nothing).ns;
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.lazy.sleeps();
-        let at_ns = self.program_earliest(deliver, slack_ns)?;
-        Some(until(at_ns, deliver.clock.now()))
+        let at_ns = self.program_earliest(deliver, slack_ns);
+        self.program_holds(deliver, slack_ns);
+        Some(until(at_ns?, deliver.clock.now()))
     }
 
     /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late for those that a program
