@@ -160,11 +160,6 @@ pub trait Host: Send + Sync {
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
         None
     }
-    /// Runs what the calling thread has armed and is due, as its CPU would have done; true if there was something. For a thread
-    /// that has found nothing to do and holds nothing.
-    fn run_own_timers(&self) -> bool {
-        false
-    }
     /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
     /// once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);

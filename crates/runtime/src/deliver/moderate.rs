@@ -75,16 +75,27 @@ impl Deliver {
     }
 
     /// The calling thread, a program's that holds nothing, comes by: holds of its processor whose time has come are ended, and
-    /// the timer need not.
+    /// timers that are due are run, and the kernel's timer need not.
     #[inline]
     pub(crate) fn comes_by(&self) {
-        if self.holds_any()
-            && let Some(cpu) = self.cpu_of_program()
-        {
+        let holds = self.holds_any();
+        if !holds && !self.any_timer_is_due() {
+            return;
+        }
+        let Some(cpu) = self.cpu_of_program() else { return };
+        if holds {
             let here = HERE.get();
             HERE.set(Here { polls_on: true, ..here });
             cpu.end_due_holds(self, self.clock.now(), true);
             HERE.set(here);
+        }
+        cpu.run_timers_in_passing(self);
+    }
+
+    fn any_timer_is_due(&self) -> bool {
+        self.softirq.iter().any(|cpu| cpu.has_timers()) && {
+            let now = self.clock.now();
+            self.softirq.iter().any(|cpu| cpu.timer_is_due(now))
         }
     }
 

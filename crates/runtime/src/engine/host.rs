@@ -75,10 +75,6 @@ impl Host for EngineHost {
         self.engine(Host::stand_in).flatten()
     }
 
-    fn run_own_timers(&self) -> bool {
-        self.engine(Host::run_own_timers).unwrap_or(false)
-    }
-
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         self.engine(|engine| engine.busy_loop(napi_id, params, ready));
     }
@@ -134,10 +130,6 @@ impl Host for EngineInner {
 
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
         self.deliver.stand_in()
-    }
-
-    fn run_own_timers(&self) -> bool {
-        self.deliver.run_own_timers()
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {

@@ -8,7 +8,7 @@ use super::context::EventContext;
 use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
-use crate::put_off::{self, Held, Work};
+use crate::put_off::{Held, Work};
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -48,10 +48,6 @@ impl EventContext {
                         return Ok(found);
                     }
                     wait.on_transferred(found);
-                }
-                // What should have come before, if this thread had slept.
-                WaitStep::Return0 if put_off::owes(Work::ExactTimers) && state.host.run_own_timers() => {
-                    return Ok(state.transfer(events));
                 }
                 WaitStep::Return0 => return Ok(0),
                 WaitStep::BusyLoop => {

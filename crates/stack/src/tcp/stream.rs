@@ -19,7 +19,6 @@ use super::calls::Attempt;
 use super::conn::{Conn, Memory};
 use super::rules::KeepAlive;
 use crate::event::{Interest, Watchable, Watched};
-use crate::put_off::{self, Work};
 
 /// The least time of keep-alive and of the user time-out.
 const TIME_MIN: Duration = Duration::from_millis(1);
@@ -127,9 +126,8 @@ impl TcpStream {
             }
             // Relaxed: this call looks once per turn.
             let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
-            self.ns.0.host.comes_by();
             self.busy_poll(nonblocking);
-            if self.conn.is_ready(READABLE) || nonblocking && self.late_segments() {
+            if self.conn.is_ready(READABLE) {
                 continue;
             }
             let deadline = || self.deadline(self.conn.read_timeout_ns.load(Ordering::Relaxed));
@@ -332,16 +330,12 @@ impl TcpStream {
         parker.wait_in(&*self.ns.0.host, ready, deadline, &Clock)
     }
 
-    /// Whether a timer that this thread should have noticed brought something.
-    fn late_segments(&self) -> bool {
-        put_off::owes(Work::ExactTimers) && self.ns.0.host.run_own_timers() && self.conn.is_ready(READABLE)
-    }
-
     fn busy_poll(&self, nonblocking: bool) {
         let host = &*self.ns.0.host;
         let busy = self.conn.busy();
-        if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
-            host.busy_loop(busy.napi_id, params, &mut || self.conn.is_ready(READABLE));
+        match busy.busy_params(nonblocking, host.first_napi_id()) {
+            Some(params) => host.busy_loop(busy.napi_id, params, &mut || self.conn.is_ready(READABLE)),
+            None => host.comes_by(),
         }
     }
 }
