@@ -48,6 +48,13 @@ impl InterruptSwitch {
         self.0.packets_wait()
     }
 
+    /// Whether the producer's index is not what was taken: packets wait, or it cannot be, which the end is to see and count.
+    #[inline]
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.0.has_news()
+    }
+
     /// The interrupt is on and packets wait: it was raised and not heard yet, or never. For a look now and then where the
     /// producer does not fence.
     #[must_use]
@@ -96,6 +103,11 @@ impl<M: RingMemory> Switch<M> {
 
     pub(crate) fn is_overlooked(&self) -> bool {
         !self.is_masked() && self.packets_wait()
+    }
+
+    fn has_news(&self) -> bool {
+        // Acquire: as in `packets_wait`.
+        self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
     }
 
     /// An index that the ring cannot hold is no packet: nothing is read by it, so whoever came for it would come again

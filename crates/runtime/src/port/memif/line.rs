@@ -114,7 +114,8 @@ impl Line for MemifLine {
     }
 
     fn packets_wait(&self) -> bool {
-        self.switch.load().as_ref().is_some_and(|switch| switch.packets_wait())
+        // Also what cannot be: a poll finds that out, and the connection is ended.
+        self.switch.load().as_ref().is_some_and(|switch| switch.has_news())
     }
 
     fn heard(&self) -> bool {
