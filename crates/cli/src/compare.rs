@@ -10,11 +10,14 @@ use napier_kv::load::net::Proto;
 use crate::Usage;
 use anyhow::bail;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
 use napier_lab::compare::{CompareConfig, compare};
-use napier_lab::device::Device;
+use napier_lab::device::{Device, XdpWay};
+use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
-use napier_lab::report::{json, table};
+use napier_lab::report::json;
+use napier_lab::report::table::{self, Table};
 
 /// Longest time for everything with `--quick`, of which the runs get what the search leaves.
 const QUICK_TOTAL: Duration = Duration::from_secs(38);
@@ -57,8 +60,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST")]
     modes: Option<String>,
 
-    /// Requests per second, such as 50k,100k,max; by default 20, 40, 60, 80 and 100 % of what base
-    /// sustains, and max (a closed loop)
+    /// Requests per second, such as 50k,100k,max,sustained; max is a closed loop with one request out per flow, sustained
+    /// searches the most that each mode sustains in open loop. By default 20, 40, 60, 80 and 100 % of what base sustains, max,
+    /// and sustained
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     load: Option<String>,
 
@@ -82,9 +86,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ring_size: u32,
 
+    /// Time that each request takes the server beside what the cache takes: such as 6us, exp:6us (exponential with
+    /// that mean) or hist:FILE (lines of a time and its weight)
+    #[arg(long, value_name = "T")]
+    service: Option<String>,
+
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    /// Interrupt coalescing of the engine's end under test: adaptive, off, RX_USECS or RX_USECS,RX_FRAMES
+    #[arg(long, value_name = "RULE", default_value = "adaptive")]
+    coalesce: Coalesce,
+
+    /// How the kernel hands packets to AF_XDP devices: auto (zero copy where the driver has it), zerocopy, copy, generic
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    xdp: XdpWay,
 
     /// Run modes that need more CPUs than there are, and mark them
     #[arg(long)]
@@ -93,6 +110,11 @@ pub(crate) struct Args {
     /// Fewer modes and shorter runs: at most 45 s
     #[arg(long)]
     quick: bool,
+
+    /// Widest line of the table, in columns, 80 to 160; what does not fit is left out. By default that of the terminal, or
+    /// $COLUMNS, or 160
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=160))]
+    width: Option<u16>,
 
     /// Print one JSON object instead of the table (docs/json.md)
     #[arg(long)]
@@ -113,20 +135,26 @@ impl Args {
             queues: self.queues,
             ring_size: self.ring_size,
             seed: self.seed,
+            coalesce: self.coalesce,
+            xdp: self.xdp,
             oversubscribe: self.oversubscribe,
             out: self.out.clone(),
             ..CompareConfig::default()
         };
         if self.quick {
             config.modes = Mode::parse_list(modes::QUICK_MODES)?;
+            config.sustained = false;
             config.total = QUICK_TOTAL;
             config.runs = 2;
         }
+        config.service = self.service.as_deref().map(str::parse).transpose()?;
         if let Some(modes) = &self.modes {
             config.modes = Mode::parse_list(modes)?;
         }
         if let Some(load) = &self.load {
-            config.loads = Some(Load::parse_list(load)?);
+            let (loads, sustained) = split_sustained(load);
+            config.loads = Some(if loads.is_empty() && sustained { Vec::new() } else { Load::parse_list(&loads)? });
+            config.sustained = sustained;
         }
         if let Some(seconds) = self.seconds {
             anyhow::ensure!((0.05..=3600.0).contains(&seconds), "--seconds must be 0.05 to 3600");
@@ -139,18 +167,42 @@ impl Args {
     }
 }
 
-/// Runs the comparison and prints it.
+/// The loads of a list, and whether `sustained` is among them.
+fn split_sustained(list: &str) -> (String, bool) {
+    let (most, loads): (Vec<&str>, Vec<&str>) =
+        list.split(',').partition(|load| load.trim().eq_ignore_ascii_case("sustained"));
+    (loads.join(","), !most.is_empty())
+}
+
+/// Columns of a page: as asked for, of the terminal, or as the environment says.
+fn width(asked: Option<u16>) -> usize {
+    let from_environment = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok().filter(|columns| *columns > 0);
+    let from_terminal = || terminal_columns();
+    asked.map(usize::from).or_else(from_terminal).or_else(from_environment).unwrap_or(table::WIDTH_MAX)
+}
+
+/// Columns of the terminal that standard output is; `None` if it is none.
+fn terminal_columns() -> Option<usize> {
+    let (_, columns) = console::Term::stdout().size_checked()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// Writes text to standard output at once.
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Runs the comparison and prints it, the rows of the table as loads finish.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let config = args.config().and_then(|config| config.check().map(|()| config)).map_err(Usage)?;
-    let report = compare(&config, interrupted)?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        out.write_all(json::render(&report).as_bytes())?;
-    } else {
-        let bold = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        out.write_all(table::render(&report, bold).as_bytes())?;
-    }
-    out.flush()?;
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut table =
+        Table::new(colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"), width(args.width));
+    let report =
+        compare(&config, interrupted, &mut |report| if args.json { Ok(()) } else { say(&table.more(report)) })?;
+    say(&if args.json { json::render(&report) } else { table.end(&report) })?;
     if let Some(why) = report.ended {
         bail!("the comparison ended early: {why}");
     }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use napier_lab::device::Device;
+use napier_lab::device::{Device, XdpWay};
+use napier_lab::in_force::Coalesce;
 use napier_lab::serve::device::{DeviceConfig, MemifRole};
 
 /// Options of devices of the engine.
@@ -17,6 +18,15 @@ pub(crate) struct EngineArgs {
     /// What a memif client must know: 1 to 24 bytes
     #[arg(long, value_name = "TEXT")]
     secret: Option<String>,
+
+    /// How the kernel hands packets to an AF_XDP device: auto (zero copy where the driver has it), zerocopy, copy or
+    /// generic [default: auto]
+    #[arg(long, value_name = "WAY")]
+    xdp: Option<XdpWay>,
+
+    /// Interrupt coalescing of the engine's device: adaptive, off or RX_USECS [default: adaptive]
+    #[arg(long, value_name = "RULE")]
+    coalesce: Option<Coalesce>,
 
     /// Receive queues of the engine's device, each with a NAPI instance [default: 1]
     #[arg(long, value_name = "N")]
@@ -90,15 +100,20 @@ impl EngineArgs {
         let of_memif = [("--role", self.role.is_some()), ("--secret", self.secret.is_some())];
         let of_engine = [
             ("--queues", self.queues.is_some()),
+            ("--coalesce", self.coalesce.is_some()),
             ("--neighbour", !self.neighbour.is_empty()),
             ("--pcapng", self.pcapng.is_some()),
         ];
         let given = |options: &[(&'static str, bool)]| -> Vec<&'static str> {
             options.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
         };
+        let of_xdp = [("--xdp", self.xdp.is_some())];
         let (wrong, whose) = match dev.split_once(':').map_or(dev, |(kind, _)| kind) {
-            "kernel" => ([given(&of_memif), given(&of_engine)].concat(), "memif:SOCKET or xdp:INTERFACE"),
+            "kernel" => {
+                ([given(&of_memif), given(&of_xdp), given(&of_engine)].concat(), "memif:SOCKET or xdp:INTERFACE")
+            }
             "xdp" => (given(&of_memif), "memif:SOCKET"),
+            "memif" => (given(&of_xdp), "xdp:INTERFACE"),
             _ => return Ok(()),
         };
         anyhow::ensure!(
@@ -155,10 +170,17 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
             if let Some(gateway) = args.gateway {
                 check_gateway(gateway, ip, prefix_len)?;
             }
-            let EngineArgs { role: given, secret, queues, gateway, neighbour, pcapng } = args;
+            let EngineArgs { role: given, secret, xdp, coalesce, queues, gateway, neighbour, pcapng } = args;
             Ok(DeviceConfig {
                 role: given.unwrap_or(role),
                 secret: secret.clone(),
+                xdp: xdp.unwrap_or_default(),
+                // A generator polls, and its clock is not to see what is held back.
+                coalesce: coalesce.unwrap_or(if role == MemifRole::Server {
+                    Coalesce::adaptive()
+                } else {
+                    Coalesce::default()
+                }),
                 queues: queues.unwrap_or(1),
                 gateway: *gateway,
                 neighbours: neighbour.clone(),

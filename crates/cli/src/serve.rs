@@ -69,6 +69,15 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "S", default_value_t = 0)]
     idle_timeout: u64,
 
+    /// Time that each request takes its worker beside what the cache takes: such as 6us, exp:6us (exponential with that
+    /// mean) or hist:FILE (lines of a time and its weight)
+    #[arg(long, value_name = "T")]
+    service: Option<String>,
+
+    /// Seed from which times of --service are drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
     /// Print the summary as one JSON object (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -84,6 +93,7 @@ impl KvArgs {
             sockperf_port: self.sockperf_port,
             mode: self.mode,
             workers: self.workers,
+            service: self.service.as_deref().map(str::parse).transpose()?.map(|service| (service, self.seed)),
             limits: Limits::new(self.memory, self.connections, self.idle_timeout)?,
         };
         config.check()?;

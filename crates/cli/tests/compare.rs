@@ -65,6 +65,36 @@ fn a_peer_without_its_device_is_bad_usage() {
 }
 
 #[test]
+fn a_time_of_service_has_a_unit_and_a_page_a_width() {
+    for (arguments, said) in [
+        (["--service", "6"], "such as 6us"),
+        (["--service", "hist:/nowhere"], "/nowhere"),
+        (["--load", "sustained,fast"], "`fast` is no load"),
+        (["--width", "20"], "80..=160"),
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn dear_requests_take_time_and_what_base_sustains_is_found() {
+    let test = "dear_requests_take_time_and_what_base_sustains_is_found";
+    if !two_cpus(test) {
+        return;
+    }
+    let arguments = ["--load", "1k,sustained", "--modes", "base", "--service", "exp:200us"];
+    let Some(report) = report(test, &arguments) else { return };
+    assert_eq!(report["workload"]["service"], "exp:200us");
+    let sustained = &report["sustained"][0];
+    assert_eq!((&sustained["mode"], &sustained["backend"]), (&"base".into(), &"engine".into()));
+    // A bound that no machine breaks: a worker that takes 200 us for a request does not answer 20000 in a second.
+    assert!(sustained["sustained_rps"].as_u64().is_some_and(|rps| rps < 20_000), "{report}");
+    assert_eq!(report["machine"][0]["load_rps"], 1000);
+}
+
+#[test]
 fn memif_rows_are_measured_by_another_process() {
     let test = "memif_rows_are_measured_by_another_process";
     if !two_cpus(test) {

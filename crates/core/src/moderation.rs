@@ -17,7 +17,15 @@ use crate::time::{Deadline, Instant, Span};
 pub struct Coalesce {
     rx_usecs: u32,
     rx_frames: u32,
+    adaptive_rx: bool,
 }
+
+/// The longest that an adaptive line holds an interrupt back. Source: `lib/dim/net_dim.c`, the middle of the receive profiles (`NET_DIM_RX_EQE_PROFILES`: 1, 8, 64, 128, 256 us).
+pub const ADAPTIVE_HOLD: Span = Span::from_us(64);
+
+/// The gap between two interrupts from which on an adaptive line holds none back. Twice the hold: one that was held back comes
+/// after the hold, and is followed by another hold if packets go on coming.
+pub const ADAPTIVE_GAP: Span = Span::from_us(128);
 
 /// Why coalescing settings were refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -48,10 +56,38 @@ impl Coalesce {
     /// # Errors
     /// [`CoalesceError`] if frames could wait for ever.
     pub const fn new(rx_usecs: u32, rx_frames: u32) -> Result<Self, CoalesceError> {
-        if rx_usecs == 0 && rx_frames > 1 { Err(CoalesceError) } else { Ok(Self { rx_usecs, rx_frames }) }
+        if rx_usecs == 0 && rx_frames > 1 {
+            Err(CoalesceError)
+        } else {
+            Ok(Self { rx_usecs, rx_frames, adaptive_rx: false })
+        }
     }
 
-    /// Longest holding back, in µs.
+    /// The line decides by itself (`adaptive-rx on`), by [`hold`](Self::hold): at once while interrupts are rare.
+    #[must_use]
+    pub const fn adaptive() -> Self {
+        Self { rx_usecs: 0, rx_frames: 0, adaptive_rx: true }
+    }
+
+    /// Whether the line decides by itself.
+    #[inline]
+    #[must_use]
+    pub const fn use_adaptive_rx(self) -> bool {
+        self.adaptive_rx
+    }
+
+    /// How long after an interrupt the next one is held back, where frames are not counted: by an adaptive line if the last
+    /// two came `gap` apart and that is little, else for `rx_usecs`. `None`: it is not.
+    #[inline]
+    #[must_use]
+    pub fn hold(self, gap: Span) -> Option<Span> {
+        if self.adaptive_rx {
+            return (gap < ADAPTIVE_GAP).then_some(ADAPTIVE_HOLD);
+        }
+        (self.rx_usecs != 0).then(|| Span::from_us(u64::from(self.rx_usecs)))
+    }
+
+    /// Longest holding back, in µs; 0 where the line is adaptive.
     #[inline]
     #[must_use]
     pub const fn rx_usecs(self) -> u32 {
@@ -169,6 +205,45 @@ impl Moderation {
     #[inline]
     pub const fn on_unmask(&mut self) {
         self.phase = Phase::Quiet;
+    }
+}
+
+/// As `ethtool -c` names the settings.
+impl fmt::Display for Coalesce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self { adaptive_rx: true, .. } => f.write_str("adaptive-rx on"),
+            Self { rx_usecs: 0, .. } => f.write_str("off"),
+            Self { rx_usecs, rx_frames: 0, .. } => write!(f, "rx-usecs {rx_usecs}"),
+            Self { rx_usecs, rx_frames, .. } => write!(f, "rx-usecs {rx_usecs}, rx-frames {rx_frames}"),
+        }
+    }
+}
+
+/// Why a text names no coalescing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct NoCoalesce;
+
+impl fmt::Display for NoCoalesce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("coalescing is adaptive, off, RX_USECS or RX_USECS,RX_FRAMES")
+    }
+}
+
+impl core::error::Error for NoCoalesce {}
+
+/// Reads `adaptive`, `off`, `RX_USECS` or `RX_USECS,RX_FRAMES`.
+impl core::str::FromStr for Coalesce {
+    type Err = NoCoalesce;
+
+    fn from_str(text: &str) -> Result<Self, NoCoalesce> {
+        let number = |text: &str| text.parse().map_err(|_| NoCoalesce);
+        match (text, text.split_once(',')) {
+            ("adaptive", _) => Ok(Self::adaptive()),
+            ("off", _) => Ok(Self::default()),
+            (_, Some((usecs, frames))) => Self::new(number(usecs)?, number(frames)?).map_err(|_| NoCoalesce),
+            (_, None) => Self::new(number(text)?, 0).map_err(|_| NoCoalesce),
+        }
     }
 }
 

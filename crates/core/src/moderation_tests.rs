@@ -87,3 +87,32 @@ fn settings_that_would_strand_frames_are_refused() {
         assert_eq!((coalesce.rx_usecs(), coalesce.rx_frames()), (usecs, frames));
     }
 }
+
+#[test]
+fn an_adaptive_line_holds_back_what_comes_fast() {
+    let adaptive = Coalesce::adaptive();
+    assert_eq!(adaptive.hold(ADAPTIVE_GAP), None);
+    assert_eq!(adaptive.hold(Span::from_ns(ADAPTIVE_GAP.ns - 1)), Some(ADAPTIVE_HOLD));
+    assert_eq!((adaptive.rx_usecs(), adaptive.rx_frames(), adaptive.use_adaptive_rx()), (0, 0, true));
+    assert!(adaptive.due(1), "where frames are counted it interrupts at once");
+    let fixed = Coalesce::new(9, 4).unwrap();
+    assert_eq!((fixed.hold(Span::from_us(5_000)), fixed.use_adaptive_rx()), (Some(Span::from_us(9)), false));
+    assert_eq!(Coalesce::default().hold(Span::from_ns(0)), None);
+}
+
+#[test]
+fn settings_are_read_and_named() {
+    for (text, coalesce, named) in [
+        ("adaptive", Coalesce::adaptive(), "adaptive-rx on"),
+        ("off", Coalesce::default(), "off"),
+        ("0", Coalesce::default(), "off"),
+        ("20", Coalesce::new(20, 0).unwrap(), "rx-usecs 20"),
+        ("20,8", Coalesce::new(20, 8).unwrap(), "rx-usecs 20, rx-frames 8"),
+    ] {
+        assert_eq!(text.parse(), Ok(coalesce));
+        assert_eq!(format!("{coalesce}"), named);
+    }
+    for text in ["", "on", "-1", "0,2", "1,", "1,2,3"] {
+        assert_eq!(text.parse::<Coalesce>(), Err(NoCoalesce), "{text}");
+    }
+}

@@ -15,6 +15,7 @@ pub mod load;
 pub mod profile;
 pub mod recorder;
 pub mod serve;
+pub mod service;
 pub mod session;
 pub mod sizes;
 pub mod store;

@@ -1,5 +1,7 @@
 //! Devices, as `--dev` names them.
 
+use napier_runtime::device::{XdpConfig, XdpMode};
+
 /// What connects a program with its peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
@@ -49,6 +51,46 @@ impl Device {
             Self::Xdp { interface } => ("xdp", interface.as_ref()),
         };
         at.map_or_else(|| kind.to_owned(), |at| format!("{kind}:{at}"))
+    }
+}
+
+/// How the kernel hands packets to an AF_XDP device, as `--xdp` names it.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum XdpWay {
+    /// Zero copy where the driver has it, else what is fastest.
+    #[default]
+    Auto,
+    /// The driver uses the device's memory; refused where it cannot.
+    ZeroCopy,
+    /// The driver copies.
+    Copy,
+    /// The kernel's stack copies; works with every driver.
+    Generic,
+}
+
+impl XdpWay {
+    /// All, with the words that name them.
+    pub const NAMES: [(&str, Self); 4] =
+        [("auto", Self::Auto), ("zerocopy", Self::ZeroCopy), ("copy", Self::Copy), ("generic", Self::Generic)];
+
+    /// Puts it into a configuration.
+    pub(crate) fn on(self, config: XdpConfig) -> XdpConfig {
+        let (mode, zero_copy) = match self {
+            Self::Auto => (XdpMode::Auto, true),
+            Self::ZeroCopy => (XdpMode::ZeroCopy, true),
+            Self::Copy => (XdpMode::Native, false),
+            Self::Generic => (XdpMode::Generic, false),
+        };
+        XdpConfig { mode, zero_copy, ..config }
+    }
+}
+
+impl std::str::FromStr for XdpWay {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
+        found.map(|(_, way)| way).ok_or("no such way; give auto, zerocopy, copy or generic")
     }
 }
 

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod device;
 pub mod farm;
 mod force;
+pub mod in_force;
 pub mod limits;
 pub mod load;
 pub mod loads;

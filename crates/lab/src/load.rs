@@ -18,6 +18,7 @@ use napier_sys::usage::thread_usage;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
+use crate::in_force::InForce;
 use crate::loads::Load;
 use crate::serve::device::{DeviceConfig, OneDevice, wait_for_peer};
 use crate::stats::{Summary, median};
@@ -109,6 +110,8 @@ pub struct LoadReport {
     pub median: LoadFigures,
     /// Each run.
     pub runs: Vec<LoadFigures>,
+    /// What is in force on the device of an engine, by name; empty on the kernel's sockets.
+    pub in_force: InForce,
     /// Why the file of the recording took no more; null if it took all, and without one.
     pub recording_failure: Option<String>,
 }
@@ -201,8 +204,9 @@ pub fn load_on(
             wait_for_peer(&one.device, &device.device.name(), LINK_MAX)?;
             let client = EngineClient::new(&one.engine, &one.netns, config.connections);
             let report = load(client, config, interrupted, on_run)?;
+            let in_force = one.in_force();
             let failure = one.finish_capture().and_then(|recorded| recorded.failure);
-            Ok(LoadReport { recording_failure: failure, ..report })
+            Ok(LoadReport { in_force, recording_failure: failure, ..report })
         }
     }
 }
@@ -265,6 +269,7 @@ pub fn load<N: ClientNet>(
         seconds: config.length.as_secs_f64(),
         median: median_of(&runs),
         runs,
+        in_force: InForce::new(),
         recording_failure: None,
     })
 }
@@ -335,6 +340,7 @@ impl std::fmt::Display for LoadReport {
         }
         let LoadFigures { missing, refused, lost, client_cpu_pct, .. } = figures;
         writeln!(f, "gets without a value {missing}, requests refused {refused}, lost {lost}")?;
-        writeln!(f, "generator CPU {client_cpu_pct:.0} %")
+        writeln!(f, "generator CPU {client_cpu_pct:.0} %")?;
+        self.in_force.iter().try_for_each(|(name, value)| writeln!(f, "in force     {name}: {value}"))
     }
 }

@@ -1,6 +1,10 @@
 //! What is offered: loads by name, the default ladder, the search for what a mode sustains, and the order of the cells.
 
+mod sustain;
+
 use std::fmt;
+
+pub use sustain::{Shortfall, SustainSearch};
 
 use crate::subject::Subject;
 
@@ -19,6 +23,23 @@ impl serde::Serialize for Load {
         match self {
             Self::Rps(rps) => serializer.serialize_u64(*rps),
             Self::Max => serializer.serialize_str("max"),
+        }
+    }
+}
+
+/// The same.
+impl<'de> serde::Deserialize<'de> for Load {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Rps(u64),
+            Name(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Rps(rps) => Ok(Self::Rps(rps)),
+            Written::Name(name) if name == "max" => Ok(Self::Max),
+            Written::Name(name) => Err(serde::de::Error::custom(format!("`{name}` is no load"))),
         }
     }
 }
@@ -110,6 +131,16 @@ impl Load {
     }
 }
 
+impl Load {
+    /// As the column of a table has it: as [`Display`](fmt::Display), but a closed loop is called what it is.
+    pub(crate) fn column(self) -> String {
+        match self {
+            Self::Max => "closed".to_owned(),
+            Self::Rps(_) => self.to_string(),
+        }
+    }
+}
+
 /// As a column of a cover letter: `200K`, `37.5K`, `800`, `MAX`.
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,59 +156,6 @@ impl fmt::Display for Load {
 fn three_digits(number: u64) -> u64 {
     let step = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(2));
     number / step * step
-}
-
-/// Searches the largest load a mode sustains, by halving between nothing and its closed-loop rate.
-///
-/// Ask [`next_rps`](Self::next_rps), run that load, tell [`on_run`](Self::on_run), until there is no next.
-#[derive(Clone, Debug)]
-pub struct SustainSearch {
-    sustained_rps: u64,
-    failed_rps: u64,
-    tries_left: u32,
-    tried: bool,
-}
-
-impl SustainSearch {
-    /// Share of the offered load that must be answered.
-    pub const ACHIEVED_MIN: f64 = 0.99;
-
-    /// A search below `closed_loop_rps`, what the mode answers in closed loop, with at most `tries_max` runs; each
-    /// halves what is unknown.
-    pub fn new(closed_loop_rps: u64, tries_max: u32) -> Self {
-        Self { sustained_rps: 0, failed_rps: closed_loop_rps.max(1), tries_left: tries_max, tried: false }
-    }
-
-    /// The load to try next; `None` when the search is over (at most a hundredth is unknown, or no try is left).
-    pub fn next_rps(&self) -> Option<u64> {
-        let unknown_rps = self.failed_rps - self.sustained_rps;
-        if self.tries_left == 0 || unknown_rps <= (self.failed_rps / 100).max(1) {
-            return None;
-        }
-        // The first try is high: most modes sustain much of their closed-loop rate.
-        let part = if self.tried { unknown_rps / 2 } else { unknown_rps / 10 * 8 };
-        Some(self.sustained_rps + part.max(1))
-    }
-
-    /// What became of a run at `rps`: requests answered per second.
-    ///
-    /// # Panics
-    /// If that was not the load to try.
-    pub fn on_run(&mut self, rps: u64, achieved_rps: f64) {
-        assert_eq!(Some(rps), self.next_rps(), "not the load that was asked for");
-        self.tries_left -= 1;
-        self.tried = true;
-        if achieved_rps >= Self::ACHIEVED_MIN * rps as f64 {
-            self.sustained_rps = rps;
-        } else {
-            self.failed_rps = rps;
-        }
-    }
-
-    /// The largest load that was sustained; 0 if none was.
-    pub fn sustained_rps(&self) -> u64 {
-        self.sustained_rps
-    }
 }
 
 /// One run of one subject at one load.

@@ -46,6 +46,15 @@ pub(crate) fn indices(name: &str) -> io::Result<(u32, u32)> {
     Ok((header.ifi_index.cast_unsigned(), peer))
 }
 
+/// Index of an interface.
+pub(crate) fn index(name: &str) -> io::Result<u32> {
+    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
+    request.encode().push_ifname_bytes(name.as_bytes());
+    let mut socket = NetlinkSocket::new();
+    let (header, _) = socket.request(&request)?.recv_one().map_err(plain)?;
+    Ok(header.ifi_index.cast_unsigned())
+}
+
 /// Whether packets pass: the kernel activates a transmit queue some time after its interface came up, and drops what it
 /// is given before.
 pub(crate) fn is_operational(name: &str) -> io::Result<bool> {

@@ -109,7 +109,35 @@ impl Veth {
         };
         let pair = Self { ends: [end(first, left, left_index), end(second, right, right_index)] };
         for end in &pair.ends {
-            end.configure(config)?;
+            end.configure(config, &Err)?;
+        }
+        for end in &pair.ends {
+            end.wait_until_operational()?;
+        }
+        Ok(pair)
+    }
+
+    /// Takes two interfaces of the calling thread's namespace that are wired to each other, each into a namespace of its own,
+    /// from where the kernel gives them back when it ends. They keep their names; offloads that they do not have are left
+    /// alone. For tests on interfaces whose drivers do what veth does not.
+    ///
+    /// # Errors
+    /// See [`LinuxError`]; interfaces that were taken come back.
+    pub fn wired(config: &VethConfig, names: [&str; 2]) -> Result<Self, LinuxError> {
+        let take = |config: &EndConfig, name: &str| -> Result<VethEnd, LinuxError> {
+            let netns = Netns::new()?;
+            let looking = LinuxError::refused(format!("looking up {name}"));
+            let ifindex = wait_for_interface(name).map_err(looking)?;
+            let change = Change { netns: Some(netns.as_fd()), ..Change::default() };
+            link::change(ifindex, &change).map_err(LinuxError::refused(format!("moving {name} into a namespace")))?;
+            let (mac, addresses) = (config.mac, config.addresses.clone());
+            Ok(VethEnd { netns, name: name.to_owned(), ifindex, mac, addresses })
+        };
+        let [left, right] = &config.ends;
+        let mut pair = Self { ends: [take(left, names[0])?, take(right, names[1])?] };
+        for end in &mut pair.ends {
+            end.ifindex = end.in_netns("looking up an interface", || link::index(&end.name))?;
+            end.configure(config, &|_| Ok(()))?;
         }
         for end in &pair.ends {
             end.wait_until_operational()?;
@@ -127,6 +155,17 @@ impl Veth {
     #[must_use]
     pub fn right(&self) -> &VethEnd {
         &self.ends[1]
+    }
+}
+
+/// The number of an interface, which may be on its way back from a namespace that has just ended.
+fn wait_for_interface(name: &str) -> io::Result<u32> {
+    let begun = Instant::now();
+    loop {
+        match link::index(name) {
+            Err(_) if begun.elapsed() < OPERATIONAL_MAX => std::thread::sleep(Duration::from_millis(20)),
+            other => return other,
+        }
     }
 }
 
@@ -151,7 +190,12 @@ impl VethEnd {
         })
     }
 
-    fn configure(&self, config: &VethConfig) -> Result<(), LinuxError> {
+    /// Sets what `config` says; `or` says what becomes of offloads that the interface does not have.
+    fn configure(
+        &self,
+        config: &VethConfig,
+        or: &(dyn Fn(io::Error) -> io::Result<()> + Sync),
+    ) -> Result<(), LinuxError> {
         self.in_netns(&format!("configuring {}", self.name), || {
             if self.addresses.iter().all(|(address, _)| address.is_ipv4()) {
                 // Absent where the kernel has no IPv6.
@@ -161,16 +205,16 @@ impl VethEnd {
             link::change(self.ifindex, &change)?;
             self.addresses.iter().try_for_each(|&(address, bits)| link::add_address(self.ifindex, address, bits))?;
             // Both names of generic receive offload exist: `rx-gro` is the one of `ethtool -K gro`.
-            ethtool::set(self.ifindex, &[(c"rx-gro", config.gro)])?;
+            ethtool::set(self.ifindex, &[(c"rx-gro", config.gro)]).or_else(or)?;
             let segmentation: &[&CStr] = &[
                 c"tx-tcp-segmentation",
                 c"tx-tcp-ecn-segmentation",
                 c"tx-tcp-mangleid-segmentation",
                 c"tx-tcp6-segmentation",
             ];
-            ethtool::set(self.ifindex, &[(c"tx-checksum-ip-generic", config.tx_checksum)])?;
+            ethtool::set(self.ifindex, &[(c"tx-checksum-ip-generic", config.tx_checksum)]).or_else(or)?;
             let segmentation: Vec<_> = segmentation.iter().map(|name| (*name, config.tso)).collect();
-            ethtool::set(self.ifindex, &segmentation)?;
+            ethtool::set(self.ifindex, &segmentation).or_else(or)?;
             link::change(self.ifindex, &Change { up: Some(true), ..Change::default() })?;
             // Traffic of the namespace with itself.
             link::change(1, &Change { up: Some(true), ..Change::default() })

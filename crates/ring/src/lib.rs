@@ -4,7 +4,7 @@
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
-//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask),
+//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask), [`IrqHold`] (hold it back for a time),
 //!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand), [`LazyTimer`] and [`Alarm`] (when a
 //!   sleeper is called);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
@@ -28,6 +28,7 @@ mod exclusive;
 mod flow_table;
 mod frame;
 mod inbox;
+mod irq_hold;
 mod irq_latch;
 mod lazy_timer;
 mod list;
@@ -35,6 +36,7 @@ mod list;
 mod loom_tests;
 mod mapping;
 pub mod memif;
+mod memory;
 mod owned;
 mod published;
 mod ready;
@@ -57,9 +59,10 @@ pub use exclusive::{Entered, Exclusive};
 pub use flow_table::FlowTable;
 pub use frame::{
     ArenaConfig, ArenaError, ArenaId, Frame, FrameBatch, FrameChain, FrameFifo, FrameList, FramePool, FrameSorter,
-    FrameTable,
+    FrameTable, PACKET_BURST_MAX, PacketBurst, PacketReceiver, PacketSender, packet_queue,
 };
 pub use inbox::{Inbox, Letters};
+pub use irq_hold::{AfterPoll, IrqHold};
 pub use irq_latch::IrqLatch;
 pub use lazy_timer::LazyTimer;
 pub use list::{Chain, Fifo, Links, List};

@@ -63,6 +63,8 @@ pub(crate) enum Point {
     SleeperAnnounce,
     HandOnLook,
     LineMove,
+    HoldClose,
+    HoldEnd,
     IrqCount,
     IrqTimer,
     IrqRule,
@@ -114,6 +116,17 @@ pub(crate) fn replace(word: &AtomicU32, new: u32, point: Point) -> u32 {
     }
     let old = word.load(Ordering::Relaxed);
     word.store(new, Ordering::Relaxed);
+    old
+}
+
+/// As [`replace`] for a long word, AcqRel.
+#[inline(always)]
+pub(crate) fn replace_long(word: &AtomicU64, new: u64, point: Point) -> u64 {
+    if !weakened(point) {
+        return word.swap(new, Ordering::AcqRel);
+    }
+    let old = word.load(Ordering::Acquire);
+    word.store(new, Ordering::Release);
     old
 }
 

@@ -142,7 +142,9 @@ impl Switcher {
             1 => {
                 let usecs = [0, 10, 100][self.dice.roll(3) as usize];
                 let frames = self.dice.roll(3) as u32 * 4;
-                assert!(device.set_coalesce(queue, Coalesce::new(usecs, frames).unwrap_or_default()));
+                let fixed = Coalesce::new(usecs, frames).unwrap_or_default();
+                let coalesce = if self.dice.roll(2) == 0 { Coalesce::adaptive() } else { fixed };
+                assert!(device.set_coalesce(queue, coalesce));
             }
             2 => {
                 let id = Some(u64::from(id));

@@ -92,12 +92,6 @@ pub fn forget(work: Work) {
     of(work, |put_off| put_off.due.set(None));
 }
 
-/// Whether the calling thread has put such work off.
-#[inline]
-pub fn owes(work: Work) -> bool {
-    of(work, |put_off| put_off.due.get().is_some())
-}
-
 /// How many holds the calling thread has.
 #[inline]
 pub fn held(work: Work) -> u32 {

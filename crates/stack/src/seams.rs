@@ -149,14 +149,16 @@ pub trait Host: Send + Sync {
     fn oversee(&self, now: Instant) {
         let _ = now;
     }
+    /// The calling thread, which holds nothing, has come for packets: what was held back comes now if it is time.
+    fn comes_by(&self) {}
+    /// The calling thread, which holds nothing, is about to sleep unless `ready`: what was held back so that it is not
+    /// interrupted comes now, and may be for it.
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        let _ = ready;
+    }
     /// The CPU for which the calling thread may work while it sleeps; the caller [ends](CpuOfSleeper::end) that.
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
         None
-    }
-    /// Runs what the calling thread has armed and is due, as its CPU would have done; true if there was something. For a thread
-    /// that has found nothing to do and holds nothing.
-    fn run_own_timers(&self) -> bool {
-        false
     }
     /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
     /// once if there is none with this id.

@@ -33,6 +33,17 @@ pub struct XdpBusyPoll {
     pub budget: u16,
 }
 
+/// Whether the kernel copies packets between the driver's memory and ours.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CopyMode {
+    /// It does.
+    Always,
+    /// Only if the driver cannot use our memory itself.
+    IfNeeded,
+    /// It does not, or binding is refused.
+    Never,
+}
+
 /// An AF_XDP socket.
 pub struct XskSocket {
     fd: OwnedFd,
@@ -146,11 +157,15 @@ impl XskSocket {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the queue has a socket, `EINVAL` if there is no such queue, `ENODEV`, `EOPNOTSUPP` if `zero_copy` is
-    /// demanded and the driver has none, `ENETDOWN`.
-    pub fn bind(&self, ifindex: u32, queue: u32, copy: bool) -> io::Result<()> {
-        let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        flags.set(SocketAddrXdpFlags::XDP_COPY, copy);
+    /// `EBUSY` if the queue has a socket, `EINVAL` if there is no such queue, `ENODEV`, `EOPNOTSUPP` if the kernel
+    /// must never copy and the driver has no zero copy, `ENETDOWN`.
+    pub fn bind(&self, ifindex: u32, queue: u32, copy: CopyMode) -> io::Result<()> {
+        let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP
+            | match copy {
+                CopyMode::Always => SocketAddrXdpFlags::XDP_COPY,
+                CopyMode::IfNeeded => SocketAddrXdpFlags::empty(),
+                CopyMode::Never => SocketAddrXdpFlags::XDP_ZEROCOPY,
+            };
         Ok(rustix::net::bind(&self.fd, &SocketAddrXdp::new(flags, ifindex, queue))?)
     }
 

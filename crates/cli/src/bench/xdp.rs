@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig, XdpRxPath};
+use napier_lab::device::XdpWay;
 
 use super::{parse_seconds, print_json, us};
 
@@ -15,6 +16,9 @@ pub(crate) struct XdpRrArgs {
     /// Runs of each, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
+    /// How the kernel hands packets to the engine's devices: auto, zerocopy, copy, generic
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    xdp: XdpWay,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -34,8 +38,17 @@ pub(crate) struct XdpRxArgs {
     json: bool,
 }
 
+/// Says how the kernel handed packets to the engine's devices, by row.
+fn in_force<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) {
+    for (name, af_xdp) in rows {
+        if let Some(af_xdp) = af_xdp {
+            println!("AF_XDP in force: {name}: {af_xdp}");
+        }
+    }
+}
+
 pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
-    let rows = bench::xdp_rr(&XdpRrConfig { round_trips: args.round_trips, runs: args.runs })?;
+    let rows = bench::xdp_rr(&XdpRrConfig { round_trips: args.round_trips, runs: args.runs, xdp: args.xdp })?;
     if args.json {
         return print_json("xdp-rr", &rows);
     }
@@ -50,6 +63,7 @@ pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
             runs.join(" ")
         );
     }
+    in_force(rows.iter().map(|row| (row.path.name(), row.af_xdp.as_deref())));
     println!(
         "\nRound trip of a 64-byte frame over a veth pair; median of {} interleaved runs of {} round trips.",
         args.runs, args.round_trips
@@ -82,6 +96,7 @@ pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
             runs.join(" ")
         );
     }
+    in_force(rows.iter().map(|row| (row.mode, row.af_xdp.as_deref())));
     println!(
         "\n64-byte frames over a veth pair, 32 at a time, to a program that polls on another CPU; median of {} runs.\n\
          sender ns/packet: time of its processor, with the kernel's way to the receiver's ring.\n\

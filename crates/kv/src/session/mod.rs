@@ -175,7 +175,9 @@ impl Session {
             if out.len() >= OUTPUT_BYTES_HIGH {
                 return Progress { used, next: Next::Write };
             }
+            let asked = turn.stats.requests();
             let step = self.step(&mut Call { turn: *turn, out, is_starved: false }, rest);
+            turn.stats.work_since(asked);
             match self.take(step, rest.len()) {
                 Some(bytes) => used += bytes,
                 None => return Progress { used: input.len(), next: Next::Close },

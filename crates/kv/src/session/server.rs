@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::service::{Service, ServiceStream};
 use crate::store::{Held, NoMemory, Store, StoreStats};
 
 /// Records and counters of one server.
@@ -39,11 +40,12 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// Counters of one worker, on cache lines of their own.
+/// Counters of one worker, on cache lines of their own, and what a request takes it.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     counters: Counters<AtomicU64>,
+    service: Option<ServiceStream>,
 }
 
 /// Names the counters once: a struct of them, and its values in a row.
@@ -128,6 +130,20 @@ impl WorkerStats {
         counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
     }
 
+    /// Requests so far.
+    #[inline]
+    pub(super) fn requests(&self) -> u64 {
+        self.counters.requests.load(Ordering::Relaxed)
+    }
+
+    /// Works for each request that was counted since there were `before`, if the server is to take time for them.
+    #[inline]
+    pub(super) fn work_since(&self, before: u64) {
+        if let Some(service) = &self.service {
+            (before..self.requests()).for_each(|_| service.work());
+        }
+    }
+
     fn totals(&self) -> Totals {
         Counters::from_each(self.counters.each().map(|counter| counter.load(Ordering::Relaxed)))
     }
@@ -149,6 +165,21 @@ impl Server {
     #[must_use]
     pub fn with_connections_max(self, connections_max: usize) -> Self {
         Self { connections_max, ..self }
+    }
+
+    /// The same, and each request takes its worker this time beside, drawn from the seed.
+    #[must_use]
+    pub fn with_service(mut self, service: &Service, seed: u64) -> Self {
+        crate::service::calibrate();
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            worker.service = Some(ServiceStream::new(service, seed, &format!("kv/service/{index}")));
+        }
+        self
+    }
+
+    /// Draws the times of requests from their beginning again. To be called while no worker serves.
+    pub fn restart_service(&self) {
+        self.workers.iter().filter_map(|worker| worker.service.as_ref()).for_each(ServiceStream::restart);
     }
 
     /// A place for a connection that holds so many bytes from its start.

@@ -1,15 +1,17 @@
 //! The records of one shard, and which of them makes room: the hand of a clock goes round and takes the first record
 //! that nobody asked for since it passed last.
 
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use indexmap::IndexMap;
+use indexmap::map::MutableKeys as _;
 use indexmap::map::raw_entry_v1::{RawEntryApiV1 as _, RawEntryMut};
 
 use super::{ChangeError, Delta, How, Item, Put, PutError, VALUE_BYTES_MAX};
 use crate::decimal;
 
-/// What is counted for a record beside key and value: its struct, its place in the map, two allocations.
+/// What is counted for a record beside key and value: its struct, its place in the map, its allocation.
 pub(super) const RECORD_OVERHEAD_BYTES: usize = 128;
 
 /// A buffer that is longer than twice what it holds, and longer than this, is given back.
@@ -28,9 +30,12 @@ pub(super) struct Hashed<'a> {
     pub(super) hash: u64,
 }
 
+/// Stands where a map wants a hasher: keys come with their hashes.
+type NeverHashes = BuildHasherDefault<DefaultHasher>;
+
 pub(super) struct Records {
-    /// Without a hasher of its own: keys come with their hashes.
-    map: IndexMap<Box<[u8]>, Record, ()>,
+    /// A record is its own key, for the bytes of both are in one place.
+    map: IndexMap<Record, (), NeverHashes>,
     hand: usize,
     cas_next: u64,
     cas_step: u64,
@@ -40,9 +45,12 @@ pub(super) struct Records {
 
 pub(super) struct Record {
     flags: u32,
+    /// Length of the key.
+    key_bytes: u16,
     cas: u64,
     pub(super) expires_ms: u64,
-    value: Vec<u8>,
+    /// The key, and the value right behind it: who has compared the one has the other on its way.
+    bytes: Vec<u8>,
     accessed_ms: AtomicU64,
     fetched: AtomicBool,
     /// Asked for since the hand passed.
@@ -50,6 +58,16 @@ pub(super) struct Record {
 }
 
 impl Record {
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.key_bytes)]
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        &self.bytes[usize::from(self.key_bytes)..]
+    }
+
     pub(super) fn item(&self) -> Item<'_> {
         Item {
             flags: self.flags,
@@ -57,7 +75,7 @@ impl Record {
             expires_ms: self.expires_ms,
             accessed_ms: self.accessed_ms.load(Ordering::Relaxed),
             fetched: self.fetched.load(Ordering::Relaxed),
-            value: &self.value,
+            value: self.value(),
         }
     }
 
@@ -73,13 +91,13 @@ impl Record {
         }
     }
 
-    fn cost(&self, key_bytes: usize) -> usize {
-        RECORD_OVERHEAD_BYTES + key_bytes + self.value.capacity()
+    fn cost(&self) -> usize {
+        RECORD_OVERHEAD_BYTES + self.bytes.capacity()
     }
 
     fn fit(&mut self) {
-        if self.value.capacity() > SLACK_BYTES && self.value.capacity() / 2 > self.value.len() {
-            self.value.shrink_to_fit();
+        if self.bytes.capacity() > SLACK_BYTES && self.bytes.capacity() / 2 > self.bytes.len() {
+            self.bytes.shrink_to_fit();
         }
     }
 }
@@ -87,7 +105,7 @@ impl Record {
 impl Records {
     pub(super) fn new(shard: u64, shards: u64) -> Self {
         // Shards count in steps, so that no number is used twice in the whole store, and 0 never.
-        Self { map: IndexMap::with_hasher(()), hand: 0, cas_next: shard + 1, cas_step: shards, bytes: 0 }
+        Self { map: IndexMap::default(), hand: 0, cas_next: shard + 1, cas_step: shards, bytes: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -101,29 +119,39 @@ impl Records {
 
     pub(super) fn clear(&mut self) {
         // The places go as well: what was there may not come back.
-        self.map = IndexMap::with_hasher(());
+        self.map = IndexMap::default();
         self.bytes = 0;
     }
 
     /// Where a record is, expired or not.
     #[inline]
     fn find(&self, at: Hashed<'_>) -> Option<usize> {
-        self.map.raw_entry_v1().index_from_hash(at.hash, |key| **key == *at.key)
+        self.map.raw_entry_v1().index_from_hash(at.hash, |record| record.key() == at.key)
+    }
+
+    #[inline]
+    fn record(&self, index: usize) -> &Record {
+        self.map.get_index(index).expect("the index is of a record").0
+    }
+
+    /// Its key is not to be changed.
+    fn record_mut(&mut self, index: usize) -> &mut Record {
+        self.map.get_index_mut2(index).expect("the index is of a record").0
     }
 
     #[inline]
     pub(super) fn live(&self, at: Hashed<'_>, now_ms: u64) -> Option<&Record> {
-        self.find(at).map(|index| &self.map[index]).filter(|record| record.expires_ms > now_ms)
+        self.find(at).map(|index| self.record(index)).filter(|record| record.expires_ms > now_ms)
     }
 
     pub(super) fn live_mut(&mut self, at: Hashed<'_>, now_ms: u64) -> Option<&mut Record> {
-        self.find(at).map(|index| &mut self.map[index]).filter(|record| record.expires_ms > now_ms)
+        self.find(at).map(|index| self.record_mut(index)).filter(|record| record.expires_ms > now_ms)
     }
 
     pub(super) fn put(&mut self, now_ms: u64, at: Hashed<'_>, put: &Put<'_>) -> Result<u64, PutError> {
         let index = self.find(at);
-        let live = index.map(|index| &self.map[index]).filter(|record| record.expires_ms > now_ms);
-        let live = live.map(|record| (record.cas, record.value.len()));
+        let live = index.map(|index| self.record(index)).filter(|record| record.expires_ms > now_ms);
+        let live = live.map(|record| (record.cas, record.value().len()));
         match (put.cas, live) {
             (0, _) => {}
             (_, None) => return Err(PutError::NotFound),
@@ -140,31 +168,32 @@ impl Records {
             return Err(PutError::TooLarge { value_bytes });
         }
         let cas = self.next_cas();
-        let key_bytes = at.key.len();
         let Some(index) = index else {
             let record = Record {
                 flags: put.flags,
+                key_bytes: u16::try_from(at.key.len()).expect("no protocol has so long a key"),
                 cas,
                 expires_ms: put.expires_ms,
-                value: put.value.to_vec(),
+                bytes: [at.key, put.value].concat(),
                 accessed_ms: AtomicU64::new(now_ms),
                 fetched: AtomicBool::new(false),
                 referenced: AtomicBool::new(true),
             };
-            self.bytes += record.cost(key_bytes);
+            self.bytes += record.cost();
             self.insert(at, record);
             return Ok(cas);
         };
-        let record = &mut self.map[index];
-        let before = record.cost(key_bytes);
+        let record = self.record_mut(index);
+        let key_bytes = usize::from(record.key_bytes);
+        let before = record.cost();
         match put.how {
-            How::Append => record.value.extend_from_slice(put.value),
+            How::Append => record.bytes.extend_from_slice(put.value),
             How::Prepend => {
-                record.value.splice(..0, put.value.iter().copied());
+                record.bytes.splice(key_bytes..key_bytes, put.value.iter().copied());
             }
             How::Set | How::Add | How::Replace => {
-                record.value.clear();
-                record.value.extend_from_slice(put.value);
+                record.bytes.truncate(key_bytes);
+                record.bytes.extend_from_slice(put.value);
                 record.flags = put.flags;
                 record.expires_ms = put.expires_ms;
                 record.fetched.store(false, Ordering::Relaxed);
@@ -173,20 +202,21 @@ impl Records {
         record.cas = cas;
         record.accessed_ms.store(now_ms, Ordering::Relaxed);
         record.fit();
-        self.bytes = self.bytes + record.cost(key_bytes) - before;
+        let after = record.cost();
+        self.bytes = self.bytes + after - before;
         Ok(cas)
     }
 
     fn insert(&mut self, at: Hashed<'_>, record: Record) {
-        match self.map.raw_entry_mut_v1().from_hash(at.hash, |key| **key == *at.key) {
-            RawEntryMut::Vacant(place) => place.insert_hashed_nocheck(at.hash, at.key.into(), record),
+        match self.map.raw_entry_mut_v1().from_hash(at.hash, |record| record.key() == at.key) {
+            RawEntryMut::Vacant(place) => place.insert_hashed_nocheck(at.hash, record, ()),
             RawEntryMut::Occupied(_) => unreachable!("it was not found"),
         };
     }
 
     pub(super) fn delete(&mut self, now_ms: u64, at: Hashed<'_>, cas: u64) -> Result<(), ChangeError> {
         let index = self.find(at).ok_or(ChangeError::NotFound)?;
-        let record = &self.map[index];
+        let record = self.record(index);
         if record.expires_ms <= now_ms {
             return Err(ChangeError::NotFound);
         }
@@ -206,18 +236,18 @@ impl Records {
             return Ok((value, cas));
         };
         // memcached looks at the length before it looks at the version, and at the digits after that.
-        if record.value.is_empty() {
+        if record.value().is_empty() {
             return Err(ChangeError::NonNumeric);
         }
         if delta.cas != 0 && delta.cas != record.cas {
             return Err(ChangeError::Exists);
         }
-        let old = number(&record.value).ok_or(ChangeError::NonNumeric)?;
+        let old = number(record.value()).ok_or(ChangeError::NonNumeric)?;
         let new = if delta.down { old.saturating_sub(delta.by) } else { old.wrapping_add(delta.by) };
         let text = new.to_string();
         let flags = record.flags;
         // As memcached: a shorter number does not shorten the value of a decrement, but is filled up with spaces.
-        let width = if delta.down { record.value.len().min(20) } else { 0 };
+        let width = if delta.down { record.value().len().min(20) } else { 0 };
         let text = format!("{text:<width$}");
         let expires_ms = delta.expires_ms.unwrap_or(record.expires_ms);
         let put = Put { how: How::Set, cas: 0, flags, expires_ms, value: text.as_bytes() };
@@ -232,7 +262,7 @@ impl Records {
         }
         for _ in 0..HAND_STEPS_MAX {
             self.hand %= self.map.len();
-            if !self.map[self.hand].referenced.swap(false, Ordering::Relaxed) {
+            if !self.record(self.hand).referenced.swap(false, Ordering::Relaxed) {
                 break;
             }
             self.hand += 1;
@@ -243,8 +273,8 @@ impl Records {
     }
 
     fn remove(&mut self, index: usize) {
-        let (key, record) = self.map.swap_remove_index(index).expect("the index is of a record");
-        self.bytes -= record.cost(key.len());
+        let (record, ()) = self.map.swap_remove_index(index).expect("the index is of a record");
+        self.bytes -= record.cost();
         // A record's overhead counts its place, so places without one are not kept: a few large values may stand where
         // many small ones stood. A quarter: the next shrinking is as many records away as there are.
         if self.map.capacity() > PLACES_KEPT && self.map.len() < self.map.capacity() / 4 {

@@ -126,10 +126,8 @@ pub fn memif(config: &MemifBenchConfig) -> anyhow::Result<MemifBench> {
     never_interrupt(&engine, &device)?;
     port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: config.batch });
     let _counted = engine.count_thread("memif", config.cpu);
-    for _ in 0..config.first {
-        // Where the other side has no room yet, fewer are on the way.
-        let _ = build(&port);
-    }
+    // Where the other side has no room yet, fewer are on the way.
+    port.build_batch(config.first as usize, FRAME_BYTES, build);
     port.flush();
     let mut tallies = Vec::new();
     let peer_is_there = || {
@@ -181,14 +179,21 @@ fn report(config: &MemifBenchConfig, tallies: &[Tally]) -> anyhow::Result<MemifB
     })
 }
 
+/// A packet from one device to the other, with nothing in it.
+const PACKET: [u8; FRAME_BYTES] = {
+    let (mut packet, heads) = ([0; FRAME_BYTES], b"\x02\0\0\x77\x01\0\x02\0\0\x77\x01\x01");
+    let mut at = 0;
+    while at < heads.len() {
+        packet[at] = heads[at];
+        at += 1;
+    }
+    packet
+};
+
 #[inline]
-fn build(port: &RawPort) -> bool {
-    let built = port.build(FRAME_BYTES, |frame| {
-        frame[..12].copy_from_slice(b"\x02\0\0\x77\x01\0\x02\0\0\x77\x01\x01");
-        frame[12..].fill(0);
-        FRAME_BYTES
-    });
-    built.is_ok()
+fn build(frame: &mut [u8]) -> usize {
+    frame[..FRAME_BYTES].copy_from_slice(&PACKET);
+    FRAME_BYTES
 }
 
 fn run(port: &RawPort, config: &MemifBenchConfig, length: Duration) -> Tally {
@@ -213,7 +218,7 @@ fn turn(port: &RawPort, config: &MemifBenchConfig, tally: &mut Tally) {
             })
         }
         MemifMode::Send => {
-            let built = (0..batch).take_while(|_| build(port)).count();
+            let built = port.build_batch(batch, FRAME_BYTES, build);
             port.flush();
             (built, built)
         }

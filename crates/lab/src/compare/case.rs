@@ -14,13 +14,16 @@ use napier_kv::profile::Profile;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::session::Server;
-use napier_runtime::device::NapiStats;
+use napier_runtime::device::{Coalesce, NapiStats};
 use napier_runtime::event::UserEvent;
 
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
+use super::machine::Outside;
 use super::server::{Common, WorkerSetup, run_worker};
+use crate::device::XdpWay;
+use crate::in_force::InForce;
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
 use crate::stats::CoreUse;
@@ -46,6 +49,21 @@ pub(crate) struct Workload {
     pub(crate) queues: u16,
     pub(crate) ring_size: u32,
     pub(crate) seed: u64,
+    /// Of the engine's device under test.
+    pub(crate) coalesce: Coalesce,
+    /// Of AF_XDP devices at either end.
+    pub(crate) xdp: XdpWay,
+}
+
+impl Workload {
+    /// CPUs on which only this process is to be busy. The generator's own process is another one.
+    pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
+        let mut watched = cpus.of_server();
+        if !matches!(&*self.place, Place::Memif) && !watched.contains(&cpus.client) {
+            watched.push(cpus.client);
+        }
+        watched
+    }
 }
 
 /// What one run measured.
@@ -62,8 +80,12 @@ pub(crate) struct CaseResult {
     pub(crate) waits_with_events: u64,
     pub(crate) events: u64,
     pub(crate) fifo: bool,
+    /// What the end under test was given; empty if that is the kernel.
+    pub(crate) in_force: InForce,
     /// Of the server's softirq threads; `None` where the kernel delivers.
     pub(crate) run_delay: Option<Duration>,
+    /// What others took meanwhile.
+    pub(crate) outside: Outside,
 }
 
 /// Counters at one moment.
@@ -76,6 +98,7 @@ struct Snapshot {
     waits_with_events: u64,
     events: u64,
     run_delay: Option<Duration>,
+    outside: Outside,
 }
 
 /// Ends the workers of either kind.
@@ -115,6 +138,7 @@ pub(crate) fn run_case(
     interrupted: &AtomicBool,
 ) -> anyhow::Result<CaseResult> {
     let plan = subject.mode.plan();
+    workload.server.restart_service();
     let ends = Ends::new(workload, subject.backend, &plan, cpus, (pace, window), interrupted)?;
     let bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     bench.run(&plan, (pace, window), interrupted)
@@ -205,6 +229,7 @@ impl Bench<'_> {
             waits_with_events: counted.waits_with_events,
             events: counted.events,
             run_delay: self.run_delay(),
+            outside: Outside::read(&self.workload.watched(self.cpus))?,
         })
     }
 
@@ -239,7 +264,9 @@ impl Bench<'_> {
             napi,
             waits_with_events: end.waits_with_events - begin.waits_with_events,
             events: end.events - begin.events,
+            in_force: self.ends.in_force(),
             fifo: engine.softirq_stats().iter().all(|cpu| cpu.fifo),
+            outside: end.outside.since(&begin.outside, elapsed, self.workload.watched(self.cpus).len()),
             run_delay: end.run_delay.zip(begin.run_delay).map(|(end, begin)| end.saturating_sub(begin)),
         }
     }

@@ -31,8 +31,8 @@ impl CoreTimes {
         let mut cpus = [&[client], servers].concat();
         cpus.sort_unstable();
         cpus.dedup();
-        let (_, client_softirq) = times(stat, client)?;
-        let busy = cpus.into_iter().map(|cpu| Some(times(stat, cpu)?.0)).sum::<Option<Duration>>()?;
+        let client_softirq = times_of(stat, client)?.softirq;
+        let busy = cpus.into_iter().map(|cpu| Some(times_of(stat, cpu)?.busy)).sum::<Option<Duration>>()?;
         Some(Self { busy, process: Duration::ZERO, client_softirq })
     }
 
@@ -49,14 +49,24 @@ impl CoreTimes {
     }
 }
 
-/// Busy time and softirq time of one CPU (`proc_stat(5)`).
-fn times(stat: &str, cpu: usize) -> Option<(Duration, Duration)> {
+/// Times of one CPU.
+pub(super) struct CpuTimes {
+    /// Anything but idle, waiting for a disk, or taken by the host.
+    pub(super) busy: Duration,
+    pub(super) softirq: Duration,
+    /// Taken by the host.
+    pub(super) stolen: Duration,
+}
+
+/// Times of one CPU since boot (`proc_stat(5)`).
+pub(super) fn times_of(stat: &str, cpu: usize) -> Option<CpuTimes> {
     let name = format!("cpu{cpu}");
     let line = stat.lines().find(|line| line.split_whitespace().next() == Some(&name))?;
     let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
-    let [user, nice, system, _idle, _iowait, irq, softirq, ..] = fields[..] else { return None };
+    let [user, nice, system, _idle, _iowait, irq, softirq, stolen, ..] = fields[..] else { return None };
     let time = |ticks: u64| Duration::from_nanos(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second());
-    Some((time(user + nice + system + irq + softirq), time(softirq)))
+    let busy = time(user + nice + system + irq + softirq);
+    Some(CpuTimes { busy, softirq: time(softirq), stolen: time(stolen) })
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::KernelEnd;
 use crate::force;
+use crate::in_force::{self, InForce};
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
 use crate::subject::Backend;
 
@@ -103,6 +104,7 @@ impl Ends {
         match &mut ends.tested {
             Tested::Engine { device, .. } => {
                 force::on_device(&ends.engine, device, plan, |queue| cpus.poller(queue))?;
+                in_force::coalesce(device, workload.coalesce)?;
             }
             Tested::Kernel(end) => end.put_in_force(plan, cpus)?,
         }
@@ -203,6 +205,14 @@ impl Ends {
         }
     }
 
+    /// What the device under test was given.
+    pub(crate) fn in_force(&self) -> InForce {
+        match &self.tested {
+            Tested::Engine { device, .. } => in_force::of(device),
+            Tested::Kernel(_) => InForce::new(),
+        }
+    }
+
     /// What the NAPI instances under test have done; `None` where they are not counted.
     pub(crate) fn napi_stats(&self) -> Option<NapiStats> {
         let Tested::Engine { device, .. } = &self.tested else { return None };
@@ -248,5 +258,5 @@ impl Ends {
 
 /// An AF_XDP device with the workload's queues and rings.
 fn xdp(workload: &Workload) -> XdpConfig {
-    XdpConfig { queues: workload.queues, ring_size: workload.ring_size, ..XdpConfig::on("") }
+    workload.xdp.on(XdpConfig { queues: workload.queues, ring_size: workload.ring_size, ..XdpConfig::on("") })
 }

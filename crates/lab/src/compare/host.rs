@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cpus::CpuLayout;
+use crate::in_force::InForce;
 use crate::report::Host;
 
 /// Processors that this process may use.
@@ -11,7 +12,7 @@ pub(crate) fn available_cpus() -> Vec<usize> {
 }
 
 /// Describes the machine and who runs where on it.
-pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> Host {
+pub(crate) fn describe(layout: &CpuLayout, fifo: bool, mut in_force: InForce, available: &[usize]) -> Host {
     let class = if fifo {
         "SCHED_FIFO 50"
     } else {
@@ -22,13 +23,14 @@ pub(crate) fn describe(layout: &CpuLayout, fifo: bool, available: &[usize]) -> H
         ("softirq threads".to_owned(), class.to_owned()),
         ("cycles".to_owned(), "reference cycles of the time-stamp counter".to_owned()),
     ]);
-    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes }
+    in_force.insert("softirq threads".to_owned(), class.to_owned());
+    Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes, in_force }
 }
 
 /// The machine and the commit, for reports of single experiments.
 #[must_use]
 pub fn host_and_commit() -> (Host, String) {
-    let host = Host { cpu_model: cpu_model(), cpus: available_cpus().len(), kernel: kernel(), notes: BTreeMap::new() };
+    let host = Host { cpu_model: cpu_model(), cpus: available_cpus().len(), kernel: kernel(), ..Host::default() };
     (host, commit())
 }
 

@@ -2,14 +2,18 @@
 
 mod case;
 pub mod child;
+mod config;
 mod cores;
 mod cpus;
 mod ends;
+mod figures;
 mod generator;
 mod host;
 mod kernel;
+mod machine;
 mod process;
 mod run;
+mod search;
 mod server;
 mod tally;
 mod wire;
@@ -25,7 +29,8 @@ pub mod parts {
     pub use crate::roll_call::{Ready, RollCall};
 }
 
+pub use config::CompareConfig;
 pub use cpus::{CpuLayout, TooFewCpus};
 pub use host::host_and_commit;
 pub(crate) use napier_core::frames::{self, HEADER_BYTES, Template};
-pub use run::{CompareConfig, compare};
+pub use run::{Watch, compare};

@@ -13,6 +13,7 @@ use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::net::{EVENTS_MAX, Net, REQUESTS_PER_EVENT, TOKEN_STOP};
 use napier_kv::serve::now_ms;
 use napier_kv::serve::worker::{Addresses, Worker, run_blocking};
+use napier_kv::service::Service;
 use napier_kv::session::{Server, Turn, udp};
 use napier_runtime::control::plan::{Plan, apply};
 use napier_runtime::engine::{Engine, EngineSink};
@@ -31,9 +32,13 @@ const STORE_BYTES_MAX: usize = usize::MAX / 2;
 
 const DATA_LISTENER: u64 = u64::MAX - 1;
 
-/// A server with every record of the profile.
-pub fn filled(profile: &Profile, workers: usize) -> Server {
+/// A server with every record of the profile. Each request takes the given time beside, drawn from the seed.
+pub fn filled(profile: &Profile, workers: usize, service: Option<(&Service, u64)>) -> Server {
     let server = Server::new(STORE_BYTES_MAX, workers, now_ms());
+    let server = match service {
+        Some((service, seed)) => server.with_service(service, seed),
+        None => server,
+    };
     profile.fill(&server.store, server.started_ms());
     server
 }

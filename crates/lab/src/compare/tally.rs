@@ -25,13 +25,15 @@ pub(super) struct Tally {
     done: Vec<(Cell, Ran)>,
     runs_per_row: u32,
     failed_in_a_row: u32,
+    /// Failures of what is no run of a row.
+    others: Vec<String>,
     /// Why no more runs follow, before all were run.
     pub(super) ended: Option<String>,
 }
 
 impl Tally {
     pub(super) fn new(runs_per_row: u32) -> Self {
-        Self { done: Vec::new(), runs_per_row, failed_in_a_row: 0, ended: None }
+        Self { done: Vec::new(), runs_per_row, failed_in_a_row: 0, others: Vec::new(), ended: None }
     }
 
     /// Keeps what became of a run; too many failures in a row end the comparison.
@@ -41,6 +43,11 @@ impl Tally {
             self.ended = Some(format!("{FAILED_IN_A_ROW_MAX} runs failed one after the other"));
         }
         self.done.push((cell, ran));
+    }
+
+    /// Keeps the failure of what is no run of a row.
+    pub(super) fn fail(&mut self, why: String) {
+        self.others.push(why);
     }
 
     /// Ends the comparison here.
@@ -59,7 +66,7 @@ impl Tally {
             Ran::Failed(why) => Some(failed(*cell, why)),
             Ran::Figures(_) | Ran::Unanswered => None,
         };
-        self.done.iter().filter_map(failure).collect()
+        self.done.iter().filter_map(failure).chain(self.others.iter().cloned()).collect()
     }
 
     /// The row of a subject that could be applied.

@@ -50,36 +50,6 @@ fn ladder_climbs_to_what_base_sustains() {
 }
 
 #[test]
-fn search_finds_what_is_sustained() {
-    for (closed_loop_rps, knee_rps) in [(1_000_000, 870_000), (1_000_000, 100_000), (50_000, 49_990), (300, 123)] {
-        let mut search = SustainSearch::new(closed_loop_rps, 12);
-        let mut tries = 0;
-        while let Some(rps) = search.next_rps() {
-            search.on_run(rps, rps.min(knee_rps) as f64);
-            tries += 1;
-        }
-        let got = search.sustained_rps();
-        assert!(
-            tries <= 12 && got <= knee_rps * 102 / 100 && got >= knee_rps * 97 / 100,
-            "{got} of {knee_rps} in {tries}"
-        );
-    }
-}
-
-#[test]
-fn search_ends_whatever_happens() {
-    for closed_loop_rps in [0, 1, 2, u64::MAX / 2] {
-        for sustains in [true, false] {
-            let mut search = SustainSearch::new(closed_loop_rps, 100);
-            while let Some(rps) = search.next_rps() {
-                search.on_run(rps, if sustains { rps as f64 } else { 0.0 });
-            }
-            assert!(sustains || search.sustained_rps() == 0);
-        }
-    }
-}
-
-#[test]
 fn cells_go_through_all_modes_in_each_run() {
     let subjects = [Mode::Base, Mode::FullBusy, Mode::Suspend { us: 20 }].map(Subject::engine);
     let cells = interleave(&subjects, &[Load::Rps(5), Load::Max], 2);

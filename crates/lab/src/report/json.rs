@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Memory, Outcome, Report, Row, Workload};
+use super::{Host, MachineUse, Memory, Outcome, Report, Row, Sustained, Workload};
 use crate::loads::Load;
 use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
 use crate::subject::Backend;
@@ -34,6 +34,42 @@ pub struct JsonReport<P = serde_json::Value> {
     /// What the process took, or null.
     #[serde(default)]
     pub memory: Option<Memory>,
+    /// What else the machine did, by load.
+    #[serde(default)]
+    pub machine: Vec<MachineUse>,
+    /// The most that each mode sustains.
+    #[serde(default)]
+    pub sustained: Vec<JsonSustained>,
+    /// Why the loads were searched again, or null.
+    #[serde(default)]
+    pub searched_again: Option<String>,
+}
+
+/// The most that a mode sustains in open loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "documented in `report::Sustained`, and in docs/json.md")]
+pub struct JsonSustained {
+    pub mode: String,
+    pub backend: Backend,
+    pub sustained_rps: u64,
+    pub failed_rps: Option<u64>,
+    pub why: Option<String>,
+    pub p99_us: Option<f64>,
+    pub cpu_pct: Option<f64>,
+}
+
+impl From<&Sustained> for JsonSustained {
+    fn from(one: &Sustained) -> Self {
+        Self {
+            mode: one.subject.mode.to_string(),
+            backend: one.subject.backend,
+            sustained_rps: one.rps,
+            failed_rps: one.failed.map(|(rps, _)| rps),
+            why: one.failed.map(|(_, why)| why.to_string()),
+            p99_us: one.at_most.map(|(p99_us, _)| p99_us),
+            cpu_pct: one.at_most.map(|(_, cpu_pct)| cpu_pct),
+        }
+    }
 }
 
 /// One mode at one load. Every key is always there; in a refused row all figures are null.
@@ -103,6 +139,9 @@ pub fn render(report: &Report) -> String {
         failures: report.failures.clone(),
         ended: report.ended.clone(),
         memory: report.memory,
+        machine: report.machine.clone(),
+        sustained: report.sustained.iter().map(JsonSustained::from).collect(),
+        searched_again: report.searched_again.clone(),
     };
     serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
 }

@@ -3,12 +3,14 @@
 mod beside;
 pub mod hdrlog;
 pub mod json;
+mod machine;
 pub mod power;
 pub mod progress;
 mod sentence;
 pub mod table;
 pub mod transmit;
 
+pub use machine::MachineUse;
 pub use power::PowerHistogram;
 pub(crate) use power::range;
 pub use transmit::{CpuTimes, CpuUse, LockWaits};
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::loads::Load;
+use crate::loads::{Load, Shortfall};
 use crate::stats::Measured;
 use crate::subject::{Backend, Subject};
 
@@ -38,6 +40,27 @@ pub struct Report {
     pub ended: Option<String>,
     /// What this process took; `None` where it is not known.
     pub memory: Option<Memory>,
+    /// What else the machine did, by load; of loads that have begun.
+    pub machine: Vec<MachineUse>,
+    /// The most that each mode sustains; empty if it was not searched for.
+    pub sustained: Vec<Sustained>,
+    /// Why the loads of the first search were given up and searched again; the rows are of the second.
+    pub searched_again: Option<String>,
+}
+
+/// The most that a mode sustains in open loop.
+#[derive(Clone, Debug)]
+pub struct Sustained {
+    /// How packets were delivered, and by whom.
+    pub subject: Subject,
+    /// The load with which the search began, in requests per second.
+    pub start_rps: u64,
+    /// Largest load that was sustained, in requests per second; 0: none was.
+    pub rps: u64,
+    /// Smallest load that was not, and why; `None` if all were.
+    pub failed: Option<(u64, Shortfall)>,
+    /// 99th percentile in µs and CPU time in percent, in the run that sustained the most; `None` if none did.
+    pub at_most: Option<(f64, f64)>,
 }
 
 /// Memory of the process that compares, resident, in KiB. It should not grow with the number of runs.
@@ -60,8 +83,11 @@ pub struct Host {
     pub cpus: usize,
     /// Release of the kernel.
     pub kernel: String,
-    /// What else matters to the figures: who ran where, with which scheduling class, what was not granted.
+    /// What else matters to the figures: who ran where.
     pub notes: BTreeMap<String, String>,
+    /// What was granted and set for all modes alike: scheduling class, moderation of interrupts.
+    #[serde(default)]
+    pub in_force: BTreeMap<String, String>,
 }
 
 /// What was run.
@@ -93,8 +119,15 @@ pub struct Workload {
     pub value_sizes: String,
     /// Which records are asked for: `uniform` or `zipf:S`.
     pub popularity: String,
+    /// Time that each request takes the server beside, as it was given: `6us`, `exp:6us`, `hist:FILE`.
+    #[serde(default)]
+    pub service: Option<String>,
     /// Length of each run, warm-up not counted.
     pub seconds: f64,
+    /// CPU time that a request costs the server here, in µs: time per reply of `fullbusy` in closed loop; null where
+    /// that cannot run.
+    #[serde(default)]
+    pub request_cost_us: Option<f64>,
 }
 
 /// One subject at one load.
@@ -164,6 +197,11 @@ impl Report {
     /// Whether rows have to say where their mode was applied.
     fn among_backends(&self) -> bool {
         self.rows.iter().any(|row| row.subject.backend != Backend::Engine)
+    }
+
+    /// What else the machine did at a load.
+    fn machine_at(&self, load: Load) -> Option<&MachineUse> {
+        self.machine.iter().find(|machine| machine.load_rps == load)
     }
 
     /// Loads in the order of the rows, each with its rows.

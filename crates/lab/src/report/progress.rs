@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::loads::Cell;
+use crate::subject::Subject;
 
 /// A bar on standard error, one step per cell. Hidden if standard error is no terminal; gone at its end, so that the
 /// report stands alone.
@@ -26,6 +27,17 @@ impl Progress {
     pub fn running(&self, cell: Cell) {
         self.bar.set_message(format!("{} at {}, run {}", cell.subject, cell.load, cell.run + 1));
         self.bar.enable_steady_tick(Duration::from_secs(1));
+    }
+
+    /// Says of which subject the most that it sustains is searched now.
+    pub fn searching(&self, subject: Subject) {
+        self.bar.set_message(format!("what {subject} sustains"));
+        self.bar.enable_steady_tick(Duration::from_secs(1));
+    }
+
+    /// Does something without the bar on the screen, such as to write to standard output.
+    pub fn suspend<R>(&self, action: impl FnOnce() -> R) -> R {
+        self.bar.suspend(action)
     }
 
     /// Says that a cell is done, refused or not.
@@ -53,7 +65,7 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{loads::Load, modes::Mode, subject::Subject};
+    use crate::{loads::Load, modes::Mode};
 
     #[test]
     fn counts_cells_and_is_gone_at_its_end() {

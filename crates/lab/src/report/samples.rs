@@ -45,6 +45,35 @@ pub(crate) fn refused(mode: &str, load: Load, reason: &str) -> Row {
     }
 }
 
+/// A machine that had nothing else to do.
+pub(crate) fn quiet(load_rps: Load) -> MachineUse {
+    MachineUse {
+        load_rps,
+        pause_p99_us: 0.0,
+        pause_p999_us: 12.0,
+        pause_max_us: 90.0,
+        others_pct: 0.2,
+        stolen_pct: 0.0,
+        client_waited_ms_per_s: Some(0.1),
+    }
+}
+
+/// What `base` and `fullbusy` sustain.
+pub(crate) fn sustained() -> Vec<Sustained> {
+    let one = |mode: &str, rps, failed, at_most| Sustained {
+        subject: Subject::engine(mode.parse().unwrap()),
+        start_rps: 300_000,
+        rps,
+        failed,
+        at_most,
+    };
+    vec![
+        one("base", 480_000, Some((505_000, Shortfall::Answered { pct: 96.0 })), Some((310.0, 98.0))),
+        one("fullbusy", 1_500_000, Some((1_570_000, Shortfall::Late { p99_us: 7100.0 })), Some((40.0, 100.0))),
+        one("defer200", 0, Some((1000, Shortfall::Answered { pct: 3.0 })), None),
+    ]
+}
+
 pub(crate) fn cover_letter() -> Report {
     let (low, high) = (Load::Rps(200_000), Load::Rps(1_000_000));
     let reason = "needs 5 CPUs for 2 queues (a thread per queue polls for ever), and this process may use 2; run it \
@@ -54,7 +83,8 @@ pub(crate) fn cover_letter() -> Report {
             cpu_model: "AMD EPYC 7662 64-Core Processor".into(),
             cpus: 64,
             kernel: "6.12.0".into(),
-            notes: [("softirq".to_owned(), "SCHED_FIFO on CPUs 0-1".to_owned())].into(),
+            notes: [("CPUs".to_owned(), "client on CPU 0".to_owned())].into(),
+            in_force: [("softirq threads".to_owned(), "SCHED_FIFO 50".to_owned())].into(),
         },
         commit: "0123456789ab".into(),
         workload: Workload {
@@ -71,7 +101,9 @@ pub(crate) fn cover_letter() -> Report {
             key_sizes: "fb_key".into(),
             value_sizes: "fb_value".into(),
             popularity: "uniform".into(),
+            service: None,
             seconds: 5.0,
+            request_cost_us: Some(0.6),
         },
         rows: vec![
             row("base", low, 199_954.0, 415.0, 26.0, 0.01),
@@ -90,6 +122,9 @@ pub(crate) fn cover_letter() -> Report {
         failures: Vec::new(),
         ended: None,
         memory: Some(Memory { after_first_run_kib: 30 << 10, at_end_kib: 31 << 10, peak_kib: 60 << 10 }),
+        machine: vec![quiet(low), quiet(high), quiet(Load::Max)],
+        sustained: Vec::new(),
+        searched_again: None,
     }
 }
 

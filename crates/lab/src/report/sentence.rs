@@ -1,27 +1,25 @@
 //! The sentence below each load: which mode buys what, from the figures alone.
 //!
-//! At a fixed load the question is what a lower p99 costs in CPU. The answer names the lowest p99, the cheapest mode
-//! that comes near it, and what `base` and the cheapest mode of all have instead. Modes that do not sustain the load
-//! are named as such and not compared: their latency is the length of their queue. Where the runs of two modes
-//! overlap, the sentence says that they cannot be told apart.
+//! At a fixed load a mode is worth its place if no other has both a lower p99 and a lower CPU time: these are the
+//! frontier, and all of them are named, from the cheapest to the fastest. One is called the best only if its runs lie apart
+//! from those of all others, and nothing took the machine away meanwhile. Modes that do not sustain the load are named as
+//! such and not compared: their latency is the length of their queue.
+//!
+//! `%` is of the CPU throughout; how two figures stand to each other is an `x`.
 
 use super::Row;
 use crate::loads::Load;
 use crate::modes::Mode;
 use crate::stats::{Figures, Measured};
 
-/// "Near" the lowest p99: up to a quarter above it.
-const NEAR: f64 = 1.25;
-/// Worth naming: at least a tenth less CPU.
-const CHEAPER: f64 = 0.9;
-
 type Figure = fn(&Figures) -> f64;
 const P99: Figure = |figures| figures.latency_us.p99;
 const CPU: Figure = |figures| figures.cpu.total_pct;
 const RPS: Figure = |figures| figures.achieved_rps;
 
-/// The sentence for the rows of one load and one backend; empty if nothing was measured.
-pub(super) fn sentence(load: Load, rows: &[&Row]) -> String {
+/// The sentence for the rows of one load and one backend; empty if nothing was measured. `taken` says what took the machine
+/// away meanwhile, if anything did.
+pub(super) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String {
     let measured: Vec<Candidate<'_>> = rows
         .iter()
         .filter_map(|row| {
@@ -34,14 +32,28 @@ pub(super) fn sentence(load: Load, rows: &[&Row]) -> String {
     if rest.is_empty() {
         return format!("Only {} was measured: nothing to compare it with.", first.mode);
     }
-    let mut parts = match load {
-        Load::Max => closed_loop(&measured),
-        Load::Rps(_) => open_loop(&measured),
+    let doubt = Doubt { taken, one_run: measured.iter().any(|candidate| candidate.measured.runs == 1) };
+    let parts = match load {
+        Load::Max => closed_loop(&measured, &doubt),
+        Load::Rps(_) => open_loop(&measured, &doubt),
     };
-    if measured.iter().all(|candidate| candidate.measured.runs == 1) {
-        parts.push("one run each, so the spread is unknown".to_owned());
-    }
     parts.join("; ") + "."
+}
+
+/// Why none is called the best, whatever the medians say.
+struct Doubt<'a> {
+    taken: Option<&'a str>,
+    one_run: bool,
+}
+
+impl Doubt<'_> {
+    fn why(&self) -> Option<String> {
+        match (self.taken, self.one_run) {
+            (Some(taken), _) => Some(format!("none is called the best, for the machine was taken away ({taken})")),
+            (None, true) => Some("none is called the best: of one run the spread is unknown".to_owned()),
+            (None, false) => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -56,86 +68,93 @@ impl Candidate<'_> {
         figure(&self.measured.median)
     }
 
-    /// "1.02x base's p99", or that the two cannot be told apart.
-    fn times(&self, other: &Self, figure: Figure, name: &str) -> String {
-        let overlap = self.measured.runs > 1 && self.overlaps(other, figure);
-        let note = if overlap { " (runs overlap)" } else { "" };
-        format!("{} {}'s {name}{note}", ratio(self.median(figure), other.median(figure)), other.mode)
-    }
-
     fn overlaps(&self, other: &Self, figure: Figure) -> bool {
         let (a, b) = (&self.measured.spread, &other.measured.spread);
         figure(&a.min) <= figure(&b.max) && figure(&b.min) <= figure(&a.max)
     }
+
+    /// Whether it is at least as good in both, and better in one.
+    fn beats(&self, other: &Self) -> bool {
+        let (p99, cpu) = (self.median(P99), self.median(CPU));
+        let (other_p99, other_cpu) = (other.median(P99), other.median(CPU));
+        p99 <= other_p99 && cpu <= other_cpu && (p99 < other_p99 || cpu < other_cpu)
+    }
+
+    fn figures(&self) -> String {
+        format!("{} {} us at {:.0} %", self.mode, us(self.median(P99)), self.median(CPU))
+    }
 }
 
-fn open_loop(all: &[Candidate<'_>]) -> Vec<String> {
+fn open_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
     let (sustaining, failing): (Vec<_>, Vec<_>) = all.iter().copied().partition(|candidate| candidate.sustains);
     let mut parts = Vec::new();
-    if let Some(fastest) = least(&sustaining, P99) {
-        latency_parts(&sustaining, fastest, &mut parts);
+    match sustaining.as_slice() {
+        [] => parts.push("No mode sustains this load, so every latency is that of a queue".to_owned()),
+        [only] => parts.push(format!("Only {} sustains this load: p99 and CPU {}", only.mode, only.figures())),
+        several => {
+            parts.extend(frontier(several));
+            parts.push(doubt.why().unwrap_or_else(|| lowest_p99(several)));
+        }
     }
-    if sustaining.is_empty() {
-        parts.push("No mode sustains this load (99 % of it answered), so every latency is that of a queue".to_owned());
-    } else if !failing.is_empty() {
-        let names: Vec<String> = failing.iter().map(|candidate| candidate.mode.to_string()).collect();
-        let verb = if names.len() == 1 { "does" } else { "do" };
-        parts.push(format!("{} {verb} not sustain this load", listed(&names)));
+    if !sustaining.is_empty() && !failing.is_empty() {
+        parts.push(format!("{} not sustain this load", subject_of(&failing, "does", "do")));
     }
     parts
 }
 
-fn latency_parts(sustaining: &[Candidate<'_>], fastest: Candidate<'_>, parts: &mut Vec<String>) {
-    let near: Vec<_> = sustaining.iter().copied().filter(|c| c.median(P99) <= NEAR * fastest.median(P99)).collect();
-    let thrifty = least(&near, CPU).unwrap_or(fastest);
-    let cpu = |candidate: &Candidate<'_>| share(candidate.median(CPU), fastest.median(CPU));
-    let mut named = vec![fastest.mode];
-    if thrifty.mode != fastest.mode && thrifty.median(CPU) <= CHEAPER * fastest.median(CPU) {
-        named.push(thrifty.mode);
-        parts.push(format!(
-            "{} has {} at {} of its CPU",
-            thrifty.mode,
-            thrifty.times(&fastest, P99, "p99"),
-            cpu(&thrifty)
-        ));
-    } else {
-        let figures = format!("{} us at {:.0} % CPU", us(fastest.median(P99)), fastest.median(CPU));
-        parts.push(format!("{} has the lowest p99 ({figures}), and no mode near it takes less CPU", fastest.mode));
+/// The modes that no other beats, from the cheapest to the fastest, and what base has if it is none of them.
+fn frontier(sustaining: &[Candidate<'_>]) -> Vec<String> {
+    let unbeaten = |one: &&Candidate<'_>| !sustaining.iter().any(|other| other.beats(one));
+    let mut frontier: Vec<Candidate<'_>> = sustaining.iter().filter(unbeaten).copied().collect();
+    frontier.sort_by(|a, b| a.median(CPU).total_cmp(&b.median(CPU)));
+    let named: Vec<String> = frontier.iter().map(Candidate::figures).collect();
+    let mut parts = vec![format!("Frontier of p99 and CPU: {}", named.join(", "))];
+    let base = sustaining.iter().find(|candidate| candidate.mode == Mode::Base);
+    if let Some(base) = base.filter(|base| frontier.iter().all(|other| other.mode != base.mode)) {
+        parts.push(format!("beside it {}", base.figures()));
     }
-    for other in
-        [sustaining.iter().copied().find(|c| c.mode == Mode::Base), least(sustaining, CPU)].into_iter().flatten()
-    {
-        if named.contains(&other.mode) {
-            continue;
-        }
-        named.push(other.mode);
-        let factor = ratio(other.median(P99), fastest.median(P99));
-        let overlap = if other.measured.runs > 1 && other.overlaps(&fastest, P99) { " (runs overlap)" } else { "" };
-        parts.push(format!("{} {factor}{overlap} at {}", other.mode, cpu(&other)));
-    }
+    parts
 }
 
-fn closed_loop(all: &[Candidate<'_>]) -> Vec<String> {
+fn lowest_p99(sustaining: &[Candidate<'_>]) -> String {
+    let lowest = least(sustaining, P99).expect("there are several");
+    let rivals: Vec<_> = rivals(sustaining, lowest, P99);
+    if !rivals.is_empty() {
+        let all = [&[lowest], rivals.as_slice()].concat();
+        return format!("the lowest p99 is not decided between {} (runs overlap)", names(&all));
+    }
+    let others: Vec<_> = sustaining.iter().copied().filter(|other| other.mode != lowest.mode).collect();
+    let next = least(&others, P99).expect("there are several");
+    let factor = ratio(next.median(P99), lowest.median(P99));
+    format!("{} has the lowest p99, and next is {} with {factor} of it", lowest.mode, next.mode)
+}
+
+/// Those that cannot be told apart from the best.
+fn rivals<'a>(all: &[Candidate<'a>], best: Candidate<'a>, figure: Figure) -> Vec<Candidate<'a>> {
+    all.iter().copied().filter(|other| other.mode != best.mode && other.overlaps(&best, figure)).collect()
+}
+
+fn closed_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
     let Some(fastest) = most(all, RPS) else {
         return Vec::new();
     };
-    let mut parts = vec![format!("{} answers most", fastest.mode)];
     let base = all.iter().copied().find(|candidate| candidate.mode == Mode::Base);
-    match base {
-        Some(base) if base.mode != fastest.mode => {
-            parts[0] += &format!(", {}", fastest.times(&base, RPS, "rate"));
+    let beside_base = |candidate: &Candidate<'_>| match base {
+        Some(base) if base.mode != candidate.mode => {
+            format!(", {} base's rate", ratio(candidate.median(RPS), base.median(RPS)))
         }
-        _ => {}
-    }
-    let others: Vec<_> = all.iter().copied().filter(|c| c.mode != fastest.mode && c.mode != Mode::Base).collect();
-    if let Some(second) = most(&others, RPS) {
-        parts.push(format!("next is {} with {}", second.mode, second.times(&fastest, RPS, "rate")));
-    }
-    let tail = least(all, P99).filter(|candidate| candidate.mode != fastest.mode);
-    if let Some(tail) = tail {
-        parts.push(format!("{} has the lowest p99, {}", tail.mode, tail.times(&fastest, P99, "p99")));
-    }
-    parts
+        _ => String::new(),
+    };
+    let rivals = rivals(all, fastest, RPS);
+    let answers = if let Some(why) = doubt.why() {
+        format!("In closed loop {} has the highest median{}; {why}", fastest.mode, beside_base(&fastest))
+    } else if rivals.is_empty() {
+        format!("In closed loop {} answers most{}", fastest.mode, beside_base(&fastest))
+    } else {
+        let all = [&[fastest], rivals.as_slice()].concat();
+        format!("In closed loop {} answer most{} (runs overlap)", names(&all), beside_base(&fastest))
+    };
+    vec![answers]
 }
 
 fn least<'a>(all: &[Candidate<'a>], figure: Figure) -> Option<Candidate<'a>> {
@@ -151,20 +170,21 @@ fn ratio(number: f64, of: f64) -> String {
     if of > 0.0 { format!("{:.2}x", number / of) } else { "?x".to_owned() }
 }
 
-fn share(number: f64, of: f64) -> String {
-    if of > 0.0 { format!("{:.0} %", 100.0 * number / of) } else { "? %".to_owned() }
-}
-
 fn us(us: f64) -> String {
     if us < 100.0 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 
-fn listed(names: &[String]) -> String {
-    match names {
+fn names(all: &[Candidate<'_>]) -> String {
+    let names: Vec<String> = all.iter().map(|candidate| candidate.mode.to_string()).collect();
+    match names.as_slice() {
         [] => String::new(),
         [only] => only.clone(),
         [firsts @ .., last] => format!("{} and {last}", firsts.join(", ")),
     }
+}
+
+fn subject_of(all: &[Candidate<'_>], one: &str, several: &str) -> String {
+    format!("{} {}", names(all), if all.len() == 1 { one } else { several })
 }
 
 #[cfg(test)]

@@ -1,41 +1,87 @@
 //! The table, in the manner of a kernel cover letter: one block per load, figures flush right, one line per mode.
 
+mod legend;
+mod page;
+
 use super::beside;
 use super::sentence::sentence;
 use super::{Outcome, Report, Row};
 use crate::loads::Load;
 use crate::stats::Figures;
 use crate::subject::Backend;
+use page::Page;
 
 /// Widest line, in columns; a reason or a sentence that is longer is broken.
 pub const WIDTH_MAX: usize = 160;
 
+/// A page of less is written as if it had this many columns.
+const WIDTH_MIN: usize = 80;
+
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Writes the report as text. With `bold`, the best of each column within a load is set in bold by terminal codes;
-/// without, the text has no codes at all.
-pub fn render(report: &Report, bold: bool) -> String {
-    let mut text = String::new();
-    let backends = report.among_backends();
-    let name_width = report.rows.iter().map(|row| row.subject.name(backends).len()).max().unwrap_or(0).max(10);
-    let has = |column: &&Column| {
-        !column.optional
-            || report.rows.iter().any(|row| row.measured().is_some_and(|m| (column.figure)(&m.median).is_some()))
-    };
-    let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
-    let shape = Shape { columns, name_width, backends, bold };
-    let (begun, not_begun): (Vec<_>, Vec<_>) =
-        report.by_load().into_iter().partition(|(_, rows)| !rows.iter().all(|row| row.was_not_run()));
-    for (load, rows) in begun {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        block(&mut text, load, &rows, &shape);
+/// A table that is written as its loads finish.
+#[derive(Debug)]
+pub struct Table {
+    /// Set the best of each column within a load in bold, by terminal codes; without, the text has no codes at all.
+    bold: bool,
+    /// Widest line, in columns; columns of the table that do not fit are left out.
+    width: usize,
+    printed: Vec<Load>,
+    has_heading: bool,
+    searched_again: bool,
+}
+
+impl Table {
+    /// Nothing is written so far.
+    pub fn new(bold: bool, width: usize) -> Self {
+        let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
+        Self { bold, width, printed: Vec::new(), has_heading: false, searched_again: false }
     }
-    text.push('\n');
-    incomplete(&mut text, report, not_begun.into_iter().map(|(load, _)| load));
-    text + &legend(report)
+
+    /// What of a report, which has only loads of which all runs are done, was not written yet.
+    pub fn more(&mut self, report: &Report) -> String {
+        let mut page = Page::new(self.width);
+        self.blocks(&mut page, report);
+        page.into_text()
+    }
+
+    /// What of the whole report was not written yet, and how to read it.
+    pub fn end(&mut self, report: &Report) -> String {
+        let mut page = Page::new(self.width);
+        self.blocks(&mut page, report);
+        legend::sustained(&mut page, report);
+        page.line("");
+        let begun = |rows: &[&Row]| !rows.iter().all(|row| row.was_not_run());
+        incomplete(&mut page, report, report.by_load().iter().filter(|(_, rows)| !begun(rows)).map(|(load, _)| *load));
+        let hidden = Shape::new(report, self).hidden;
+        legend::legend(&mut page, report, &hidden);
+        page.into_text()
+    }
+
+    fn blocks(&mut self, page: &mut Page, report: &Report) {
+        if !self.has_heading {
+            self.has_heading = true;
+            legend::heading(page, report);
+        }
+        if let Some(why) = report.searched_again.as_ref().filter(|_| !self.searched_again) {
+            self.searched_again = true;
+            self.printed.clear();
+            page.line("");
+            page.words(&format!(
+                "The loads were wrong ({why}) and are searched again, once. What follows replaces what is above."
+            ));
+        }
+        let shape = Shape::new(report, self);
+        for (load, rows) in report.by_load() {
+            if self.printed.contains(&load) || rows.iter().all(|row| row.was_not_run()) {
+                continue;
+            }
+            self.printed.push(load);
+            page.line("");
+            block(page, load, &rows, &shape, report);
+        }
+    }
 }
 
 /// Which value of a column is best.
@@ -49,12 +95,55 @@ enum Best {
 type Show = fn(f64, f64) -> String;
 
 /// What all blocks have in common.
-struct Shape<'a> {
-    columns: Vec<&'a Column>,
+struct Shape {
+    columns: Vec<&'static Column>,
+    /// Columns for which there is no room.
+    hidden: Vec<&'static Column>,
     name_width: usize,
     backends: bool,
     bold: bool,
 }
+
+impl Shape {
+    fn new(report: &Report, table: &Table) -> Self {
+        let backends = report.among_backends();
+        let name_width = report.rows.iter().map(|row| row.subject.name(backends).len()).max().unwrap_or(0).max(10);
+        let has = |column: &&Column| {
+            !column.optional
+                || report.rows.iter().any(|row| row.measured().is_some_and(|m| (column.figure)(&m.median).is_some()))
+        };
+        let mut columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
+        let mut hidden = Vec::new();
+        let width = |columns: &[&Column]| name_width + 7 + columns.iter().map(|column| 1 + column.width).sum::<usize>();
+        for head in DROPPED_FIRST {
+            if width(&columns) <= table.width {
+                break;
+            }
+            hidden.extend(columns.iter().copied().filter(|column| column.head == *head));
+            columns.retain(|column| column.head != *head);
+        }
+        Self { columns, hidden, name_width, backends, bold: table.bold }
+    }
+}
+
+/// Columns that are left out where there is no room, the least needed first.
+const DROPPED_FIRST: &[&str] = &[
+    "ev/wait",
+    "work/poll",
+    "empty",
+    "polls/s",
+    "cl-si",
+    "useful",
+    "95%lat",
+    "proc",
+    "irq/s",
+    "avglat",
+    "cpq",
+    "spin",
+    "99.9%lat",
+    "cpu0+1",
+    "50%lat",
+];
 
 struct Column {
     /// Left out where no row has the figure.
@@ -101,22 +190,28 @@ const fn optional(column: Column) -> Column {
     Column { optional: true, ..column }
 }
 
-fn block(text: &mut String, load: Load, rows: &[&Row], shape: &Shape<'_>) {
+fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Report) {
     let name_width = shape.name_width;
+    let machine = report.machine_at(load);
+    if load == Load::Max {
+        let flows = report.workload.flows;
+        page.words(&format!(
+            "Closed loop, {flows} in flight (MAX): bound by latency, so not the most that a mode sustains."
+        ));
+    }
     let mut head = format!("{:>name_width$}{:>7}", "testcase", "load");
     for column in &shape.columns {
         head += &format!(" {:>1$}", column.head, column.width);
     }
-    line(text, &head);
+    page.line(&head);
     let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows)).collect();
     for row in rows {
-        let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load);
+        let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load.column());
         match &row.outcome {
-            Outcome::Refused(reason) => broken(text, &start, &format!("refused: {reason}")),
+            Outcome::Refused(reason) => page.words_after(&start, &format!("refused: {reason}")),
             Outcome::Nothing => {
                 let why = row.lost.as_ref().map_or("", |lost| lost.why.as_str());
-                broken(
-                    text,
+                page.words_after(
                     &start,
                     &format!("no figures: of {} runs {why}", row.lost.as_ref().map_or(0, |lost| lost.of)),
                 );
@@ -125,41 +220,41 @@ fn block(text: &mut String, load: Load, rows: &[&Row], shape: &Shape<'_>) {
                 for (column, range) in shape.columns.iter().zip(&ranges) {
                     start += &cell(column, range, (column.figure)(&measured.median), shape.bold);
                 }
-                line(text, &start);
+                page.line(&start);
             }
         }
     }
+    let taken = machine.and_then(|machine| machine.taken(rows));
     if shape.backends {
         for backend in [Backend::Engine, Backend::Kernel] {
             let of_this: Vec<&Row> = rows.iter().copied().filter(|row| row.subject.backend == backend).collect();
-            let said = sentence(load, &of_this);
+            let said = sentence(load, &of_this, taken.as_deref());
             if !said.is_empty() {
-                broken(text, "", &format!("In the {backend}: {said}"));
+                page.words(&format!("In the {backend}: {said}"));
             }
         }
-        broken(text, "", &beside::sentence(load, rows));
+        page.words(&beside::sentence(load, rows));
     } else {
-        broken(text, "", &sentence(load, rows));
+        page.words(&sentence(load, rows, taken.as_deref()));
     }
-    broken(text, "", &spread(rows, shape.backends));
+    page.words(&spread(rows, shape.backends));
+    if let Some(machine) = machine {
+        page.words(&machine.text());
+    }
     for row in rows.iter().filter(|row| row.measured().is_some()) {
         if let Some(lost) = &row.lost {
             let name = row.subject.name(shape.backends);
-            broken(
-                text,
-                "",
-                &format!("{name}: not in its figures are {} of {} runs: {}.", lost.runs, lost.of, lost.why),
-            );
+            page.words(&format!("{name}: not in its figures are {} of {} runs: {}.", lost.runs, lost.of, lost.why));
         }
     }
 }
 
 /// Says above the legend what the table lacks, and why.
-fn incomplete(text: &mut String, report: &Report, not_begun: impl Iterator<Item = Load>) {
+fn incomplete(page: &mut Page, report: &Report, not_begun: impl Iterator<Item = Load>) {
     let Some(why) = &report.ended else { return };
     let loads: Vec<String> = not_begun.map(|load| load.to_string()).collect();
     let loads = if loads.is_empty() { String::new() } else { format!(" Not begun: {}.", loads.join(", ")) };
-    broken(text, "", &format!("INCOMPLETE: {why}.{loads}"));
+    page.words(&format!("INCOMPLETE: {why}.{loads}"));
 }
 
 fn cell(column: &Column, range: &Range, figure: Option<f64>, bold: bool) -> String {
@@ -208,97 +303,6 @@ fn spread(rows: &[&Row], backends: bool) -> String {
         })
         .collect();
     if each.is_empty() { String::new() } else { format!("99%lat, lowest and highest run: {}.", each.join(", ")) }
-}
-
-fn legend(report: &Report) -> String {
-    let workload = &report.workload;
-    let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
-    let mut text = String::new();
-    let figures = format!(
-        "Median of {runs} run{} of {} s. Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
-         CPU{}; spin is time in polls that found nothing. cpq: reference cycles per query. empty: % of polls that found \
-         nothing. -: not applicable or not to be had here.",
-        if runs == 1 { "" } else { "s" },
-        workload.seconds,
-        workload.server_cpus,
-        if workload.server_cpus == 1 { "" } else { "s" },
-    );
-    broken(&mut text, "", &figures);
-    if report.rows.iter().any(|row| row.measured().is_some_and(|measured| measured.median.cores.is_some())) {
-        let cores = "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, for \
-                     all programs; the client polls and takes 100. proc: the same of this process alone. cl-si: % of the client's CPU spent in softirqs: \
-                     over veth the kernel does much of the server's receive work on the CPU that sends. A kernel row \
-                     counts no polls.";
-        broken(&mut text, "", cores);
-    }
-    let way = match workload.device.as_str() {
-        "link" => String::new(),
-        device => format!(" over {device}, {}", workload.proto),
-    };
-    let setup = format!(
-        "{} on the {}{way}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; seed {}. {}, {} CPUs, \
-         Linux {}; commit {}.",
-        workload.name,
-        workload.backend,
-        workload.flows,
-        workload.queues,
-        if workload.queues == 1 { "" } else { "s" },
-        workload.records,
-        workload.set_pct,
-        workload.key_sizes,
-        workload.value_sizes,
-        workload.popularity,
-        workload.seed,
-        report.host.cpu_model,
-        report.host.cpus,
-        report.host.kernel,
-        report.commit,
-    );
-    broken(&mut text, "", &setup);
-    if let Some(memory) = &report.memory {
-        let mib = |kib: u64| kib.div_ceil(1024);
-        let (first, end, peak) = (mib(memory.after_first_run_kib), mib(memory.at_end_kib), mib(memory.peak_kib));
-        let words = format!(
-            "memory: {first} MiB resident in this process after the first run, {end} at the end, {peak} at most"
-        );
-        broken(&mut text, "", &words);
-    }
-    for (name, note) in &report.host.notes {
-        broken(&mut text, "", &format!("{name}: {note}"));
-    }
-    text
-}
-
-fn line(text: &mut String, line: &str) {
-    text.push_str(line);
-    text.push('\n');
-}
-
-/// Writes words after `start`, broken so that no line is wider than [`WIDTH_MAX`]; further lines are indented alike.
-fn broken(text: &mut String, start: &str, words: &str) {
-    let indent = start.chars().count();
-    let mut current = start.to_owned();
-    let mut width = indent;
-    for word in printable(words).split_whitespace() {
-        let word_width = word.chars().count();
-        if width > indent && width + 2 + word_width > WIDTH_MAX {
-            line(text, &current);
-            current = " ".repeat(indent);
-            width = indent;
-        }
-        let gap = if width == indent { "  " } else { " " };
-        current += gap;
-        current += word;
-        width += gap.len() + word_width;
-    }
-    if width > indent {
-        line(text, &current);
-    }
-}
-
-/// Text from outside (a CPU's name, an error of the system) without control characters, which a terminal would obey.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn whole(number: f64, _lowest: f64) -> String {

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use napier_runtime::capture::{Capture, CaptureConfig};
 pub use napier_runtime::device::MemifRole;
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifSecret, XdpConfig};
+use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifSecret, XdpConfig};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
-use crate::device::Device;
+use crate::device::{Device, XdpWay};
+use crate::in_force::{self, InForce};
 
 /// How often it is looked why there is no peer yet.
 const PEER_LOOK: Duration = Duration::from_millis(20);
@@ -29,6 +30,10 @@ pub struct DeviceConfig {
     pub secret: Option<String>,
     /// The network namespace of an interface; `None` = that of the calling thread.
     pub netns: Option<Arc<OwnedFd>>,
+    /// How the kernel hands packets to an AF_XDP device.
+    pub xdp: XdpWay,
+    /// Interrupt coalescing.
+    pub coalesce: Coalesce,
     /// Receive queues, each with a NAPI instance.
     pub queues: u16,
     /// Own address.
@@ -53,6 +58,8 @@ impl DeviceConfig {
             role: MemifRole::Client,
             secret: None,
             netns: None,
+            xdp: XdpWay::Auto,
+            coalesce: Coalesce::adaptive(),
             queues: 1,
             ip,
             prefix_len,
@@ -128,10 +135,11 @@ impl OneDevice {
             }
             Device::Xdp { interface: Some(interface) } => {
                 let xdp = XdpConfig { netns: config.netns.clone(), queues: config.queues, ..XdpConfig::on(interface) };
-                engine.add_xdp(&xdp, end).with_context(|| format!("adding the device on {interface}"))?
+                engine.add_xdp(&config.xdp.on(xdp), end).with_context(|| format!("adding the device on {interface}"))?
             }
             other => anyhow::bail!("{} is no device of an engine whose peer is elsewhere", other.name()),
         };
+        in_force::coalesce(&device, config.coalesce)?;
         if let Some(gateway) = config.gateway {
             netns.gateway_set(device.ifindex(), gateway).context("setting the gateway")?;
         }
@@ -157,6 +165,11 @@ impl OneDevice {
         let name = self.device.name();
         anyhow::ensure!(!state.gone, "{}", state.reason.as_deref().unwrap_or(name));
         Ok(())
+    }
+
+    /// What is in force on the device.
+    pub fn in_force(&self) -> InForce {
+        in_force::of(&self.device)
     }
 
     /// Interrupts of the device since it was added.

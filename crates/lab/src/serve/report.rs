@@ -4,6 +4,8 @@ use napier_kv::session::{Server, Totals};
 use napier_kv::store::StoreStats;
 use serde::Serialize;
 
+use crate::in_force::InForce;
+
 use super::run::ServeConfig;
 use super::workers::Used;
 
@@ -32,6 +34,8 @@ pub struct ServeReport {
     pub cpu_system_s: f64,
     /// Interrupts of the device; null where they are not the server's to count.
     pub interrupts: Option<u64>,
+    /// What is in force on the device of an engine, by name; empty on the kernel's sockets.
+    pub in_force: InForce,
     /// Time that the softirq threads could have run and had no CPU, in seconds; null on the kernel's sockets.
     pub softirq_run_delay_s: Option<f64>,
     /// Packets dropped because their checksum was wrong; null on the kernel's sockets, which count them elsewhere.
@@ -64,6 +68,7 @@ impl ServeReport {
             cpu_s: used.cpu.as_secs_f64(),
             cpu_system_s: used.system.as_secs_f64(),
             interrupts,
+            in_force: InForce::new(),
             softirq_run_delay_s: None,
             wrong_checksums: None,
             frames_not_recorded: None,
@@ -96,6 +101,9 @@ impl std::fmt::Display for ServeReport {
         )?;
         if let Some(interrupts) = self.interrupts {
             writeln!(f, "interrupts   {interrupts}")?;
+        }
+        for (name, value) in &self.in_force {
+            writeln!(f, "in force     {name}: {value}")?;
         }
         if let Some(waited) = self.softirq_run_delay_s {
             writeln!(f, "softirq      threads waited {waited:.3} s for a CPU")?;
@@ -133,6 +141,7 @@ mod tests {
             cpu_s: 1.0,
             cpu_system_s: 0.5,
             interrupts: None,
+            in_force: InForce::from([("AF_XDP".to_owned(), "copy".to_owned())]),
             softirq_run_delay_s,
             wrong_checksums: None,
             frames_not_recorded: None,

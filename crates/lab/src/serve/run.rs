@@ -10,6 +10,7 @@ use napier_core::control::plan::Plan;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::serve::worker::Addresses;
+use napier_kv::service::Service;
 use napier_kv::session::Server;
 use napier_runtime::engine::ThreadRole;
 use napier_runtime::event::UserEvent;
@@ -40,6 +41,8 @@ pub struct ServeConfig {
     pub workers: usize,
     /// Bounds on what clients can take.
     pub limits: Limits,
+    /// Time that each request takes its worker beside, and the seed from which it is drawn.
+    pub service: Option<(Service, u64)>,
 }
 
 impl ServeConfig {
@@ -95,6 +98,10 @@ pub fn serve(
     config.check()?;
     let server = Server::new(config.limits.memory_bytes, config.workers, napier_kv::serve::now_ms())
         .with_connections_max(config.limits.connections);
+    let server = match &config.service {
+        Some((service, seed)) => server.with_service(service, *seed),
+        None => server,
+    };
     match &config.device.device {
         Device::Kernel { interface } => {
             if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
@@ -178,6 +185,7 @@ fn serve_on_engine(
     let recorded = one.finish_capture();
     let run_delay = Duration::from_nanos(one.engine.softirq_stats().iter().map(|cpu| cpu.run_delay_ns).sum());
     Ok(ServeReport {
+        in_force: one.in_force(),
         softirq_run_delay_s: Some(run_delay.as_secs_f64()),
         wrong_checksums: Some(wrong_checksums(&one.netns.counters())),
         frames_not_recorded: recorded.as_ref().map(|recorded| recorded.missing),

@@ -57,7 +57,7 @@ impl Act<'_> {
         let link = LinkConfig { queues, ring_size, ..LinkConfig::default() };
         let pair = Pair::new(&link, &layout.workers, &[layout.client])?;
         let profile = Profile::new(ProfileConfig { records: 2048, ..ProfileConfig::default() }, seed)?;
-        let mut server = Server::new(Arc::new(filled(&profile, layout.workers.len())), &layout.workers);
+        let mut server = Server::new(Arc::new(filled(&profile, layout.workers.len(), None)), &layout.workers);
         server.start(&pair, &Mode::Base.plan())?;
         let disturber = Disturber::new(&pair, server, stream(seed, &format!("disturbances {number}")))?;
         let client = client(&pair, &profile, 4 + below(&mut rng, 20) as usize)?;

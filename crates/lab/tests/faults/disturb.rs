@@ -230,9 +230,9 @@ impl<'a> Disturber<'a> {
         let (device, _) = self.some_device();
         let usecs = if self.chance(3) { 0 } else { self.below(COALESCE_USECS_MAX) + 1 };
         let frames = if usecs == 0 { self.below(2) } else { self.below(64) };
-        self.note(format_args!("{} coalesces {usecs} us, {frames} frames", device.name()));
+        let coalesce = if self.chance(3) { Coalesce::adaptive() } else { Coalesce::new(usecs, frames)? };
+        self.note(format_args!("{} coalesces: {coalesce}", device.name()));
         self.done.others += 1;
-        let coalesce = Coalesce::new(usecs, frames)?;
         ensure!((0..device.queues()).all(|queue| device.set_coalesce(queue, coalesce)), "a queue was not found");
         Ok(())
     }

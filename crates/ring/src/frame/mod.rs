@@ -64,11 +64,13 @@
 
 mod batch;
 mod list;
+mod packets;
 mod pool;
 mod table;
 
 pub use batch::{FrameBatch, FrameSorter};
 pub use list::{FrameChain, FrameFifo, FrameList};
+pub use packets::{PACKET_BURST_MAX, PacketBurst, PacketReceiver, PacketSender, packet_queue};
 pub use pool::FramePool;
 pub(crate) use table::FramePlaces;
 pub use table::{ArenaConfig, ArenaError, FrameTable};
@@ -124,10 +126,12 @@ impl Frame {
     }
 }
 
+#[inline]
 fn arena_of(raw: u32) -> ArenaId {
     ArenaId((raw >> INDEX_BITS) as u8) // 8 bits are left
 }
 
+#[inline]
 fn index_of(raw: u32) -> u32 {
     raw & ((1 << INDEX_BITS) - 1)
 }

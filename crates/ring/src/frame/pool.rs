@@ -38,6 +38,27 @@ impl FramePool {
         Some(Frame::mint(Frame::raw_of(self.arena_id, index), self.table.id()))
     }
 
+    /// Frames that can be taken without another look, at least `wanted` of them if there are so many.
+    #[inline]
+    pub fn ready(&mut self, wanted: usize) -> usize {
+        if self.free.len() < wanted {
+            self.collect();
+        }
+        self.free.len()
+    }
+
+    /// The bytes of the frame that [`alloc`](Self::alloc) would give, to be filled before it is taken. `None`: there is none.
+    #[inline]
+    pub fn next_bytes(&mut self) -> Option<&mut [u8]> {
+        if self.free.is_empty() {
+            self.collect();
+        }
+        let start = self.arena.address(*self.free.last()?);
+        // SAFETY: the bytes are inside the mapping, which the arena keeps alive; they are initialised; the frame is in this
+        // pool, which is borrowed mutably, so there is no handle to it and no other reference.
+        Some(unsafe { core::slice::from_raw_parts_mut(start, self.arena.frame_bytes()) })
+    }
+
     /// Puts a frame back: straight into this pool if it is its home, else as [`FrameTable::give_back`].
     #[inline]
     pub fn free(&mut self, frame: Frame) {

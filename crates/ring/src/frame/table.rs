@@ -72,7 +72,7 @@ pub(super) struct Arena {
 impl Arena {
     /// The address of a frame. In bounds: `add_arena` claimed all frames, and the index is checked.
     #[inline]
-    fn address(&self, index: u32) -> *mut u8 {
+    pub(super) fn address(&self, index: u32) -> *mut u8 {
         self.mapping.at(self.offset_of(index))
     }
 
@@ -89,6 +89,11 @@ impl Arena {
             Some(shift) => (index >> shift) as u16, // fewer homes than 2^16
             None => (index / self.frames_per_home) as u16,
         }
+    }
+
+    #[inline]
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     pub(super) fn homes(&self) -> usize {

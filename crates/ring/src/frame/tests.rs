@@ -316,3 +316,68 @@ fn frames_given_back_by_another_thread_carry_its_writes() {
     });
     assert_eq!(pools[0].available(), 4);
 }
+
+/// Packets one way and frames the other, one by one and in bursts, against a plain queue.
+#[test]
+fn packets_come_in_order_and_their_frames_come_home() {
+    let (table, mut pools) = table_with(70, 2);
+    let pool = &mut pools[0];
+    let (mut sender, mut receiver) = packet_queue(pool);
+    let mut rng = Rng::new(9);
+    let (mut sent, mut out) = (std::collections::VecDeque::new(), 0);
+    for round in 0..if cfg!(miri) { 60 } else { 5000_u32 } {
+        match rng.below(4) {
+            0 => {
+                for _ in 0..rng.below(40) {
+                    let Some(bytes) = pool.next_bytes() else { break };
+                    bytes[..4].copy_from_slice(&round.to_le_bytes());
+                    let (frame, len) = (pool.alloc().expect("it was there before"), 4 + rng.below(93));
+                    assert_eq!(table.data(&frame, 4), round.to_le_bytes(), "what was filled is what is taken");
+                    sender.push(frame, len);
+                    sent.push_back((round, len));
+                    out += 1;
+                }
+                sender.publish();
+            }
+            1 => {
+                let max = rng.below(80) as usize;
+                let expected = max.min(PACKET_BURST_MAX).min(sent.len());
+                let mut burst = receiver.take_burst(max);
+                assert_eq!((burst.len(), burst.is_empty()), (expected, expected == 0));
+                burst.each_mut(|bytes| bytes[3] |= 0x80);
+                for (bytes, (round, len)) in burst.iter().zip(sent.drain(..expected)) {
+                    assert_eq!((bytes.len(), &bytes[..4]), (len as usize, &(round | 1 << 31).to_le_bytes()[..]));
+                }
+                // One is taken out for good and one for a moment.
+                if let Some((frame, _)) = burst.take(1) {
+                    assert!(burst.take(1).is_none() && burst.iter().count() == expected - 1);
+                    table.give_back(frame);
+                    out -= 1;
+                }
+                if let Some((frame, len)) = burst.take(0) {
+                    burst.put_back(0, frame, len);
+                }
+            }
+            2 => {
+                if let Some((frame, len)) = receiver.pop() {
+                    assert_eq!(sent.pop_front().map(|(_, len)| len), Some(len));
+                    receiver.give_back(frame);
+                }
+            }
+            _ => {
+                sender.collect(pool);
+                out = sent.len();
+                assert_eq!(pool.available(), 70 - out);
+            }
+        }
+        assert!(receiver.is_empty() == sent.is_empty() && out >= sent.len());
+    }
+}
+
+#[test]
+#[should_panic(expected = "a frame of another arena")]
+fn a_queue_of_packets_takes_frames_of_its_arena_only() {
+    let (table, pools) = table_with(2, 1);
+    let (_, mut others) = table.add_arena(config(192, 96, 2, 1)).expect("arena");
+    packet_queue(&pools[0]).0.push(others[0].alloc().expect("frame"), 1);
+}

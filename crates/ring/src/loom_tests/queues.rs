@@ -268,6 +268,46 @@ fn queue_hands_data_over() {
     });
 }
 
+/// As above, and the consumer takes what there is at once: no slot is written again before it was read.
+fn queue_hands_many_over() {
+    model(|| {
+        let shared = Arc::new(Cells([0; 3].map(UnsafeCell::new)));
+        let (mut producer, mut consumer) = spsc::channel::<u32>(2);
+        let other = shared.clone();
+        let thread = thread::spawn(move || {
+            (0..3)
+                .take_while(|value| {
+                    other.write(*value);
+                    producer.push(*value).is_ok()
+                })
+                .count()
+        });
+        let mut received = 0;
+        let mut take = |received: &mut u32| {
+            consumer.pop_many(3, |value| {
+                assert_eq!(value, *received);
+                shared.read(value);
+                *received += 1;
+            })
+        };
+        take(&mut received);
+        let sent = thread.join().unwrap();
+        take(&mut received);
+        assert_eq!(sent, received as usize);
+    });
+}
+
+#[test]
+fn queue_of_many() {
+    queue_hands_many_over();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn queue_of_many_needs_the_ordering_of_the_publication() {
+    without(Point::SpscPublish, queue_hands_many_over);
+}
+
 struct Cells([UnsafeCell<u32>; 3]);
 
 // SAFETY: the model checks that a cell has one user at a time; loom reports it if not.

@@ -48,6 +48,8 @@ pub const COOKIE: u32 = 0x03E3_1F20;
 pub const RING_HEADER_BYTES: usize = 128;
 /// Bytes of a descriptor: flags u16, region u16, length u32, offset u32, metadata u32.
 pub const DESCRIPTOR_BYTES: usize = 16;
+/// Descriptors of a cache line.
+const DESCRIPTORS_PER_LINE: u16 = 4;
 /// Where the cookie is, u32, bytes from the ring's start.
 pub const COOKIE_OFFSET: usize = 0;
 /// Where the flags are, u16. Written by the consumer of the packets, read by their producer.

@@ -41,6 +41,13 @@ impl InterruptSwitch {
         self.0.is_masked()
     }
 
+    /// Whether packets wait that were not taken.
+    #[inline]
+    #[must_use]
+    pub fn packets_wait(&self) -> bool {
+        self.0.packets_wait()
+    }
+
     /// The interrupt is on and packets wait: it was raised and not heard yet, or never. For a look now and then where the
     /// producer does not fence.
     #[must_use]

@@ -145,6 +145,12 @@ impl RingView {
         unsafe { &*at }
     }
 
+    /// The line of a descriptor, which a hint may name.
+    #[inline]
+    pub(super) fn descriptor(&self, index: u16) -> *const u8 {
+        (&raw const *self.half(index, 0)).cast()
+    }
+
     /// Half of a descriptor: 0 = flags, region, length; 1 = offset, metadata.
     #[inline]
     fn half(&self, index: u16, half: usize) -> &MappedU64 {

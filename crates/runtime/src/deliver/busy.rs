@@ -41,6 +41,7 @@ impl Deliver {
                     if got {
                         napi.timer.moot();
                         owned = Some(napi.owned.enter());
+                        self.mask_for_busy_poller(napi);
                     }
                     machine.on_acquire(got);
                 }
@@ -72,6 +73,15 @@ impl Deliver {
             }
         }
         spin.end(napi);
+    }
+
+    /// The kernel leaves the interrupt as it is while a program polls, and takes one then that finds nothing. Here it is
+    /// masked if the end of the loop unmasks it for certain: where nothing is deferred.
+    #[inline]
+    fn mask_for_busy_poller(&self, napi: &Napi) {
+        if napi.masks_for_busy_poller() {
+            napi.irq.mask();
+        }
     }
 
     /// `busy_poll_stop`: keep the pledge by arming the timer, or poll once more and complete.

@@ -11,6 +11,7 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::place::HERE;
 use crate::napi::{Napi, Owned};
+use napier_stack::park::woken_by_this_thread;
 
 /// What the poller does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,13 +24,23 @@ impl Deliver {
     /// One poll with the full weight by the owner of SCHED (`net/core/dev.c __napi_poll`).
     #[inline]
     pub(crate) fn poll_once(&self, napi: &Napi, context: PollContext) -> Polled {
+        if HERE.get().thread_of.is_none() {
+            return self.poll_and_complete(napi, context);
+        }
+        let woken_before = woken_by_this_thread();
+        let polled = self.poll_and_complete(napi, context);
+        if polled.work > 0 {
+            // Whoever these packets are for slept, and the next ones are not to be late; or runs, and comes by itself.
+            napi.timer.look_after(woken_by_this_thread() == woken_before);
+        }
+        polled
+    }
+
+    #[inline]
+    fn poll_and_complete(&self, napi: &Napi, context: PollContext) -> Polled {
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
         let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, context);
-        if work > 0 && HERE.get().thread_of.is_some() {
-            // Packets that no program has found by itself.
-            napi.timer.look_after(false);
-        }
         if context == PollContext::KthreadBusy {
             // Its completions are refused, so they flush nothing (`napi_threaded_poll_loop`).
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
@@ -106,6 +117,9 @@ impl Deliver {
     /// Enables the interrupt and looks again: work that came in between is scheduled here.
     pub(crate) fn unmask(&self, napi: &Napi) {
         napi.counters.unmasked();
+        if self.holds_back(napi) {
+            return;
+        }
         if napi.journaled(|| napi.irq.unmask(), |&waiting| Event::Unmask { waiting }) {
             self.interrupt(napi);
         }

@@ -58,6 +58,7 @@ impl Deliver {
         // The id first: nobody arms the timer of an instance that cannot be found.
         self.hide_id(napi);
         napi.journaled(|| napi.timer.cancel(), |&armed| armed.then_some(Event::TimerCancel));
+        let _ = napi.moderation.end();
         napi.mask();
     }
 

@@ -18,6 +18,7 @@ mod busy;
 mod complete;
 mod kthread;
 mod lifecycle;
+mod moderate;
 mod owner;
 mod schedule;
 pub(crate) mod softirq;

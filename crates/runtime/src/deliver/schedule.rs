@@ -14,8 +14,23 @@ impl Deliver {
     pub(crate) fn interrupt(&self, napi: &Napi) {
         if napi.transition(Rule::SchedulePrep, State::schedule_prep) {
             napi.mask();
+            self.moderate(napi);
             self.schedule_owned(napi);
         }
+    }
+
+    /// An interrupt was heard. If another owner has taken meanwhile what it was for, and has gone, it needs no mask and no
+    /// poll: the line is only made ready for the next one.
+    pub(crate) fn interrupt_heard(&self, napi: &Napi) {
+        let needless = !napi.state().contains(State::SCHED) && !napi.irq.packets_wait();
+        if needless {
+            napi.counters.needless_interrupt();
+            // Whoever comes in between is unmasked early: an interrupt too many, as after any late unmask.
+            if !napi.irq.unmask() {
+                return;
+            }
+        }
+        self.interrupt(napi);
     }
 
     /// `napi_schedule`: true if this call took ownership.

@@ -75,7 +75,10 @@ impl EngineInner {
         let entry = devices.entry_mut(device);
         assert!(!entry.carrier.0.carrier, "a device has one peer at a time");
         for ((napi, path), (rx, tx)) in entry.napis.iter().zip(&device.tx).zip(ends) {
-            self.deliver.with_stopped(napi, |owned| owned.rx.attach(rx));
+            self.deliver.with_stopped(napi, |owned| {
+                owned.collect_raw();
+                owned.rx.attach(rx)
+            });
             path.attach(tx);
         }
         entry.carrier.0 =

@@ -237,10 +237,19 @@ impl DeviceHandle {
         self.engine.devices.lock().expect("no panic while held").entry(&self.device).settings
     }
 
-    /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue, or if it is the peer in another
-    /// process, or the kernel, who decides when to interrupt.
+    /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue, or if frames are to be counted
+    /// (`rx-frames` above 1) and the peer is another process or the kernel, which tells of none.
+    ///
+    /// On a link `rx-usecs` count from the first frame that waits; elsewhere, and where the line is adaptive, from the
+    /// interrupt before.
     pub fn set_coalesce(&self, queue: u16, coalesce: Coalesce) -> bool {
-        self.napi(queue).is_some_and(|napi| napi.irq.set_coalesce(coalesce))
+        self.napi(queue).is_some_and(|napi| self.engine.deliver.set_coalesce(&napi, coalesce))
+    }
+
+    /// The coalescing in force; `None` if there is no such queue.
+    #[must_use]
+    pub fn coalesce(&self, queue: u16) -> Option<Coalesce> {
+        self.napi(queue).map(|napi| napi.moderation.coalesce())
     }
 
     /// The receive-side-scaling table (`ethtool -x`).

@@ -166,7 +166,7 @@ impl DeviceHandle {
     pub fn frames_out(&self) -> i64 {
         let queues = 0..self.queues();
         let received = queues.clone().filter_map(|queue| self.napi(queue));
-        let received = received.map(|napi| self.engine.deliver.with_stopped(&napi, |owned| owned.rx.account()));
+        let received = received.map(|napi| self.engine.deliver.with_stopped(&napi, |owned| owned.account()));
         let received = received.sum::<FrameAccount>();
         // Nobody sends meanwhile: a frame on its way would be counted twice or not at all.
         let senders = self.device.tx_shared.hold_senders();

@@ -63,12 +63,16 @@ impl Host for EngineHost {
         self.engine(|engine| engine.oversee(now));
     }
 
-    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        self.engine(Host::stand_in).flatten()
+    fn comes_by(&self) {
+        self.engine(Host::comes_by);
     }
 
-    fn run_own_timers(&self) -> bool {
-        self.engine(Host::run_own_timers).unwrap_or(false)
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        self.engine(|engine| engine.about_to_sleep(ready));
+    }
+
+    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        self.engine(Host::stand_in).flatten()
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
@@ -116,12 +120,16 @@ impl Host for EngineInner {
         self.deliver.oversee(now);
     }
 
-    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        self.deliver.stand_in()
+    fn comes_by(&self) {
+        self.deliver.comes_by();
     }
 
-    fn run_own_timers(&self) -> bool {
-        self.deliver.run_own_timers()
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        self.deliver.about_to_sleep(ready);
+    }
+
+    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        self.deliver.stand_in()
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {

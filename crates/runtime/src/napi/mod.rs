@@ -5,6 +5,7 @@ mod config;
 #[cfg(test)]
 pub(crate) mod hold;
 mod kthread;
+mod moderation;
 pub(crate) mod place;
 mod sink;
 mod stats;
@@ -25,6 +26,7 @@ use crate::netdev::Device;
 use crate::port::{IrqLine, RxQueue};
 use crate::tx::TxPath;
 pub(crate) use kthread::Kthread;
+use moderation::Moderation;
 use napier_stack::merge::Merging;
 use napier_stack::park::Parker;
 use napier_sys::clock::Clock;
@@ -64,6 +66,7 @@ pub(crate) struct Napi {
     gro_flush_timeout_ns: AtomicU64,
     irq_suspend_timeout_ns: AtomicU64,
     pub(crate) timer: TimerSlot,
+    pub(crate) moderation: Moderation,
     threaded: Mutex<ThreadedSetting>,
     /// Processor that the instance's thread is pinned to.
     pub(crate) thread_cpu: Mutex<Option<usize>>,
@@ -88,6 +91,7 @@ impl Napi {
         epoch: Instant,
         journal: Option<Tap>,
     ) -> Self {
+        let coalesce = irq.coalesce();
         Self {
             index,
             device,
@@ -102,6 +106,7 @@ impl Napi {
             gro_flush_timeout_ns: AtomicU64::new(0),
             irq_suspend_timeout_ns: AtomicU64::new(0),
             timer: TimerSlot::new(epoch),
+            moderation: Moderation::new(epoch, coalesce),
             threaded: Mutex::new(ThreadedSetting::Disabled),
             thread_cpu: Mutex::new(None),
             kthread: Mutex::new(None),
@@ -198,6 +203,12 @@ impl Napi {
         }
     }
 
+    /// Whether whoever ends a busy loop unmasks the interrupt for certain, so that it may be masked while the loop runs.
+    #[inline]
+    pub(crate) fn masks_for_busy_poller(&self) -> bool {
+        self.defer_hard_irqs.load(Ordering::Relaxed) == 0
+    }
+
     /// The driver's poll: moves at most `budget_pkts` frames from the ring to their receivers.
     #[inline]
     pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
@@ -208,6 +219,7 @@ impl Napi {
         owned.rx.poll_begins();
         match &mut owned.raw {
             Some(raw) => {
+                raw.collect(owned.rx.frames_home());
                 work = owned.rx.take_burst(budget_pkts, |frame, len| raw.push(frame, len));
                 if work > 0 {
                     raw.publish();

@@ -17,11 +17,23 @@ pub(crate) struct Here {
     pub(crate) inline: bool,
     /// The thread leaves what it raises to others.
     pub(crate) kicks_only: bool,
+    /// Interrupts that this thread takes are not followed by holding others back: it is about to sleep.
+    pub(crate) unheld: bool,
+    /// The thread came for packets that were held back: it polls as long as one softirq run may.
+    pub(crate) polls_on: bool,
 }
 
 impl Here {
-    pub(crate) const NOWHERE: Self =
-        Self { thread_of: None, stands_in: None, handling: None, ksoftirqd: false, inline: false, kicks_only: false };
+    pub(crate) const NOWHERE: Self = Self {
+        thread_of: None,
+        stands_in: None,
+        handling: None,
+        ksoftirqd: false,
+        inline: false,
+        kicks_only: false,
+        unheld: false,
+        polls_on: false,
+    };
 
     /// Whether this thread looks at what is raised and armed on softirq CPU `index` before it sleeps.
     pub(crate) fn looks_after(self, index: u32) -> bool {

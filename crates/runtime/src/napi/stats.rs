@@ -13,6 +13,8 @@ pub(crate) struct NapiCounters {
     timer_fires: AtomicU64,
     timer_lateness_ns: AtomicU64,
     unmasks: AtomicU64,
+    irq_holds: AtomicU64,
+    irq_needless: AtomicU64,
     /// `BusyPollRxPackets`: packets of busy-loop iterations; the poll that ends a loop does not count.
     busy_poll_rx_packets: AtomicU64,
     spin_ticks: AtomicU64,
@@ -72,6 +74,16 @@ impl NapiCounters {
         self.unmasks.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The line stays masked for now, though it was to be unmasked.
+    pub(crate) fn held_back(&self) {
+        self.irq_holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An interrupt was heard for what another owner had taken.
+    pub(crate) fn needless_interrupt(&self) {
+        self.irq_needless.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn timer_fired(&self, late_ns: u64) {
         self.timer_fires.fetch_add(1, Ordering::Relaxed);
         self.timer_lateness_ns.fetch_add(late_ns, Ordering::Relaxed);
@@ -89,6 +101,8 @@ impl NapiCounters {
             timer_fires: read(&self.timer_fires),
             timer_lateness_ns: read(&self.timer_lateness_ns),
             unmasks: read(&self.unmasks),
+            irq_holds: read(&self.irq_holds),
+            irq_needless: read(&self.irq_needless),
             busy_poll_rx_packets: read(&self.busy_poll_rx_packets),
             spin_ticks: read(&self.spin_ticks),
             gro_merged: read(&self.merged),
@@ -116,6 +130,10 @@ pub struct NapiStats {
     pub timer_lateness_ns: u64,
     /// Times the interrupt was unmasked.
     pub unmasks: u64,
+    /// Of these, how often coalescing held the next interrupt back (not counted where the line counts frames).
+    pub irq_holds: u64,
+    /// Interrupts that were heard when nothing waited and nobody polled; they cost no poll.
+    pub irq_needless: u64,
     /// Packets that busy-loop iterations received (`TcpExt BusyPollRxPackets`).
     pub busy_poll_rx_packets: u64,
     /// Ticks of the engine's tick counter spent in polls that found nothing.
@@ -138,6 +156,8 @@ impl NapiStats {
             timer_fires: f(self.timer_fires, other.timer_fires),
             timer_lateness_ns: f(self.timer_lateness_ns, other.timer_lateness_ns),
             unmasks: f(self.unmasks, other.unmasks),
+            irq_holds: f(self.irq_holds, other.irq_holds),
+            irq_needless: f(self.irq_needless, other.irq_needless),
             busy_poll_rx_packets: f(self.busy_poll_rx_packets, other.busy_poll_rx_packets),
             spin_ticks: f(self.spin_ticks, other.spin_ticks),
             gro_merged: f(self.gro_merged, other.gro_merged),

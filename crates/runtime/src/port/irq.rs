@@ -71,8 +71,18 @@ pub(crate) trait Line: Send + Sync {
         false
     }
 
+    /// The coalescing that the line carries out.
+    fn coalesce(&self) -> Coalesce {
+        Coalesce::default()
+    }
+
     /// The doorbell was ready. Counted for a line whose producer keeps no count. False: nobody is to be scheduled for it.
     fn heard(&self) -> bool {
+        true
+    }
+
+    /// Whether packets wait that no owner has taken. True where a look costs more than a poll.
+    fn packets_wait(&self) -> bool {
         true
     }
 
@@ -156,8 +166,17 @@ impl IrqLine {
         on_line!(self, line => line.set_coalesce(coalesce))
     }
 
+    pub(crate) fn coalesce(&self) -> Coalesce {
+        on_line!(self, line => line.coalesce())
+    }
+
     pub(crate) fn heard(&self) -> bool {
         on_line!(self, line => line.heard())
+    }
+
+    /// See [`Line::packets_wait`].
+    pub(crate) fn packets_wait(&self) -> bool {
+        on_line!(self, line => line.packets_wait())
     }
 
     pub(crate) fn interrupts(&self) -> u64 {

@@ -45,7 +45,7 @@ pub(crate) trait RxRing {
         false
     }
 
-    /// Takes at most `max`; packets and bytes. None: there are none, or no frame is free.
+    /// Takes at most `max`; packets and bytes. Fewer: there are no more as far as is known, or no frame is free.
     fn take_many(&mut self, _max: u32, _home: &mut RxHome, _each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
         (0, 0)
     }
@@ -134,20 +134,22 @@ impl RxQueue {
         Some((frame, length))
     }
 
-    /// Takes at most `max` packets, and hands each to `each`; returns how many. As many calls of [`take`](Self::take), but
-    /// cheaper where the peer is in another process.
+    /// Takes at most `max` packets, and hands each to `each`; returns how many. As calls of [`take`](Self::take), but
+    /// cheaper where the peer is in another process; there it may end with packets left that came meanwhile.
     #[inline]
     pub(crate) fn take_burst(&mut self, max: u32, mut each: impl FnMut(Frame, u32)) -> u32 {
         let mut taken = 0;
         if !self.captures && on_end!(RxEnd, &self.end, end => end.takes_many()) {
             while taken < max {
-                let more = self.take_many((max - taken).min(REFILL_BATCH), &mut each);
+                let wanted = (max - taken).min(REFILL_BATCH);
+                let more = self.take_many(wanted, &mut each);
                 // Slots go back in time, and what was dropped on the way is counted.
                 self.refill();
-                if more == 0 {
+                taken += more;
+                // Another look at the peer's index would fetch a line that the peer has in use.
+                if more < wanted {
                     break;
                 }
-                taken += more;
             }
             return taken;
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 use napier_core::time::{Deadline, Span};
-use napier_ring::{Frame, spsc};
+use napier_ring::{Frame, PacketReceiver, packet_queue};
 
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::{Napi, RawSink};
@@ -61,8 +61,7 @@ pub struct RawPort {
     device: Arc<Device>,
     napi: Arc<Napi>,
     queue: u16,
-    received: RefCell<spsc::Consumer<Frame>>,
-    returns: RefCell<Vec<Frame>>,
+    received: RefCell<PacketReceiver>,
     busy: Cell<RawBusyPoll>,
 }
 
@@ -82,9 +81,6 @@ pub struct RawBusyPoll {
 #[error("the transmit ring is full: try again when the peer has taken frames (EAGAIN)")]
 pub struct TxRingFull;
 
-/// Frames that are given back together.
-const RETURN_BATCH: usize = 64;
-
 impl RawPort {
     /// Binds a port to queue `queue` of `device`.
     ///
@@ -102,8 +98,8 @@ impl RawPort {
             if owned.raw.is_some() {
                 return None;
             }
-            let (sink, received) = spsc::channel(owned.rx.frames_home().total());
-            owned.raw = Some(RawSink::new(sink, engine.frames.clone()));
+            let (sink, received) = packet_queue(owned.rx.frames_home());
+            owned.raw = Some(RawSink::new(sink));
             Some(received)
         });
         let Some(received) = received else {
@@ -114,7 +110,6 @@ impl RawPort {
             napi,
             queue,
             received: RefCell::new(received),
-            returns: RefCell::new(Vec::with_capacity(RETURN_BATCH)),
             busy: Cell::new(RawBusyPoll::default()),
             engine,
         })
@@ -164,40 +159,32 @@ impl RawPort {
                 self.engine.deliver.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) },
             )
         });
-        self.napi.raw_parker.wait_in(
-            &*self.engine,
-            || self.has_frames() || self.engine.deliver.is_closing(),
-            deadline,
-            &self.engine.deliver.clock,
-        );
+        let has_news = || self.has_frames() || self.engine.deliver.is_closing();
+        self.engine.deliver.about_to_sleep(&has_news);
+        self.napi.raw_parker.wait_in(&*self.engine, has_news, deadline, &self.engine.deliver.clock);
         self.has_frames()
     }
 
     /// The next received frame; it is given back when dropped.
     #[inline]
     pub fn next(&self) -> Option<RawFrame<'_>> {
-        let Some(frame) = self.received.borrow_mut().pop() else {
-            self.give_back();
-            return None;
-        };
-        Some(RawFrame { len: self.engine.frames.meta(&frame) as u32, frame: Some(frame), port: self })
+        let (frame, len) = self.received.borrow_mut().pop()?;
+        Some(RawFrame { frame: Some(frame), len, port: self })
     }
 
     /// Hands at most `max` received frames to `each`, in place, and gives them back; returns how many. The cheapest way
     /// to receive what is not sent on.
     #[inline]
     pub fn drain(&self, max: usize, mut each: impl FnMut(&mut [u8])) -> usize {
-        let frames = &*self.engine.frames;
         let mut received = self.received.borrow_mut();
-        let mut returns = frames.batch();
         let mut drained = 0;
-        while drained < max
-            && let Some(mut frame) = received.pop()
-        {
-            let len = frames.meta(&frame) as usize;
-            each(&mut frames.data_mut(&mut frame)[..len]);
-            returns.push(frame);
-            drained += 1;
+        while drained < max {
+            let mut burst = received.take_burst(max - drained);
+            if burst.is_empty() {
+                break;
+            }
+            burst.each_mut(&mut each);
+            drained += burst.len();
         }
         drained
     }
@@ -208,25 +195,21 @@ impl RawPort {
     /// these sent. The cheapest way to forward.
     #[inline]
     pub fn forward_batch(&self, max: usize, mut each: impl FnMut(&mut [u8])) -> (usize, usize) {
-        let frames = &*self.engine.frames;
         let mut received = self.received.borrow_mut();
         if received.is_empty() {
             return (0, 0);
         }
         let mut wire = self.device.claim_tx(usize::from(self.queue));
-        let mut refused = frames.batch();
         let (mut taken, mut sent) = (0, 0);
         let clear = wire.is_clear();
-        while taken < max
-            && let Some(mut frame) = received.pop()
-        {
-            let len = frames.meta(&frame) as u32; // set to a length when it was received
-            each(&mut frames.data_mut(&mut frame)[..len as usize]);
-            match if clear { wire.queue.give(frame, len) } else { wire.queue.refuse(frame) } {
-                Ok(()) => sent += 1,
-                Err(frame) => refused.push(frame),
+        while taken < max {
+            let mut burst = received.take_burst(max - taken);
+            if burst.is_empty() {
+                break;
             }
-            taken += 1;
+            burst.each_mut(&mut each);
+            taken += burst.len();
+            sent += if clear { wire.queue.give_burst(&mut burst) } else { wire.queue.refuse_many(burst.len()) };
         }
         wire.queue.flush();
         (taken, sent)
@@ -243,6 +226,14 @@ impl RawPort {
         let built =
             if wire.is_clear() { wire.queue.build(len_max, build).map_err(drop) } else { wire.queue.refuse(()) };
         built.map_err(|()| TxRingFull)
+    }
+
+    /// Builds at most `max` frames of at most `len_max` bytes each in the transmit ring, as [`Self::build`], until it is full or
+    /// `build` returns 0; returns how many. The cheapest way to send.
+    #[inline]
+    pub fn build_batch(&self, max: usize, len_max: usize, build: impl FnMut(&mut [u8]) -> usize) -> usize {
+        let mut wire = self.device.claim_tx(usize::from(self.queue));
+        if wire.is_clear() { wire.queue.build_many(max, len_max, build) } else { wire.queue.refuse_many(1) }
     }
 
     /// Sends a received frame on as it is, from this port's device; without a copy where the rings share
@@ -287,24 +278,20 @@ impl RawPort {
     fn has_frames(&self) -> bool {
         !self.received.borrow().is_empty()
     }
-
-    fn give_back(&self) {
-        let mut returns = self.returns.borrow_mut();
-        if !returns.is_empty() {
-            let mut batch = self.engine.frames.batch();
-            for frame in returns.drain(..) {
-                batch.push(frame);
-            }
-            batch.flush();
-        }
-    }
 }
 
 impl Drop for RawPort {
     fn drop(&mut self) {
-        self.engine.deliver.with_stopped(&self.napi, |owned| owned.raw = None);
-        while self.next().is_some() {}
-        self.give_back();
+        self.engine.deliver.with_stopped(&self.napi, |owned| {
+            owned.collect_raw();
+            owned.raw = None;
+        });
+        // What comes home from now on does not come by the queue: the next port has its own.
+        let mut batch = self.engine.frames.batch();
+        let received = self.received.get_mut();
+        while let Some((frame, _)) = received.pop() {
+            batch.push(frame);
+        }
     }
 }
 
@@ -337,12 +324,7 @@ impl Drop for RawFrame<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(frame) = self.frame.take() {
-            let mut returns = self.port.returns.borrow_mut();
-            returns.push(frame);
-            if returns.len() == RETURN_BATCH {
-                drop(returns);
-                self.port.give_back();
-            }
+            self.port.received.borrow_mut().give_back(frame);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
 use napier_runtime::device::{AddMemifError, MemifConfig, MemifRole, MemifSecret, MemifSocketError};
 use napier_runtime::engine::Engine;
-use napier_runtime::raw::RawPort;
+use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::{TcpListener, TcpStream};
 use side::{Side, bound, config, datagrams, end, pair, socket};
 
@@ -83,6 +83,53 @@ fn a_flood_arrives_in_order_on_every_queue() {
         assert_eq!((stats.rx_packets + stats.rx_no_frame, stats.tx_packets), (100_000, 100_000));
         assert_eq!((stats.rx_bytes, stats.tx_too_long), (60 * stats.rx_packets, 0));
     }
+}
+
+/// Built, forwarded and drained in batches, by ports that poll themselves; every frame is home while the ports are bound.
+#[test]
+fn batches_go_there_and_back() {
+    const PACKETS: u64 = 20_000;
+    let (server, client) = pair("batches", |_| ());
+    let (near, far) = (RawPort::bind(&client.device, 0).unwrap(), RawPort::bind(&server.device, 0).unwrap());
+    for port in [&near, &far] {
+        port.set_busy_poll(RawBusyPoll { usecs: 1, prefer: true, budget: 64 });
+    }
+    let (mut sent, mut back, begun) = (0_u64, 0_u64, Instant::now());
+    while back < PACKETS {
+        // Lengths on both sides of a block, and never more on the way than a ring holds.
+        let max = (PACKETS - sent).min(128 - (sent - back)) as usize;
+        near.build_batch(max, 300, |frame| {
+            let (number, len) = (sent, 60 + sent as usize % 240);
+            sent += 1;
+            frame[..8].copy_from_slice(&number.to_le_bytes());
+            frame[8..len].fill(number as u8);
+            len
+        });
+        near.flush();
+        far.recv();
+        let (taken, forwarded) = far.forward_batch(48, |frame| frame[8] ^= 0xff);
+        assert_eq!(taken, forwarded, "there is room for all");
+        near.recv();
+        near.drain(40, |frame| {
+            let len = 60 + back as usize % 240;
+            assert_eq!((frame.len(), &frame[..8]), (len, &back.to_le_bytes()[..]));
+            assert!(frame[8] == !(back as u8) && frame[9..].iter().all(|byte| *byte == back as u8));
+            back += 1;
+        });
+        assert!(begun.elapsed() < PATIENCE, "{back} of {sent} came back");
+    }
+    assert_eq!([&client, &server].map(|side| side.device.frames_out()), [0, 0]);
+    // A batch ends at a length of 0, and one packet that finds the ring full is counted.
+    assert_eq!(near.build_batch(8, 64, |_| 0), 0);
+    let mut built = 0;
+    near.build_batch(8, 64, |_| {
+        built += 1;
+        if built < 4 { 60 } else { 0 }
+    });
+    assert_eq!(built, 4);
+    let full = client.device.stats().tx_ring_full;
+    assert_eq!(near.build_batch(5000, 64, |_| 60), 128 - 3);
+    assert_eq!(client.device.stats().tx_ring_full, full + 1);
 }
 
 /// A server with fewer queues and smaller rings than its client wants; the client sends on what there is.

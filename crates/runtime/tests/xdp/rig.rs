@@ -29,12 +29,49 @@ pub(crate) fn at(text: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip(text), port)
 }
 
+/// Two interfaces that are wired to each other, which the tests are to run on instead of veth: two names with a comma.
+const PAIR: &str = "NAPIER_TEST_XDP_PAIR";
+
+/// Those interfaces, if they are given.
+pub(crate) fn wired_names() -> Option<[String; 2]> {
+    let names = std::env::var(PAIR).ok()?;
+    let (left, right) = names.split_once(',').unwrap_or_else(|| panic!("{PAIR} is LEFT,RIGHT, not {names:?}"));
+    Some([left.to_owned(), right.to_owned()])
+}
+
+fn queues_of(interface: &str) -> usize {
+    let path = format!("/sys/class/net/{interface}/queues");
+    // It comes back a while after the namespace that it was in has ended.
+    eventually("the interface is there", || std::path::Path::new(&path).exists());
+    let queues = std::fs::read_dir(path).expect("it has queues");
+    queues.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count()
+}
+
+/// Whether the tests run on veth; says so if what a test needs is there alone.
+pub(crate) fn only_on_veth(test: &str, what: &str) -> bool {
+    let wired = wired_names().is_some();
+    if wired {
+        napier_testkit::skip!(test, "{what}");
+    }
+    !wired
+}
+
 /// A pair whose senders compute checksums, or a line that says why the test does not run.
 pub(crate) fn veth(test: &str, queues: u16) -> Option<Veth> {
     let left = VethEndConfig::new("left", LEFT_MAC).address(ip(LEFT_KERNEL), 24).address(ip("fd55::1"), 64);
     let right = VethEndConfig::new("right", RIGHT_MAC).address(ip(RIGHT_KERNEL), 24).address(ip(RIGHT_KERNEL_V6), 64);
     let config = VethConfig { queues, tx_checksum: false, tso: false, ..VethConfig::new(left, right) };
-    match Veth::new(&config) {
+    let made = match wired_names() {
+        None => Veth::new(&config),
+        Some([left, right]) => {
+            if queues_of(&left).min(queues_of(&right)) < usize::from(queues) {
+                napier_testkit::skip!(test, "{left} and {right} have fewer than {queues} queues (ethtool -L)");
+                return None;
+            }
+            Veth::wired(&config, [&left, &right])
+        }
+    };
+    match made {
         Ok(pair) => Some(pair),
         Err(error) if error.is_privilege() => {
             napier_testkit::skip!(test, "{error}");

@@ -8,7 +8,7 @@ use super::context::EventContext;
 use super::errors::WaitError;
 use super::interest::{Event, Timeout};
 use super::state::ContextState;
-use crate::put_off::{self, Held, Work};
+use crate::put_off::{Held, Work};
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -28,6 +28,7 @@ impl EventContext {
         }
         let state = &**self.state();
         state.counters.waits.add(1);
+        state.host.comes_by();
         // The clock matters only to a wait that may time out later.
         let now = match timeout {
             Timeout::After(_) => Clock.now(),
@@ -48,10 +49,6 @@ impl EventContext {
                     }
                     wait.on_transferred(found);
                 }
-                // What should have come before, if this thread had slept.
-                WaitStep::Return0 if put_off::owes(Work::ExactTimers) && state.host.run_own_timers() => {
-                    return Ok(state.transfer(events));
-                }
                 WaitStep::Return0 => return Ok(0),
                 WaitStep::BusyLoop => {
                     drop(held.take());
@@ -63,6 +60,7 @@ impl EventContext {
                     state.counters.sleeps.add(1);
                     state.host.oversee(Clock.now());
                     let has_news = || state.queue.available() || state.is_stopped();
+                    state.host.about_to_sleep(&has_news);
                     let ready = state.parker.sleep_in(&*state.host, has_news, until, &Clock);
                     if !ready {
                         state.hand_on();

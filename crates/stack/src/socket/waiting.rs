@@ -11,7 +11,6 @@ use super::super::queue::Attempt;
 use super::super::seams::errno;
 use super::super::stop::stopped;
 use super::UdpSocket;
-use crate::put_off::{self, Work};
 
 /// Times that a call that must not block yields to another reader of the same socket before it says EAGAIN.
 const CONTENDED_YIELDS_MAX: u32 = 64;
@@ -49,7 +48,7 @@ impl UdpSocket {
                 Attempt::Empty => {}
             }
             self.busy_poll(nonblocking);
-            if self.inner.has_data() || nonblocking && self.late_packets() {
+            if self.inner.has_data() {
                 continue;
             }
             let deadline = *until.get_or_insert_with(|| self.sleep_deadline());
@@ -70,19 +69,15 @@ impl UdpSocket {
     /// True if there is something to read, or never will be; false if the time is up.
     fn sleep(&self, deadline: Deadline) -> bool {
         let has_news = || self.inner.has_data() || self.inner.is_stopped();
+        self.ns.0.host.about_to_sleep(&has_news);
         self.inner.parker.wait_in(&*self.ns.0.host, has_news, deadline, &Clock)
-    }
-
-    /// Whether a timer that this thread should have noticed brought something.
-    fn late_packets(&self) -> bool {
-        put_off::owes(Work::ExactTimers) && self.ns.0.host.run_own_timers() && self.inner.has_data()
     }
 
     fn busy_poll(&self, nonblocking: bool) {
         let host = &*self.ns.0.host;
         let busy = self.inner.busy();
         if busy.busy_poll_usecs == 0 {
-            return;
+            return host.comes_by();
         }
         if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
             host.busy_loop(busy.napi_id, params, &mut || self.inner.has_data());

@@ -19,7 +19,6 @@ use super::calls::Attempt;
 use super::conn::{Conn, Memory};
 use super::rules::KeepAlive;
 use crate::event::{Interest, Watchable, Watched};
-use crate::put_off::{self, Work};
 
 /// The least time of keep-alive and of the user time-out.
 const TIME_MIN: Duration = Duration::from_millis(1);
@@ -128,7 +127,7 @@ impl TcpStream {
             // Relaxed: this call looks once per turn.
             let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
             self.busy_poll(nonblocking);
-            if self.conn.is_ready(READABLE) || nonblocking && self.late_segments() {
+            if self.conn.is_ready(READABLE) {
                 continue;
             }
             let deadline = || self.deadline(self.conn.read_timeout_ns.load(Ordering::Relaxed));
@@ -326,19 +325,17 @@ impl TcpStream {
 
     /// False if the time is up.
     fn sleep(&self, parker: &crate::park::Parker, until: Interest, deadline: Deadline) -> bool {
-        parker.wait_in(&*self.ns.0.host, || self.conn.is_ready(until), deadline, &Clock)
-    }
-
-    /// Whether a timer that this thread should have noticed brought something.
-    fn late_segments(&self) -> bool {
-        put_off::owes(Work::ExactTimers) && self.ns.0.host.run_own_timers() && self.conn.is_ready(READABLE)
+        let ready = || self.conn.is_ready(until);
+        self.ns.0.host.about_to_sleep(&ready);
+        parker.wait_in(&*self.ns.0.host, ready, deadline, &Clock)
     }
 
     fn busy_poll(&self, nonblocking: bool) {
         let host = &*self.ns.0.host;
         let busy = self.conn.busy();
-        if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
-            host.busy_loop(busy.napi_id, params, &mut || self.conn.is_ready(READABLE));
+        match busy.busy_params(nonblocking, host.first_napi_id()) {
+            Some(params) => host.busy_loop(busy.napi_id, params, &mut || self.conn.is_ready(READABLE)),
+            None => host.comes_by(),
         }
     }
 }

@@ -11,11 +11,13 @@ use std::os::fd::AsFd;
 
 use anyhow::Context as _;
 use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig, XdpFilter};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
+use crate::device::XdpWay;
 use crate::force::writes_on_device;
+use crate::in_force;
 use crate::modes::for_pollers;
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 1];
@@ -41,13 +43,12 @@ fn two_cpus() -> anyhow::Result<(usize, usize)> {
 }
 
 /// Everything that comes to an end of a pair.
-fn config_on(end: &VethEnd, mode: XdpMode) -> anyhow::Result<XdpConfig> {
-    Ok(XdpConfig {
+fn config_on(end: &VethEnd, way: XdpWay) -> anyhow::Result<XdpConfig> {
+    Ok(way.on(XdpConfig {
         netns: Some(end.netns().as_fd().try_clone_to_owned()?.into()),
         filter: XdpFilter::Everything,
-        mode,
         ..XdpConfig::on(end.name())
-    })
+    }))
 }
 
 /// A device at each end of a pair.
@@ -62,12 +63,12 @@ struct Devices {
 
 impl Devices {
     /// Everything that comes is the devices', whose programs poll: no interrupts while they do.
-    fn new(pair: &Veth, mode: XdpMode, (client_cpu, server_cpu): (usize, usize)) -> anyhow::Result<Self> {
+    fn new(pair: &Veth, way: XdpWay, (client_cpu, server_cpu): (usize, usize)) -> anyhow::Result<Self> {
         let engine = Engine::builder().softirq_cpus(&[client_cpu, server_cpu]).start()?;
         let (client_ns, server_ns) = (engine.namespace(), engine.namespace());
         let add = |end: &VethEnd, netns: &NetNs, ip: IpAddr, cpu| -> anyhow::Result<DeviceHandle> {
             let device = engine.add_xdp(
-                &config_on(end, mode)?,
+                &config_on(end, way)?,
                 EndConfig {
                     name: end.name().to_owned(),
                     netns: netns.clone(),
@@ -84,5 +85,10 @@ impl Devices {
         client_ns.neighbour_add(client.ifindex(), SERVER_IP.into(), SERVER_MAC)?;
         server_ns.neighbour_add(server.ifindex(), CLIENT_IP.into(), CLIENT_MAC)?;
         Ok(Self { _engine: engine, client, server, client_ns, server_ns })
+    }
+
+    /// How the kernel hands packets to them.
+    fn in_force(&self) -> Option<String> {
+        self.server.xdp_info().map(|info| in_force::xdp(&info))
     }
 }

@@ -7,10 +7,10 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::device::XdpWay;
 use anyhow::Context as _;
 use napier_core::control::plan::{Plan, apply};
 use napier_linux::{KernelSink, Veth};
-use napier_runtime::device::XdpMode;
 use napier_runtime::engine::EngineSink;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::UdpSocket;
@@ -71,6 +71,8 @@ pub struct XdpRrConfig {
     pub round_trips: u32,
     /// Runs of each path, interleaved.
     pub runs: u32,
+    /// How the kernel hands packets to the engine's devices, where the row does not say it.
+    pub xdp: XdpWay,
 }
 
 /// One row.
@@ -78,6 +80,8 @@ pub struct XdpRrConfig {
 pub struct XdpRr {
     /// Between whom.
     pub path: XdpRrPath,
+    /// How the kernel handed packets to the engine's devices; null for the kernel's sockets.
+    pub af_xdp: Option<String>,
     /// Median of the round trip over the runs, ns.
     pub p50_ns: Spread,
     /// 99th percentile over the runs, ns.
@@ -92,14 +96,17 @@ pub struct XdpRr {
 /// Fewer than two processors, or a capability is missing (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF`).
 pub fn xdp_rr(config: &XdpRrConfig) -> anyhow::Result<Vec<XdpRr>> {
     let cpus = two_cpus()?;
-    let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); XdpRrPath::ALL.len()];
+    let mut runs: Vec<(Vec<Percentiles>, Option<String>)> = vec![(Vec::new(), None); XdpRrPath::ALL.len()];
     for _ in 0..config.runs.max(1) {
         for (path, runs) in XdpRrPath::ALL.into_iter().zip(&mut runs) {
-            runs.push(run(path, config.round_trips, cpus).with_context(|| path.name())?);
+            let measured = run(path, config, cpus).with_context(|| path.name())?;
+            runs.0.push(measured.0);
+            runs.1 = measured.1;
         }
     }
-    let rows = XdpRrPath::ALL.into_iter().zip(runs).map(|(path, runs)| XdpRr {
+    let rows = XdpRrPath::ALL.into_iter().zip(runs).map(|(path, (runs, af_xdp))| XdpRr {
         path,
+        af_xdp,
         p50_ns: Percentiles::spread(&runs, |run| run.p50_ns),
         p99_ns: Percentiles::spread(&runs, |run| run.p99_ns),
         runs,
@@ -107,23 +114,24 @@ pub fn xdp_rr(config: &XdpRrConfig) -> anyhow::Result<Vec<XdpRr>> {
     Ok(rows.collect())
 }
 
-fn run(path: XdpRrPath, round_trips: u32, cpus: (usize, usize)) -> anyhow::Result<Percentiles> {
+fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: (usize, usize)) -> anyhow::Result<(Percentiles, Option<String>)> {
+    let round_trips = config.round_trips;
     let pair = veth(path == XdpRrPath::KernelBusyPoll)?;
     let (client, server) = (SocketAddrV4::new(CLIENT_IP, 9000), SocketAddrV4::new(SERVER_IP, 9001));
-    let devices = |mode| Devices::new(&pair, mode, cpus);
+    let devices = |way| Devices::new(&pair, way, cpus);
     match path {
         XdpRrPath::EngineUdp | XdpRrPath::EngineUdpNative => {
             let native = path == XdpRrPath::EngineUdpNative;
-            let devices = devices(if native { XdpMode::Native } else { XdpMode::Auto })?;
+            let devices = devices(if native { XdpWay::Copy } else { config.xdp })?;
             let open = |ns, local, peer| engine_socket(ns, SocketAddr::V4(local), SocketAddr::V4(peer));
             let (asks, answers) =
                 (open(&devices.client_ns, client, server)?, open(&devices.server_ns, server, client)?);
             let measured = echo(&asks, &answers, round_trips, cpus);
             drop((asks, answers));
-            measured
+            Ok((measured?, devices.in_force()))
         }
         XdpRrPath::EngineRaw => {
-            let devices = devices(XdpMode::Auto)?;
+            let devices = devices(config.xdp)?;
             let port = |device, mac, peer| -> anyhow::Result<RawEnd> {
                 let port = RawPort::bind(device, 0)?;
                 port.set_busy_poll(RawBusyPoll { usecs: BUSY_POLL_US.cast_unsigned(), prefer: true, budget: 64 });
@@ -131,12 +139,13 @@ fn run(path: XdpRrPath, round_trips: u32, cpus: (usize, usize)) -> anyhow::Resul
             };
             let asks = port(&devices.client, CLIENT_MAC, SERVER_MAC)?;
             let server = &devices.server;
-            spin(cpus, round_trips, &asks, move || port(server, SERVER_MAC, CLIENT_MAC))
+            let measured = spin(cpus, round_trips, &asks, move || port(server, SERVER_MAC, CLIENT_MAC))?;
+            Ok((measured, devices.in_force()))
         }
         XdpRrPath::KernelSpin | XdpRrPath::KernelBusyPoll => {
             let busy = path == XdpRrPath::KernelBusyPoll;
             let (asks, answers) = kernel_sockets(&pair, client, server, busy)?;
-            echo(&asks, &answers, round_trips, cpus)
+            Ok((echo(&asks, &answers, round_trips, cpus)?, None))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_runtime::device::{BareXdp, XdpMode, XdpStats};
+use napier_runtime::device::{BareXdp, XdpStats};
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use super::{CLIENT_MAC, Devices, SERVER_MAC, config_on, two_cpus, veth};
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::stat::Spread;
+use crate::device::XdpWay;
 
 /// Packets that the sender hands over together.
 const BATCH: u32 = 32;
@@ -43,6 +44,8 @@ pub struct XdpRx {
     pub path: XdpRxPath,
     /// Where the kernel called the programs: `native` or `generic`.
     pub mode: &'static str,
+    /// How the kernel handed packets to the engine's devices; null without the engine.
+    pub af_xdp: Option<String>,
     /// Packets received, millions a second, over the runs.
     pub received_mpps: Spread,
     /// Packets sent, millions a second, over the runs.
@@ -55,11 +58,11 @@ pub struct XdpRx {
     pub dropped: Option<u64>,
 }
 
-const ROWS: [(XdpRxPath, &str, XdpMode); 4] = [
-    (XdpRxPath::Engine, "generic", XdpMode::Generic),
-    (XdpRxPath::Bare, "generic", XdpMode::Generic),
-    (XdpRxPath::Engine, "native", XdpMode::Native),
-    (XdpRxPath::Bare, "native", XdpMode::Native),
+const ROWS: [(XdpRxPath, &str, XdpWay); 4] = [
+    (XdpRxPath::Engine, "generic", XdpWay::Generic),
+    (XdpRxPath::Bare, "generic", XdpWay::Generic),
+    (XdpRxPath::Engine, "native", XdpWay::Copy),
+    (XdpRxPath::Bare, "native", XdpWay::Copy),
 ];
 
 /// Measures both modes, with and without the engine, in turn.
@@ -68,21 +71,24 @@ const ROWS: [(XdpRxPath, &str, XdpMode); 4] = [
 /// Fewer than two processors, or a capability is missing.
 pub fn xdp_rx(config: &XdpRxConfig) -> anyhow::Result<Vec<XdpRx>> {
     let cpus = two_cpus()?;
-    let mut runs = vec![Vec::new(); ROWS.len()];
+    let (mut runs, mut in_force) = (vec![Vec::new(); ROWS.len()], vec![None; ROWS.len()]);
     for _ in 0..config.runs.max(1) {
-        for (&(path, name, mode), runs) in ROWS.iter().zip(&mut runs) {
-            let run = match path {
-                XdpRxPath::Engine => engine(mode, config.length, cpus),
-                XdpRxPath::Bare => bare(mode, config.length, cpus),
+        for ((&(path, name, way), runs), in_force) in ROWS.iter().zip(&mut runs).zip(&mut in_force) {
+            let measured = match path {
+                XdpRxPath::Engine => engine(way, config.length, cpus),
+                XdpRxPath::Bare => bare(way, config.length, cpus),
             };
-            runs.push(run.with_context(|| name)?);
+            let (run, af_xdp) = measured.with_context(|| name)?;
+            runs.push(run);
+            *in_force = af_xdp;
         }
     }
-    let rows = ROWS.iter().zip(runs).map(|(&(path, mode, _), runs)| {
+    let rows = ROWS.iter().zip(runs).zip(in_force).map(|((&(path, mode, _), runs), af_xdp)| {
         let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
         XdpRx {
             path,
             mode,
+            af_xdp,
             received_mpps: Spread::of(&of(|run| run.received_mpps)),
             sent_mpps: Spread::of(&of(|run| run.sent_mpps)),
             sender_ns: Spread::of(&of(|run| run.sender_ns)),
@@ -158,9 +164,9 @@ fn both<R: FnMut() -> u64>(
     })
 }
 
-fn engine(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Result<Run> {
+fn engine(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(Run, Option<String>)> {
     let pair = veth(false)?;
-    let devices = Devices::new(&pair, mode, cpus)?;
+    let devices = Devices::new(&pair, way, cpus)?;
     let receiver = || {
         let port = RawPort::bind(&devices.server, 0)?;
         port.set_busy_poll(RawBusyPoll { usecs: 1000, prefer: true, budget: 64 });
@@ -180,13 +186,13 @@ fn engine(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Resu
     };
     let (sent, received) = both(cpus, receiver, sender)?;
     let XdpStats { rx_dropped, rx_ring_full, .. } = devices.server.xdp_stats().unwrap_or_default();
-    Ok(Run::new(&sent, received, Some(rx_dropped + rx_ring_full)))
+    Ok((Run::new(&sent, received, Some(rx_dropped + rx_ring_full)), devices.in_force()))
 }
 
 /// The same packets, in the same batches, by the smallest program on the same rings.
-fn bare(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Result<Run> {
+fn bare(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(Run, Option<String>)> {
     let pair = veth(false)?;
-    let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, mode)?)?);
+    let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, way)?)?);
     let (mut client, mut server) = (open(pair.left())?, open(pair.right())?);
     let receiver = || Ok(move || u64::from(server.receive()));
     let sender = || {
@@ -200,5 +206,5 @@ fn bare(mode: XdpMode, length: Duration, cpus: (usize, usize)) -> anyhow::Result
         }))
     };
     let (sent, received) = both(cpus, receiver, sender)?;
-    Ok(Run::new(&sent, received, None))
+    Ok((Run::new(&sent, received, None), None))
 }

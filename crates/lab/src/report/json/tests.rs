@@ -16,7 +16,22 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn names_are_the_documented_ones() {
     let value = value();
-    assert_eq!(keys(&value), ["commit", "ended", "failures", "host", "memory", "modes", "rows", "workload"]);
+    assert_eq!(
+        keys(&value),
+        [
+            "commit",
+            "ended",
+            "failures",
+            "host",
+            "machine",
+            "memory",
+            "modes",
+            "rows",
+            "searched_again",
+            "sustained",
+            "workload"
+        ]
+    );
     let row_keys = [
         "achieved_rps",
         "backend",
@@ -59,7 +74,19 @@ fn values_are_the_reports() {
     assert_eq!(value["rows"][9]["load_rps"], json!("max"));
     assert_eq!(value["modes"]["defer20"]["gro_flush_timeout_ns"], json!(20_000));
     assert_eq!(value["modes"]["fullbusy"]["server"]["event-context"]["wait_timeout_ns"], json!(1_000_000));
-    assert_eq!(value["host"]["notes"]["softirq"], json!("SCHED_FIFO on CPUs 0-1"));
+    assert_eq!(value["host"]["in_force"]["softirq threads"], json!("SCHED_FIFO 50"));
+    assert_eq!(value["machine"][2]["load_rps"], json!("max"));
+    assert_eq!(value["machine"][0]["others_pct"], json!(0.2));
+}
+
+#[test]
+fn what_is_sustained_has_its_limit_and_why() {
+    let report = Report { sustained: crate::report::samples::sustained(), ..cover_letter() };
+    let value: Value = serde_json::from_str(&render(&report)).unwrap();
+    let base = &value["sustained"][0];
+    assert_eq!((&base["sustained_rps"], &base["failed_rps"]), (&json!(480_000), &json!(505_000)));
+    assert_eq!((&base["why"], &base["cpu_pct"]), (&json!("96 % answered"), &json!(98.0)));
+    assert_eq!(value["sustained"][2]["p99_us"], Value::Null);
 }
 
 #[test]

@@ -4,19 +4,21 @@ use crate::report::samples::{cover_letter, refused, row};
 const LOAD: Load = Load::Rps(1000);
 
 fn of(rows: &[Row]) -> String {
-    sentence(rows[0].load, &rows.iter().collect::<Vec<_>>())
+    sentence(rows[0].load, &rows.iter().collect::<Vec<_>>(), None)
 }
 
 #[test]
 fn the_cover_letters_loads() {
     let report = cover_letter();
-    let said: Vec<String> = report.by_load().iter().map(|(load, rows)| sentence(*load, rows)).collect();
+    let said: Vec<String> = report.by_load().iter().map(|(load, rows)| sentence(*load, rows, None)).collect();
     assert_eq!(
         said,
         [
-            "defer20 has 1.16x fullbusy's p99 at 26 % of its CPU; base 3.14x at 26 %; defer200 2.30x at 18 %.",
-            "suspend20 has 1.06x fullbusy's p99 (runs overlap) at 89 % of its CPU; base does not sustain this load.",
-            "fullbusy answers most, 1.18x base's rate; next is suspend20 with 0.98x fullbusy's rate (runs overlap).",
+            "Frontier of p99 and CPU: defer200 304 us at 18 %, defer20 153 us at 26 %, suspend20 151 us at 30 %, fullbusy 132 \
+             us at 100 %; beside it base 415 us at 26 %; fullbusy has the lowest p99, and next is suspend20 with 1.14x of it.",
+            "Frontier of p99 and CPU: suspend20 226 us at 89 %, fullbusy 213 us at 100 %; the lowest p99 is not decided between \
+             fullbusy and suspend20 (runs overlap); base does not sustain this load.",
+            "In closed loop fullbusy and suspend20 answer most, 1.18x base's rate (runs overlap).",
         ]
     );
 }
@@ -31,9 +33,42 @@ fn nothing_is_claimed_without_a_comparison() {
 }
 
 #[test]
-fn when_the_fastest_is_also_cheap_it_says_so() {
+fn a_mode_that_another_beats_in_both_is_not_on_the_frontier() {
     let rows = [row("base", LOAD, 1e3, 50.0, 20.0, 0.01), row("defer200", LOAD, 1e3, 300.0, 25.0, 0.01)];
-    assert_eq!(of(&rows), "base has the lowest p99 (50.0 us at 20 % CPU), and no mode near it takes less CPU.");
+    assert_eq!(
+        of(&rows),
+        "Frontier of p99 and CPU: base 50.0 us at 20 %; base has the lowest p99, and next is defer200 with 6.00x of it."
+    );
+    let alike = [row("base", LOAD, 1e3, 50.0, 20.0, 0.0), row("defer20", LOAD, 1e3, 50.0, 20.0, 0.0)];
+    assert!(of(&alike).starts_with("Frontier of p99 and CPU: base 50.0 us at 20 %, defer20 50.0 us at 20 %; "));
+}
+
+#[test]
+fn where_runs_overlap_none_has_the_lowest_p99() {
+    let rows = [
+        row("base", LOAD, 1e3, 50.0, 20.0, 0.2),
+        row("fullbusy", LOAD, 1e3, 40.0, 100.0, 0.01),
+        row("suspend20", LOAD, 1e3, 41.0, 30.0, 0.1),
+    ];
+    assert!(
+        of(&rows).ends_with("; the lowest p99 is not decided between fullbusy, base and suspend20 (runs overlap)."),
+        "{}",
+        of(&rows)
+    );
+}
+
+#[test]
+fn a_machine_that_was_taken_away_has_no_winner() {
+    let rows = [row("base", LOAD, 1e3, 50.0, 20.0, 0.0), row("fullbusy", LOAD, 1e3, 20.0, 100.0, 0.0)];
+    let said = sentence(LOAD, &rows.iter().collect::<Vec<_>>(), Some("others took 40 % of the CPUs"));
+    assert_eq!(
+        said,
+        "Frontier of p99 and CPU: base 50.0 us at 20 %, fullbusy 20.0 us at 100 %; none is called the best, for the machine was \
+         taken away (others took 40 % of the CPUs)."
+    );
+    let rows = [row("base", Load::Max, 1e3, 50.0, 20.0, 0.0), row("fullbusy", Load::Max, 2e3, 20.0, 100.0, 0.0)];
+    let said = sentence(Load::Max, &rows.iter().collect::<Vec<_>>(), Some("it paused"));
+    assert!(said.contains("has the highest median, 2.00x base's rate; none is called the best"), "{said}");
 }
 
 #[test]
@@ -45,8 +80,7 @@ fn modes_that_fall_behind_are_named_and_not_compared() {
     ];
     assert_eq!(
         of(&rows),
-        "fullbusy has the lowest p99 (200 us at 100 % CPU), and no mode near it takes less CPU; base and defer20 do not \
-         sustain this load."
+        "Only fullbusy sustains this load: p99 and CPU fullbusy 200 us at 100 %; base and defer20 do not sustain this load."
     );
     assert!(of(&rows[..2]).starts_with("No mode sustains this load"));
 }
@@ -59,5 +93,5 @@ fn one_run_is_said_to_be_one() {
             measured.runs = 1;
         }
     }
-    assert!(of(&rows).ends_with("; base 2.50x at 20 %; one run each, so the spread is unknown."), "{}", of(&rows));
+    assert!(of(&rows).ends_with("; none is called the best: of one run the spread is unknown."), "{}", of(&rows));
 }

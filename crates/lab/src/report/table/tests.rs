@@ -1,5 +1,14 @@
 use super::*;
-use crate::report::samples::{beside_the_kernel, cover_letter, refused, row};
+use crate::report::samples::{beside_the_kernel, cover_letter, quiet, refused, row, sustained};
+
+/// All but what is above the first block.
+fn render(report: &Report, bold: bool) -> String {
+    let mut table = Table::new(bold, WIDTH_MAX);
+    let mut rows = report.clone();
+    rows.rows.clear();
+    table.more(&rows);
+    table.end(report).trim_start_matches('\n').to_owned()
+}
 
 #[test]
 fn no_line_is_too_wide_and_plain_text_has_no_codes() {
@@ -97,8 +106,87 @@ fn rows_of_the_kernel_stand_beside_the_engines_with_the_cpu_of_both_sides() {
         ["engine/base", "kernel/base", "engine/workqueue", "kernel/workqueue"]
     );
     assert!(lines[2].contains(" -    150  140    25 ") && lines[4].ends_with("refused: not here"), "{text}");
-    assert!(text.contains("In the engine: base has the lowest p99"), "{text}");
+    assert!(text.contains("In the engine: Frontier of p99 and CPU: base"), "{text}");
     assert!(text.contains("In the kernel: Only base was measured"), "{text}");
     assert!(text.contains("p99 (less is better): base 1.50x [1.23-1.83]; THE ENGINE IS BEHIND in base."), "{text}");
     assert!(!render(&cover_letter(), false).contains("cpu0+1"), "where nobody has it, it is not there");
+}
+
+#[test]
+fn rows_come_as_loads_finish_and_nothing_twice() {
+    let report = cover_letter();
+    let whole = Table::new(false, WIDTH_MAX).end(&report);
+    let mut table = Table::new(false, WIDTH_MAX);
+    let mut text = String::new();
+    for rows in [0, 6, 9, 12] {
+        let part = Report { rows: report.rows[..rows].to_vec(), ..report.clone() };
+        // A column that is only in later rows is not in the samples.
+        text += &table.more(&part);
+    }
+    let again = table.more(&report);
+    assert_eq!(again, "");
+    text += &table.end(&report);
+    let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(squeeze(&text), squeeze(&whole));
+}
+
+#[test]
+fn no_row_is_wider_than_the_page() {
+    for width in [80, 100, 120, 160] {
+        for mut report in [cover_letter(), beside_the_kernel()] {
+            report.sustained = sustained();
+            let text = Table::new(false, width).end(&report);
+            let heads: Vec<&str> = text.lines().filter(|line| line.contains("testcase")).collect();
+            assert!(heads.iter().all(|head| head.contains("99%lat") && head.contains("cpu")), "{text}");
+            let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > width).collect();
+            assert!(wide.is_empty(), "{width}: {wide:?}");
+            assert_eq!(text.contains("Not shown at"), width < 150, "{width}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_force_and_what_a_request_costs_stands_above() {
+    let text = Table::new(false, WIDTH_MAX).end(&cover_letter());
+    let (above, _) = text.split_once("testcase").unwrap();
+    assert!(above.contains("costs the server 0.60 us") && above.contains("--service 6us"), "{above}");
+    assert!(above.contains("In force: softirq threads: SCHED_FIFO 50."), "{above}");
+    assert!(
+        text.contains("This machine: an empty loop paused") && text.contains("% is of the CPU, x is a ratio"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_closed_loop_is_called_one() {
+    let text = render(&cover_letter(), false);
+    assert!(text.contains("Closed loop, 64 in flight (MAX)") && text.contains(" closed  1054805 "), "{text}");
+}
+
+#[test]
+fn what_each_mode_sustains_is_a_block_of_its_own() {
+    let text = render(&Report { sustained: sustained(), ..cover_letter() }, false);
+    assert!(text.contains("base    480000   310.0    98    505000  96 % answered\n"), "{text}");
+    assert!(text.contains("fullbusy   1500000    40.0   100   1570000  p99 7.1 ms\n"), "{text}");
+    assert!(text.contains("defer200         0       -     -      1000  3 % answered\n"), "{text}");
+}
+
+#[test]
+fn loads_that_were_searched_again_are_printed_again() {
+    let mut table = Table::new(false, WIDTH_MAX);
+    let report = cover_letter();
+    table.more(&report);
+    let again = Report { searched_again: Some("base answered 90 % of its 100 %".to_owned()), ..report };
+    let text = table.more(&again);
+    assert!(text.contains("The loads were wrong (base answered 90 % of its 100 %)"), "{text}");
+    assert_eq!(text.matches("testcase").count(), 3);
+    assert_eq!(table.more(&again), "");
+}
+
+#[test]
+fn no_winner_where_others_took_the_cpus() {
+    let mut report = cover_letter();
+    report.machine[0] = crate::report::MachineUse { others_pct: 30.0, ..quiet(Load::Rps(200_000)) };
+    let text = render(&report, false);
+    assert!(text.contains("the machine was taken away (others took 30 % of the CPUs)"), "{text}");
 }

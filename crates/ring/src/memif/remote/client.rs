@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Part, Parts, SendError, copy_in};
+use super::{BURST_MAX, Part, Parts, SendError, copy_in};
 use crate::Mapping;
 use crate::mapping::{ClaimError, Holder};
 use crate::memif::protocol::{Leader, Low, RingMemory, Word};
-use crate::memif::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
+use crate::memif::{BadDescriptor, DESCRIPTORS_PER_LINE, InterruptSwitch, Publish, RingEnd, RingView};
+use crate::memory;
 
 /// The buffers of a ring's slots, in a region of ours.
 pub struct SlotBuffers {
@@ -110,6 +111,24 @@ impl C2sSender {
         }
     }
 
+    /// Slot `i` has buffer `i`: no descriptor is looked at.
+    #[inline]
+    pub(super) fn prepare(&mut self, max: usize) -> usize {
+        if usize::from(self.slots.leader.free()) < max {
+            self.reclaim();
+        }
+        let free = usize::from(self.slots.leader.free());
+        let (room, next) = (max.min(free), self.slots.leader.next());
+        for slot in 0..room.min(BURST_MAX) as u16 {
+            let slot = next.wrapping_add(slot);
+            memory::will_write(self.slots.buffers.address_of(slot));
+            if slot.is_multiple_of(DESCRIPTORS_PER_LINE) {
+                memory::will_write(self.slots.leader.memory.descriptor(slot));
+            }
+        }
+        room
+    }
+
     pub(super) fn in_flight(&mut self) -> u32 {
         self.reclaim();
         u32::from(self.slots.leader.outstanding())
@@ -189,6 +208,16 @@ impl S2cReceiver {
 }
 
 impl Parts for S2cReceiver {
+    #[inline]
+    fn known(&self) -> usize {
+        self.slots.leader.answered().into()
+    }
+
+    #[inline]
+    fn look(&mut self) -> usize {
+        self.pending() as usize
+    }
+
     #[inline]
     fn next_part(&mut self) -> Option<Part> {
         if self.has_packets() { self.next_known_part() } else { None }

@@ -7,7 +7,9 @@
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{C2sReceiver, C2sSender, Receiver, Regions, S2cReceiver, S2cSender, Sender, SlotBuffers};
+use super::{
+    BadDescriptor, C2sReceiver, C2sSender, Landing, Receiver, Regions, S2cReceiver, S2cSender, Sender, SlotBuffers,
+};
 use crate::Mapping;
 use crate::memif::{
     COOKIE, COOKIE_OFFSET, DESCRIPTOR_BYTES, HEAD_OFFSET, RING_HEADER_BYTES, RingEnd, RingView, TAIL_OFFSET,
@@ -85,6 +87,28 @@ impl Guarded {
     }
 }
 
+/// A frame with bytes behind it that nobody may write.
+struct Cup {
+    bytes: [u8; 80],
+    room: usize,
+    packets: usize,
+}
+
+impl Landing for Cup {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.room]
+    }
+
+    fn landed(&mut self, length: usize) {
+        assert!((1..=self.room).contains(&length), "a packet of {length} bytes in {}", self.room);
+        self.packets += 1;
+    }
+
+    fn refused(&mut self, _why: BadDescriptor) {
+        self.packets += 1;
+    }
+}
+
 /// Both ends of one side.
 struct Ends {
     memory: Guarded,
@@ -134,12 +158,26 @@ impl Ends {
         assert!(to[room..].iter().all(|&byte| byte == 0xa5), "written beyond the frame");
     }
 
+    fn take_burst(&mut self, max: usize) {
+        let mut cup = Cup { bytes: [0xa5; 80], room: max % 80, packets: 0 };
+        self.rx.take_burst(max, &mut cup);
+        assert!(cup.packets <= max && cup.packets <= SLOTS as usize, "{} packets of {max}", cup.packets);
+        assert!(cup.bytes[cup.room..].iter().all(|&byte| byte == 0xa5), "written beyond the frame");
+    }
+
     fn step(&mut self, what: u8, a: u8) {
         match what {
+            0 if a & 0x80 != 0 => self.take_burst(usize::from(a & 0x7f)),
             0 => self.take(usize::from(a) % 80),
             1 => assert!(self.rx.release() <= SLOTS),
             2 => assert!(self.rx.pending() <= SLOTS),
             // Full, or too long for what the peer posted: both are the peer's right.
+            3 if a & 0x80 != 0 => {
+                assert!(self.tx.prepare(usize::from(a & 0x1f)) <= SLOTS as usize);
+                let packet = &[0x3c; 80][..1 + usize::from(a & 0x7f) % 79];
+                let sent = self.tx.send_burst([packet, &packet[..1], packet].into_iter());
+                assert!(sent.packets + sent.too_long <= 3 && sent.bytes <= 3 * 80);
+            }
             3 => drop(self.tx.send(&[0x3c; 80][..1 + usize::from(a) % 79])),
             4 => assert!(self.tx.publish().published <= SLOTS),
             5 => assert!(self.tx.in_flight() <= SLOTS),

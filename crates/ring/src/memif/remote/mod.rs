@@ -13,6 +13,7 @@
 //! Packets in several slots (NEXT) are joined if they fit one frame, and never sent. The producer publishes whole chains
 //! only, so one that ends before its last slot is refused.
 
+mod burst;
 mod client;
 #[cfg(all(any(test, feature = "fuzzing"), not(loom)))]
 #[doc(hidden)]
@@ -22,14 +23,15 @@ mod server;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use burst::{BURST_MAX, Landing};
 pub use client::{C2sSender, S2cReceiver, SlotBuffers};
 pub use regions::Regions;
 pub use server::{C2sReceiver, S2cSender};
 
-use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use super::{BadDescriptor, InterruptSwitch, Publish};
+use crate::memory;
 
 /// Why a packet was not put into a ring.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,17 @@ impl core::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+/// What became of a burst: the first packets of it, as many as the numbers add up to.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Packets that are in the ring.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that the peer's buffers cannot hold ([`SendError::TooLong`]), among the others.
+    pub too_long: u64,
+}
+
 /// One slot of a packet: where its bytes are, checked, and whether the packet goes on in the next slot.
 struct Part {
     bytes: Result<(*const u8, usize), BadDescriptor>,
@@ -59,6 +72,10 @@ struct Part {
 
 /// A ring that parts come out of.
 trait Parts {
+    /// Slots that wait as far as is known.
+    fn known(&self) -> usize;
+    /// Slots that wait, with a look at the peer's index.
+    fn look(&mut self) -> usize;
     /// The next part; looks at the peer's index if nothing is known to wait.
     fn next_part(&mut self) -> Option<Part>;
     /// The next part, as far as is known.
@@ -93,8 +110,8 @@ fn copy_out((from, length): (*const u8, usize), to: &mut [u8]) -> Result<usize, 
     let to = to.get_mut(..length).ok_or(BadDescriptor::TooLong)?;
     // SAFETY: whoever made `from` checked that `length` bytes from there are inside a mapping that is alive, outside its
     // ring words. `to` is a reference to private memory, so it is elsewhere. The peer may write meanwhile: the bytes are
-    // any bytes, and none of them is read again from there.
-    unsafe { copy_nonoverlapping(from, to.as_mut_ptr(), length) };
+    // any bytes, and only the copy is looked at.
+    unsafe { memory::copy(from, to.as_mut_ptr(), length) };
     // The compiler may not go back to the shared bytes where it is asked for the copy.
     compiler_fence(Ordering::SeqCst);
     Ok(length)
@@ -105,7 +122,7 @@ fn copy_out((from, length): (*const u8, usize), to: &mut [u8]) -> Result<usize, 
 fn copy_in(from: &[u8], to: *mut u8) {
     // SAFETY: the caller checked that as many bytes from `to` on are inside a mapping that is alive, outside its ring
     // words. `from` is a reference to private memory, so it is elsewhere. Nobody in this process reads the bytes at `to`.
-    unsafe { copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    unsafe { memory::copy(from.as_ptr(), to, from.len()) };
 }
 
 /// Does `$act` with the end of whichever role `$end` is.
@@ -147,6 +164,13 @@ impl Receiver {
     #[inline]
     pub fn take_into(&mut self, to: &mut [u8]) -> Option<Result<usize, BadDescriptor>> {
         on_role!(self, ring => take_into(ring, to))
+    }
+
+    /// Copies at most `max` packets to where `landing` has room for them; looks at the peer's index if fewer are known to
+    /// wait. The memory of several packets is fetched at once. Those that are described wrongly count as well.
+    #[inline]
+    pub fn take_burst(&mut self, max: usize, landing: &mut impl Landing) {
+        on_role!(self, ring => burst::take_burst(ring, max, landing));
     }
 
     /// Gives the slots of what was taken back to the peer; returns how many.
@@ -197,6 +221,36 @@ impl Sender {
     #[inline]
     pub fn send(&mut self, packet: &[u8]) -> Result<(), SendError> {
         on_role!(self, ring => ring.send(packet))
+    }
+
+    /// Sends packets until there is no room.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is empty.
+    #[inline]
+    pub fn send_burst<'p>(&mut self, packets: impl Iterator<Item = &'p [u8]>) -> Sent {
+        on_role!(self, ring => {
+            let mut sent = Sent::default();
+            for packet in packets {
+                match ring.send(packet) {
+                    Ok(()) => {
+                        sent.packets += 1;
+                        sent.bytes += packet.len() as u64;
+                    }
+                    Err(SendError::TooLong) => sent.too_long += 1,
+                    Err(SendError::Full) => break,
+                }
+            }
+            sent
+        })
+    }
+
+    /// Packets that can be sent, at most `max`; looks at the peer's index if fewer can as far as is known. The memory that
+    /// they go to is asked for, so that it is there when they are sent in turn, at most [`BURST_MAX`] of them.
+    #[inline]
+    pub fn prepare(&mut self, max: usize) -> usize {
+        on_role!(self, ring => ring.prepare(max))
     }
 
     /// Whether a packet can be sent; looks at the peer's index if none can as far as is known.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Part, Parts, Regions, SendError, copy_in};
+use super::{BURST_MAX, Part, Parts, Regions, SendError, copy_in};
 use crate::memif::protocol::{Follower, Low, RingMemory, Word};
 use crate::memif::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
+use crate::memory;
 
 /// A ring's follower, and the regions that its descriptors may name.
 struct Window {
@@ -79,6 +80,16 @@ impl C2sReceiver {
 
 impl Parts for C2sReceiver {
     #[inline]
+    fn known(&self) -> usize {
+        self.window.follower.waiting().into()
+    }
+
+    #[inline]
+    fn look(&mut self) -> usize {
+        self.pending() as usize
+    }
+
+    #[inline]
     fn next_part(&mut self) -> Option<Part> {
         if self.window.follower.has_waiting() { self.next_known_part() } else { None }
     }
@@ -140,6 +151,24 @@ impl S2cSender {
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
         self.window.follower.has_waiting()
+    }
+
+    /// What is read of a descriptor here only names memory that may be needed: it is read again, and checked, when a packet
+    /// is sent.
+    #[inline]
+    pub(super) fn prepare(&mut self, max: usize) -> usize {
+        let follower = &mut self.window.follower;
+        if usize::from(follower.waiting()) < max {
+            follower.look();
+        }
+        let waiting = usize::from(follower.waiting());
+        let (room, next) = (max.min(waiting), follower.tail());
+        for slot in 0..room.min(BURST_MAX) as u16 {
+            if let (Ok((buffer, _)), _) = self.window.read(next.wrapping_add(slot)) {
+                memory::will_write(buffer);
+            }
+        }
+        room
     }
 
     /// Slots without an empty buffer: a peer that has taken a packet posts a new one.

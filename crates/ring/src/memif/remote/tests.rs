@@ -1,5 +1,6 @@
 //! Both roles against each other, against wrong descriptors, and the corpus of the fuzzer.
 
+use super::burst::tests::Bowl;
 use super::*;
 use crate::Mapping;
 use crate::memif::protocol::{RingMemory, Word};
@@ -74,13 +75,13 @@ fn carries(tx: &mut Sender, rx: &mut Receiver, rng: &mut Rng) {
     let (mut sent, mut visible) = (VecDeque::new(), 0);
     let mut next = 0_u8;
     for _ in 0..200_000 {
-        match rng.below(5) {
+        match rng.below(7) {
             0 | 1 => {
                 let packet = vec![next; 1 + rng.below(BUFFER) as usize];
                 match tx.send(&packet) {
                     Ok(()) => {
                         sent.push_back(packet);
-                        next = next.wrapping_add(1);
+                        next = (next + 1) % 100;
                     }
                     Err(error) => assert_eq!(error, SendError::Full),
                 }
@@ -99,6 +100,26 @@ fn carries(tx: &mut Sender, rx: &mut Receiver, rng: &mut Rng) {
                         assert_eq!(to[..length.expect("a good packet")], packet);
                     }
                     None => assert_eq!(visible, 0, "a published packet was not seen"),
+                }
+            }
+            4 => {
+                let packets: Vec<_> =
+                    (0..rng.below(12)).map(|at| vec![next + at as u8; 1 + rng.below(BUFFER) as usize]).collect();
+                let room = tx.prepare(packets.len());
+                let result = tx.send_burst(packets.iter().map(Vec::as_slice));
+                let bytes: usize = packets[..room].iter().map(Vec::len).sum();
+                assert_eq!(result, Sent { packets: room as u64, bytes: bytes as u64, too_long: 0 });
+                sent.extend(packets.into_iter().take(room));
+                next = (next + room as u8) % 100;
+            }
+            5 => {
+                let max = rng.below(12) as usize;
+                let mut bowl = Bowl::new(BUFFER as usize);
+                rx.take_burst(max, &mut bowl);
+                assert_eq!(bowl.results.len(), max.min(visible), "a published packet was not seen");
+                visible -= bowl.results.len();
+                for taken in bowl.results {
+                    assert_eq!(taken.as_ref().ok(), sent.pop_front().as_ref());
                 }
             }
             _ => {
@@ -254,6 +275,45 @@ fn chains_are_joined_if_they_fit_and_are_whole() {
             assert_eq!(rx.release(), slots.len() as u32);
         }
     }
+}
+
+#[test]
+fn a_burst_ends_neither_at_a_chain_nor_at_a_packet_that_is_refused() {
+    let next = DESCRIPTOR_NEXT;
+    // Seven slots, four packets of which one has three slots and two are refused.
+    let slots = [(0, 5), (next, 10), (next, 20), (0, 3), (0, 0), (0, 64), (0, 6)];
+    let mut pair = pair(u16::MAX - 2);
+    pair.client.1.release();
+    for (slot, (flags, length)) in slots.into_iter().enumerate() {
+        let index = (slot as u16).wrapping_add(u16::MAX - 2);
+        pair.by_client[0].store_low(index, low(flags, 0, length));
+        pair.by_client[0].store_high(index, 512);
+        pair.by_server[1].store_low(index, low(flags, 0, length));
+    }
+    pair.by_client[0].store(Word::Head, 4, O::Release);
+    pair.by_server[1].store(Word::Tail, 4, O::Release);
+    for rx in [&mut pair.server.1, &mut pair.client.1] {
+        let mut bowl = Bowl::new(63);
+        rx.take_burst(32, &mut bowl);
+        let lengths: Vec<_> = bowl.results.into_iter().map(|taken| taken.map(|bytes| bytes.len())).collect();
+        assert_eq!(lengths, [Ok(5), Ok(33), Err(BadDescriptor::Empty), Err(BadDescriptor::TooLong), Ok(6)]);
+        assert_eq!(rx.release(), 7);
+    }
+}
+
+#[test]
+fn a_burst_counts_what_does_not_fit_the_peers_buffers_and_ends_when_there_is_none() {
+    let mut pair = pair(0);
+    for slot in 0..3_u16 {
+        pair.by_client[1].store_low(slot, low(0, 0, 8));
+        pair.by_client[1].store_high(slot, 512);
+    }
+    pair.by_client[1].store(Word::Head, 3, O::Release);
+    assert_eq!(pair.server.0.prepare(32), 3);
+    let packets = [8_usize, 9, 7, 8, 8].map(|length| vec![1; length]);
+    let sent = pair.server.0.send_burst(packets.iter().map(Vec::as_slice));
+    assert_eq!(sent, Sent { packets: 3, bytes: 23, too_long: 1 });
+    assert_eq!(pair.server.0.publish().published, 3);
 }
 
 #[test]

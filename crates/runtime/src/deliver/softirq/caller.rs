@@ -13,6 +13,9 @@ use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
 use napier_core::context::PollContext;
 
+/// Polls of one instance by a program that comes for what was held back: `netdev_budget`, 300 packets, by 64.
+const POLLS_MAX: u32 = 4;
+
 impl SoftirqCpu {
     /// Sees to it that an instance, whose owner calls, is polled as of this CPU: by the caller once, or by the CPU's thread.
     pub(crate) fn raise(&self, deliver: &Deliver, napi: &Napi) {
@@ -23,7 +26,12 @@ impl SoftirqCpu {
         }
         self.counters.task_runs.fetch_add(1, Ordering::Relaxed);
         HERE.set(Here { handling: Some(self.index), inline: true, ..here });
-        let polled = deliver.poll_once(napi, PollContext::Softirq);
+        let mut polled = deliver.poll_once(napi, PollContext::Softirq);
+        let mut polls_left = if here.polls_on { POLLS_MAX - 1 } else { 0 };
+        while polled.repoll && polls_left > 0 {
+            polls_left -= 1;
+            polled = deliver.poll_once(napi, PollContext::Softirq);
+        }
         HERE.set(here);
         if polled.repoll {
             self.raised.push(&deliver.napi_links, napi.index);

@@ -4,6 +4,7 @@
 
 mod caller;
 mod class;
+mod holds;
 #[cfg(test)]
 pub(crate) mod scarce;
 mod service;
@@ -31,6 +32,7 @@ use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
 use crate::port::IrqCpu;
 pub(crate) use caller::{KickOnly, never_run_inline};
+use holds::Holds;
 use stand_in::Place;
 pub(crate) use takeover::Overseer;
 pub(crate) use thread::{start, tokens};
@@ -59,6 +61,8 @@ pub(crate) struct SoftirqCpu {
     /// Work was left over by the limits of the softirq loop: the thread goes on as ksoftirqd.
     left_over: AtomicBool,
     timer: CpuTimer,
+    /// Interrupts that are held back.
+    pub(super) holds: Holds,
     epoll: OwnedFd,
     kick: OwnedFd,
     place: Arc<Place>,
@@ -125,7 +129,7 @@ impl SoftirqCpu {
     }
 
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
-    fn run(&self, deliver: &Deliver) {
+    pub(super) fn run(&self, deliver: &Deliver) {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return;
         }

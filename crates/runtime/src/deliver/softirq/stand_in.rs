@@ -118,6 +118,8 @@ impl SoftirqCpu {
     fn sleep_as_program(&self, deliver: &Deliver, deadline: Deadline, awake: &mut dyn FnMut()) {
         // It does what the CPU's thread would do: for others.
         let _for_others = ForOthers::begin();
+        // What it took the time before was for others.
+        self.release_before_sleep(deliver);
         let due_ns = self.settle_for_stand_in(deliver);
         let until_ns = deadline.instant().map_or(due_ns, |deadline| deadline.ns.min(due_ns));
         let timeout = (until_ns != NEVER_NS).then(|| until(until_ns, deliver.clock.now()));

@@ -86,7 +86,7 @@ impl SoftirqCpu {
         self.is_raised()
             || self.left_over.load(Ordering::Relaxed)
             || self.has_events()
-            || self.earliest(deliver, 0) < overdue_ns
+            || self.earliest(deliver, 0).min(self.earliest_hold(deliver)) < overdue_ns
     }
 
     /// Whether a doorbell has rung, a timer has fired or somebody has kicked, and the thread has not heard it.

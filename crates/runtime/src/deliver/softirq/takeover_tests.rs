@@ -46,8 +46,10 @@ fn link(cpus: &[usize]) -> (Engine, [DeviceHandle; 2], [Arc<Napi>; 2]) {
     (engine, [first, second], napis)
 }
 
+/// Polls, and interrupts for which there was nothing to be polled.
 fn polls(napi: &Napi) -> u64 {
-    napi.stats().polls[PollContext::Softirq]
+    let stats = napi.stats();
+    stats.polls[PollContext::Softirq] + stats.irq_needless
 }
 
 /// A doorbell, a scheduled instance and a timer wait for a thread that gets no processor.

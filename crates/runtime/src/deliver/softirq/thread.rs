@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use super::class::Class;
 use super::stand_in::Place;
 use super::timer::{CpuTimer, Ran};
-use super::{SoftirqCounters, SoftirqCpu};
+use super::{Holds, SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::napi::place::{HERE, Here};
@@ -61,6 +61,7 @@ impl SoftirqCpu {
             lists: Exclusive::new(PollLists::with_capacity(NAPI_MAX)),
             left_over: AtomicBool::new(false),
             timer: CpuTimer::new()?,
+            holds: Holds::default(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             kick: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             place,
@@ -143,7 +144,7 @@ impl SoftirqCpu {
                     let doorbell = token & TIMER_BIT == 0;
                     let counts = if doorbell { napi.irq.heard() } else { napi.irq.timer_fired() };
                     if counts {
-                        deliver.interrupt(napi);
+                        deliver.interrupt_heard(napi);
                     }
                 }
             }

@@ -5,8 +5,8 @@
 //! softirq thread or the arming thread goes to sleep. While a program keeps re-arming, the softirq
 //! thread looks after it at growing intervals, at most [`SLACK_MAX`](napier_core::upkeep::SLACK_MAX) late.
 //!
-//! A program that sleeps keeps its CPU's timers itself (`stand_in`), and one that finds nothing to do runs what it has armed and
-//! is due ([`Deliver::run_own_timers`]). The kernel timer is there for programs that compute, or are about to.
+//! A program that sleeps keeps its CPU's timers itself (`stand_in`), and one that comes by, as it waits or finds nothing to receive,
+//! runs what is due on its CPU ([`SoftirqCpu::run_timers_in_passing`]). The kernel timer is there for programs that compute, or are about to.
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
 //! moment later the suspend time-out. It holds the first back ([`Work::Timers`]), else the kernel timer
@@ -41,6 +41,8 @@ pub(super) struct CpuTimer {
     pub(super) fd: OwnedFd,
     lazy: LazyTimer,
     slack_ns: AtomicU64,
+    /// The earliest expiry, or a time before it: a hint for who comes by, who finds out the truth.
+    next_ns: AtomicU64,
     /// Serialises programming so that descriptor and `lazy` agree.
     programming: Mutex<()>,
 }
@@ -106,8 +108,19 @@ impl CpuTimer {
             fd: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?,
             lazy: LazyTimer::new(),
             slack_ns: AtomicU64::new(0),
+            next_ns: AtomicU64::new(NEVER_NS),
             programming: Mutex::new(()),
         })
+    }
+}
+
+impl CpuTimer {
+    /// An expiry is armed. Others may say so at the same time, and one of the two may be lost.
+    #[inline]
+    fn expects(&self, at_ns: u64) {
+        if at_ns < self.next_ns.load(Ordering::Relaxed) {
+            self.next_ns.store(at_ns, Ordering::Relaxed);
+        }
     }
 }
 
@@ -116,6 +129,7 @@ impl SoftirqCpu {
     #[inline]
     pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
         // Whoever looks after the CPU sets the timer before it sleeps, or does what the timer is for.
+        self.timer.expects(at.ns);
         let here = HERE.get();
         if here.thread_of != Some(self.index) {
             deliver.napi_at(napi).timer.look_after(true);
@@ -212,18 +226,30 @@ impl SoftirqCpu {
 
     /// Sets the kernel timer unless it fires before `at_ns` or not much later.
     #[inline]
-    fn program_if_late(&self, at_ns: u64) {
+    pub(super) fn program_if_late(&self, at_ns: u64) {
         let late_ns = at_ns.saturating_add(self.timer.slack_ns.load(Ordering::Relaxed));
-        if self.thread_will_look() {
-            return;
+        if !self.thread_will_look() && !self.program_unless_before(late_ns) {
+            self.kick();
         }
-        if self.timer.lazy.fires_after(late_ns) {
-            let Some(one_at_a_time) = self.programming() else { return self.kick() };
+    }
+
+    /// Sets the kernel timer to `at_ns` if it fires later; false if a program has it in hand.
+    #[inline]
+    pub(super) fn program_unless_before(&self, at_ns: u64) -> bool {
+        if self.timer.lazy.fires_after(at_ns) {
+            let Some(one_at_a_time) = self.programming() else { return false };
             // Again: another thread may have programmed something earlier meanwhile, for an instance of its own.
-            if self.timer.lazy.fires_after(late_ns) {
-                self.program_locked(late_ns, &one_at_a_time);
+            if self.timer.lazy.fires_after(at_ns) {
+                self.program_locked(at_ns, &one_at_a_time);
             }
         }
+        true
+    }
+
+    /// Whether the CPU's own thread calls, which sets the timer before it sleeps.
+    #[inline]
+    pub(super) fn is_own_thread(&self) -> bool {
+        HERE.get().thread_of == Some(self.index)
     }
 
     /// Whether the CPU's thread runs and will see what the caller armed before it sleeps.
@@ -280,7 +306,8 @@ impl SoftirqCpu {
     /// Runs the callbacks that are due (`napi_watchdog`).
     pub(super) fn run_due_timers(&self, deliver: &Deliver) -> Ran {
         let now = deliver.clock.now();
-        let mut ran = Ran::None;
+        self.timer.next_ns.store(NEVER_NS, Ordering::Relaxed);
+        let mut ran = if self.end_due_holds(deliver, now, false) { Ran::Exact } else { Ran::None };
         deliver.for_each_napi(|napi| {
             if napi.tx_path().run_watchdog(deliver, self.index, now) {
                 ran = Ran::Exact;
@@ -298,8 +325,34 @@ impl SoftirqCpu {
                     deliver.schedule_owned(napi);
                 }
             }
+            if let Some(at) = napi.timer.expiry_on(self.index) {
+                self.timer.expects(at.ns);
+            }
         });
         ran
+    }
+
+    /// Whether something may be armed here.
+    #[inline]
+    pub(crate) fn has_timers(&self) -> bool {
+        self.timer.next_ns.load(Ordering::Relaxed) != NEVER_NS
+    }
+
+    /// Whether something may be due here.
+    #[inline]
+    pub(crate) fn timer_is_due(&self, now: Instant) -> bool {
+        now.ns >= self.timer.next_ns.load(Ordering::Relaxed)
+    }
+
+    /// A program that holds nothing comes by: what is due here it runs itself, and the kernel timer need not.
+    #[inline]
+    pub(crate) fn run_timers_in_passing(&self, deliver: &Deliver) -> bool {
+        // Relaxed: a hint.
+        if !self.has_timers() || !self.timer_is_due(deliver.clock.now()) || !HERE.get().may_run_inline() {
+            return false;
+        }
+        let _for_others = ForOthers::begin();
+        self.run_due_timers(deliver) != Ran::None
     }
 
     /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `for_nothing`: whether the timer that woke it
@@ -308,8 +361,9 @@ impl SoftirqCpu {
         let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), for_nothing).ns;
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.lazy.sleeps();
-        let at_ns = self.program_earliest(deliver, slack_ns)?;
-        Some(until(at_ns, deliver.clock.now()))
+        let at_ns = self.program_earliest(deliver, slack_ns);
+        self.program_holds(deliver, slack_ns);
+        Some(until(at_ns?, deliver.clock.now()))
     }
 
     /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late for those that a program
@@ -357,22 +411,4 @@ impl SoftirqCpu {
 pub(super) fn until(at_ns: u64, now: Instant) -> Timespec {
     let left_ns = at_ns.saturating_sub(now.ns);
     Timespec { tv_sec: (left_ns / 1_000_000_000).cast_signed(), tv_nsec: (left_ns % 1_000_000_000).cast_signed() }
-}
-
-impl Deliver {
-    /// Runs the timers of the CPU where the calling thread has armed one that is due, as the thread of that CPU would have done;
-    /// true if there was one. For a thread that holds nothing.
-    pub(crate) fn run_own_timers(&self) -> bool {
-        let due = UNSETTLED.with_borrow_mut(|unsettled| {
-            let last = unsettled.as_mut()?;
-            if !std::ptr::eq(last.deliver.as_ptr(), self) || self.clock.now().ns < last.at_ns {
-                return None;
-            }
-            last.at_ns = NEVER_NS;
-            Some(last.cpu.clone())
-        });
-        let (Some(cpu), true) = (due, HERE.get().may_run_inline()) else { return false };
-        let _for_others = ForOthers::begin();
-        cpu.run_due_timers(self) != Ran::None
-    }
 }

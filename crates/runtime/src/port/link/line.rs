@@ -109,6 +109,15 @@ impl Line for LinkLine {
         true
     }
 
+    /// The coalescing in force.
+    fn coalesce(&self) -> Coalesce {
+        unpack(self.coalesce.load(Ordering::Relaxed))
+    }
+
+    fn packets_wait(&self) -> bool {
+        self.switch().packets_wait()
+    }
+
     fn interrupts(&self) -> u64 {
         self.interrupts.get()
     }
@@ -122,11 +131,6 @@ impl Line for LinkLine {
 impl LinkLine {
     fn switch(&self) -> &InterruptSwitch {
         self.switch.get().expect("set when the receive queue was made")
-    }
-
-    /// The coalescing in force.
-    pub(crate) fn coalesce(&self) -> Coalesce {
-        unpack(self.coalesce.load(Ordering::Relaxed))
     }
 
     /// The producer published, and the consumer had its interrupt masked.

@@ -113,6 +113,10 @@ impl Line for MemifLine {
         drain(self.doorbell.as_fd());
     }
 
+    fn packets_wait(&self) -> bool {
+        self.switch.load().as_ref().is_some_and(|switch| switch.packets_wait())
+    }
+
     fn heard(&self) -> bool {
         self.interrupts.add_shared(1);
         true

@@ -258,7 +258,7 @@ impl State {
                 Some((ring, eventfd)) => {
                     let kick = Arc::new(Kick::new(eventfd, self.guard.bell().clone()));
                     kicks.push(kick.clone());
-                    TxEnd::Memif(MemifTx { ring, scratch: vec![0; frame_bytes].into(), kick })
+                    TxEnd::Memif(MemifTx::new(ring, frame_bytes, kick))
                 }
                 None => TxEnd::Detached,
             };

@@ -18,10 +18,12 @@ const SENDERS_MAX: u16 = 1024;
 /// Where the kernel calls the program.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver if it can and that is faster, else in the stack. On veth, whose driver copies every packet for it,
+    /// In the driver, without a copy, if it can; else in the driver or in the stack, whichever is faster. On veth, whose driver copies every packet for it,
     /// the stack is faster, but knows one queue only.
     #[default]
     Auto,
+    /// In the driver, which reads and writes the device's memory itself; refused where it cannot.
+    ZeroCopy,
     /// In the driver.
     Native,
     /// In the stack, which works with every driver.

@@ -72,6 +72,16 @@ pub enum AddXdpError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The driver copies.
+    #[error("the driver of {interface} has no zero copy for queue {queue} here ({source}): allow it to copy")]
+    NoZeroCopy {
+        /// The interface.
+        interface: String,
+        /// The queue.
+        queue: u16,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The engine's frame table, or a ring.
     #[error("the device's frames cannot be registered: {0}")]
     Arena(#[from] napier_ring::ArenaError),

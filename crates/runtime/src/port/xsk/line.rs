@@ -157,6 +157,10 @@ impl Line for XskLine {
         first
     }
 
+    fn packets_wait(&self) -> bool {
+        self.look.upgrade().is_some_and(|look| look.packets_wait())
+    }
+
     fn watch(&self, cpu: &Arc<dyn IrqCpu>, tokens: Tokens) -> rustix::io::Result<()> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
         let watcher = Watcher { cpu: cpu.clone(), token: tokens.doorbell };

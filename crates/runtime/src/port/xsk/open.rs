@@ -21,7 +21,7 @@ use crate::port::{EndConfig, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSp
 use napier_sys::bpf;
 use napier_sys::mmap::private_memory;
 use napier_sys::netdev::{self, Netdev};
-use napier_sys::xsk::{RingSizes, Rings, XskSocket};
+use napier_sys::xsk::{CopyMode, RingSizes, Rings, XskSocket};
 
 /// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
 const LINK_BYTES: u32 = 18;
@@ -153,7 +153,7 @@ fn attach(
     let attached = match config.mode {
         XdpMode::Generic => generic(),
         XdpMode::Auto if prefer_generic => generic(),
-        XdpMode::Native => native(),
+        XdpMode::Native | XdpMode::ZeroCopy => native(),
         XdpMode::Auto => native().or_else(|error| match error.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST | libc::EPERM) => Err(error),
             _ => generic(),
@@ -162,7 +162,7 @@ fn attach(
     attached.map_err(|source| match source.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => AddXdpError::ProgramAttached { interface: interface() },
         Some(libc::ENODEV) => AddXdpError::NoSuchInterface { interface: interface() },
-        Some(libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL) if config.mode == XdpMode::Native => {
+        Some(libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL) if config.mode != XdpMode::Auto => {
             AddXdpError::NoNative { interface: interface(), source }
         }
         _ => AddXdpError::refused("attaching an XDP program", "CAP_NET_ADMIN")(source),
@@ -186,7 +186,12 @@ fn bind_all(
         tx: config.ring_size,
         completion: config.ring_size,
     };
-    let copy = !config.zero_copy || mode == XdpMode::Generic;
+    let way = match (config.mode, mode) {
+        (XdpMode::ZeroCopy, _) => CopyMode::Never,
+        (_, XdpMode::Generic) => CopyMode::Always,
+        _ if config.zero_copy => CopyMode::IfNeeded,
+        _ => CopyMode::Always,
+    };
     let mut bound: Vec<(XskSocket, Rings)> = Vec::new();
     for (queue, socket) in (config.first_queue..).zip(sockets) {
         if let Some(busy) = config.busy_poll {
@@ -201,12 +206,15 @@ fn bind_all(
         // More than 32 packets a call where the kernel can.
         let _ = socket.set_kick_budget(sizes.tx);
         retry_busy(|| match bound.first() {
-            None => socket.bind(ifindex, u32::from(queue), copy),
+            None => socket.bind(ifindex, u32::from(queue), way),
             Some((first, _)) => socket.bind_shared(ifindex, u32::from(queue), first),
         })
         .map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => AddXdpError::QueueBusy { interface: config.interface.clone(), queue },
             Some(libc::EINVAL) => AddXdpError::NoSuchQueue { interface: config.interface.clone(), queue },
+            Some(libc::EOPNOTSUPP) if way == CopyMode::Never => {
+                AddXdpError::NoZeroCopy { interface: config.interface.clone(), queue, source: error }
+            }
             _ => AddXdpError::refused("binding an AF_XDP socket", "CAP_NET_RAW")(error),
         })?;
         bound.push((socket, rings));

@@ -1,0 +1,167 @@
+//! Short runs beside the table: what a request costs, what a mode sustains, and whether the loads that came of it are right.
+
+use std::time::Duration;
+
+use napier_kv::load::plan::{Pace, Window};
+
+use super::case::{CaseResult, Workload, run_case};
+use super::ends::Place;
+use super::figures::figures;
+use super::machine::{Outside, Pauses};
+use super::run::{Comparison, DRAIN, WARM_UP};
+use super::tally::Tally;
+use crate::in_force::InForce;
+use crate::loads::{Load, Shortfall, SustainSearch};
+use crate::modes::Mode;
+use crate::report::{MachineUse, Sustained};
+use crate::stats::Figures;
+use crate::subject::{Backend, Subject};
+
+/// Most runs of one search.
+const TRIES_MAX: u32 = 14;
+
+/// Length of one of them.
+const RUN: Duration = Duration::from_millis(300);
+
+/// A search takes so long as a rule: ten runs, and what goes with each.
+pub(super) const LASTS: Duration = Duration::from_millis(10 * (300 + 220));
+
+/// What the machine is watched for before a load.
+pub(super) const WATCHES: Duration = Duration::from_millis(120);
+
+/// A closed loop that answers so many times what was found to be the most says that the search was disturbed.
+const CLOSED_OVER_LADDER_MAX: f64 = 3.0;
+
+/// What a request costs.
+#[derive(Clone)]
+pub(super) struct Cost {
+    /// CPU time of the server per reply, in µs.
+    pub(super) us: f64,
+    /// The softirq threads had SCHED_FIFO.
+    pub(super) fifo: bool,
+    /// What the end under test was given.
+    pub(super) in_force: InForce,
+}
+
+impl Comparison<'_> {
+    /// What a request costs the server where nothing but requests takes its time: `fullbusy`, in closed loop.
+    pub(super) fn request_cost(&self) -> anyhow::Result<Option<Cost>> {
+        let subject = Subject { backend: Backend::Engine, mode: Mode::FullBusy };
+        let Ok(layout) = self.layout(subject.mode) else { return Ok(None) };
+        let result = self.short_run(subject, Pace::Closed)?;
+        let Some(figures) = figures(&result, &layout) else { return Ok(None) };
+        #[expect(clippy::cast_precision_loss, reason = "CPUs are few")]
+        let cpus = layout.server_cpus() as f64;
+        // All CPU time, spinning as well: what polls in vain is taken from ticks, which go on while others have the CPU.
+        let us = figures.cpu.total_pct / 100.0 * cpus * 1e6 / figures.achieved_rps.max(1.0);
+        Ok(Some(Cost { us: (us * 1e3).round() / 1e3, fifo: result.fifo, in_force: result.in_force }))
+    }
+
+    fn short_run(&self, subject: Subject, pace: Pace) -> anyhow::Result<CaseResult> {
+        let window = Window { warm_up: WARM_UP, measure: RUN, drain: DRAIN };
+        run_case(&self.workload, subject, &self.layout(subject.mode)?, pace, window, self.interrupted)
+    }
+
+    /// The most that a subject sustains; the search begins at a rate, or near what it answers in closed loop.
+    pub(super) fn sustains(&self, subject: Subject, start_rps: Option<u64>) -> anyhow::Result<Sustained> {
+        let layout = self.layout(subject.mode)?;
+        let run = |pace| -> anyhow::Result<Option<Figures>> { Ok(figures(&self.short_run(subject, pace)?, &layout)) };
+        let start_rps = match start_rps {
+            Some(start_rps) => start_rps,
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is neither")]
+            None => run(Pace::Closed)?.map_or(1000, |figures| (figures.achieved_rps * 0.8) as u64),
+        };
+        let mut search = SustainSearch::new(start_rps, TRIES_MAX);
+        let mut at_most = None;
+        while let Some(rps) = search.next_rps() {
+            let figures = run(Pace::Open { rate_rps: rps })?;
+            let outcome = figures.map_or(Err(Shortfall::Answered { pct: 0.0 }), |figures| {
+                SustainSearch::judge(rps, figures.achieved_rps, figures.latency_us.p99)
+            });
+            if let (Ok(()), Some(figures)) = (&outcome, figures) {
+                at_most = Some((figures.latency_us.p99, figures.cpu.total_pct));
+            }
+            search.on_run(rps, outcome);
+        }
+        Ok(Sustained { subject, start_rps, rps: search.sustained_rps(), failed: search.failed(), at_most })
+    }
+}
+
+/// Why the loads that came of a search are wrong; `None` if they are not, or nothing is known.
+pub(super) fn wrong_ladder(bases: &[Subject], loads: &[Load], tally: &Tally) -> Option<String> {
+    let top_rps = loads.iter().filter_map(|load| if let Load::Rps(rps) = load { Some(*rps) } else { None }).max()?;
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let top = top_rps as f64;
+    bases.iter().find_map(|&base| {
+        let achieved = |load| Some(tally.row(base, load).measured()?.median.achieved_rps);
+        let at_top = achieved(Load::Rps(top_rps)).filter(|rps| *rps < SustainSearch::ACHIEVED_MIN * top);
+        let closed = achieved(Load::Max).filter(|rps| *rps >= CLOSED_OVER_LADDER_MAX * top);
+        match (at_top, closed) {
+            (Some(rps), _) => {
+                Some(format!("{base} answered {:.0} % of the load that was taken for 100 %", 100.0 * rps / top))
+            }
+            (None, Some(rps)) => {
+                Some(format!("{base} answered {:.1} times the load that was taken for 100 % in closed loop", rps / top))
+            }
+            (None, None) => None,
+        }
+    })
+}
+
+/// What else the machine did at a load.
+pub(super) fn machine_use(
+    load: Load,
+    pauses: &Pauses,
+    outside: &Outside,
+    cpus: usize,
+    workload: &Workload,
+) -> MachineUse {
+    let rounded = |number: f64| (number * 1e3).round() / 1e3;
+    MachineUse {
+        load_rps: load,
+        pause_p99_us: rounded(pauses.wait_us(0.01)),
+        pause_p999_us: rounded(pauses.wait_us(0.001)),
+        pause_max_us: rounded(pauses.longest_us()),
+        others_pct: rounded(outside.others_pct()),
+        stolen_pct: rounded(outside.stolen_pct()),
+        client_waited_ms_per_s: (!matches!(&*workload.place, Place::Memif))
+            .then(|| rounded(outside.waited_ms_per_s(cpus))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::run::RUN_OVERHEAD;
+    use crate::compare::tally::Ran;
+    use crate::loads::Cell;
+    use crate::report::samples::figures;
+
+    fn tally(at_top_rps: f64, closed_rps: f64) -> (Vec<Load>, Tally) {
+        let loads = Load::ladder(100_000);
+        let subject = Subject::engine(Mode::Base);
+        let mut tally = Tally::new(1);
+        for (load, rps) in [(loads[4], at_top_rps), (Load::Max, closed_rps)] {
+            tally.add(Cell { subject, load, run: 0 }, Ran::Figures(Box::new(figures(rps, 50.0, 50.0))));
+        }
+        (loads, tally)
+    }
+
+    #[test]
+    fn loads_that_base_does_not_sustain_or_far_exceeds_are_wrong() {
+        let wrong = |at_top_rps, closed_rps| {
+            let (loads, tally) = tally(at_top_rps, closed_rps);
+            wrong_ladder(&[Subject::engine(Mode::Base)], &loads, &tally)
+        };
+        assert_eq!(wrong(99_500.0, 120_000.0), None);
+        assert!(wrong(87_000.0, 120_000.0).is_some_and(|why| why.contains("answered 87 % of the load")));
+        assert!(wrong(100_000.0, 930_000.0).is_some_and(|why| why.contains("9.3 times the load")));
+        let (loads, _) = tally(0.0, 0.0);
+        assert_eq!(wrong_ladder(&[Subject::engine(Mode::Base)], &loads, &Tally::new(1)), None, "nothing is known");
+    }
+
+    #[test]
+    fn a_search_and_its_runs_take_what_is_planned_for_it() {
+        assert_eq!(LASTS, (RUN + RUN_OVERHEAD) * 10);
+    }
+}

@@ -1,0 +1,139 @@
+//! What stands above the blocks of a table and below them.
+
+use super::page::Page;
+use super::{Column, Report};
+use crate::loads::SustainSearch;
+
+/// CPU time of a query in the documents that the modes come from: eight CPUs, 1,054,805 (base) to 1,248,006 (fullbusy)
+/// queries/s at MAX. Source: as in `modes.rs`, the patch series on IRQ suspension.
+const DOCUMENT_COST_US: &str = "6.4 (fullbusy) to 7.6 us (base)";
+
+/// What is in force, and what a request costs.
+pub(super) fn heading(page: &mut Page, report: &Report) {
+    let workload = &report.workload;
+    if let Some(cost_us) = workload.request_cost_us {
+        let (added, near) = match &workload.service {
+            Some(service) => (format!(", with --service {service}"), ""),
+            None => (String::new(), "; --service 6us comes near that"),
+        };
+        page.words(&format!(
+            "A request costs the server {cost_us:.2} us of CPU here (fullbusy in closed loop, delivery included{added}). In the documents \
+             that the modes come from: {DOCUMENT_COST_US}{near}."
+        ));
+    }
+    let in_force: Vec<String> = report.host.in_force.iter().map(|(name, what)| format!("{name}: {what}")).collect();
+    if !in_force.is_empty() {
+        page.words(&format!("In force: {}.", in_force.join("; ")));
+    }
+}
+
+/// What each mode sustains.
+pub(super) fn sustained(page: &mut Page, report: &Report) {
+    if report.sustained.is_empty() {
+        return;
+    }
+    let backends = report.among_backends();
+    page.line("");
+    page.words(&format!(
+        "The most that each mode sustains in open loop: {:.0} % of it answered while it is offered, p99 at most {:.0} ms; searched by \
+         doubling and halving, to {:.0} %.",
+        100.0 * SustainSearch::ACHIEVED_MIN,
+        SustainSearch::P99_US_MAX / 1e3,
+        100.0 * SustainSearch::PRECISION,
+    ));
+    let names = report.sustained.iter().map(|one| one.subject.name(backends).len());
+    let name_width = names.max().unwrap_or(0).max(10);
+    page.line(&format!(
+        "{:>name_width$} {:>9} {:>7} {:>5} {:>9}  {}",
+        "testcase", "sustains", "99%lat", "cpu", "fails at", "by"
+    ));
+    for one in &report.sustained {
+        let [p99, cpu] = match one.at_most {
+            Some((p99_us, cpu_pct)) => [format!("{p99_us:.1}"), format!("{cpu_pct:.0}")],
+            None => ["-".to_owned(), "-".to_owned()],
+        };
+        let (failed, why) = match &one.failed {
+            Some((rps, why)) => (rps.to_string(), why.to_string()),
+            None => ("-".to_owned(), String::new()),
+        };
+        let line =
+            format!("{:>name_width$} {:>9} {p99:>7} {cpu:>5} {failed:>9}  {why}", one.subject.name(backends), one.rps);
+        page.line(line.trim_end());
+    }
+}
+
+/// How to read it, what ran and where.
+pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
+    let workload = &report.workload;
+    let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
+    let plural = |number: u64| if number == 1 { "" } else { "s" };
+    page.words(&format!(
+        "Median of {runs} run{} of {} s. Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
+         CPU{}; spin is time in polls that found nothing. cpq: reference cycles per query. empty: % of polls that found \
+         nothing. -: not applicable or not to be had here.",
+        plural(runs.into()),
+        workload.seconds,
+        workload.server_cpus,
+        plural(workload.server_cpus.into()),
+    ));
+    page.words(
+        "% is of the CPU, x is a ratio. sustains: answers 99 % of the load while it is offered. frontier: the modes that no other \
+         beats in both p99 and CPU. runs overlap: their ranges do, so do not choose by the difference. refused: the mode cannot be \
+         applied here. closed: a closed loop, one request out per flow, bound by latency as well as by CPU. More: docs/compare.md.",
+    );
+    if !hidden.is_empty() {
+        let heads: Vec<&str> = hidden.iter().map(|column| column.head).collect();
+        page.words(&format!(
+            "Not shown at {} columns: {}. --width and --json have them.",
+            page.width(),
+            heads.join(", ")
+        ));
+    }
+    if report.rows.iter().any(|row| row.measured().is_some_and(|measured| measured.median.cores.is_some())) {
+        page.words(
+            "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, for all programs; the \
+             client polls and takes 100. proc: the same of this process alone. cl-si: % of the client's CPU spent in softirqs: \
+             over veth the kernel does much of the server's receive work on the CPU that sends. A kernel row counts no polls.",
+        );
+    }
+    setup(page, report);
+}
+
+fn setup(page: &mut Page, report: &Report) {
+    let workload = &report.workload;
+    let way = match workload.device.as_str() {
+        "link" => String::new(),
+        device => format!(" over {device}, {}", workload.proto),
+    };
+    page.words(&format!(
+        "{} on the {}{way}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; service {}; seed {}. {}, {} CPUs, \
+         Linux {}; commit {}.",
+        workload.name,
+        workload.backend,
+        workload.flows,
+        workload.queues,
+        if workload.queues == 1 { "" } else { "s" },
+        workload.records,
+        workload.set_pct,
+        workload.key_sizes,
+        workload.value_sizes,
+        workload.popularity,
+        workload.service.as_deref().unwrap_or("none added"),
+        workload.seed,
+        report.host.cpu_model,
+        report.host.cpus,
+        report.host.kernel,
+        report.commit,
+    ));
+    if let Some(memory) = &report.memory {
+        let mib = |kib: u64| kib.div_ceil(1024);
+        let (first, end, peak) = (mib(memory.after_first_run_kib), mib(memory.at_end_kib), mib(memory.peak_kib));
+        page.words(&format!(
+            "memory: {first} MiB resident in this process after the first run, {end} at the end, {peak} at most"
+        ));
+    }
+    let above = &report.host.in_force;
+    for (name, note) in report.host.notes.iter().filter(|(name, _)| !above.contains_key(*name)) {
+        page.words(&format!("{name}: {note}"));
+    }
+}
