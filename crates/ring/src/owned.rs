@@ -21,13 +21,15 @@ use crate::relay::{Inside, Relay};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A value with one owner at a time, and messages to the owner.
+#[repr(C)]
 pub struct Owned<T, M> {
-    relay: Relay<T>,
     inbox: Inbox<M>,
     /// What the messages weigh that were left and not yet forgotten.
     weight: AtomicU64,
     /// Threads that sleep, or are about to, until it is free.
     waiting: AtomicU32,
+    /// The last: what its value begins with lies beside the words of the owners.
+    relay: Relay<T>,
 }
 
 /// The message was not left: together with those before it it would weigh too much.
@@ -35,6 +37,9 @@ pub struct Owned<T, M> {
 pub struct TooMuch<M>(pub M);
 
 impl<T, M> Owned<T, M> {
+    /// Bytes from the beginning of this to the value.
+    pub const VALUE_OFFSET: usize = core::mem::offset_of!(Self, relay) + Relay::<T>::VALUE_OFFSET;
+
     /// A value that nobody owns.
     pub fn new(value: T) -> Self {
         Self { relay: Relay::new(value), inbox: Inbox::new(), weight: AtomicU64::new(0), waiting: AtomicU32::new(0) }

@@ -14,6 +14,8 @@ const NOTED: u32 = 2;
 ///
 /// The order that strands no work: *publish, then* [`Relay::enter_or_note`]; whoever is inside looks at what was published
 /// before it leaves for good ([`Inside::leave`]). As [`Baton`](crate::Baton), with the value within and without a fence.
+// The word lies before the value, with what of it is used most.
+#[repr(C)]
 pub struct Relay<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
@@ -26,6 +28,9 @@ unsafe impl<T: Send> Sync for Relay<T> {}
 unsafe impl<T: Send> Send for Relay<T> {}
 
 impl<T> Relay<T> {
+    /// Bytes from the beginning of this to the value.
+    pub(crate) const VALUE_OFFSET: usize = core::mem::offset_of!(Self, value);
+
     /// Wraps a value with nobody inside.
     pub fn new(value: T) -> Self {
         Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }

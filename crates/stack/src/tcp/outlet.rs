@@ -12,6 +12,7 @@
 mod frame;
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,18 +37,19 @@ const UNSENT_MAX: usize = 64;
 /// Longest frame of a segment without data.
 const BARE_MAX: usize = ETH_LEN + IPV6_LEN + 60;
 
-/// Where the packets of a flow go.
+/// Where the packets of a flow go. In the order of use: what a packet needs lies before `local`.
+#[repr(C)]
 pub(super) struct Route {
-    local: End,
-    target: Target,
     /// Generation of the name space that the rest belongs to.
     made_at: u64,
     interface: Option<Arc<Interface>>,
-    /// The peer, or the gateway to it.
-    next_hop: Option<Key>,
+    pub(super) class: PacketClass,
     /// None: has to be asked for.
     mac: Option<[u8; 6]>,
-    pub(super) class: PacketClass,
+    local: End,
+    target: Target,
+    /// The peer, or the gateway to it.
+    next_hop: Option<Key>,
 }
 
 impl Route {
@@ -99,23 +101,23 @@ impl Route {
     }
 }
 
-/// What was seen of the packets that left.
+/// What was seen of the packets that left. The route is the last, for what it ends with is seldom used.
+#[repr(C)]
 pub(super) struct Outlet {
-    pub(super) route: Route,
     /// Whole frames that the ring had no room for.
     unsent: VecDeque<Box<[u8]>>,
-    /// The last of them is an acknowledgement and nothing else.
-    ends_bare: bool,
-    /// End of the sequence space that was sent so far.
-    sent_to: Option<u32>,
     /// Bytes of the longest segment that was sent.
     longest: usize,
+    /// End of the sequence space that was sent so far.
+    sent_to: Option<u32>,
     /// End of a segment that was sent again since this was cleared.
     pub(super) sent_again: Option<u32>,
     /// The first acknowledgement that was sent: the number of the peer's first byte.
     first_ack: Option<u32>,
     /// The last.
     acked_to: Option<u32>,
+    /// The last of `unsent` is an acknowledgement and nothing else.
+    ends_bare: bool,
     /// The last packet carried data, and not the last there was.
     more: bool,
     /// It was shorter than a packet may be.
@@ -126,9 +128,13 @@ pub(super) struct Outlet {
     pub(super) unreachable: bool,
     /// The thread that has the connection has sent, and kicks devices when it has let go.
     pub(super) holds_kicks: bool,
+    pub(super) route: Route,
 }
 
 impl Outlet {
+    /// How much of it a packet touches, from its beginning.
+    pub(super) const USED_BYTES: usize = offset_of!(Self, route) + offset_of!(Route, local);
+
     pub(super) fn new(route: Route) -> Self {
         let unsent = VecDeque::new();
         Self {

@@ -22,11 +22,13 @@ impl Core {
     /// counts packets, and one that was merged of many would wait for another.
     #[inline]
     pub(super) fn acknowledge_train(&mut self, ns: &Inner, now: Instant, bytes: usize) {
-        let route = &self.outlet.route;
-        let ip_len = if route.ends().0.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
-        let full = route.mtu().saturating_sub(ip_len + TCP_LEN);
-        if bytes >= 2 * full {
-            self.acknowledge_unless_done(ns, now, bytes);
+        let full = |ip_len: usize| self.outlet.route.mtu().saturating_sub(ip_len + TCP_LEN);
+        // The addresses are looked at only if they decide: they lie apart from what each segment needs.
+        if bytes >= 2 * full(IPV6_LEN) {
+            let v4 = self.outlet.route.ends().0.addr.is_v4();
+            if !v4 || bytes >= 2 * full(IPV4_LEN) {
+                self.acknowledge_unless_done(ns, now, bytes);
+            }
         }
     }
 
