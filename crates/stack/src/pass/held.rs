@@ -11,8 +11,7 @@ use super::super::in_hand::InHand;
 #[cfg(any(test, feature = "fuzzing"))]
 use super::super::in_hand::injected;
 use super::super::merge::{self, Bundle, Merging};
-use super::super::tcp;
-use super::super::tcp::ahead::{Waiting, Way};
+use super::super::tcp::{self, ahead::Waiting};
 use super::super::wire::{self, Meta, Segment};
 use super::RxPass;
 use super::lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
@@ -30,12 +29,10 @@ impl<'v> RxPass<'v> {
     fn take_waiting_now(&mut self) {
         let Some(merging) = &mut self.merging else { return };
         let mut waiting = merging.ahead.take();
-        let ns = self.ns;
-        let mut way = Way::begin(ns, &waiting);
-        let mut rest = waiting.drain(..);
+        tcp::ahead::fetch(self.ns, &waiting);
+        let (ns, mut rest) = (self.ns, waiting.drain(..));
         let mut turn = || {
             for Waiting { frame, len, segment } in rest.by_ref() {
-                way.step(ns);
                 self.take_segment(frame, len, &segment);
             }
         };
