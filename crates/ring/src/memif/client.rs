@@ -290,7 +290,7 @@ impl S2cConsumer {
         None
     }
 
-    /// As at most `max` calls of [`exchange`](Self::exchange) with frames of `pool`, and with one look at the peer's index at
+    /// As [`exchange`](Self::exchange) with frames of `pool`, for at most `max` slots, and with one look at the peer's index at
     /// most, only if fewer packets are known; each packet goes to `each`. Returns packets and bytes. The lines of what was taken
     /// are asked for, so that they are there when the packets are looked at.
     ///
@@ -307,29 +307,35 @@ impl S2cConsumer {
     ) -> (u32, u64) {
         let slots = &mut self.slots;
         assert_eq!(slots.leader.free(), 0, "an exchange needs a ring that is full of frames");
-        assert_eq!(pool.arena(), slots.arena, "only frames of the ring's own region can be offered");
+        assert!(
+            pool.arena() == slots.arena && slots.place.is_of(pool),
+            "only frames of the ring's own region can be offered"
+        );
         let known = u32::from(slots.leader.answered());
-        let mut left = if known < max { slots.leader.look() } else { known };
+        let many = if known < max { slots.leader.look().min(max) } else { max };
         let (mut taken, mut bytes) = (0, 0);
         let capacity = slots.place.capacity();
-        while left > 0 && taken < max {
-            left -= 1;
+        for _ in 0..many {
             let index = slots.leader.oldest();
             // Hostile: read once. The frame and its size are ours; only length and flags are the peer's word.
             let low = Low::unpack(slots.leader.memory.load_low(index));
             let good = !(self.in_chain || low.chained) && (1..=capacity).contains(&low.length);
             self.in_chain = low.chained;
-            let Some(full) = slots.slot(index).take() else { panic!("an offered slot held no frame") };
             if good && let Some(fresh) = pool.alloc() {
-                memory::will_read(slots.leader.memory.mapping().at(slots.place.offset_of(&full) as usize));
-                slots.recycle(index, fresh, capacity);
+                // Where the packet is, by the peer's word: good enough for a hint, which cannot fault.
+                let offset = slots.leader.memory.load_high(index) as u32 as usize; // bits 0..32
+                memory::will_read(slots.leader.memory.mapping().at(offset));
+                let offset = slots.place.offset_at(fresh.index());
+                let Some(full) = slots.slot(index).replace(fresh) else { panic!("an offered slot held no frame") };
+                slots.leader.recycle(offset, capacity);
                 taken += 1;
                 bytes += u64::from(low.length);
                 each(full, low.length);
                 continue;
             }
             // The frame stays where it is; only its slot counts as new.
-            slots.recycle(index, full, capacity);
+            let Some(kept) = slots.slot(index).take() else { panic!("an offered slot held no frame") };
+            slots.recycle(index, kept, capacity);
             if good {
                 dropped();
             } else {

@@ -31,7 +31,8 @@ use rustix::time::{
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::place::HERE;
+use crate::napi::Napi;
+use crate::napi::place::{HERE, Here};
 use napier_stack::put_off::{self, Work};
 use napier_sys::nowait::{self, ForOthers};
 
@@ -72,6 +73,10 @@ struct Unsettled {
 }
 
 impl Unsettled {
+    fn is_on(&self, cpu: &SoftirqCpu) -> bool {
+        std::ptr::eq(&raw const *self.cpu, cpu)
+    }
+
     /// Sets the kernel timer if it would come too late, with the slack that running threads are given.
     fn release(&mut self) {
         if std::mem::replace(&mut self.held, false) {
@@ -112,44 +117,49 @@ impl CpuTimer {
 }
 
 impl SoftirqCpu {
-    /// The timer of instance `napi` was armed here by the calling thread.
+    /// The timer of `napi` was armed here by the calling thread, which is `here`.
     #[inline]
-    pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
+    pub(crate) fn timer_armed(&self, deliver: &Deliver, here: Here, napi: &Napi, at: Instant) {
         // Whoever looks after the CPU sets the timer before it sleeps, or does what the timer is for.
-        let here = HERE.get();
         if here.thread_of != Some(self.index) {
-            deliver.napi_at(napi).timer.look_after(true);
+            napi.timer.look_after(true);
         }
         if !here.looks_after(self.index) {
-            self.owe(deliver, napi, at.ns);
+            self.owe(deliver, napi.index, at.ns);
         }
     }
 
     /// The calling thread runs, and owes a kernel timer at `at_ns` for instance `napi`.
+    #[inline]
     fn owe(&self, deliver: &Deliver, napi: u32, at_ns: u64) {
-        UNSETTLED.with_borrow_mut(|unsettled| {
-            let unsettled = match unsettled {
-                Some(last) if std::ptr::eq(&raw const *last.cpu, self) => {
-                    // Another instance's expiry is not replaced by this one.
-                    if last.napi != napi {
-                        last.release();
-                    }
-                    last
-                }
-                other => {
-                    other.iter_mut().for_each(Unsettled::release);
-                    let cpu = deliver.softirq[self.index as usize].clone();
-                    other.insert(Unsettled { deliver: deliver.this(), cpu, napi, at_ns: NEVER_NS, held: false })
-                }
-            };
-            (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at_ns, true);
+        // `with`: the shorter ways to borrow are calls, and a thread that polls comes here with each poll that finds nothing.
+        UNSETTLED.with(|unsettled| {
+            let mut unsettled = unsettled.borrow_mut();
+            // Mostly the same instance on the same CPU as the last time.
+            let same = unsettled.as_ref().is_some_and(|last| last.napi == napi && last.is_on(self));
+            if !same {
+                self.owe_another(deliver, &mut unsettled);
+            }
+            let Some(last) = unsettled.as_mut() else { unreachable!("there is one now") };
+            (last.napi, last.at_ns) = (napi, at_ns);
             put_off::owe(Work::ExactTimers, settle_before_sleep);
-            if put_off::held(Work::Timers) == 0 {
-                unsettled.release();
-            } else {
+            last.held = put_off::held(Work::Timers) != 0;
+            if last.held {
                 put_off::owe(Work::Timers, release_held);
+            } else {
+                self.program_if_late(at_ns);
             }
         });
+    }
+
+    /// What the calling thread owed is for another instance, or on another CPU: that is not replaced by what it owes here.
+    #[cold]
+    fn owe_another(&self, deliver: &Deliver, unsettled: &mut Option<Unsettled>) {
+        unsettled.iter_mut().for_each(Unsettled::release);
+        if !unsettled.as_ref().is_some_and(|last| last.is_on(self)) {
+            let cpu = deliver.softirq[self.index as usize].clone();
+            *unsettled = Some(Unsettled { deliver: deliver.this(), cpu, napi: 0, at_ns: NEVER_NS, held: false });
+        }
     }
 
     /// A program looks after all timers of this CPU from now on, or none does.

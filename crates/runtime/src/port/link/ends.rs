@@ -35,9 +35,9 @@ impl RxRing for S2cConsumer {
     }
 
     #[inline]
+    #[expect(clippy::redundant_closure, reason = "a closure by reference is called where it could be inline")]
     fn take_many(&mut self, max: u32, home: &mut RxHome, each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
         let RxHome { pool, counters, .. } = home;
-        // The closure, for a reference to one is called where it could be inline.
         self.exchange_many(max, pool, || counters.no_frame_drops.add(1), |frame, len| each(frame, len))
     }
 
