@@ -222,6 +222,7 @@ impl BusyLoop {
         self.phase = if self.ended(now, events_ready) { Phase::Left } else { Phase::Acquiring };
     }
 
+    #[inline]
     const fn after_iteration(&self, owner: bool) -> Phase {
         match self.params.limit {
             BusyLimit::Once => Self::leaving(owner, false),
@@ -229,6 +230,7 @@ impl BusyLoop {
         }
     }
 
+    #[inline]
     const fn ended(&self, now: Instant, events_ready: bool) -> bool {
         match self.params.limit {
             BusyLimit::Once => true,
@@ -236,6 +238,7 @@ impl BusyLoop {
         }
     }
 
+    #[inline]
     const fn leaving(owner: bool, then_yield: bool) -> Phase {
         match (owner, then_yield) {
             (true, then_yield) => Phase::Stopping { then_yield },

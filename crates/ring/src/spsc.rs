@@ -191,8 +191,10 @@ impl<T: Word> Consumer<T> {
     pub fn pop_many(&mut self, max: u32, mut each: impl FnMut(T)) -> u32 {
         let known = self.head_seen.wrapping_sub(self.tail);
         let taken = if known < max { self.refresh().min(max) } else { max };
+        // Not `slot`: where the slots are would be read anew with each.
+        let slots = &*self.shared.slots;
         for _ in 0..taken {
-            let word = self.shared.slot(self.tail).load(Ordering::Relaxed);
+            let word = slots[self.tail as usize & (slots.len() - 1)].load(Ordering::Relaxed);
             // Before the call: should it panic, the element is not taken a second time.
             self.tail = self.tail.wrapping_add(1);
             each(T::decode(word, Inside(())));

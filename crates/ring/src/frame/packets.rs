@@ -61,8 +61,8 @@ impl PacketSender {
     /// If the pool is of another table.
     #[inline]
     pub fn collect(&mut self, pool: &mut FramePool) {
-        let table = self.table.id();
-        self.returned.pop_many(u32::MAX, |raw| pool.free(Frame::mint(raw as u32, table))); // the lower half
+        assert_eq!(pool.table().id(), self.table.id(), "a pool of another table");
+        self.returned.pop_many(u32::MAX, |raw| pool.put(raw as u32)); // the lower half
     }
 }
 
@@ -122,6 +122,26 @@ impl PacketReceiver {
             len += 1;
         });
         PacketBurst { queue: self, words, len }
+    }
+
+    /// Takes at most `max` packets, shows the bytes of each to `each`, to be changed, and gives the frames back together to the
+    /// owner of the pool; returns how many. As [`take_burst`](Self::take_burst) where no packet is taken out, and without
+    /// the array.
+    #[inline]
+    pub fn drain(&mut self, max: u32, mut each: impl FnMut(&mut [u8])) -> u32 {
+        let Self { received, returns, arena, .. } = self;
+        let drained = received.pop_many(max, |word| {
+            let (start, len) = place(arena, word);
+            // Before the call: should it panic, the frame goes home with the next ones. The owner does not see it until then.
+            let staged = returns.stage(u64::from(word as u32)); // the lower half
+            assert!(staged.is_ok(), "more frames came home than left");
+            // SAFETY: `place` checked that the bytes are inside the frame, whose arena the queue keeps alive; they are
+            // initialised; the frame was moved into this queue, and its number is shown to nobody before the reference has
+            // ended: `publish` needs `self`, which is borrowed.
+            each(unsafe { core::slice::from_raw_parts_mut(start, len) });
+        });
+        returns.publish();
+        drained
     }
 
     #[inline]

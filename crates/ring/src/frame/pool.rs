@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use super::table::Arena;
-use super::{ArenaId, Frame, FrameTable};
+use super::{ArenaId, Frame, FrameTable, index_of};
 
 /// The frames of one home that nobody uses. One owner; frames given back by others are collected when it runs dry.
 pub struct FramePool {
@@ -12,6 +12,8 @@ pub struct FramePool {
     arena: Arc<Arena>,
     arena_id: ArenaId,
     home: u16,
+    /// The number of the home's first frame: those of a home follow one another.
+    first_raw: u32,
     frames: u32,
     free: Vec<u32>, // indices; room for all frames of the home, so it never grows
 }
@@ -25,7 +27,8 @@ impl FramePool {
         frames: Range<u32>,
     ) -> Self {
         // Reversed, so that the lowest frames go out first.
-        Self { table, arena, arena_id, home, frames: frames.len() as u32, free: frames.rev().collect() }
+        let first_raw = Frame::raw_of(arena_id, frames.start);
+        Self { table, arena, arena_id, home, first_raw, frames: frames.len() as u32, free: frames.rev().collect() }
     }
 
     /// Takes a frame: the one freed last, else from those given back, else `None`.
@@ -62,13 +65,23 @@ impl FramePool {
     /// Puts a frame back: straight into this pool if it is its home, else as [`FrameTable::give_back`].
     #[inline]
     pub fn free(&mut self, frame: Frame) {
-        let ours = frame.arena() == self.arena_id && self.arena.home_of(frame.index()) == self.home;
-        if !ours {
-            return self.table.give_back(frame);
+        self.put(self.table.raw_for(&frame)); // checks the table
+    }
+
+    /// As [`free`](Self::free), by the number that a frame of this table left behind.
+    #[inline]
+    pub(super) fn put(&mut self, raw: u32) {
+        let at_home = raw.wrapping_sub(self.first_raw) < self.frames;
+        if !at_home {
+            return self.put_elsewhere(raw);
         }
-        self.table.raw_for(&frame); // checks the table
         assert!((self.free.len() as u32) < self.frames, "more frames came home than left");
-        self.free.push(frame.index());
+        self.free.push(index_of(raw));
+    }
+
+    #[cold]
+    fn put_elsewhere(&self, raw: u32) {
+        self.table.give_back(Frame::mint(raw, self.table.id()));
     }
 
     /// Frames at home now, those given back included.

@@ -120,8 +120,20 @@ impl FramePlaces {
     #[inline]
     pub(crate) fn offset_of(&self, frame: &Frame) -> u32 {
         assert_eq!(frame.table, self.table, "a frame of another table");
-        assert!(frame.index() < self.frames, "frame number outside its arena");
-        self.offset + frame.index() * self.stride
+        self.offset_at(frame.index())
+    }
+
+    /// Where the arena's frame of this number starts in the region, in bytes.
+    #[inline]
+    pub(crate) fn offset_at(&self, index: u32) -> u32 {
+        assert!(index < self.frames, "frame number outside its arena");
+        self.offset + index * self.stride
+    }
+
+    /// Whether the pool's frames are of the arena's table.
+    #[inline]
+    pub(crate) fn is_of(&self, pool: &FramePool) -> bool {
+        pool.table().id() == self.table
     }
 
     /// Bytes of each frame.

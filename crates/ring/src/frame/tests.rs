@@ -326,7 +326,7 @@ fn packets_come_in_order_and_their_frames_come_home() {
     let mut rng = Rng::new(9);
     let (mut sent, mut out) = (std::collections::VecDeque::new(), 0);
     for round in 0..if cfg!(miri) { 60 } else { 5000_u32 } {
-        match rng.below(4) {
+        match rng.below(5) {
             0 => {
                 for _ in 0..rng.below(40) {
                     let Some(bytes) = pool.next_bytes() else { break };
@@ -357,6 +357,16 @@ fn packets_come_in_order_and_their_frames_come_home() {
                 if let Some((frame, len)) = burst.take(0) {
                     burst.put_back(0, frame, len);
                 }
+            }
+            3 => {
+                let max = rng.below(80);
+                let expected = (max as usize).min(sent.len());
+                let mut before = sent.drain(..expected);
+                let drained = receiver.drain(max, |bytes| {
+                    let (round, len) = before.next().expect("as many as there were");
+                    assert_eq!((bytes.len(), &bytes[..4]), (len as usize, &round.to_le_bytes()[..]));
+                });
+                assert_eq!(drained as usize, expected);
             }
             2 => {
                 if let Some((frame, len)) = receiver.pop() {

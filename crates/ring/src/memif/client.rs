@@ -3,7 +3,8 @@
 use super::protocol::{Leader, Low, RingMemory, Word, mask, unmask};
 use super::{InterruptSwitch, Publish, RingEnd, RingView};
 use crate::frame::FramePlaces;
-use crate::{ArenaId, Frame, FrameTable};
+use crate::memory;
+use crate::{ArenaId, Frame, FramePool, FrameTable};
 
 /// A ring's leader with the frames that are in the ring. What the peer says about frames is not believed: a slot's
 /// frame is the one that was put there.
@@ -46,6 +47,14 @@ impl Slots {
         assert!(before.is_none(), "a free slot held a frame");
         self.leader.offer(offset, length);
         Ok(())
+    }
+
+    /// The oldest slot, which is empty and the next to offer as well, gets this frame.
+    #[inline]
+    fn recycle(&mut self, index: u16, frame: Frame, capacity: u32) {
+        let offset = self.place.offset_of(&frame);
+        *self.slot(index) = Some(frame);
+        self.leader.recycle(offset, capacity);
     }
 
     #[inline]
@@ -271,9 +280,7 @@ impl S2cConsumer {
             }
             // The frame stays where it is; only its slot counts as new.
             let Some(kept) = self.slots.slot(index).take() else { panic!("an offered slot held no frame") };
-            let offset = self.slots.place.offset_of(&kept);
-            *self.slots.slot(index) = Some(kept);
-            self.slots.leader.recycle(offset, capacity);
+            self.slots.recycle(index, kept, capacity);
             if good {
                 dropped();
             } else {
@@ -281,6 +288,61 @@ impl S2cConsumer {
             }
         }
         None
+    }
+
+    /// As [`exchange`](Self::exchange) with frames of `pool`, for at most `max` slots, and with one look at the peer's index at
+    /// most, only if fewer packets are known; each packet goes to `each`. Returns packets and bytes. The lines of what was taken
+    /// are asked for, so that they are there when the packets are looked at.
+    ///
+    /// # Panics
+    ///
+    /// As [`exchange`](Self::exchange).
+    #[inline]
+    pub fn exchange_many(
+        &mut self,
+        max: u32,
+        pool: &mut FramePool,
+        mut dropped: impl FnMut(),
+        mut each: impl FnMut(Frame, u32),
+    ) -> (u32, u64) {
+        let slots = &mut self.slots;
+        assert_eq!(slots.leader.free(), 0, "an exchange needs a ring that is full of frames");
+        assert!(
+            pool.arena() == slots.arena && slots.place.is_of(pool),
+            "only frames of the ring's own region can be offered"
+        );
+        let known = u32::from(slots.leader.answered());
+        let many = if known < max { slots.leader.look().min(max) } else { max };
+        let (mut taken, mut bytes) = (0, 0);
+        let capacity = slots.place.capacity();
+        for _ in 0..many {
+            let index = slots.leader.oldest();
+            // Hostile: read once. The frame and its size are ours; only length and flags are the peer's word.
+            let low = Low::unpack(slots.leader.memory.load_low(index));
+            let good = !(self.in_chain || low.chained) && (1..=capacity).contains(&low.length);
+            self.in_chain = low.chained;
+            if good && let Some(fresh) = pool.alloc() {
+                // Where the packet is, by the peer's word: good enough for a hint, which cannot fault.
+                let offset = slots.leader.memory.load_high(index) as u32 as usize; // bits 0..32
+                memory::will_read(slots.leader.memory.mapping().at(offset));
+                let offset = slots.place.offset_at(fresh.index());
+                let Some(full) = slots.slot(index).replace(fresh) else { panic!("an offered slot held no frame") };
+                slots.leader.recycle(offset, capacity);
+                taken += 1;
+                bytes += u64::from(low.length);
+                each(full, low.length);
+                continue;
+            }
+            // The frame stays where it is; only its slot counts as new.
+            let Some(kept) = slots.slot(index).take() else { panic!("an offered slot held no frame") };
+            slots.recycle(index, kept, capacity);
+            if good {
+                dropped();
+            } else {
+                self.bad_descriptors += 1;
+            }
+        }
+        (taken, bytes)
     }
 
     /// Frames in the ring: posted and not taken.

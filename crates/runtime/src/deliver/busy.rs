@@ -7,7 +7,6 @@ use napier_core::completion::Flush;
 use napier_core::context::PollContext;
 use napier_core::event::{resume, suspend};
 use napier_core::state::State;
-use napier_core::time::Instant;
 use napier_ring::Entered;
 
 use crate::bounds::HZ;
@@ -25,9 +24,32 @@ impl Deliver {
     /// An id that names no enabled instance returns at once.
     pub(crate) fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
+        match params.limit {
+            BusyLimit::Once => self.busy_once(napi, params),
+            BusyLimit::For(_) => self.busy_many(napi, params, ready),
+        }
+    }
+
+    /// What [`BusyLoop`] asks for with [`BusyLimit::Once`], written down: acquire, poll, stop. A program that polls and finds
+    /// nothing pays for each step between, and there is no clock and no question here.
+    fn busy_once(&self, napi: &Napi, params: BusyParams) {
         let prefer = params.prefer;
-        // A single iteration has no time limit, and a clock reading costs as much as an empty poll.
-        let mut now = if params.limit == BusyLimit::Once { Instant::ZERO } else { self.clock.now() };
+        let spin = Spin::begin(napi, params.limit);
+        if napi.try_busy_acquire(prefer) {
+            napi.timer.moot();
+            let mut owned = napi.owned.enter();
+            let found = napi.busy_drive(&mut owned, params.budget_pkts());
+            let spin = if found > 0 { spin.found() } else { spin };
+            self.busy_poll_stop(napi, owned, prefer, params.budget_pkts());
+            return spin.end(napi);
+        }
+        spin.end(napi);
+    }
+
+    /// Until `ready` or the time limit, as [`BusyLoop`] says.
+    fn busy_many(&self, napi: &Napi, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+        let prefer = params.prefer;
+        let mut now = self.clock.now();
         let limit = params.limit;
         let mut machine = BusyLoop::new(params, now);
         let mut owned: Option<Entered<'_, Owned>> = None;
@@ -47,10 +69,9 @@ impl Deliver {
                 }
                 BusyStep::Poll { budget_pkts } => {
                     let owned = owned.as_mut().expect("polls only as owner");
-                    let work = napi.drive(owned, u32::from(budget_pkts), PollContext::User);
+                    let work = napi.busy_drive(owned, budget_pkts);
                     if work > 0 {
-                        napi.counters.busy_packets(work);
-                        spin.found();
+                        spin = spin.found();
                     }
                     machine.on_polled(work);
                 }
@@ -139,7 +160,18 @@ impl Deliver {
 }
 
 impl Napi {
+    /// One poll of a busy loop.
+    #[inline]
+    fn busy_drive(&self, owned: &mut Owned, budget_pkts: u16) -> u32 {
+        let work = self.drive(owned, u32::from(budget_pkts), PollContext::User);
+        if work > 0 {
+            self.counters.busy_packets(work);
+        }
+        work
+    }
+
     /// One attempt to become the busy-polling owner; a prefer poller that loses leaves its mark.
+    #[inline]
     fn try_busy_acquire(&self, prefer: bool) -> bool {
         let acquire = |bits| State::from_bits(bits).busy_acquire().map(State::bits);
         let rule = Rule::BusyAcquire;
@@ -177,10 +209,11 @@ impl Spin {
     }
 
     #[inline]
-    fn found(&mut self) {
+    fn found(mut self) -> Self {
         if self.weight > 0 && self.found.is_none() {
             self.found = Some(ticks());
         }
+        self
     }
 
     #[inline]

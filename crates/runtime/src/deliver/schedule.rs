@@ -1,5 +1,7 @@
 //! Scheduling: who will poll an instance that just got an owner.
 
+use std::cell::Cell;
+
 use napier_core::state::State;
 use napier_core::time::Span;
 
@@ -7,6 +9,7 @@ use super::Deliver;
 use super::owner::owner;
 use crate::journal::{Event, Rule};
 use crate::napi::Napi;
+use crate::napi::place::HERE;
 
 impl Deliver {
     /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
@@ -56,9 +59,10 @@ impl Deliver {
     /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.
     #[inline]
     pub(crate) fn arm_timer(&self, napi: &Napi, span: Span) {
-        let cpu = self.softirq_of_this_context(napi);
+        let here = HERE.with(Cell::get);
+        let cpu = self.softirq_of(here, napi);
         let at = self.clock.now() + span;
         napi.journaled(|| napi.timer.arm(at, cpu.index), |()| Event::TimerStart { span, due: at, cpu: cpu.cpu });
-        cpu.timer_armed(self, napi.index, at);
+        cpu.timer_armed(self, here, napi, at);
     }
 }

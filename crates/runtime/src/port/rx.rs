@@ -135,7 +135,8 @@ impl RxQueue {
     }
 
     /// Takes at most `max` packets, and hands each to `each`; returns how many. As calls of [`take`](Self::take), but
-    /// cheaper where the peer is in another process; there it may end with packets left that came meanwhile.
+    /// cheaper where ends take many; there it may end with packets left that came meanwhile. The last slots go back, and drops
+    /// are counted, by [`refill`](Self::refill) at the end of the poll.
     #[inline]
     pub(crate) fn take_burst(&mut self, max: u32, mut each: impl FnMut(Frame, u32)) -> u32 {
         let mut taken = 0;
@@ -143,12 +144,14 @@ impl RxQueue {
             while taken < max {
                 let wanted = (max - taken).min(REFILL_BATCH);
                 let more = self.take_many(wanted, &mut each);
-                // Slots go back in time, and what was dropped on the way is counted.
-                self.refill();
                 taken += more;
                 // Another look at the peer's index would fetch a line that the peer has in use.
                 if more < wanted {
                     break;
+                }
+                // Slots go back in time.
+                if taken < max {
+                    self.refill();
                 }
             }
             return taken;

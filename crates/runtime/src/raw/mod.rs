@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 use napier_core::time::{Deadline, Span};
-use napier_ring::{Frame, PacketReceiver, packet_queue};
+use napier_ring::{Frame, PACKET_BURST_MAX, PacketReceiver, packet_queue};
 
 use crate::engine::{DeviceHandle, EngineInner};
 use crate::napi::{Napi, RawSink};
@@ -179,12 +179,12 @@ impl RawPort {
         let mut received = self.received.borrow_mut();
         let mut drained = 0;
         while drained < max {
-            let mut burst = received.take_burst(max - drained);
-            if burst.is_empty() {
+            // Frames go home in time for a poll by another thread.
+            let more = received.drain((max - drained).min(PACKET_BURST_MAX) as u32, &mut each) as usize;
+            if more == 0 {
                 break;
             }
-            burst.each_mut(&mut each);
-            drained += burst.len();
+            drained += more;
         }
         drained
     }

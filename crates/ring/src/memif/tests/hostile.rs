@@ -122,6 +122,31 @@ fn a_client_believes_only_the_length_and_only_if_it_can_be() {
 }
 
 #[test]
+fn a_burst_believes_only_the_length_and_only_if_it_can_be() {
+    let mut pair = pair(3, 10, 0);
+    let ring = pair.layout.s2c_ring(0);
+    pair.post(8);
+    let lengths = [FRAME as u64 + 1, 0, u64::from(u32::MAX), 5, 5, 7, 8, 9];
+    for (slot, length) in lengths.into_iter().enumerate() {
+        let chained = u64::from(slot == 3); // goes on in slot 4
+        pair.poke_descriptor(ring, slot, length << 32 | 9 << 16 | chained, u64::MAX);
+    }
+    pair.poke(ring, TAIL_OFFSET, 8);
+    let Pair { pool, s2c: (_, client), .. } = &mut pair;
+    let (mut frames, mut dropped) = (Vec::new(), 0);
+    let mut take = |max| client.exchange_many(max, pool, || dropped += 1, |frame, len| frames.push((frame, len)));
+    // Five are refused, two get the two frames that are left, and for the last there is none.
+    assert_eq!(take(6), (1, 7));
+    assert_eq!(take(6), (1, 8));
+    assert_eq!(take(6), (0, 0));
+    assert_eq!((client.bad_descriptors(), dropped, client.posted(), client.free_slots()), (5, 1, 8, 0));
+    assert_eq!((client.pending(), client.publish_posts()), (0, 8));
+    assert!(frames.iter().map(|(_, len)| *len).eq([7, 8]));
+    frames.into_iter().for_each(|(frame, _)| pool.free(frame));
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
 fn a_ring_has_one_view_per_end() {
     let mapping = Arc::new(Mapping::anonymous(4096));
     let open = |offset, log2, end| RingView::new(&mapping, offset, log2, end).map(drop);

@@ -272,7 +272,12 @@ impl Deliver {
     /// one, the CPU that takes the instance's interrupt.
     #[inline]
     pub(crate) fn softirq_of_this_context(&self, napi: &Napi) -> &SoftirqCpu {
-        let here = HERE.get();
+        self.softirq_of(HERE.get(), napi)
+    }
+
+    /// As [`Self::softirq_of_this_context`], for a caller that knows where it is.
+    #[inline]
+    pub(super) fn softirq_of(&self, here: Here, napi: &Napi) -> &SoftirqCpu {
         let index = here
             .handling
             .or(here.thread_of)

@@ -9,15 +9,15 @@
 //! runs what is due on its CPU ([`SoftirqCpu::run_timers_in_passing`]). The kernel timer is there for programs that compute, or are about to.
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
-//! moment later the suspend time-out. It holds the first back ([`Work::Timers`]), else the kernel timer
+//! moment later the suspend time-out. It holds the first back ([`Work::Timers`](napier_stack::put_off::Work)), else the kernel timer
 //! would be moved back and forth with every request.
 
 #[cfg(test)]
 pub(crate) mod hold;
+mod owed;
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Mutex, MutexGuard};
 
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
@@ -31,8 +31,9 @@ use rustix::time::{
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::place::HERE;
-use napier_stack::put_off::{self, Work};
+use crate::napi::Napi;
+use crate::napi::place::{HERE, Here};
+
 use napier_sys::nowait::{self, ForOthers};
 
 pub(super) const NEVER_NS: u64 = LazyTimer::NEVER_NS;
@@ -47,11 +48,6 @@ pub(super) struct CpuTimer {
     programming: Mutex<()>,
 }
 
-thread_local! {
-    /// What this thread armed last and may have to set the kernel timer to.
-    static UNSETTLED: RefCell<Option<Unsettled>> = const { RefCell::new(None) };
-}
-
 /// What a look at due timers has run.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Ran {
@@ -61,45 +57,6 @@ pub(super) enum Ran {
     LookedAfter,
     /// What nobody else would have run.
     Exact,
-}
-
-/// An expiry that a thread armed without setting the kernel timer to it exactly.
-struct Unsettled {
-    deliver: Weak<Deliver>,
-    cpu: Arc<SoftirqCpu>,
-    napi: u32,
-    at_ns: u64,
-    /// The kernel timer was not even set late.
-    held: bool,
-}
-
-impl Unsettled {
-    /// Sets the kernel timer if it would come too late, with the slack that running threads are given.
-    fn release(&mut self) {
-        if std::mem::replace(&mut self.held, false) {
-            self.cpu.program_if_late(self.at_ns);
-        }
-    }
-}
-
-/// Sets the kernel timer to what the calling thread armed last: it is about to sleep.
-fn settle_before_sleep() {
-    UNSETTLED.with_borrow_mut(|unsettled| {
-        if let Some(unsettled) = unsettled.as_mut() {
-            unsettled.held = false;
-            let Some(deliver) = unsettled.deliver.upgrade() else { return };
-            unsettled.cpu.look_after_timers(&deliver, false);
-            // Not what this thread armed last: another instance of the CPU may be due before.
-            if !unsettled.cpu.thread_will_look() && unsettled.cpu.program_earliest(&deliver, 0).is_some() {
-                unsettled.cpu.kick();
-            }
-        }
-    });
-}
-
-/// Sets the kernel timer for what the calling thread has armed meanwhile.
-fn release_held() {
-    UNSETTLED.with_borrow_mut(|unsettled| unsettled.iter_mut().for_each(Unsettled::release));
 }
 
 impl CpuTimer {
@@ -125,82 +82,16 @@ impl CpuTimer {
 }
 
 impl SoftirqCpu {
-    /// The timer of instance `napi` was armed here by the calling thread.
+    /// The timer of `napi` was armed here by the calling thread, which is `here`.
     #[inline]
-    pub(crate) fn timer_armed(&self, deliver: &Deliver, napi: u32, at: Instant) {
+    pub(crate) fn timer_armed(&self, deliver: &Deliver, here: Here, napi: &Napi, at: Instant) {
         // Whoever looks after the CPU sets the timer before it sleeps, or does what the timer is for.
         self.timer.expects(at.ns);
-        let here = HERE.get();
         if here.thread_of != Some(self.index) {
-            deliver.napi_at(napi).timer.look_after(true);
+            napi.timer.look_after(true);
         }
         if !here.looks_after(self.index) {
-            self.owe(deliver, napi, at.ns);
-        }
-    }
-
-    /// The calling thread runs, and owes a kernel timer at `at_ns` for instance `napi`.
-    fn owe(&self, deliver: &Deliver, napi: u32, at_ns: u64) {
-        UNSETTLED.with_borrow_mut(|unsettled| {
-            let unsettled = match unsettled {
-                Some(last) if std::ptr::eq(&raw const *last.cpu, self) => {
-                    // Another instance's expiry is not replaced by this one.
-                    if last.napi != napi {
-                        last.release();
-                    }
-                    last
-                }
-                other => {
-                    other.iter_mut().for_each(Unsettled::release);
-                    let cpu = deliver.softirq[self.index as usize].clone();
-                    other.insert(Unsettled { deliver: deliver.this(), cpu, napi, at_ns: NEVER_NS, held: false })
-                }
-            };
-            (unsettled.napi, unsettled.at_ns, unsettled.held) = (napi, at_ns, true);
-            put_off::owe(Work::ExactTimers, settle_before_sleep);
-            if put_off::held(Work::Timers) == 0 {
-                unsettled.release();
-            } else {
-                put_off::owe(Work::Timers, release_held);
-            }
-        });
-    }
-
-    /// A program looks after all timers of this CPU from now on, or none does.
-    fn look_after_timers(&self, deliver: &Deliver, looks: bool) {
-        deliver.for_each_napi(|napi| {
-            if napi.timer.expiry_on(self.index).is_some() {
-                napi.timer.look_after(looks);
-            }
-        });
-    }
-
-    /// The calling thread is about to sleep, and keeps the CPU's timers meanwhile: the earliest of them, or
-    /// [`NEVER_NS`](LazyTimer::NEVER_NS). What it owes elsewhere is done.
-    pub(super) fn settle_for_stand_in(&self, deliver: &Deliver) -> u64 {
-        let own = UNSETTLED.with_borrow(|unsettled| {
-            unsettled.as_ref().is_none_or(|unsettled| std::ptr::eq(&raw const *unsettled.cpu, self))
-        });
-        if own {
-            put_off::forget(Work::ExactTimers);
-        } else {
-            put_off::settle(Work::ExactTimers);
-        }
-        self.look_after_timers(deliver, true);
-        self.earliest(deliver, 0)
-    }
-
-    /// The calling thread has kept the CPU's timers while it slept and goes on with its own work: the kernel timer sees to them,
-    /// late, if it does not come back.
-    pub(super) fn leave_timers(&self, deliver: &Deliver) {
-        let mut first = None;
-        deliver.for_each_napi(|napi| {
-            if let Some(at) = napi.timer.expiry_on(self.index) {
-                first = first.into_iter().chain([(at.ns, napi.index)]).min();
-            }
-        });
-        if let Some((at_ns, napi)) = first {
-            self.owe(deliver, napi, at_ns);
+            self.owe(deliver, napi.index, at.ns);
         }
     }
 

@@ -30,10 +30,25 @@ impl RxRing for S2cConsumer {
     }
 
     #[inline]
+    fn takes_many(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    #[expect(clippy::redundant_closure, reason = "a closure by reference is called where it could be inline")]
+    fn take_many(&mut self, max: u32, home: &mut RxHome, each: &mut impl FnMut(Frame, u32)) -> (u32, u64) {
+        let RxHome { pool, counters, .. } = home;
+        self.exchange_many(max, pool, || counters.no_frame_drops.add(1), |frame, len| each(frame, len))
+    }
+
+    #[inline]
     fn refill(&mut self, home: &mut RxHome) -> Option<u16> {
-        self.publish_posts();
-        home.counters.bad_descriptors.set(self.bad_descriptors());
         home.counters.index_errors.set(self.index_errors());
+        // An empty poll changes nothing.
+        if self.publish_posts() == 0 {
+            return None;
+        }
+        home.counters.bad_descriptors.set(self.bad_descriptors());
         Some(self.consumed())
     }
 
