@@ -38,6 +38,7 @@ impl Deliver {
         if napi.try_busy_acquire(prefer) {
             napi.timer.moot();
             let mut owned = napi.owned.enter();
+            self.mask_for_busy_poller(napi);
             let found = napi.busy_drive(&mut owned, params.budget_pkts());
             let spin = if found > 0 { spin.found() } else { spin };
             self.busy_poll_stop(napi, owned, prefer, params.budget_pkts());
