@@ -81,6 +81,8 @@ impl Parker {
         if has_work() {
             return true;
         }
+        // The first look of a thread takes memory, so that it is taken at the first sleep, wherever that is.
+        drop(self.stand_in_bell.load());
         let Some(cpu) = host.stand_in() else { return self.sleep(has_work, deadline, clock) };
         if !self.stand_in.begin() {
             cpu.end();

@@ -48,35 +48,53 @@ impl Charges {
     #[inline]
     fn credit_many(&self, number: u32, frames: u32, news: &mut ToTell) {
         if number != 0 && self.buffers.credit(number, frames * self.truesize_bytes) {
-            news.0.push(number);
+            news.push(number);
         }
     }
 
     /// Tells sockets that they have got room.
     pub(crate) fn tell(&self, news: ToTell) {
-        news.0.into_iter().for_each(|number| self.buffers.tell(number));
+        news.numbers().for_each(|number| self.buffers.tell(number));
     }
 }
 
 /// Sockets that have got room and are to be told when no lock is held: whom that wakes may take this thread's processor.
-/// Memory is got for each at most once per half of its buffer.
+/// Memory is got for those beyond the first few at a time.
 #[must_use = "senders sleep until they are told"]
 #[derive(Default)]
-pub(crate) struct ToTell(Vec<u32>);
+pub(crate) struct ToTell {
+    /// 0: none.
+    first: [u32; FIRST],
+    more: Vec<u32>,
+}
+
+/// As many sockets as mostly get room at a time.
+const FIRST: usize = 6;
 
 impl ToTell {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.first[0] == 0
+    }
+
+    fn push(&mut self, number: u32) {
+        match self.first.iter_mut().find(|first| **first == 0) {
+            Some(free) => *free = number,
+            None => self.more.push(number),
+        }
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.first.iter().take_while(|first| **first != 0).chain(&self.more).copied()
     }
 
     /// Takes in those of another.
     #[inline]
     pub(crate) fn join(&mut self, other: Self) {
-        if self.0.is_empty() {
+        if self.is_empty() {
             *self = other;
         } else {
-            self.0.extend(other.0);
+            other.numbers().for_each(|number| self.push(number));
         }
     }
 }
