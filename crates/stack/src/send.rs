@@ -206,7 +206,12 @@ impl UdpInner {
                 continue;
             }
             match path.interface.egress.transmit(class, len_max, fill) {
-                Ok(()) => return Ok(true),
+                Ok(()) => {
+                    if !self.send_buffer.is_writable() && self.nonblocking.load(Ordering::Relaxed) {
+                        self.ask_for_credit(path, class);
+                    }
+                    return Ok(true);
+                }
                 Err(TxError::Dropped) => {
                     let error = full(ns, path, libc::ENOBUFS);
                     return if self.egress.recverr.load(Ordering::Relaxed) { Err(error) } else { Ok(false) };
@@ -226,6 +231,18 @@ impl UdpInner {
             }
         }
         Err(full(ns, path, libc::ENOBUFS))
+    }
+
+    /// More than half of the buffer is used: a context that waits for the socket is to hear when it is not any more.
+    #[cold]
+    fn ask_for_credit(&self, path: &Path, class: &PacketClass) {
+        let buffer = &self.send_buffer;
+        if buffer.wants_nothing() && buffer.begin_to_want(Want::Credit) {
+            let asked = buffer.socket().is_some_and(|me| path.interface.egress.await_room(class, me));
+            if !asked {
+                buffer.want_nothing();
+            }
+        }
     }
 
     /// Waits until more may be sent: by looking a few times, then asleep.
@@ -286,7 +303,7 @@ fn hold(
     let len = fill(&mut frame);
     frame.truncate(len);
     // Nobody comes again with it.
-    let class = PacketClass { comes_again: false, ..class };
+    let class = PacketClass { comes_again: false, charged_to: 0, ..class };
     let reachable = ns.hold_for(key, Held { frame, class });
     if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
 }

@@ -226,6 +226,11 @@ impl SendBuffer {
         self.charged() <= self.limit() / 2
     }
 
+    /// The device is asked for nothing.
+    pub(super) fn wants_nothing(&self) -> bool {
+        self.wants.load(Ordering::Relaxed) == Want::Nothing as u8
+    }
+
     /// The device is asked for this; true if it is not asked for anything yet.
     pub(super) fn begin_to_want(&self, want: Want) -> bool {
         // Relaxed: whoever answers finds it by way of the device's list.

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use napier_linux::{EndConfig, Veth, VethConfig};
 
@@ -23,7 +24,15 @@ impl Drop for Running {
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("loopback is there").local_addr().expect("it is bound").port()
+    // Below those that the system gives to connections (`ip_local_port_range`): one of them may be given before the server
+    // has it. Programs of tests begin at different places.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let ports = std::iter::repeat_with(|| {
+        let nth = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        10_000 + (nth % 20_000) as u16
+    });
+    ports.take(1000).find(free).expect("one of a thousand ports is free")
 }
 
 /// Whether a program is there; says so if not.

@@ -154,7 +154,7 @@ impl SoftirqCpu {
     /// Ends those that are due; false if none was. Not those that have nothing to tell if a program `works`, which comes by
     /// again or is about to sleep some time: then its next packet would interrupt it.
     pub(super) fn end_due_holds(&self, deliver: &Deliver, now: Instant, works: bool) -> bool {
-        let Some(due_ns) = self.holds.due(now) else { return false };
+        let Some(due_ns) = self.holds.due(now, works) else { return false };
         let (mut any, mut next) = (false, None::<Instant>);
         deliver.for_each_napi(|napi| {
             if works && !napi.irq.packets_wait() && napi.moderation.extend(self.index, now) {

@@ -32,10 +32,11 @@ impl Holds {
         self.0.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether it is time to end some; the answer is for [`Self::looked`].
-    pub(in crate::deliver) fn due(&self, now: Instant) -> Option<u64> {
+    /// Whether it is time to end some: by the one that was begun last for a program `works`, which looks again soon; with any at
+    /// all for who sees to them. The answer is for [`Self::looked`].
+    pub(in crate::deliver) fn due(&self, now: Instant, works: bool) -> Option<u64> {
         let until_ns = self.0.load(Ordering::Acquire);
-        (until_ns != 0 && until_ns <= now.ns).then_some(until_ns)
+        (until_ns != 0 && (!works || until_ns <= now.ns)).then_some(until_ns)
     }
 
     /// Those that were due are ended, and of the others the first ends then, if there is one. Not if another was begun
@@ -53,22 +54,6 @@ impl SoftirqCpu {
     pub(in crate::deliver) fn hold_armed(&self, at: Instant) {
         if !self.is_own_thread() {
             self.program_if_late(at.ns);
-        }
-    }
-
-    /// The thread is about to sleep, and has said so: the kernel's timer fires for the earliest hold.
-    pub(super) fn program_holds(&self, deliver: &Deliver, slack_ns: u64) {
-        let mut next_ns = self.earliest_hold(deliver);
-        while next_ns != LazyTimer::NEVER_NS {
-            let at_ns = next_ns.saturating_add(slack_ns);
-            if !self.program_unless_before(at_ns) {
-                return self.kick();
-            }
-            let again_ns = self.earliest_hold(deliver);
-            if again_ns >= next_ns {
-                return;
-            }
-            next_ns = again_ns;
         }
     }
 

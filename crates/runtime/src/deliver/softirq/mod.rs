@@ -167,6 +167,9 @@ impl SoftirqCpu {
                 SoftirqNext::WakeKsoftirqd => {
                     self.counters.ksoftirqd.fetch_add(1, Ordering::Relaxed);
                     self.left_over.store(true, Ordering::Relaxed);
+                    if !self.is_own_thread() {
+                        self.kick();
+                    }
                     return;
                 }
             }

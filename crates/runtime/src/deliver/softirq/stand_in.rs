@@ -61,18 +61,19 @@ impl Place {
         let _ = self.deliver.set(deliver);
     }
 
-    /// Rings for who has the place: somebody else has heard the bell.
-    pub(super) fn pass_on(&self) {
+    /// Rings for who has the place: somebody else has heard the bell. How often that one has woken up before.
+    pub(super) fn pass_on(&self) -> u32 {
+        let turns = self.turns.load(Ordering::Acquire);
         // Acquire: pairs with the Release in `end`; who comes later looks for its work after it has taken the place.
         if self.taken.load(Ordering::Acquire) {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
+        turns
     }
 
-    /// As [`Self::pass_on`], for the CPU's thread, which then keeps away for a moment: waiting again at once, it would hear that too.
-    pub(super) fn stand_aside(&self) {
-        let before = self.turns.load(Ordering::Acquire);
-        self.pass_on();
+    /// The CPU's thread has passed the bell on, when there had been so many turns, and keeps away for a moment: waiting again at
+    /// once, it would hear that too.
+    pub(super) fn stand_aside(&self, before: u32) {
         let has_gone_on = || self.turns.load(Ordering::Acquire) != before || !self.taken.load(Ordering::Acquire);
         self.aside.wait(has_gone_on, Deadline::after(Clock.now(), ASIDE), &Clock);
     }
@@ -132,7 +133,7 @@ impl SoftirqCpu {
             self.run_due_timers(deliver);
         }
         self.run(deliver);
-        if self.left_over.load(Ordering::Relaxed) || deliver.stopping() {
+        if deliver.stopping() {
             self.kick();
         }
     }

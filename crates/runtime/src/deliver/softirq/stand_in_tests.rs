@@ -114,12 +114,12 @@ fn a_bell_that_another_has_heard_is_passed_on() {
     let rig = Rig::new();
     let place = &rig.softirq().place;
     // Nobody has the place: nothing is waited for.
-    place.stand_aside();
+    place.stand_aside(place.pass_on());
     std::thread::scope(|scope| {
         let sleeper = rig.sleeper(scope);
         for _ in 0..100 {
             let before = place.turns.load(Ordering::Acquire);
-            place.stand_aside();
+            place.stand_aside(place.pass_on());
             eventually("the sleeper has heard it", || place.turns.load(Ordering::Acquire) != before);
         }
         rig.send();

@@ -82,16 +82,20 @@ impl SoftirqCpu {
         let (mut for_nothing, mut away_known_ns) = (None, 0);
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, for_nothing);
-            let Taken { timer_fired, events, .. } = self.wait(deliver, at_most.as_ref());
+            let Taken { timer_fired, events, called } = self.wait(deliver, at_most.as_ref());
+            let turns = called.then(|| self.place.pass_on());
             let woken_before = woken_by_this_thread();
             let ran = if timer_fired || at_most.is_some() { self.run_due_timers(deliver) } else { Ran::None };
+            self.run(deliver);
             // A wait that something else ended was not for a timer.
             for_nothing = (timer_fired || at_most.is_some() && events == 0).then(|| match ran {
                 Ran::None => true,
                 Ran::LookedAfter => woken_by_this_thread() == woken_before,
                 Ran::Exact => false,
             });
-            self.run(deliver);
+            if let Some(turns) = turns {
+                self.place.stand_aside(turns);
+            }
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
                 self.as_ksoftirqd(deliver, &class);
                 // What its last wait took in.
@@ -110,9 +114,6 @@ impl SoftirqCpu {
         self.stand_still_if_told();
         let taken = self.take_events(deliver, timeout, &mut || self.woken());
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
-        if taken.called {
-            self.place.stand_aside();
-        }
         taken
     }
 
@@ -161,7 +162,9 @@ impl SoftirqCpu {
         while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
             self.run(deliver);
             rustix::thread::sched_yield();
-            self.wait(deliver, Some(&now));
+            if self.wait(deliver, Some(&now)).called {
+                self.place.stand_aside(self.place.pass_on());
+            }
             // While this thread runs nobody sets the kernel timer, so look at every turn.
             self.run_due_timers(deliver);
         }

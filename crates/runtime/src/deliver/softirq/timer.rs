@@ -198,7 +198,8 @@ impl SoftirqCpu {
     pub(super) fn run_due_timers(&self, deliver: &Deliver) -> Ran {
         let now = deliver.clock.now();
         self.timer.next_ns.store(NEVER_NS, Ordering::Relaxed);
-        let mut ran = if self.end_due_holds(deliver, now, false) { Ran::Exact } else { Ran::None };
+        let works = HERE.get().may_run_inline();
+        let mut ran = if self.end_due_holds(deliver, now, works) { Ran::Exact } else { Ran::None };
         deliver.for_each_napi(|napi| {
             if napi.tx_path().run_watchdog(deliver, self.index, now) {
                 ran = Ran::Exact;
@@ -252,15 +253,14 @@ impl SoftirqCpu {
         let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), for_nothing).ns;
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
         self.timer.lazy.sleeps();
-        let at_ns = self.program_earliest(deliver, slack_ns);
-        self.program_holds(deliver, slack_ns);
-        Some(until(at_ns?, deliver.clock.now()))
+        let at_ns = self.program_earliest(deliver, slack_ns)?;
+        Some(until(at_ns, deliver.clock.now()))
     }
 
     /// Sets the kernel timer for the earliest expiry of all instances that are armed here, `slack_ns` late for those that a program
     /// looks after. `Some`: it should come at this time, but a program has it in hand.
     pub(super) fn program_earliest(&self, deliver: &Deliver, slack_ns: u64) -> Option<u64> {
-        let mut next_ns = self.earliest(deliver, slack_ns);
+        let (mut next_ns, mut exact) = self.first(deliver, slack_ns);
         loop {
             if next_ns == NEVER_NS {
                 // A stale kernel timer costs one wake-up, as much as stopping it.
@@ -268,17 +268,29 @@ impl SoftirqCpu {
             }
             // First: who has it may have said when the timer fires, and not set it yet.
             let Some(one_at_a_time) = self.programming() else { return Some(next_ns) };
-            if self.timer.lazy.off_by_ns(next_ns) > SLACK_NONE.ns {
+            let wrong = if exact {
+                self.timer.lazy.off_by_ns(next_ns) > SLACK_NONE.ns
+            } else {
+                self.timer.lazy.fires_after(next_ns)
+            };
+            if wrong {
                 self.program_locked(next_ns, &one_at_a_time);
             }
             drop(one_at_a_time);
             // Whoever armed before the line above was published is seen here; later ones see it.
-            let again_ns = self.earliest(deliver, slack_ns);
+            let (again_ns, again_exact) = self.first(deliver, slack_ns);
             if again_ns >= next_ns {
                 return None;
             }
-            next_ns = again_ns;
+            (next_ns, exact) = (again_ns, again_exact);
         }
+    }
+
+    /// The earliest expiry, or the end of a hold, for which the kernel timer may as well fire before: then it is not exact.
+    fn first(&self, deliver: &Deliver, slack_ns: u64) -> (u64, bool) {
+        let expiry_ns = self.earliest(deliver, slack_ns);
+        let hold_ns = self.earliest_hold(deliver).saturating_add(slack_ns);
+        if hold_ns < expiry_ns { (hold_ns, false) } else { (expiry_ns, true) }
     }
 
     /// The earliest expiry, `slack_ns` later for what a program looks after.

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use napier_core::time::Instant;
+
 use super::{NEVER_NS, SoftirqCpu};
 use crate::deliver::Deliver;
 use napier_stack::put_off::{self, Work};
@@ -116,14 +118,26 @@ impl SoftirqCpu {
     /// The calling thread has kept the CPU's timers while it slept and goes on with its own work: the kernel timer sees to them,
     /// late, if it does not come back.
     pub(in crate::deliver::softirq) fn leave_timers(&self, deliver: &Deliver) {
-        let mut first = None;
+        let (mut first, mut watchdog) = (None, None);
         deliver.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {
                 first = first.into_iter().chain([(at.ns, napi.index)]).min();
             }
+            watchdog = watchdog.into_iter().chain(napi.tx_path().watchdog_on(self.index)).min();
         });
         if let Some((at_ns, napi)) = first {
+            // It comes by for its own. Of the others it does not know who waits for them.
+            self.look_after_timers(deliver, false);
+            deliver.napi_at(napi).timer.look_after(true);
             self.owe(deliver, napi, at_ns);
+        }
+        // It may have taken the kernel timer's expiry that these relied on.
+        if let Some(at) = watchdog {
+            self.watchdog_armed(at);
+        }
+        let hold_ns = self.earliest_hold(deliver);
+        if hold_ns != NEVER_NS {
+            self.hold_armed(Instant { ns: hold_ns });
         }
     }
 }
