@@ -199,7 +199,8 @@ impl SoftirqCpu {
         let now = deliver.clock.now();
         self.timer.next_ns.store(NEVER_NS, Ordering::Relaxed);
         let works = HERE.get().may_run_inline();
-        let mut ran = if self.end_due_holds(deliver, now, works) { Ran::Exact } else { Ran::None };
+        // A program that works would have ended it itself.
+        let mut ran = if self.end_due_holds(deliver, now, works) { Ran::LookedAfter } else { Ran::None };
         deliver.for_each_napi(|napi| {
             if napi.tx_path().run_watchdog(deliver, self.index, now) {
                 ran = Ran::Exact;
