@@ -236,12 +236,16 @@ impl UdpInner {
     /// More than half of the buffer is used: a context that waits for the socket is to hear when it is not any more.
     #[cold]
     fn ask_for_credit(&self, path: &Path, class: &PacketClass) {
-        let buffer = &self.send_buffer;
-        if buffer.wants_nothing() && buffer.begin_to_want(Want::Credit) {
-            let asked = buffer.socket().is_some_and(|me| path.interface.egress.await_room(class, me));
-            if !asked {
-                buffer.want_nothing();
-            }
+        if self.send_buffer.wants_nothing() {
+            self.ask_device(path, class, Want::Credit);
+        }
+    }
+
+    /// The device is to tell the socket, unless it has been asked already.
+    fn ask_device(&self, path: &Path, class: &PacketClass, want: Want) {
+        let (buffer, egress) = (&self.send_buffer, &path.interface.egress);
+        if buffer.begin_to_want(want) && !buffer.socket().is_some_and(|me| egress.await_room(class, me)) {
+            buffer.want_nothing();
         }
     }
 
@@ -268,9 +272,7 @@ impl UdpInner {
                 std::thread::yield_now();
             }
         }
-        if buffer.begin_to_want(want) && !buffer.socket().is_some_and(|me| egress.await_room(class, me)) {
-            buffer.want_nothing();
-        }
+        self.ask_device(path, class, want);
         if nonblocking {
             return Err(full(ns, path, libc::EAGAIN));
         }

@@ -35,10 +35,7 @@ impl Deliver {
     fn busy_once(&self, napi: &Napi, params: BusyParams) {
         let prefer = params.prefer;
         let spin = Spin::begin(napi, params.limit);
-        if napi.try_busy_acquire(prefer) {
-            napi.timer.moot();
-            let mut owned = napi.owned.enter();
-            self.mask_for_busy_poller(napi);
+        if let Some(mut owned) = self.busy_take(napi, prefer) {
             let found = napi.busy_drive(&mut owned, params.budget_pkts());
             let spin = if found > 0 { spin.found() } else { spin };
             self.busy_poll_stop(napi, owned, prefer, params.budget_pkts());
@@ -60,13 +57,8 @@ impl Deliver {
         loop {
             match machine.next() {
                 BusyStep::Acquire => {
-                    let got = napi.try_busy_acquire(prefer);
-                    if got {
-                        napi.timer.moot();
-                        owned = Some(napi.owned.enter());
-                        self.mask_for_busy_poller(napi);
-                    }
-                    machine.on_acquire(got);
+                    owned = self.busy_take(napi, prefer);
+                    machine.on_acquire(owned.is_some());
                 }
                 BusyStep::Poll { budget_pkts } => {
                     let owned = owned.as_mut().expect("polls only as owner");
@@ -95,6 +87,17 @@ impl Deliver {
             }
         }
         spin.end(napi);
+    }
+
+    /// One attempt to become the busy-polling owner, with what belongs to that.
+    #[inline]
+    fn busy_take<'a>(&self, napi: &'a Napi, prefer: bool) -> Option<Entered<'a, Owned>> {
+        napi.try_busy_acquire(prefer).then(|| {
+            napi.timer.moot();
+            let owned = napi.owned.enter();
+            self.mask_for_busy_poller(napi);
+            owned
+        })
     }
 
     /// The kernel leaves the interrupt as it is while a program polls, and takes one then that finds nothing. Here it is

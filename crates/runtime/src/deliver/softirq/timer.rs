@@ -33,7 +33,6 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::Napi;
 use crate::napi::place::{HERE, Here};
-
 use napier_sys::nowait::{self, ForOthers};
 
 pub(super) const NEVER_NS: u64 = LazyTimer::NEVER_NS;
@@ -69,9 +68,7 @@ impl CpuTimer {
             programming: Mutex::new(()),
         })
     }
-}
 
-impl CpuTimer {
     /// An expiry is armed. Others may say so at the same time, and one of the two may be lost.
     #[inline]
     fn expects(&self, at_ns: u64) {
@@ -97,21 +94,21 @@ impl SoftirqCpu {
 
     /// The kernel timer fired while a program kept the timers: it need not come so soon.
     pub(super) fn timer_in_vain(&self) {
-        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), Some(true)).ns;
+        self.learn_slack(Some(true));
+    }
+
+    /// The slack from now on, in ns.
+    fn learn_slack(&self, for_nothing: Option<bool>) -> u64 {
+        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), for_nothing).ns;
         self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
+        slack_ns
     }
 
     /// The watchdog of a transmit queue was set, which this CPU's thread looks after. Exact, without slack: a departure
     /// time is meant, and it is not put off again and again.
     pub(crate) fn watchdog_armed(&self, at: Instant) {
-        if HERE.get().thread_of == Some(self.index) || self.thread_will_look() {
-            return;
-        }
-        if self.timer.lazy.fires_after(at.ns) {
-            let Some(one_at_a_time) = self.programming() else { return self.kick() };
-            if self.timer.lazy.fires_after(at.ns) {
-                self.program_locked(at.ns, &one_at_a_time);
-            }
+        if !self.is_own_thread() && !self.thread_will_look() && !self.program_unless_before(at.ns) {
+            self.kick();
         }
     }
 
@@ -239,20 +236,17 @@ impl SoftirqCpu {
 
     /// A program that holds nothing comes by: what is due here it runs itself, and the kernel timer need not.
     #[inline]
-    pub(crate) fn run_timers_in_passing(&self, deliver: &Deliver) -> bool {
-        // Relaxed: a hint.
-        if !self.has_timers() || !self.timer_is_due(deliver.clock.now()) || !HERE.get().may_run_inline() {
-            return false;
+    pub(crate) fn run_timers_in_passing(&self, deliver: &Deliver) {
+        if self.has_timers() && self.timer_is_due(deliver.clock.now()) && HERE.get().may_run_inline() {
+            let _for_others = ForOthers::begin();
+            self.run_due_timers(deliver);
         }
-        let _for_others = ForOthers::begin();
-        self.run_due_timers(deliver) != Ran::None
     }
 
     /// Sets the kernel timer for the earliest expiry; the thread is about to sleep. `for_nothing`: whether the timer that woke it
     /// did so for nothing, if one did. Gives how long it may sleep if it could not set the kernel timer.
     pub(super) fn prepare_sleep(&self, deliver: &Deliver, for_nothing: Option<bool>) -> Option<Timespec> {
-        let slack_ns = timer_slack(Span::from_ns(self.timer.slack_ns.load(Ordering::Relaxed)), for_nothing).ns;
-        self.timer.slack_ns.store(slack_ns, Ordering::Relaxed);
+        let slack_ns = self.learn_slack(for_nothing);
         self.timer.lazy.sleeps();
         let at_ns = self.program_earliest(deliver, slack_ns)?;
         Some(until(at_ns, deliver.clock.now()))

@@ -103,9 +103,7 @@ impl SoftirqCpu {
     /// The calling thread is about to sleep, and keeps the CPU's timers meanwhile: the earliest of them, or
     /// [`NEVER_NS`](LazyTimer::NEVER_NS). What it owes elsewhere is done.
     pub(in crate::deliver::softirq) fn settle_for_stand_in(&self, deliver: &Deliver) -> u64 {
-        let own = UNSETTLED.with_borrow(|unsettled| {
-            unsettled.as_ref().is_none_or(|unsettled| std::ptr::eq(&raw const *unsettled.cpu, self))
-        });
+        let own = UNSETTLED.with_borrow(|unsettled| unsettled.as_ref().is_none_or(|last| last.is_on(self)));
         if own {
             put_off::forget(Work::ExactTimers);
         } else {
