@@ -1,6 +1,7 @@
 //! `napier compare`.
 
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,16 +9,18 @@ use std::time::Duration;
 use napier_kv::load::net::Proto;
 
 use crate::Usage;
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use napier_lab::compare::{CompareConfig, compare};
+use napier_lab::agent::Secret;
+use napier_lab::compare::{CompareConfig, OnConfig, ProgramConfig, Speaks, compare, parse_modes};
 use napier_lab::device::{Device, XdpWay};
 use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::json;
 use napier_lab::report::table::{self, Table};
+use napier_lab::subject::Backend;
 
 /// Longest time for everything with `--quick`, of which the runs get what the search leaves.
 const QUICK_TOTAL: Duration = Duration::from_secs(38);
@@ -33,30 +36,50 @@ fn devices() -> impl TypedValueParser<Value = Device> {
         .map(|name| Device::parse(&name).expect("one of these"))
 }
 
-/// The stack beside the engine.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Peer {
-    /// The kernel's own: plain sockets, the same server code, the same veth pair
-    Kernel,
-}
-
 /// Options of `napier compare`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What connects client and server
-    #[arg(long, value_name = "DEVICE", default_value = "link", value_parser = devices())]
-    dev: Device,
+    /// Where the modes are applied: engine, kernel, or engine,kernel, side by side and run by run. Rows of the kernel have its
+    /// own sockets on a veth pair between two network namespaces made for the run, and need root
+    #[arg(long, value_name = "LIST", default_value = "engine")]
+    backend: String,
 
-    /// Put rows of another stack beside the engine's, over the same interfaces and run by run; needs --dev xdp
-    #[arg(long, value_name = "STACK", value_enum)]
-    peer: Option<Peer>,
+    /// What connects client and server; by default link, and with rows of the kernel xdp
+    #[arg(long, value_name = "DEVICE", value_parser = devices())]
+    dev: Option<Device>,
 
-    /// What carries the requests
-    #[arg(long, value_name = "PROTO", default_value_t = Proto::Udp)]
-    proto: Proto,
+    /// Measure the kernel's rows on this interface, with the client elsewhere (--client), in place of a veth pair. What a mode changes there
+    /// is noted before, and put back
+    #[arg(long, value_name = "IF", requires = "client")]
+    on: Option<String>,
+
+    /// With --on: where `napier load kv --agent` listens that is to be the client
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "on", requires = "secret_file")]
+    client: Option<SocketAddr>,
+
+    /// With --client: a file with the secret that the agent has too
+    #[arg(long, value_name = "FILE", requires = "client")]
+    secret_file: Option<PathBuf>,
+
+    /// Went: see --backend
+    #[arg(long, value_name = "STACK", hide = true)]
+    peer: Option<String>,
+
+    /// What carries the requests: udp, tcp; by default udp, and with a program tcp
+    #[arg(long, value_name = "PROTO")]
+    proto: Option<Proto>,
+
+    /// What the program behind -- speaks: memcached, redis; by default it is asked
+    #[arg(long, value_name = "PROTOCOL")]
+    speak: Option<Speaks>,
+
+    /// Do not count polls and timers of the kernel by tracepoints, for which each run is 0.3 s longer
+    #[arg(long)]
+    no_trace: bool,
 
     /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
-    /// threaded, workqueue, threaded-busy-poll, busy-read
+    /// threaded, workqueue, threaded-busy-poll, busy-read. With -irq behind it a mode has one more row of the kernel, which
+    /// receives on the server's CPU as a NIC's interrupt does; base always has
     #[arg(long, value_name = "LIST")]
     modes: Option<String>,
 
@@ -78,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     flows: u32,
 
-    /// Queues of the server's device, each with a worker
+    /// Queues of the server's device, each with a CPU and a worker of our own server
     #[arg(long, value_name = "N", default_value_t = 1)]
     queues: u16,
 
@@ -123,14 +146,49 @@ pub(crate) struct Args {
     /// Keep the raw latency histograms in this directory, as HdrHistogram logs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// A program that serves in place of our own, with its arguments: one that speaks memcached's text or Redis' protocol.
+    /// Needs --backend kernel
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
 }
 
 impl Args {
+    fn on(&self) -> anyhow::Result<Option<OnConfig>> {
+        let (Some(interface), Some(client), Some(file)) = (&self.on, self.client, &self.secret_file) else {
+            return Ok(None);
+        };
+        let secret = Secret::read(file).map_err(|error| anyhow::anyhow!("--secret-file: {error}"))?;
+        Ok(Some(OnConfig { interface: interface.clone(), client, secret }))
+    }
+
     fn config(&self) -> anyhow::Result<CompareConfig> {
+        if let Some(stack) = &self.peer {
+            bail!(
+                "--peer {stack} is spelled --backend engine,kernel now (and --backend kernel without the engine's rows)"
+            );
+        }
+        let backends = Backend::parse_list(&self.backend).map_err(anyhow::Error::msg)?;
+        let has_kernel = backends.contains(&Backend::Kernel);
+        let program =
+            (!self.command.is_empty()).then(|| ProgramConfig { command: self.command.clone(), speaks: self.speak });
+        ensure!(self.speak.is_none() || program.is_some(), "--speak is about a program: give one behind --");
+        let on = self.on()?;
+        let interface = on.as_ref().map(|on| on.interface.clone());
+        let by_default = if interface.is_some() {
+            Device::Kernel { interface }
+        } else if has_kernel {
+            Device::Xdp { interface: None }
+        } else {
+            Device::Link
+        };
         let mut config = CompareConfig {
-            device: self.dev.clone(),
-            kernel: self.peer == Some(Peer::Kernel),
-            proto: self.proto,
+            device: self.dev.clone().unwrap_or(by_default),
+            backends,
+            on,
+            proto: self.proto.unwrap_or(if program.is_some() { Proto::Tcp } else { Proto::Udp }),
+            program,
+            trace: !self.no_trace,
             flows: self.flows,
             queues: self.queues,
             ring_size: self.ring_size,
@@ -149,7 +207,7 @@ impl Args {
         }
         config.service = self.service.as_deref().map(str::parse).transpose()?;
         if let Some(modes) = &self.modes {
-            config.modes = Mode::parse_list(modes)?;
+            (config.modes, config.irq_modes) = parse_modes(modes)?;
         }
         if let Some(load) = &self.load {
             let (loads, sustained) = split_sustained(load);

@@ -21,6 +21,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "sim")]
     executor: String,
 
+    /// Compare the order of what is seen and the counts, and no times; for slow machines (executor kernel only)
+    #[arg(long)]
+    order_only: bool,
+
+    /// With --order-only: multiply all times of the files by this (1 to 1000), so that a slow machine can follow
+    #[arg(long, value_name = "TIMES", default_value_t = 1, requires = "order_only",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    stretch: u32,
+
     /// Print one JSON object instead of a line per file (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -38,6 +47,12 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut executor = conform::executor(&args.executor).map_err(|error| Usage(error.into()))?;
+    if args.order_only {
+        if executor.name() != "kernel" {
+            return Err(Usage(anyhow::anyhow!("--order-only is for --executor kernel")).into());
+        }
+        executor = conform::kernel_without_times(args.stretch);
+    }
     let files = conform::find(&args.paths).map_err(|error| Usage(error.into()))?;
     let mut results = Vec::with_capacity(files.len());
     for file in &files {

@@ -2,13 +2,15 @@
 
 use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use napier_kv::load::codec::Format;
 use napier_kv::load::net::Proto;
+use napier_lab::agent::{Agent, Secret, Served};
 use napier_lab::device::Device;
 use napier_lab::load::{LoadConfig, ValueSize, load_on};
 use napier_lab::loads::Load;
@@ -29,8 +31,20 @@ pub(crate) enum LoadCommand {
 #[derive(clap::Args)]
 pub(crate) struct KvArgs {
     /// Where the server is; the port is 11211, or 6379 with --format resp, unless given
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    server: String,
+    #[arg(long, value_name = "ADDRESS[:PORT]", required_unless_present = "agent")]
+    server: Option<String>,
+
+    /// Listen there for a comparison elsewhere (`compare --on IF --client ADDRESS:PORT`), and be its client until this is
+    /// interrupted. One at a time drives it, and says what to load
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "secret_file", conflicts_with_all = [
+        "server", "ip", "proto", "format", "rate", "connections", "depth", "keys", "value_size", "get_ratio", "seconds",
+        "warmup", "runs", "seed", "no_fill",
+    ])]
+    agent: Option<SocketAddr>,
+
+    /// With --agent: a file with the secret that the comparison has too
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    secret_file: Option<PathBuf>,
 
     /// Where the generator's sockets are: kernel, or for the engine's own stack memif:SOCKET (the server in another
     /// process) or xdp:INTERFACE (an interface of the kernel, by AF_XDP)
@@ -112,7 +126,7 @@ impl KvArgs {
         anyhow::ensure!((0.0..=3600.0).contains(&self.warmup), "--warmup must be 0 to 3600");
         let port = if self.format == Format::Resp { 6379 } else { 11_211 };
         let config = LoadConfig {
-            server: parse_server(&self.server, port)?,
+            server: parse_server(self.server.as_deref().unwrap_or_default(), port)?,
             proto: self.proto,
             format: self.format,
             rate: self.rate,
@@ -147,6 +161,15 @@ fn parse_server(text: &str, port: u16) -> anyhow::Result<SocketAddr> {
 /// Runs the load and prints what it measured.
 pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let LoadCommand::Kv(args) = command;
+    if let (Some(at), Some(file)) = (args.agent, &args.secret_file) {
+        if args.dev != "kernel" {
+            return Err(
+                Usage(anyhow::anyhow!("an agent loads over the kernel's sockets: omit --dev {}", args.dev)).into()
+            );
+        }
+        let secret = Secret::read(file).map_err(|error| Usage(anyhow::anyhow!("--secret-file: {error}")))?;
+        return serve_agent(at, secret, args.json, interrupted);
+    }
     let config = args.config().map_err(Usage)?;
     let ip = args.ip.as_deref().unwrap_or("0.0.0.0");
     let device = device(&args.dev, ip, &args.engine, MemifRole::Client).map_err(Usage)?;
@@ -164,4 +187,25 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
         }
     })?;
     print_report(&report, args.json, report.recording_failure.as_deref())
+}
+
+/// Is the client of comparisons until it is interrupted.
+fn serve_agent(at: SocketAddr, secret: Secret, json: bool, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let agent = Agent::bind(at, secret)?;
+    let at = agent.at()?;
+    eprintln!("ready: an agent at {at}");
+    let served = Served::default();
+    agent.serve(interrupted, &served, &|line| eprintln!("{line}"));
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let Served { drivers, runs, failed, refused } = &served;
+    let (drivers, runs, failed, refused) = (count(drivers), count(runs), count(failed), count(refused));
+    if json {
+        let counts = serde_json::json!({
+            "agent": at, "comparisons": drivers, "runs": runs, "failed_runs": failed, "turned_away": refused,
+        });
+        println!("{counts}");
+    } else {
+        println!("{drivers} comparisons, {runs} runs, {failed} failed; {refused} connections turned away");
+    }
+    Ok(())
 }

@@ -4,9 +4,15 @@ mod bench;
 mod compare;
 mod conform;
 mod device;
+mod doctor;
+mod host;
+mod host_tune;
 mod load;
+mod page;
+mod run;
 mod serve;
 mod sim;
+mod vocabulary;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +35,11 @@ struct Cli {
 enum Command {
     /// Run one workload through the delivery modes and print the table.
     Compare(compare::Args),
+    /// Run a program under a mode, and put everything back after
+    Run(run::Args),
+    /// What stays changed on this machine until it is asked back
+    #[command(subcommand)]
+    Host(host::Host),
     /// One experiment: what a part costs, or how long it takes.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -41,11 +52,30 @@ enum Command {
     /// Load a server and measure how it answers
     #[command(subcommand)]
     Load(load::LoadCommand),
+    /// Say what is set wrongly for low latency on this machine, and how to mend it
+    Doctor(doctor::Args),
     /// Run scenario files and compare what happens with what must happen.
     Conform(conform::Args),
+    /// Show NAPI instances, of this machine's kernel or of a running engine, as ynl --family netdev does
+    NapiGet(vocabulary::NapiGetArgs),
+    /// Set how a NAPI instance delivers packets
+    NapiSet(vocabulary::NapiSetArgs),
+    /// Show queues and their NAPI instances
+    QueueGet(vocabulary::QueueGetArgs),
+    /// Show what devices can do with XDP and AF_XDP
+    DevGet(vocabulary::DevGetArgs),
+    /// Show counters of devices or of their queues
+    QstatsGet(vocabulary::QstatsGetArgs),
     /// The load generator of `compare --dev memif`, which starts it.
     #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
     InternalLoad,
+    /// The first process of a program that `compare` starts.
+    #[command(name = napier_lab::compare::init::SUBCOMMAND, hide = true)]
+    InternalInit {
+        /// The program and its arguments.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
 }
 
 /// Bad usage, as clap exits with it too.
@@ -78,6 +108,18 @@ impl std::fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
+/// The status of a program that was run, which is this command's.
+#[derive(Debug)]
+pub(crate) struct ExitWith(pub(crate) u8);
+
+impl std::fmt::Display for ExitWith {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "status {}", self.0)
+    }
+}
+
+impl std::error::Error for ExitWith {}
+
 /// What SIGINT and SIGTERM leave behind.
 struct Interrupt {
     /// One has come: runs end early and take down what they started.
@@ -87,10 +129,10 @@ struct Interrupt {
 }
 
 impl Interrupt {
-    /// A second signal ends the process at once.
-    fn new() -> anyhow::Result<Self> {
+    /// Takes these signals; a second one ends the process at once.
+    fn new(signals: impl IntoIterator<Item = i32>) -> anyhow::Result<Self> {
         let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in signals {
             signal_hook::flag::register_conditional_shutdown(signal, i32::from(exit_status(signal)), flag.clone())?;
             // Before the flag, so that whoever sees that one finds this.
             signal_hook::flag::register_usize(signal, number.clone(), usize::try_from(signal)?)?;
@@ -123,7 +165,10 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    let interrupt = match Interrupt::new() {
+    // A program that is run inherits what is ignored, as if it were started without this command.
+    let is_run = matches!(cli.command, Command::Run(_));
+    let taken = [SIGINT, SIGTERM].into_iter().filter(|signal| !is_run || !napier_linux::process::is_ignored(*signal));
+    let interrupt = match Interrupt::new(taken) {
         Ok(interrupt) => interrupt,
         Err(error) => {
             eprintln!("napier: {error:#}");
@@ -131,22 +176,37 @@ fn main() -> ExitCode {
         }
     };
     let interrupted = &interrupt.flag;
+    // Children of a comparison leave it to their parent.
+    let is_child = matches!(cli.command, Command::InternalLoad | Command::InternalInit { .. });
+    let recovered = if is_child { Vec::new() } else { host::recover_and_say() };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, interrupted),
-        Command::Bench(bench) => bench::run(&bench),
+        Command::Run(args) => run::run(&args, interrupted),
+        Command::Host(host) => host::run(&host, recovered),
+        Command::Bench(bench) => bench::run(&bench, interrupted),
         Command::Sim(sim) => sim::run(&sim, interrupted),
         Command::Serve(serve) => serve::run(&serve, interrupted),
         Command::Load(load) => load::run(&load, interrupted),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Conform(args) => conform::run(&args, interrupted),
+        Command::NapiGet(args) => vocabulary::napi_get(&args),
+        Command::NapiSet(args) => vocabulary::napi_set(&args),
+        Command::QueueGet(args) => vocabulary::queue_get(&args),
+        Command::DevGet(args) => vocabulary::dev_get(&args),
+        Command::QstatsGet(args) => vocabulary::qstats_get(&args),
         Command::InternalLoad => {
             napier_lab::compare::child::run(interrupted);
             Ok(())
         }
+        Command::InternalInit { command } => return napier_lab::compare::init::run(&command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has seen enough: `napier ... | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<ExitWith>() => {
+            ExitCode::from(error.downcast_ref::<ExitWith>().map_or(1, |ended| ended.0))
+        }
         Err(error) if error.is::<Usage>() => {
             eprintln!("napier: {}", one_line(&error));
             ExitCode::from(EXIT_USAGE)

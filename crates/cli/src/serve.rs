@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
+use napier_lab::device::Device;
 use napier_lab::modes::Mode;
 use napier_lab::serve::device::MemifRole;
 use napier_lab::serve::limits::Limits;
@@ -78,6 +79,10 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
+    /// Answer to no napi-get and napi-set of --engine on a device of the engine
+    #[arg(long)]
+    no_control: bool,
+
     /// Print the summary as one JSON object (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -86,6 +91,11 @@ pub(crate) struct KvArgs {
 impl KvArgs {
     fn config(&self) -> anyhow::Result<ServeConfig> {
         let device = device(&self.dev, &self.ip, &self.engine, MemifRole::Server)?;
+        anyhow::ensure!(
+            !(self.no_control && matches!(device.device, Device::Kernel { .. })),
+            "--no-control would be ignored with --dev {}: there is no engine; leave it away",
+            self.dev
+        );
         let config = ServeConfig {
             device,
             port: self.port,
@@ -95,6 +105,7 @@ impl KvArgs {
             workers: self.workers,
             service: self.service.as_deref().map(str::parse).transpose()?.map(|service| (service, self.seed)),
             limits: Limits::new(self.memory, self.connections, self.idle_timeout)?,
+            control: !self.no_control,
         };
         config.check()?;
         Ok(config)

@@ -9,6 +9,8 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use napier_lab::farm::{self, Campaign};
+use napier_lab::modes::Mode;
+use napier_lab::plan;
 use napier_lab::transmit::{self, Experiment, Path, published};
 
 /// What is simulated.
@@ -18,6 +20,56 @@ pub(crate) enum Sim {
     Farm(FarmArgs),
     /// Many senders on few transmit queues, with locks or with a list: a published experiment, from cache lines and locks
     Transmit(TransmitArgs),
+    /// A published experiment, predicted cell by cell on a simulated machine, beside what was published
+    Plan(PlanArgs),
+    /// Join the files of `napier sim plan --out` into the table of the whole plan
+    Merge {
+        /// Files of results
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+
+        /// Print one JSON object instead of the table (docs/json.md)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run every plan that comes along, and print the page that says how near predictions are (docs/fidelity.md)
+    Fidelity {
+        /// Threads; the result does not depend on it [default: one per CPU]
+        #[arg(long, value_name = "J")]
+        jobs: Option<usize>,
+    },
+}
+
+/// Options of `napier sim plan`.
+#[derive(clap::Args)]
+pub(crate) struct PlanArgs {
+    /// A plan that comes along (irq-suspension), or a file (docs/plans.md)
+    #[arg(value_name = "FILE|NAME")]
+    plan: String,
+
+    /// Modes, instead of all of the plan
+    #[arg(long, value_name = "LIST", value_parser = Mode::parse, value_delimiter = ',')]
+    modes: Option<Vec<Mode>>,
+
+    /// Run every N-th cell only, beginning with the I-th; needs --out
+    #[arg(long, value_name = "I/N", value_parser = parse_shard, requires = "out")]
+    shard: Option<(usize, usize)>,
+
+    /// Run these cells only, such as base@200K,suspend20@MAX; needs --out
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "out", conflicts_with = "shard")]
+    cells: Option<Vec<String>>,
+
+    /// Write what is done to a file for `napier sim merge`, instead of a table; cells that it has already are not run again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "modes"])]
+    out: Option<PathBuf>,
+
+    /// Threads; the result does not depend on it [default: one per CPU]
+    #[arg(long, value_name = "J")]
+    jobs: Option<usize>,
+
+    /// Print one JSON object instead of the table (docs/json.md)
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `napier sim transmit`.
@@ -50,6 +102,12 @@ pub(crate) struct TransmitArgs {
     /// Print one JSON object instead of the table (docs/json.md)
     #[arg(long)]
     json: bool,
+}
+
+fn parse_shard(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str| text.parse::<usize>().ok();
+    let parts = text.split_once('/').and_then(|(part, of)| Some((number(part)?, number(of)?)));
+    parts.filter(|(part, of)| (1..=*of).contains(part)).ok_or_else(|| "a shard is I/N, with I from 1 to N".to_owned())
 }
 
 fn parse_path(text: &str) -> Result<Path, String> {
@@ -90,7 +148,103 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
     match sim {
         Sim::Farm(args) => run_farm(args, interrupted),
         Sim::Transmit(args) => run_transmit(args, interrupted),
+        Sim::Plan(args) => run_plan(args, interrupted),
+        Sim::Merge { files, json } => {
+            let (plan, cells) = plan::merge(files)?;
+            print_cells(&plan, &cells, *json)
+        }
+        Sim::Fidelity { jobs } => {
+            let Some(page) = plan::page(threads(*jobs)?, interrupted)? else { bail!("interrupted") };
+            std::io::stdout().lock().write_all(page.as_bytes())?;
+            Ok(())
+        }
     }
+}
+
+fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let mut plan = plan::named(&args.plan).map_err(|error| crate::Usage(error.into()))?;
+    if let Some(modes) = &args.modes {
+        if let Some(mode) = modes.iter().find(|mode| !plan.modes.contains(mode)) {
+            let all: Vec<String> = plan.modes.iter().map(Mode::to_string).collect();
+            let error = anyhow::anyhow!("{mode} is no mode of this plan, which has {}", all.join(", "));
+            return Err(crate::Usage(error).into());
+        }
+        plan.modes.retain(|mode| modes.contains(mode));
+    }
+    let before = match &args.out {
+        Some(file) if file.exists() => of_before(file, &plan)?,
+        _ => Vec::new(),
+    };
+    let wanted: Vec<_> = asked_for(args, &plan)?
+        .into_iter()
+        .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
+        .collect();
+    let bar = runs_bar(args.json);
+    let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let (done, all) = (cells.len(), wanted.len());
+    // What is done is kept, however far it came.
+    cells.extend(before);
+    match &args.out {
+        Some(file) => plan::Results::new(&args.plan, &plan, &cells).write(file)?,
+        None => print_cells(&plan, &cells, args.json)?,
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted after {done} of {all} cells");
+    }
+    if let Some((cell, broken)) = cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
+        bail!("{} at {}: a rule did not hold: {broken}", cell.mode, cell.load);
+    }
+    Ok(())
+}
+
+fn print_cells(plan: &plan::Plan, cells: &[plan::Cell], json: bool) -> anyhow::Result<()> {
+    let score = plan::score(plan, cells);
+    let text = if json {
+        serde_json::to_string(&plan::json(plan, cells, &score))? + "\n"
+    } else {
+        plan::table(plan, cells, &score)
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// The cells that the options leave.
+fn asked_for(args: &PlanArgs, plan: &plan::Plan) -> anyhow::Result<Vec<(plan::Load, Mode)>> {
+    let all: Vec<_> = plan.cells().collect();
+    if let Some((part, of)) = args.shard {
+        return Ok(all.into_iter().skip(part - 1).step_by(of).collect());
+    }
+    let Some(names) = &args.cells else { return Ok(all) };
+    let find = |name: &String| {
+        let found = all.iter().find(|(load, mode)| plan::cell_name(*load, *mode) == *name).copied();
+        let known = all.first().map_or_else(String::new, |(load, mode)| plan::cell_name(*load, *mode));
+        found.ok_or_else(|| {
+            crate::Usage(anyhow::anyhow!("{name} is no cell of this plan; they are such as {known}")).into()
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// What a file of results has already.
+fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<plan::Cell>> {
+    let results = plan::Results::read(file)?;
+    if !results.fits(plan) {
+        let error = anyhow::anyhow!("{} has results of another plan or machine: give another file", file.display());
+        return Err(crate::Usage(error).into());
+    }
+    Ok(results.cells(plan))
+}
+
+fn runs_bar(hidden: bool) -> ProgressBar {
+    if hidden || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed}").expect("a fixed template");
+    ProgressBar::no_length().with_style(style)
 }
 
 /// How many threads to use.
@@ -114,12 +268,7 @@ fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result
         sensitivity: args.sensitivity,
         jobs: threads(args.jobs)?,
     };
-    let bar = if std::io::stderr().is_terminal() && !args.json {
-        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed}").expect("a fixed template");
-        ProgressBar::no_length().with_style(style)
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar = runs_bar(args.json);
     let report = transmit::run(&experiment, interrupted, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);

@@ -12,11 +12,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-sys", &["napier-core", "napier-ring"]),
     ("napier-stack", &["napier-core", "napier-ring", "napier-sys"]),
     ("napier-runtime", &["napier-core", "napier-ring", "napier-sys", "napier-stack"]),
+    ("napier-control", &["napier-core", "napier-runtime", "napier-sys"]),
     ("napier-rng", &[]),
     ("napier-scenario", &["napier-core"]),
     ("napier-sim", &["napier-core", "napier-rng", "napier-scenario"]),
-    ("napier-conform", &["napier-core", "napier-runtime", "napier-scenario", "napier-sim"]),
+    ("napier-conform", &["napier-core", "napier-linux", "napier-runtime", "napier-scenario", "napier-sim"]),
     ("napier-linux", &["napier-core"]),
+    ("napier-preload", &[]),
     ("napier-testkit", &[]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),
     (
@@ -24,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "napier-rng",
             "napier-kv",
+            "napier-control",
             "napier-core",
             "napier-ring",
             "napier-runtime",
@@ -38,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "napier-rng",
             "napier-kv",
+            "napier-control",
             "napier-core",
             "napier-ring",
             "napier-runtime",

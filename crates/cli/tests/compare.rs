@@ -56,11 +56,18 @@ fn is_measured(row: &Value) -> bool {
 }
 
 #[test]
-fn a_peer_without_its_device_is_bad_usage() {
-    for arguments in [&["--peer", "kernel"][..], &["--peer", "kernel", "--dev", "memif"]] {
+fn backends_that_do_not_fit_are_bad_usage() {
+    for (arguments, said) in [
+        (&["--peer", "kernel", "--dev", "xdp"][..], "--backend engine,kernel"),
+        (&["--backend", "kernel", "--dev", "memif"], "omit --dev"),
+        (&["--backend", "sim"], "engine, kernel or engine,kernel"),
+        (&["--modes", "base-irq"], "give --backend kernel"),
+        (&["--backend", "engine,kernel", "--", "memcached"], "give --backend kernel before --"),
+        (&["--backend", "kernel", "--speak", "redis"], "give one behind --"),
+    ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains("give --dev xdp"), "{}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
     }
 }
 
@@ -117,21 +124,23 @@ fn the_kernel_stands_beside_the_engine() {
         return;
     }
     for proto in ["udp", "tcp"] {
-        let peer = ["--dev", "xdp", "--peer", "kernel", "--proto", proto, "--flows", "4"];
+        let peer = ["--backend", "engine,kernel", "--proto", proto, "--flows", "4"];
         let arguments = [&peer[..], &["--load", "max", "--modes", "base,workqueue,busy-read"]].concat();
         let Some(report) = report(test, &arguments) else { return };
         let rows = rows(&report);
         let names: Vec<String> = rows.iter().map(|row| format!("{}/{}", row["backend"], row["mode"])).collect();
-        assert_eq!(names.len(), 6, "{names:?}");
-        assert_eq!(names[..2], [r#""engine"/"base""#, r#""kernel"/"base""#]);
-        assert!(is_measured(&rows[0]) && is_measured(&rows[1]), "{report}");
-        for row in &rows[..2] {
+        assert_eq!(names.len(), 7, "{names:?}");
+        assert_eq!(names[..3], [r#""engine"/"base""#, r#""kernel"/"base""#, r#""kernel"/"base""#]);
+        let receive: Vec<&Value> = rows.iter().map(|row| &row["receive"]).take(3).collect();
+        assert_eq!(receive, ["device", "device", "irq"]);
+        assert!(rows[..3].iter().all(is_measured), "{report}");
+        for row in &rows[..3] {
             assert!(row["cores"]["busy_pct"].is_f64(), "the CPU of both cores is stated: {row}");
         }
         assert_eq!(rows[1]["cpu"]["spin_pct"], Value::Null, "nobody counts the kernel's polls in vain");
-        let workqueue = rows[3]["refused"].as_str().expect("the kernel has no workqueue");
+        let workqueue = rows[4]["refused"].as_str().expect("the kernel has no workqueue");
         assert!(workqueue.contains("extension of the engine"), "{workqueue}");
-        assert_eq!(rows[5]["refused"].is_null(), proto == "udp", "{}", rows[5]);
+        assert_eq!(rows[6]["refused"].is_null(), proto == "udp", "{}", rows[6]);
     }
 }
 

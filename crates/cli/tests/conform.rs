@@ -171,3 +171,64 @@ fn the_examples_of_the_page_hold() {
     let output = conform(&[folder.path()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
+
+/// An expectation that every kernel meets, one that none does, and one that none shows.
+#[test]
+fn a_live_kernel_is_asked_if_it_may_be() {
+    let asked = format!("{GOOD}\n[kernel]\nrun = true\n");
+    let wrong = asked.replace("packets = 1 },\n  { unmask", "packets = 2 },\n  { unmask");
+    let folder = Folder::new("kernel", &[("a.toml", GOOD), ("b.toml", &asked), ("c.toml", &wrong)]);
+    let output = conform(&["--executor", "kernel", "--order-only", folder.path()]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("a.toml: not runnable here: the file does not say that a kernel can carry it out"),
+        "{shown}"
+    );
+    if shown.contains("3 refused") {
+        napier_testkit::skip!("a_live_kernel_is_asked_if_it_may_be", "{shown}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("b.toml (not looked at: 2 events)\n"), "{shown}");
+    assert!(shown.contains("packets is 1, expected 2"), "{shown}");
+    assert!(
+        shown.ends_with("3 files, executor kernel: 1 passed, 1 failed, 1 refused; 4 expectations not looked at\n"),
+        "{shown}"
+    );
+    let output = conform(&["--executor", "kernel", "--order-only", "--json", folder.path()]);
+    let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(object["totals"]["not_looked_at"], 4);
+    assert_eq!(object["results"][1]["not_looked_at"]["events"], 2);
+    assert_eq!(object["results"][0]["not_looked_at"]["events"], 0, "what is refused is not half looked at");
+}
+
+#[test]
+fn order_only_is_for_kernels() {
+    let folder = Folder::new("order", &[("good.toml", GOOD)]);
+    let output = conform(&["--order-only", folder.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--order-only is for --executor kernel"), "{}", text(&output.stderr));
+}
+
+/// The repository's files that ask for a kernel, order and counts; at least 50 where a kernel may be asked.
+#[test]
+fn the_scenarios_of_the_repository_hold_on_this_kernel() {
+    let folder = in_repository("conformance");
+    if !folder.exists() {
+        napier_testkit::skip!("the_scenarios_of_the_repository_hold_on_this_kernel", "there is no folder conformance/");
+        return;
+    }
+    let output = conform(&["--executor", "kernel", "--order-only", "--json", folder.to_str().expect("a plain name")]);
+    let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let results = object["results"].as_array().expect("results");
+    let failed: Vec<_> = results.iter().filter(|result| result["result"] == "fail").collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let passed = object["totals"]["pass"].as_u64().unwrap_or(0);
+    if passed == 0 {
+        let why = results.iter().filter_map(|result| result["reason"].as_str()).find(|why| why.contains("CAP_"));
+        let why = why.unwrap_or("no file could be carried out");
+        napier_testkit::skip!("the_scenarios_of_the_repository_hold_on_this_kernel", "{why}");
+        return;
+    }
+    assert!(passed >= 50, "{passed} files passed");
+}

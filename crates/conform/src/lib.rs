@@ -5,11 +5,13 @@
 //! | `files` | which files |
 //! | `sim` | the executor in virtual time |
 //! | `engine` | the executor in real time, on the engine |
+//! | `kernel` | the executor on a live kernel |
 //! | `report` | lines for people, one JSON object for programs |
 //! | `rules` | which rule has which scenario |
 
 mod engine;
 mod files;
+mod kernel;
 mod report;
 mod rules;
 mod sim;
@@ -19,14 +21,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use napier_scenario::compare::{Clock, Difference, Verdict, judge};
-use napier_scenario::{Scenario, Seen};
+use napier_scenario::{NotLookedAt, Scenario, Seen};
 
 pub use files::{FilesError, find};
-pub use report::{JsonConformance, JsonResult, JsonTotals, Totals, json, line};
+pub use report::{JsonConformance, JsonHidden, JsonResult, JsonTotals, Totals, json, line};
 pub use rules::{CoverageError, coverage};
 
 /// The executors of this build, by name.
-pub const EXECUTORS: &[&str] = &["sim", "engine"];
+pub const EXECUTORS: &[&str] = &["sim", "engine", "kernel"];
 
 /// Largest scenario file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -36,8 +38,14 @@ pub trait Executor {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Whose time its runs are in. In real time a scenario whose `[engine]` says `run = false` is not given to it.
+    /// Whose time its runs are in. In real time a scenario whose `[engine]` says `run = false` is not given to it, and on a
+    /// live kernel only one whose `[kernel]` says `run = true`.
     fn clock(&self) -> Clock;
+
+    /// By how much all times of a scenario are multiplied before it is given to it.
+    fn stretch(&self) -> u32 {
+        1
+    }
 
     /// Carries out a scenario.
     ///
@@ -83,8 +91,16 @@ pub fn executor(name: &str) -> Result<Box<dyn Executor>, UnknownExecutor> {
     match name {
         "sim" => Ok(Box::new(sim::Sim)),
         "engine" => Ok(Box::new(engine::RealEngine::default())),
+        "kernel" => Ok(Box::new(kernel::LiveKernel::new())),
         _ => Err(UnknownExecutor { name: name.to_owned() }),
     }
+}
+
+/// The executor on a live kernel that compares the order and the counts, and no times, with all times of the files multiplied by
+/// `stretch` (at least 1): for machines that are slow or whose time is not real.
+#[must_use]
+pub fn kernel_without_times(stretch: u32) -> Box<dyn Executor> {
+    Box::new(kernel::LiveKernel::without_times(stretch))
 }
 
 /// What came of one file.
@@ -96,6 +112,8 @@ pub struct FileResult {
     pub executor: &'static str,
     /// What came of it.
     pub outcome: FileOutcome,
+    /// What it expects and the executor did not look at, if it was run on a live kernel: neither passed nor failed.
+    pub not_looked_at: NotLookedAt,
 }
 
 /// Whether a file passed.
@@ -116,11 +134,16 @@ pub enum FileOutcome {
 
 /// Runs one file.
 pub fn run_file(file: &Path, executor: &mut dyn Executor) -> FileResult {
-    let outcome = match read(file) {
-        Ok(scenario) => run(&scenario, executor),
-        Err(reason) => FileOutcome::Fail { reason, difference: None },
+    let (outcome, not_looked_at) = match read(file) {
+        Ok(scenario) => {
+            let outcome = run(&scenario, executor);
+            let judged = !matches!(outcome, FileOutcome::Refused(_));
+            let partly = judged && matches!(executor.clock(), Clock::Kernel { .. });
+            (outcome, if partly { scenario.not_looked_at_on_kernels() } else { NotLookedAt::default() })
+        }
+        Err(reason) => (FileOutcome::Fail { reason, difference: None }, NotLookedAt::default()),
     };
-    FileResult { file: file.to_owned(), executor: executor.name(), outcome }
+    FileResult { file: file.to_owned(), executor: executor.name(), outcome, not_looked_at }
 }
 
 /// Reads one file; the error names it.
@@ -142,9 +165,16 @@ fn read(file: &Path) -> Result<Scenario, String> {
 
 fn run(scenario: &Scenario, executor: &mut dyn Executor) -> FileOutcome {
     let clock = executor.clock();
-    if let (Clock::Real, Some(why)) = (clock, &scenario.engine.not_runnable) {
+    let not_runnable = match clock {
+        Clock::Virtual => &None,
+        Clock::Real => &scenario.engine.not_runnable,
+        Clock::Kernel { .. } => &scenario.kernel.not_runnable,
+    };
+    if let Some(why) = not_runnable {
         return FileOutcome::Refused(Refused { why: why.clone() });
     }
+    let long = (executor.stretch() > 1).then(|| scenario.stretched(executor.stretch()));
+    let scenario = long.as_ref().unwrap_or(scenario);
     // An executor that asserts has found a mistake of ours; the files after this one are still worth a run.
     let observed = match catch_unwind(AssertUnwindSafe(|| executor.run(scenario))) {
         Ok(Ok(observed)) => observed,

@@ -1,5 +1,6 @@
 //! Results for people and for programs.
 
+use napier_scenario::NotLookedAt;
 use serde::{Deserialize, Serialize};
 
 use super::{FileOutcome, FileResult};
@@ -20,6 +21,8 @@ pub struct Totals {
     pub failed: usize,
     /// Not run.
     pub refused: usize,
+    /// Expectations of files that were run on a live kernel that nobody looked at.
+    pub not_looked_at: usize,
 }
 
 impl Totals {
@@ -28,6 +31,7 @@ impl Totals {
     pub fn of(results: &[FileResult]) -> Self {
         let mut totals = Self { files: results.len(), ..Self::default() };
         for result in results {
+            totals.not_looked_at += result.not_looked_at.total();
             match result.outcome {
                 FileOutcome::Pass => totals.passed += 1,
                 FileOutcome::Fail { .. } => totals.failed += 1,
@@ -41,8 +45,12 @@ impl Totals {
     #[must_use]
     pub fn line(&self, executor: &str) -> String {
         let files = if self.files == 1 { "file" } else { "files" };
+        let hidden = match self.not_looked_at {
+            0 => String::new(),
+            hidden => format!("; {hidden} expectations not looked at"),
+        };
         format!(
-            "{} {files}, executor {executor}: {} passed, {} failed, {} refused\n",
+            "{} {files}, executor {executor}: {} passed, {} failed, {} refused{hidden}\n",
             self.files, self.passed, self.failed, self.refused
         )
     }
@@ -53,10 +61,10 @@ impl Totals {
 pub fn line(result: &FileResult) -> String {
     let file = result.file.display();
     match &result.outcome {
-        FileOutcome::Pass => format!("pass     {file}\n"),
+        FileOutcome::Pass => format!("pass     {file}{}\n", hidden(result)),
         FileOutcome::Refused(refused) => format!("refused  {file}: {refused}\n"),
         FileOutcome::Fail { reason, difference } => {
-            let mut text = format!("fail     {file}\n");
+            let mut text = format!("fail     {file}{}\n", hidden(result));
             let mut below = |line: &str| {
                 text.push_str(INDENT);
                 text.push_str(line);
@@ -72,6 +80,16 @@ pub fn line(result: &FileResult) -> String {
             text
         }
     }
+}
+
+/// What was not looked at, in words, if there is any.
+fn hidden(result: &FileResult) -> String {
+    let NotLookedAt { events, checks, counters } = result.not_looked_at;
+    let parts = [(events, "event"), (checks, "check"), (counters, "counter")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> =
+        parts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" })).collect();
+    if parts.is_empty() { String::new() } else { format!(" (not looked at: {})", parts.join(", ")) }
 }
 
 /// The object that `--json` prints; `docs/json.md` documents it.
@@ -93,6 +111,8 @@ pub struct JsonTotals {
     pub pass: usize,
     pub fail: usize,
     pub refused: usize,
+    #[serde(default)]
+    pub not_looked_at: usize,
 }
 
 /// One file.
@@ -110,6 +130,18 @@ pub struct JsonResult {
     pub expected: Option<Vec<String>>,
     /// Those that were seen, likewise.
     pub seen: Option<Vec<String>>,
+    /// What the file expects and a live kernel does not show.
+    #[serde(default)]
+    pub not_looked_at: JsonHidden,
+}
+
+/// What nobody looked at, by what it is; none of it has passed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "named for what they count")]
+pub struct JsonHidden {
+    pub events: usize,
+    pub checks: usize,
+    pub counters: usize,
 }
 
 /// The results of a program built from `commit` as JSON, indented, with a newline at its end.
@@ -118,7 +150,13 @@ pub fn json(results: &[FileResult], commit: String) -> String {
     let totals = Totals::of(results);
     let object = JsonConformance {
         commit,
-        totals: JsonTotals { files: totals.files, pass: totals.passed, fail: totals.failed, refused: totals.refused },
+        totals: JsonTotals {
+            files: totals.files,
+            pass: totals.passed,
+            fail: totals.failed,
+            refused: totals.refused,
+            not_looked_at: totals.not_looked_at,
+        },
         results: results.iter().map(JsonResult::from).collect(),
     };
     serde_json::to_string_pretty(&object).expect("strings, numbers and lists always serialize") + "\n"
@@ -138,6 +176,10 @@ impl From<&FileResult> for JsonResult {
             reason,
             expected: difference.map(|difference| difference.expected.clone()),
             seen: difference.map(|difference| difference.seen.clone()),
+            not_looked_at: {
+                let NotLookedAt { events, checks, counters } = result.not_looked_at;
+                JsonHidden { events, checks, counters }
+            },
         }
     }
 }

@@ -6,6 +6,7 @@
 //! [`transmit`] carries out a published experiment in virtual time. [`serve`] and [`load`] run
 //! its server and its load generator for programs of others, on the sockets of the engine or the kernel.
 
+pub mod agent;
 pub mod bench;
 pub mod compare;
 pub mod device;
@@ -17,6 +18,8 @@ pub mod load;
 pub mod loads;
 pub mod modes;
 mod pair;
+mod parallel;
+pub mod plan;
 pub mod report;
 mod roll_call;
 pub mod serve;

@@ -192,6 +192,14 @@ impl Mode {
         deferral.into_iter().chain(rest).chain(program.iter().copied()).collect()
     }
 
+    /// Whether a thread polls, of its own or of a pool.
+    pub(crate) fn is_threaded(self) -> bool {
+        self.plan().changes().any(|change| match change {
+            NapiChange::Threaded(setting) => setting != ThreadedSetting::Disabled,
+            _ => false,
+        })
+    }
+
     /// Whether a thread polls for ever.
     fn has_pollers(self) -> bool {
         self.plan().changes().any(|change| change == NapiChange::Threaded(ThreadedSetting::BusyPoll))

@@ -103,8 +103,40 @@ pub struct CoreUse {
     /// their system calls, but nothing of other programs.
     pub process_pct: f64,
     /// The part of the client's CPU that ran softirqs, in percent of it: over veth the sender's CPU does the receiver's
-    /// share of the work.
-    pub client_softirq_pct: f64,
+    /// share of the work. `None` if the client has none of this machine's CPUs.
+    pub client_softirq_pct: Option<f64>,
+    /// What the client's CPU did; `None` likewise.
+    #[serde(default)]
+    pub client: Option<SideUse>,
+    /// What the server's CPUs did, all together, in percent of one CPU.
+    #[serde(default)]
+    pub server: SideUse,
+}
+
+/// Where the time of some CPUs went, by `/proc/stat`, in percent of one CPU. What is missing to the whole was idle, or the host
+/// had it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideUse {
+    /// Programs.
+    pub user_pct: f64,
+    /// The kernel for programs, and its threads.
+    pub system_pct: f64,
+    /// Interrupts.
+    pub irq_pct: f64,
+    /// Softirqs.
+    pub softirq_pct: f64,
+}
+
+impl SideUse {
+    fn reduce(all: &[Self], by: Reduce) -> Option<Self> {
+        let of = |field: fn(&Self) -> f64| known(all, |side| Some(field(side)), by);
+        Some(Self {
+            user_pct: of(|s| s.user_pct)?,
+            system_pct: of(|s| s.system_pct)?,
+            irq_pct: of(|s| s.irq_pct)?,
+            softirq_pct: of(|s| s.softirq_pct)?,
+        })
+    }
 }
 
 impl CoreUse {
@@ -113,7 +145,9 @@ impl CoreUse {
         Some(Self {
             busy_pct: of(|c| c.busy_pct)?,
             process_pct: of(|c| c.process_pct)?,
-            client_softirq_pct: of(|c| c.client_softirq_pct)?,
+            client_softirq_pct: known(all, |c| c.client_softirq_pct, by),
+            client: SideUse::reduce(&all.iter().filter_map(|c| c.client).collect::<Vec<_>>(), by),
+            server: SideUse::reduce(&all.iter().map(|c| c.server).collect::<Vec<_>>(), by)?,
         })
     }
 }
@@ -147,6 +181,18 @@ pub struct Figures {
     /// Milliseconds per second that the softirq threads could have run and had no CPU, all together.
     #[serde(default)]
     pub run_delay_ms_per_s: Option<f64>,
+    /// Expirations of the deferral timer per second, all queues; of the kernel those of all its instances.
+    #[serde(default)]
+    pub timers_per_s: Option<f64>,
+    /// Receive softirqs per second on the CPUs of client and server, of all devices (`/proc/softirqs`, `NET_RX`).
+    #[serde(default)]
+    pub softirqs_per_s: Option<f64>,
+    /// Polls of the server's instances per second that a softirq made, and neither a program nor a thread.
+    #[serde(default)]
+    pub softirq_polls_per_s: Option<f64>,
+    /// Context switches of the server's threads per second, voluntary or not.
+    #[serde(default)]
+    pub context_switches_per_s: Option<f64>,
 }
 
 /// How several values become one. Gets at least one value, and may reorder them.
@@ -181,6 +227,10 @@ impl Figures {
             work_per_poll: of_known(|f| f.work_per_poll),
             events_per_wait: of_known(|f| f.events_per_wait),
             run_delay_ms_per_s: of_known(|f| f.run_delay_ms_per_s),
+            timers_per_s: of_known(|f| f.timers_per_s),
+            softirqs_per_s: of_known(|f| f.softirqs_per_s),
+            softirq_polls_per_s: of_known(|f| f.softirq_polls_per_s),
+            context_switches_per_s: of_known(|f| f.context_switches_per_s),
         }
     }
 }

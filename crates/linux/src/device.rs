@@ -54,6 +54,28 @@ pub fn set(interface: &str, request: DevSet) -> Result<(), DeviceError> {
     Err(io::Error::other(format!("{name} of {interface} reads as {found} after {value} was written")).into())
 }
 
+/// A file below the folder of an interface, without the line's end.
+///
+/// # Errors
+/// As [`settings`].
+pub(crate) fn read_file(interface: &str, file: &str) -> Result<String, DeviceError> {
+    let mut text = String::new();
+    Sysfs::of(interface)?.open_file(file, OFlags::RDONLY)?.read_to_string(&mut text).map_err(denied)?;
+    Ok(text.trim().to_owned())
+}
+
+/// Writes to such a file. It is not read back.
+///
+/// # Errors
+/// As [`settings`], and what the kernel says of the value.
+pub(crate) fn write_file(interface: &str, file: &str, value: &str) -> Result<(), DeviceError> {
+    let mut opened = Sysfs::of(interface)?.open_file(file, OFlags::WRONLY)?;
+    opened.write_all(value.as_bytes()).map_err(|error| match DevAttribute::from_name(file).zip(value.parse().ok()) {
+        Some((attribute, value)) => refused(error, DevSet { attribute, value }),
+        None => denied(error),
+    })
+}
+
 /// The folder of an interface. `sysfs` shows the namespace that it was mounted in, so it is mounted here, without a place in
 /// the file system.
 struct Sysfs<'a> {
@@ -72,14 +94,26 @@ impl<'a> Sysfs<'a> {
             rustix::mount::fsconfig_create(&context)?;
             rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
         };
-        let root = mount().map_err(|error| denied(error.into()))?;
+        let root = match mount() {
+            // Without the capability: what is mounted already, if it is this namespace's.
+            Err(rustix::io::Errno::PERM) => mounted(interface)?,
+            root => root.map_err(|error| denied(error.into()))?,
+        };
         Ok(Self { root, interface })
     }
 
     fn open(&self, attribute: DevAttribute, flags: OFlags) -> Result<std::fs::File, DeviceError> {
+        self.open_file(attribute.file_name(), flags)
+    }
+
+    fn open_file(&self, file: &str, flags: OFlags) -> Result<std::fs::File, DeviceError> {
+        // A file is below the interface's own folder.
+        if file.split('/').any(|part| ["", ".", ".."].contains(&part)) {
+            return Err(io::Error::from_raw_os_error(Errno::ENOENT.number()).into());
+        }
         let open = |path: &str, flags| rustix::fs::openat(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty());
         let folder = format!("class/net/{}", self.interface);
-        match open(&format!("{folder}/{}", attribute.file_name()), flags) {
+        match open(&format!("{folder}/{file}"), flags) {
             Ok(file) => Ok(file.into()),
             Err(rustix::io::Errno::NOENT) if open(&folder, OFlags::PATH).is_ok() => Err(DeviceError::NotHere {
                 what: "this kernel has no such setting of interfaces (threaded: since Linux 5.12)",
@@ -95,6 +129,17 @@ impl<'a> Sysfs<'a> {
         self.open(attribute, OFlags::RDONLY)?.read_to_string(&mut text)?;
         parse_number(&text).map_err(DeviceError::Refused)
     }
+}
+
+/// `/sys`, if it shows the interface that the calling thread's namespace has by that name.
+fn mounted(interface: &str) -> Result<OwnedFd, DeviceError> {
+    let shown = std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex")).unwrap_or_default();
+    let ifindex = crate::link::index(interface)?;
+    if shown.trim().parse() != Ok(ifindex) {
+        return Err(DeviceError::Refused(DevSetError::NotPermitted));
+    }
+    let root = rustix::fs::open("/sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    root.map_err(|error| denied(error.into()))
 }
 
 fn denied(error: io::Error) -> DeviceError {

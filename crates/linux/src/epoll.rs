@@ -32,11 +32,25 @@ pub fn params(epoll: impl AsFd) -> Result<EpollParams, EpollError> {
 /// [`EpollParamsError`], as the kernel decides: a budget above 64 needs `CAP_NET_ADMIN`. [`KernelError::NotHere`] before
 /// Linux 6.9, or for what is no epoll descriptor.
 pub fn set_params(epoll: impl AsFd, params: EpollParams) -> Result<(), EpollError> {
-    let EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll } = params;
-    let prefer_busy_poll = u8::from(prefer_busy_poll);
-    let raw = sys::EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll, pad: 0 };
-    let request = EpollParamsRequest { busy_poll_usecs, busy_poll_budget, prefer_busy_poll, pad: 0 };
-    sys::set_epoll_params(epoll.as_fd(), &raw).map_err(|error| refused(error, request))
+    let request = EpollParamsRequest::from(params);
+    request_params(epoll, request).map_err(|error| refused(error, request))
+}
+
+/// The same with fields of any value, which the kernel judges.
+///
+/// # Errors
+/// As the kernel says it.
+pub fn request_params(epoll: impl AsFd, request: EpollParamsRequest) -> io::Result<()> {
+    let EpollParamsRequest { busy_poll_usecs, busy_poll_budget, prefer_busy_poll, pad } = request;
+    sys::set_epoll_params(epoll.as_fd(), &sys::EpollParams { busy_poll_usecs, busy_poll_budget, prefer_busy_poll, pad })
+}
+
+/// Makes an ioctl of epoll's type (0x8A), or `FIONBIO`, by its number on any descriptor; `None` for other numbers.
+///
+/// # Errors
+/// As the kernel says it.
+pub fn ioctl(on: impl AsFd, number: u32) -> Option<io::Result<()>> {
+    sys::is_event_ioctl(number).then(|| sys::event_ioctl(on.as_fd(), number))
 }
 
 fn refused(error: io::Error, request: EpollParamsRequest) -> EpollError {

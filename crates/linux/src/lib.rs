@@ -3,15 +3,22 @@
 //!
 //! | module | holds | source |
 //! |---|---|---|
-//! | [`netdev`] | napi-get and napi-set | `netdev` netlink |
+//! | [`netdev`] | napi-get, napi-set, queue-get, dev-get, qstats-get; where the same settings live beside | `netdev` netlink |
 //! | [`device`] | settings of a whole interface, read back | `/sys/class/net` |
 //! | [`socket`] | `SO_BUSY_POLL` and its like, and the interface of a socket | `socket(7)` |
 //! | [`epoll`] | busy-poll parameters of an epoll descriptor | `ioctl_eventpoll(2)` |
+//! | [`change`] | what is changed on a live machine: listed, noted, read back, put back | |
+//! | [`process`] | programs that were not changed: their descriptors, found and set from outside | `pidfd_getfd(2)` |
 //! | `sink` | plans of all of these, put into force and taken back | `napier_core::control::plan` |
 //! | `netns` | a network namespace without a name | `namespaces(7)` |
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
-//! | `ethtool` | offloads of an interface | `ethtool` netlink |
+//! | [`ethtool`] | channels, rings, coalescing and offloads of an interface | `ethtool` netlink |
+//! | [`facts`] | what a machine has and how it is set, read once | |
+//! | [`doctor`] | what is wrong with that: pure | |
+//! | [`tune`] | what a machine is set to for low latency: pure | |
 //! | `veth` | pairs | `veth(4)` |
+//! | [`tracefs`] | static tracepoints, recorded | `tracefs` |
+//! | `procfs` | a process or thread, as `/proc` tells | `proc_pid_stat(5)` |
 //! | `sys` | system calls without a safe wrapper, the only unsafe code | |
 //!
 //! Requests and answers are types of `napier_core`, the same that the engine takes and gives, and a refusal is the operation's
@@ -36,16 +43,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod change;
 pub mod device;
+pub mod doctor;
 pub mod epoll;
 mod error;
-mod ethtool;
+pub mod ethtool;
+pub mod facts;
 mod link;
 pub mod netdev;
 mod netns;
+pub mod process;
+mod procfs;
 mod sink;
 pub mod socket;
 mod sys;
+pub mod tracefs;
+pub mod tune;
 mod veth;
 
 pub use error::{KernelError, Refusal};
@@ -54,6 +68,15 @@ pub use sink::{KernelSink, KernelWriteError};
 pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
 
 use std::io;
+
+/// Puts a thread of any process, one of the kernel's too, into `SCHED_FIFO` (`sched(7)`) at `priority`, 1 to 99.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_NICE`; `ESRCH` if it is gone.
+pub fn set_fifo(tid: u32, priority: i32) -> io::Result<()> {
+    let thread = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    sys::sched::set(thread, sys::sched::Class::Fifo, priority.cast_unsigned())
+}
 
 /// Why something with a namespace or an interface failed.
 #[derive(Debug, thiserror::Error)]

@@ -55,6 +55,34 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
     Ok(header.ifi_index.cast_unsigned())
 }
 
+/// All interfaces: number, name, and of a virtual one what it is (`veth`).
+pub(crate) fn all() -> io::Result<Vec<(u32, String, Option<String>)>> {
+    let request = rt_link::Request::new().op_getlink_dump(&Ifinfomsg::new());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let mut found = Vec::new();
+    while let Some(reply) = replies.recv() {
+        let (header, attributes) = reply.map_err(plain)?;
+        let name = attributes.get_ifname().map_err(io::Error::other)?.to_string_lossy().into_owned();
+        let kind = attributes.get_linkinfo().and_then(|info| info.get_kind().map(|kind| kind.to_string_lossy()));
+        found.push((header.ifi_index.cast_unsigned(), name, kind.ok().map(|kind| kind.into_owned())));
+    }
+    Ok(found)
+}
+
+/// Name of an interface. `ENODEV` where the namespace has none with this number.
+pub(crate) fn name(ifindex: u32) -> io::Result<String> {
+    let request = rt_link::Request::new().op_getlink_do(&header(ifindex));
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let (_, attributes) = replies.recv_one().map_err(|error| match error.as_io_error().raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => plain(error),
+    })?;
+    let name = attributes.get_ifname().map_err(io::Error::other)?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
 /// Whether packets pass: the kernel activates a transmit queue some time after its interface came up, and drops what it
 /// is given before.
 pub(crate) fn is_operational(name: &str) -> io::Result<bool> {
@@ -77,12 +105,6 @@ pub(crate) fn has_xdp(name: &str) -> io::Result<bool> {
     let (_, attributes) = replies.recv_one().map_err(plain)?;
     let attached = attributes.get_xdp().and_then(|xdp| xdp.get_attached());
     Ok(attached.is_ok_and(|mode| mode != 0))
-}
-
-/// Whether there is an interface with this number.
-pub(crate) fn exists(ifindex: u32) -> bool {
-    let request = rt_link::Request::new().op_getlink_do(&header(ifindex));
-    NetlinkSocket::new().request(&request).is_ok_and(|mut replies| replies.recv_one().is_ok())
 }
 
 /// What to change of an interface.
@@ -133,6 +155,25 @@ pub(crate) fn add_address(ifindex: u32, address: IpAddr, prefix: u8) -> io::Resu
         drop(attributes);
     }
     NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+/// Addresses of an interface, with the lengths of their prefixes.
+pub(crate) fn addresses(ifindex: u32) -> io::Result<Vec<(IpAddr, u8)>> {
+    let request = rt_addr::Request::new().op_getaddr_dump(&Ifaddrmsg::default());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let mut found = Vec::new();
+    while let Some(reply) = replies.recv() {
+        let (header, attributes) = reply.map_err(plain)?;
+        // Of a point-to-point interface `IFA_ADDRESS` is the peer's; IPv6 has that one alone.
+        let own = attributes.get_local().or_else(|_| attributes.get_address());
+        if header.ifa_index == ifindex
+            && let Ok(address) = own
+        {
+            found.push((address, header.ifa_prefixlen));
+        }
+    }
+    Ok(found)
 }
 
 pub(crate) fn add_neighbour(ifindex: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {

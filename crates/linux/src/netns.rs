@@ -6,9 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::LinuxError;
+
+/// `include/uapi/linux/magic.h`.
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
 /// A network namespace. Clones name the same one; it ends with the last clone, thread and socket in it.
 #[derive(Clone, Debug)]
@@ -38,6 +42,41 @@ impl Netns {
     /// `/proc` is not there, or the process has too many files open.
     pub fn current() -> Result<Self, LinuxError> {
         Ok(Self { fd: Arc::new(open_current().map_err(LinuxError::Enter)?) })
+    }
+
+    /// The namespace that `text` names: a name of `ip netns`, the number of a process that is in it, or a path.
+    ///
+    /// # Errors
+    /// [`LinuxError::Refused`]: there is no such namespace, or it is not this user's to open.
+    pub fn open(text: &str) -> Result<Self, LinuxError> {
+        let path = match text.parse::<u32>() {
+            Ok(process) => format!("/proc/{process}/ns/net"),
+            Err(_) if text.contains('/') => text.to_owned(),
+            Err(_) => format!("/run/netns/{text}"),
+        };
+        // A path may lead anywhere, such as to a pipe that nobody writes to.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let open = || {
+            let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())?;
+            // A name may be that of a folder. Another kind of namespace is refused when it is entered.
+            let is_namespace = rustix::fs::fstatfs(&fd)?.f_type == NSFS_MAGIC;
+            if is_namespace { Ok(fd) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no namespace")) }
+        };
+        let what = format!("opening the network namespace {text} ({path})");
+        Ok(Self::of(open().map_err(LinuxError::refused(what))?))
+    }
+
+    /// The namespace that a descriptor of it names.
+    pub(crate) fn of(fd: OwnedFd) -> Self {
+        Self { fd: Arc::new(fd) }
+    }
+
+    /// Its inode, by which the kernel names it.
+    ///
+    /// # Errors
+    /// As the system says it.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.fd)?.st_ino)
     }
 
     /// Moves the calling thread into this namespace, for good. Threads that it starts afterwards are inside too.

@@ -39,6 +39,22 @@ pub fn set(socket: impl AsFd, option: BusyOption, value: i32) -> Result<(), Sock
     })
 }
 
+/// Sets an option of `SOL_SOCKET` by its number, with a value of any length: for what no program should ask for.
+///
+/// # Errors
+/// As the kernel says it.
+pub fn set_number(socket: impl AsFd, option: i32, value: &[u8]) -> io::Result<()> {
+    sys::set_option(socket.as_fd(), option, value)
+}
+
+/// What an option of `SOL_SOCKET` is that is an int, by its number.
+///
+/// # Errors
+/// As the kernel says it.
+pub fn get_number(socket: impl AsFd, option: i32) -> io::Result<i32> {
+    sys::socket_option(socket.as_fd(), option)
+}
+
 /// Lets a kernel socket receive from one interface only, and send there (`SO_BINDTODEVICE`).
 ///
 /// # Errors

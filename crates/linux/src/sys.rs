@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod sched;
+pub(crate) mod seccomp;
+pub(crate) mod signals;
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -43,12 +47,39 @@ pub(crate) fn bind_to_device(socket: BorrowedFd<'_>, interface: &str) -> io::Res
     set_option(socket, libc::SO_BINDTODEVICE, interface.as_bytes())
 }
 
-fn set_option(socket: BorrowedFd<'_>, option: libc::c_int, bytes: &[u8]) -> io::Result<()> {
+/// Switches on an option of a netlink socket that is an int.
+pub(crate) fn set_netlink_option(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<()> {
+    set_option_of(libc::SOL_NETLINK, socket, option, &1_i32.to_ne_bytes())
+}
+
+/// Any option of `SOL_SOCKET`, with a value of any length.
+pub(crate) fn set_option(socket: BorrowedFd<'_>, option: libc::c_int, bytes: &[u8]) -> io::Result<()> {
+    set_option_of(libc::SOL_SOCKET, socket, option, bytes)
+}
+
+fn set_option_of(level: libc::c_int, socket: BorrowedFd<'_>, option: libc::c_int, bytes: &[u8]) -> io::Result<()> {
     let len = libc::socklen_t::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let value = bytes.as_ptr().cast();
     // SAFETY: the descriptor is open while it is borrowed, and `value` has `len` bytes, which the call only reads.
-    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, len) };
+    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
     checked(failed)
+}
+
+/// `SO_ATTACH_REUSEPORT_CBPF`: the program chooses a socket of the group.
+pub(crate) fn attach_reuseport(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = libc::c_ushort::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    let (option, bytes) = (libc::SO_ATTACH_REUSEPORT_CBPF, size_of_val(&program) as libc::socklen_t);
+    let value = (&raw const program).cast();
+    // SAFETY: the descriptor is open while it is borrowed; `program` has that size and names `len` instructions, and both live through
+    // the call, which only reads them.
+    let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, bytes) };
+    checked(failed)
+}
+
+/// `SO_DETACH_REUSEPORT_BPF`. `ENOENT` where the group has no program.
+pub(crate) fn detach_reuseport(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_socket_option(socket, libc::SO_DETACH_REUSEPORT_BPF, 0)
 }
 
 /// `EPIOCSPARAMS`.
@@ -65,6 +96,27 @@ pub(crate) fn epoll_params(epoll: BorrowedFd<'_>) -> io::Result<EpollParams> {
     // Any bytes are parameters.
     let failed = unsafe { libc::ioctl(epoll.as_raw_fd(), EPIOCGPARAMS, &raw mut params) };
     checked(failed).map(|()| params)
+}
+
+/// The numbers of [`event_ioctl`]: type 0x8A, and `FIONBIO`.
+pub(crate) const fn is_event_ioctl(number: u32) -> bool {
+    (number >> 8) & 0xff == 0x8a || number == 0x5421
+}
+
+/// An ioctl of epoll's type by its number, on whatever descriptor, with room for the largest argument that a number can ask for.
+///
+/// # Panics
+/// If the number is not one of [`is_event_ioctl`].
+pub(crate) fn event_ioctl(on: BorrowedFd<'_>, number: u32) -> io::Result<()> {
+    assert!(is_event_ioctl(number), "what another ioctl does with its argument is not known");
+    /// `_IOC_SIZEBITS`.
+    const SIZE_MAX: usize = 1 << 14;
+    let mut argument = [0_u8; SIZE_MAX];
+    let room = argument.as_mut_ptr();
+    // SAFETY: the descriptor is open while it is borrowed. These ioctls read or write at most as many bytes as the number has in
+    // its size, or an int, and `argument` has the most that fits there and lives through the call.
+    let failed = unsafe { libc::ioctl(on.as_raw_fd(), number as libc::Ioctl, room) };
+    checked(failed)
 }
 
 fn checked(failed: libc::c_int) -> io::Result<()> {

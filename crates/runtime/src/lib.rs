@@ -93,7 +93,7 @@ pub mod device {
     pub use napier_stack::seams::IfAddr;
 
     #[doc(hidden)]
-    pub use crate::port::xsk::BareXdp;
+    pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};
 }
 
 /// UDP and TCP sockets, and the name spaces that they are in.

@@ -129,6 +129,10 @@ impl Egress for Device {
         self.tx[self.queue_of(class)].look();
     }
 
+    fn look_for_credit(&self) {
+        self.tx.iter().for_each(|path| path.look_for_credit());
+    }
+
     fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
         self.tx[self.queue_of(class)].await_room(&waiter);
         true

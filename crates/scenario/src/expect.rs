@@ -85,6 +85,47 @@ pub struct Tolerance {
     pub engine: Span,
 }
 
+/// `[kernel]`: what a run on a live kernel is to make of the scenario. Without the table it makes nothing of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelPart {
+    /// Why it makes no sense there; empty if it does.
+    pub not_runnable: Option<String>,
+    /// Kinds that are compared there, if not all of `[expect]` that a kernel shows.
+    pub watch: Option<Vec<Kind>>,
+    /// Oldest kernel that does what the file says, such as 7.3.
+    pub since: Option<Release>,
+    /// How far a time may be off; nothing: the order and the counts are compared, and no times.
+    pub tolerance: Option<Span>,
+}
+
+impl KernelPart {
+    /// Of a file that does not mention kernels.
+    #[must_use]
+    pub fn not_said(tolerance: Span) -> Self {
+        let why = "the file does not say that a kernel can carry it out ([kernel] run = true)";
+        Self { not_runnable: Some(why.to_owned()), watch: None, since: None, tolerance: Some(tolerance) }
+    }
+}
+
+/// The first two numbers of a kernel's release.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Release(pub u32, pub u32);
+
+impl Release {
+    /// Reads `6.18`, or `6.18.44-anything`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+        Some(Self(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+}
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
 /// `[engine]`: what a run in real time is to make of the scenario.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EnginePart {

@@ -9,15 +9,24 @@ mod expect;
 mod machine;
 mod names;
 mod parse;
+mod stretch;
 mod transmit;
+mod visible;
 
 pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, Target};
 pub use event::{Answer, DropReason, Event, Kind, Seen};
-pub use expect::{EnginePart, Expect, Expected, Pattern, Range, Tolerance};
+pub use expect::{EnginePart, Expect, Expected, KernelPart, Pattern, Range, Release, Tolerance};
 pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread};
 pub use napier_core::context::PollContext;
 pub use parse::ParseError;
 pub use transmit::{ByteLimits, QdiscIx, QdiscSpec, Sending, StopBy, Transmit, TxCheck, TxDeed, TxEvent, TxqIx};
+pub use visible::NotLookedAt;
+
+/// The strict reader of files: what is wrong has a line, and what was expected.
+pub mod read {
+    pub use crate::parse::node::{Node, Table};
+    pub use crate::parse::read_file;
+}
 
 /// One scenario.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,6 +43,8 @@ pub struct Scenario {
     pub expect: Expect,
     /// What the engine makes of it.
     pub engine: EnginePart,
+    /// What a live kernel makes of it.
+    pub kernel: KernelPart,
 }
 
 /// A NAPI instance: position in the list of all devices' queues, device by device.

@@ -224,6 +224,12 @@ impl NetNs {
         &self.0.send_buffers
     }
 
+    /// Looks at every transmit queue of every device for packets that have been read: who waits for credit is told.
+    #[doc(hidden)]
+    pub fn look_for_credit(&self) {
+        self.0.snapshot.load().interfaces.iter().for_each(|interface| interface.egress.look_for_credit());
+    }
+
     /// Adds a device with the addresses that it has now.
     ///
     /// # Errors

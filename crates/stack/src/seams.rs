@@ -108,6 +108,8 @@ pub trait Egress: Send + Sync {
     fn look_for_room(&self, class: &PacketClass) {
         let _ = class;
     }
+    /// Looks now at every transmit queue for packets that have been read, so that their senders get credit.
+    fn look_for_credit(&self) {}
     /// Calls `waiter`, from any thread, when the transmit queue of this class has room, until it is served; false: nobody
     /// will.
     fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {

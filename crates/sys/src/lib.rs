@@ -13,6 +13,7 @@ pub mod mmap;
 pub mod netdev;
 pub mod nowait;
 pub mod peer;
+pub mod poll;
 pub mod prefetch;
 pub mod real_time;
 pub mod sched;

@@ -1,7 +1,11 @@
 //! `napier bench`: the experiments and how they are printed.
 
 mod defer;
+mod flow_table;
 mod memif;
+mod raw_rr;
+mod storage;
+mod tcp_flows;
 mod tcp_rr;
 mod tx_list;
 mod udp_beside_tcp;
@@ -10,15 +14,12 @@ mod xdp;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Subcommand;
-use napier_lab::bench::{
-    self, Percentiles, RawRr, RawRrConfig, RawRrMode, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry,
-};
+use napier_lab::bench::{self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
 use serde::Serialize;
-
-use crate::Usage;
 
 /// One experiment.
 #[derive(Subcommand)]
@@ -29,13 +30,16 @@ pub(crate) enum Bench {
     Wakeup(Wakeup),
     /// What a deferral cycle costs, by what it finds
     Defer(defer::DeferArgs),
-    /// Request and response over raw ports at a fixed period, with a processing time per reply
-    #[command(alias = "xsk-rr")]
-    RawRr(Raw),
+    /// Request and response at a fixed period, with a processing time per reply: over raw ports, or AF_XDP sockets on the kernel
+    #[command(visible_alias = "xsk-rr")]
+    RawRr(raw_rr::RawRrArgs),
     /// Request and response over UDP sockets, closed loop
     UdpRr(Udp),
-    /// Request and response of one byte over TCP sockets, closed loop, over one connection or over many in turn
+    /// Request and response over TCP sockets, closed loop: of one byte over one connection or over many in turn; of any size
+    /// over many at once (--flows)
     TcpRr(tcp_rr::TcpRrArgs),
+    /// Reads and writes of a remote store at a fixed rate
+    Storage(storage::StorageArgs),
     /// Request and response over UDP sockets, alone and beside a program that sends over TCP and is starved
     UdpBesideTcp(udp_beside_tcp::UdpBesideTcpArgs),
     /// The hand-over from many senders to one consumer, alone
@@ -84,32 +88,6 @@ pub(crate) struct Wakeup {
     json: bool,
 }
 
-/// Options of `bench raw-rr`.
-#[derive(clap::Args)]
-pub(crate) struct Raw {
-    /// interrupts, busy-read, busy-read-separate, threaded-busy-poll
-    #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
-    modes: Vec<RawRrMode>,
-    /// Time between two requests in us; with --delay one experiment instead of the table's four
-    #[arg(short = 'P', long, requires = "delay", allow_negative_numbers = true, value_parser = parse_period)]
-    period: Option<f64>,
-    /// Work on each reply in us
-    #[arg(short, long, requires = "period", allow_negative_numbers = true)]
-    delay: Option<f64>,
-    /// Length of each run in seconds
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = parse_seconds)]
-    seconds: f64,
-    /// Run what needs more CPUs than there are
-    #[arg(long)]
-    oversubscribe: bool,
-    /// Print the histogram of the time spent in receive calls
-    #[arg(long)]
-    histogram: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 /// Options of `bench udp-rr`.
 #[derive(clap::Args)]
 pub(crate) struct Udp {
@@ -127,25 +105,16 @@ pub(crate) struct Udp {
     json: bool,
 }
 
-fn parse_mode(name: &str) -> Result<RawRrMode, String> {
-    RawRrMode::parse(name).ok_or_else(|| {
-        let names: Vec<_> = RawRrMode::ALL.iter().map(|mode| mode.name()).collect();
-        format!("no such mode; give {}", names.join(", "))
-    })
-}
-
-/// Rates and processing times of the table in the proposal of threaded NAPI busy polling.
-const TABLE: [(u64, u64); 4] = [(12_000, 0), (32_000, 30), (125_000, 6), (12_000, 78)];
-
 /// Runs one experiment and prints it.
-pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
+pub(crate) fn run(bench: &Bench, interrupted: &AtomicBool) -> anyhow::Result<()> {
     match bench {
         Bench::RxCost(args) => rx_cost(args),
         Bench::Wakeup(args) => wakeup(args),
         Bench::Defer(args) => defer::defer(args),
-        Bench::RawRr(args) => raw_rr(args),
+        Bench::RawRr(args) => raw_rr::raw_rr(args, interrupted),
         Bench::UdpRr(args) => udp_rr(args),
-        Bench::TcpRr(args) => tcp_rr::tcp_rr(args),
+        Bench::TcpRr(args) => tcp_rr::tcp_rr(args, interrupted),
+        Bench::Storage(args) => storage::storage(args, interrupted),
         Bench::UdpBesideTcp(args) => udp_beside_tcp::udp_beside_tcp(args),
         Bench::TxList(args) => tx_list::tx_list(args),
         Bench::Memif(args) => memif::memif(args),
@@ -237,80 +206,6 @@ fn us(ns: u64) -> String {
     format!("{us:.2}")
 }
 
-fn raw_rr(args: &Raw) -> anyhow::Result<()> {
-    if !(0.0..=1e9).contains(&args.delay.unwrap_or(0.0)) {
-        return Err(Usage(anyhow::anyhow!("--delay must be 0 to 1e9")).into());
-    }
-    let modes = if args.modes.is_empty() { RawRrMode::ALL.to_vec() } else { args.modes.clone() };
-    let experiments: Vec<(Duration, Duration)> = match (args.period, args.delay) {
-        (Some(period), Some(delay)) => {
-            vec![(Duration::from_secs_f64(period / 1e6), Duration::from_secs_f64(delay / 1e6))]
-        }
-        _ => TABLE
-            .map(|(rate, delay)| (Duration::from_nanos(1_000_000_000 / rate), Duration::from_micros(delay)))
-            .to_vec(),
-    };
-    let mut rows = Vec::new();
-    for &(period, delay) in &experiments {
-        for &mode in &modes {
-            let length = Duration::from_secs_f64(args.seconds);
-            rows.push(bench::raw_rr(&RawRrConfig { mode, period, delay, length, oversubscribe: args.oversubscribe })?);
-        }
-    }
-    if args.json {
-        return print_json("raw-rr", &rows);
-    }
-    print_raw(&rows, args.histogram);
-    Ok(())
-}
-
-fn print_raw(rows: &[RawRr], histogram: bool) {
-    println!(
-        "{:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8}",
-        "experiment", "mode", "p5 ns", "p50 ns", "p95 ns", "p99 ns", "p99.9 ns", "lost", "wakes/s"
-    );
-    for row in rows {
-        #[expect(clippy::cast_precision_loss, reason = "figures for a table")]
-        let experiment = format!("{:.1} Kpkt/s + {} us", 1e6 / row.period_ns as f64, row.delay_ns / 1000);
-        match (&row.latency, &row.refused) {
-            (latency, None) if row.overloaded => println!(
-                "{experiment:<24} {:<20} overloaded: {} of {} requests answered in time, p50 {} ns, which is that of a queue",
-                row.mode.name(),
-                row.answered_in_time,
-                row.due,
-                latency.map_or_else(|| "-".to_owned(), |p| p.p50_ns.to_string())
-            ),
-            (Some(p), _) => println!(
-                "{experiment:<24} {:<20} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8.0}",
-                row.mode.name(),
-                p.p5_ns,
-                p.p50_ns,
-                p.p95_ns,
-                p.p99_ns,
-                p.p999_ns,
-                row.lost,
-                row.softirq_wakes_per_s
-            ),
-            (None, refused) => println!(
-                "{experiment:<24} {:<20} {}",
-                row.mode.name(),
-                refused.as_deref().unwrap_or("no reply came back")
-            ),
-        }
-        if histogram && row.refused.is_none() {
-            print!("  time in receive calls, ns:\n{}", row.receive_calls);
-        }
-    }
-    let inline = rows.iter().any(|row| row.refused.is_none() && !row.sender_thread);
-    println!("\nLatency from the intended send. wakes/s: how often the softirq threads of both ends woke up.");
-    if inline {
-        println!(
-            "No CPU was left for a thread that only sends: the client sends between its receive calls, so a request"
-        );
-        println!("that falls due while it works on a reply leaves late, and that counts.");
-    }
-}
-
 fn udp_rr(args: &Udp) -> anyhow::Result<()> {
     let rows =
         bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() })?;
@@ -332,12 +227,6 @@ fn udp_rr(args: &Udp) -> anyhow::Result<()> {
 /// What is said of a variant that does not exist.
 fn no_such_variant(names: &[&str]) -> String {
     format!("no such variant; give {}", names.join(", "))
-}
-
-/// Time between two requests, in us: a tenth of a nanosecond would be no time at all.
-fn parse_period(text: &str) -> Result<f64, String> {
-    let period: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
-    if (0.001..=1e9).contains(&period) { Ok(period) } else { Err("give 0.001 to 1e9".to_owned()) }
 }
 
 /// Length of a run.

@@ -1,8 +1,11 @@
 //! `napier bench tcp-rr`.
 
+use std::sync::atomic::AtomicBool;
+
 use napier_lab::bench::{self, TCP_CONNECTIONS_MAX, TcpRrConfig, TcpRrTables, measured_tcp_entry};
 
 use super::print_json;
+use super::tcp_flows::{FlowsArgs, tcp_flows};
 
 /// Most requests in flight: fewer than a ring has slots.
 const IN_FLIGHT_MAX: i64 = 512;
@@ -11,32 +14,37 @@ const IN_FLIGHT_MAX: i64 = 512;
 #[derive(clap::Args)]
 pub(crate) struct TcpRrArgs {
     /// Round trips per run
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "flows")]
     round_trips: u32,
     /// Runs per row, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Open connections, used in turn; several numbers give a row each
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=i64::from(TCP_CONNECTIONS_MAX)))]
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=i64::from(TCP_CONNECTIONS_MAX)), conflicts_with = "flows")]
     connections: Vec<u32>,
     /// Requests that one thread with both ends keeps in flight, each over another connection; several numbers give a row
     /// each
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=IN_FLIGHT_MAX))]
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=IN_FLIGHT_MAX), conflicts_with = "flows")]
     in_flight: Vec<u32>,
     /// Leave out the table of two programs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "flows")]
     no_round_trips: bool,
     /// Leave out the instruction counts (they need valgrind and some seconds)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "flows")]
     no_instructions: bool,
+    #[command(flatten)]
+    flows: FlowsArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn tcp_rr(args: &TcpRrArgs) -> anyhow::Result<()> {
+pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if measured_tcp_entry()? {
         return Ok(());
+    }
+    if let Some(flows) = args.flows.flows {
+        return tcp_flows(&args.flows, flows, args.runs, args.json, interrupted);
     }
     let tables = bench::tcp_rr(&TcpRrConfig {
         round_trips: args.round_trips,

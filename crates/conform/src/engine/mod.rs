@@ -40,7 +40,7 @@ use drive::Driven;
 use rig::Rig;
 
 /// Enough after the last thing that is expected to see what nobody expects.
-const AFTER_LAST: Span = Span::from_ms(30);
+pub(super) const AFTER_LAST: Span = Span::from_ms(30);
 /// How long after the end of the log a packet may still wait for a timer.
 const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(2);
 
@@ -106,7 +106,7 @@ fn watched(scenario: &Scenario) -> &[Kind] {
 }
 
 /// When the log ends: what is expected last, and a little, but no later than the scenario has it.
-fn end(scenario: &Scenario, after_last: Span) -> Instant {
+pub(super) fn end(scenario: &Scenario, after_last: Span) -> Instant {
     let last_step = scenario.timeline.last().map_or(Instant::ZERO, |step| last_packet(step.at, &step.action));
     let mut last = last_step;
     for expected in &scenario.expect.events {
@@ -124,7 +124,7 @@ fn end(scenario: &Scenario, after_last: Span) -> Instant {
     (last + after_last).min(latest)
 }
 
-fn last_packet(at: Instant, action: &napier_scenario::Action) -> Instant {
+pub(super) fn last_packet(at: Instant, action: &napier_scenario::Action) -> Instant {
     match action {
         napier_scenario::Action::Packets(packets) => {
             at + Span::from_ns(packets.every.ns.saturating_mul(u64::from(packets.count.saturating_sub(1))))

@@ -11,6 +11,7 @@ mod errno;
 mod napi_set;
 pub mod plan;
 mod query;
+mod show;
 
 pub use device::{DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force, parse_number};
 pub use errno::Errno;
@@ -19,6 +20,7 @@ pub use query::{
     CheckedQueueGet, DeviceQueues, NapiGet, NapiInfo, QueryError, QueueGet, QueueInfo, QueueKind, check_dump_filter,
     sort_dump,
 };
+pub use show::{DevInfo, QSTATS, QSTATS_FIRST, QStats, XDP_FEATURES, XDP_RX_METADATA_FEATURES, XSK_FEATURES};
 
 /// Largest `defer-hard-irqs`. Source: `Documentation/netlink/specs/netdev.yaml` (s32-max).
 pub const DEFER_HARD_IRQS_MAX: u32 = i32::MAX as u32;

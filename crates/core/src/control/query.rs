@@ -258,6 +258,12 @@ impl QueueGet {
 }
 
 impl CheckedQueueGet {
+    /// `id` as it was asked for; whether the device has such a queue is asked after this.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The queue index, given the device (`None`: there is none with this ifindex).
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! `napier bench`: one experiment each, on a link of its own.
 
 mod defer;
+mod flows;
 mod instructions;
 mod memif;
 mod pin;
@@ -8,6 +9,8 @@ mod raw_rr;
 mod rtt;
 mod rx_cost;
 mod stat;
+mod storage;
+mod tcp_flows;
 mod tcp_rr;
 mod ticks;
 mod tx_list;
@@ -18,11 +21,14 @@ mod wakeup;
 mod xdp;
 
 pub use defer::{Defer, DeferConfig, DeferCycle, defer};
+pub use flows::{FlowFigures, FlowsConfig, MESSAGE_BYTES_MAX, PublishedFlow, WORKERS_MAX};
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
-pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, raw_rr};
+pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, published_raw_rr, raw_rr};
 pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
+pub use storage::{STORAGE_CONNECTIONS_MAX, STORAGE_OPERATIONS_MAX, STORAGE_SERVICE, Storage, StorageConfig, storage};
+pub use tcp_flows::{FLOWS_MAX, TcpFlows, TcpFlowsConfig, tcp_flows};
 pub use tcp_rr::{TCP_CONNECTIONS_MAX, TcpCost, TcpRr, TcpRrConfig, TcpRrTables, measured_tcp_entry, tcp_rr};
 pub use ticks::TIMED_EVERY;
 pub use tx_list::{TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant, tx_list};

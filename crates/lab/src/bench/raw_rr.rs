@@ -5,7 +5,9 @@
 //! answers each from where it receives, and the client works for a given time on each reply. Latency is
 //! from the intended send.
 
+mod kernel;
 mod programs;
+mod published;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,13 +19,16 @@ use napier_core::time::Span;
 use napier_runtime::device::LinkConfig;
 use serde::Serialize;
 
-use self::programs::{Shared, run_client, serve};
+use self::programs::{Outcome, Shared, run_client, serve};
 use super::rtt::Percentiles;
 use crate::force;
 use crate::loads::SustainSearch;
 use crate::modes::deferral;
 use crate::pair::Pair;
 use crate::report::PowerHistogram;
+use crate::subject::Backend;
+
+pub use self::published::published_raw_rr;
 
 /// `napi-defer-hard-irqs` of the busy modes, from the same script.
 const DEFER_HARD_IRQS: u32 = 100;
@@ -88,6 +93,8 @@ impl RawRrMode {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct RawRrConfig {
+    /// Raw ports on a link of the engine, or AF_XDP sockets on the kernel.
+    pub backend: Backend,
     /// Who polls.
     pub mode: RawRrMode,
     /// Time between two requests.
@@ -103,6 +110,8 @@ pub struct RawRrConfig {
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct RawRr {
+    /// Raw ports on a link of the engine, or AF_XDP sockets on the kernel.
+    pub backend: Backend,
     /// Who polled.
     pub mode: RawRrMode,
     /// Time between two requests, in ns.
@@ -127,7 +136,10 @@ pub struct RawRr {
     /// that of a queue which grows as long as the run lasts.
     pub overloaded: bool,
     /// How often softirq threads woke up, per second: in a mode that polls each of these interrupts a program.
-    pub softirq_wakes_per_s: f64,
+    /// Null for the kernel.
+    pub softirq_wakes_per_s: Option<f64>,
+    /// By which way the kernel's NAPI instances were polled for the AF_XDP sockets; null for the engine.
+    pub polled_by: Option<&'static str>,
     /// Why it did not run, if it did not.
     pub refused: Option<String>,
 }
@@ -173,10 +185,20 @@ impl Places {
 /// # Errors
 /// The engine did not start; a machine with too few processors is a refused result, not an error.
 pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
+    // Whoever finds CPUs for a mode that the kernel does not have has found them in vain.
+    if config.backend == Backend::Kernel
+        && config.mode == RawRrMode::ThreadedBusyPoll
+        && let Some(why) = kernel::why_not(config.mode)?
+    {
+        return Ok(config.refused(why));
+    }
     let places = match Places::choose(config.mode, config.oversubscribe) {
         Ok(places) => places,
         Err(refused) => return Ok(config.refused(refused)),
     };
+    if config.backend == Backend::Kernel {
+        return kernel::run(config, &places);
+    }
     let pair = Pair::new(&LinkConfig::default(), &[places.server], &[places.client])?;
     set_mode(&pair, config.mode, &places)?;
     let wakes = softirq_wakes(&pair);
@@ -189,27 +211,34 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
         server.join().expect("the server does not panic").context("the server failed")?;
         client
     })?;
-    let due = config.requests_due();
-    Ok(RawRr {
-        mode: config.mode,
-        period_ns: nanos(config.period),
-        delay_ns: nanos(config.delay),
-        sender_thread: places.sender.is_some(),
-        cpus: places.list(),
-        latency: (!outcome.latency.is_empty()).then(|| Percentiles::of(&outcome.latency)),
-        receive_calls: outcome.receive_calls,
-        lost: shared.sent.load(Ordering::Relaxed) - outcome.replies,
-        due,
-        answered_in_time: outcome.in_time,
-        overloaded: is_overload(due, outcome.in_time),
-        softirq_wakes_per_s: (softirq_wakes(&pair) - wakes) as f64 / config.length.as_secs_f64(),
-        refused: None,
-    })
+    let wakes_per_s = (softirq_wakes(&pair) - wakes) as f64 / config.length.as_secs_f64();
+    let row = config.measured(&places, outcome, shared.sent.load(Ordering::Relaxed));
+    Ok(RawRr { softirq_wakes_per_s: Some(wakes_per_s), ..row })
 }
 
 impl RawRrConfig {
-    fn refused(&self, why: String) -> RawRr {
+    fn measured(&self, places: &Places, outcome: Outcome, sent: u64) -> RawRr {
+        let due = self.requests_due();
         RawRr {
+            sender_thread: places.sender.is_some(),
+            cpus: places.list(),
+            latency: (!outcome.latency.is_empty()).then(|| Percentiles::of(&outcome.latency)),
+            receive_calls: outcome.receive_calls,
+            lost: sent - outcome.replies,
+            due,
+            answered_in_time: outcome.in_time,
+            overloaded: is_overload(due, outcome.in_time),
+            ..self.empty()
+        }
+    }
+
+    fn refused(&self, why: String) -> RawRr {
+        RawRr { refused: Some(why), ..self.empty() }
+    }
+
+    fn empty(&self) -> RawRr {
+        RawRr {
+            backend: self.backend,
             mode: self.mode,
             period_ns: nanos(self.period),
             delay_ns: nanos(self.delay),
@@ -221,8 +250,9 @@ impl RawRrConfig {
             due: 0,
             answered_in_time: 0,
             overloaded: false,
-            softirq_wakes_per_s: 0.0,
-            refused: Some(why),
+            softirq_wakes_per_s: None,
+            polled_by: None,
+            refused: None,
         }
     }
 
@@ -265,7 +295,14 @@ mod tests {
     fn a_load_that_cannot_be_answered_is_called_so() {
         let (period, delay) = (Duration::from_millis(1), Duration::from_millis(2));
         let length = Duration::from_millis(300);
-        let config = RawRrConfig { mode: RawRrMode::Interrupts, period, delay, length, oversubscribe: true };
+        let config = RawRrConfig {
+            backend: Backend::Engine,
+            mode: RawRrMode::Interrupts,
+            period,
+            delay,
+            length,
+            oversubscribe: true,
+        };
         let row = raw_rr(&config).unwrap();
         assert_eq!(row.due, 299);
         assert!(row.overloaded && row.answered_in_time <= 151, "{row:?}");

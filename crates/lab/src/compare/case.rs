@@ -1,8 +1,9 @@
 //! One run: two ends, the server in one mode, the load generator at one load.
 
 use std::net::SocketAddrV4;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ use napier_runtime::event::UserEvent;
 use super::cores::CoreTimes;
 use super::cpus::CpuLayout;
 use super::ends::{Ends, Place, Tested};
+use super::kernel::counters::{self, Counted, Counters};
+use super::kernel::on::Arrived;
+use super::kernel::program::{Forced, Program};
 use super::machine::Outside;
 use super::server::{Common, WorkerSetup, run_worker};
 use crate::device::XdpWay;
@@ -34,8 +38,14 @@ pub const SERVER: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 11_211);
 /// Port of the first flow.
 pub const CLIENT_PORT: u16 = 20_000;
 
+/// What the names of the server's threads begin with.
+pub(crate) const WORKER_THREADS: &str = "kv/";
+
 /// Name of the generator's thread, whose time is not the server's.
 pub(crate) const CLIENT_THREAD: &str = "client";
+
+/// More requests than any packet carries.
+const REQUESTS_PER_PACKET: u64 = 100;
 
 /// What does not change between the runs of a comparison.
 #[derive(Clone)]
@@ -45,6 +55,12 @@ pub(crate) struct Workload {
     /// Records, and what the workers count.
     pub(crate) server: Arc<Server>,
     pub(crate) place: Arc<Place>,
+    /// What serves in rows of the kernel; `None`: our own server.
+    pub(crate) program: Option<Arc<Program>>,
+    /// What counts in rows of the kernel.
+    pub(crate) counters: Option<Arc<Mutex<Counters>>>,
+    /// Why nothing counts there, though it was asked for.
+    pub(crate) untraced: Option<String>,
     pub(crate) flows: usize,
     pub(crate) queues: u16,
     pub(crate) ring_size: u32,
@@ -59,10 +75,18 @@ impl Workload {
     /// CPUs on which only this process is to be busy. The generator's own process is another one.
     pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
         let mut watched = cpus.of_server();
-        if !matches!(&*self.place, Place::Memif) && !watched.contains(&cpus.client) {
+        if !matches!(&*self.place, Place::Memif | Place::On(_)) && !watched.contains(&cpus.client) {
             watched.push(cpus.client);
         }
         watched
+    }
+
+    /// Where our own server listens.
+    pub(crate) fn server_at(&self) -> SocketAddrV4 {
+        match &*self.place {
+            Place::On(on) => SocketAddrV4::new(on.interface.address, SERVER.port()),
+            Place::Link | Place::Veth(_) | Place::Memif => SERVER,
+        }
     }
 }
 
@@ -77,11 +101,19 @@ pub(crate) struct CaseResult {
     pub(crate) cores: Option<CoreUse>,
     pub(crate) ticks_per_us: f64,
     pub(crate) napi: Option<NapiStats>,
+    /// What the kernel's instances did; `None` in rows of the engine, and where nothing can be traced.
+    pub(crate) counted: Option<Counted>,
+    /// Receive softirqs; `None` where `cores` is.
+    pub(crate) softirqs: Option<u64>,
+    /// Context switches of the server's threads.
+    pub(crate) switches: u64,
     pub(crate) waits_with_events: u64,
     pub(crate) events: u64,
     pub(crate) fifo: bool,
     /// What the end under test was given; empty if that is the kernel.
     pub(crate) in_force: InForce,
+    /// What an interface of this machine received; `None` elsewhere.
+    pub(crate) arrived: Option<Arrived>,
     /// Of the server's softirq threads; `None` where the kernel delivers.
     pub(crate) run_delay: Option<Duration>,
     /// What others took meanwhile.
@@ -95,6 +127,8 @@ struct Snapshot {
     cpu: Duration,
     cores: Option<CoreTimes>,
     napi: Option<NapiStats>,
+    arrived: Option<Arrived>,
+    switches: u64,
     waits_with_events: u64,
     events: u64,
     run_delay: Option<Duration>,
@@ -139,16 +173,38 @@ pub(crate) fn run_case(
 ) -> anyhow::Result<CaseResult> {
     let plan = subject.mode.plan();
     workload.server.restart_service();
-    let ends = Ends::new(workload, subject.backend, &plan, cpus, (pace, window), interrupted)?;
-    let bench = Bench { workload, cpus, ends, stop: Stop::new()? };
-    bench.run(&plan, (pace, window), interrupted)
+    let ends = Ends::new(workload, subject, &plan, cpus, (pace, window), interrupted)?;
+    let mut bench = Bench { workload, cpus, ends, stop: Stop::new()? };
+    let result = bench.run(&plan, (pace, window), interrupted)?;
+    bench.ends.put_back().context("somebody else changed what the mode is made of during the run, or")?;
+    Ok(result)
+}
+
+/// Fails if requests did not come the way that the modes are about: all figures would be those of something else.
+fn check_way(result: &CaseResult) -> anyhow::Result<()> {
+    let (Some(Arrived { packets, .. }), answered) = (result.arrived, result.measured.answered) else { return Ok(()) };
+    // A packet has a few requests at most; what came another way has none here.
+    ensure!(
+        packets >= answered / REQUESTS_PER_PACKET,
+        "{answered} requests were answered, but only {packets} packets came over the interface: the client reaches the server \
+         another way (see `ip route get` there)"
+    );
+    let is_polled = result.counted.is_none_or(|counted| counted.polls > 0);
+    ensure!(
+        is_polled || answered == 0,
+        "{answered} requests were answered, and no NAPI instance of the interface polled: a veth has its packets polled only if the \
+         other end does not segment by itself (there: ethtool -K IF tso off)"
+    );
+    Ok(())
 }
 
 impl Bench<'_> {
     fn run(&self, plan: &Plan, load: (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
-        let call = RollCall::new(self.cpus.workers.len());
+        // A program has workers of its own, and is ready.
+        let count = if self.ends.served.is_some() { 0 } else { self.cpus.workers.len() };
+        let call = RollCall::new(count);
         std::thread::scope(|scope| {
-            let started = (0..self.cpus.workers.len())
+            let started = (0..count)
                 .map(|index| self.start_worker(scope, index, plan, call.voice()))
                 .collect::<Result<Vec<_>, _>>();
             // Those that did start end here, or the scope would wait for them.
@@ -174,7 +230,7 @@ impl Bench<'_> {
         plan: &'scope Plan,
         ready: Ready,
     ) -> std::io::Result<ScopedJoinHandle<'scope, anyhow::Result<()>>> {
-        let thread = std::thread::Builder::new().name(format!("kv/{index}"));
+        let thread = std::thread::Builder::new().name(format!("{WORKER_THREADS}{index}"));
         thread.spawn_scoped(scope, move || self.work(index, plan, ready))
     }
 
@@ -190,35 +246,71 @@ impl Bench<'_> {
             (Tested::Engine { netns, .. }, Proto::Tcp) => {
                 let _counted = engine.count_thread("worker", Some(cpu));
                 let net = EngineNet::new(engine, netns, &self.stop.event, plan, self.workload.flows)?;
-                common.run(net, proto, plan)
+                common.run(net, self.workload.server_at(), proto, plan)
             }
             (Tested::Kernel(kernel), _) => {
                 let _counted = engine.count_thread("worker", Some(cpu));
                 // Sockets belong to the namespace of the thread that makes them.
-                kernel.end().netns().enter()?;
+                kernel.netns().enter()?;
                 let net = KernelNet::new(&self.stop.kernel, plan).context("an event context of the kernel")?;
-                common.run(net, proto, plan)
+                common.run(net, self.workload.server_at(), proto, plan)
             }
         }
     }
 
-    fn drive(&self, load: (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
+    fn drive(&self, (pace, window): (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
+        let counters = match &self.ends.tested {
+            Tested::Kernel(_) => self.workload.counters.as_ref(),
+            Tested::Engine { .. } => None,
+        };
+        // In rows of either backend, so that both are measured with the same arrivals.
+        let more = if self.workload.counters.is_some() { counters::LASTS } else { Duration::ZERO };
+        let window = Window { warm_up: window.warm_up + more, ..window };
         let mut edges: Vec<anyhow::Result<Snapshot>> = Vec::with_capacity(2);
         let on_edge = &mut |_| edges.push(self.snapshot());
-        let measured = self.ends.drive(self.workload, load, interrupted, on_edge)?;
+        let (started, go) = channel();
+        // Datagrams tell nobody that the server is gone.
+        let (over, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (measured, counted) = std::thread::scope(|scope| {
+            let watched = self.ends.served.as_ref();
+            watched.map(|served| scope.spawn(|| served.watch(&over, interrupted, &stop)));
+            let counting = counters.cloned().map(|counters| {
+                scope.spawn(move || match go.recv() {
+                    Ok(()) => counters.lock().expect("no thread panics with them").count(),
+                    // The load did not begin.
+                    Err(_) => Ok(()),
+                })
+            });
+            let ended = if watched.is_some() { &stop } else { interrupted };
+            let measured = self.ends.drive(self.workload, (pace, window), started, ended, on_edge);
+            over.store(true, Ordering::Relaxed);
+            (measured, counting.map(|counting| counting.join().expect("it does not panic")))
+        });
+        // A program that has ended says why; what its clients met follows from that.
+        self.ends.served.iter().try_for_each(|served| served.check(measured.is_err()))?;
+        self.ends.forced.iter().try_for_each(Forced::check)?;
+        let measured = measured?;
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+        counted.transpose()?;
+        let counted =
+            counters.map(|counters| counters.lock().expect("no thread panics with them").read()).transpose()?;
         let edges = edges.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         let [begin, end] = &edges[..] else { anyhow::bail!("the run ended before measuring began") };
         // All records are there, and none is too long.
         let wrong = measured.wrong + measured.missing + measured.refused;
         ensure!(wrong == 0, "{wrong} replies were wrong: the stack or the server is broken");
-        Ok(self.result(measured, begin, end))
+        let result = CaseResult { counted, ..self.result(measured, begin, end) };
+        check_way(&result)?;
+        Ok(result)
     }
 
     fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let program_cpu = self.ends.program_cpu();
         let cores = match &*self.workload.place {
             Place::Link | Place::Memif => None,
-            Place::Veth(_) => Some(CoreTimes::read(self.cpus.client, &self.cpus.of_server())?),
+            Place::Veth(_) | Place::On(_) => {
+                Some(CoreTimes::read(self.cpus.of_client(), &self.cpus.of_server(), program_cpu)?)
+            }
         };
         let counted = self.workload.server.totals();
         Ok(Snapshot {
@@ -226,10 +318,12 @@ impl Bench<'_> {
             cpu: self.ends.server_cpu()?,
             cores,
             napi: self.ends.napi_stats(),
+            arrived: self.ends.arrived()?,
+            switches: self.ends.switches(),
             waits_with_events: counted.waits_with_events,
             events: counted.events,
             run_delay: self.run_delay(),
-            outside: Outside::read(&self.workload.watched(self.cpus))?,
+            outside: Outside::read(&self.workload.watched(self.cpus), program_cpu)?,
         })
     }
 
@@ -262,6 +356,10 @@ impl Bench<'_> {
             cores: end.cores.zip(begin.cores).map(|(end, begin)| end.since(&begin, elapsed)),
             ticks_per_us,
             napi,
+            counted: None,
+            arrived: end.arrived.zip(begin.arrived).map(|(end, begin)| end.since(begin)),
+            softirqs: end.cores.zip(begin.cores).map(|(end, begin)| end.softirqs_since(&begin)),
+            switches: end.switches.saturating_sub(begin.switches),
             waits_with_events: end.waits_with_events - begin.waits_with_events,
             events: end.events - begin.events,
             in_force: self.ends.in_force(),

@@ -12,12 +12,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use napier_kv::load::codec::Format;
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_runtime::device::{MemifConfig, MemifRole, MemifSecret};
 use serde::{Deserialize, Serialize};
 
+use super::case::SERVER;
 use super::generator::{GeneratorEnd, Offer};
 use crate::pair::{Side, start_engine};
 
@@ -206,7 +208,8 @@ impl Task {
         ensure!(device.wait_link(PATIENCE), "the server is not there: {:?}", device.link_state());
         let &Self { proto, flows, seed, pace, window, queues, .. } = self;
         let end = GeneratorEnd { engine, device, netns, cpu: self.cpu };
-        let offer = Offer { proto, profile, flows, seed, pace, window };
+        let (server, format, started) = (SERVER, Format::Ascii, None);
+        let offer = Offer { server, proto, format, profile, flows, seed, pace, window, started };
         // If nobody listens any more, the end of standard input says so soon.
         let on_edge = &mut |begins| drop(say(&Report::Edge(begins)));
         end.offer(&offer, &|from| from.port() % queues, interrupted, on_edge)

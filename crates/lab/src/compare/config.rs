@@ -1,5 +1,6 @@
 //! What to compare, and what of that can be checked before anything runs.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,22 +9,43 @@ use napier_kv::load::net::Proto;
 use napier_kv::service::Service;
 use napier_runtime::device::{Coalesce, LinkConfig};
 
+use super::kernel::program::{ProgramConfig, Speaks};
+use crate::agent::Secret;
 use crate::device::{Device, XdpWay};
 use crate::loads::Load;
-use crate::modes::Mode;
-use crate::subject::Backend;
+use crate::modes::{Mode, ModeError};
+use crate::subject::{Backend, IRQ_SUFFIX, Subject, subjects};
+
+/// An interface of this machine, and the client at its other end.
+#[derive(Clone, Debug)]
+pub struct OnConfig {
+    /// Name, in the namespace of this command.
+    pub interface: String,
+    /// Where the agent listens that generates the load.
+    pub client: SocketAddr,
+    /// What this process and the agent both have.
+    pub secret: Secret,
+}
 
 /// What to compare.
 #[derive(Clone, Debug)]
 pub struct CompareConfig {
     /// What connects client and server: a link, or a memif or AF_XDP of the run's own.
     pub device: Device,
-    /// Whether rows of the kernel's own stack stand beside the engine's.
-    pub kernel: bool,
+    /// Whose rows there are, side by side in this order.
+    pub backends: Vec<Backend>,
+    /// Where rows of the kernel are measured, in place of a veth pair of the run's own.
+    pub on: Option<OnConfig>,
+    /// What serves in rows of the kernel; `None`: our own server.
+    pub program: Option<ProgramConfig>,
+    /// Whether rows of the kernel count polls and timers by tracepoints, before the measured time.
+    pub trace: bool,
     /// What carries the requests.
     pub proto: Proto,
     /// Rows, in this order.
     pub modes: Vec<Mode>,
+    /// Those of them with one more row of the kernel, which receives on the server's CPU; `base` always has one.
+    pub irq_modes: Vec<Mode>,
     /// Loads; `None` = 20, 40, 60, 80 and 100 % of what base sustains, and MAX.
     pub loads: Option<Vec<Load>>,
     /// Whether the most that each mode sustains is searched for.
@@ -58,9 +80,13 @@ impl Default for CompareConfig {
     fn default() -> Self {
         Self {
             device: Device::Link,
-            kernel: false,
+            backends: vec![Backend::Engine],
+            on: None,
+            program: None,
+            trace: true,
             proto: Proto::Udp,
             modes: Mode::parse_list(crate::modes::DEFAULT_MODES).expect("the default list is made of modes"),
+            irq_modes: Vec::new(),
             loads: None,
             sustained: true,
             run_length: None,
@@ -80,9 +106,15 @@ impl Default for CompareConfig {
 }
 
 impl CompareConfig {
-    /// Whose rows there are.
-    pub(super) fn backends(&self) -> &'static [Backend] {
-        if self.kernel { &[Backend::Engine, Backend::Kernel] } else { &[Backend::Engine] }
+    /// Whether there are rows of the kernel.
+    pub(super) fn has_kernel(&self) -> bool {
+        self.backends.contains(&Backend::Kernel)
+    }
+
+    /// What is compared, in the order of the rows.
+    pub(super) fn subjects(&self) -> Vec<Subject> {
+        let irq = [&self.irq_modes[..], &[Mode::Base]].concat();
+        subjects(&self.modes, &self.backends, &irq)
     }
 
     /// Checks what can be checked before anything runs.
@@ -94,11 +126,123 @@ impl CompareConfig {
         ensure!((1..=4096).contains(&self.flows), "--flows must be 1 to 4096");
         let link = LinkConfig { queues: self.queues, ring_size: self.ring_size, ..LinkConfig::default() };
         link.check()?;
+        self.check_on()?;
         ensure!(
-            !self.kernel || matches!(self.device, Device::Xdp { .. }),
-            "--peer kernel needs interfaces of the kernel: give --dev xdp as well"
+            !self.has_kernel() || self.on.is_some() || self.device == Device::Xdp { interface: None },
+            "the kernel's rows need interfaces of the kernel: omit --dev, or give --dev xdp"
         );
-        ensure!(!self.kernel || self.queues == 1, "--peer kernel compares one queue: omit --queues");
+        self.check_irq_modes()?;
+        let Some(program) = &self.program else { return Ok(()) };
+        ensure!(
+            self.backends == [Backend::Kernel],
+            "a program serves over the kernel's sockets: give --backend kernel before --"
+        );
+        ensure!(
+            self.service.is_none(),
+            "--service is for our own server; a program's requests take what they take: omit it"
+        );
+        ensure!(
+            self.proto == Proto::Tcp || program.speaks != Some(Speaks::Redis),
+            "redis does not speak over UDP: give --proto tcp"
+        );
         Ok(())
+    }
+
+    fn check_on(&self) -> anyhow::Result<()> {
+        let Some(on) = &self.on else { return Ok(()) };
+        ensure!(
+            self.backends == [Backend::Kernel],
+            "--on is about the kernel's modes on an interface of this machine: give --backend kernel"
+        );
+        ensure!(
+            self.device == Device::Kernel { interface: Some(on.interface.clone()) },
+            "--on says what connects client and server: omit --dev"
+        );
+        ensure!(on.client.is_ipv4(), "--client {}: the load goes over IPv4, so give such an address", on.client);
+        Ok(())
+    }
+
+    fn check_irq_modes(&self) -> anyhow::Result<()> {
+        let Some(mode) = self.irq_modes.first() else { return Ok(()) };
+        ensure!(
+            self.has_kernel(),
+            "{mode}{IRQ_SUFFIX} is a row of the kernel: give --backend kernel (the engine's softirq runs on the server's CPU \
+             anyhow)"
+        );
+        if let Some(mode) = self.irq_modes.iter().find(|mode| mode.is_threaded()) {
+            anyhow::bail!("{mode} has a thread of its own to receive, so there is no {mode}{IRQ_SUFFIX}: omit it");
+        }
+        Ok(())
+    }
+}
+
+/// Reads a list of modes with commas between them. A mode with `-irq` behind it has one more row of the kernel, which receives
+/// on the server's CPU; it is in both lists.
+///
+/// # Errors
+/// [`ModeError`] for the first name that is wrong or given twice, or if there is none.
+pub fn parse_modes(names: &str) -> Result<(Vec<Mode>, Vec<Mode>), ModeError> {
+    let (mut modes, mut plain, mut irq) = (Vec::new(), Vec::new(), Vec::new());
+    for name in names.split(',').map(str::trim) {
+        if name.is_empty() {
+            return Err(ModeError::Empty);
+        }
+        let (mode, seen) = match name.strip_suffix(IRQ_SUFFIX) {
+            Some(mode) => (Mode::parse(mode)?, &mut irq),
+            None => (Mode::parse(name)?, &mut plain),
+        };
+        if seen.contains(&mode) {
+            return Err(ModeError::Twice { name: name.to_owned() });
+        }
+        seen.push(mode);
+        if !modes.contains(&mode) {
+            modes.push(mode);
+        }
+    }
+    Ok((modes, irq))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_may_have_a_row_that_receives_like_a_nic() {
+        let suspend = Mode::Suspend { us: 20 };
+        let (modes, irq) = parse_modes("base, suspend20-irq,defer20").unwrap();
+        assert_eq!((modes, irq), (vec![Mode::Base, suspend, Mode::Defer { us: 20 }], vec![suspend]));
+        assert_eq!(parse_modes("base-irq,base").unwrap(), (vec![Mode::Base], vec![Mode::Base]));
+        for wrong in ["base-irq,base-irq", "base,base", "base,,x", "-irq", ""] {
+            assert!(parse_modes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn kernel() -> CompareConfig {
+        CompareConfig {
+            device: Device::Xdp { interface: None },
+            backends: vec![Backend::Kernel],
+            ..CompareConfig::default()
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused_with_what_to_do() {
+        let program = || Some(ProgramConfig { command: vec!["memcached".to_owned()], speaks: None });
+        let redis = Some(ProgramConfig { speaks: Some(Speaks::Redis), ..program().unwrap() });
+        let both = vec![Backend::Engine, Backend::Kernel];
+        let engine = CompareConfig::default;
+        for (config, said) in [
+            (CompareConfig { device: Device::Link, ..kernel() }, "omit --dev"),
+            (CompareConfig { backends: both, program: program(), ..kernel() }, "give --backend kernel"),
+            (CompareConfig { program: program(), ..engine() }, "give --backend kernel"),
+            (CompareConfig { program: program(), service: "6us".parse().ok(), ..kernel() }, "omit it"),
+            (CompareConfig { program: redis, ..kernel() }, "--proto tcp"),
+            (CompareConfig { irq_modes: vec![Mode::Base], ..engine() }, "give --backend kernel"),
+            (CompareConfig { irq_modes: vec![Mode::Threaded], ..kernel() }, "threaded-irq: omit it"),
+        ] {
+            let error = config.check().expect_err(said).to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(CompareConfig { queues: 2, program: program(), ..kernel() }.check().is_ok());
     }
 }

@@ -7,8 +7,11 @@ use serde::Serialize;
 /// Processors of one experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CpuLayout {
-    /// The load generator; it polls all the time.
+    /// The load generator; it polls all the time. Nothing runs there if that is elsewhere.
     pub client: usize,
+    /// The load generator is on another machine, or no part of this process.
+    #[serde(skip)]
+    pub client_elsewhere: bool,
     /// Each worker with the softirqs of its queue, as a server pins interrupt and worker together.
     pub workers: Vec<usize>,
     /// Threads that poll for ever, one per queue; empty where a mode has none.
@@ -35,20 +38,46 @@ impl CpuLayout {
     /// # Errors
     /// There are too few and `oversubscribe` does not allow sharing.
     pub fn choose(available: &[usize], queues: usize, pollers: bool, oversubscribe: bool) -> Result<Self, TooFewCpus> {
+        Self::spread(available, queues, pollers, oversubscribe, false)
+    }
+
+    /// As [`choose`](Self::choose), without a client.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_server_alone(
+        available: &[usize],
+        queues: usize,
+        pollers: bool,
+        oversubscribe: bool,
+    ) -> Result<Self, TooFewCpus> {
+        Self::spread(available, queues, pollers, oversubscribe, true)
+    }
+
+    fn spread(
+        available: &[usize],
+        queues: usize,
+        pollers: bool,
+        oversubscribe: bool,
+        client_elsewhere: bool,
+    ) -> Result<Self, TooFewCpus> {
         assert!(!available.is_empty() && queues > 0, "a process runs somewhere and a server has a queue");
         let pollers = if pollers { queues } else { 0 };
-        let needed = 1 + queues + pollers;
+        let clients = usize::from(!client_elsewhere);
+        let needed = clients + queues + pollers;
         let oversubscribed = needed > available.len();
         if oversubscribed && !oversubscribe {
             let polling = if pollers > 0 { format!(" + {pollers} polling for ever") } else { String::new() };
-            let why = format!("1 client + {queues} worker{}{polling}", if queues == 1 { "" } else { "s" });
+            let client = if client_elsewhere { "" } else { "1 client + " };
+            let why = format!("{client}{queues} worker{}{polling}", if queues == 1 { "" } else { "s" });
             return Err(TooFewCpus { needed, available: available.len(), why });
         }
         // The client keeps its own processor as long as there are two, so that it measures rather than waits.
-        let shared: &[usize] = if available.len() > 1 { &available[1..] } else { available };
+        let shared: &[usize] = if available.len() > 1 && !client_elsewhere { &available[1..] } else { available };
         let at = |index: usize| shared[index % shared.len()];
         Ok(Self {
             client: available[0],
+            client_elsewhere,
             workers: (0..queues).map(at).collect(),
             pollers: (queues..queues + pollers).map(at).collect(),
             oversubscribed,
@@ -68,6 +97,11 @@ impl CpuLayout {
         self.of_server().len()
     }
 
+    /// The processor of the load generator, if it has one here.
+    pub(crate) fn of_client(&self) -> Option<usize> {
+        (!self.client_elsewhere).then_some(self.client)
+    }
+
     /// Processors of the server, each once.
     pub(crate) fn of_server(&self) -> Vec<usize> {
         let mut cpus = [self.workers.as_slice(), self.pollers.as_slice()].concat();
@@ -80,7 +114,10 @@ impl CpuLayout {
 impl fmt::Display for CpuLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        write!(f, "client on CPU {}, workers and their softirqs on {}", self.client, list(&self.workers))?;
+        match self.client_elsewhere {
+            true => write!(f, "client elsewhere, workers on {}", list(&self.workers))?,
+            false => write!(f, "client on CPU {}, workers and their softirqs on {}", self.client, list(&self.workers))?,
+        }
         if !self.pollers.is_empty() {
             write!(f, ", pollers on {}", list(&self.pollers))?;
         }
@@ -110,6 +147,14 @@ mod tests {
         assert!(shared.oversubscribed);
         let roomy = CpuLayout::choose(&[2, 4, 6], 1, true, false).unwrap();
         assert_eq!((roomy.client, roomy.workers, roomy.pollers), (2, vec![4], vec![6]));
+    }
+
+    #[test]
+    fn a_client_elsewhere_takes_none() {
+        let layout = CpuLayout::of_server_alone(&[0, 1], 1, true, false).unwrap();
+        assert_eq!((layout.of_client(), layout.workers, layout.pollers), (None, vec![0], vec![1]));
+        let refused = CpuLayout::of_server_alone(&[0], 1, true, false).unwrap_err();
+        assert!(refused.to_string().contains("needs 2 CPUs (1 worker + 1 polling"), "{refused}");
     }
 
     #[test]

@@ -2,27 +2,34 @@
 
 use std::ffi::CStr;
 use std::net::SocketAddrV4;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_core::control::plan::Plan;
+use napier_kv::load::codec::Format;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_linux::{EndConfig, Veth, VethConfig};
 use napier_runtime::device::{DeviceHandle, LinkConfig, MemifRole, NapiStats, XdpConfig};
 use napier_runtime::engine::{Engine, ThreadRole};
 use napier_runtime::socket::NetNs;
 
-use super::case::{CLIENT_THREAD, SERVER, Workload};
+use super::case::{CLIENT_THREAD, SERVER, WORKER_THREADS, Workload};
 use super::child::{self, Task};
+use super::config::CompareConfig;
 use super::cpus::CpuLayout;
 use super::generator::{GeneratorEnd, Offer};
-use super::kernel::KernelEnd;
+use super::kernel::on::{Arrived, OnInterface};
+use super::kernel::program::{Forced, Served};
+use super::kernel::{KernelEnd, threads};
+use crate::agent;
+use crate::agent::driver::Driver;
 use crate::force;
 use crate::in_force::{self, InForce};
 use crate::pair::{PEER_IP, PEER_MAC, Pair, Side, TESTED_IP, TESTED_MAC, add_xdp, start_engine};
-use crate::subject::Backend;
+use crate::subject::{Backend, Subject};
 
 /// How long the two processes may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -36,6 +43,15 @@ pub(crate) enum Place {
     Veth(Veth),
     /// Shared memory with the generator's process, both made anew for each run.
     Memif,
+    /// An interface of this machine, and an agent elsewhere.
+    On(On),
+}
+
+/// An interface of this machine, and the agent that loads the server there.
+#[derive(Debug)]
+pub(crate) struct On {
+    pub(crate) interface: OnInterface,
+    agent: Arc<Mutex<Driver>>,
 }
 
 impl Place {
@@ -45,7 +61,9 @@ impl Place {
     /// # Errors
     /// No capability, or a kernel that cannot; says what needs none.
     pub(crate) fn veth(queues: u16) -> anyhow::Result<Self> {
-        let tested = EndConfig::new("tested", TESTED_MAC).address(TESTED_IP.into(), 24);
+        // Tracepoints tell devices by their names alone, and other namespaces have devices too.
+        let name = format!("tested-{}", std::process::id());
+        let tested = EndConfig::new(&name, TESTED_MAC).address(TESTED_IP.into(), 24);
         // The generator's end has no address, or the kernel would answer beside the generator.
         let peer = EndConfig::new("peer", PEER_MAC);
         let config = VethConfig { queues, tso: false, tx_checksum: false, ..VethConfig::new(tested, peer) };
@@ -54,16 +72,29 @@ impl Place {
             Ok(veth)
         });
         veth.map(Self::Veth).context(
-            "no veth pair for --dev xdp: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW), or omit --dev: \
-             over its own link `compare` needs no privilege",
+            "no veth pair for --dev xdp: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW), or omit --dev and \
+             --backend: over its own link `compare` needs no privilege",
         )
+    }
+}
+
+impl Place {
+    /// An interface of this machine; the agent is connected, so that no other comparison has it.
+    ///
+    /// # Errors
+    /// The interface cannot be used, or the agent not be driven.
+    pub(crate) fn on(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Result<Self> {
+        let on = config.on.as_ref().context("--on")?;
+        let interface = OnInterface::new(&on.interface, on.client)?;
+        let agent = Driver::connect(on.client, &on.secret, interrupted)?;
+        Ok(Self::On(On { interface, agent: Arc::new(Mutex::new(agent)) }))
     }
 }
 
 /// The stack under test.
 pub(crate) enum Tested {
     Engine { device: DeviceHandle, netns: NetNs },
-    Kernel(KernelEnd),
+    Kernel(Box<KernelEnd>),
 }
 
 /// Both ends of a run, ready for workers and generator.
@@ -71,6 +102,10 @@ pub(crate) struct Ends {
     /// Keeps the generator's time and end, and the server's if the engine is under test.
     pub(crate) engine: Engine,
     pub(crate) tested: Tested,
+    /// What serves, if that is a program.
+    pub(crate) served: Option<Arc<Served>>,
+    /// What of the mode is that program's.
+    pub(crate) forced: Option<Forced>,
     generator: Generator,
 }
 
@@ -79,6 +114,8 @@ enum Generator {
     Here(GeneratorEnd),
     /// The one thread that drives it holds the lock.
     Child(Mutex<child::Generator>),
+    /// Elsewhere.
+    Agent(Arc<Mutex<Driver>>),
 }
 
 /// Generic receive offload, as the kernel names it.
@@ -88,26 +125,30 @@ impl Ends {
     /// Makes the ends and applies the mode.
     pub(crate) fn new(
         workload: &Workload,
-        backend: Backend,
+        subject: Subject,
         plan: &Plan,
         cpus: &CpuLayout,
         load: (Pace, Window),
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Self> {
-        let mut ends = match (&*workload.place, backend) {
+        let mut ends = match (&*workload.place, subject.backend) {
             (Place::Link, Backend::Engine) => Self::over_link(workload, cpus)?,
             (Place::Veth(veth), Backend::Engine) => Self::over_veth(veth, workload, cpus)?,
-            (Place::Veth(veth), Backend::Kernel) => Self::of_kernel(veth, workload, cpus)?,
+            (Place::Veth(veth), Backend::Kernel) => Self::of_kernel(veth, workload, (plan, cpus), interrupted)?,
             (Place::Memif, Backend::Engine) => Self::over_memif(workload, cpus, load, interrupted)?,
-            (Place::Link | Place::Memif, Backend::Kernel) => unreachable!("checked with the options"),
+            (Place::On(on), Backend::Kernel) => Self::on_interface(on, workload, plan, interrupted)?,
+            (Place::Link | Place::Memif, Backend::Kernel) | (Place::On(_), Backend::Engine) => {
+                unreachable!("checked with the options")
+            }
         };
         match &mut ends.tested {
             Tested::Engine { device, .. } => {
                 force::on_device(&ends.engine, device, plan, |queue| cpus.poller(queue))?;
                 in_force::coalesce(device, workload.coalesce)?;
             }
-            Tested::Kernel(end) => end.put_in_force(plan, cpus)?,
+            Tested::Kernel(end) => end.put_in_force(plan, subject.receive, cpus)?,
         }
+        ends.forced = ends.served.as_ref().map(|served| served.force(plan)).transpose()?.flatten();
         Ok(ends)
     }
 
@@ -128,6 +169,8 @@ impl Ends {
         Self {
             engine,
             tested: Tested::Engine { device: tested, netns: tested_ns },
+            served: None,
+            forced: None,
             generator: Generator::Here(generator),
         }
     }
@@ -164,36 +207,76 @@ impl Ends {
             anyhow::bail!("the load generator's memif did not come up within {} s: {reason}", CONNECT_MAX.as_secs());
         }
         let generator = Generator::Child(Mutex::new(generator));
-        Ok(Self { engine, tested: Tested::Engine { device, netns }, generator })
+        Ok(Self { engine, tested: Tested::Engine { device, netns }, served: None, forced: None, generator })
     }
 
-    fn of_kernel(veth: &Veth, workload: &Workload, cpus: &CpuLayout) -> anyhow::Result<Self> {
+    fn of_kernel(
+        veth: &Veth,
+        workload: &Workload,
+        (plan, cpus): (&Plan, &CpuLayout),
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Self> {
+        let served = workload.program.as_ref().map(|program| program.for_mode(plan, interrupted)).transpose()?;
         let engine = start_engine(&[], &[cpus.client])?;
-        let tested = Tested::Kernel(KernelEnd::new(veth.left())?);
+        let tested = Tested::Kernel(Box::new(KernelEnd::new(veth.left())?));
         let netns = engine.namespace();
         let end = Side::Peer.config(&netns, &[cpus.client]);
         let device = add_xdp(&engine, veth.right(), &xdp(workload), end)?;
         Side::Peer.introduce_peer(&netns, &device)?;
         let generator = GeneratorEnd { engine: engine.clone(), device, netns, cpu: cpus.client };
-        Ok(Self { engine, tested, generator: Generator::Here(generator) })
+        Ok(Self { engine, tested, served, forced: None, generator: Generator::Here(generator) })
     }
 
-    /// Offers the load; a generator in this process does it on the calling thread.
+    fn on_interface(on: &On, workload: &Workload, plan: &Plan, interrupted: &AtomicBool) -> anyhow::Result<Self> {
+        let served = workload.program.as_ref().map(|program| program.for_mode(plan, interrupted)).transpose()?;
+        // It moves no packets: it keeps the time, and counts the workers.
+        let engine = start_engine(&[], &[])?;
+        let tested = Tested::Kernel(Box::new(KernelEnd::on(&on.interface)));
+        Ok(Self { engine, tested, served, forced: None, generator: Generator::Agent(on.agent.clone()) })
+    }
+
+    /// Puts back what the mode changed on an interface that stays.
+    pub(crate) fn put_back(&mut self) -> anyhow::Result<()> {
+        match &mut self.tested {
+            Tested::Kernel(end) => end.put_back(),
+            Tested::Engine { .. } => Ok(()),
+        }
+    }
+
+    /// Offers the load; a generator in this process does it on the calling thread, and tells `started` when it begins.
     pub(crate) fn drive(
         &self,
         workload: &Workload,
         (pace, window): (Pace, Window),
+        started: Sender<()>,
         interrupted: &AtomicBool,
         on_edge: &mut dyn FnMut(bool),
     ) -> anyhow::Result<Measured> {
         match &self.generator {
             Generator::Here(generator) => {
                 let (profile, seed) = (workload.profile.clone(), workload.seed);
-                let offer = Offer { proto: workload.proto, profile, flows: workload.flows, seed, pace, window };
+                let (server, format) = self.server(workload);
+                let (proto, flows) = (workload.proto, workload.flows);
+                let started = Some(started);
+                let offer = Offer { server, proto, format, profile, flows, seed, pace, window, started };
                 let queue_of = |from| self.queue_of(from, workload.queues);
                 generator.offer(&offer, &queue_of, interrupted, on_edge)
             }
             Generator::Child(child) => child.lock().expect("one thread drives it").offer(interrupted, on_edge),
+            Generator::Agent(agent) => {
+                let (server, format) = self.server(workload);
+                let &Workload { proto, flows, seed, .. } = workload;
+                let offer = agent::Offer { server, proto, format: format.to_string(), flows, seed, pace, window };
+                agent.lock().expect("one thread drives it").offer(&offer, &started, interrupted, on_edge)
+            }
+        }
+    }
+
+    /// Where the server is, and how requests to it are written.
+    fn server(&self, workload: &Workload) -> (SocketAddrV4, Format) {
+        match &self.served {
+            Some(served) => (served.at, served.format),
+            None => (workload.server_at(), Format::Ascii),
         }
     }
 
@@ -223,6 +306,27 @@ impl Ends {
         Some(napi)
     }
 
+    /// What arrived at an interface of this machine so far; `None` elsewhere.
+    pub(crate) fn arrived(&self) -> anyhow::Result<Option<Arrived>> {
+        match &self.tested {
+            Tested::Kernel(end) => end.arrived(),
+            Tested::Engine { .. } => Ok(None),
+        }
+    }
+
+    /// CPU time of the program that serves so far; zero if none does.
+    pub(crate) fn program_cpu(&self) -> Duration {
+        self.served.as_ref().map_or(Duration::ZERO, |served| served.cpu())
+    }
+
+    /// Context switches of the server's threads so far.
+    pub(crate) fn switches(&self) -> u64 {
+        match &self.served {
+            Some(served) => served.switches(),
+            None => threads::switches_of(std::process::id(), &|name| name.starts_with(WORKER_THREADS)),
+        }
+    }
+
     /// CPU time of the server so far: workers, and whoever polls for them.
     pub(crate) fn server_cpu(&self) -> anyhow::Result<Duration> {
         let client_softirq = self.client_only_softirq_cpu();
@@ -239,7 +343,7 @@ impl Ends {
             self.engine.thread_times().iter().filter(|thread| of_server(&thread.role)).map(|thread| thread.cpu).sum();
         match &self.tested {
             Tested::Engine { .. } => Ok(threads),
-            Tested::Kernel(end) => Ok(threads + end.thread_cpu()?),
+            Tested::Kernel(end) => Ok(threads + end.thread_cpu()? + self.program_cpu()),
         }
     }
 

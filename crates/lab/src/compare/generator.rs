@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use napier_kv::load::codec::Format;
@@ -15,7 +16,7 @@ use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
-use super::case::{CLIENT_PORT, CLIENT_THREAD, SERVER};
+use super::case::{CLIENT_PORT, CLIENT_THREAD};
 use super::frames::Template;
 use super::wire::{RawFlow, RawWire, address_of};
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_MAC, never_interrupt};
@@ -47,12 +48,17 @@ pub(crate) struct GeneratorEnd {
 /// What is offered.
 #[derive(Clone)]
 pub(crate) struct Offer {
+    /// To whom.
+    pub(crate) server: SocketAddrV4,
     pub(crate) proto: Proto,
+    pub(crate) format: Format,
     pub(crate) profile: Profile,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
     pub(crate) window: Window,
+    /// Told when the load begins.
+    pub(crate) started: Option<Sender<()>>,
 }
 
 impl GeneratorEnd {
@@ -69,7 +75,7 @@ impl GeneratorEnd {
             Proto::Udp => {
                 let flows = (0..offer.flows).map(|flow| {
                     let source = address_of(flow, SocketAddrV4::new(PEER_IP, CLIENT_PORT));
-                    let template = Template::new(PEER_MAC, TESTED_MAC, source, SERVER);
+                    let template = Template::new(PEER_MAC, TESTED_MAC, source, offer.server);
                     RawFlow { template, port: usize::from(queue_of(source)) }
                 });
                 let wire = RawWire::new(&self.engine, &self.device, flows.collect(), CLIENT_PORT)?;
@@ -77,7 +83,7 @@ impl GeneratorEnd {
             }
             Proto::Tcp => {
                 let net = EngineClient::new(&self.engine, &self.netns, offer.flows).polling();
-                let wire = SocketWire::connect(net, Proto::Tcp, Format::Ascii, SERVER.into(), offer.flows)?;
+                let wire = SocketWire::connect(net, Proto::Tcp, offer.format, offer.server.into(), offer.flows)?;
                 self.drive(wire, offer, interrupted, on_edge)
             }
         }
@@ -93,6 +99,10 @@ impl GeneratorEnd {
         // The generator polls its own end: an interrupt there would measure the generator.
         never_interrupt(&self.engine, &self.device)?;
         let mut generator = Generator::new(wire, offer.flows, plan(&offer.profile, offer.proto, offer.pace));
+        if let Some(started) = &offer.started {
+            // If nobody listens, nobody waits for it.
+            let _ = started.send(());
+        }
         generator.run(offer.pace, offer.window, (offer.seed, "client"), interrupted, on_edge)
     }
 }

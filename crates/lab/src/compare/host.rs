@@ -12,18 +12,28 @@ pub(crate) fn available_cpus() -> Vec<usize> {
 }
 
 /// Describes the machine and who runs where on it.
-pub(crate) fn describe(layout: &CpuLayout, fifo: bool, mut in_force: InForce, available: &[usize]) -> Host {
+///
+/// `engine`: it is under test, so it matters how its softirq threads run.
+pub(crate) fn describe(
+    layout: &CpuLayout,
+    engine: bool,
+    fifo: bool,
+    mut in_force: InForce,
+    available: &[usize],
+) -> Host {
     let class = if fifo {
         "SCHED_FIFO 50"
     } else {
         "SCHED_OTHER (SCHED_FIFO was not granted: interrupts wait for the scheduler, run with CAP_SYS_NICE)"
     };
-    let notes = BTreeMap::from([
+    let mut notes = BTreeMap::from([
         ("CPUs".to_owned(), layout.to_string()),
-        ("softirq threads".to_owned(), class.to_owned()),
         ("cycles".to_owned(), "reference cycles of the time-stamp counter".to_owned()),
     ]);
-    in_force.insert("softirq threads".to_owned(), class.to_owned());
+    if engine {
+        notes.insert("softirq threads".to_owned(), class.to_owned());
+        in_force.insert("softirq threads".to_owned(), class.to_owned());
+    }
     Host { cpu_model: cpu_model(), cpus: available.len(), kernel: kernel(), notes, in_force }
 }
 

@@ -98,18 +98,18 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// As it is now; the waiting is that of the calling thread.
-    pub(crate) fn read(cpus: &[usize]) -> anyhow::Result<Self> {
+    /// As it is now; the waiting is that of the calling thread. `beside` is CPU time that is no other's, though not of this process.
+    pub(crate) fn read(cpus: &[usize], beside: Duration) -> anyhow::Result<Self> {
         let stat = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
         let process = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
         let mut read = Self {
-            process: Duration::try_from(process).context("the CPU clock of this process")?,
+            process: Duration::try_from(process).context("the CPU clock of this process")? + beside,
             waited: waited().unwrap_or_default(),
             ..Self::default()
         };
         for &cpu in cpus {
             let times = times_of(&stat, cpu).context("/proc/stat has not the CPUs that are used")?;
-            read.busy += times.busy;
+            read.busy += times.busy();
             read.stolen += times.stolen;
         }
         Ok(read)
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn this_machine_says_so() {
-        let read = Outside::read(&napier_runtime::available_cpus()[..1]).unwrap();
+        let read = Outside::read(&napier_runtime::available_cpus()[..1], Duration::ZERO).unwrap();
         assert!(read.busy > Duration::ZERO, "{read:?}");
     }
 }

@@ -15,6 +15,7 @@ mod process;
 mod run;
 mod search;
 mod server;
+mod setup;
 mod tally;
 mod wire;
 
@@ -29,8 +30,10 @@ pub mod parts {
     pub use crate::roll_call::{Ready, RollCall};
 }
 
-pub use config::CompareConfig;
+pub use config::{CompareConfig, OnConfig, parse_modes};
 pub use cpus::{CpuLayout, TooFewCpus};
+pub(crate) use generator::plan as offer_plan;
 pub use host::host_and_commit;
+pub use kernel::program::{ProgramConfig, Speaks, init};
 pub(crate) use napier_core::frames::{self, HEADER_BYTES, Template};
 pub use run::{Watch, compare};

@@ -1,13 +1,11 @@
 //! A whole comparison: finds what base sustains, runs every mode at every load in turn, collects the report.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Pace, Window};
-use napier_kv::profile::{Profile, ProfileConfig};
 
 use super::case::{Workload as CaseWorkload, run_case};
 use super::config::CompareConfig;
@@ -15,18 +13,18 @@ use super::cpus::{CpuLayout, TooFewCpus};
 use super::ends::Place;
 use super::figures::figures;
 use super::host;
-use super::kernel::KernelEnd;
+use super::kernel::{self, KernelEnd, counters};
 use super::machine::{Outside, Pauses};
 use super::process;
 use super::search;
 use super::server;
+use super::setup::{self, describe, workload};
 use super::tally::{Ran, Tally, failed};
-use crate::device::Device;
 use crate::in_force::InForce;
 use crate::loads::{Cell, Load, interleave};
 use crate::modes::{Mode, ServerStyle};
-use crate::report::{MachineUse, Outcome, Report, Row, Sustained, Workload, hdrlog, one_line, progress::Progress};
-use crate::subject::{Backend, Subject, subjects};
+use crate::report::{MachineUse, Outcome, Report, Row, Sustained, hdrlog, one_line, progress::Progress};
+use crate::subject::{Backend, Subject};
 
 /// Requests before measuring begins: sockets of all flows exist by then.
 pub(super) const WARM_UP: Duration = Duration::from_millis(120);
@@ -51,10 +49,16 @@ const LADDER_LOADS: usize = 6;
 /// A configuration that cannot run, or nothing was measured at all; the message says what to change. What `watch` says.
 pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
     config.check()?;
-    let subjects = subjects(&config.modes, config.backends());
+    let subjects = config.subjects();
     let available = host::available_cpus();
-    let mut comparison =
-        Comparison { config, workload: workload(config)?, available, interrupted, subjects, refused: Vec::new() };
+    let mut comparison = Comparison {
+        config,
+        workload: workload(config, &available, interrupted)?,
+        available,
+        interrupted,
+        subjects,
+        refused: Vec::new(),
+    };
     comparison.refused =
         comparison.subjects.iter().filter_map(|subject| Some((*subject, comparison.why_not(*subject)?))).collect();
     comparison.run(watch)
@@ -127,7 +131,7 @@ impl Comparison<'_> {
 
     /// Runs the ladder of loads that base sustains; if that turns out wrong, searches it again, once.
     fn run_ladder(&self, found: &mut Found, watch: &mut Watch<'_>) -> anyhow::Result<()> {
-        let bases: Vec<Subject> = self.runnable().filter(|subject| subject.mode == Mode::Base).collect();
+        let bases: Vec<Subject> = self.runnable().filter(|subject| subject.is_base()).collect();
         for is_last in [false, true] {
             found.sustained = bases.iter().map(|base| self.sustains(*base, None)).collect::<anyhow::Result<_>>()?;
             // A machine that is too busy for any load still has rows, which say so: the loads are then those near the closed loop.
@@ -238,8 +242,19 @@ impl Comparison<'_> {
         };
         let loads = found.loads.iter().filter(|load| all || found.done.contains(load));
         let rows = loads.flat_map(|load| self.subjects.iter().map(|subject| row(*load, *subject))).collect();
+        let mut host = host::describe(
+            &self.layout(Mode::Base)?,
+            self.config.backends.contains(&Backend::Engine),
+            found.fifo,
+            found.in_force.clone(),
+            &self.available,
+        );
+        if let Some(on) = &self.config.on {
+            host.notes.insert("client".to_owned(), format!("napier load kv --agent at {}", on.client));
+        }
+        host.notes.extend(self.workload.untraced.iter().map(|why| ("tracepoints".to_owned(), why.clone())));
         Ok(Report {
-            host: host::describe(&self.layout(Mode::Base)?, found.fifo, found.in_force.clone(), &self.available),
+            host,
             commit: host::commit(),
             workload: describe(self.config, &self.workload, found.run_length, found.request_cost_us),
             rows,
@@ -263,56 +278,52 @@ impl Comparison<'_> {
         let subjects = self.runnable().count();
         let searches = if self.config.sustained { subjects } else { usize::from(self.config.loads.is_none()) };
         let cells = subjects * loads * self.config.runs as usize;
-        self.config.run_length.unwrap_or_else(|| length_that_fits(self.config.total, cells, loads, searches))
+        let counted = if self.workload.counters.is_some() { cells } else { 0 };
+        let counting = counters::LASTS.saturating_mul(u32::try_from(counted).unwrap_or(u32::MAX));
+        let total = self.config.total.saturating_sub(counting);
+        self.config.run_length.unwrap_or_else(|| length_that_fits(total, cells, loads, searches))
     }
 
     pub(super) fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
         let pollers = mode == Mode::ThreadedBusyPoll;
-        let queues = usize::from(self.config.queues);
-        CpuLayout::choose(&self.available, queues, pollers, self.config.oversubscribe)
+        setup::layout(self.config, &self.available, pollers)
     }
 
     /// Why a subject cannot run here; `None` if it can.
     fn why_not(&self, subject: Subject) -> Option<String> {
-        let layout = match self.layout(subject.mode) {
-            Ok(layout) => layout,
-            Err(too_few) => return Some(too_few.to_string()),
-        };
-        if self.config.proto == Proto::Tcp && ServerStyle::of(&subject.mode.plan()) == ServerStyle::BlockingReceive {
-            return Some(server::ONE_SOCKET.to_owned());
-        }
-        match (&*self.workload.place, subject.backend) {
-            (Place::Veth(veth), Backend::Kernel) => match KernelEnd::new(veth.left()) {
-                Ok(mut end) => end.why_not(subject.mode, &layout),
-                Err(error) => Some(error.to_string()),
-            },
+        let kernel = match (&*self.workload.place, subject.backend) {
+            (Place::Veth(veth), Backend::Kernel) => {
+                self.why_not_in_kernel(KernelEnd::new(veth.left()).map_err(Into::into), subject)
+            }
+            (Place::On(on), Backend::Kernel) => self.why_not_in_kernel(Ok(KernelEnd::on(&on.interface)), subject),
             (_, Backend::Engine) | (Place::Link | Place::Memif, Backend::Kernel) => None,
+        };
+        if kernel.is_some() {
+            return kernel;
+        }
+        if let Err(too_few) = self.layout(subject.mode) {
+            return Some(too_few.to_string());
+        }
+        let style = ServerStyle::of(&subject.mode.plan());
+        let is_ours = subject.backend == Backend::Engine || self.config.program.is_none();
+        (is_ours && self.config.proto == Proto::Tcp && style == ServerStyle::BlockingReceive)
+            .then(|| server::ONE_SOCKET.to_owned())
+    }
+
+    fn why_not_in_kernel(&self, end: anyhow::Result<KernelEnd>, subject: Subject) -> Option<String> {
+        if let Some(program) = &self.config.program
+            && let Some(why) = kernel::why_no_program(program, subject.mode)
+        {
+            return Some(why);
+        }
+        // What the kernel refuses it refuses with any number of CPUs.
+        let queues = usize::from(self.config.queues);
+        let layout = CpuLayout::choose(&self.available, queues, false, true).expect("sharing is allowed");
+        match end {
+            Ok(mut end) => end.why_not(subject, &layout),
+            Err(error) => Some(error.to_string()),
         }
     }
-}
-
-fn workload(config: &CompareConfig) -> anyhow::Result<CaseWorkload> {
-    let profile = Profile::new(ProfileConfig::default(), config.seed)?;
-    let place = match &config.device {
-        Device::Link => Place::Link,
-        Device::Xdp { interface: None } => Place::veth(config.queues)?,
-        Device::Memif { socket: None } => Place::Memif,
-        other => bail!("{} is not made for a run: give link, xdp or memif", other.name()),
-    };
-    let service = config.service.as_ref().map(|service| (service, config.seed));
-    let server = Arc::new(server::filled(&profile, usize::from(config.queues), service));
-    Ok(CaseWorkload {
-        profile,
-        proto: config.proto,
-        server,
-        place: Arc::new(place),
-        flows: config.flows as usize,
-        queues: config.queues,
-        ring_size: config.ring_size,
-        seed: config.seed,
-        coalesce: config.coalesce,
-        xdp: config.xdp,
-    })
 }
 
 /// The length of a run with which everything takes this time in all.
@@ -321,31 +332,4 @@ fn length_that_fits(total: Duration, cells: usize, loads: usize, searches: usize
     let beside = search::LASTS.saturating_mul(count(searches)) + search::WATCHES * count(loads);
     let run = total.saturating_sub(beside) / count(cells.max(1));
     run.saturating_sub(RUN_OVERHEAD).clamp(RUN_LEAST, Duration::from_secs(2))
-}
-
-fn describe(
-    config: &CompareConfig,
-    workload: &CaseWorkload,
-    run_length: Duration,
-    request_cost_us: Option<f64>,
-) -> Workload {
-    let profile = workload.profile.config();
-    Workload {
-        name: "kv".to_owned(),
-        backend: if config.kernel { "engine and kernel" } else { "engine" }.to_owned(),
-        device: config.device.name(),
-        proto: workload.proto.to_string(),
-        seed: config.seed,
-        flows: config.flows,
-        queues: u32::from(config.queues),
-        server_cpus: u32::from(config.queues),
-        records: profile.records,
-        set_pct: profile.set_share * 100.0,
-        key_sizes: profile.key_sizes.name(),
-        value_sizes: profile.value_sizes.name(),
-        popularity: profile.popularity.to_string(),
-        service: config.service.as_ref().map(ToString::to_string),
-        request_cost_us,
-        seconds: (run_length.as_secs_f64() * 1000.0).round() / 1000.0,
-    }
 }

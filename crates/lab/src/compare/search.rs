@@ -49,7 +49,11 @@ pub(super) struct Cost {
 impl Comparison<'_> {
     /// What a request costs the server where nothing but requests takes its time: `fullbusy`, in closed loop.
     pub(super) fn request_cost(&self) -> anyhow::Result<Option<Cost>> {
-        let subject = Subject { backend: Backend::Engine, mode: Mode::FullBusy };
+        if !self.config.backends.contains(&Backend::Engine) {
+            // Of the kernel a part of it is spent where it cannot be told from others'.
+            return Ok(None);
+        }
+        let subject = Subject::engine(Mode::FullBusy);
         let Ok(layout) = self.layout(subject.mode) else { return Ok(None) };
         let result = self.short_run(subject, Pace::Closed)?;
         let Some(figures) = figures(&result, &layout) else { return Ok(None) };
@@ -62,7 +66,9 @@ impl Comparison<'_> {
 
     fn short_run(&self, subject: Subject, pace: Pace) -> anyhow::Result<CaseResult> {
         let window = Window { warm_up: WARM_UP, measure: RUN, drain: DRAIN };
-        run_case(&self.workload, subject, &self.layout(subject.mode)?, pace, window, self.interrupted)
+        // Nothing of it is shown that would have to be traced.
+        let workload = Workload { counters: None, ..self.workload.clone() };
+        run_case(&workload, subject, &self.layout(subject.mode)?, pace, window, self.interrupted)
     }
 
     /// The most that a subject sustains; the search begins at a rate, or near what it answers in closed loop.
@@ -127,7 +133,7 @@ pub(super) fn machine_use(
         pause_max_us: rounded(pauses.longest_us()),
         others_pct: rounded(outside.others_pct()),
         stolen_pct: rounded(outside.stolen_pct()),
-        client_waited_ms_per_s: (!matches!(&*workload.place, Place::Memif))
+        client_waited_ms_per_s: (!matches!(&*workload.place, Place::Memif | Place::On(_)))
             .then(|| rounded(outside.waited_ms_per_s(cpus))),
     }
 }

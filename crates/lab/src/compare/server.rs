@@ -1,6 +1,6 @@
 //! The server: the workers of `serve kv`, and for datagrams on the engine workers that have a socket for each flow.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -56,9 +56,9 @@ pub struct Common {
 }
 
 impl Common {
-    /// Runs the worker of `serve kv` in the mode of a plan.
-    pub(crate) fn run<N: Net>(&self, net: N, proto: Proto, plan: &Plan) -> anyhow::Result<()> {
-        let at = SocketAddr::V4(SERVER);
+    /// Runs the worker of `serve kv` at an address, in the mode of a plan.
+    pub(crate) fn run<N: Net>(&self, net: N, at: SocketAddrV4, proto: Proto, plan: &Plan) -> anyhow::Result<()> {
+        let at = SocketAddr::V4(at);
         match (ServerStyle::of(plan), proto) {
             (ServerStyle::EventContext, proto) => {
                 let at = match proto {
@@ -72,7 +72,7 @@ impl Common {
             (ServerStyle::BlockingReceive, Proto::Udp) => {
                 let stopped = || self.stop.load(Ordering::Relaxed);
                 run_blocking(&net, &self.server, self.index, at, plan, || self.ready.say(), stopped)
-                    .with_context(|| format!("binding the server's socket to {SERVER}"))
+                    .with_context(|| format!("binding the server's socket to {at}"))
             }
             (ServerStyle::BlockingReceive, Proto::Tcp) => bail!(ONE_SOCKET),
         }
@@ -217,7 +217,7 @@ pub fn run_worker(setup: WorkerSetup, plan: &Plan, stop: &UserEvent) -> anyhow::
         ServerStyle::EventContext => EventWorker::new(setup, plan, stop)?.run(),
         ServerStyle::BlockingReceive => {
             let net = EngineNet::new(&engine, &setup.netns, stop, &Plan::default(), 0)?;
-            setup.common.run(net, Proto::Udp, plan)
+            setup.common.run(net, SERVER, Proto::Udp, plan)
         }
     }
 }

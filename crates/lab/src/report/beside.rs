@@ -3,13 +3,12 @@
 
 use super::Row;
 use crate::loads::Load;
-use crate::modes::Mode;
 use crate::stats::{Figures, Measured};
-use crate::subject::Backend;
+use crate::subject::{Backend, Subject};
 
-/// Engine over kernel in one mode.
+/// Engine over kernel in one mode, named as the kernel's row.
 struct Ratio {
-    mode: Mode,
+    subject: Subject,
     median: f64,
     lowest: f64,
     highest: f64,
@@ -18,10 +17,10 @@ struct Ratio {
 
 impl Ratio {
     /// Lowest and highest are those of any run of the one over any run of the other, so they never claim too much.
-    fn of(mode: Mode, engine: &Measured, kernel: &Measured, figure: fn(&Figures) -> f64) -> Self {
+    fn of(subject: Subject, engine: &Measured, kernel: &Measured, figure: fn(&Figures) -> f64) -> Self {
         let over = |engine: &Figures, kernel: &Figures| figure(engine) / figure(kernel);
         Self {
-            mode,
+            subject,
             median: over(&engine.median, &kernel.median),
             lowest: over(&engine.spread.min, &kernel.spread.max),
             highest: over(&engine.spread.max, &kernel.spread.min),
@@ -32,16 +31,16 @@ impl Ratio {
     fn text(&self) -> String {
         // With one run there is no range.
         let range = if self.runs > 1 { format!(" [{:.2}-{:.2}]", self.lowest, self.highest) } else { String::new() };
-        format!("{} {:.2}x{range}", self.mode, self.median)
+        format!("{} {:.2}x{range}", self.subject.name(false), self.median)
     }
 }
 
 /// The sentence for the rows of one load; empty unless a mode ran on both.
 pub(super) fn sentence(load: Load, rows: &[&Row]) -> String {
     let of = |backend| rows.iter().filter(move |row| row.subject.backend == backend);
-    let both: Vec<(&Row, &Row)> = of(Backend::Engine)
-        .filter_map(|engine| {
-            let kernel = of(Backend::Kernel).find(|kernel| kernel.subject.mode == engine.subject.mode)?;
+    let both: Vec<(&Row, &Row)> = of(Backend::Kernel)
+        .filter_map(|kernel| {
+            let engine = of(Backend::Engine).find(|engine| engine.subject.mode == kernel.subject.mode)?;
             (engine.measured().is_some() && kernel.measured().is_some()).then_some((*engine, *kernel))
         })
         .collect();
@@ -56,9 +55,7 @@ pub(super) fn sentence(load: Load, rows: &[&Row]) -> String {
 
 fn ratios(both: &[(&Row, &Row)], figure: fn(&Figures) -> f64) -> Vec<Ratio> {
     both.iter()
-        .filter_map(|(engine, kernel)| {
-            Some(Ratio::of(engine.subject.mode, engine.measured()?, kernel.measured()?, figure))
-        })
+        .filter_map(|(engine, kernel)| Some(Ratio::of(kernel.subject, engine.measured()?, kernel.measured()?, figure)))
         .collect()
 }
 
@@ -80,7 +77,7 @@ fn at_rate(both: &[(&Row, &Row)]) -> String {
     }
     let names = |kept: fn(bool, bool) -> bool| {
         let which = failed.iter().filter(|(engine, kernel)| kept(engine.sustains(), kernel.sustains()));
-        which.map(|(engine, _)| engine.subject.mode.to_string()).collect::<Vec<_>>().join(", ")
+        which.map(|(_, kernel)| kernel.subject.name(false)).collect::<Vec<_>>().join(", ")
     };
     for (who, modes) in [
         ("the engine alone does not sustain this load", names(|engine, kernel| !engine && kernel)),
@@ -103,7 +100,7 @@ fn verdict(ratios: &[Ratio], behind: fn(&Ratio) -> bool, open: fn(&Ratio) -> boo
     let modes: Vec<String> = ratios
         .iter()
         .filter(|ratio| behind(ratio))
-        .map(|ratio| format!("{}{}", ratio.mode, if open(ratio) { " (runs overlap)" } else { "" }))
+        .map(|ratio| format!("{}{}", ratio.subject.name(false), if open(ratio) { " (runs overlap)" } else { "" }))
         .collect();
     if modes.is_empty() {
         "the engine is not behind in any".to_owned()

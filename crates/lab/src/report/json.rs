@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Host, MachineUse, Memory, Outcome, Report, Row, Sustained, Workload};
 use crate::loads::Load;
 use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
-use crate::subject::Backend;
+use crate::subject::{Backend, Receive};
 use modes::JsonMode;
 
 /// The object as it is written. `P` is what stands for what a mode sets.
@@ -51,6 +51,9 @@ pub struct JsonReport<P = serde_json::Value> {
 pub struct JsonSustained {
     pub mode: String,
     pub backend: Backend,
+    /// On which CPU packets were received.
+    #[serde(default)]
+    pub receive: Receive,
     pub sustained_rps: u64,
     pub failed_rps: Option<u64>,
     pub why: Option<String>,
@@ -63,6 +66,7 @@ impl From<&Sustained> for JsonSustained {
         Self {
             mode: one.subject.mode.to_string(),
             backend: one.subject.backend,
+            receive: one.subject.receive,
             sustained_rps: one.rps,
             failed_rps: one.failed.map(|(rps, _)| rps),
             why: one.failed.map(|(_, why)| why.to_string()),
@@ -78,6 +82,9 @@ impl From<&Sustained> for JsonSustained {
 pub struct JsonRow {
     pub mode: String,
     pub backend: Backend,
+    /// On which CPU packets were received.
+    #[serde(default)]
+    pub receive: Receive,
     pub load_rps: JsonLoad,
     pub achieved_rps: Option<f64>,
     pub latency_us: Option<Summary>,
@@ -93,6 +100,14 @@ pub struct JsonRow {
     /// Milliseconds per second that the softirq threads waited for a CPU.
     #[serde(default)]
     pub run_delay_ms_per_s: Option<f64>,
+    #[serde(default)]
+    pub timers_per_s: Option<f64>,
+    #[serde(default)]
+    pub softirqs_per_s: Option<f64>,
+    #[serde(default)]
+    pub softirq_polls_per_s: Option<f64>,
+    #[serde(default)]
+    pub context_switches_per_s: Option<f64>,
     /// Number of runs; 0 in a refused row.
     pub runs: u32,
     /// Smallest and largest of each figure over the runs.
@@ -153,6 +168,7 @@ impl From<&Row> for JsonRow {
         Self {
             mode: row.subject.mode.to_string(),
             backend: row.subject.backend,
+            receive: row.subject.receive,
             load_rps: match row.load {
                 Load::Rps(rps) => JsonLoad::Rps(rps),
                 Load::Max => JsonLoad::Max(Max::Max),
@@ -169,6 +185,10 @@ impl From<&Row> for JsonRow {
             work_per_poll: median.and_then(|m| m.work_per_poll),
             events_per_wait: median.and_then(|m| m.events_per_wait),
             run_delay_ms_per_s: median.and_then(|m| m.run_delay_ms_per_s),
+            timers_per_s: median.and_then(|m| m.timers_per_s),
+            softirqs_per_s: median.and_then(|m| m.softirqs_per_s),
+            softirq_polls_per_s: median.and_then(|m| m.softirq_polls_per_s),
+            context_switches_per_s: median.and_then(|m| m.context_switches_per_s),
             runs: measured.map_or(0, |measured| measured.runs),
             spread: measured.map(|measured| measured.spread),
             refused: match &row.outcome {

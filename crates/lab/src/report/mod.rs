@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::loads::{Load, Shortfall};
 use crate::stats::Measured;
-use crate::subject::{Backend, Subject};
+use crate::subject::Subject;
 
 /// Everything a comparison found.
 #[derive(Clone, Debug)]
@@ -95,12 +95,18 @@ pub struct Host {
 pub struct Workload {
     /// `kv`.
     pub name: String,
-    /// Where the modes were applied: `engine`, or `engine and kernel`.
+    /// Where the modes were applied: `engine`, `kernel`, or `engine and kernel`.
     pub backend: String,
     /// What connects client and server: `link`, `xdp` or `memif`.
     pub device: String,
     /// What carries the requests: `udp` or `tcp`.
     pub proto: String,
+    /// How they are written: `ascii` or `resp`.
+    #[serde(default)]
+    pub format: String,
+    /// The command line of the program that serves; `None`: our own server.
+    #[serde(default)]
+    pub program: Option<String>,
     /// From which all randomness came.
     pub seed: u64,
     /// Client flows.
@@ -196,7 +202,7 @@ impl Row {
 impl Report {
     /// Whether rows have to say where their mode was applied.
     fn among_backends(&self) -> bool {
-        self.rows.iter().any(|row| row.subject.backend != Backend::Engine)
+        self.rows.iter().any(|row| row.subject.backend != self.rows[0].subject.backend)
     }
 
     /// What else the machine did at a load.

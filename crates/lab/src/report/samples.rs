@@ -1,7 +1,7 @@
 //! Rows for the tests of the report: the cover letter's own figures where it has them.
 
 use super::*;
-use crate::stats::{CoreUse, CpuSplit, Figures, Summary};
+use crate::stats::{CoreUse, CpuSplit, Figures, SideUse, Summary};
 
 pub(crate) fn latency(p99: f64) -> Summary {
     Summary { mean: p99 * 0.4, p50: p99 * 0.35, p90: p99 * 0.7, p95: p99 * 0.8, p99, p999: p99 * 1.4, max: p99 * 3.0 }
@@ -21,6 +21,10 @@ pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
         work_per_poll: Some(40.0 / cpu),
         events_per_wait: Some(1.97),
         run_delay_ms_per_s: Some(0.5),
+        timers_per_s: Some(cpu * 10.0),
+        softirqs_per_s: None,
+        softirq_polls_per_s: Some(rps * 0.5),
+        context_switches_per_s: None,
     }
 }
 
@@ -92,6 +96,8 @@ pub(crate) fn cover_letter() -> Report {
             backend: "engine".into(),
             device: "link".into(),
             proto: "udp".into(),
+            format: "ascii".into(),
+            program: None,
             seed: 1,
             flows: 64,
             queues: 2,
@@ -134,7 +140,15 @@ pub(crate) fn beside_the_kernel() -> Report {
         row.subject = Subject::kernel(row.subject.mode);
         if let Outcome::Measured(measured) = &mut row.outcome {
             let median = &mut measured.median;
-            median.cores = Some(CoreUse { busy_pct: 150.0, process_pct: 140.0, client_softirq_pct: 25.0 });
+            let side = SideUse { user_pct: 40.0, system_pct: 20.0, irq_pct: 0.5, softirq_pct: 25.0 };
+            median.cores = Some(CoreUse {
+                busy_pct: 150.0,
+                process_pct: 140.0,
+                client_softirq_pct: Some(25.0),
+                client: Some(side),
+                server: side,
+            });
+            (median.context_switches_per_s, median.softirqs_per_s) = (Some(50_000.0), Some(2000.0));
             (median.interrupts_per_s, median.polls_per_s, median.cpu.spin_pct) = (None, None, None);
         }
         row

@@ -9,8 +9,8 @@
 
 use super::Row;
 use crate::loads::Load;
-use crate::modes::Mode;
 use crate::stats::{Figures, Measured};
+use crate::subject::Subject;
 
 type Figure = fn(&Figures) -> f64;
 const P99: Figure = |figures| figures.latency_us.p99;
@@ -22,15 +22,13 @@ const RPS: Figure = |figures| figures.achieved_rps;
 pub(super) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String {
     let measured: Vec<Candidate<'_>> = rows
         .iter()
-        .filter_map(|row| {
-            Some(Candidate { mode: row.subject.mode, measured: row.measured()?, sustains: row.sustains() })
-        })
+        .filter_map(|row| Some(Candidate { subject: row.subject, measured: row.measured()?, sustains: row.sustains() }))
         .collect();
     let [first, rest @ ..] = measured.as_slice() else {
         return String::new();
     };
     if rest.is_empty() {
-        return format!("Only {} was measured: nothing to compare it with.", first.mode);
+        return format!("Only {} was measured: nothing to compare it with.", first.name());
     }
     let doubt = Doubt { taken, one_run: measured.iter().any(|candidate| candidate.measured.runs == 1) };
     let parts = match load {
@@ -58,7 +56,7 @@ impl Doubt<'_> {
 
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
-    mode: Mode,
+    subject: Subject,
     measured: &'a Measured,
     sustains: bool,
 }
@@ -80,8 +78,12 @@ impl Candidate<'_> {
         p99 <= other_p99 && cpu <= other_cpu && (p99 < other_p99 || cpu < other_cpu)
     }
 
+    fn name(&self) -> String {
+        self.subject.name(false)
+    }
+
     fn figures(&self) -> String {
-        format!("{} {} us at {:.0} %", self.mode, us(self.median(P99)), self.median(CPU))
+        format!("{} {} us at {:.0} %", self.name(), us(self.median(P99)), self.median(CPU))
     }
 }
 
@@ -90,7 +92,7 @@ fn open_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
     let mut parts = Vec::new();
     match sustaining.as_slice() {
         [] => parts.push("No mode sustains this load, so every latency is that of a queue".to_owned()),
-        [only] => parts.push(format!("Only {} sustains this load: p99 and CPU {}", only.mode, only.figures())),
+        [only] => parts.push(format!("Only {} sustains this load: p99 and CPU {}", only.name(), only.figures())),
         several => {
             parts.extend(frontier(several));
             parts.push(doubt.why().unwrap_or_else(|| lowest_p99(several)));
@@ -109,8 +111,8 @@ fn frontier(sustaining: &[Candidate<'_>]) -> Vec<String> {
     frontier.sort_by(|a, b| a.median(CPU).total_cmp(&b.median(CPU)));
     let named: Vec<String> = frontier.iter().map(Candidate::figures).collect();
     let mut parts = vec![format!("Frontier of p99 and CPU: {}", named.join(", "))];
-    let base = sustaining.iter().find(|candidate| candidate.mode == Mode::Base);
-    if let Some(base) = base.filter(|base| frontier.iter().all(|other| other.mode != base.mode)) {
+    let base = sustaining.iter().find(|candidate| candidate.subject.is_base());
+    if let Some(base) = base.filter(|base| frontier.iter().all(|other| other.subject != base.subject)) {
         parts.push(format!("beside it {}", base.figures()));
     }
     parts
@@ -123,33 +125,33 @@ fn lowest_p99(sustaining: &[Candidate<'_>]) -> String {
         let all = [&[lowest], rivals.as_slice()].concat();
         return format!("the lowest p99 is not decided between {} (runs overlap)", names(&all));
     }
-    let others: Vec<_> = sustaining.iter().copied().filter(|other| other.mode != lowest.mode).collect();
+    let others: Vec<_> = sustaining.iter().copied().filter(|other| other.subject != lowest.subject).collect();
     let next = least(&others, P99).expect("there are several");
     let factor = ratio(next.median(P99), lowest.median(P99));
-    format!("{} has the lowest p99, and next is {} with {factor} of it", lowest.mode, next.mode)
+    format!("{} has the lowest p99, and next is {} with {factor} of it", lowest.name(), next.name())
 }
 
 /// Those that cannot be told apart from the best.
 fn rivals<'a>(all: &[Candidate<'a>], best: Candidate<'a>, figure: Figure) -> Vec<Candidate<'a>> {
-    all.iter().copied().filter(|other| other.mode != best.mode && other.overlaps(&best, figure)).collect()
+    all.iter().copied().filter(|other| other.subject != best.subject && other.overlaps(&best, figure)).collect()
 }
 
 fn closed_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
     let Some(fastest) = most(all, RPS) else {
         return Vec::new();
     };
-    let base = all.iter().copied().find(|candidate| candidate.mode == Mode::Base);
+    let base = all.iter().copied().find(|candidate| candidate.subject.is_base());
     let beside_base = |candidate: &Candidate<'_>| match base {
-        Some(base) if base.mode != candidate.mode => {
+        Some(base) if base.subject != candidate.subject => {
             format!(", {} base's rate", ratio(candidate.median(RPS), base.median(RPS)))
         }
         _ => String::new(),
     };
     let rivals = rivals(all, fastest, RPS);
     let answers = if let Some(why) = doubt.why() {
-        format!("In closed loop {} has the highest median{}; {why}", fastest.mode, beside_base(&fastest))
+        format!("In closed loop {} has the highest median{}; {why}", fastest.name(), beside_base(&fastest))
     } else if rivals.is_empty() {
-        format!("In closed loop {} answers most{}", fastest.mode, beside_base(&fastest))
+        format!("In closed loop {} answers most{}", fastest.name(), beside_base(&fastest))
     } else {
         let all = [&[fastest], rivals.as_slice()].concat();
         format!("In closed loop {} answer most{} (runs overlap)", names(&all), beside_base(&fastest))
@@ -175,7 +177,7 @@ fn us(us: f64) -> String {
 }
 
 fn names(all: &[Candidate<'_>]) -> String {
-    let names: Vec<String> = all.iter().map(|candidate| candidate.mode.to_string()).collect();
+    let names: Vec<String> = all.iter().map(|candidate| candidate.name()).collect();
     match names.as_slice() {
         [] => String::new(),
         [only] => only.clone(),

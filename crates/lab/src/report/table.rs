@@ -2,6 +2,7 @@
 
 mod legend;
 mod page;
+mod work;
 
 use super::beside;
 use super::sentence::sentence;
@@ -167,7 +168,7 @@ const COLUMNS: &[Column] = &[
     column("spin", 5, Best::Lowest, |f| f.cpu.spin_pct, whole),
     optional(column("cpu0+1", 6, Best::Lowest, |f| Some(f.cores?.busy_pct), whole)),
     optional(column("proc", 4, Best::Lowest, |f| Some(f.cores?.process_pct), whole)),
-    optional(column("cl-si", 5, Best::Lowest, |f| Some(f.cores?.client_softirq_pct), whole)),
+    optional(column("cl-si", 5, Best::Lowest, |f| f.cores?.client_softirq_pct, whole)),
     column("cpq", 7, Best::Lowest, |f| f.cycles_per_request, whole),
     column("irq/s", 7, Best::Lowest, |f| f.interrupts_per_s, whole),
     column("polls/s", 8, Best::Lowest, |f| f.polls_per_s, whole),
@@ -238,6 +239,8 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
         page.words(&sentence(load, rows, taken.as_deref()));
     }
     page.words(&spread(rows, shape.backends));
+    page.words(&work::per_reply(rows, shape.backends));
+    page.words(&work::sides(rows, shape.backends));
     if let Some(machine) = machine {
         page.words(&machine.text());
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use napier_control::ControlSocket;
 use napier_core::control::plan::Plan;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
@@ -43,6 +44,8 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// Time that each request takes its worker beside, and the seed from which it is drawn.
     pub service: Option<(Service, u64)>,
+    /// Whether an engine answers at a control socket.
+    pub control: bool,
 }
 
 impl ServeConfig {
@@ -107,7 +110,7 @@ pub fn serve(
             if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
                 bail!(
                     "mode {mode} is set on the NAPI instances of an interface, and this command changes none that is \
-                     not its own: `napier compare --peer kernel` makes one, and a device of the engine has them"
+                     not its own: `napier compare --backend kernel` makes one, and a device of the engine has them"
                 );
             }
             serve_on_kernel(config, interface.as_deref(), &server, interrupted, on_ready)
@@ -164,6 +167,12 @@ fn serve_on_engine(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     let mut one = OneDevice::start(&config.device)?;
+    let control = config.control.then(|| ControlSocket::open(&one.engine)).transpose();
+    // It is for looking and setting; the server does without.
+    let _control = control.unwrap_or_else(|why| {
+        eprintln!("napier: {why}; the server goes on without a control socket");
+        None
+    });
     let (stop, stopped) = (UserEvent::new(), AtomicBool::new(false));
     let (engine, netns) = (one.engine.clone(), one.netns.clone());
     let run_one = |index: usize, ready: &dyn Fn()| {

@@ -16,6 +16,10 @@ pub(crate) fn figures(n: f64, us: f64) -> Figures {
         work_per_poll: Some(n),
         events_per_wait: None,
         run_delay_ms_per_s: None,
+        timers_per_s: None,
+        softirqs_per_s: None,
+        softirq_polls_per_s: None,
+        context_switches_per_s: Some(n),
     }
 }
 

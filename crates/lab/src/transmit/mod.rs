@@ -5,8 +5,7 @@ mod judge;
 pub mod published;
 mod table;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use napier_core::tx::qdisc::FqConfig;
 use napier_sim::contention::costs::{COSTS, Cost, Costs, Origin};
@@ -17,6 +16,8 @@ pub use json::{JsonBucket, JsonCheck, JsonParameter, JsonPath, JsonReport, JsonS
 pub use judge::{Check, checks, sentence};
 pub use napier_sim::contention::plan::Path;
 pub use table::table;
+
+use crate::parallel::in_parallel;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -141,7 +142,9 @@ pub fn run(
         let varied = Plan { placements: 1, ..change.apply(&plan) };
         plans.extend(experiment.paths.iter().map(|path| Plan { path: *path, ..varied.clone() }));
     }
-    let mut outcomes = in_parallel(&plans, experiment.jobs, stop, progress)?.into_iter();
+    let outcomes = in_parallel(&plans, experiment.jobs, stop, progress, simulate);
+    let outcomes: Vec<Option<Outcome>> = outcomes.into_iter().map(Option::transpose).collect::<Result<_, _>>()?;
+    let mut outcomes = outcomes.into_iter();
     let mut results = || -> Vec<PathResult> {
         let next =
             experiment.paths.iter().map_while(|path| Some(PathResult { path: *path, outcome: outcomes.next()?? }));
@@ -171,32 +174,6 @@ fn changes() -> Vec<Change> {
     let costs = costs.filter(|(cost, percent)| cost.scaled(&unchanged, *percent) != unchanged);
     let costs = costs.map(|(cost, percent)| Change::Cost(cost, percent));
     costs.chain([Change::StayPut, Change::FlowLimit]).collect()
-}
-
-/// Runs plans on some threads; the outcomes are in the order of the plans, `None` for those that were not begun.
-fn in_parallel(
-    plans: &[Plan],
-    jobs: usize,
-    stop: &AtomicBool,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Option<Outcome>>, PlanError> {
-    let outcomes: Mutex<Vec<Option<Result<Outcome, PlanError>>>> = Mutex::new(vec![None; plans.len()]);
-    let next = AtomicUsize::new(0);
-    let done = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, plans.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(plan) = plans.get(index).filter(|_| !stop.load(Ordering::Relaxed)) else { return };
-                    let outcome = simulate(plan);
-                    outcomes.lock().expect("no panic while held")[index] = Some(outcome);
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, plans.len());
-                }
-            });
-        }
-    });
-    outcomes.into_inner().expect("no panic while held").into_iter().map(Option::transpose).collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use napier_runtime::device::LinkConfig;
 use super::FaultReport;
 use super::disturb::Disturber;
 use super::ledger::Losses;
-use super::probe::source;
+use super::probe::{source, take};
 use super::server::Server;
 
 /// Longest wait for an answer, and for the last packet to arrive or to be counted.
@@ -69,9 +69,8 @@ impl Act<'_> {
         let mut rounds = 0;
         while begun.elapsed() < length {
             let before = Losses::read(pair).overflows();
-            act.round(rounds).with_context(|| {
-                format!("{link:?}, round {rounds}, after\n  {}\n{}", act.disturber.log(), act.state())
-            })?;
+            act.round(rounds)
+                .with_context(|| format!("{link:?}, round {rounds}, after{}\n{}", act.disturber.log(), act.state()))?;
             report.overflows += u64::from(Losses::read(pair).overflows() > before);
             rounds += 1;
         }
@@ -110,8 +109,9 @@ impl Act<'_> {
         let rate_rps = if overload { self.overload_rps() } else { self.half_load_rps };
         let length = if overload { OVERLOAD } else { TRAFFIC };
         self.seed = self.seed.wrapping_add(1);
-        let quiet = AtomicBool::new(false);
-        let (client, seed, disturber) = (&mut self.client, self.seed, &mut self.disturber);
+        let (quiet, mut late) = (AtomicBool::new(false), 0);
+        let (client, seed, disturber, pair) = (&mut self.client, self.seed, &mut self.disturber, self.pair);
+        let log = disturber.log();
         let measured = std::thread::scope(|scope| {
             let disturbing = scope.spawn(|| {
                 if let Some(length) = pause {
@@ -123,9 +123,18 @@ impl Act<'_> {
                 result
             });
             let measured = offer(client, seed, Pace::Open { rate_rps }, length, &quiet);
+            // A worker that blocks in a send while nobody reads does not hear that it shall stop.
+            let (ended, mut told) = (Instant::now(), false);
+            while !disturbing.is_finished() {
+                late += take(&client.wire, |_, _| Ok(()))?;
+                if ended.elapsed() > PATIENCE * 5 && !std::mem::replace(&mut told, true) {
+                    eprintln!("the disturber does not get done, after{log}\n{}", state(pair));
+                }
+            }
             disturbing.join().expect("the disturber does not panic").and(measured)
         })?;
         self.book(&measured)?;
+        self.replies += late;
         self.settle()?;
         self.probe()?;
         self.all_frames_home()?;
@@ -151,23 +160,9 @@ impl Act<'_> {
         (self.half_load_rps * 12).min(50_000 * self.client.flows() as u64)
     }
 
-    /// What the engine says about itself, for a report.
+    /// What the engine and the workers say about themselves, for a report.
     fn state(&self) -> String {
-        let Pair { engine, tested, peer, .. } = self.pair;
-        let napis = engine.napi_dump(None);
-        let stats = |device: &napier_runtime::device::DeviceHandle| {
-            let queues: Vec<_> = (0..device.queues()).map(|queue| device.napi_stats(queue)).collect();
-            let tx: Vec<_> = (0..device.queues()).map(|queue| device.tx_stats(queue)).collect();
-            format!("{:?}\n  {queues:?}\n  {tx:?}", device.stats())
-        };
-        format!(
-            "workers: {:?}\ninstances: {napis:?}\ntested: {}\npeer: {}\nsoftirq: {:?}\nserver:\n{}",
-            self.disturber.server.style(),
-            stats(tested),
-            stats(peer),
-            engine.softirq_stats(),
-            self.pair.tested_ns.counters(),
-        )
+        format!("workers: {:?}\n{}", self.disturber.server.style(), state(self.pair))
     }
 
     /// Everything stops; nothing may be missing.
@@ -187,6 +182,23 @@ impl Act<'_> {
         report.lost.add(&lost);
         Ok(())
     }
+}
+
+/// What the engine says about itself.
+fn state(Pair { engine, tested, peer, tested_ns, .. }: &Pair) -> String {
+    let napis = engine.napi_dump(None);
+    let stats = |device: &napier_runtime::device::DeviceHandle| {
+        let queues: Vec<_> = (0..device.queues()).map(|queue| device.napi_stats(queue)).collect();
+        let tx: Vec<_> = (0..device.queues()).map(|queue| device.tx_stats(queue)).collect();
+        format!("{:?}\n  {queues:?}\n  {tx:?}", device.stats())
+    };
+    format!(
+        "instances: {napis:?}\ntested: {}\npeer: {}\nsoftirq: {:?}\nserver:\n{}",
+        stats(tested),
+        stats(peer),
+        engine.softirq_stats(),
+        tested_ns.counters(),
+    )
 }
 
 /// The queue of the server's end that receives this flow.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::AddAssign;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -57,6 +58,27 @@ impl AddAssign for Done {
     }
 }
 
+/// The last disturbances, oldest first, for whoever has a report to write.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<VecDeque<String>>>);
+
+impl Log {
+    fn note(&self, what: String) {
+        let mut lines = self.0.lock().expect("nobody panics with the log in hand");
+        if lines.len() == REMEMBERED {
+            lines.pop_front();
+        }
+        lines.push_back(what);
+    }
+}
+
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.0.lock().expect("nobody panics with the log in hand");
+        lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
 /// Who disturbs.
 pub(crate) struct Disturber<'a> {
     pub(crate) pair: &'a Pair,
@@ -69,29 +91,26 @@ pub(crate) struct Disturber<'a> {
     peer_is_up: bool,
     capture: Option<Capture>,
     begun: Instant,
-    log: VecDeque<String>,
+    log: Log,
 }
 
 impl<'a> Disturber<'a> {
     pub(crate) fn new(pair: &'a Pair, server: Server, rng: Xoshiro256PlusPlus) -> anyhow::Result<Self> {
         let cpus = pair.engine.softirq_stats().iter().map(|stats| stats.cpu).collect();
         let modes = Mode::parse_list(MODES)?;
-        let (done, begun, log) = (Done::default(), Instant::now(), VecDeque::new());
+        let (done, begun, log) = (Done::default(), Instant::now(), Log::default());
         let (tested_is_up, peer_is_up, capture) = (true, true, None);
         Ok(Self { pair, server, done, rng, modes, cpus, tested_is_up, peer_is_up, capture, begun, log })
     }
 
-    /// The last disturbances, oldest first.
-    pub(crate) fn log(&self) -> String {
-        self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n  ")
+    /// What is noted of the disturbances.
+    pub(crate) fn log(&self) -> Log {
+        self.log.clone()
     }
 
     fn note(&mut self, what: impl fmt::Display) {
-        if self.log.len() == REMEMBERED {
-            self.log.pop_front();
-        }
         let at = self.begun.elapsed();
-        self.log.push_back(format!("{at:>9.3?} {what}"));
+        self.log.note(format!("{at:>9.3?} {what}"));
     }
 
     fn below(&mut self, end: u32) -> u32 {
@@ -208,6 +227,10 @@ impl<'a> Disturber<'a> {
     fn restart_as(&mut self, plan: &Plan) -> anyhow::Result<()> {
         self.note(format_args!("workers restart as {:?}", ServerStyle::of(plan)));
         self.done.restarts += 1;
+        if self.server.style() == Some(ServerStyle::BlockingReceive) {
+            // Who blocks in a send, because nobody reads at the end that is down, does not hear that it shall stop.
+            self.up()?;
+        }
         self.server.stop()?;
         self.server.start(self.pair, plan)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use napier_core::frames::udp_payload;
 use napier_kv::load::codec::{Format, Request, Verdict, read_datagram};
-use napier_lab::compare::parts::{CLIENT_PORT, PEER_IP, RawFlow, write};
+use napier_lab::compare::parts::{CLIENT_PORT, PEER_IP, RawFlow, RawWire, write};
 
 use super::act::{Act, PATIENCE};
 use super::ledger::Losses;
@@ -41,17 +41,8 @@ impl Act<'_> {
     }
 
     /// Takes the replies that are there.
-    fn receive(&mut self, mut each: impl FnMut(u16, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        for port in &self.client.wire.ports {
-            if !port.recv() {
-                continue;
-            }
-            while let Some(frame) = port.next() {
-                let (udp_port, payload) = udp_payload(frame.data()).context("a frame that is no datagram")?;
-                self.replies += 1;
-                each(udp_port, payload)?;
-            }
-        }
+    fn receive(&mut self, each: impl FnMut(u16, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.replies += take(&self.client.wire, each)?;
         Ok(())
     }
 
@@ -113,6 +104,22 @@ impl Act<'_> {
         })?;
         Ok(answered)
     }
+}
+
+/// Takes the replies that are there; how many.
+pub(crate) fn take(wire: &RawWire, mut each: impl FnMut(u16, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<u64> {
+    let mut taken = 0;
+    for port in &wire.ports {
+        if !port.recv() {
+            continue;
+        }
+        while let Some(frame) = port.next() {
+            let (udp_port, payload) = udp_payload(frame.data()).context("a frame that is no datagram")?;
+            taken += 1;
+            each(udp_port, payload)?;
+        }
+    }
+    Ok(taken)
 }
 
 /// Address of a flow.

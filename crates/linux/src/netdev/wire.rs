@@ -46,10 +46,6 @@ pub(super) fn push_id(bytes: &mut Vec<u8>, id: u32) {
     push(bytes, ID, &id.to_ne_bytes());
 }
 
-pub(super) fn push_ifindex(bytes: &mut Vec<u8>, ifindex: u32) {
-    push(bytes, IFINDEX, &ifindex.to_ne_bytes());
-}
-
 /// False, and nothing pushed, for the pool of workers, which no kernel has.
 #[must_use]
 pub(super) fn push_change(bytes: &mut Vec<u8>, change: NapiChange) -> bool {
@@ -65,15 +61,15 @@ pub(super) fn push_change(bytes: &mut Vec<u8>, change: NapiChange) -> bool {
     true
 }
 
-fn push_uint(bytes: &mut Vec<u8>, kind: u16, value: u64) {
+pub(super) fn push_uint(bytes: &mut Vec<u8>, kind: u16, value: u64) {
     match u32::try_from(value) {
         Ok(value) => push(bytes, kind, &value.to_ne_bytes()),
         Err(_) => push(bytes, kind, &value.to_ne_bytes()),
     }
 }
 
-fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let len = u16::try_from(HEAD + value.len()).expect("at most 12");
+pub(super) fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let len = u16::try_from(HEAD + value.len()).expect("a few bytes");
     bytes.extend(len.to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
@@ -82,7 +78,7 @@ fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// An instance out of an answer's attributes. `None` without an id or the device's number, or where an attribute has
 /// a length that it cannot have. What is not known here is passed over.
-pub(super) fn instance(mut bytes: &[u8]) -> Option<NapiInfo> {
+pub(super) fn instance(bytes: &[u8]) -> Option<NapiInfo> {
     let (mut ifindex, mut id) = (None, None);
     let mut info = NapiInfo {
         ifindex: 0,
@@ -94,10 +90,9 @@ pub(super) fn instance(mut bytes: &[u8]) -> Option<NapiInfo> {
         irq_suspend_timeout: None,
         threaded: None,
     };
-    while let Some(head) = bytes.first_chunk::<HEAD>() {
-        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        let value = bytes.get(HEAD..len)?;
-        match kind_at(bytes, 0)? {
+    for attribute in attributes(bytes) {
+        let (kind, value) = attribute?;
+        match kind {
             IFINDEX => ifindex = Some(u32_of(value)?),
             ID => id = Some(u32_of(value)?),
             IRQ => info.irq = Some(u32_of(value)?),
@@ -108,16 +103,26 @@ pub(super) fn instance(mut bytes: &[u8]) -> Option<NapiInfo> {
             THREADED => info.threaded = Some(ThreadedSetting::from_number(u32_of(value)?.into())?),
             _ => {}
         }
-        bytes = bytes.get(len.next_multiple_of(ALIGN)..).unwrap_or_default();
     }
     Some(NapiInfo { ifindex: ifindex?, id: id?, ..info })
 }
 
-fn u32_of(value: &[u8]) -> Option<u32> {
+/// Types and values; `None`, and no more after it, for one that is longer than what there is or shorter than its head.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
+    std::iter::from_fn(move || {
+        let head = bytes.first_chunk::<HEAD>()?;
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let (kind, value) = (kind_at(bytes, 0), bytes.get(HEAD..len));
+        bytes = bytes.get(len.next_multiple_of(ALIGN)..).filter(|_| value.is_some()).unwrap_or_default();
+        Some(kind.zip(value))
+    })
+}
+
+pub(super) fn u32_of(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_ne_bytes)
 }
 
-fn uint_of(value: &[u8]) -> Option<u64> {
+pub(super) fn uint_of(value: &[u8]) -> Option<u64> {
     match value.len() {
         4 => u32_of(value).map(u64::from),
         _ => value.try_into().ok().map(u64::from_ne_bytes),

@@ -40,7 +40,7 @@ fn a_uint_has_the_bytes_that_its_value_needs() {
 fn what_is_written_is_read() {
     for ns in [0, 1, 20_000, u64::from(u32::MAX), 1 << 32, 5_000_000_000, u64::MAX] {
         let mut bytes = Vec::new();
-        push_ifindex(&mut bytes, 3);
+        push(&mut bytes, IFINDEX, &3_u32.to_ne_bytes());
         push_id(&mut bytes, 515);
         let changes = [
             NapiChange::Threaded(ThreadedSetting::Enabled),

@@ -8,6 +8,7 @@ mod control;
 mod devices;
 mod handle;
 mod host;
+mod show;
 mod sink;
 mod transmit;
 
@@ -42,6 +43,7 @@ pub use crate::deliver::softirq::SoftirqStats;
 pub use carrier::LinkState;
 #[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
+pub use show::WeakEngine;
 pub use sink::{BusySocket, EngineSink, EngineWriteError};
 
 /// A running engine. Clones are handles to the same engine; the last one to go stops it.

@@ -107,7 +107,7 @@ impl TxPath {
         stuck.extend(new);
         let _for_others = ForOthers::begin();
         let kicks = Held::begin(Work::Kicks);
-        let mut room = self.look_whether_room();
+        let (mut room, mut looked) = (self.look_whether_room(), false);
         for _ in 0..stuck.len() {
             if !room {
                 break;
@@ -118,7 +118,13 @@ impl TxPath {
                     self.watchdog.not_in_vain();
                     room = self.look_whether_room();
                 }
-                Some(false) => stuck.push_back(waiter),
+                Some(false) => {
+                    stuck.push_back(waiter);
+                    // Its packets may lie in queues where nobody sends any more. If they have been read, it is told.
+                    if !std::mem::replace(&mut looked, true) {
+                        host.netns(self.napi_index()).look_for_credit();
+                    }
+                }
                 None => {}
             }
         }
@@ -133,6 +139,13 @@ impl TxPath {
         if self.mode() != Mode::Noqueue {
             let _ = self.complete_and_wake();
         }
+    }
+
+    /// A sender wants credit, and its packets may lie here though nobody sends or sleeps here any more.
+    #[cold]
+    pub(crate) fn look_for_credit(&self) {
+        // If somebody has the transmit lock, the next look may find it free.
+        let _ = self.complete_and_wake();
     }
 
     fn look_whether_room(&self) -> bool {

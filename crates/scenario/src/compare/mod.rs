@@ -22,6 +22,12 @@ pub enum Clock {
     /// Real time: only the order within each lane counts. There is one lane for each NAPI instance, socket, thread
     /// and CPU.
     Real,
+    /// Real time on a live kernel: lanes as there, and only what a kernel shows. Without times if `times` is false, for
+    /// machines whose time is not that of the timeline.
+    Kernel {
+        /// Whether times are compared, with the tolerance of the file.
+        times: bool,
+    },
 }
 
 /// The answer.
@@ -51,8 +57,9 @@ pub struct Difference {
 pub fn judge(scenario: &Scenario, clock: Clock, seen: &[Seen], counters: &[(String, i64)]) -> Verdict {
     let expect = &scenario.expect;
     let (watch, tolerance) = match clock {
-        Clock::Virtual => (&expect.watch, expect.tolerance.sim),
-        Clock::Real => (scenario.engine.watch.as_ref().unwrap_or(&expect.watch), expect.tolerance.engine),
+        Clock::Virtual => (expect.watch.clone(), Some(expect.tolerance.sim)),
+        Clock::Real => (scenario.engine.watch.as_ref().unwrap_or(&expect.watch).clone(), Some(expect.tolerance.engine)),
+        Clock::Kernel { times } => (scenario.watched_on_kernels(), scenario.kernel.tolerance.filter(|_| times)),
     };
     let facts: Vec<Facts> = seen
         .iter()
@@ -68,7 +75,9 @@ pub fn judge(scenario: &Scenario, clock: Clock, seen: &[Seen], counters: &[(Stri
             rows.extend(align::rows(&lane, &path));
         }
     }
-    rows.extend(wrong_counters(&expect.counters, counters));
+    let shown = |name: &str| !matches!(clock, Clock::Kernel { .. }) || Scenario::is_counter_of_kernels(name);
+    let wanted: Vec<_> = expect.counters.iter().filter(|(name, _)| shown(name)).cloned().collect();
+    rows.extend(wrong_counters(&wanted, counters));
     if rows.is_empty() {
         return Verdict::Pass;
     }
@@ -120,12 +129,18 @@ struct Lane<'a> {
     expected: Vec<&'a Expected>,
     facts: Vec<&'a Facts>,
     clock: Clock,
-    tolerance: Span,
+    /// `None`: times are not compared.
+    tolerance: Option<Span>,
 }
 
 type NamedLane<'a> = (Option<String>, Lane<'a>);
 
-fn lanes<'a>(clock: Clock, expected: &[&'a Expected], facts: &'a [Facts], tolerance: Span) -> Vec<NamedLane<'a>> {
+fn lanes<'a>(
+    clock: Clock,
+    expected: &[&'a Expected],
+    facts: &'a [Facts],
+    tolerance: Option<Span>,
+) -> Vec<NamedLane<'a>> {
     if clock == Clock::Virtual {
         return vec![(None, Lane { expected: expected.to_vec(), facts: facts.iter().collect(), clock, tolerance })];
     }
@@ -160,9 +175,8 @@ impl Lane<'_> {
                 return Some(format!("{name} is {seen}, expected {}", pattern.show()));
             }
         }
-        let within = self.within(expected);
-        match expected.at {
-            Some(at) if first && !self.near(expected, facts) => {
+        match (expected.at, self.within(expected)) {
+            (Some(at), Some(within)) if first && !self.near(expected, facts) => {
                 let format = super::parse::duration::format;
                 let (at, seen) = (format(at.ns), format(facts.at.ns));
                 Some(format!("{} comes at {seen}, expected {at} within {}", expected.kind.name(), format(within.ns)))
@@ -172,16 +186,17 @@ impl Lane<'_> {
     }
 
     /// How far off the time may be. An event's own tolerance is made for virtual time; in real time it can only widen.
-    fn within(&self, expected: &Expected) -> Span {
-        match (self.clock, expected.within) {
+    fn within(&self, expected: &Expected) -> Option<Span> {
+        let tolerance = self.tolerance?;
+        Some(match (self.clock, expected.within) {
             (Clock::Virtual, Some(within)) => within,
-            (Clock::Real, Some(within)) => within.max(self.tolerance),
-            (_, None) => self.tolerance,
-        }
+            (Clock::Real | Clock::Kernel { .. }, Some(within)) => within.max(tolerance),
+            (_, None) => tolerance,
+        })
     }
 
     fn near(&self, expected: &Expected, facts: &Facts) -> bool {
-        let within = self.within(expected);
+        let Some(within) = self.within(expected) else { return true };
         expected.at.is_none_or(|at| at.ns.abs_diff(facts.at.ns) <= within.ns)
     }
 }

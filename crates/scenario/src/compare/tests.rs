@@ -173,6 +173,20 @@ fn the_engine_can_watch_less() {
     assert_eq!(reason(judge(&two, Clock::Real, &deliver, &[])), "pass");
 }
 
+/// A kernel shows no masks and no time if it is told so, and what it does not show is counted.
+#[test]
+fn a_kernel_is_judged_by_what_it_shows() {
+    let mut two = scenario("events = [{ at = \"1ms\", poll = \"eth0/0\" }, { mask = \"eth0/0\" }]");
+    let late = [poll(5_000_000, 0, 1)];
+    let (with, without) = (Clock::Kernel { times: true }, Clock::Kernel { times: false });
+    assert_eq!(two.not_looked_at_on_kernels().events, 1);
+    assert_ne!(reason(judge(&two, with, &late, &[])), "pass");
+    assert_eq!(reason(judge(&two, without, &late, &[])), "pass");
+    assert_ne!(reason(judge(&two, without, &[], &[])), "pass", "counts are compared");
+    two.kernel.tolerance = None;
+    assert_eq!(reason(judge(&two, with, &late, &[])), "pass");
+}
+
 /// What is expected of a return, the answer, whether it fits.
 #[test]
 fn answers() {

@@ -5,9 +5,10 @@ use napier_core::time::{Instant, Span};
 
 use super::call;
 use super::lookup::Names;
-use super::node::{Node, Table, unknown};
+use super::node::{Node, Table};
+use super::words::unknown;
 use super::{ParseError, duration, transmit};
-use crate::{DropReason, EnginePart, Expect, Expected, Kind, Machine, Pattern, PollContext, Range, Tolerance};
+use crate::{DropReason, Expect, Expected, Kind, Machine, Pattern, PollContext, Range, Tolerance};
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -84,36 +85,13 @@ pub(super) fn read(whole: &Table<'_>, machine: &Machine) -> Result<Expect> {
     Ok(expect)
 }
 
-pub(super) fn engine(whole: &Table<'_>, expect: &Expect) -> Result<EnginePart> {
-    let mut part = EnginePart::default();
-    let Some(node) = whole.get("engine") else { return Ok(part) };
-    let table = node.table("the table [engine]")?.only(&["run", "why", "watch"])?;
-    let why = table.map("why", |node| match node.text("a sentence")? {
-        text if text.trim().is_empty() => Err(node.wrong("a sentence")),
-        text => Ok(text.to_owned()),
-    })?;
-    part.not_runnable = match (table.flag("run", true)?, why) {
-        (false, None) => return Err(table.error("run = false needs why = \"...\"")),
-        (true, Some(_)) => return Err(table.error("why says why it does not run; add run = false, or leave it out")),
-        (_, why) => why,
-    };
-    if let Some(node) = table.get("watch") {
-        let kinds = watch(&node)?;
-        if let Some(kind) = kinds.iter().find(|kind| !kind.is_in(&expect.watch)) {
-            return Err(node.error(format!("{} is not among the kinds that [expect] watches", kind.name())));
-        }
-        part.watch = Some(kinds);
-    }
-    Ok(part)
-}
-
 impl Kind {
-    fn is_in(self, kinds: &[Self]) -> bool {
+    pub(super) fn is_in(self, kinds: &[Self]) -> bool {
         kinds.contains(&self)
     }
 }
 
-fn watch(node: &Node<'_>) -> Result<Vec<Kind>> {
+pub(super) fn watch(node: &Node<'_>) -> Result<Vec<Kind>> {
     let mut words: Vec<&str> = Kind::ALL.iter().filter(|kind| **kind != Kind::CheckFailed).map(|k| k.name()).collect();
     words.push("timer");
     let mut kinds = Vec::new();

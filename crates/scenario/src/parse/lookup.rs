@@ -1,7 +1,8 @@
 //! Names to positions.
 
 use super::ParseError;
-use super::node::{Node, unknown};
+use super::node::Node;
+use super::words::unknown;
 use crate::{Callable, CpuIx, DeviceIx, EpollIx, Machine, NapiIx, QdiscIx, SocketIx, ThreadIx, TxqIx};
 
 type Result<T> = std::result::Result<T, ParseError>;

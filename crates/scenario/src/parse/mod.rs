@@ -7,9 +7,11 @@ pub(crate) mod duration;
 mod expect;
 mod lookup;
 mod machine;
-mod node;
+pub(crate) mod node;
+mod part;
 mod step;
 pub(crate) mod transmit;
+mod words;
 mod write;
 
 use std::fmt;
@@ -38,19 +40,36 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
+/// Reads a file of any kind; `file` is its name in errors.
+///
+/// # Errors
+/// It is not TOML, or what `read` says.
+pub fn read_file<T>(
+    text: &str,
+    file: &str,
+    read: impl FnOnce(Table<'_>) -> Result<T, ParseError>,
+) -> Result<T, ParseError> {
+    let source = Source::new(text, file);
+    let entries = DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        source.error(offset, "", format_args!("not TOML: {}", error.message()))
+    })?;
+    read(Table::whole(&source, entries.get_ref()))
+}
+
 impl Scenario {
     /// Reads a scenario; `file` is its name in errors.
     ///
     /// # Errors
     /// The first thing that is wrong, with its line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ParseError> {
-        let source = Source::new(text, file);
-        let entries = DeTable::parse(text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start);
-            source.error(offset, "", format_args!("not TOML: {}", error.message()))
-        })?;
-        let whole = Table::whole(&source, entries.get_ref()).only(&[
+        read_file(text, file, Self::read)
+    }
+
+    fn read(whole: Table<'_>) -> Result<Self, ParseError> {
+        let whole = whole.only(&[
             "title", "rules", "machine", "device", "thread", "socket", "epoll", "timeline", "expect", "engine",
+            "kernel",
         ])?;
         let title = whole.need("title")?;
         let words = title.text("a sentence that says what holds")?.to_owned();
@@ -61,8 +80,9 @@ impl Scenario {
         let machine = machine::read(&whole)?;
         let timeline = step::read(&whole, &machine)?;
         let expect = expect::read(&whole, &machine)?;
-        let engine = expect::engine(&whole, &expect)?;
-        Ok(Self { title: words, rules: rules.unwrap_or_default(), machine, timeline, expect, engine })
+        let engine = part::engine(&whole, &expect)?;
+        let kernel = part::kernel(&whole, &expect)?;
+        Ok(Self { title: words, rules: rules.unwrap_or_default(), machine, timeline, expect, engine, kernel })
     }
 }
 

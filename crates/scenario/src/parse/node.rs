@@ -7,13 +7,12 @@ use napier_core::time::{Instant, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::words::{one_of, quote, shorten, unknown};
 use super::{ParseError, duration};
 use crate::Range;
 
 /// Latest moment of a timeline, and longest time that a step or a cost may take.
 const TIME_MAX: Span = Span::from_secs(3600);
-/// Longest piece of a file that an error repeats.
-const QUOTE_CHARS_MAX: usize = 40;
 
 /// A file: its name, and where its lines begin.
 pub(super) struct Source<'a> {
@@ -22,6 +21,7 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// A file by its text and its name.
     pub(super) fn new(text: &str, file: &'a str) -> Self {
         let after_newline = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1);
         Self { file, line_starts: std::iter::once(0).chain(after_newline).collect() }
@@ -31,6 +31,7 @@ impl<'a> Source<'a> {
         u32::try_from(self.line_starts.partition_point(|start| *start <= offset)).unwrap_or(u32::MAX)
     }
 
+    /// An error at this place.
     pub(super) fn error(&self, offset: usize, path: &str, message: impl Display) -> ParseError {
         let colon = if path.is_empty() { "" } else { ": " };
         ParseError { file: self.file.to_owned(), line: self.line(offset), message: format!("{path}{colon}{message}") }
@@ -38,7 +39,7 @@ impl<'a> Source<'a> {
 }
 
 /// A value, where it stands, and what it is called in errors.
-pub(super) struct Node<'a> {
+pub struct Node<'a> {
     source: &'a Source<'a>,
     path: String,
     offset: usize,
@@ -52,7 +53,8 @@ impl<'a> Node<'a> {
         Self { source, path, offset: value.span().start, value: value.get_ref() }
     }
 
-    pub(super) fn error(&self, message: impl Display) -> ParseError {
+    /// An error at this place.
+    pub fn error(&self, message: impl Display) -> ParseError {
         self.source.error(self.offset, &self.path, message)
     }
 
@@ -61,7 +63,11 @@ impl<'a> Node<'a> {
         self.error(format!("found {}; expected {expected}", describe(self.value)))
     }
 
-    pub(super) fn text(&self, expected: &str) -> Result<&'a str> {
+    /// A string.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn text(&self, expected: &str) -> Result<&'a str> {
         self.value.as_str().ok_or_else(|| self.wrong(expected))
     }
 
@@ -81,7 +87,11 @@ impl<'a> Node<'a> {
         self.value.is_integer()
     }
 
-    pub(super) fn flag(&self) -> Result<bool> {
+    /// True or false.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn flag(&self) -> Result<bool> {
         self.value.as_bool().ok_or_else(|| self.wrong("true or false"))
     }
 
@@ -95,7 +105,10 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number in a range that the type holds.
-    pub(super) fn number<T: TryFrom<i128>>(&self, range: RangeInclusive<i128>) -> Result<T> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn number<T: TryFrom<i128>>(&self, range: RangeInclusive<i128>) -> Result<T> {
         match integer(self.value) {
             Some(number) if range.contains(&number) => {
                 Ok(T::try_from(number).ok().expect("the range is one that the type holds"))
@@ -123,7 +136,10 @@ impl<'a> Node<'a> {
     }
 
     /// A time of any length.
-    pub(super) fn span(&self) -> Result<Span> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn span(&self) -> Result<Span> {
         let expected = "a time such as \"20us\", \"1.5ms\" or \"2s\" (ns, us, ms, s), or 0";
         match (self.value, integer(self.value)) {
             (_, Some(0)) => Ok(Span::ZERO),
@@ -133,7 +149,10 @@ impl<'a> Node<'a> {
     }
 
     /// A time that a run can last.
-    pub(super) fn short_span(&self) -> Result<Span> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn short_span(&self) -> Result<Span> {
         let span = self.span()?;
         if span > TIME_MAX { Err(self.wrong("at most an hour")) } else { Ok(span) }
     }
@@ -147,31 +166,45 @@ impl<'a> Node<'a> {
         if self.value.as_str() == Some("forever") { Ok(None) } else { self.span().map(Some) }
     }
 
-    pub(super) fn list(&self, expected: &str) -> Result<Vec<Node<'a>>> {
+    /// The items of an array.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn list(&self, expected: &str) -> Result<Vec<Node<'a>>> {
         let items = self.value.as_array().ok_or_else(|| self.wrong(expected))?;
         let item = |(at, item)| Self::new(self.source, format!("{}[{at}]", self.path), item);
         Ok(items.iter().enumerate().map(item).collect())
     }
 
     /// A list of words.
-    pub(super) fn texts(&self, expected: &str) -> Result<Vec<String>> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn texts(&self, expected: &str) -> Result<Vec<String>> {
         self.list(expected)?.iter().map(|item| item.text("a string").map(str::to_owned)).collect()
     }
 
     /// One of some words, by a function that knows them.
-    pub(super) fn word<T>(&self, find: impl Fn(&str) -> Option<T>, words: &[&str]) -> Result<T> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn word<T>(&self, find: impl Fn(&str) -> Option<T>, words: &[&str]) -> Result<T> {
         let word = self.text(&one_of(words))?;
         find(word).ok_or_else(|| self.error(unknown("name", word, words)))
     }
 
-    pub(super) fn table(&self, expected: &str) -> Result<Table<'a>> {
+    /// A table.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn table(&self, expected: &str) -> Result<Table<'a>> {
         let entries = self.value.as_table().ok_or_else(|| self.wrong(expected))?;
         Ok(Table { source: self.source, path: self.path.clone(), offset: self.offset, entries, known: &[] })
     }
 }
 
 /// A table; the keys that it may have are given before they are asked for.
-pub(super) struct Table<'a> {
+pub struct Table<'a> {
     source: &'a Source<'a>,
     path: String,
     offset: usize,
@@ -186,7 +219,10 @@ impl<'a> Table<'a> {
     }
 
     /// Refuses keys other than these.
-    pub(super) fn only(mut self, known: &'static [&'static str]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn only(mut self, known: &'static [&'static str]) -> Result<Self> {
         self.known = known;
         let strange = self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         match strange.min_by_key(|key| key.span().start) {
@@ -201,7 +237,8 @@ impl<'a> Table<'a> {
         self
     }
 
-    pub(super) fn error(&self, message: impl Display) -> ParseError {
+    /// An error at this place.
+    pub fn error(&self, message: impl Display) -> ParseError {
         self.source.error(self.offset, &self.path, message)
     }
 
@@ -209,12 +246,13 @@ impl<'a> Table<'a> {
         self.source.line(self.offset)
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    /// Whether a key is there.
+    pub fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
     /// All keys and values in the order of the file.
-    pub(super) fn in_order(&self) -> Vec<(&'a str, Node<'a>)> {
+    pub fn in_order(&self) -> Vec<(&'a str, Node<'a>)> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         entries.into_iter().map(|(key, value)| (key.get_ref().as_ref(), self.node(key.get_ref(), value))).collect()
@@ -225,43 +263,65 @@ impl<'a> Table<'a> {
         Node::new(self.source, format!("{}{dot}{key}", self.path), value)
     }
 
-    pub(super) fn get(&self, key: &'static str) -> Option<Node<'a>> {
+    /// The value of a key.
+    pub fn get(&self, key: &'static str) -> Option<Node<'a>> {
         assert!(self.known.contains(&key), "{key} is missing in the list of keys {:?}", self.known);
         self.entries.get(key).map(|value| self.node(key, value))
     }
 
-    pub(super) fn need(&self, key: &'static str) -> Result<Node<'a>> {
+    /// The value of a key that has to be there.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn need(&self, key: &'static str) -> Result<Node<'a>> {
         self.get(key).ok_or_else(|| self.error(format!("missing key {key:?}")))
     }
 
     /// What a function makes of a key that may be missing.
-    pub(super) fn map<T>(&self, key: &'static str, read: impl FnOnce(&Node<'a>) -> Result<T>) -> Result<Option<T>> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn map<T>(&self, key: &'static str, read: impl FnOnce(&Node<'a>) -> Result<T>) -> Result<Option<T>> {
         self.get(key).as_ref().map(read).transpose()
     }
 
-    pub(super) fn number<T: TryFrom<i128>>(
-        &self,
-        key: &'static str,
-        range: RangeInclusive<i128>,
-        default: T,
-    ) -> Result<T> {
+    /// A whole number of a key, or its default.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn number<T: TryFrom<i128>>(&self, key: &'static str, range: RangeInclusive<i128>, default: T) -> Result<T> {
         Ok(self.map(key, |node| node.number(range))?.unwrap_or(default))
     }
 
-    pub(super) fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
+    /// True or false.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
         Ok(self.map(key, Node::flag)?.unwrap_or(default))
     }
 
-    pub(super) fn span(&self, key: &'static str, default: Span) -> Result<Span> {
+    /// A time of a key, or its default.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn span(&self, key: &'static str, default: Span) -> Result<Span> {
         Ok(self.map(key, Node::span)?.unwrap_or(default))
     }
 
-    pub(super) fn short_span(&self, key: &'static str, default: Span) -> Result<Span> {
+    /// A time of a key that a run can last, or its default.
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn short_span(&self, key: &'static str, default: Span) -> Result<Span> {
         Ok(self.map(key, Node::short_span)?.unwrap_or(default))
     }
 
     /// The items of an array; none if the key is missing.
-    pub(super) fn list(&self, key: &'static str, count_max: usize, expected: &str) -> Result<Vec<Node<'a>>> {
+    ///
+    /// # Errors
+    /// The place, what was found and what was expected.
+    pub fn list(&self, key: &'static str, count_max: usize, expected: &str) -> Result<Vec<Node<'a>>> {
         let Some(node) = self.get(key) else { return Ok(Vec::new()) };
         let list = node.list(expected)?;
         if list.len() > count_max {
@@ -286,58 +346,4 @@ fn describe(value: &DeValue<'_>) -> String {
         DeValue::Array(items) => format!("an array of {}", items.len()),
         DeValue::Table(_) => "a table".to_owned(),
     }
-}
-
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(QUOTE_CHARS_MAX) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-fn quote(text: &str) -> String {
-    format!("{:?}", shorten(text))
-}
-
-fn one_of(words: &[&str]) -> String {
-    match words {
-        [] => "none".to_owned(),
-        [word] => format!("{word:?}"),
-        _ => format!("one of {}", words.join(", ")),
-    }
-}
-
-/// `unknown key "x"; expected a, b (did you mean b?)`.
-pub(super) fn unknown(what: &str, word: &str, words: &[&str]) -> String {
-    let near = words.iter().map(|known| (distance(word, known), known)).min();
-    let hint = match near {
-        Some((distance, known)) if distance <= 2.max(known.len() / 4) && distance < known.len() => {
-            format!(" (did you mean {known}?)")
-        }
-        _ => String::new(),
-    };
-    format!(
-        "unknown {what} {}; expected {}{hint}",
-        quote(word),
-        if words.is_empty() { "none".to_owned() } else { words.join(", ") }
-    )
-}
-
-/// Edits from one word to the other, of which an exchange of neighbours counts two; long words are all far.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 64 {
-        return a.len();
-    }
-    let a = a.to_ascii_lowercase();
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.chars().enumerate() {
-            let change = diagonal + usize::from(!from.eq_ignore_ascii_case(&to));
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    *row.last().expect("a row has an entry more than the word has letters")
 }

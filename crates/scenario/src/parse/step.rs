@@ -4,7 +4,8 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
 use super::lookup::Names;
-use super::node::{Node, Table, unknown};
+use super::node::{Node, Table};
+use super::words::unknown;
 use super::{ParseError, call, machine, transmit};
 use crate::{Action, Callable, Check, Machine, Packets, Quirk, SocketKind, Step, Target};
 

@@ -31,6 +31,18 @@ fn defaults() {
 }
 
 #[test]
+fn a_kernel_carries_out_what_asks_for_it() {
+    assert!(parse(HEAD).kernel.not_runnable.is_some_and(|why| why.contains("[kernel] run = true")));
+    let kernel = |text: &str| parse(&format!("{HEAD}[kernel]\n{text}")).kernel;
+    let plain = kernel("run = true");
+    assert_eq!((plain.not_runnable, plain.since, plain.tolerance.map(|span| span.ns)), (None, None, Some(2_000_000)));
+    assert_eq!(kernel("run = true\ntolerance = \"order\"").tolerance, None);
+    assert_eq!(kernel("run = true\nsince = \"7.3\"").since, Some(crate::Release(7, 3)));
+    assert!(crate::Release::parse("6.18.44-fc") < Some(crate::Release(7, 3)));
+    assert_eq!(kernel("run = false\nwhy = \"x\"").not_runnable.as_deref(), Some("x"));
+}
+
+#[test]
 fn the_rich_file_says_what_it_should() {
     let scenario = parse(RICH);
     assert_eq!(scenario.machine.seed, u64::MAX);
@@ -101,7 +113,7 @@ fn deep_nesting_is_an_error() {
 const ERRORS: &[(&str, u32, &str)] = &[
     ("x = ", 2, "not TOML: "),
     ("titel = 1", 2, r#"unknown key "titel"; expected title, rules, machine, "#),
-    ("titel = 1", 2, "engine (did you mean title?)"),
+    ("titel = 1", 2, "engine, kernel (did you mean title?)"),
     ("machine = 1", 2, "machine: found the number 1; expected the table [machine]"),
     ("[machine]\ncpus = 0", 3, "machine.cpus: found the number 0; expected a whole number from 1 to 64"),
     ("[machine]\ncpus = \"two\"", 3, r#"machine.cpus: found the string "two"; expected a whole number"#),
@@ -167,6 +179,10 @@ const ERRORS: &[(&str, u32, &str)] = &[
     ("[expect.counters]\n\"cpu0.ksoftirqd\" = -1", 3, "expected a whole number from 0"),
     ("[engine]\nrun = false", 2, "engine: run = false needs why"),
     ("[engine]\nwhy = \"x\"", 2, "engine: why says why it does not run"),
+    ("[kernel]\nwatch = []", 2, "kernel: [kernel] needs run = true"),
+    ("[kernel]\nrun = false", 2, "kernel: run = false needs why"),
+    ("[kernel]\nrun = true\nsince = \"new\"", 4, "a release of Linux such as \"7.3\""),
+    ("[kernel]\nrun = true\ntolerance = \"much\"", 4, "kernel.tolerance"),
     ("[engine]\nwatch = [\"poll\"]", 3, "poll is not among the kinds that [expect] watches"),
 ];
 

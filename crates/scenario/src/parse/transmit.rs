@@ -11,8 +11,9 @@ use napier_core::tx::state::QdiscState;
 
 use super::ParseError;
 use super::lookup::Names;
-use super::node::{Node, Table, unknown};
+use super::node::{Node, Table};
 use super::step::{U32_MAX, at};
+use super::words::unknown;
 use crate::{
     Action, ByteLimits, Kind, Pattern, QdiscSpec, Sending, SocketKind, StopBy, Transmit, TxCheck, TxDeed, TxqIx,
 };

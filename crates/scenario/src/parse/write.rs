@@ -8,8 +8,8 @@ use std::fmt::{Display, Write};
 use super::duration;
 use super::step::bit_names;
 use crate::{
-    Action, Check, CpuIx, Device, Expect, Expected, Machine, NapiIx, Packets, Pattern, Range, Scenario, SocketIx, Step,
-    Target,
+    Action, Check, CpuIx, Device, Expect, Expected, KernelPart, Machine, NapiIx, Packets, Pattern, Range, Scenario,
+    SocketIx, Step, Target,
 };
 use napier_core::time::Span;
 
@@ -36,6 +36,7 @@ impl Scenario {
         if let Some(kinds) = &self.engine.watch {
             out.line("watch", quotes(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>()));
         }
+        out.kernel(&self.kernel);
         out.text
     }
 }
@@ -248,6 +249,21 @@ impl Out<'_> {
         for (name, value) in &expect.counters {
             self.line(&quote(name), range(*value));
         }
+    }
+
+    fn kernel(&mut self, kernel: &KernelPart) {
+        self.text.push_str("\n[kernel]\n");
+        self.line("run", kernel.not_runnable.is_none());
+        if let Some(why) = &kernel.not_runnable {
+            self.line("why", quote(why));
+        }
+        if let Some(kinds) = &kernel.watch {
+            self.line("watch", quotes(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>()));
+        }
+        if let Some(since) = kernel.since {
+            self.line("since", quote(&since.to_string()));
+        }
+        self.line("tolerance", kernel.tolerance.map_or_else(|| quote("order"), span));
     }
 
     fn napi(&self, napi: NapiIx) -> String {

@@ -9,8 +9,9 @@ use napier_rng::Xoshiro256PlusPlus;
 
 use super::random::Random;
 use napier_scenario::{
-    Action, Call, Costs, CpuIx, Device, DeviceIx, EnginePart, Epoll, EpollIx, Expect, Machine, NapiIx, NapiRef,
-    Packets, Policy, Quirk, Scenario, Socket, SocketIx, SocketKind, Step, Sysctl, Target, Thread, ThreadIx, Tolerance,
+    Action, Call, Costs, CpuIx, Device, DeviceIx, EnginePart, Epoll, EpollIx, Expect, KernelPart, Machine, NapiIx,
+    NapiRef, Packets, Policy, Quirk, Scenario, Socket, SocketIx, SocketKind, Step, Sysctl, Target, Thread, ThreadIx,
+    Tolerance,
 };
 
 /// How long the disturbance lasts at most.
@@ -40,6 +41,7 @@ pub fn scenario(seed: u64) -> Scenario {
             settle: DRAIN_BOUND,
         },
         engine: EnginePart { not_runnable: Some("a random scenario for the simulator".to_owned()), watch: None },
+        kernel: KernelPart::not_said(Span::from_ms(2)),
     }
 }
 

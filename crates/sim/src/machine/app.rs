@@ -6,6 +6,7 @@ use napier_core::sockopt::{BusyOption, SocketBusy, option_value};
 use napier_core::time::{Deadline, Span};
 
 use super::vm::K;
+use super::work::Work;
 use super::world::World;
 use napier_scenario::{Answer, Call, Callable, EpollIx, Event, SocketIx, SocketKind, ThreadIx};
 
@@ -27,8 +28,7 @@ impl K {
                 self.block(Deadline::NEVER).await;
                 continue;
             };
-            let span = self.w().costs.syscall;
-            self.spend(span).await;
+            self.work(Work::Syscall).await;
             let name = call.name();
             let (answer, ready) = self.make_call(call, thread).await;
             self.w().note(Event::Return { thread: me, call: name, answer, ready });

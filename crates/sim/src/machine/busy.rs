@@ -4,12 +4,12 @@ use napier_core::busy::{AfterStopPoll, BusyLoop, BusyParams, BusyStep, BusyStop,
 use napier_core::completion::Flush;
 use napier_core::event;
 use napier_core::state::State;
-use napier_core::time::Span;
 
 use super::Plant;
 use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
+use super::work::Work;
 use super::world::World;
 use napier_scenario::PollContext;
 
@@ -78,8 +78,7 @@ impl K {
 
     /// What an iteration costs that polls nothing; never nothing, so that a loop of them ends.
     pub(super) async fn spin_pause(&self) {
-        let span = self.w().costs.op.max(Span::from_ns(1));
-        self.spend(span).await;
+        self.work(Work::SpinPause).await;
     }
 
     async fn busy_poll_stop(&self, napi: usize, params: BusyParams) {

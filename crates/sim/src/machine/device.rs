@@ -4,14 +4,13 @@ use napier_core::completion::Flush;
 use napier_core::config::ConfigTable;
 use napier_core::control::DevSettings;
 use napier_core::gro::{GroPacket, Merged};
-use napier_core::moderation::{Moderated, Moderation};
+use napier_core::moderation::Moderation;
 use napier_core::rss::{DEFAULT_KEY, FlowV4, IndirectionTable, toeplitz};
 use napier_core::state::State;
-use napier_core::time::Deadline;
 
 use super::Plant;
 use super::vm::CtxId;
-use super::world::{Ev, HardIrq, World};
+use super::world::World;
 use napier_scenario::{DropReason, Event, Packets, Quirk, SocketIx, Target};
 
 /// Reasons that [`DropReason`] knows.
@@ -48,6 +47,8 @@ pub(super) struct Packet {
     mergeable: bool,
     pub(super) syn: Option<SocketIx>,
     pub(super) napi_id: u32,
+    /// It acknowledges only: it goes to its connection and makes nothing ready.
+    pub(super) is_ack: bool,
 }
 
 impl GroPacket for Packet {
@@ -141,6 +142,7 @@ impl World {
             mergeable: packets.mergeable && self.devs[self.napis[napi].dev].merges,
             syn: packets.syn,
             napi_id: 0,
+            is_ack: false,
         };
         if packets.loopback {
             // No NAPI instance marks it; the field holds the sender's CPU, counted from 1.
@@ -151,6 +153,20 @@ impl World {
             self.go_up(napi, false);
             return;
         }
+        self.enter_rx_ring(napi, packet);
+    }
+
+    /// A frame of a connection is there.
+    pub(super) fn put_in_rx_ring(&mut self, napi: usize, socket: Option<SocketIx>, is_ack: bool) {
+        self.arrived += 1;
+        let flow = socket.map_or(0, |socket| u32::from(socket.0));
+        let frame = self.frames.take();
+        let packet =
+            Packet { frame, socket, flow, hash: flow, segments: 1, mergeable: false, syn: None, napi_id: 0, is_ack };
+        self.enter_rx_ring(napi, packet);
+    }
+
+    fn enter_rx_ring(&mut self, napi: usize, packet: Packet) {
         let n = &self.napis[napi];
         let dev = &self.devs[n.dev];
         let lost = if !dev.up {
@@ -189,58 +205,6 @@ impl World {
         };
         let hash = packets.hash.unwrap_or_else(|| toeplitz(&DEFAULT_KEY, &flow.input()));
         dev.first_napi + usize::from(IndirectionTable::equal(dev.queues).queue(hash))
-    }
-
-    /// A frame came while the interrupt is unmasked.
-    fn moderate(&mut self, napi: usize) {
-        let (dev, queue) = (self.napis[napi].dev, usize::from(self.napis[napi].queue));
-        let now = self.now;
-        let (moderation, generation) = &mut self.devs[dev].moderation[queue];
-        match moderation.on_frames(1, now) {
-            Moderated::Fire => self.raise_irq(napi),
-            Moderated::StartTimer(span) => {
-                *generation += 1;
-                let generation = *generation;
-                self.push(Deadline::after(now, span), Ev::Coalesce { napi, generation });
-            }
-            // A timer runs, or the interrupt has been raised since the last unmask.
-            Moderated::Wait => {}
-        }
-    }
-
-    /// The coalescing time is over.
-    pub(super) fn coalesce_expires(&mut self, napi: usize, generation: u32) {
-        let (dev, queue) = (self.napis[napi].dev, usize::from(self.napis[napi].queue));
-        let now = self.now;
-        let (moderation, current) = &mut self.devs[dev].moderation[queue];
-        if *current == generation && moderation.on_timer(now) && !self.napis[napi].masked {
-            self.raise_irq(napi);
-        }
-    }
-
-    /// The device may interrupt again.
-    pub(super) fn rearm_irq(&mut self, napi: usize) {
-        let (dev, queue) = (self.napis[napi].dev, usize::from(self.napis[napi].queue));
-        self.napis[napi].masked = false;
-        let (moderation, generation) = &mut self.devs[dev].moderation[queue];
-        *generation += 1;
-        moderation.on_unmask();
-        self.touch(napi);
-    }
-
-    /// The interrupt goes to its CPU; one that is under way is enough.
-    pub(super) fn raise_irq(&mut self, napi: usize) {
-        let n = &mut self.napis[napi];
-        if std::mem::replace(&mut n.irq_latched, true) {
-            return;
-        }
-        let cpu = n.irq_cpu;
-        let delay = self.irq_delay();
-        let at = self.after(delay);
-        self.push(at, Ev::Irq { cpu, irq: HardIrq::Device { napi } });
-        if self.spurious() {
-            self.push(at, Ev::Irq { cpu, irq: HardIrq::Schedule { napi } });
-        }
     }
 
     /// The poll takes `count` packets off the ring and hands them to the stack.

@@ -59,7 +59,10 @@ impl Exec {
                 if w.is_over() {
                     return;
                 }
-                let Some(id) = w.pick(cpu) else { return };
+                let Some(id) = w.pick(cpu) else {
+                    w.cpus[cpu].speed.idle();
+                    return;
+                };
                 if !w.advance_alone(cpu, id) {
                     return;
                 }

@@ -64,7 +64,7 @@ impl World {
         let inside: u64 = self.napis.iter().map(|n| n.ring.len() as u64 + n.merge.segments()).sum();
         let sockets: u64 = self.socks.iter().map(|sock| sock.delivered).sum();
         let lost: u64 = self.drops.iter().sum();
-        if self.arrived != inside + sockets + lost {
+        if self.arrived != inside + sockets + lost + self.acks {
             self.fail(format!(
                 "packets are not conserved: {} arrived, {inside} wait, {sockets} reached sockets, {lost} were lost",
                 self.arrived

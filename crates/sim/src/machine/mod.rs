@@ -4,11 +4,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `exec` | the event loop: nothing happens but by an event or by a context that goes on |
+//! | `work` | what a CPU does with its time, what that costs, and where it went |
 //! | `vm` | how code on a CPU spends time, sleeps, keeps others out |
 //! | `sched` | levels and threads of a CPU |
 //! | `softirq`, `kthread`, `busy`, `poll` | who polls, and what follows |
 //! | `lifecycle`, `control` | add, enable, disable, delete, settings |
 //! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
+//! | `moderate`, `nic` | when a device interrupts |
+//! | `figures`, `clients` | runs for figures: a server, and those who ask it |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
 //!
@@ -17,16 +20,20 @@
 
 mod app;
 mod busy;
+mod clients;
 mod control;
 mod coverage;
 mod device;
 mod epoll;
 mod exec;
+pub mod figures;
 mod gro;
 mod invariants;
 mod kthread;
 mod lifecycle;
+mod moderate;
 mod napi;
+mod nic;
 mod poll;
 mod sched;
 mod setup;
@@ -35,11 +42,14 @@ mod softirq;
 mod steps;
 mod tx;
 mod vm;
+mod work;
 mod world;
 
 use napier_core::time::Instant;
 
+pub use clients::{Clients, Pace};
 pub use coverage::{Coverage, Decision};
+pub use work::{Account, Class, Disturbance, Work, WorkCosts};
 
 use napier_scenario::{DropReason, Scenario, Seen};
 

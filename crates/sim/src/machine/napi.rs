@@ -9,6 +9,7 @@ use napier_core::time::Span;
 
 use super::device::Packet;
 use super::gro::Merge;
+use super::nic::Nic;
 use super::vm::CtxId;
 use super::world::{Ev, HardIrq, World};
 use napier_scenario::{CpuIx, Event, NapiIx, Quirk};
@@ -76,7 +77,10 @@ pub(super) struct Napi {
     pub(super) has_thread: bool,
     pub(super) thread_stop: bool,
     // Counters.
+    /// Moderation of the card itself, in runs for figures.
+    pub(super) nic: Option<Nic>,
     pub(super) polls: u64,
+    pub(super) empty_polls: u64,
     pub(super) packets: u64,
     pub(super) interrupts: u64,
     pub(super) timer_fires: u64,

@@ -8,6 +8,7 @@ use super::Plant;
 use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::{K, Level};
+use super::work::Work;
 use napier_scenario::{CpuIx, Event, PollContext, Quirk};
 
 /// What the poller does next.
@@ -101,7 +102,7 @@ impl K {
         if self.w().tx_done(napi) {
             self.tx_clean(napi).await;
         }
-        let (work, span) = {
+        let (work, works) = {
             let mut w = self.w();
             let taken = (w.napis[napi].ring.len() as u32).min(budget);
             let work = if w.napis[napi].quirk == Quirk::AlwaysFull { budget } else { taken };
@@ -109,11 +110,14 @@ impl K {
             let cpu = CpuIx(self.cpu as u16);
             w.note(Event::Poll { napi: index, context, cpu, work, budget });
             w.napis[napi].polls += 1;
+            w.napis[napi].empty_polls += u64::from(taken == 0);
             w.napis[napi].packets += u64::from(taken);
+            let acks = w.napis[napi].ring.iter().take(taken as usize).filter(|packet| packet.is_ack).count() as u64;
             w.receive(napi, taken);
-            (work, w.costs.poll + napier_core::time::Span::from_ns(w.costs.packet.ns * u64::from(taken)))
+            let poll = if taken == 0 { Work::PollEmpty } else { Work::Poll };
+            (work, [(poll, 1), (Work::PacketUp, u64::from(taken) - acks), (Work::AckUp, acks)])
         };
-        self.spend(span).await;
+        self.works(&works).await;
         self.w().leave_poll(napi, self.me);
         if work < budget && self.w().napis[napi].quirk != Quirk::NeverCompletes {
             if self.complete_done(napi, work).await {
@@ -261,7 +265,8 @@ impl K {
             let index = n.index;
             let again = !n.ring.is_empty() || w.tx_done(napi);
             w.note(Event::Unmask { napi: index });
-            again && w.plant != Plant::NoSecondLook
+            // A card that moderates by itself looks at its own ring, in its own time.
+            again && !w.look_at_ring(napi) && w.plant != Plant::NoSecondLook
         };
         self.op().await;
         if again {

@@ -7,7 +7,8 @@ use napier_core::softirq::PollLists;
 use napier_core::time::{Deadline, Instant, Span};
 use napier_core::tx::softirq::OutputQueue;
 
-use super::vm::CtxId;
+use super::vm::{CtxId, Level};
+use super::work::{Speed, Work};
 use super::world::{Ev, HardIrq, Run, World};
 use napier_scenario::{CpuIx, Event, Policy};
 
@@ -43,6 +44,7 @@ pub(super) struct Cpu {
     pub(super) softirq_runs: u64,
     pub(super) ksoftirqd_wakes: u64,
     pub(super) tx_runs: u64,
+    pub(super) speed: Speed,
 }
 
 impl Cpu {
@@ -68,6 +70,7 @@ impl Cpu {
             softirq_runs: 0,
             ksoftirqd_wakes: 0,
             tx_runs: 0,
+            speed: Speed::default(),
         }
     }
 
@@ -130,8 +133,10 @@ impl World {
         let (position, _) = best?;
         let id = self.cpus[cpu].ready.remove(position);
         self.cpus[cpu].current = Some(id);
-        let span = self.costs.switch;
-        let switch = self.jittered(span);
+        let exit = u64::from(self.cpus[cpu].speed.wakes());
+        let switch = self.time_for(cpu, Level::Task, &[(Work::IdleExit, exit), (Work::Switch, 1)]);
+        let lasts = self.disturbance.after_switch;
+        self.cpus[cpu].speed.disturb(lasts);
         self.ctxs[id].remaining += switch;
         self.start_slice(cpu);
         Some(id)
@@ -181,7 +186,7 @@ impl World {
         self.ctxs[id].run = Run::Waking;
         self.ctxs[id].wake_gen += 1;
         let generation = self.ctxs[id].wake_gen;
-        let span = self.costs.wake;
+        let span = self.costs.get(Work::Wake);
         let delay = Span::from_ns(self.jittered(span));
         let at = Deadline::after(self.now, delay);
         self.push(at, Ev::Wake { ctx: id, generation });

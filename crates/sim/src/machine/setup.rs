@@ -14,27 +14,35 @@ use napier_core::time::{Instant, Span};
 use super::Options;
 use super::device::Dev;
 use super::exec::{Code, Exec};
+use super::figures::{Core, SERVER_EPOLL};
 use super::gro::Merge;
 use super::napi::{Napi, Owner, Timer};
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
 use super::vm::{K, Level, Vm};
 use super::world::{Ctx, Ev, Inbox, World};
-use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind};
+use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind, Step};
 
 /// Longest time that bringing the devices up may take.
 const SETUP_MAX: Instant = Instant::from_ns(1_000_000_000);
 
 /// Builds the machine and brings its devices up; what happens meanwhile is not logged. Time zero is a whole second.
 pub(super) fn build(scenario: &Scenario, options: &Options) -> Exec {
-    let machine = &scenario.machine;
-    let mut w = World::new(scenario, options);
+    build_for(&scenario.machine, &scenario.timeline, options, None)
+}
+
+/// The same, with a server in place of the calls of the first thread.
+pub(super) fn build_for(machine: &Machine, timeline: &[Step], options: &Options, server: Option<&Core>) -> Exec {
+    let mut w = World::new(machine, timeline, options);
+    if let Some(server) = server {
+        w.costs = server.costs;
+    }
     add_cpus(&mut w, machine);
     add_devices(&mut w, machine);
     super::tx::add_transmit(&mut w, machine);
     add_programs(&mut w, machine);
     let vm = Vm::new(w);
-    let code = write_code(&vm, machine);
+    let code = write_code(&vm, machine, server);
     let mut exec = Exec { vm, code };
     bring_up(&mut exec, machine);
     exec
@@ -136,7 +144,9 @@ fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize, kthread: 
         kthread,
         has_thread: false,
         thread_stop: false,
+        nic: None,
         polls: 0,
+        empty_polls: 0,
         packets: 0,
         interrupts: 0,
         timer_fires: 0,
@@ -181,7 +191,7 @@ fn add_programs(w: &mut World, machine: &Machine) {
 }
 
 /// The code of every context, in the order in which the contexts were made.
-fn write_code(vm: &Rc<Vm>, machine: &Machine) -> Vec<Code> {
+fn write_code(vm: &Rc<Vm>, machine: &Machine, server: Option<&Core>) -> Vec<Code> {
     let mut code: Vec<Code> = Vec::new();
     let k = |me: usize, cpu: usize, level: Level| K::new(vm.clone(), me, cpu, level);
     for cpu in 0..usize::from(machine.cpus) {
@@ -199,7 +209,11 @@ fn write_code(vm: &Rc<Vm>, machine: &Machine) -> Vec<Code> {
     }
     for thread in 0..machine.threads.len() {
         let (me, cpu) = (code.len(), machine.threads[thread].cpu.at());
-        code.push(Box::pin(k(me, cpu, Level::Task).app_main(thread)));
+        let k = k(me, cpu, Level::Task);
+        code.push(match server.filter(|_| thread == 0) {
+            Some(server) => Box::pin(k.serve_main(SERVER_EPOLL, server.wait, server.events_max, server.warm_max)),
+            None => Box::pin(k.app_main(thread)),
+        });
     }
     code
 }

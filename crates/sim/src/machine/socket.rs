@@ -48,6 +48,10 @@ impl World {
             w.lose(napi, why, packet.segments);
             None
         };
+        if packet.is_ack {
+            self.take_ack(packet.frame);
+            return None;
+        }
         let Some(socket) = packet.socket.filter(|socket| self.socks[socket.at()].open) else {
             return lost(self, DropReason::NoSocket);
         };

@@ -8,6 +8,7 @@ use super::Plant;
 use super::coverage::Decision;
 use super::napi::Owner;
 use super::vm::K;
+use super::work::{Disturbance, Work};
 use super::world::HardIrq;
 use napier_scenario::{CpuIx, Event, NapiIx, PollContext};
 
@@ -18,29 +19,38 @@ impl K {
             let irq = self.w().cpus[self.cpu].hard_queue.pop_front();
             match irq {
                 None => self.park().await,
-                Some(irq) => {
-                    let span = self.w().costs.irq;
-                    match irq {
-                        HardIrq::Device { napi } => {
-                            self.w().napis[napi].interrupts += 1;
-                            self.spend(span).await;
-                            self.device_interrupt(napi).await;
-                        }
-                        HardIrq::Timer { napi, generation } => self.timer_interrupt(napi, generation).await,
-                        HardIrq::Schedule { napi } => self.napi_schedule(napi).await,
-                        HardIrq::Arm { napi, after } => self.w().arm(napi, after, self.cpu),
-                        HardIrq::Watchdog { qd, generation } => {
-                            self.spend(span).await;
-                            self.watchdog_interrupt(qd, generation).await;
-                        }
-                        HardIrq::TxWake { txq, by } => {
-                            self.spend(span).await;
-                            self.tx_wake(txq, by).await;
-                        }
+                Some(irq) => match irq {
+                    HardIrq::Device { napi } => {
+                        self.w().napis[napi].interrupts += 1;
+                        self.enter_irq(Work::HardIrq).await;
+                        self.device_interrupt(napi).await;
                     }
-                }
+                    HardIrq::Timer { napi, generation } => self.timer_interrupt(napi, generation).await,
+                    HardIrq::Schedule { napi } => self.napi_schedule(napi).await,
+                    HardIrq::Arm { napi, after } => self.w().arm(napi, after, self.cpu),
+                    HardIrq::Watchdog { qd, generation } => {
+                        self.enter_irq(Work::HardIrq).await;
+                        self.watchdog_interrupt(qd, generation).await;
+                    }
+                    HardIrq::TxWake { txq, by } => {
+                        self.enter_irq(Work::HardIrq).await;
+                        self.tx_wake(txq, by).await;
+                    }
+                },
             }
         }
+    }
+
+    /// An interrupt handler begins. What runs after it finds the CPU's caches full of something else.
+    async fn enter_irq(&self, handler: Work) {
+        let exit = {
+            let mut w = self.w();
+            let Disturbance { after_hard_irq, after_timer_irq, .. } = w.disturbance;
+            let lasts = if handler == Work::HardIrq { after_hard_irq } else { after_timer_irq };
+            w.cpus[self.cpu].speed.disturb(lasts);
+            u64::from(w.cpus[self.cpu].speed.wakes())
+        };
+        self.works(&[(Work::IdleExit, exit), (handler, 1)]).await;
     }
 
     /// `napi_watchdog`.
@@ -59,8 +69,7 @@ impl K {
             w.note(Event::TimerFire { napi: index, cpu: CpuIx(self.cpu as u16) });
             w.touch(napi);
         }
-        let span = self.w().costs.irq;
-        self.spend(span).await;
+        self.enter_irq(Work::TimerIrq).await;
         let got =
             {
                 let mut w = self.w();
@@ -145,6 +154,7 @@ impl K {
 
     /// `net_rx_action`.
     async fn net_rx_action(&self, context: PollContext) {
+        self.work(Work::SoftirqEntry).await;
         let mut run = {
             let mut w = self.w();
             w.cpus[self.cpu].softirq_runs += 1;

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use napier_core::time::{Deadline, Span};
 
+use super::work::Work;
 use super::world::World;
 
 /// A context that executes: a CPU's interrupt or softirq level, or a thread.
@@ -90,11 +91,25 @@ impl K {
         }
     }
 
+    /// Does work of one kind.
+    #[inline]
+    pub(super) async fn work(&self, work: Work) {
+        self.works(&[(work, 1)]).await;
+    }
+
+    /// Does work of several kinds, each so many times, with nothing in between.
+    #[inline]
+    pub(super) async fn works(&self, works: &[(Work, u64)]) {
+        let ns = self.w().time_for(self.cpu, self.level, works);
+        if ns > 0 {
+            self.ask(Request::Spend(ns)).await;
+        }
+    }
+
     /// Spends what one atomic step costs.
     #[inline]
     pub(super) async fn op(&self) {
-        let span = self.w().costs.op;
-        self.spend(span).await;
+        self.work(Work::Op).await;
     }
 
     /// Sleeps until woken or until the deadline. Nothing happens between the caller's last look and the sleep.

@@ -8,6 +8,7 @@ use napier_core::time::{Deadline, Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
+use super::clients::Asking;
 use super::coverage::{Coverage, Decision};
 use super::device::{Dev, Frames};
 use super::gro::Up;
@@ -15,9 +16,10 @@ use super::napi::Napi;
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
 use super::tx::Tx;
-use super::vm::CtxId;
+use super::vm::{CtxId, Level};
+use super::work::{Disturbance, Work, WorkCosts};
 use super::{Options, Plant};
-use napier_scenario::{Call, Costs, Event, Policy, Scenario, Seen, Step, StopBy, Sysctl};
+use napier_scenario::{Call, Event, Machine, Policy, Seen, Step, StopBy, Sysctl};
 
 /// What a CPU takes as a hardware interrupt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -59,6 +61,12 @@ pub(super) enum Ev {
     Slice { cpu: usize, generation: u32 },
     /// A stalled thread may go on.
     Thaw { ctx: CtxId },
+    /// A connection of a client sends.
+    Ask { connection: u32 },
+    /// A frame of a connection comes from the wire.
+    Frame { connection: u32, is_ack: bool },
+    /// An answer is at its client.
+    Answered { connection: u32 },
     /// A step of the timeline; `left` packets of a burst are still to come.
     Step { step: usize, left: u32 },
 }
@@ -154,7 +162,8 @@ pub(super) struct World {
     pub(super) ids: IdAllocator,
     pub(super) hz: u32,
     pub(super) sysctl: Sysctl,
-    pub(super) costs: Costs,
+    pub(super) costs: WorkCosts,
+    pub(super) disturbance: Disturbance,
     jitter: Option<Xoshiro256PlusPlus>,
     late_irqs: Option<Xoshiro256PlusPlus>,
     pub(super) plant: Plant,
@@ -176,11 +185,14 @@ pub(super) struct World {
     pub(super) frames: Frames,
     pub(super) up: Up,
     pub(super) tx: Tx,
+    /// Clients, in runs for figures.
+    pub(super) asking: Option<Asking>,
+    /// Frames without data that reached their connections.
+    pub(super) acks: u64,
 }
 
 impl World {
-    pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
-        let machine = &scenario.machine;
+    pub(super) fn new(machine: &Machine, timeline: &[Step], options: &Options) -> Self {
         let rng = |on: bool, name: &str| on.then(|| napier_rng::stream(machine.seed, name));
         Self {
             now: Instant::ZERO,
@@ -196,11 +208,12 @@ impl World {
             epolls: Vec::new(),
             inboxes: Vec::new(),
             hogs: Vec::new(),
-            timeline: scenario.timeline.clone(),
+            timeline: timeline.to_vec(),
             ids: IdAllocator::new(u32::from(machine.cpus)),
             hz: machine.hz,
             sysctl: machine.sysctl,
-            costs: machine.costs,
+            costs: WorkCosts::from(&machine.costs),
+            disturbance: Disturbance::default(),
             jitter: rng(machine.jitter, "jitter"),
             late_irqs: rng(machine.late_interrupts, "late interrupts"),
             plant: options.plant,
@@ -219,6 +232,8 @@ impl World {
             frames: Frames::default(),
             up: Up::default(),
             tx: Tx::default(),
+            asking: None,
+            acks: 0,
         }
     }
 
@@ -261,6 +276,19 @@ impl World {
             Some(rng) if span.ns > 0 => (span.ns * u64::from(rng.random_range(64_u32..512))).div_ceil(256),
             _ => span.ns,
         }
+    }
+
+    /// How long a CPU takes for work of several kinds, each so many times. Their sum turns out one way or another, not each.
+    #[inline]
+    pub(super) fn time_for(&mut self, cpu: usize, level: Level, works: &[(Work, u64)]) -> u64 {
+        let slower = self.disturbance;
+        let (mut plain, mut charged) = (0, 0);
+        for (work, times) in works {
+            let ns = self.costs.get(*work).ns * times;
+            plain += ns;
+            charged += self.cpus[cpu].speed.charge(level, *work, ns, slower);
+        }
+        self.jittered(Span::from_ns(plain)) + (charged - plain)
     }
 
     /// How late an interrupt is.
@@ -330,6 +358,18 @@ impl World {
                 }
                 self.cpus[cpu].need_resched = true;
                 Some(cpu)
+            }
+            Ev::Ask { connection } => {
+                self.ask(connection as usize);
+                None
+            }
+            Ev::Frame { connection, is_ack } => {
+                self.frame_arrives(connection as usize, is_ack);
+                None
+            }
+            Ev::Answered { connection } => {
+                self.answered(connection as usize);
+                None
             }
             Ev::Thaw { ctx } => Some(self.ctxs[ctx].cpu),
             Ev::Step { step, left } => {

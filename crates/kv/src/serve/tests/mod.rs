@@ -85,12 +85,13 @@ fn values_that_lack_their_last_bytes_stay_inside_the_account_and_come_back() {
         within();
         assert_eq!(w.streams[CLIENTS].answered, b"STORED\r\nVALUE k 0 2\r\nhi\r\nEND\r\n", "a good client is served");
         for client in 0..CLIENTS {
-            w.send(client, b"xxxxx\r\nget k\r\n");
+            // Not `k`: the values that are taken may have driven it out.
+            w.send(client, b"xxxxx\r\nget absent\r\n");
         }
     }));
     scenes.extend(rounds(10));
     let (world, totals) = play(server, None, scenes);
-    let got = b"VALUE k 0 2\r\nhi\r\nEND\r\n";
+    let got = b"END\r\n";
     let refused = world.streams[..CLIENTS].iter().filter(|wire| {
         let refused = wire.answered == [&b"SERVER_ERROR out of memory storing object\r\n"[..], got].concat();
         assert!(refused || wire.answered == [&b"STORED\r\n"[..], got].concat(), "{:?}", wire.answered);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::Engine;
-use napier_runtime::raw::{RawBusyPoll, RawPort, RawSender};
+use napier_runtime::raw::{RawBusyPoll, RawPort};
 
 use super::{Places, RawRrConfig, RawRrMode, nanos};
 use crate::bench::rtt::{FRAME_BYTES, histogram, stamp_of, turn_round, write_stamped};
@@ -14,11 +14,11 @@ use crate::pair::Pair;
 use crate::report::PowerHistogram;
 
 /// `SO_BUSY_POLL` of the busy-read modes in us, as the proposal's script sets `net.core.busy_read`.
-const BUSY_READ_US: u32 = 400;
+pub(super) const BUSY_READ_US: u32 = 400;
 /// Socket options of a busy-reading program; 64 packets per poll.
 const BUSY_READ: RawBusyPoll = RawBusyPoll { usecs: BUSY_READ_US, prefer: true, budget: 64 };
 /// How long a blocked side waits before it looks whether the run is over.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+pub(super) const STOP_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Shared<'a> {
     pub(super) stop: &'a AtomicBool,
@@ -87,6 +87,49 @@ fn with_poller<R>(engine: &Engine, port: &RawPort, cpu: Option<usize>, program: 
     })
 }
 
+/// What the client's loop is given, by either backend.
+pub(super) trait ClientEnd {
+    /// The time in ns, from any moment on.
+    fn now_ns(&self) -> u64;
+    /// Sends a request that carries when it was due. If there is no room it is lost.
+    fn ask(&mut self, intended_ns: u64);
+    /// Receives as the mode's program does; one that blocks does so no longer than this. Whether there is something.
+    fn receive(&mut self, at_most: Duration) -> bool;
+    /// When the request of the next reply was due.
+    fn next(&mut self) -> Option<u64>;
+}
+
+struct EngineEnd<'a> {
+    pair: &'a Pair,
+    port: &'a RawPort,
+    mode: RawRrMode,
+}
+
+impl ClientEnd for EngineEnd<'_> {
+    fn now_ns(&self) -> u64 {
+        self.pair.engine.now_ns()
+    }
+
+    fn ask(&mut self, intended_ns: u64) {
+        let _ = self.port.build(FRAME_BYTES, |frame| stamped(self.pair, frame, intended_ns));
+        self.port.flush();
+    }
+
+    #[inline]
+    fn receive(&mut self, at_most: Duration) -> bool {
+        if self.mode == RawRrMode::Interrupts { self.port.wait(Some(at_most)) } else { self.port.recv() }
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        while let Some(frame) = self.port.next() {
+            if let Some(intended_ns) = stamp_of(frame.data()) {
+                return Some(intended_ns);
+            }
+        }
+        None
+    }
+}
+
 pub(super) fn run_client(
     pair: &Pair,
     config: &RawRrConfig,
@@ -96,25 +139,30 @@ pub(super) fn run_client(
     let _counted = pair.engine.count_thread("client", Some(places.client));
     let port = open(&pair.peer, config.mode)?;
     let poller = places.pollers.filter(|_| config.mode == RawRrMode::BusyReadSeparate).map(|(cpu, _)| cpu);
+    let mut end = EngineEnd { pair, port: &port, mode: config.mode };
     let outcome = with_poller(&pair.engine, &port, poller, || match places.sender {
-        None => client_loop(pair, &port, config, shared, true),
+        None => client_loop(&mut end, config, shared, true),
         Some(cpu) => std::thread::scope(|scope| {
             let sender = port.sender();
-            scope.spawn(move || send_all(pair, &sender, config, cpu, shared));
-            client_loop(pair, &port, config, shared, false)
+            scope.spawn(move || {
+                let _counted = pair.engine.count_thread("sender", Some(cpu));
+                send_all(config, shared, &|| pair.engine.now_ns(), |intended_ns| {
+                    // A full ring loses the request: counted as sent and never answered.
+                    let _ = sender.send(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
+                });
+            });
+            client_loop(&mut end, config, shared, false)
         }),
     });
     Ok(outcome)
 }
 
 /// The sender's thread: requests at their points in time, whatever comes back.
-fn send_all(pair: &Pair, sender: &RawSender, config: &RawRrConfig, cpu: usize, shared: &Shared<'_>) {
-    let _counted = pair.engine.count_thread("sender", Some(cpu));
-    let mut due = Due::new(pair, config);
+pub(super) fn send_all(config: &RawRrConfig, shared: &Shared<'_>, now_ns: &impl Fn() -> u64, mut ask: impl FnMut(u64)) {
+    let mut due = Due::new(now_ns(), config);
     while !due.over() && !shared.stop.load(Ordering::Acquire) {
-        if let Some(intended_ns) = due.next(pair.engine.now_ns()) {
-            // A full ring loses the request: counted as sent and never answered.
-            let _ = sender.send(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
+        if let Some(intended_ns) = due.next(now_ns()) {
+            ask(intended_ns);
             shared.sent.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -128,8 +176,7 @@ struct Due {
 }
 
 impl Due {
-    fn new(pair: &Pair, config: &RawRrConfig) -> Self {
-        let now_ns = pair.engine.now_ns();
+    fn new(now_ns: u64, config: &RawRrConfig) -> Self {
         let period_ns = nanos(config.period).max(1);
         Self { next_ns: now_ns + period_ns, period_ns, end_ns: now_ns + nanos(config.length) }
     }
@@ -153,60 +200,53 @@ fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
     write_stamped(frame, pair.peer.mac(), pair.tested.mac(), intended_ns)
 }
 
-fn client_loop(pair: &Pair, port: &RawPort, config: &RawRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
+/// Receives, works on each reply, and sends in between if there is no sender.
+pub(super) fn client_loop(end: &mut impl ClientEnd, config: &RawRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
     let mut outcome =
         Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0, in_time: 0 };
-    let mut due = Due::new(pair, config);
+    let mut due = Due::new(end.now_ns(), config);
     let warm_ns = due.next_ns + nanos(config.length) / 10;
     let end_ns = due.end_ns + nanos(STOP_LOOK);
-    let mut now_ns = pair.engine.now_ns();
+    let mut now_ns = end.now_ns();
     loop {
         if sends && let Some(intended_ns) = due.next(now_ns) {
-            let _ = port.build(FRAME_BYTES, |frame| stamped(pair, frame, intended_ns));
-            port.flush();
+            end.ask(intended_ns);
             shared.sent.fetch_add(1, Ordering::Relaxed);
-            now_ns = pair.engine.now_ns();
+            now_ns = end.now_ns();
         }
         let over = now_ns >= end_ns || (now_ns >= due.end_ns && outcome.replies == shared.sent.load(Ordering::Relaxed));
         if over {
             return outcome;
         }
         // Without a sender of its own the client must be back in time to send.
-        let found = match config.mode {
-            RawRrMode::Interrupts if sends => {
-                let left = Duration::from_nanos(due.next_ns.saturating_sub(now_ns).max(1));
-                port.wait(Some(left.min(STOP_LOOK)))
-            }
-            mode => receive(port, mode),
-        };
-        let received_ns = pair.engine.now_ns();
+        let left = Duration::from_nanos(due.next_ns.saturating_sub(now_ns).max(1));
+        let found = end.receive(if sends { left.min(STOP_LOOK) } else { STOP_LOOK });
+        let received_ns = end.now_ns();
         let called_ns = std::mem::replace(&mut now_ns, received_ns);
         if !found {
             continue;
         }
         outcome.receive_calls.add(received_ns - called_ns);
-        while let Some(frame) = port.next() {
-            let Some(intended_ns) = stamp_of(frame.data()) else { continue };
+        while let Some(intended_ns) = end.next() {
             outcome.replies += 1;
             if intended_ns >= warm_ns {
-                outcome.latency.saturating_record(received_ns - intended_ns);
+                outcome.latency.saturating_record(received_ns.saturating_sub(intended_ns));
             }
-            drop(frame);
-            let done_ns = work_for(pair, config.delay).unwrap_or(received_ns);
+            let done_ns = work_for(end, config.delay).unwrap_or(received_ns);
             outcome.in_time += u64::from(done_ns < due.end_ns);
         }
-        now_ns = pair.engine.now_ns();
+        now_ns = end.now_ns();
     }
 }
 
 /// The application's work on one reply; when it was done, in ns, if there was any.
-fn work_for(pair: &Pair, delay: Duration) -> Option<u64> {
+fn work_for(end: &impl ClientEnd, delay: Duration) -> Option<u64> {
     if delay.is_zero() {
         return None;
     }
-    let until_ns = pair.engine.now_ns() + nanos(delay);
+    let until_ns = end.now_ns() + nanos(delay);
     loop {
-        let now_ns = pair.engine.now_ns();
+        let now_ns = end.now_ns();
         if now_ns >= until_ns {
             return Some(now_ns);
         }

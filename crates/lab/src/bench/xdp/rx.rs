@@ -194,11 +194,11 @@ fn bare(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(
     let pair = veth(false)?;
     let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, way)?)?);
     let (mut client, mut server) = (open(pair.left())?, open(pair.right())?);
-    let receiver = || Ok(move || u64::from(server.receive()));
+    let receiver = || Ok(move || u64::from(server.parts().0.receive()));
     let sender = || {
         Ok(send_for(length, |before| {
             let mut sequence = before;
-            let sent = client.send(BATCH, |frame| {
+            let sent = client.parts().1.send(BATCH, |frame| {
                 sequence += 1;
                 write_stamped(frame, CLIENT_MAC, SERVER_MAC, sequence)
             });

@@ -35,6 +35,7 @@ fn names_are_the_documented_ones() {
     let row_keys = [
         "achieved_rps",
         "backend",
+        "context_switches_per_s",
         "cores",
         "cpu",
         "cycles_per_request",
@@ -47,11 +48,15 @@ fn names_are_the_documented_ones() {
         "lost_runs",
         "mode",
         "polls_per_s",
+        "receive",
         "refused",
         "run_delay_ms_per_s",
         "runs",
         "service_latency_us",
+        "softirq_polls_per_s",
+        "softirqs_per_s",
         "spread",
+        "timers_per_s",
         "work_per_poll",
     ];
     let rows = value["rows"].as_array().unwrap();
@@ -61,7 +66,7 @@ fn names_are_the_documented_ones() {
     }
     assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
     assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
-    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 8);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 9);
 }
 
 #[test]
@@ -121,8 +126,8 @@ fn refused_rows_have_a_reason_and_no_figure() {
     let filled = row.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
     assert_eq!(
         filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(),
-        6,
-        "mode, backend, load_rps, runs, lost_runs, refused"
+        7,
+        "mode, backend, receive, load_rps, runs, lost_runs, refused"
     );
     assert_eq!(row["runs"], json!(0));
 }

@@ -3,6 +3,7 @@
 use super::page::Page;
 use super::{Column, Report};
 use crate::loads::SustainSearch;
+use crate::subject::{Backend, Receive};
 
 /// CPU time of a query in the documents that the modes come from: eight CPUs, 1,054,805 (base) to 1,248,006 (fullbusy)
 /// queries/s at MAX. Source: as in `modes.rs`, the patch series on IRQ suspension.
@@ -67,12 +68,15 @@ pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
     let workload = &report.workload;
     let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
     let plural = |number: u64| if number == 1 { "" } else { "s" };
+    // Without rows there were searches at most.
+    let median = match runs {
+        0 => String::new(),
+        runs => format!("Median of {runs} run{} of {} s. ", plural(runs.into()), workload.seconds),
+    };
     page.words(&format!(
-        "Median of {runs} run{} of {} s. Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
+        "{median}Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
          CPU{}; spin is time in polls that found nothing. cpq: reference cycles per query. empty: % of polls that found \
          nothing. -: not applicable or not to be had here.",
-        plural(runs.into()),
-        workload.seconds,
         workload.server_cpus,
         plural(workload.server_cpus.into()),
     ));
@@ -93,10 +97,28 @@ pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
         page.words(
             "cpu0+1: how busy the CPUs of client and server are together, in % of one CPU, by /proc/stat, for all programs; the \
              client polls and takes 100. proc: the same of this process alone. cl-si: % of the client's CPU spent in softirqs: \
-             over veth the kernel does much of the server's receive work on the CPU that sends. A kernel row counts no polls.",
+             over veth the kernel does much of the server's receive work on the CPU that sends.",
         );
     }
+    of_the_kernel(page, report);
     setup(page, report);
+}
+
+/// What holds for rows of the kernel alone.
+fn of_the_kernel(page: &mut Page, report: &Report) {
+    let of_kernel = || report.rows.iter().filter(|row| row.subject.backend == Backend::Kernel);
+    if of_kernel().any(|row| row.subject.receive == Receive::Irq) {
+        page.words(
+            "-irq: packets are received on the server's CPU, in a pinned NAPI thread of SCHED_FIFO that stands for the interrupt of \
+             a NIC. Without it they are received on the CPU that sends, which no NIC does: the server has it for nothing.",
+        );
+    }
+    if of_kernel().any(|row| row.measured().is_some_and(|measured| measured.median.polls_per_s.is_some())) {
+        page.words(
+            "Rows of the kernel: polls by the tracepoint napi_poll, timers by hrtimer_expire_entry of napi_watchdog on this machine; a veth \
+             has no interrupts. switches: context switches of the server's threads.",
+        );
+    }
 }
 
 fn setup(page: &mut Page, report: &Report) {
@@ -105,8 +127,12 @@ fn setup(page: &mut Page, report: &Report) {
         "link" => String::new(),
         device => format!(" over {device}, {}", workload.proto),
     };
+    let by = workload
+        .program
+        .as_ref()
+        .map_or(String::new(), |program| format!(", served by `{program}` ({})", workload.format));
     page.words(&format!(
-        "{} on the {}{way}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; service {}; seed {}. {}, {} CPUs, \
+        "{} on the {}{way}{by}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; service {}; seed {}. {}, {} CPUs, \
          Linux {}; commit {}.",
         workload.name,
         workload.backend,

@@ -125,8 +125,8 @@ impl SoftirqCpu {
         awake: &mut dyn FnMut(),
     ) -> Taken {
         let mut buffer = [const { MaybeUninit::uninit() }; 128];
-        let events: &[epoll::Event] = match epoll::wait(&self.epoll, &mut buffer, timeout) {
-            Ok((events, _)) => events,
+        let events: &[epoll::Event] = match napier_sys::poll::wait(self.epoll.as_fd(), &mut buffer, timeout) {
+            Ok(events) => events,
             Err(rustix::io::Errno::INTR) => &[],
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
         };

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -242,13 +243,13 @@ impl Kind for NewMemif {
 fn run(poll: &Arc<Poll>, guard: Arc<Guard>, added: &Inbox<Port>) {
     napier_sys::nowait::this_thread();
     let mut state = State::new(poll.clone(), guard);
-    let mut events = Vec::with_capacity(64);
     loop {
-        events.clear();
-        match epoll::wait(&poll.epoll, rustix::buffer::spare_capacity(&mut events), state.timeout().as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        let mut buffer = [const { MaybeUninit::uninit() }; 64];
+        let events = match napier_sys::poll::wait(poll.epoll.as_fd(), &mut buffer, state.timeout().as_ref()) {
+            Ok(events) => events,
+            Err(rustix::io::Errno::INTR) => &[],
             Err(error) => panic!("waiting on own descriptors failed: {error}"),
-        }
+        };
         // First, so that a call that comes after the looks below is heard by the next wait.
         if events.iter().any(|event| event.data.u64() == TOKEN_WAKE) {
             let _ = rustix::io::read(&poll.wake, &mut [0; 8]);
@@ -260,10 +261,10 @@ fn run(poll: &Arc<Poll>, guard: Arc<Guard>, added: &Inbox<Port>) {
             state.add(port);
         }
         // Those that have connections first: a peer that is gone makes room for one that comes.
-        for event in &events {
+        for event in events {
             state.on_readable(event.data.u64());
         }
-        for event in &events {
+        for event in events {
             match event.data.u64() {
                 TOKEN_WAKE => {}
                 token => state.accept(token),

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use napier_ring::FrameTable;
 
 #[doc(hidden)]
-pub use bare::BareXdp;
+pub use bare::{BareReceiver, BareSender, BareXdp};
 pub use config::{XdpConfig, XdpMode};
 pub use error::AddXdpError;
 pub use filter::XdpFilter;

@@ -120,3 +120,39 @@ fn a_socket_waits_for_a_queue_that_sends_nothing() {
     drop(port);
     rig.assert_nothing_lost();
 }
+
+/// All of a socket's packets lie, read, in the ring of a queue on which nobody sends any more: they come home nevertheless.
+#[test]
+fn packets_in_another_queue_come_home() {
+    for (first, then) in [(QdiscConfig::pfifo(), QdiscConfig::pfifo()), (QdiscConfig::pfifo(), QdiscConfig::Noqueue)] {
+        let rig = rig(&LinkConfig { queues: 2, ..LinkConfig::default() }, false);
+        for queue in 0..2 {
+            rig.from.set_qdisc(queue, &first).expect("qdisc");
+        }
+        introduce(&rig);
+        let ports: Vec<_> = (0..2).map(|queue| RawPort::bind(&rig.to, queue).expect("port")).collect();
+        let read = |of: usize| {
+            let begin = Instant::now();
+            let mut left = of;
+            while left > 0 {
+                left -= ports.iter().map(|port| if port.recv() { port.drain(100, |_| ()) } else { 0 }).sum::<usize>();
+                assert!(begin.elapsed() < PATIENCE, "{left} of {of} did not come");
+            }
+        };
+        let socket = UdpSocket::bind(rig.from.netns(), "10.77.0.1:9".parse().expect("address")).expect("socket");
+        socket.setsockopt(SocketOption::SndBuf, 10_000).expect("set");
+        let target = |port: u16| SocketAddr::from(([10, 77, 0, 2], port));
+        let queue_of = |port: u16| rig.to.rx_queue_of(socket.local_addr().expect("bound"), target(port));
+        let [one, other] = [0, 1].map(|queue| (10..200).find(|port| queue_of(*port) == queue).expect("a port"));
+        let sent = (0..8).take_while(|_| socket.send_to(&[0; 64], target(one)).is_ok()).count();
+        assert_eq!(sent, 8, "packets of 2048 and 576 bytes in a buffer of 20,000");
+        read(sent);
+        rig.from.set_qdisc(1, &then).expect("qdisc");
+        let (done, sends) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| done.send(socket.send_to(&[0; 64], target(other)).is_ok()).expect("somebody waits"));
+            assert_eq!(sends.recv_timeout(PATIENCE), Ok(true), "{first:?}, then {then:?}");
+        });
+        read(1);
+    }
+}

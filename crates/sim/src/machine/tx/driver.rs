@@ -10,6 +10,7 @@ use napier_core::tx::{DropReason, TxPacket};
 use super::{At, TxPkt};
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
+use crate::machine::work::Work;
 use crate::machine::world::{Ev, HardIrq, World};
 use napier_scenario::{StopBy, TxDeed, TxEvent};
 
@@ -29,8 +30,7 @@ impl K {
         }
         let taken = self.w().put_in_ring(txq, packet, more, self.cpu);
         if taken {
-            let span = self.w().costs.packet;
-            self.spend(span).await;
+            self.work(Work::PacketDown).await;
         }
         if self.w().tx.txqs[txq].full() {
             self.stop_driver(txq).await;

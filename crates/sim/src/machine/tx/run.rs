@@ -1,6 +1,5 @@
 //! Behind the root lock: the flush, and the run of a discipline.
 
-use napier_core::time::Span;
 use napier_core::tx::flush::{FlushPlan, FlushView, flush, plan};
 use napier_core::tx::run::{RunEnd, RunStop, TxRun, TxStep};
 use napier_core::tx::state::QdiscState;
@@ -10,6 +9,7 @@ use super::{At, Qd, TxPkt, Way};
 use crate::machine::Plant;
 use crate::machine::coverage::Decision;
 use crate::machine::vm::K;
+use crate::machine::work::Work;
 use crate::machine::world::World;
 use napier_scenario::{PollContext, TxEvent};
 
@@ -71,8 +71,7 @@ impl K {
         }
         self.op().await;
         let (code, run, dropped) = self.w().carry_out_flush(qd, &batch);
-        let span = self.w().costs.op;
-        self.spend(Span::from_ns(span.ns * batch.len() as u64)).await;
+        self.works(&[(Work::Op, batch.len() as u64)]).await;
         match run {
             Some(run) => self.carry_out(qd, run, PollContext::User).await,
             None => self.root_unlock(qd),

@@ -1,0 +1,271 @@
+//! `napier doctor`.
+
+use std::io::{self, Write};
+
+use anyhow::Context as _;
+use napier_linux::Netns;
+use napier_linux::change::{self, Each, Line};
+use napier_linux::doctor::{Finding, Severity, diagnose};
+use napier_linux::facts::{self, Facts, Scope};
+use serde::Serialize;
+
+use crate::page::{Page, plural};
+use crate::{Told, Usage};
+
+/// Options of `napier doctor`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The interface to look at; without it all that are up
+    #[arg(long, value_name = "IF")]
+    dev: Option<String>,
+
+    /// A program to look at too: its epoll instances, sockets and threads, in its namespace
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// How many threads of the program serve; without it, its epoll instances that receive from the interface
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    workers: Option<u32>,
+
+    /// Mend what is serious or a warning and can be mended by a setting; `napier host undo` puts it back
+    #[arg(long)]
+    fix: bool,
+
+    /// With --fix, change nothing and print what would be changed
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
+
+    /// Print one JSON object (docs/doctor/README.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    kernel: &'a str,
+    serious: usize,
+    warnings: usize,
+    notes: usize,
+    findings: Vec<FindingDocument<'a>>,
+    unseen: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<FixDocument>,
+    facts: &'a Facts,
+}
+
+#[derive(Serialize)]
+struct FindingDocument<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    commands: Vec<String>,
+    page: String,
+}
+
+#[derive(Serialize)]
+struct FixDocument {
+    dry_run: bool,
+    changed: Vec<String>,
+    already: Vec<String>,
+    refused: Vec<RefusedDocument>,
+}
+
+#[derive(Serialize)]
+struct RefusedDocument {
+    line: String,
+    why: String,
+}
+
+/// Prints what is wrong, and mends it if that is asked. Fails if something serious is left.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match args.pid {
+        None => inside(args),
+        Some(pid) => {
+            let gone = || Usage(anyhow::anyhow!("there is no process {pid}"));
+            std::fs::metadata(format!("/proc/{pid}")).map_err(|_| gone())?;
+            let own = Netns::current()?;
+            match facts::namespace_of(pid) {
+                Ok(namespace) if !same(&own, &namespace) => namespace.run(|| inside(args))?,
+                Ok(_) => inside(args),
+                // Another user's: what may be seen of it is little, and the report says so.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => inside(args),
+                Err(error) => Err(error).with_context(|| format!("the namespace of {pid}")),
+            }
+        }
+    }
+}
+
+fn same(one: &Netns, other: &Netns) -> bool {
+    let inode = |netns: &Netns| netns.inode().ok();
+    inode(one).is_some() && inode(one) == inode(other)
+}
+
+fn inside(args: &Args) -> anyhow::Result<()> {
+    let scope = Scope { device: args.dev.clone(), pid: args.pid, workers: args.workers };
+    let read = || Facts::read(&scope).map_err(|error| Usage(error.into()));
+    let mut facts = read()?;
+    let mut findings = diagnose(&facts);
+    let lines = fixable(&findings);
+    let mut fixed = None;
+    if args.fix && !args.dry_run {
+        let told = &mut |found: &change::Recovered| found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
+        fixed = Some(change::apply_each(&lines, told)?);
+        // What is left is what counts.
+        facts = read()?;
+        findings = diagnose(&facts);
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        let fix = args.fix.then(|| document_of(fixed.as_ref(), &lines));
+        serde_json::to_writer_pretty(&mut out, &document(&facts, &findings, fix))?;
+        writeln!(out)?;
+    } else {
+        let page = text(&facts, &findings, args, fixed.as_ref(), &lines);
+        out.write_all(page.as_bytes())?;
+    }
+    match count(&findings, Severity::Serious) {
+        0 => Ok(()),
+        serious => Err(Told(format!("{} found", plural(serious, "serious thing"))).into()),
+    }
+}
+
+fn count(findings: &[Finding], severity: Severity) -> usize {
+    findings.iter().filter(|finding| finding.severity == severity).count()
+}
+
+/// Lines that mend what is more than a note, each place once, the weightiest first.
+fn fixable(findings: &[Finding]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.severity > Severity::Note) {
+        for line in &finding.mend {
+            if !lines.iter().any(|known| known.key == line.key) {
+                lines.push(line.clone());
+            }
+        }
+    }
+    lines
+}
+
+fn document<'a>(facts: &'a Facts, findings: &'a [Finding], fix: Option<FixDocument>) -> Document<'a> {
+    let of = |finding: &'a Finding| FindingDocument {
+        commands: finding.mend.iter().filter_map(Line::command).collect(),
+        page: finding.page(),
+        finding,
+    };
+    Document {
+        kernel: &facts.kernel.release,
+        serious: count(findings, Severity::Serious),
+        warnings: count(findings, Severity::Warning),
+        notes: count(findings, Severity::Note),
+        findings: findings.iter().map(of).collect(),
+        unseen: &facts.unseen,
+        fix,
+        facts,
+    }
+}
+
+fn document_of(fixed: Option<&Each>, lines: &[Line]) -> FixDocument {
+    let words = |lines: &[Line]| lines.iter().map(Line::to_string).collect();
+    let refused = |(line, why): &(Line, String)| RefusedDocument { line: line.to_string(), why: why.clone() };
+    match fixed {
+        None => FixDocument { dry_run: true, changed: words(lines), already: Vec::new(), refused: Vec::new() },
+        Some(each) => FixDocument {
+            dry_run: false,
+            changed: words(&each.done),
+            already: words(&each.already),
+            refused: each.refused.iter().map(refused).collect(),
+        },
+    }
+}
+
+/// Commands that are shown of a finding; the rest is counted.
+const COMMANDS_MAX: usize = 6;
+
+fn text(facts: &Facts, findings: &[Finding], args: &Args, fixed: Option<&Each>, lines: &[Line]) -> String {
+    let mut page = Page::default();
+    head(&mut page, facts);
+    if let Some(each) = fixed {
+        crate::page::applied(&mut page, each);
+    }
+    if args.dry_run {
+        page.title("Would change");
+        lines.iter().for_each(|line| page.command(&line.command().unwrap_or_else(|| line.to_string())));
+        page.blank();
+    }
+    for finding in findings {
+        page.title(&format!("{} {}", mark(finding.severity), finding.id));
+        page.words("", &finding.what);
+        page.words("why   ", &finding.why);
+        for (at, line) in finding.mend.iter().take(COMMANDS_MAX).enumerate() {
+            let command = line.command().unwrap_or_else(|| line.to_string());
+            page.labelled_command(if at == 0 { "mend  " } else { "      " }, &command);
+        }
+        if finding.mend.len() > COMMANDS_MAX {
+            page.words("      ", &format!("and {} more like these", finding.mend.len() - COMMANDS_MAX));
+        }
+        if let Some(advice) = &finding.advice {
+            page.words(if finding.mend.is_empty() { "mend  " } else { "      " }, advice);
+        }
+        page.words("page  ", &finding.page());
+        page.blank();
+    }
+    for unseen in &facts.unseen {
+        page.paragraph(&format!("Not seen: {unseen}."));
+    }
+    page.paragraph(&summary(findings, args, lines.len()));
+    page.finish()
+}
+
+/// A weight in capitals, in colour on a terminal.
+fn mark(severity: Severity) -> String {
+    let mark = console::style(format!("{:<8}", severity.name().to_uppercase())).bold();
+    match severity {
+        Severity::Serious => mark.red().to_string(),
+        Severity::Warning => mark.yellow().to_string(),
+        Severity::Note => mark.cyan().to_string(),
+    }
+}
+
+fn head(page: &mut Page, facts: &Facts) {
+    let cpus = facts.cpus.online.len();
+    page.paragraph(&format!("Linux {}, {}", facts.kernel.release, plural(cpus, "CPU")));
+    for device in &facts.devices {
+        let driver = device.driver.as_deref().unwrap_or("no driver named");
+        let queues = plural(device.rx_queues.len(), "receive queue");
+        let instances = match &device.instances {
+            Some(found) => plural(found.len(), "NAPI instance"),
+            None => "NAPI instances not listed by this kernel".to_owned(),
+        };
+        let state = if device.is_up { "" } else { ", down" };
+        page.paragraph(&format!("{}: {driver}, {queues}, {instances}{state}", device.name()));
+    }
+    if let Some(program) = &facts.program {
+        let parts = [
+            plural(program.threads.len(), "thread"),
+            plural(program.epolls.len(), "epoll instance"),
+            format!("{} from NAPI instances", plural(program.sockets.len(), "socket")),
+        ];
+        page.paragraph(&format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
+    }
+    page.blank();
+}
+
+fn summary(findings: &[Finding], args: &Args, lines: usize) -> String {
+    let of = |severity| count(findings, severity);
+    if findings.is_empty() {
+        return "Nothing is wrong that can be seen.".to_owned();
+    }
+    let counts = [
+        format!("{} serious", of(Severity::Serious)),
+        plural(of(Severity::Warning), "warning"),
+        plural(of(Severity::Note), "note"),
+    ];
+    let mut text = format!("{}.", counts.join(", "));
+    if lines > 0 && !args.fix {
+        let dev = args.dev.as_ref().map(|dev| format!(" --dev {dev}")).unwrap_or_default();
+        let pid = args.pid.map(|pid| format!(" --pid {pid}")).unwrap_or_default();
+        let settings = plural(lines, "setting");
+        text += &format!(" napier doctor{dev}{pid} --fix changes {settings}; napier host undo puts them back.");
+    }
+    text
+}

@@ -1,0 +1,253 @@
+//! `napier host tune`.
+
+use std::io::{self, Write as _};
+
+use anyhow::bail;
+use clap::ValueEnum;
+use napier_linux::change::{self, Each, Journals, Line, Preview, Recovered};
+use napier_linux::facts::{Facts, Scope};
+use napier_linux::tune::{self, Delivery, Step, Tuning};
+use serde::Serialize;
+
+use crate::Usage;
+use crate::page::{Page, plural};
+
+/// Options of `napier host tune`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to tune for
+    #[arg(long, value_enum, value_name = "NAME", default_value = "low-latency")]
+    profile: Profile,
+
+    /// The interface
+    #[arg(long, value_name = "IF")]
+    dev: String,
+
+    /// CPUs for interrupts and NAPI threads, such as 2 or 2-3; work queues get the others [default: the last one of the
+    /// interface's NUMA node]
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuList>,
+
+    /// How packets are to be delivered
+    #[arg(long, value_enum, value_name = "HOW", default_value = "busy-read")]
+    delivery: How,
+
+    /// Set this many queues too; it interrupts traffic for a moment
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    queues: Option<u32>,
+
+    /// Change nothing, and print what would be changed
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print one JSON object (docs/host.md)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Profile {
+    /// Short latencies, whatever they cost in power and throughput
+    LowLatency,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum How {
+    /// By interrupts, none deferred
+    Interrupts,
+    /// By programs as they receive (busy_read 400 µs), with deferral
+    BusyRead,
+    /// By a real-time thread for each NAPI instance
+    Threaded,
+    /// By such threads that poll for ever (since Linux 6.19)
+    ThreadedBusyPoll,
+}
+
+impl How {
+    const fn delivery(self) -> Delivery {
+        match self {
+            Self::Interrupts => Delivery::Interrupts,
+            Self::BusyRead => Delivery::BusyRead,
+            Self::Threaded => Delivery::Threaded,
+            Self::ThreadedBusyPoll => Delivery::ThreadedBusyPoll,
+        }
+    }
+}
+
+/// CPUs of a list.
+#[derive(Clone)]
+struct CpuList(Vec<u32>);
+
+fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let list = change::cpu_list(text).filter(|list| !list.is_empty());
+    list.map(CpuList).ok_or_else(|| format!("`{text}` is no list of CPUs such as 0,2-3"))
+}
+
+/// What became of one thing of the list.
+#[derive(Serialize)]
+struct Outcome {
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<String>,
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    Changed,
+    WouldChange,
+    Already,
+    Refused,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    device: &'a str,
+    cpus: &'a [u32],
+    dry_run: bool,
+    lines: &'a [Outcome],
+}
+
+/// Tunes, or says what it would do. Fails only if nothing could be begun: what a machine lacks is said.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let Profile::LowLatency = args.profile;
+    let facts = read(args)?;
+    let Some(device) = facts.devices.first() else { bail!("{} is gone", args.dev) };
+    let cpus = match &args.cpus {
+        Some(CpuList(list)) => {
+            if let Some(cpu) = list.iter().find(|cpu| !facts.cpus.online.contains(cpu)) {
+                return Err(Usage(anyhow::anyhow!("--cpus: CPU {cpu} is not online")).into());
+            }
+            list.clone()
+        }
+        None => tune::default_cpu(&facts, device).into_iter().collect(),
+    };
+    let tuning = Tuning { delivery: args.delivery.delivery(), cpus, queues: args.queues };
+    let steps = tune::steps(&facts, device, &tuning);
+    let outcomes = if args.dry_run {
+        let threads = tune::threads(device, &tuning).into_iter().map(Step::Line);
+        let kept = !matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
+        steps.into_iter().chain(threads.filter(|_| !kept)).map(would).collect()
+    } else {
+        apply(args, &tuning, steps)?
+    };
+    let mut out = io::stdout().lock();
+    if args.json {
+        let document = Document { device: &args.dev, cpus: &tuning.cpus, dry_run: args.dry_run, lines: &outcomes };
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text(args, &tuning, &outcomes).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn read(args: &Args) -> anyhow::Result<Facts> {
+    let scope = Scope { device: Some(args.dev.clone()), ..Scope::default() };
+    Ok(Facts::read(&scope).map_err(|error| Usage(error.into()))?)
+}
+
+fn refused(line: &Line, why: String) -> Outcome {
+    Outcome { what: line.to_string(), command: line.command(), now: None, state: State::Refused, why: Some(why) }
+}
+
+fn would(step: Step) -> Outcome {
+    let line = match step {
+        Step::Not { what, why } => return lacking(what, why),
+        Step::Line(line) => line,
+    };
+    let preview = Preview { now: line.key.read(), line };
+    let state = if preview.is_change() { State::WouldChange } else { State::Already };
+    match preview.now {
+        Ok(now) => Outcome { what: preview.line.to_string(), command: preview.line.command(), now, state, why: None },
+        Err(error) => refused(&preview.line, error.to_string()),
+    }
+}
+
+fn lacking(what: String, why: String) -> Outcome {
+    Outcome { what, command: None, now: None, state: State::Refused, why: Some(why) }
+}
+
+fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>) -> anyhow::Result<Vec<Outcome>> {
+    let lines: Vec<Line> =
+        steps.iter().filter_map(|step| if let Step::Line(line) = step { Some(line.clone()) } else { None }).collect();
+    let mut journals = Journals::begin(lines, &mut tell)?;
+    let mut outcomes = Vec::new();
+    for step in steps {
+        match step {
+            Step::Not { what, why } => outcomes.push(lacking(what, why)),
+            Step::Line(line) => outcomes.push(one(&mut journals, &line)?),
+        }
+    }
+    // Threads are made by the lines before.
+    if matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll)
+        && let Some(device) = read(args)?.devices.first()
+    {
+        let lines = tune::threads(device, tuning);
+        journals.expect(lines.clone());
+        for line in &lines {
+            outcomes.push(one(&mut journals, line)?);
+        }
+    }
+    journals.end();
+    Ok(outcomes)
+}
+
+/// What an earlier run has left, and was put back.
+fn tell(found: &Recovered) {
+    found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
+}
+
+fn one(journals: &mut Journals, line: &Line) -> anyhow::Result<Outcome> {
+    let now = line.key.read().ok().flatten();
+    let mut each = Each::default();
+    journals.apply(line, &mut each, &mut tell)?;
+    let state = if each.done.is_empty() { State::Already } else { State::Changed };
+    Ok(match each.refused.pop() {
+        Some((line, why)) => refused(&line, why),
+        None => Outcome { what: line.to_string(), command: line.command(), now, state, why: None },
+    })
+}
+
+fn text(args: &Args, tuning: &Tuning, outcomes: &[Outcome]) -> String {
+    let mut page = Page::default();
+    let cpus: Vec<String> = tuning.cpus.iter().map(u32::to_string).collect();
+    page.paragraph(&format!("{}: low latency, packets on CPU {}", args.dev, cpus.join(", ")));
+    page.blank();
+    let of = |state| outcomes.iter().filter(move |outcome| outcome.state == state);
+    for (state, title) in
+        [(State::Changed, "Changed"), (State::WouldChange, "Would change"), (State::Already, "As it is")]
+    {
+        if of(state).next().is_none() {
+            continue;
+        }
+        page.title(title);
+        for outcome in of(state) {
+            let command = outcome.command.as_deref().unwrap_or(&outcome.what);
+            let now = outcome.now.as_deref().filter(|_| state != State::Already);
+            page.command(&now.map_or_else(|| command.to_owned(), |now| format!("{command:<60} # was {now}")));
+        }
+        page.blank();
+    }
+    if of(State::Refused).next().is_some() {
+        page.title("Not here");
+        for outcome in of(State::Refused) {
+            page.words("", &format!("{}: {}", outcome.what, outcome.why.as_deref().unwrap_or_default()));
+        }
+        page.blank();
+    }
+    let changed = of(State::Changed).count();
+    page.paragraph(&match (args.dry_run, changed) {
+        (true, _) => format!("{} would be changed; nothing was.", plural(of(State::WouldChange).count(), "setting")),
+        (false, 0) => "Nothing had to be changed.".to_owned(),
+        (false, changed) => {
+            format!("{} changed, until napier host undo or the next start of the machine.", plural(changed, "setting"))
+        }
+    });
+    page.finish()
+}

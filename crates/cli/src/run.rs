@@ -1,0 +1,225 @@
+//! `napier run`.
+
+mod instances;
+mod live;
+mod report;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, anyhow, bail};
+use napier_lab::modes::Mode;
+use napier_linux::change::{DeviceRef, Ledger, Line, Scope, Undone, lines_of};
+use napier_linux::process::{
+    PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
+};
+
+use crate::{ExitWith, Usage};
+use instances::Instances;
+use live::Live;
+use report::Report;
+
+/// Options of `napier run`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "What is changed is noted in /var/lib/napier (or $STATE_DIRECTORY) before, and put back when the program ends, \
+                        newest first; after a crash by the next napier of any kind. The exit status is the program's, or 128 and the \
+                        number of the signal that ended it."
+)]
+pub(crate) struct Args {
+    /// Interface that the program's packets come through, in the namespace of this command
+    #[arg(long, value_name = "IF")]
+    dev: String,
+
+    /// How packets are delivered, by the names of `compare`
+    #[arg(long, value_name = "MODE")]
+    mode: Mode,
+
+    /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
+    #[arg(long, value_name = "PID", conflicts_with = "program", required_unless_present = "program")]
+    attach: Option<u32>,
+
+    /// Change nothing; print each value that would be changed, with what is there now
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Apply the mode to each descriptor before the call that makes it returns. The program ends if this command is killed
+    #[arg(long, conflicts_with = "attach")]
+    strict: bool,
+
+    /// Let listeners that share a port (SO_REUSEPORT) have the connections of one receive queue each, as many as there are; it takes the
+    /// place of a choice that the program has made itself, which no kernel tells
+    #[arg(long)]
+    steer: bool,
+
+    /// Library for modes that need another time-out of the program's epoll_wait (fullbusy), if it is not beside this command
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+
+    /// Print one JSON object: with --dry-run on standard output, else at the end on standard error, for standard output is the
+    /// program's (docs/run.md)
+    #[arg(long)]
+    json: bool,
+
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// What a mode changes here.
+pub(crate) struct Changes {
+    pub(crate) device: DeviceRef,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) settings: ProgramSettings,
+    /// What is loaded into the program.
+    pub(crate) library: Option<PathBuf>,
+}
+
+impl Changes {
+    /// What changes in the program, in lines for a person.
+    pub(crate) fn program_lines(&self) -> Vec<String> {
+        let library = self.library.iter().map(|library| {
+            format!(
+                "every epoll_wait of the program lasts 1 ms at most, and is repeated: LD_PRELOAD {}",
+                library.display()
+            )
+        });
+        self.settings.lines().into_iter().chain(library).collect()
+    }
+}
+
+/// Runs the program, or accompanies a process, and puts everything back.
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let attached = args.attach.map(|pid| attachable(pid, &settings(args))).transpose()?;
+    let changes = changes(args)?;
+    if args.dry_run {
+        return report::dry_run(args, &changes);
+    }
+    let signals = Signals::take().context("taking signals")?;
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted"); // from here on signals come through `signals`
+    }
+    let scope = Scope::device(changes.device.clone())?;
+    let mut ledger = Ledger::begin(&scope, changes.lines.len(), &mut |found| crate::host::say(&found.lines()))?;
+    let mut report = Report::new(args, &changes);
+    if let Err(error) = ledger.apply(&changes.lines) {
+        return Err(with_left(error.into(), &ledger.put_back()));
+    }
+    let roots = args.attach.map_or(Roots::Children, Roots::Process);
+    let instances = Instances::new(args.mode.plan(), changes.device.clone(), changes.lines);
+    let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots);
+    let status = match &attached {
+        Some(process) => live.accompany(process).map(|()| None),
+        None => start(args, changes.library.as_deref(), &mut live, &changes.settings)
+            .and_then(|mut program| live.follow(&mut program))
+            .map(|ended| Some(ended.status())),
+    };
+    report.counts(live.counts());
+    report.renewed(live.renewed());
+    let ledger = live.end();
+    report.changed(ledger.entries());
+    let undone = ledger.put_back();
+    crate::host::say(&undone.lines());
+    // What is left is said already.
+    let status = status?;
+    if args.json {
+        eprintln!("{}", report.end(status, &undone));
+    }
+    match status {
+        // What could not be put back is a failure of this command, unless the program has its own.
+        None | Some(0) if undone.is_refused => bail!("not everything was put back: the next napier tries again"),
+        None | Some(0) => Ok(()),
+        Some(status) => Err(ExitWith(status).into()),
+    }
+}
+
+fn settings(args: &Args) -> ProgramSettings {
+    ProgramSettings { steer: args.steer, ..ProgramSettings::of(&args.mode.plan()) }
+}
+
+fn changes(args: &Args) -> anyhow::Result<Changes> {
+    let plan = args.mode.plan();
+    let device = DeviceRef::named(&args.dev).map_err(|error| {
+        anyhow!("there is no interface {} in this network namespace ({error}): `ip link` lists them", args.dev)
+    })?;
+    let library = if plan.wait().is_some() { Some(library(args)?) } else { None };
+    let lines = lines_of(&plan, &device).map_err(|error| anyhow!("{error}"))?;
+    Ok(Changes { device, lines, settings: settings(args), library })
+}
+
+/// The process, if a mode can be applied to it: asked before anything is changed.
+fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
+    if pid == std::process::id() {
+        return Err(Usage(anyhow!("{pid} is this command itself")).into());
+    }
+    let process = Process::open(pid).map_err(|error| Usage(anyhow!("--attach {pid}: {error}")))?;
+    let who = process.who().clone();
+    let of = |error| anyhow!("{who} cannot be looked into: {error}");
+    let own = Process::open(std::process::id()).and_then(|own| own.netns()).map_err(of)?;
+    if process.netns().map_err(of)? != own {
+        bail!(
+            "{who} is in another network namespace: `nsenter --net --target {pid} napier run ...` runs this command there"
+        );
+    }
+    if !settings.is_empty()
+        && let Some((fd, _)) = process.descriptors().map_err(of)?.first()
+    {
+        process.duplicate(*fd).map_err(of)?;
+    }
+    Ok(process)
+}
+
+fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &ProgramSettings) -> anyhow::Result<Program> {
+    let (program, rest) = args.program.split_first().expect("clap asks for it");
+    let mut command = Command::new(program);
+    command.args(rest);
+    if let Some(library) = library {
+        command.env("LD_PRELOAD", ld_preload(library));
+    }
+    if args.strict && !is_root() && find_program(program).is_some_and(|found| is_setuid(&found)) {
+        bail!(
+            "{} is setuid, which --strict takes from it without CAP_SYS_ADMIN: run it as root, or without --strict",
+            program.display()
+        );
+    }
+    let is_made = settings.epoll.is_some() || !settings.sockets.is_empty();
+    let strict = (args.strict && is_made).then_some(settings);
+    let started = live.start(&mut command, strict);
+    started.with_context(|| format!("{} cannot be started", program.to_string_lossy()))
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// The library that another time-out needs, if it can be loaded into the program.
+fn library(args: &Args) -> anyhow::Result<PathBuf> {
+    let mode = args.mode;
+    let Some(name) = args.program.first() else {
+        return Err(Usage(anyhow!(
+            "{mode} needs another time-out of epoll_wait, which a process that runs already cannot get"
+        ))
+        .into());
+    };
+    let given = args.preload.as_deref();
+    if let Some(path) = given.filter(|path| !path.is_file()) {
+        return Err(Usage(anyhow!("--preload {}: there is no such file", path.display())).into());
+    }
+    preload_for(name, given).map_err(|error| match error {
+        PreloadError::NoProgram(_) => error.into(),
+        PreloadError::NotLoadable { .. } => anyhow!("{mode} needs a library in the program: {error}"),
+        PreloadError::NotFound => {
+            anyhow!("{mode} needs a library in the program: {error}, or say where it is (--preload FILE)")
+        }
+    })
+}
+
+fn with_left(error: anyhow::Error, undone: &Undone) -> anyhow::Error {
+    match undone.left.join("; ") {
+        left if left.is_empty() => error,
+        left => anyhow!("{error}; not put back: {left}"),
+    }
+}

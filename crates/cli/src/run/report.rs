@@ -1,0 +1,84 @@
+//! What `napier run` prints of itself.
+
+use std::io::Write as _;
+
+use anyhow::bail;
+use napier_linux::change::{Entry, Undone, preview};
+use serde_json::{Value, json};
+
+use super::{Args, Changes};
+
+/// Prints what would be changed.
+pub(crate) fn dry_run(args: &Args, changes: &Changes) -> anyhow::Result<()> {
+    let previews = preview(&changes.lines);
+    let refused = previews.iter().filter(|preview| preview.now.is_err()).count();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let line = |preview: &napier_linux::change::Preview| {
+            json!({
+                "key": preview.line.key,
+                "name": preview.line.key.to_string(),
+                "now": preview.now.as_ref().ok(),
+                "value": preview.line.value,
+                "changes": preview.now.is_ok() && preview.is_change(),
+                "refused": preview.now.as_ref().err().map(ToString::to_string),
+                "command": preview.line.command(),
+            })
+        };
+        let lines: Vec<Value> = previews.iter().map(line).collect();
+        let document = json!({
+            "mode": args.mode.to_string(), "dev": changes.device.name, "lines": lines, "program": changes.program_lines(),
+        });
+        writeln!(out, "{document}")?;
+    } else {
+        for preview in &previews {
+            let (key, value) = (&preview.line.key, &preview.line.value);
+            match &preview.now {
+                Ok(_) if !preview.is_change() => writeln!(out, "{key}: {value} already")?,
+                Ok(now) => writeln!(out, "{key}: {} -> {value}", now.as_deref().unwrap_or("(not told)"))?,
+                Err(error) => writeln!(out, "{key}: refused: {error}")?,
+            }
+        }
+        for line in changes.program_lines() {
+            writeln!(out, "{line}")?;
+        }
+    }
+    if refused > 0 {
+        bail!("{refused} of {} values cannot be read, so the mode cannot be applied", previews.len());
+    }
+    Ok(())
+}
+
+/// What a run changed, and what became of it.
+pub(crate) struct Report(Value);
+
+impl Report {
+    pub(crate) fn new(args: &Args, changes: &Changes) -> Self {
+        Self(json!({ "mode": args.mode.to_string(), "dev": changes.device.name, "program": changes.program_lines() }))
+    }
+
+    /// Descriptors that were set.
+    pub(crate) fn counts(&mut self, (epolls, sockets, strict): (usize, usize, usize)) {
+        self.0["epolls_set"] = epolls.into();
+        self.0["sockets_set"] = sockets.into();
+        self.0["made_set"] = strict.into();
+    }
+
+    /// How often the interface had new instances.
+    pub(crate) fn renewed(&mut self, times: usize) {
+        self.0["renewed"] = times.into();
+    }
+
+    pub(crate) fn changed(&mut self, entries: &[Entry]) {
+        self.0["changed"] = entries.iter().map(ToString::to_string).collect();
+    }
+
+    /// The whole, at the end.
+    pub(crate) fn end(mut self, status: Option<u8>, undone: &Undone) -> Value {
+        self.0["put_back"] = undone.put_back.clone().into();
+        self.0["left"] = undone.left.clone().into();
+        self.0["gone"] = undone.gone.clone().into();
+        self.0["status"] = status.into();
+        self.0
+    }
+}

@@ -1,0 +1,132 @@
+//! A pair of interfaces, napier inside of its namespace, and a reader that is none of ours.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Output, Stdio};
+
+use napier_linux::{EndConfig, Veth, VethConfig, VethEnd};
+use serde_json::Value;
+
+use super::common::{Folder, NAPIER, Running, has};
+
+/// What a test needs: an interface with instances, and a folder for journals.
+pub(crate) struct Bench {
+    pair: Veth,
+    pub(crate) folder: Folder,
+}
+
+impl Bench {
+    /// `None`, said aloud, where this machine lacks something.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        if !has(test, "python3") {
+            return None;
+        }
+        let address = |text: &str| text.parse().expect("an address");
+        let left = EndConfig::new("server", [2, 0, 0, 0x79, 0, 1]).address(address("10.79.0.1"), 24);
+        let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(address("10.79.0.2"), 24);
+        let config = VethConfig { queues: 2, gro: true, tso: false, ..VethConfig::new(left, right) };
+        match Veth::new(&config) {
+            Ok(pair) => Some(Self { pair, folder: Folder::new(test) }),
+            Err(error) if error.is_privilege() => {
+                napier_testkit::skip!(test, "{error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &VethEnd {
+        self.pair.left()
+    }
+
+    pub(crate) fn client(&self) -> &VethEnd {
+        self.pair.right()
+    }
+
+    /// A command in the namespace of the server.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        // Whoever started the tests may have had them ignore signals.
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(program);
+        command.env("STATE_DIRECTORY", self.folder.file("state")).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn spawn(&self, command: &mut Command) -> Child {
+        self.server().netns().run(|| command.spawn()).expect("entered").expect("it starts")
+    }
+
+    pub(crate) fn output(&self, command: &mut Command) -> Output {
+        self.server().netns().run(|| command.output()).expect("entered").expect("it starts")
+    }
+
+    pub(crate) fn napier(&self, args: &[&str]) -> Output {
+        self.output(self.command(NAPIER).args(args))
+    }
+
+    /// `napier run --dev server --mode MODE MORE -- python3 -c SCRIPT`, running; and the first line that the script prints.
+    pub(crate) fn python(&self, mode: &str, more: &[&str], script: &str) -> (Running, String) {
+        let mut command = self.command(NAPIER);
+        command.args(["run", "--dev", "server", "--mode", mode]).args(more).args(["--", "python3", "-uc", script]);
+        self.begin(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    pub(crate) fn begin(&self, command: &mut Command) -> (Running, String) {
+        let mut running = Running(self.spawn(command));
+        let mut line = String::new();
+        let mut out = BufReader::new(running.0.stdout.take().expect("it is piped"));
+        out.read_line(&mut line).expect("it speaks");
+        running.0.stdout = Some(out.into_inner());
+        if line.is_empty() {
+            let mut said = String::new();
+            let _ = running.0.stderr.take().map(|mut err| err.read_to_string(&mut said));
+            panic!("it said nothing but {said}");
+        }
+        (running, line.trim().to_owned())
+    }
+
+    /// The instances of the server's interface, as the reader sees them.
+    pub(crate) fn napis(&self) -> Value {
+        self.read("napis", self.server().ifindex())
+    }
+
+    /// Descriptors of a process, as the reader sees them.
+    pub(crate) fn fds(&self, pid: u32) -> Value {
+        self.read("fds", pid)
+    }
+
+    fn read(&self, what: &str, number: u32) -> Value {
+        let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/reader.py");
+        let output = self.output(Command::new("python3").args([reader, what, &number.to_string()]));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Whether no journal is left.
+    pub(crate) fn is_clean(&self) -> bool {
+        std::fs::read_dir(self.folder.file("state")).map_or(true, |entries| entries.count() == 0)
+    }
+}
+
+/// Ends a process with a signal, and gives its status and what it said on standard error.
+pub(crate) fn end(mut running: Running, signal: &str) -> (Option<i32>, String) {
+    kill(running.0.id(), signal);
+    let status = running.0.wait().expect("it can be waited for").code();
+    // The program that a killed one leaves has standard error still.
+    let said = if signal == "-KILL" { String::new() } else { said(&mut running) };
+    (status, said)
+}
+
+pub(crate) fn said(running: &mut Running) -> String {
+    let mut said = String::new();
+    let _ = running.0.stderr.take().map(|mut err| err.read_to_string(&mut said));
+    said
+}
+
+pub(crate) fn kill(pid: u32, signal: &str) {
+    let done = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill is installed");
+    assert!(done.success());
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

@@ -1,0 +1,227 @@
+//! The control plane: netlink requests, files of an interface, knobs, up and down. What a file asks for is asked of the kernel
+//! as it stands there, valid or not.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use napier_core::control::{DevAttribute, QueueKind, ThreadedSetting};
+use napier_scenario::{Answer, Call, DeviceIx, NapiIx, NapiRef};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+use super::calls::{answer, errno};
+use super::netlink::{self, Attributes, NAPI_ATTRIBUTES, QUEUE_ATTRIBUTES, Reply};
+use super::rig::Rig;
+use super::{Refused, refused};
+
+/// Index of the first device in scenarios; 1 is loopback there.
+const FIRST_IFINDEX: u64 = 2;
+
+const IFINDEX: u16 = 1;
+const ID: u16 = 2;
+const THREADED: u16 = 8;
+
+/// Makes a call of the control plane, in the namespace of the calling thread.
+pub(super) fn make(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
+    match call {
+        Call::NapiSet { napi, attributes } => {
+            let mut request = id_attribute(rig, *napi);
+            for (name, value) in attributes {
+                let known = NAPI_ATTRIBUTES.iter().find(|(known, _)| known == name);
+                request = request.number(known.map_or(netlink::NO_SUCH_ATTRIBUTE, |(_, kind)| *kind), *value);
+            }
+            answer(netlink::ask(netlink::NAPI_SET, false, &request).map(drop))
+        }
+        Call::NapiGet { napi } => match netlink::ask(netlink::NAPI_GET, false, &id_attribute(rig, *napi)) {
+            Ok(replies) => Ok(Answer::Attributes(napi_attributes(rig, replies.first().unwrap_or(&Vec::new())))),
+            Err(error) => errno(&error).map(Answer::Error),
+        },
+        Call::NapiDump { device, ifindex } => {
+            let filter = own_ifindex(rig, *device, *ifindex);
+            let request = filter.map_or_else(Attributes::default, |n| Attributes::default().number(IFINDEX, n));
+            match netlink::ask(netlink::NAPI_GET, true, &request) {
+                Ok(replies) => {
+                    let names = replies.iter().filter_map(|reply| rig.name_of_id(number(reply, ID)?));
+                    Ok(Answer::Names(names.collect()))
+                }
+                Err(error) => errno(&error).map(Answer::Error),
+            }
+        }
+        Call::QueueGet { device, ifindex, queue, kind } => queue_get(rig, (*device, *ifindex), *queue, *kind),
+        Call::Write { device, file, value } => answer(rig.sysfs(*device).write(*file, value)),
+        Call::Read { device, file } => match rig.sysfs(*device).read(*file) {
+            Ok(text) => Ok(Answer::Text(text)),
+            Err(error) => errno(&error).map(Answer::Error),
+        },
+        Call::Sysctl { name, value } => answer(rig.knobs().set(name, *value)?),
+        Call::Up { device } => set_up(rig, *device, true),
+        Call::Down { device } => set_up(rig, *device, false),
+        call => Err(refused(format!("no program makes the call {}", call.name()))),
+    }
+}
+
+fn set_up(rig: &Rig<'_>, device: DeviceIx, up: bool) -> Result<Answer, Refused> {
+    rig.end(device).set_up(up).map_err(|error| refused(error.to_string()))?;
+    if up {
+        rig.learn_ids(device)?;
+    }
+    Ok(Answer::Number(0))
+}
+
+fn id_attribute(rig: &Rig<'_>, napi: NapiRef) -> Attributes {
+    match napi {
+        NapiRef::Napi(napi) => Attributes::default().number(ID, rig.id(napi)),
+        NapiRef::Id(id) => Attributes::default().number(ID, id),
+        NapiRef::Missing => Attributes::default(),
+    }
+}
+
+fn number(reply: &Reply, kind: u16) -> Option<u64> {
+    reply.iter().find(|(known, _)| *known == kind).map(|(_, value)| *value)
+}
+
+/// As `ynl` shows them, with the scenario's number of the device.
+fn napi_attributes(rig: &Rig<'_>, reply: &Reply) -> Vec<(String, String)> {
+    let attributes = NAPI_ATTRIBUTES.iter().filter_map(|(name, kind)| {
+        let value = number(reply, *kind)?;
+        let text = match *kind {
+            IFINDEX => shown_ifindex(rig, value),
+            THREADED => ThreadedSetting::from_number(value).map_or_else(|| value.to_string(), |t| t.name().to_owned()),
+            _ => value.to_string(),
+        };
+        Some(((*name).to_owned(), text))
+    });
+    attributes.collect()
+}
+
+fn shown_ifindex(rig: &Rig<'_>, ifindex: u64) -> String {
+    let position = rig.device_with(ifindex);
+    position.map_or_else(|| ifindex.to_string(), |position| (FIRST_IFINDEX + u64::from(position.0)).to_string())
+}
+
+/// The kernel's number of a device that a scenario names or numbers.
+fn own_ifindex(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Option<u64> {
+    let named = ifindex.and_then(|number| {
+        let position = u16::try_from(number.checked_sub(FIRST_IFINDEX)?).ok()?;
+        (usize::from(position) < rig.scenario.machine.devices.len()).then_some(DeviceIx(position))
+    });
+    match device.or(named) {
+        Some(device) => Some(rig.end(device).ifindex().into()),
+        None => ifindex,
+    }
+}
+
+fn queue_get(
+    rig: &Rig<'_>,
+    (device, ifindex): (Option<DeviceIx>, Option<u64>),
+    queue: Option<u64>,
+    kind: Option<u64>,
+) -> Result<Answer, Refused> {
+    let given = [(1, queue), (2, own_ifindex(rig, device, ifindex)), (3, kind)];
+    let request = given.into_iter().fold(Attributes::default(), |request, (kind, value)| match value {
+        Some(value) => request.number(kind, value),
+        None => request,
+    });
+    let reply = match netlink::ask(netlink::QUEUE_GET, false, &request) {
+        Ok(replies) => replies.into_iter().next().unwrap_or_default(),
+        Err(error) => return errno(&error).map(Answer::Error),
+    };
+    let attributes = QUEUE_ATTRIBUTES.iter().filter_map(|(name, kind)| {
+        let value = number(&reply, *kind)?;
+        let text = match *name {
+            "ifindex" => shown_ifindex(rig, value),
+            "type" => [QueueKind::Rx, QueueKind::Tx][usize::from(value != 0)].name().to_owned(),
+            "napi-id" => rig.name_of_id(value).unwrap_or_else(|| value.to_string()),
+            _ => value.to_string(),
+        };
+        Some(((*name).to_owned(), text))
+    });
+    Ok(Answer::Attributes(attributes.collect()))
+}
+
+/// The instances of an interface by their ids, as the kernel shows them now.
+///
+/// # Errors
+/// As the kernel says it.
+pub(super) fn ids_of(ifindex: u32) -> io::Result<Vec<u64>> {
+    let request = Attributes::default().number(IFINDEX, ifindex.into());
+    let replies = netlink::ask(netlink::NAPI_GET, true, &request)?;
+    let mut ids: Vec<_> = replies.iter().filter_map(|reply| number(reply, ID)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Sets an attribute of an instance.
+///
+/// # Errors
+/// As the kernel says it.
+pub(super) fn set_napi(id: u64, name: &str, value: u64) -> io::Result<()> {
+    let kind = NAPI_ATTRIBUTES.iter().find(|(known, _)| *known == name).map_or(netlink::NO_SUCH_ATTRIBUTE, |(_, k)| *k);
+    netlink::ask(netlink::NAPI_SET, false, &Attributes::default().number(ID, id).number(kind, value)).map(drop)
+}
+
+/// The thread of an instance, if it has one; nothing for an instance that is not there.
+///
+/// # Errors
+/// As the kernel says it.
+pub(super) fn thread_of(id: u64) -> io::Result<Option<u64>> {
+    match netlink::ask(netlink::NAPI_GET, false, &Attributes::default().number(ID, id)) {
+        Ok(replies) => Ok(replies.first().and_then(|reply| number(reply, 4))),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of an interface, from a `sysfs` of its namespace that is mounted nowhere.
+pub(super) struct Sysfs {
+    root: OwnedFd,
+    name: String,
+}
+
+impl Sysfs {
+    /// Of an interface in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`.
+    pub(super) fn of(name: &str) -> io::Result<Self> {
+        let context = rustix::mount::fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        rustix::mount::fsconfig_create(&context)?;
+        let root = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        Ok(Self { root, name: name.to_owned() })
+    }
+
+    /// Writes what `echo` would.
+    pub(super) fn write(&self, file: DevAttribute, value: &str) -> io::Result<()> {
+        self.open(file, OFlags::WRONLY)?.write_all(format!("{value}\n").as_bytes())
+    }
+
+    pub(super) fn read(&self, file: DevAttribute) -> io::Result<String> {
+        let mut text = String::new();
+        self.open(file, OFlags::RDONLY)?.read_to_string(&mut text)?;
+        Ok(text.trim_end().to_owned())
+    }
+
+    fn open(&self, file: DevAttribute, flags: OFlags) -> io::Result<std::fs::File> {
+        let path = format!("class/net/{}/{}", self.name, file.file_name());
+        Ok(rustix::fs::openat(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty())?.into())
+    }
+}
+
+/// The instance that a call is about, if it names one.
+pub(super) fn napi_of(call: &Call) -> Option<NapiIx> {
+    match call {
+        Call::NapiSet { napi: NapiRef::Napi(napi), .. } | Call::NapiGet { napi: NapiRef::Napi(napi) } => Some(*napi),
+        _ => None,
+    }
+}
+
+/// The device that a call is about, if it names one.
+pub(super) fn device_of(rig: &Rig<'_>, call: &Call) -> Option<DeviceIx> {
+    match call {
+        Call::NapiDump { device, .. } | Call::QueueGet { device, .. } => *device,
+        Call::Write { device, .. } | Call::Read { device, .. } | Call::Up { device } | Call::Down { device } => {
+            Some(*device)
+        }
+        call => napi_of(call).map(|napi| rig.scenario.machine.queue_of(napi).0),
+    }
+}

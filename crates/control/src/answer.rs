@@ -1,0 +1,116 @@
+//! What an engine answers to a line.
+
+use napier_core::control::Errno;
+use napier_runtime::engine::Engine;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::record;
+use crate::words::{Call, CallError, How, Operation, call};
+
+/// A request as it comes over the socket.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    op: String,
+    how: String,
+    #[serde(default)]
+    attributes: Map<String, Value>,
+    #[serde(default)]
+    dev: Option<String>,
+}
+
+/// A refusal: its number, if it has one, and its words.
+pub(crate) struct Refused {
+    errno: Option<Errno>,
+    message: String,
+}
+
+impl Refused {
+    pub(crate) fn line(&self) -> String {
+        json!({"error": {"errno": self.errno.map(Errno::name), "message": self.message}}).to_string()
+    }
+
+    pub(crate) fn plain(message: impl Into<String>) -> Self {
+        Self { errno: None, message: message.into() }
+    }
+}
+
+impl From<CallError> for Refused {
+    fn from(error: CallError) -> Self {
+        Self { errno: Some(error.errno()), message: error.to_string() }
+    }
+}
+
+macro_rules! refusals {
+    ($($name:ident),*) => {
+        $(impl From<napier_core::control::$name> for Refused {
+            fn from(error: napier_core::control::$name) -> Self {
+                Self { errno: Some(error.errno()), message: error.to_string() }
+            }
+        })*
+    };
+}
+
+refusals!(QueryError, NapiSetError);
+
+/// The answer to a line, as a line without its end. `None` stands for an engine that has stopped.
+pub(crate) fn answer(engine: Option<&Engine>, line: &[u8]) -> String {
+    let reply = engine.ok_or_else(|| Refused::plain("the engine has stopped")).and_then(|engine| reply(engine, line));
+    match reply {
+        Ok(reply) => json!({"reply": reply}).to_string(),
+        Err(refused) => refused.line(),
+    }
+}
+
+fn reply(engine: &Engine, line: &[u8]) -> Result<Value, Refused> {
+    let Line { op, how, mut attributes, dev } = serde_json::from_slice(line).map_err(|error| Refused {
+        errno: Some(Errno::EINVAL),
+        message: format!(
+            "EINVAL: a request is a line such as {{\"op\": \"napi-get\", \"how\": \"dump\", \"attributes\": {{}}}}: {error}"
+        ),
+    })?;
+    let invalid = |message: String| Refused { errno: Some(Errno::EINVAL), message: format!("EINVAL: {message}") };
+    let names = || Operation::ALL.map(Operation::name).join(", ");
+    let operation =
+        Operation::from_name(&op).ok_or_else(|| invalid(format!("no such operation; there are {}", names())))?;
+    let how = [How::Do, How::Dump].into_iter().find(|known| known.name() == how);
+    let how = how.ok_or_else(|| invalid("how must be do or dump".to_owned()))?;
+    if let Some(name) = dev {
+        if attributes.contains_key("ifindex") {
+            return Err(invalid("ifindex and dev are both given: give one".to_owned()));
+        }
+        attributes.insert("ifindex".to_owned(), ifindex(engine, &name)?.into());
+    }
+    carry_out(engine, &call(operation, how, &attributes)?)
+}
+
+fn ifindex(engine: &Engine, name: &str) -> Result<u32, Refused> {
+    match engine.ifindices(name)[..] {
+        [one] => Ok(one),
+        [] => Err(Refused {
+            errno: Some(Errno::ENODEV),
+            message: "ENODEV: the engine has no device of that name: dev-get --dump shows the numbers".to_owned(),
+        }),
+        ref several => Err(Refused {
+            errno: Some(Errno::EINVAL),
+            message: format!("EINVAL: several devices have that name: give --ifindex, one of {several:?}"),
+        }),
+    }
+}
+
+fn carry_out(engine: &Engine, call: &Call) -> Result<Value, Refused> {
+    Ok(match *call {
+        Call::NapiGet(request) => record::napi(&engine.napi_get(request)?).into(),
+        Call::NapiDump { ifindex } => record::all(&engine.napi_dump(ifindex)?, record::napi),
+        Call::NapiSet(request) => {
+            engine.napi_set(request)?;
+            Value::Null
+        }
+        Call::QueueGet(request) => record::queue(&engine.queue_get(request)?).into(),
+        Call::QueueDump { ifindex } => record::all(&engine.queue_dump(ifindex)?, record::queue),
+        Call::DevGet { ifindex } => record::device(&engine.dev_get(ifindex)?).into(),
+        Call::DevDump => record::all(&engine.dev_dump(), record::device),
+        Call::QstatsDump { ifindex, by_queue } => record::all(&engine.qstats_dump(ifindex, by_queue)?, record::qstats),
+    })
+}

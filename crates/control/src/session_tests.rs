@@ -1,0 +1,97 @@
+use super::*;
+
+fn pair(now_ns: u64) -> (Session, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("two descriptors");
+    theirs.set_nonblocking(true).expect("set");
+    (Session::new(ours, now_ns).expect("a session"), theirs)
+}
+
+fn said(theirs: &mut UnixStream) -> String {
+    let mut text = String::new();
+    let _ = theirs.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn a_burst_is_answered_at_once_and_what_is_beyond_it_at_the_rate() {
+    let second = 1_000_000_000;
+    let (mut session, mut theirs) = pair(10 * second);
+    // Time that was not used counts for a burst only.
+    let mut now = 20 * second;
+    let mut answered = 0;
+    let turn = |session: &mut Session, now: u64, answered: &mut u64| {
+        session.turn(now, &mut |_| {
+            *answered += 1;
+            String::new()
+        })
+    };
+    let _ = theirs.write(&[b'\n'; 3000]).expect("sent");
+    for _ in 0..300 {
+        assert!(turn(&mut session, now, &mut answered));
+    }
+    assert!((BURST_MAX..=BURST_MAX + 1).contains(&answered), "{answered}");
+    let Waits::Turn { at_ns } = session.waits() else { panic!("{:?}", session.waits()) };
+    assert!(at_ns > now && at_ns <= now + NS_PER_REQUEST);
+    let before = answered;
+    for _ in 0..1000 {
+        now += NS_PER_REQUEST;
+        assert!(turn(&mut session, now, &mut answered));
+        said(&mut theirs);
+    }
+    assert_eq!(answered - before, 1000);
+}
+
+#[test]
+fn a_request_comes_in_pieces_and_answers_keep_their_order() {
+    let (mut session, mut theirs) = pair(0);
+    let mut echo = |line: &[u8]| String::from_utf8_lossy(line).to_uppercase();
+    assert!(session.turn(1, &mut echo));
+    assert_eq!(session.waits(), Waits::Input);
+    theirs.write_all(b"one\ntw").expect("sent");
+    assert!(session.turn(1, &mut echo));
+    assert_eq!((said(&mut theirs), session.waits()), ("ONE\n".to_owned(), Waits::Input));
+    theirs.write_all(b"o\n\n").expect("sent");
+    assert!(session.turn(BURST_MAX * NS_PER_REQUEST, &mut echo));
+    assert!(session.turn(BURST_MAX * NS_PER_REQUEST, &mut echo));
+    assert_eq!(said(&mut theirs), "TWO\n\n");
+    drop(theirs);
+    assert!(!session.turn(2, &mut echo), "it went");
+}
+
+#[test]
+fn a_line_without_end_is_told_of_and_ended() {
+    let (mut session, mut theirs) = pair(0);
+    let long = vec![b'x'; REQUEST_BYTES_MAX + 1];
+    let mut sent = 0;
+    let mut turns = 0;
+    loop {
+        if let Ok(length) = theirs.write(&long[sent..]) {
+            sent += length;
+        }
+        turns += 1;
+        if !session.turn(0, &mut |_| panic!("there is no request")) {
+            break;
+        }
+        assert!(turns < 1000, "it comes to an end");
+    }
+    assert!(session.input.len() <= REQUEST_BYTES_MAX);
+    assert!(said(&mut theirs).contains("at most 65536 bytes"));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_left_after_a_while_and_is_asked_for_no_more() {
+    let (mut session, mut theirs) = pair(0);
+    theirs.write_all(b"a\nb\n").expect("sent");
+    let mut answers = 0;
+    let mut big = |_: &[u8]| {
+        answers += 1;
+        "x".repeat(8 << 20)
+    };
+    let now = 5;
+    assert!(session.turn(now, &mut big), "more than a socket holds");
+    let Waits::Output { until_ns } = session.waits() else { panic!("{:?}", session.waits()) };
+    assert_eq!(until_ns, now + PATIENCE_NS);
+    assert!(session.turn(until_ns - 1, &mut big));
+    assert!(!session.turn(until_ns, &mut big));
+    assert_eq!(answers, 1);
+}

@@ -1,0 +1,172 @@
+//! Agent and driver over loopback: who is let in, what is refused, what ends.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Pace, Window};
+
+use super::channel::{ChannelError, Secret, Side, TO_AGENT_BYTES_MAX, open};
+use super::driver::Driver;
+use super::{Agent, Offer, Report, Served};
+
+/// An agent on loopback, which ends with the test.
+struct Running {
+    at: SocketAddr,
+    served: Arc<Served>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn new(secret: &str) -> Self {
+        let agent = Agent::bind((Ipv4Addr::LOCALHOST, 0).into(), Secret::of(secret)).unwrap();
+        let (at, served, stop) = (agent.at().unwrap(), Arc::<Served>::default(), Arc::<AtomicBool>::default());
+        let (counts, interrupted) = (served.clone(), stop.clone());
+        let thread = std::thread::spawn(move || agent.serve(&interrupted, &counts, &|_| ()));
+        Self { at, served, stop, thread: Some(thread) }
+    }
+
+    fn refused(&self) -> u64 {
+        self.served.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().expect("once").join().expect("it does not panic");
+    }
+}
+
+const SECRET: &str = "a secret of these tests";
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn offer(server: SocketAddr) -> Offer {
+    let SocketAddr::V4(server) = server else { panic!("{server}") };
+    let window = Window { warm_up: Duration::ZERO, measure: Duration::from_millis(50), drain: Duration::ZERO };
+    let format = "ascii".to_owned();
+    Offer { server, proto: Proto::Tcp, format, flows: 1, seed: 1, pace: Pace::Closed, window }
+}
+
+#[test]
+fn who_has_the_secret_drives_one_at_a_time() {
+    let agent = Running::new(SECRET);
+    let connect = |secret: &str| Driver::connect(agent.at, &Secret::of(secret), &NEVER);
+    let error = format!("{:#}", connect("another secret of theirs").unwrap_err());
+    assert!(error.contains("the same secret"), "{error}");
+    let first = connect(SECRET).unwrap();
+    let error = format!("{:#}", connect(SECRET).unwrap_err());
+    assert!(error.contains("one at a time"), "{error}");
+    drop(first);
+    connect(SECRET).unwrap();
+    assert!(agent.refused() >= 2 && agent.served.drivers.load(Ordering::Relaxed) == 2);
+}
+
+#[test]
+fn a_run_that_cannot_be_fails_and_the_next_is_served() {
+    let agent = Running::new(SECRET);
+    let mut driver = Driver::connect(agent.at, &Secret::of(SECRET), &NEVER).unwrap();
+    // A port that nobody has any more.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    for (wrong, said) in [
+        (offer(free), "is a server running there?"),
+        (Offer { flows: 0, ..offer(free) }, "1 to 4096 flows"),
+        (Offer { pace: Pace::Open { rate_rps: 0 }, ..offer(free) }, "requests per second"),
+        (Offer { format: "morse".to_owned(), ..offer(free) }, "format"),
+    ] {
+        let error = driver.offer(&wrong, &channel().0, &NEVER, &mut |_| ()).unwrap_err();
+        assert!(format!("{error:#}").contains(said), "{error:#}");
+    }
+    assert_eq!(agent.served.failed.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn strangers_and_long_messages_are_turned_away() {
+    let agent = Running::new(SECRET);
+    // One that talks and one that does not read.
+    let mut stranger = TcpStream::connect(agent.at).unwrap();
+    let _ = stranger.write_all(&[b'x'; 1 << 20]);
+    let mut said = Vec::new();
+    let _ = stranger.read_to_end(&mut said);
+    assert!(said.len() <= 48, "a greeting at most: {}", said.len());
+    let stream = TcpStream::connect(agent.at).unwrap();
+    let (mut out, mut incoming) = open(stream, Side::Driver, &Secret::of(SECRET), &NEVER).unwrap();
+    let soon = || Some(Instant::now() + Duration::from_secs(10));
+    assert!(matches!(incoming.next(soon(), &NEVER), Ok(Report::Ready)));
+    out.send(&"x".repeat(TO_AGENT_BYTES_MAX)).unwrap();
+    let ended = incoming.next::<Report>(soon(), &NEVER).unwrap_err();
+    assert!(matches!(ended, ChannelError::Closed | ChannelError::Io(_)), "{ended}");
+    Driver::connect(agent.at, &Secret::of(SECRET), &NEVER).expect("it serves others");
+}
+
+#[test]
+fn what_is_changed_or_repeated_on_the_way_ends_the_connection() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let both = |meddle: &dyn Fn(&mut Vec<u8>)| {
+        let driver = std::thread::spawn(move || {
+            let stream = TcpStream::connect(at).unwrap();
+            let raw = stream.try_clone().unwrap();
+            (open(stream, Side::Driver, &Secret::of(SECRET), &NEVER).unwrap(), raw)
+        });
+        let stream = listener.accept().unwrap().0;
+        let (mut out, _) = open(stream.try_clone().unwrap(), Side::Agent, &Secret::of(SECRET), &NEVER).unwrap();
+        let ((_, mut incoming), raw) = driver.join().unwrap();
+        out.send(&Report::Edge(true)).unwrap();
+        // What is on its way is taken, meddled with, and sent on over the same socket.
+        let mut bytes = vec![0; 4 + 32 + r#"{"edge":true}"#.len()];
+        (&raw).read_exact(&mut bytes).unwrap();
+        meddle(&mut bytes);
+        (&stream).write_all(&bytes).unwrap();
+        let until = || Some(Instant::now() + Duration::from_secs(10));
+        [(); 2].map(|()| incoming.next::<Report>(until(), &NEVER))
+    };
+    let [same, again] = both(&|bytes| bytes.extend_from_within(..));
+    assert!(matches!((same, again), (Ok(Report::Edge(true)), Err(ChannelError::Forged))));
+    let [changed, _] = both(&|bytes| {
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        bytes.extend_from_within(..);
+    });
+    assert!(matches!(changed, Err(ChannelError::Forged)));
+}
+
+#[test]
+fn an_agent_that_is_none_is_told() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let other = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&[b'S'; 60]));
+    let error = Driver::connect(at, &Secret::of(SECRET), &NEVER).unwrap_err();
+    assert!(format!("{error:#}").contains("no napier agent"), "{error:#}");
+    other.join().unwrap().unwrap();
+    let error = Driver::connect(at, &Secret::of(SECRET), &NEVER).unwrap_err();
+    assert!(format!("{error:#}").contains("--agent"), "{error:#}");
+}
+
+#[test]
+fn a_secret_is_long_and_nobody_elses() {
+    let file = std::env::temp_dir().join(format!("napier-secret-{}", std::process::id()));
+    let with = |text: &str, mode: u32| {
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        Secret::read(&file).map_err(|error| error.to_string())
+    };
+    assert_eq!(with("  0123456789abcdef\n", 0o600), Ok(Secret::of("0123456789abcdef")));
+    for (text, mode, said) in [
+        ("0123456789abcdef", 0o640, "chmod 600"),
+        (" 0123456789abcde ", 0o600, "has 15 bytes"),
+        (&"x".repeat(5000), 0o600, "has 5000 bytes"),
+    ] {
+        assert!(with(text, mode).is_err_and(|error| error.contains(said)), "{said}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(Secret::read(&file).is_err_and(|error| error.to_string().contains("urandom")));
+    assert_eq!(format!("{:?}", Secret::of("hidden")), "Secret");
+}

@@ -1,0 +1,325 @@
+//! The same experiment on the kernel: AF_XDP sockets of our own on the two ends of a veth pair.
+//!
+//! A driver that tells no NAPI instance of its queues, as veth's, gives an AF_XDP socket nothing to poll: busy polling set
+//! on it does nothing (`xsk_bind` takes the id from `rxq->napi`). What polls instead is a receive on a *pilot*: a UDP socket
+//! that has received one packet through the instance and so knows it. Each receive that does not wait is one poll, and puts
+//! packets for the AF_XDP socket into its ring.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use napier_core::control::plan::{Plan, apply};
+use napier_core::frames::{HEADER_BYTES, Template, udp_payload};
+use napier_linux::socket::{self, BusyOption};
+use napier_linux::{EndConfig, KernelSink, Veth, VethConfig, VethEnd};
+use napier_runtime::device::{BareReceiver, BareSender, BareXdp, XdpConfig, XdpFilter, XdpMode};
+use napier_sys::sched::pin_current_thread;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use super::programs::{BUSY_READ_US, ClientEnd, Outcome, STOP_LOOK, Shared, client_loop, send_all};
+use super::{Places, RawRr, RawRrConfig, RawRrMode};
+use crate::modes::busy_socket;
+use crate::pair::{PEER_IP, PEER_MAC, TESTED_IP, TESTED_MAC};
+
+/// Ports of the experiment's datagrams, which are for the AF_XDP sockets; all else is the kernel's.
+const CLIENT_PORT: u16 = 54_320;
+const SERVER_PORT: u16 = 54_321;
+/// Port of the pilots.
+const PILOT_PORT: u16 = 54_319;
+/// Payload of a datagram: 64 bytes on the wire, as of the engine's.
+const PAYLOAD_BYTES: usize = 22;
+/// How long a pilot waits for its first packet, and how often it is sent one.
+const PILOT_MAX: Duration = Duration::from_secs(2);
+
+/// Both ends.
+struct Ends {
+    client: BareXdp,
+    server: BareXdp,
+    /// Of the client and of the server, in the modes that need them.
+    pilots: Option<(UdpSocket, UdpSocket)>,
+    _pair: Veth,
+}
+
+/// Why this kernel does not have a mode, if it does not.
+pub(super) fn why_not(mode: RawRrMode) -> anyhow::Result<Option<String>> {
+    Ok(match veth()? {
+        Ok(pair) => put_in_force(pair.left(), &mode.plan(), None)?.err(),
+        Err(why) => Some(why),
+    })
+}
+
+/// Runs one experiment.
+pub(super) fn run(config: &RawRrConfig, places: &Places) -> anyhow::Result<RawRr> {
+    let pair = match veth()? {
+        Ok(pair) => pair,
+        Err(why) => return Ok(config.refused(why)),
+    };
+    let open = |end: &VethEnd, port| match BareXdp::open(&xdp(end, port)?) {
+        Ok(bare) => Ok(Ok(bare)),
+        Err(error) if error.is_privilege() => Ok(Err(format!("no AF_XDP socket: {error}"))),
+        Err(error) => Err(anyhow::Error::new(error).context("an AF_XDP socket")),
+    };
+    let (client, server) = match (open(pair.right(), CLIENT_PORT)?, open(pair.left(), SERVER_PORT)?) {
+        (Ok(client), Ok(server)) => (client, server),
+        (Err(why), _) | (_, Err(why)) => return Ok(config.refused(why)),
+    };
+    let ends = [(pair.right(), places.pollers.map(|p| p.0)), (pair.left(), places.pollers.map(|p| p.1))];
+    for (end, poller) in ends {
+        if let Err(why) = put_in_force(end, &config.mode.plan(), poller)? {
+            return Ok(config.refused(why));
+        }
+    }
+    let needs_pilot = matches!(config.mode, RawRrMode::BusyRead | RawRrMode::BusyReadSeparate);
+    let pilots = needs_pilot.then(|| pilots(&pair)).transpose()?;
+    let (outcome, sent) = Ends { client, server, pilots, _pair: pair }.run(config, places)?;
+    Ok(RawRr { polled_by: Some(polled_by(config.mode)), ..config.measured(places, outcome, sent) })
+}
+
+fn polled_by(mode: RawRrMode) -> &'static str {
+    match mode {
+        RawRrMode::Interrupts => "softirq on the CPU that sends, as veth does it",
+        RawRrMode::BusyRead => "the program, by a pilot UDP socket: veth tells an AF_XDP socket no NAPI instance",
+        RawRrMode::BusyReadSeparate => "a thread, by a pilot UDP socket: veth tells an AF_XDP socket no NAPI instance",
+        RawRrMode::ThreadedBusyPoll => "the kernel's thread of the instance",
+    }
+}
+
+/// With receive offload on, and no segments left to the device, packets for the kernel's sockets go through NAPI too. Why
+/// there is no pair, if a privilege is missing.
+fn veth() -> anyhow::Result<Result<Veth, String>> {
+    let left = EndConfig::new("server", TESTED_MAC).address(TESTED_IP.into(), 24);
+    let right = EndConfig::new("client", PEER_MAC).address(PEER_IP.into(), 24);
+    let made = Veth::new(&VethConfig { gro: true, tso: false, ..VethConfig::new(left, right) }).and_then(|pair| {
+        pair.left().add_neighbour(PEER_IP.into(), PEER_MAC)?;
+        pair.right().add_neighbour(TESTED_IP.into(), TESTED_MAC)?;
+        Ok(pair)
+    });
+    match made {
+        Ok(pair) => Ok(Ok(pair)),
+        Err(error) if error.is_privilege() => {
+            let help = "run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)";
+            Ok(Err(format!("no veth pair: {error}: {help}; --backend engine needs no privilege")))
+        }
+        Err(error) => Err(error).context("a veth pair"),
+    }
+}
+
+/// In the driver, for only there packets of an AF_XDP socket pass a NAPI instance of a veth.
+fn xdp(end: &VethEnd, port: u16) -> anyhow::Result<XdpConfig> {
+    Ok(XdpConfig {
+        netns: Some(end.netns().as_fd().try_clone_to_owned()?.into()),
+        mode: XdpMode::Native,
+        filter: XdpFilter::Ports { addresses: Vec::new(), udp: vec![port..=port], tcp: Vec::new() },
+        ..XdpConfig::on(end.name())
+    })
+}
+
+/// Why the kernel refuses the mode, if it does; it goes with its namespace.
+fn put_in_force(end: &VethEnd, plan: &Plan, poller: Option<usize>) -> anyhow::Result<Result<(), String>> {
+    let set = end.netns().run(|| {
+        let mut sink = KernelSink::Interface { name: end.name(), ifindex: end.ifindex() };
+        let plan = sink.fit(plan).map_err(|error| error.to_string())?;
+        apply(&mut sink, &plan).map(drop).map_err(|error| error.to_string())
+    })?;
+    if let Err(why) = set {
+        let since = "threaded-busy-poll is there since Linux 6.19, deferral of an instance since 6.13";
+        return Ok(Err(format!("the kernel refuses: {why}; {since}")));
+    }
+    if let Some(cpu) = poller {
+        for pid in end.napis()?.into_iter().filter_map(|napi| napi.pid) {
+            let mut cpus = rustix::thread::CpuSet::new();
+            cpus.set(cpu);
+            let pid = rustix::thread::Pid::from_raw(pid.cast_signed()).context("the id of a NAPI thread")?;
+            rustix::thread::sched_setaffinity(Some(pid), &cpus).context("pinning a NAPI thread")?;
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// A UDP socket at each end that knows its instance, for one packet has come through it.
+fn pilots(pair: &Veth) -> anyhow::Result<(UdpSocket, UdpSocket)> {
+    let (client, server) = (SocketAddrV4::new(PEER_IP, PILOT_PORT), SocketAddrV4::new(TESTED_IP, PILOT_PORT));
+    let client_socket = pair.right().netns().run(|| UdpSocket::bind(client))??;
+    let server_socket = pair.left().netns().run(|| UdpSocket::bind(server))??;
+    for (from, to, socket) in [(&client_socket, server, &server_socket), (&server_socket, client, &client_socket)] {
+        let begun = Instant::now();
+        socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+        loop {
+            ensure!(begun.elapsed() < PILOT_MAX, "no packet reached the pilot at {to}: its instance stays unknown");
+            from.send_to(&[0], to)?;
+            if socket.recv(&mut [0; 8]).is_ok() {
+                break;
+            }
+        }
+        let id = socket::get(socket, BusyOption::IncomingNapiId)?;
+        ensure!(id != 0, "the packet of the pilot at {to} came through no NAPI instance");
+        socket.set_nonblocking(true)?;
+        let plan = busy_socket(i32::try_from(BUSY_READ_US)?).into_iter().collect();
+        apply(&mut KernelSink::Socket(socket.as_fd()), &plan)?;
+    }
+    Ok((client_socket, server_socket))
+}
+
+/// One poll of the instance that the pilot knows.
+fn poll_by(pilot: &UdpSocket) {
+    // Nobody sends to it any more, so it never has anything.
+    let _ = pilot.recv(&mut [0; 8]);
+}
+
+impl Ends {
+    fn run(mut self, config: &RawRrConfig, places: &Places) -> anyhow::Result<(Outcome, u64)> {
+        let (stop, mode) = (AtomicBool::new(false), config.mode);
+        let shared = Shared { stop: &stop, sent: AtomicU64::new(0) };
+        let (client_pilot, server_pilot) = self.pilots.as_ref().map(|(a, b)| (a, b)).unzip();
+        let separate = mode == RawRrMode::BusyReadSeparate;
+        let begun = Instant::now();
+        let (server, client) = (&mut self.server, &mut self.client);
+        let outcome = std::thread::scope(|scope| {
+            if let (Some((client_cpu, server_cpu)), true) = (places.pollers, separate) {
+                for (cpu, pilot) in [(client_cpu, client_pilot), (server_cpu, server_pilot)] {
+                    let (pilot, stop) = (pilot.expect("the mode has them"), &stop);
+                    scope.spawn(move || {
+                        pin_current_thread(cpu);
+                        while !stop.load(Ordering::Acquire) {
+                            poll_by(pilot);
+                        }
+                    });
+                }
+            }
+            let inline = |pilot| if separate { None } else { pilot };
+            let (server_pilot, client_pilot) = (inline(server_pilot), inline(client_pilot));
+            let (cpu, shared) = (places.server, &shared);
+            scope.spawn(move || {
+                pin_current_thread(cpu);
+                serve(server, mode, server_pilot, shared);
+            });
+            let client = scope.spawn(move || {
+                pin_current_thread(places.client);
+                ask(client, config, places, (client_pilot, begun), shared)
+            });
+            let outcome = client.join();
+            stop.store(true, Ordering::Release);
+            outcome.expect("the client does not panic")
+        });
+        Ok((outcome, shared.sent.load(Ordering::Relaxed)))
+    }
+}
+
+/// Looks once, or waits as the mode's program does.
+fn wait(receiver: &BareReceiver, mode: RawRrMode, pilot: Option<&UdpSocket>, at_most: Duration) {
+    match (mode, pilot) {
+        (RawRrMode::Interrupts, _) => {
+            let timeout = Timespec::try_from(at_most).expect("waits are short");
+            // Whatever it says, the ring is looked at next.
+            let _ = poll(&mut [PollFd::from_borrowed_fd(receiver.fd(), PollFlags::IN)], Some(&timeout));
+        }
+        (_, Some(pilot)) => poll_by(pilot),
+        _ => std::hint::spin_loop(),
+    }
+}
+
+fn serve(end: &mut BareXdp, mode: RawRrMode, pilot: Option<&UdpSocket>, shared: &Shared<'_>) {
+    while !shared.stop.load(Ordering::Acquire) {
+        if end.echo(turn_round) == 0 {
+            wait(end.parts().0, mode, pilot, STOP_LOOK);
+        }
+    }
+}
+
+/// What a datagram was sent from becomes where it goes. Its checksum stays right, for it is a sum.
+fn turn_round(frame: &mut [u8]) -> bool {
+    if udp_payload(frame).is_none() {
+        return false;
+    }
+    for (at, bytes) in [(0, 6), (26, 4), (34, 2)] {
+        let (first, second) = frame[at..at + 2 * bytes].split_at_mut(bytes);
+        first.swap_with_slice(second);
+    }
+    true
+}
+
+struct Asker<'a> {
+    receiver: &'a mut BareReceiver,
+    /// Without a thread that sends.
+    sender: Option<&'a mut BareSender>,
+    template: &'a Template,
+    mode: RawRrMode,
+    pilot: Option<&'a UdpSocket>,
+    stamps: VecDeque<u64>,
+    begun: Instant,
+}
+
+fn ask(
+    end: &mut BareXdp,
+    config: &RawRrConfig,
+    places: &Places,
+    (pilot, begun): (Option<&UdpSocket>, Instant),
+    shared: &Shared<'_>,
+) -> Outcome {
+    let (from, to) = (SocketAddrV4::new(PEER_IP, CLIENT_PORT), SocketAddrV4::new(TESTED_IP, SERVER_PORT));
+    let template = &Template::new(PEER_MAC, TESTED_MAC, from, to);
+    let (receiver, sender) = end.parts();
+    let mut asker =
+        Asker { receiver, sender: None, template, mode: config.mode, pilot, stamps: VecDeque::new(), begun };
+    let Some(cpu) = places.sender else {
+        asker.sender = Some(sender);
+        return client_loop(&mut asker, config, shared, true);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            pin_current_thread(cpu);
+            send_all(config, shared, &|| since(begun), |intended_ns| send(sender, template, intended_ns));
+        });
+        client_loop(&mut asker, config, shared, false)
+    })
+}
+
+/// Sends a request. If the ring is full it is lost: counted as sent and never answered.
+fn send(sender: &mut BareSender, template: &Template, intended_ns: u64) {
+    sender.send(1, |frame| {
+        frame[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&intended_ns.to_le_bytes());
+        frame[HEADER_BYTES + 8..HEADER_BYTES + PAYLOAD_BYTES].fill(0);
+        template.complete(frame, PAYLOAD_BYTES)
+    });
+}
+
+fn since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_nanos()).expect("no experiment lasts 584 years")
+}
+
+impl ClientEnd for Asker<'_> {
+    fn now_ns(&self) -> u64 {
+        since(self.begun)
+    }
+
+    fn ask(&mut self, intended_ns: u64) {
+        if let Some(sender) = &mut self.sender {
+            send(sender, self.template, intended_ns);
+        }
+    }
+
+    fn receive(&mut self, at_most: Duration) -> bool {
+        let Self { receiver, stamps, .. } = self;
+        let look = |receiver: &mut BareReceiver, stamps: &mut VecDeque<u64>| {
+            receiver.receive_each(|frame| {
+                let stamp = udp_payload(frame).and_then(|(_, payload)| payload.get(..8)?.try_into().ok());
+                stamps.extend(stamp.map(u64::from_le_bytes));
+            });
+            !stamps.is_empty()
+        };
+        if look(receiver, stamps) {
+            return true;
+        }
+        wait(receiver, self.mode, self.pilot, at_most);
+        look(receiver, stamps)
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        self.stamps.pop_front()
+    }
+}

@@ -1,0 +1,114 @@
+//! What a comparison needs before its first run, and how the report describes it.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::bail;
+use napier_kv::load::codec::Format;
+use napier_kv::profile::{Profile, ProfileConfig};
+
+use super::case::Workload as CaseWorkload;
+use super::config::CompareConfig;
+use super::cpus::{CpuLayout, TooFewCpus};
+use super::ends::Place;
+use super::kernel::counters::Counters;
+use super::kernel::program::{Program, ProgramConfig, Setting};
+use super::server;
+use crate::device::Device;
+use crate::pair::TESTED_IP;
+use crate::report::Workload;
+use crate::subject::Backend;
+
+/// Makes the place, the records, and starts the program if there is one.
+pub(super) fn workload(
+    config: &CompareConfig,
+    available: &[usize],
+    interrupted: &AtomicBool,
+) -> anyhow::Result<CaseWorkload> {
+    let profile = Profile::new(ProfileConfig::default(), config.seed)?;
+    let place = match &config.device {
+        Device::Kernel { interface: Some(_) } if config.on.is_some() => Place::on(config, interrupted)?,
+        Device::Link => Place::Link,
+        Device::Xdp { interface: None } => Place::veth(config.queues)?,
+        Device::Memif { socket: None } => Place::Memif,
+        other => bail!("{} is not made for a run: give link, xdp or memif", other.name()),
+    };
+    let (mut program, mut counters, mut untraced) = (None, None, None);
+    let reached = match &place {
+        Place::Veth(veth) => Some((veth.left().netns().clone(), veth.left().name(), TESTED_IP)),
+        Place::On(on) => Some((on.interface.netns.clone(), &on.interface.device.name[..], on.interface.address)),
+        Place::Link | Place::Memif => None,
+    };
+    if let Some((netns, name, address)) = reached
+        && config.has_kernel()
+    {
+        if let Some(wanted) = &config.program {
+            let cpus = layout(config, available, false)?.of_server();
+            let setting = Setting { netns, address, cpus, proto: config.proto, profile: profile.clone() };
+            program = Some(Arc::new(Program::start(wanted, setting, interrupted)?));
+        }
+        if config.trace {
+            match Counters::new(name) {
+                Ok(ready) => counters = Some(Arc::new(Mutex::new(ready))),
+                Err(error) => untraced = Some(format!("polls and timers of the kernel are not counted: {error}")),
+            }
+        }
+    }
+    let service = config.service.as_ref().map(|service| (service, config.seed));
+    let server = Arc::new(server::filled(&profile, usize::from(config.queues), service));
+    Ok(CaseWorkload {
+        profile,
+        proto: config.proto,
+        server,
+        place: Arc::new(place),
+        program,
+        counters,
+        untraced,
+        flows: config.flows as usize,
+        queues: config.queues,
+        ring_size: config.ring_size,
+        seed: config.seed,
+        coalesce: config.coalesce,
+        xdp: config.xdp,
+    })
+}
+
+/// Who runs where; a client elsewhere takes no CPU.
+pub(super) fn layout(config: &CompareConfig, available: &[usize], pollers: bool) -> Result<CpuLayout, TooFewCpus> {
+    let queues = usize::from(config.queues);
+    match config.on {
+        None => CpuLayout::choose(available, queues, pollers, config.oversubscribe),
+        Some(_) => CpuLayout::of_server_alone(available, queues, pollers, config.oversubscribe),
+    }
+}
+
+/// What was run, for the report.
+pub(super) fn describe(
+    config: &CompareConfig,
+    workload: &CaseWorkload,
+    run_length: Duration,
+    request_cost_us: Option<f64>,
+) -> Workload {
+    let profile = workload.profile.config();
+    Workload {
+        name: "kv".to_owned(),
+        backend: config.backends.iter().map(Backend::to_string).collect::<Vec<_>>().join(" and "),
+        device: config.device.name(),
+        proto: workload.proto.to_string(),
+        format: workload.program.as_ref().map_or(Format::Ascii, |program| program.format()).to_string(),
+        program: config.program.as_ref().map(ProgramConfig::line),
+        seed: config.seed,
+        flows: config.flows,
+        queues: u32::from(config.queues),
+        server_cpus: u32::from(config.queues),
+        records: profile.records,
+        set_pct: profile.set_share * 100.0,
+        key_sizes: profile.key_sizes.name(),
+        value_sizes: profile.value_sizes.name(),
+        popularity: profile.popularity.to_string(),
+        service: config.service.as_ref().map(ToString::to_string),
+        request_cost_us,
+        seconds: (run_length.as_secs_f64() * 1000.0).round() / 1000.0,
+    }
+}

@@ -1,0 +1,216 @@
+//! Machine files: what work costs on a machine that is simulated, and where each figure comes from.
+
+use napier_core::time::Span;
+use napier_scenario::ParseError;
+use napier_scenario::read::{Node, Table, read_file};
+use napier_sim::machine::{Disturbance, Work, WorkCosts};
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Measured on the machine.
+    Measured,
+    /// Said by a document.
+    Document,
+    /// Reckoned from what is known of such machines.
+    Reckoned,
+    /// Chosen so that rows of a plan come out: those are no test of it.
+    Fitted,
+}
+
+impl Origin {
+    const WORDS: [&str; 4] = ["measured", "document", "reckoned", "fitted"];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+
+    fn named(word: &str) -> Option<Self> {
+        [Self::Measured, Self::Document, Self::Reckoned, Self::Fitted].into_iter().find(|origin| origin.name() == word)
+    }
+}
+
+/// One figure of a machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// `table.key`.
+    pub name: String,
+    /// In its unit.
+    pub value: u64,
+    /// `ns`, `pct`, `per-100k` or `count`.
+    pub unit: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Modes whose rows it was fitted to.
+    pub rows: Vec<String>,
+    /// Source or reason.
+    pub why: String,
+}
+
+/// A machine with its clients.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineFile {
+    /// What stands in its file.
+    pub text: String,
+    /// What it is.
+    pub title: String,
+    /// Cycles in a microsecond.
+    pub clock_mhz: u32,
+    /// Jiffies per second.
+    pub hz: u32,
+    /// What work costs.
+    pub costs: WorkCosts,
+    /// What interrupts and switches cost beside.
+    pub disturbance: Disturbance,
+    /// Requests of one wait whose data stays in the cache; the others are disturbed as after a switch.
+    pub warm_max: usize,
+    /// How long the card takes to change its moderation.
+    pub apply: Span,
+    /// The clients and the way to them.
+    pub client: Client,
+    /// All of the above, in the order of the file.
+    pub parameters: Vec<Parameter>,
+}
+
+/// What a client's machine and the wire take. Shares are per 100,000 answers; what is per million grows with requests per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "docs/plans.md describes them under the same names")]
+pub struct Client {
+    pub to_server_ns: u64,
+    pub to_client_ns: u64,
+    pub to_client_noise_ns: u64,
+    pub step_share: u64,
+    pub step_share_per_million: u64,
+    pub step_least_ns: u64,
+    pub step_most_ns: u64,
+    pub step_most_per_million_ns: u64,
+}
+
+const SPEED: &[&str] = &["after-hard-irq", "after-timer-irq", "after-switch", "slower", "warm-requests"];
+const NIC: &[&str] = &["apply-moderation"];
+const CLIENT: &[&str] = &[
+    "to-server",
+    "to-client",
+    "to-client-noise",
+    "step-share",
+    "step-share-per-million",
+    "step-least",
+    "step-most",
+    "step-most-per-million",
+];
+const UNITS: [&str; 4] = ["ns", "pct", "per-100k", "count"];
+/// The largest cost of one piece of work: a second.
+const VALUE_MAX: i128 = 1_000_000_000;
+
+impl MachineFile {
+    /// Reads a machine file; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ParseError> {
+        let machine = read_file(text, file, Self::read)?;
+        Ok(Self { text: text.to_owned(), ..machine })
+    }
+
+    fn read(whole: Table<'_>) -> Result<Self, ParseError> {
+        let whole = whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client"])?;
+        let mut read = Reader::default();
+        let mut costs = WorkCosts::NONE;
+        for (name, value) in
+            read.table(&whole, "cost", &Work::ALL.iter().map(|work| work.name()).collect::<Vec<_>>())?
+        {
+            let work = Work::ALL.iter().find(|work| work.name() == name).expect("the reader knows the names");
+            costs.set(*work, Span::from_ns(value));
+        }
+        if costs.get(Work::PollEmpty).is_zero() || costs.get(Work::SpinPause).is_zero() {
+            return Err(whole
+                .need("cost")?
+                .error("poll-empty and spin-pause are at least 1 ns: else a busy loop takes no time"));
+        }
+        let speed = read.table(&whole, "speed", SPEED)?;
+        let span = |name: &str| Span::from_ns(of(&speed, name));
+        let disturbance = Disturbance {
+            after_hard_irq: span("after-hard-irq"),
+            after_timer_irq: span("after-timer-irq"),
+            after_switch: span("after-switch"),
+            slower_pct: u32::try_from(of(&speed, "slower")).unwrap_or(u32::MAX),
+        };
+        let apply = Span::from_ns(of(&read.table(&whole, "nic", NIC)?, "apply-moderation"));
+        let client = read.table(&whole, "client", CLIENT)?;
+        let client = Client {
+            to_server_ns: of(&client, "to-server"),
+            to_client_ns: of(&client, "to-client"),
+            to_client_noise_ns: of(&client, "to-client-noise"),
+            step_share: of(&client, "step-share"),
+            step_share_per_million: of(&client, "step-share-per-million"),
+            step_least_ns: of(&client, "step-least"),
+            step_most_ns: of(&client, "step-most"),
+            step_most_per_million_ns: of(&client, "step-most-per-million"),
+        };
+        Ok(Self {
+            text: String::new(),
+            title: whole.need("title")?.text("what the machine is")?.to_owned(),
+            clock_mhz: whole.need("clock-mhz")?.number(1..=100_000)?,
+            hz: whole.number("hz", 1..=10_000, 1000)?,
+            costs,
+            disturbance,
+            warm_max: usize::try_from(of(&speed, "warm-requests")).unwrap_or(usize::MAX),
+            apply,
+            client,
+            parameters: read.parameters,
+        })
+    }
+}
+
+fn of(values: &[(String, u64)], name: &str) -> u64 {
+    values.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
+}
+
+#[derive(Default)]
+struct Reader {
+    parameters: Vec<Parameter>,
+}
+
+impl Reader {
+    /// The figures of a table, all of which have names that are known.
+    fn table(
+        &mut self,
+        whole: &Table<'_>,
+        key: &'static str,
+        known: &[&'static str],
+    ) -> Result<Vec<(String, u64)>, ParseError> {
+        let table = whole.need(key)?.table("a table of figures")?;
+        let mut values = Vec::new();
+        for (name, node) in table.in_order() {
+            if !known.contains(&name) {
+                return Err(node.error(format!("unknown figure; expected one of {}", known.join(", "))));
+            }
+            let parameter = figure(format!("{key}.{name}"), &node)?;
+            values.push((name.to_owned(), parameter.value));
+            self.parameters.push(parameter);
+        }
+        Ok(values)
+    }
+}
+
+fn figure(name: String, node: &Node<'_>) -> Result<Parameter, ParseError> {
+    let table = node.table("a figure such as { ns = 100, origin = \"reckoned\", why = \"...\" }")?;
+    let table = table.only(&["ns", "pct", "per-100k", "count", "origin", "rows", "why"])?;
+    let units: Vec<&'static str> = UNITS.into_iter().filter(|unit| table.has(unit)).collect();
+    let [unit] = units[..] else { return Err(node.error("a figure has one unit: ns, pct, per-100k or count")) };
+    let origin = table.need("origin")?.word(Origin::named, &Origin::WORDS)?;
+    let rows = table.map("rows", |node| node.texts("an array of modes"))?.unwrap_or_default();
+    if (origin == Origin::Fitted) == rows.is_empty() {
+        return Err(node.error("what is fitted names the rows that it was fitted to, and nothing else does"));
+    }
+    Ok(Parameter {
+        name,
+        value: table.need(unit)?.number(0..=VALUE_MAX)?,
+        unit,
+        origin,
+        rows,
+        why: table.need("why")?.text("a source or a reason")?.to_owned(),
+    })
+}

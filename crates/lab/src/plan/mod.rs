@@ -1,0 +1,27 @@
+//! Plans: a published experiment as parameters, predicted cell by cell on a simulated machine, beside what was published.
+//!
+//! A plan names a machine, modes and loads; nothing that was measured is in either but the figures that a machine file says it was
+//! fitted to. `docs/plans.md` describes both files.
+
+mod json;
+mod machine;
+mod page;
+mod published;
+mod read;
+mod result;
+mod run;
+mod score;
+mod table;
+
+pub use json::{JsonCell, JsonPlan, json};
+pub use machine::{Client, MachineFile, Origin, Parameter};
+pub use page::page;
+pub use published::{Published, Row};
+pub use read::{Load, Plan, PlanError, named};
+pub use result::{Results, ResultsError, cell_name, merge};
+pub use run::{Cell, Predicted, run};
+pub use score::{Score, score};
+pub use table::table;
+
+#[cfg(test)]
+mod tests;

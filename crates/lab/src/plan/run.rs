@@ -1,0 +1,162 @@
+//! Runs the cells of a plan, several at a time; what comes out does not depend on how many.
+
+use std::sync::atomic::AtomicBool;
+
+use napier_core::completion::Tunables;
+use napier_core::control::{NapiChange, ThreadedSetting};
+use napier_core::time::Span;
+use napier_sim::machine::figures::{self, Core, Figures, Length};
+use napier_sim::machine::{Class, Clients, Pace};
+use serde::{Deserialize, Serialize};
+
+use super::read::{Load, Plan};
+use crate::modes::Mode;
+use crate::parallel::in_parallel;
+
+/// Events of one wait at most: libevent asks for as many as were there before, and more.
+const EVENTS_MAX: usize = 4096;
+/// Bytes of a request's frame: headers, the key, the command.
+const REQUEST_BYTES: u32 = 120;
+
+/// What a cell came to, over all queues and seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the unit stands last in the name; docs/json.md describes them")]
+pub struct Predicted {
+    pub qps: f64,
+    pub avg_us: f64,
+    pub p50_us: f64,
+    pub p95_us: f64,
+    pub p99_us: f64,
+    pub cpu_pct: f64,
+    pub cpu_user_pct: f64,
+    pub cpu_system_pct: f64,
+    pub cpu_irq_pct: f64,
+    pub cpu_softirq_pct: f64,
+    pub cpu_spin_pct: f64,
+    pub cycles_per_query_corrected: f64,
+    pub interrupts_per_s_per_core: f64,
+    pub polls_per_s_per_core: f64,
+    pub empty_polls_pct: f64,
+    pub work_per_poll: f64,
+    pub events_per_wait: f64,
+    /// Steps of the simulated machine.
+    pub steps: u64,
+}
+
+/// A cell of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Offered.
+    pub load: Load,
+    /// In force.
+    pub mode: Mode,
+    /// What came of it; an error is an invariant that did not hold.
+    pub predicted: Result<Predicted, String>,
+}
+
+/// Runs cells of a plan in `jobs` threads; `stop` ends it between two runs, and leaves out the cells that are not done.
+#[must_use]
+pub fn run(
+    plan: &Plan,
+    cells: &[(Load, Mode)],
+    jobs: usize,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<Cell> {
+    let seeds = usize::from(plan.seeds);
+    let runs: Vec<(Load, Mode, u64)> =
+        cells.iter().flat_map(|(load, mode)| (1..=seeds as u64).map(|seed| (*load, *mode, seed))).collect();
+    let results = in_parallel(&runs, jobs, stop, progress, |(load, mode, seed)| one(plan, *load, *mode, *seed));
+    let of_cell = |(cell, runs): (&(Load, Mode), &[Option<Figures>])| {
+        let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
+        Some(Cell { load: cell.0, mode: cell.1, predicted: together(plan, &runs?) })
+    };
+    cells.iter().zip(results.chunks(seeds)).filter_map(of_cell).collect()
+}
+
+fn one(plan: &Plan, load: Load, mode: Mode, seed: u64) -> Figures {
+    let machine = &plan.machine;
+    let set = mode.plan();
+    let (mut tunables, mut threaded) = (Tunables::default(), ThreadedSetting::Disabled);
+    for change in set.changes() {
+        match change {
+            NapiChange::Threaded(setting) => threaded = setting,
+            NapiChange::DeferHardIrqs(count) => tunables.defer_hard_irqs = count,
+            NapiChange::IrqSuspendTimeout(span) => tunables.irq_suspend_timeout = span,
+            NapiChange::GroFlushTimeout(span) => tunables.gro_flush_timeout = span,
+        }
+    }
+    let core = Core {
+        costs: machine.costs,
+        disturbance: machine.disturbance,
+        hz: machine.hz,
+        moderates: true,
+        apply: machine.apply,
+        tunables,
+        threaded,
+        epoll: set.context().unwrap_or_default(),
+        wait: set.wait(),
+        events_max: EVENTS_MAX,
+        warm_max: machine.warm_max,
+    };
+    let (pace, total) = match load {
+        Load::Max => (Pace::Closed, 0),
+        Load::Rate(rate) => (Pace::Open { rate_rps: rate / u64::from(plan.queues) }, rate),
+    };
+    let client = machine.client;
+    let grown = |at_rest: u64, per_million: u64| at_rest + per_million * total / 1_000_000;
+    // A closed loop keeps its client busy all the time, so that it has no interrupts of its own to meet.
+    let step_share = if load == Load::Max { 0 } else { grown(client.step_share, client.step_share_per_million) };
+    let clients = Clients {
+        connections: plan.connections / plan.queues,
+        pace,
+        to_server: Span::from_ns(client.to_server_ns),
+        to_client: Span::from_ns(client.to_client_ns),
+        to_client_noise: Span::from_ns(client.to_client_noise_ns),
+        step_per_100k: u32::try_from(step_share).unwrap_or(u32::MAX),
+        step: (
+            Span::from_ns(client.step_least_ns),
+            Span::from_ns(grown(client.step_most_ns, client.step_most_per_million_ns)),
+        ),
+        request_bytes: REQUEST_BYTES,
+    };
+    let length = Length { warm_up: plan.warm_up, measured: plan.measured };
+    figures::run(&core, &clients, length, seed)
+}
+
+fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {
+    if let Some(broken) = runs.iter().find_map(|run| run.broken.clone()) {
+        return Err(broken);
+    }
+    let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.latency_ns.iter().copied()).collect();
+    latency.sort_unstable();
+    let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
+    let ns = sum(&|run| run.measured.ns);
+    let per_s = |of: &dyn Fn(&Figures) -> u64| sum(of) * 1e9 / ns;
+    let pct = |class: Class| sum(&|run| run.account.of(class).ns) * 100.0 / ns;
+    let busy = sum(&|run| run.account.busy().ns);
+    let answered = sum(&|run| run.answered).max(1.0);
+    let (polls, waits) = (sum(&|run| run.polls).max(1.0), sum(&|run| run.waits).max(1.0));
+    let mean_ns = latency.iter().map(|ns| *ns as f64).sum::<f64>() / latency.len().max(1) as f64;
+    let us = |percent: usize| latency.get(latency.len() * percent / 100).map_or(0.0, |ns| *ns as f64 / 1000.0);
+    Ok(Predicted {
+        qps: per_s(&|run| run.answered) * f64::from(plan.queues),
+        avg_us: mean_ns / 1000.0,
+        p50_us: us(50),
+        p95_us: us(95),
+        p99_us: us(99),
+        cpu_pct: busy * 100.0 / ns,
+        cpu_user_pct: pct(Class::User),
+        cpu_system_pct: pct(Class::System),
+        cpu_irq_pct: pct(Class::Irq),
+        cpu_softirq_pct: pct(Class::Softirq),
+        cpu_spin_pct: pct(Class::Spin),
+        cycles_per_query_corrected: busy / answered * f64::from(plan.machine.clock_mhz) / 1000.0,
+        interrupts_per_s_per_core: per_s(&|run| run.interrupts),
+        polls_per_s_per_core: per_s(&|run| run.polls),
+        empty_polls_pct: sum(&|run| run.empty_polls) * 100.0 / polls,
+        work_per_poll: sum(&|run| run.packets) / polls,
+        events_per_wait: sum(&|run| run.events) / waits,
+        steps: runs.iter().map(|run| run.steps).sum(),
+    })
+}

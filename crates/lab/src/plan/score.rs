@@ -1,0 +1,126 @@
+//! How near predictions are to what was published.
+
+use super::machine::Origin;
+use super::published::Row;
+use super::read::{Load, Plan};
+use super::run::{Cell, Predicted};
+
+/// The figures of a row that are compared: name, published, predicted.
+pub(super) fn figures(row: &Row, predicted: &Predicted) -> [(&'static str, f64, f64); 6] {
+    [
+        ("qps", row.qps, predicted.qps),
+        ("avg_us", row.avg_us, predicted.avg_us),
+        ("p95_us", row.p95_us, predicted.p95_us),
+        ("p99_us", row.p99_us, predicted.p99_us),
+        ("cpu_pct", row.cpu_pct, predicted.cpu_pct),
+        ("cycles_per_query_corrected", row.cycles_per_query_corrected, predicted.cycles_per_query_corrected),
+    ]
+}
+
+/// Part by which a prediction is off.
+pub(super) fn error(published: f64, predicted: f64) -> f64 {
+    (predicted - published) / published
+}
+
+/// Absolute errors of some rows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Errors {
+    /// Figures that are compared.
+    pub figures: usize,
+    /// Median, in percent.
+    pub median_pct: f64,
+    /// 90 of 100 are at most this, in percent.
+    pub p90_pct: f64,
+}
+
+/// A plan's score.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Score {
+    /// Rows that parameters of the machine were fitted to.
+    pub fitted: Option<Errors>,
+    /// The others: they are the test.
+    pub checked: Option<Errors>,
+    /// Largest error of the most that is answered, in percent.
+    pub max_qps_pct: Option<f64>,
+    /// Agreement of the order of modes by p99 and by CPU within each load: 1 all pairs, -1 none (Kendall's tau).
+    pub order: Vec<(Load, f64, f64)>,
+}
+
+/// Whether parameters were fitted to the rows of a mode.
+pub(super) fn is_fitted(plan: &Plan, cell: &Cell) -> bool {
+    let name = cell.mode.to_string();
+    let fitted = |parameter: &&super::Parameter| parameter.origin == Origin::Fitted && parameter.rows.contains(&name);
+    plan.machine.parameters.iter().any(|parameter| fitted(&parameter))
+}
+
+/// Scores cells against what was published; those that were not are left out.
+#[must_use]
+pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
+    let pairs: Vec<(&Cell, Row, &Predicted)> = cells
+        .iter()
+        .filter_map(|cell| {
+            let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
+            Some((cell, row, cell.predicted.as_ref().ok()?))
+        })
+        .collect();
+    let errors = |fitted: bool| {
+        let of = pairs.iter().filter(|(cell, ..)| is_fitted(plan, cell) == fitted && cell.load != Load::Max);
+        errors(
+            of.flat_map(|(_, row, predicted)| figures(row, predicted))
+                .map(|(_, was, is)| error(was, is).abs())
+                .collect(),
+        )
+    };
+    let max_qps = pairs.iter().filter(|(cell, ..)| cell.load == Load::Max);
+    let max_qps_pct = max_qps.map(|(_, row, predicted)| error(row.qps, predicted.qps).abs() * 100.0).reduce(f64::max);
+    let order = plan.loads.iter().filter_map(|load| {
+        let rows: Vec<_> = pairs.iter().filter(|(cell, ..)| cell.load == *load).collect();
+        let tau = |of: fn(&Row) -> f64, is: fn(&Predicted) -> f64| {
+            kendall(&rows.iter().map(|(_, row, predicted)| (of(row), is(predicted))).collect::<Vec<_>>())
+        };
+        (rows.len() > 1)
+            .then(|| (*load, tau(|row| row.p99_us, |is| is.p99_us), tau(|row| row.cpu_pct, |is| is.cpu_pct)))
+    });
+    Score { fitted: errors(true), checked: errors(false), max_qps_pct, order: order.collect() }
+}
+
+fn errors(mut all: Vec<f64>) -> Option<Errors> {
+    all.sort_by(f64::total_cmp);
+    let at = |part: usize| all.get(all.len() * part / 100).copied();
+    Some(Errors { figures: all.len(), median_pct: at(50)? * 100.0, p90_pct: at(90)? * 100.0 })
+}
+
+/// Agreement of two orders; pairs that the first has equal count for neither.
+fn kendall(pairs: &[(f64, f64)]) -> f64 {
+    let (mut agree, mut all) = (0.0, 0.0);
+    for (at, a) in pairs.iter().enumerate() {
+        for b in &pairs[at + 1..] {
+            let (first, second) = (a.0 - b.0, a.1 - b.1);
+            if first != 0.0 {
+                all += 1.0;
+                agree += (first * second).partial_cmp(&0.0).map_or(0.0, |order| f64::from(order as i8));
+            }
+        }
+    }
+    if all == 0.0 { 1.0 } else { agree / all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_agree_or_not() {
+        assert_eq!(kendall(&[(1.0, 5.0), (2.0, 6.0), (3.0, 9.0)]), 1.0);
+        assert_eq!(kendall(&[(1.0, 9.0), (2.0, 6.0), (3.0, 5.0)]), -1.0);
+        assert!((kendall(&[(1.0, 5.0), (2.0, 9.0), (3.0, 6.0)]) - 1.0 / 3.0).abs() < 1e-9);
+        assert_eq!(kendall(&[(1.0, 5.0), (1.0, 4.0)]), 1.0, "what was equal says nothing");
+    }
+
+    #[test]
+    fn the_median_is_not_the_mean() {
+        let found = errors(vec![0.5, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09]).expect("some");
+        assert_eq!((found.figures, found.median_pct.round(), found.p90_pct.round()), (10, 6.0, 50.0));
+        assert_eq!(errors(Vec::new()), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Lines that each stand for themselves: one that is refused leaves the others in force. For what stays until it is asked back.
+
+use super::{
+    ApplyError, DeviceRef, Entry, Journal, JournalError, Keep, Key, KeyError, Line, Recovered, Scope, apply_line,
+};
+
+/// What became of lines.
+#[derive(Debug, Default)]
+pub struct Each {
+    /// In force now.
+    pub done: Vec<Line>,
+    /// In force before.
+    pub already: Vec<Line>,
+    /// Refused, and why.
+    pub refused: Vec<(Line, String)>,
+}
+
+/// Applies lines one by one, each in the journal of what it is about, where it stays until `napier host undo`. A journal in
+/// which nothing was noted is removed again.
+///
+/// # Errors
+/// A journal cannot be begun: what it is about is another run's, or tuned already. Nothing is changed then.
+pub fn apply_each(lines: &[Line], told: &mut dyn FnMut(&Recovered)) -> Result<Each, JournalError> {
+    let mut each = Each::default();
+    let mut journals = Journals::begin(lines.to_vec(), told)?;
+    let done = lines.iter().try_for_each(|line| journals.apply(line, &mut each, told));
+    journals.end();
+    done.map(|()| each)
+}
+
+/// One journal for each thing that is changed.
+pub struct Journals {
+    /// What they take room for.
+    expected: Vec<Line>,
+    open: Vec<(Option<DeviceRef>, Journal, Vec<Entry>)>,
+}
+
+impl Journals {
+    /// Begins those that these lines need.
+    ///
+    /// # Errors
+    /// One of them cannot be begun; then none is left.
+    pub fn begin(expected: Vec<Line>, told: &mut dyn FnMut(&Recovered)) -> Result<Self, JournalError> {
+        let mut journals = Self { expected: Vec::new(), open: Vec::new() };
+        for line in &expected {
+            if journals.place(line).is_none()
+                && let Err(error) = journals.open(device_of(line).cloned(), &expected, told)
+            {
+                journals.end();
+                return Err(error);
+            }
+        }
+        journals.expected = expected;
+        Ok(journals)
+    }
+
+    /// More lines will be applied.
+    pub fn expect(&mut self, more: Vec<Line>) {
+        self.expected.extend(more);
+        for (device, journal, _) in &mut self.open {
+            // Where there is no room, the note that does not fit refuses its line.
+            let _ = journal.reserve(room(&self.expected, device.as_ref()));
+        }
+    }
+
+    /// Applies one line.
+    ///
+    /// # Errors
+    /// Its journal was not begun and cannot be. That the line is refused is no error: it is in `each`.
+    pub fn apply(
+        &mut self,
+        line: &Line,
+        each: &mut Each,
+        told: &mut dyn FnMut(&Recovered),
+    ) -> Result<(), JournalError> {
+        let at = match self.place(line) {
+            Some(at) => at,
+            None => self.open(device_of(line).cloned(), std::slice::from_ref(line), told)?,
+        };
+        let (_, journal, entries) = &mut self.open[at];
+        let before = entries.len();
+        match apply_line(line, &mut |entry| journal.note(entry), entries) {
+            Ok(()) if entries.len() == before => each.already.push(line.clone()),
+            Ok(()) => each.done.push(line.clone()),
+            Err(ApplyError::Refused { error, .. }) => each.refused.push((line.clone(), words(line, &error))),
+            Err(ApplyError::Journal(error)) => each.refused.push((line.clone(), error.to_string())),
+        }
+        Ok(())
+    }
+
+    fn place(&self, line: &Line) -> Option<usize> {
+        self.open.iter().position(|(device, ..)| device.as_ref() == device_of(line))
+    }
+
+    fn open(
+        &mut self,
+        device: Option<DeviceRef>,
+        lines: &[Line],
+        told: &mut dyn FnMut(&Recovered),
+    ) -> Result<usize, JournalError> {
+        let folder = |error| JournalError::Folder { folder: "/proc".into(), error };
+        let scope = device.clone().map_or(Ok(Scope::Host), Scope::device).map_err(folder)?;
+        let journal = Journal::begin(&scope, Keep::UntilUndone, room(lines, device.as_ref()), told)?;
+        self.open.push((device, journal, Vec::new()));
+        Ok(self.open.len() - 1)
+    }
+
+    /// Leaves what was changed in force.
+    pub fn end(self) {
+        for (_, journal, entries) in self.open {
+            if entries.is_empty() {
+                journal.close();
+            } else {
+                journal.keep();
+            }
+        }
+    }
+}
+
+/// Why a line was refused. Source: `kernel/irq/proc.c write_irq_affinity`, which answers EIO for an interrupt that cannot be moved.
+fn words(line: &Line, error: &KeyError) -> String {
+    match (&line.key, error) {
+        (Key::File { path }, KeyError::Io(error))
+            if path.starts_with("/proc/irq/") && error.raw_os_error() == Some(libc::EIO) =>
+        {
+            "its driver or the kernel decides where this interrupt goes, and does not let it be moved".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The interface whose journal has the line; the others are in the machine's.
+fn device_of(line: &Line) -> Option<&DeviceRef> {
+    match &line.key {
+        Key::Napi { device, .. } | Key::DeviceFile { device, .. } => Some(device),
+        Key::Ethtool(key) => Some(&key.device),
+        _ => None,
+    }
+}
+
+/// Entries that the lines about one interface, or about the machine, may make.
+fn room(lines: &[Line], device: Option<&DeviceRef>) -> usize {
+    lines.iter().filter(|line| device_of(line) == device).map(entries_max).sum()
+}
+
+/// Most entries that a line makes: a file of an interface is written to its instances too.
+fn entries_max(line: &Line) -> usize {
+    match &line.key {
+        Key::DeviceFile { device, .. } => 1 + super::key::instances(device).map_or(0, |infos| infos.len()),
+        _ => 1,
+    }
+}

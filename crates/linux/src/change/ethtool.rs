@@ -1,0 +1,58 @@
+//! A setting of `ethtool` as a value of the list.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DeviceRef, KeyError};
+use crate::ethtool::{self, EthtoolError, Group};
+
+/// One setting of an interface, as `ethtool` names it: `rx` of its channels, `rx-usecs` of its coalescing, `rx-gro` of its
+/// offloads.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub struct EthtoolKey {
+    /// The interface.
+    pub device: DeviceRef,
+    /// What it is a part of.
+    pub group: Group,
+    /// Its name.
+    pub name: String,
+}
+
+impl EthtoolKey {
+    pub(super) fn read(&self) -> Result<Option<String>, KeyError> {
+        let all = ethtool::get(self.device.ifindex, self.group).map_err(|error| self.error(error))?;
+        let missing = || self.error(EthtoolError::Unknown(self.name.clone()));
+        all.get(&self.name).cloned().map(Some).ok_or_else(missing)
+    }
+
+    pub(super) fn write(&self, value: &str) -> Result<(), KeyError> {
+        ethtool::set_one(self.device.ifindex, self.group, &self.name, value).map_err(|error| self.error(error))
+    }
+
+    pub(super) fn command(&self, value: &str) -> String {
+        format!("ethtool -{} {} {} {value}", self.group.letter(), self.device.name, self.name)
+    }
+
+    fn error(&self, error: EthtoolError) -> KeyError {
+        match error {
+            EthtoolError::Gone => KeyError::Gone(format!("{} is gone", self.device.name)),
+            EthtoolError::NotPermitted => KeyError::Denied("CAP_NET_ADMIN"),
+            EthtoolError::NotHere(_) => {
+                KeyError::NotHere(format!("the driver of {} has no {} to set", self.device.name, self.group.name()))
+            }
+            EthtoolError::Unknown(name) => {
+                let (group, device) = (self.group.name(), &self.device.name);
+                KeyError::NotHere(format!("the driver of {device} has no `{name}` among its {group}"))
+            }
+            EthtoolError::Io(error) => KeyError::Io(error),
+            error => KeyError::Refused(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for EthtoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of the {} of {}", self.name, self.group.name(), self.device.name)
+    }
+}

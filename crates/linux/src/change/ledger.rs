@@ -1,0 +1,114 @@
+//! What a run has changed so far, and its journal.
+
+use std::path::Path;
+
+use super::{
+    ApplyError, Entry, Journal, JournalError, Keep, Line, Recovered, Scope, Undone, apply_line, state_dir, undo,
+};
+
+/// A run's journal with its entries in memory: what is noted is put back by [`Ledger::put_back`], or, if the run is killed, by
+/// the next one.
+#[derive(Debug)]
+pub struct Ledger {
+    /// None where nothing that is changed outlives the run.
+    journal: Option<Journal>,
+    entries: Vec<Entry>,
+}
+
+impl Ledger {
+    /// Begins the journal of a run that will change `lines` values at first. What a killed run has left is put back before,
+    /// and told to `told`.
+    ///
+    /// # Errors
+    /// [`JournalError`]; nothing is changed then.
+    pub fn begin(scope: &Scope, lines: usize, told: &mut dyn FnMut(&Recovered)) -> Result<Self, JournalError> {
+        Self::begin_in(&state_dir(), scope, lines, told)
+    }
+
+    /// The same with the journal in another folder than [`state_dir`].
+    ///
+    /// # Errors
+    /// As [`Ledger::begin`].
+    pub fn begin_in(
+        folder: &Path,
+        scope: &Scope,
+        lines: usize,
+        told: &mut dyn FnMut(&Recovered),
+    ) -> Result<Self, JournalError> {
+        // Beside each line those of the instances that a file of the interface is written to, and the first processes.
+        let journal = Journal::begin_in(folder, scope, Keep::Run, 2 * lines + ROOM, told)?;
+        Ok(Self { journal: Some(journal), entries: Vec::new() })
+    }
+
+    /// A ledger without a journal, for changes of what ends with the run however that ends: a program of its own.
+    #[must_use]
+    pub const fn in_memory() -> Self {
+        Self { journal: None, entries: Vec::new() }
+    }
+
+    /// Applies lines in order. Instances that an interface has got anew take the place of those that it had.
+    ///
+    /// # Errors
+    /// The first that is refused. What was changed stays until [`Ledger::put_back`].
+    pub fn apply(&mut self, lines: &[Line]) -> Result<(), ApplyError> {
+        let Self { journal, entries } = self;
+        for line in lines {
+            if let Some(journal) = journal.as_mut().filter(|journal| !journal.has_room()) {
+                *entries = without_renewed(entries);
+                journal.rewrite(entries, 2 * lines.len() + ROOM)?;
+            }
+            let note = &mut |entry: &Entry| journal.as_mut().map_or(Ok(()), |journal| journal.note(entry));
+            apply_line(line, note, entries)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what is going to be changed: it is on disk when this returns. Entries that `is_over` are dropped where the journal
+    /// has no more room.
+    ///
+    /// # Errors
+    /// The disk is full: the change must not be made.
+    pub fn note(&mut self, entry: Entry, is_over: impl Fn(&Entry) -> bool) -> Result<(), JournalError> {
+        match &mut self.journal {
+            Some(journal) => {
+                if !journal.has_room() {
+                    self.entries.retain(|entry| !is_over(entry));
+                    journal.rewrite(&self.entries, ROOM)?;
+                }
+                journal.note(&entry)?;
+            }
+            None if self.entries.len() % ROOM == ROOM - 1 => self.entries.retain(|entry| !is_over(entry)),
+            None => {}
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// What was changed, in order.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Puts everything back, newest first. The journal ends; if something was refused it stays, for a run that may.
+    #[must_use]
+    pub fn put_back(self) -> Undone {
+        let undone = undo(&self.entries);
+        match self.journal {
+            Some(journal) if undone.is_refused => journal.keep(),
+            Some(journal) => journal.close(),
+            None => {}
+        }
+        undone
+    }
+}
+
+/// Without those of instances that went, where the one in their place has an entry: that one says what is put back.
+fn without_renewed(entries: &[Entry]) -> Vec<Entry> {
+    let newer = |at: usize| &entries[at + 1..];
+    let counts = |at: usize| !newer(at).iter().any(|newer| entries[at].key.is_before(&newer.key));
+    (0..entries.len()).filter(|at| counts(*at)).map(|at| entries[at].clone()).collect()
+}
+
+/// Entries that room is taken for beside those of lines.
+const ROOM: usize = 64;

@@ -1,0 +1,246 @@
+//! What is changed on a live machine, as one list: shown, noted, written, read back, and put back.
+//!
+//! ```text
+//! Line (what shall be) --apply--> read, note in the journal and sync, write, read again --> Entry (what was there)
+//! Entry --undo, newest first--> is it still what was written? put back : leave it and say so
+//! ```
+//!
+//! A [`Key`] names one value of this machine: an attribute of a NAPI instance, a file of an interface, a sysctl. Every value
+//! is text, as the tool that people set it with shows it. The journal ([`Journal`]) is on disk before the first write, so
+//! that the next run of any command can put back what one that was killed has left ([`recover`]).
+
+mod each;
+mod ethtool;
+mod journal;
+mod key;
+mod ledger;
+mod napi;
+mod plan;
+mod read;
+mod recover;
+pub(crate) mod text;
+pub(crate) mod thread;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use each::{Each, Journals, apply_each};
+pub use ethtool::EthtoolKey;
+pub use journal::{Journal, JournalError, Keep, Scope, state_dir};
+pub use key::{AS_MADE, DeviceRef, IN_FORCE, Key, KeyError};
+pub use ledger::Ledger;
+pub use napi::NapiAttribute;
+pub use plan::lines_of;
+pub use recover::{Recovered, pending, recover, undo_kept};
+pub use text::cpu_list;
+pub use thread::{ThreadKey, ThreadSetting};
+
+/// What shall be in force at one place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Line {
+    /// Where.
+    pub key: Key,
+    /// What shall be there.
+    pub value: String,
+}
+
+impl Line {
+    /// The setting `value` at `key`.
+    pub fn new(key: Key, value: impl Into<String>) -> Self {
+        Self { key, value: value.into() }
+    }
+
+    /// The command by which a person would do the same, where there is one.
+    #[must_use]
+    pub fn command(&self) -> Option<String> {
+        self.key.command(&self.value)
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.key, self.value)
+    }
+}
+
+/// What was there before a line was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where.
+    pub key: Key,
+    /// What was there; `None` where the kernel does not tell.
+    pub before: Option<String>,
+    /// What was written.
+    pub after: String,
+    /// What it may have been made by undoing a later entry: a file of an interface is written to each instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub or: Option<String>,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.before.as_deref().unwrap_or("(not told)");
+        write!(f, "{}: {before} -> {}", self.key, self.after)
+    }
+}
+
+/// A line as it would be carried out now.
+#[derive(Debug)]
+pub struct Preview {
+    /// What shall be.
+    pub line: Line,
+    /// What is there.
+    pub now: Result<Option<String>, KeyError>,
+}
+
+impl Preview {
+    /// Whether it would change anything.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        !matches!(&self.now, Ok(Some(now)) if self.line.key.same(now, &self.line.value))
+    }
+}
+
+/// What lines would change, without changing it.
+#[must_use]
+pub fn preview(lines: &[Line]) -> Vec<Preview> {
+    lines.iter().map(|line| Preview { line: line.clone(), now: line.key.read() }).collect()
+}
+
+/// Why lines are not in force. All that was changed is put back, but for what `left` names.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}", why, text::beside(left))]
+pub struct NotApplied {
+    /// What ended it.
+    pub why: ApplyError,
+    /// What could not be put back, and why.
+    pub left: Vec<String>,
+}
+
+/// What ended the writing of lines.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// A value was refused.
+    #[error("{line}: {error}")]
+    Refused {
+        /// The line.
+        line: Box<Line>,
+        /// Why.
+        error: KeyError,
+    },
+    /// Nothing is changed that is not noted.
+    #[error("{0}")]
+    Journal(#[from] JournalError),
+}
+
+/// Puts lines into force, in order, each noted first. What is there already is not written again.
+///
+/// # Errors
+/// The first line that is refused, or reads as something else afterwards; what was changed until then is put back.
+pub fn apply(lines: &[Line], journal: &mut Journal) -> Result<Vec<Entry>, NotApplied> {
+    let mut entries = Vec::new();
+    for line in lines {
+        if let Err(why) = apply_line(line, &mut |entry| journal.note(entry), &mut entries) {
+            let left = undo(&entries).left;
+            return Err(NotApplied { why, left });
+        }
+    }
+    Ok(entries)
+}
+
+/// What notes an entry before its change is made.
+type Note<'a> = dyn FnMut(&Entry) -> Result<(), JournalError> + 'a;
+
+/// Puts one line into force, noted first; what it changed is added to `entries`, also if it is refused then. Where the interface
+/// has a new instance in place of one that was changed, what the old one had is what is put back.
+///
+/// # Errors
+/// It is refused, or reads as something else afterwards, or cannot be noted.
+fn apply_line(line: &Line, note: &mut Note<'_>, entries: &mut Vec<Entry>) -> Result<(), ApplyError> {
+    let refused = |error| ApplyError::Refused { line: Box::new(line.clone()), error };
+    let before = line.key.read().map_err(refused)?;
+    // A file of an interface is written to all instances even if it has the value itself.
+    let implied = line.key.implied(&line.value, before.as_deref()).map_err(refused)?;
+    let is_kept = |entry: &Entry| entry.before.as_ref() == Some(&entry.after);
+    if implied.iter().all(is_kept) && before.as_deref().is_some_and(|before| line.key.same(before, &line.value)) {
+        return Ok(());
+    }
+    let own = match entries.iter().find(|entry| entry.key.is_before(&line.key)) {
+        Some(old) => Entry { key: line.key.clone(), before: old.before.clone(), after: line.value.clone(), or: before },
+        None => Entry { key: line.key.clone(), before, after: line.value.clone(), or: None },
+    };
+    for entry in implied.into_iter().chain([own]) {
+        note(&entry)?;
+        entries.push(entry);
+    }
+    line.key.write(&line.value).map_err(refused)?;
+    match line.key.read().map_err(refused)? {
+        Some(found) if !line.key.same(&found, &line.value) => {
+            // A driver that rounds: neither what was there nor what was wanted, so nobody would put it back later.
+            let own = entries.last().and_then(|entry| entry.before.as_deref());
+            let _ = own.map(|before| line.key.write(before));
+            Err(refused(KeyError::ReadsAs { found }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What became of entries that were to be put back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// Put back.
+    pub put_back: Vec<String>,
+    /// Left as they are, and why: somebody else changed them meanwhile, or they are refused.
+    pub left: Vec<String>,
+    /// Some of those were refused: whoever may, can still put them back.
+    pub is_refused: bool,
+    /// There is nothing left to put back to: the device or the instance is gone.
+    pub gone: Vec<String>,
+}
+
+impl Undone {
+    /// What is worth saying: all but what was put back, in lines for a person.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let gone = self.gone.iter().map(|gone| format!("nothing to put back: {gone}"));
+        self.left.iter().cloned().chain(gone).collect()
+    }
+
+    fn refuse(&mut self, key: &Key, before: &str, error: &KeyError) {
+        self.left.push(format!("{key} is not put back to {before}: {error}"));
+        self.is_refused = true;
+    }
+}
+
+/// Puts entries back, newest first. A value that is neither what was written nor what was there is somebody else's: it is left.
+#[must_use]
+pub fn undo(entries: &[Entry]) -> Undone {
+    let mut undone = Undone::default();
+    for entry in entries.iter().rev() {
+        let Entry { key, before, after, or } = entry;
+        let Some(before) = before else {
+            undone.left.push(format!("{key}: the kernel does not tell what was there before {after}"));
+            continue;
+        };
+        match key.read() {
+            // A program that has ended has taken its descriptors along.
+            Err(KeyError::Gone(_)) if key.is_of_program() => {}
+            Ok(Some(now)) if key.same(&now, before) => {}
+            Ok(Some(now)) if !key.same(&now, after) && !or.as_ref().is_some_and(|or| key.same(&now, or)) => {
+                let why = "somebody else changed it meanwhile, so it is left";
+                undone.left.push(format!("{key} is {now}, not {after} as was written: {why}"));
+            }
+            Ok(_) => match key.write(before) {
+                Ok(()) => undone.put_back.push(format!("{key}: {before}")),
+                Err(KeyError::Gone(_)) if key.is_of_program() => {}
+                Err(KeyError::Gone(what)) => undone.gone.push(format!("{key}: {what}")),
+                Err(error) => undone.refuse(key, before, &error),
+            },
+            // It was there when it was noted: a queue or an interrupt that is no more.
+            Err(KeyError::Gone(what) | KeyError::NotHere(what)) => undone.gone.push(format!("{key}: {what}")),
+            Err(error) => undone.refuse(key, before, &error),
+        }
+    }
+    undone
+}

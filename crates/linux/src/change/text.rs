@@ -1,0 +1,82 @@
+//! Sums of lines, and small words.
+
+/// FNV-1a: finds a line that was not written whole. Source: draft-eastlake-fnv, 64 bits.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// What could not be put back, behind a message.
+pub(super) fn beside(left: &[String]) -> String {
+    if left.is_empty() { String::new() } else { format!("; not put back: {}", left.join("; ")) }
+}
+
+/// Numbers of a list as the kernel writes it: `0-2,5`. `None` for what is no list.
+#[must_use]
+pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last > 1 << 16 {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+/// Numbers as such a list, in order.
+pub(crate) fn cpu_list_text(cpus: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => parts.push((*cpu, *cpu)),
+        }
+    }
+    let part = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    parts.into_iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+/// Numbers as a mask.
+pub(crate) fn cpu_mask_text(cpus: &[u32]) -> String {
+    let groups = cpus.iter().max().map_or(1, |last| last / 32 + 1);
+    let bits =
+        |group: u32| cpus.iter().filter(|cpu| *cpu / 32 == group).fold(0_u32, |bits, cpu| bits | 1 << (cpu % 32));
+    let text = |group| if group + 1 == groups { format!("{:x}", bits(group)) } else { format!("{:08x}", bits(group)) };
+    (0..groups).rev().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// Bits of a mask as the kernel writes it: groups of 32 bits in hexadecimal, the highest first, with commas between.
+pub(crate) fn cpu_mask(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for (group, bits) in text.trim().split(',').rev().enumerate() {
+        let bits = u32::from_str_radix(bits.trim().trim_start_matches("0x"), 16).ok()?;
+        let base = u32::try_from(group).ok()? * 32;
+        all.extend((0..32).filter(|bit| bits & (1 << bit) != 0).map(|bit| base + bit));
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_masks_are_read_as_the_kernel_writes_them() {
+        assert_eq!(cpu_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!((cpu_list(""), cpu_list("2-1"), cpu_list("x")), (Some(vec![]), None, None));
+        assert_eq!(cpu_mask("1,00000003\n"), Some(vec![0, 1, 32]));
+        assert_eq!((cpu_mask("0"), cpu_mask("g")), (Some(vec![]), None));
+        assert_eq!((cpu_mask_text(&[0, 1, 32]).as_str(), cpu_mask_text(&[]).as_str()), ("1,00000003", "0"));
+        assert_eq!((cpu_list_text(&[0, 1, 2, 5]).as_str(), cpu_list_text(&[]).as_str()), ("0-2,5", ""));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_has_another_sum() {
+        assert_ne!(sum(b"{\"key\":1}"), sum(b"{\"key\":1"));
+        assert_eq!(sum(b""), 0xcbf2_9ce4_8422_2325);
+    }
+}

@@ -1,0 +1,66 @@
+//! Interfaces that no mode can reach.
+
+use super::{Finding, Severity};
+use crate::change::{EthtoolKey, Key, Line};
+use crate::ethtool::Group;
+use crate::facts::{Device, Facts};
+
+pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
+    let any = facts.devices.iter().any(|device| !device.instances().is_empty());
+    for device in &facts.devices {
+        if !device.is_up {
+            found.push(down(device));
+            continue;
+        }
+        // A host has many interfaces without instances beside the one that matters.
+        if device.is_asked || !any {
+            found.extend(no_instance(device));
+        }
+        found.extend(queues_without_ids(device));
+    }
+}
+
+fn down(device: &Device) -> Finding {
+    let what = format!("{} is down.", device.name());
+    let why = "A device that is down shows no NAPI instances, and nothing can be set on them.";
+    Finding::new("interface-down", Severity::Warning, what, why)
+        .of(device)
+        .advice(format!("ip link set {} up", device.name()))
+}
+
+fn no_instance(device: &Device) -> Option<Finding> {
+    if !device.instances.as_ref()?.is_empty() {
+        return None;
+    }
+    let name = device.name();
+    if device.driver.as_deref() == Some("veth") && device.gro == Some(false) && !device.has_xdp {
+        let what = format!("{name} is a veth with generic receive offload off, so it has no NAPI instance.");
+        let why = "A veth makes instances only for GRO or an XDP program. Without one, packets are received in the sender's \
+                   system call, and no mode can be applied.";
+        let key = EthtoolKey { device: device.device.clone(), group: Group::Features, name: "rx-gro".to_owned() };
+        let advice = "The peer's segmentation offload has to be off too (ethtool -K PEER tso off), else its packets pass by \
+                      the instance.";
+        let finding = Finding::new("no-instance", Severity::Serious, what, why).of(device);
+        return Some(finding.mend([Line::new(Key::Ethtool(key), "on")]).advice(advice));
+    }
+    let driver = device.driver.as_deref().unwrap_or("its driver");
+    let what = format!("{name} ({driver}) is up and has no NAPI instance with an id.");
+    let why = "Instances without an id are not listed, sockets cannot learn them (SO_INCOMING_NAPI_ID is 0), and so neither \
+               busy polling nor suspension nor settings of instances can be had there.";
+    let advice = "The settings of the whole interface in /sys/class/net still work, as far as its driver uses NAPI. Use the \
+                  interface below it, if it is stacked on one.";
+    Some(Finding::new("driver-without-ids", Severity::Serious, what, why).of(device).advice(advice))
+}
+
+/// Source: drivers call `netif_queue_set_napi`; veth does not.
+fn queues_without_ids(device: &Device) -> Option<Finding> {
+    let any = device.rx_queues.iter().any(|queue| queue.napi_id.is_some());
+    if any || device.instances().is_empty() || device.rx_queues.is_empty() {
+        return None;
+    }
+    let driver = device.driver.as_deref().unwrap_or("the driver");
+    let what = format!("{driver} does not say which NAPI instance serves which receive queue of {}.", device.name());
+    let why = "An AF_XDP socket learns its instance from its queue, so it cannot busy poll there, and a queue cannot be given to \
+               a worker by its instance. UDP and TCP sockets are not concerned: they learn it from packets.";
+    Some(Finding::new("queues-without-ids", Severity::Note, what, why).of(device))
+}

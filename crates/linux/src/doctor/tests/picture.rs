@@ -1,0 +1,91 @@
+//! What pictures are made of.
+
+use std::collections::BTreeMap;
+
+use crate::change::DeviceRef;
+use crate::facts::{
+    Cpus, Device, DeviceFiles, Epoll, EpollParams, Facts, Instance, Irq, Kernel, Node, Program, RxQueue, Socket,
+    Sysctls, Thread,
+};
+
+pub(super) fn instance(id: u32, place: u32) -> Instance {
+    Instance {
+        id,
+        place,
+        irq: None,
+        thread: None,
+        defer_hard_irqs: Some(0),
+        gro_flush_timeout_ns: Some(0),
+        irq_suspend_timeout_ns: Some(0),
+        threaded: Some("disabled".to_owned()),
+    }
+}
+
+pub(super) fn queue(index: u32) -> RxQueue {
+    RxQueue { index, rps_cpus: vec![], rps_flow_cnt: 0, napi_id: Some(index + 5) }
+}
+
+pub(super) fn thread(tid: u32, cpus: &[u32]) -> Thread {
+    Thread {
+        tid,
+        started: 1,
+        name: format!("t{tid}"),
+        cpus: cpus.to_vec(),
+        last_cpu: cpus[0],
+        scheduling: "other".into(),
+    }
+}
+
+pub(super) fn irq(number: u32, cpus: &[u32]) -> Irq {
+    Irq { number, name: format!("eth0-{number}"), affinity: cpus.to_vec(), effective: cpus.to_vec() }
+}
+
+pub(super) fn names(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// Four CPUs on two nodes, one interface with two queues at the first node, and nothing wrong.
+pub(super) fn quiet() -> Facts {
+    let device = Device {
+        device: DeviceRef { ifindex: 2, name: "eth0".to_owned() },
+        is_asked: true,
+        is_up: true,
+        driver: Some("ice".to_owned()),
+        numa_node: Some(0),
+        has_xdp: false,
+        rx_queues: vec![queue(0), queue(1)],
+        instances: Some(vec![instance(5, 0), instance(6, 1)]),
+        files: DeviceFiles { gro_flush_timeout: Some(0), napi_defer_hard_irqs: Some(0), threaded: Some(0) },
+        irqs: vec![irq(40, &[0]), irq(41, &[1])],
+        channels: names(&[("combined", "2"), ("combined-max", "8")]),
+        rings: BTreeMap::new(),
+        coalesce: names(&[("rx-usecs", "0"), ("adaptive-rx", "off")]),
+        gro: Some(true),
+    };
+    Facts {
+        kernel: Kernel { release: "7.3.0".to_owned(), version: (7, 3) },
+        cpus: Cpus {
+            online: vec![0, 1, 2, 3],
+            nodes: vec![Node { id: 0, cpus: vec![0, 1] }, Node { id: 1, cpus: vec![2, 3] }],
+            ..Cpus::default()
+        },
+        sysctls: Sysctls { busy_poll: Some(0), busy_read: Some(0), rps_sock_flow_entries: Some(0) },
+        devices: vec![device],
+        napi_ids: vec![5, 6],
+        ..Facts::default()
+    }
+}
+
+/// A program with two workers, each with an epoll instance, a CPU and a socket of its own.
+pub(super) fn with_program(mut facts: Facts) -> Facts {
+    let socket = |fd, id| Socket { fd, busy_poll_usecs: 0, prefer_busy_poll: false, napi_id: Some(id) };
+    let epoll = |fd, members: &[i32]| Epoll { fd, params: Some(EpollParams::default()), members: members.to_vec() };
+    facts.program = Some(Program {
+        pid: 100,
+        name: "memcached".to_owned(),
+        threads: vec![thread(100, &[0, 1]), thread(101, &[0, 1])],
+        epolls: vec![epoll(3, &[10]), epoll(4, &[11])],
+        sockets: vec![socket(10, 5), socket(11, 6)],
+    });
+    facts
+}

@@ -1,0 +1,345 @@
+//! What a machine has and how it is set, read once: what [`crate::doctor`] judges. Nothing is changed by reading it.
+//!
+//! What may not be read, or is not there, is `None` or empty, and what was not permitted is named in [`Facts::unseen`]: most
+//! of it is open to every user. Devices are those of the namespace of the calling thread.
+
+mod device;
+mod machine;
+mod program;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::change::DeviceRef;
+
+pub use program::namespace_of;
+
+/// What is asked about.
+#[derive(Clone, Default, Debug)]
+pub struct Scope {
+    /// One interface; without it all that are up, but for loopback.
+    pub device: Option<String>,
+    /// A program.
+    pub pid: Option<u32>,
+    /// How many threads of it serve, where that cannot be seen.
+    pub workers: Option<u32>,
+}
+
+/// Why nothing was read.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// There is no such interface.
+    #[error("there is no interface `{name}` in this namespace; it has {there}")]
+    NoDevice {
+        /// As asked.
+        name: String,
+        /// What there is.
+        there: String,
+    },
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProgram {
+        /// As asked.
+        pid: u32,
+    },
+    /// The kernel's list of interfaces cannot be read.
+    #[error("the list of interfaces cannot be read: {0}")]
+    List(std::io::Error),
+}
+
+/// A picture of a machine.
+#[derive(Clone, Default, PartialEq, Debug, Serialize)]
+pub struct Facts {
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// Its processors.
+    pub cpus: Cpus,
+    /// Settings of the whole kernel.
+    pub sysctls: Sysctls,
+    /// Capabilities of who asks that napier needs for something and that are missing.
+    pub missing_capabilities: Vec<&'static str>,
+    /// Interfaces.
+    pub devices: Vec<Device>,
+    /// Ids of all NAPI instances of the namespace: a socket may keep one that has gone.
+    pub napi_ids: Vec<u32>,
+    /// The program that was asked about.
+    pub program: Option<Program>,
+    /// How many of its threads serve, as told.
+    pub workers: Option<u32>,
+    /// What could not be read, and why.
+    pub unseen: Vec<String>,
+}
+
+/// A kernel.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Kernel {
+    /// `uname -r`.
+    pub release: String,
+    /// Major and minor version.
+    pub version: (u32, u32),
+}
+
+/// Processors.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Cpus {
+    /// Those that are online.
+    pub online: Vec<u32>,
+    /// Which CPUs each NUMA node has.
+    pub nodes: Vec<Node>,
+    /// Frequency policies.
+    pub governors: Vec<Governor>,
+    /// Idle states of all CPUs.
+    pub idle_states: Vec<IdleState>,
+    /// Two threads share a core: `/sys/devices/system/cpu/smt/active`.
+    pub smt_active: bool,
+    /// `/sys/devices/system/cpu/smt/control`.
+    pub smt_control: Option<String>,
+    /// Files with the CPUs of work queues.
+    pub work_queue_masks: Vec<String>,
+    /// A process that moves interrupts by its own rules.
+    pub irqbalance_pid: Option<u32>,
+}
+
+/// A NUMA node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[expect(missing_docs, reason = "as they are called")]
+pub struct Node {
+    pub id: u32,
+    pub cpus: Vec<u32>,
+}
+
+/// A frequency policy.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Governor {
+    /// Its file.
+    pub path: String,
+    /// What it says.
+    pub governor: String,
+    /// `performance` is among those that can be had.
+    pub can_perform: bool,
+}
+
+/// An idle state of one CPU.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[expect(missing_docs, reason = "as they are called")]
+pub struct IdleState {
+    pub cpu: u32,
+    pub state: u32,
+    pub name: String,
+    pub exit_latency_us: u32,
+    pub is_disabled: bool,
+}
+
+/// Settings of the whole kernel; `None` where a namespace or a kernel does not show them.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are the kernel's names")]
+pub struct Sysctls {
+    pub busy_poll: Option<u64>,
+    pub busy_read: Option<u64>,
+    pub rps_sock_flow_entries: Option<u64>,
+}
+
+/// An interface.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Device {
+    /// Which.
+    pub device: DeviceRef,
+    /// The user named it.
+    pub is_asked: bool,
+    /// It is up.
+    pub is_up: bool,
+    /// Driver, or the kind of a virtual interface.
+    pub driver: Option<String>,
+    /// Node that it is attached to.
+    pub numa_node: Option<u32>,
+    /// An XDP program is attached.
+    pub has_xdp: bool,
+    /// Receive queues.
+    pub rx_queues: Vec<RxQueue>,
+    /// NAPI instances, the oldest first; `None` where the kernel does not list them.
+    pub instances: Option<Vec<Instance>>,
+    /// The interface's own settings, in `sysfs`.
+    pub files: DeviceFiles,
+    /// Its interrupts.
+    pub irqs: Vec<Irq>,
+    /// `ethtool -l`, by name.
+    pub channels: BTreeMap<String, String>,
+    /// `ethtool -g`.
+    pub rings: BTreeMap<String, String>,
+    /// `ethtool -c`.
+    pub coalesce: BTreeMap<String, String>,
+    /// `ethtool -k`: generic receive offload, where there is such a switch.
+    pub gro: Option<bool>,
+}
+
+/// What `sysfs` says for all instances of an interface.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are the kernel's names")]
+pub struct DeviceFiles {
+    pub gro_flush_timeout: Option<u64>,
+    pub napi_defer_hard_irqs: Option<u64>,
+    pub threaded: Option<u64>,
+}
+
+/// A receive queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RxQueue {
+    /// Its number.
+    pub index: u32,
+    /// Packets are given to these CPUs.
+    pub rps_cpus: Vec<u32>,
+    /// Flows that are followed to their programs.
+    pub rps_flow_cnt: u32,
+    /// The instance that queue-get names.
+    pub napi_id: Option<u32>,
+}
+
+/// A NAPI instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Instance {
+    /// `id`.
+    pub id: u32,
+    /// Its place among the interface's.
+    pub place: u32,
+    /// `irq`.
+    pub irq: Option<u32>,
+    /// Its thread.
+    pub thread: Option<Thread>,
+    /// `defer-hard-irqs`; `None` where the kernel does not show it, as with the next three.
+    pub defer_hard_irqs: Option<u32>,
+    /// `gro-flush-timeout`, ns.
+    pub gro_flush_timeout_ns: Option<u64>,
+    /// `irq-suspend-timeout`, ns.
+    pub irq_suspend_timeout_ns: Option<u64>,
+    /// `threaded`, by the kernel's names.
+    pub threaded: Option<String>,
+}
+
+/// An interrupt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Irq {
+    /// Its number.
+    pub number: u32,
+    /// What `/proc/interrupts` calls it.
+    pub name: String,
+    /// Where it may be raised.
+    pub affinity: Vec<u32>,
+    /// Where it is raised.
+    pub effective: Vec<u32>,
+}
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// When it was started, in ticks since the start of the kernel.
+    pub started: u64,
+    /// Its name.
+    pub name: String,
+    /// CPUs that it may run on.
+    pub cpus: Vec<u32>,
+    /// The CPU that it ran on last.
+    pub last_cpu: u32,
+    /// Class and priority, such as `fifo 50`.
+    pub scheduling: String,
+}
+
+/// A program.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Program {
+    /// Its process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+    /// Its epoll instances.
+    pub epolls: Vec<Epoll>,
+    /// Its sockets that busy poll or have received from a NAPI instance.
+    pub sockets: Vec<Socket>,
+}
+
+/// An epoll instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Epoll {
+    /// Descriptor in the program.
+    pub fd: i32,
+    /// Busy-poll parameters; `None` before Linux 6.9.
+    pub params: Option<EpollParams>,
+    /// Descriptors that it waits for.
+    pub members: Vec<i32>,
+}
+
+/// Busy-poll parameters of an epoll instance.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are the kernel's names")]
+pub struct EpollParams {
+    pub busy_poll_usecs: u32,
+    pub busy_poll_budget: u16,
+    pub prefer_busy_poll: bool,
+}
+
+/// A socket.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Socket {
+    /// Descriptor in the program.
+    pub fd: i32,
+    /// `SO_BUSY_POLL`, µs.
+    pub busy_poll_usecs: u32,
+    /// `SO_PREFER_BUSY_POLL`.
+    pub prefer_busy_poll: bool,
+    /// `SO_INCOMING_NAPI_ID`.
+    pub napi_id: Option<u32>,
+}
+
+impl Facts {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is asked about is not there.
+    pub fn read(scope: &Scope) -> Result<Self, FactsError> {
+        let mut facts = Self { workers: scope.workers, ..Self::default() };
+        machine::read(&mut facts);
+        device::read(&mut facts, scope.device.as_deref())?;
+        if let Some(pid) = scope.pid {
+            facts.program = Some(program::read(pid, &mut facts.unseen)?);
+        }
+        facts.unseen.dedup();
+        Ok(facts)
+    }
+
+    /// The instance with this id, and its interface.
+    #[must_use]
+    pub fn instance(&self, id: u32) -> Option<(&Device, &Instance)> {
+        let of = |device| Device::instances(device).iter().map(move |instance| (device, instance));
+        self.devices.iter().flat_map(of).find(|(_, instance)| instance.id == id)
+    }
+}
+
+impl Device {
+    /// Its instances, as far as the kernel lists them.
+    #[must_use]
+    pub fn instances(&self) -> &[Instance] {
+        self.instances.as_deref().unwrap_or_default()
+    }
+
+    /// Its name when it was found.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.device.name
+    }
+}
+
+impl Thread {
+    /// The thread that has this number now.
+    fn of(tid: u32) -> std::io::Result<Self> {
+        use crate::change::thread::cpus;
+        use crate::sys::sched::Class;
+        let found = crate::procfs::Stat::of(tid)?;
+        let scheduling = Class::from_number(found.policy).with(found.priority);
+        let (name, started, last_cpu) = (found.name, found.started, found.last_cpu);
+        Ok(Self { tid, started, name, cpus: cpus(tid)?, last_cpu, scheduling })
+    }
+}

@@ -1,0 +1,218 @@
+//! System calls of a child, held until its supervisor has answered (`seccomp_unotify(2)`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+/// The instruction set whose numbers a filter is made of. Source: `include/uapi/linux/audit.h`.
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+
+/// `epoll_create`, which only some instruction sets have.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const EPOLL_CREATE: Option<i32> = Some(libc::SYS_epoll_create as i32);
+#[cfg(target_arch = "aarch64")]
+pub(crate) const EPOLL_CREATE: Option<i32> = None;
+/// `epoll_create1`.
+pub(crate) const EPOLL_CREATE1: i32 = libc::SYS_epoll_create1 as i32;
+/// `socket`.
+pub(crate) const SOCKET: i32 = libc::SYS_socket as i32;
+
+/// A call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) id: u64,
+    /// The thread that makes it.
+    pub(crate) tid: u32,
+    /// Its number.
+    pub(crate) number: i32,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// An instruction: operation, jumps if true and if not, operand.
+fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// Offsets in `struct seccomp_data`.
+const NUMBER_AT: u32 = 0;
+const ARCH_AT: u32 = 4;
+/// The lower half of the first argument.
+const DOMAIN_AT: u32 = 16;
+
+/// A filter that holds those calls, `socket` only for IPv4 and IPv6. Another instruction set's calls, and those of x32, pass.
+fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF};
+    let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
+    let is = |k, jt, jf| instruction(BPF_JMP | BPF_JEQ | BPF_K, jt, jf, k);
+    let answer = |what| instruction(BPF_RET | BPF_K, 0, 0, what);
+    let mut program = vec![load(ARCH_AT), is(ARCH, 1, 0), answer(SECCOMP_RET_ALLOW), load(NUMBER_AT)];
+    for call in calls {
+        if *call == SOCKET {
+            program.push(is(call.cast_unsigned(), 0, 5));
+            program.push(load(DOMAIN_AT));
+            program.push(is(libc::AF_INET.cast_unsigned(), 1, 0));
+            program.push(is(libc::AF_INET6.cast_unsigned(), 0, 1));
+            program.push(answer(SECCOMP_RET_USER_NOTIF));
+            program.push(answer(SECCOMP_RET_ALLOW));
+        } else {
+            program.push(is(call.cast_unsigned(), 0, 1));
+            program.push(answer(SECCOMP_RET_USER_NOTIF));
+        }
+    }
+    program.push(answer(SECCOMP_RET_ALLOW));
+    program
+}
+
+/// Starts a command whose calls, and those of all processes that it starts, are held from before its program begins. It ends if
+/// this process does, for then nobody could answer.
+pub(crate) fn spawn(command: &mut Command, calls: &[i32]) -> io::Result<(std::process::Child, OwnedFd)> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let program = filter(calls);
+    // SAFETY: what runs between fork and exec calls the system only: no allocation, no lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+            let listener = install(&program)?;
+            pass(theirs.as_fd(), listener.as_fd())
+        })
+    };
+    let child = command.spawn()?;
+    Ok((child, taken(ours.as_fd())?))
+}
+
+/// Whether a filter needs `PR_SET_NO_NEW_PRIVS`, which takes setuid programs their privilege: without `CAP_SYS_ADMIN`.
+fn install(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let set = || {
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        // SAFETY: `program` names instructions that live through the call, which only reads them.
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) }
+    };
+    let mut fd = set();
+    if fd < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EACCES) {
+        rustix::thread::set_no_new_privs(true)?;
+        fd = set();
+    }
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn pass(to: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    sendmsg(to, &[io::IoSlice::new(b"x")], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+fn taken(from: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(from, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)?;
+    let mut messages = control.drain();
+    let fd = messages.find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    fd.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The next call; `None` if its thread has ended meanwhile.
+pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
+    // SAFETY: all of its fields are numbers.
+    let mut found: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open while it is borrowed; `found` lives through the call, which writes no more than its size.
+    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut found) };
+    if failed < 0 {
+        let error = io::Error::last_os_error();
+        let gone = [libc::ENOENT, libc::EINTR].contains(&error.raw_os_error().unwrap_or(0));
+        return if gone { Ok(None) } else { Err(error) };
+    }
+    let libc::seccomp_data { nr, args, .. } = found.data;
+    Ok(Some(Call { id: found.id, tid: found.pid, number: nr, arguments: args }))
+}
+
+/// Whether the call still waits: its thread is the one that was named then.
+pub(crate) fn is_waiting(listener: BorrowedFd<'_>, call: &Call) -> bool {
+    // SAFETY: the descriptor is open while it is borrowed, and the id lives through the call, which only reads it.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
+}
+
+/// Lets a call go on as if it had not been held.
+pub(crate) fn let_go(listener: BorrowedFd<'_>, call: &Call) -> io::Result<()> {
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let answer = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags };
+    // SAFETY: the descriptor is open while it is borrowed, and `answer` lives through the call, which only reads it.
+    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) };
+    done(failed)
+}
+
+/// Gives the caller a descriptor, whose number the call returns; or the error that the kernel has against that, such as the caller's limit of
+/// descriptors. It may have ended meanwhile, which is no error.
+pub(crate) fn give(listener: BorrowedFd<'_>, call: &Call, fd: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<()> {
+    let answer = libc::seccomp_notif_addfd {
+        id: call.id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: fd.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
+    };
+    // SAFETY: the descriptors are open while they are borrowed, and `answer` lives through the call, which only reads it.
+    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const answer) };
+    match done(failed) {
+        Err(error) => refuse(listener, call, error.raw_os_error().unwrap_or(libc::EIO)),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Lets a call return an error.
+fn refuse(listener: BorrowedFd<'_>, call: &Call, error: i32) -> io::Result<()> {
+    let answer = libc::seccomp_notif_resp { id: call.id, val: 0, error: -error, flags: 0 };
+    // SAFETY: the descriptor is open while it is borrowed, and `answer` lives through the call, which only reads it.
+    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) };
+    done(failed)
+}
+
+fn done(failed: i32) -> io::Result<()> {
+    if failed >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(error) }
+}
+
+/// A socket that belongs to another user and group. Source: `net/core/sock.c sk_set_socket`, `net/socket.c sock_alloc`.
+pub(crate) fn socket_as(user: u32, group: u32, domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    let be = |user: u32, group: u32| {
+        // SAFETY: it changes by whom files of this thread are made, and nothing in memory.
+        let group = unsafe { libc::setfsgid(group) };
+        // SAFETY: as above.
+        (unsafe { libc::setfsuid(user) }.cast_unsigned(), group.cast_unsigned())
+    };
+    let before = be(user, group);
+    // SAFETY: the call takes numbers only.
+    let fd = unsafe { libc::socket(domain, kind, protocol) };
+    let error = io::Error::last_os_error();
+    be(before.0, before.1);
+    if fd < 0 {
+        return Err(error);
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,394 @@
+//! Static tracepoints of the kernel, in an instance of our own (`tracefs`): what happened, in order.
+//!
+//! An instance has its own buffers and switches, so nobody else's tracing is touched. It is removed when its owner goes; what
+//! a killed owner left is removed by the next one. Source: `Documentation/trace/ftrace.rst`, section "Instances".
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+/// Why nothing can be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// No permission.
+    #[error("tracing the kernel needs root (CAP_SYS_ADMIN): {0}")]
+    Denied(io::Error),
+    /// This kernel has no such file, tracepoint or trigger.
+    #[error("this kernel has no {what}: {error}")]
+    NotHere {
+        /// What is missing.
+        what: String,
+        /// As the system says it.
+        error: io::Error,
+    },
+    /// Something else.
+    #[error("tracing the kernel: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl TraceError {
+    /// Whether a capability or a kernel feature is missing, rather than something being wrong.
+    #[must_use]
+    pub fn is_privilege(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::NotHere { .. })
+    }
+}
+
+/// A tracepoint: its system and its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Tracepoint(pub &'static str, pub &'static str);
+
+/// `trace_napi_poll`: device, work, budget. Source: `include/trace/events/napi.h`.
+pub const NAPI_POLL: Tracepoint = Tracepoint("napi", "napi_poll");
+
+/// `trace_hrtimer_expire_entry`: timer, function, now. Source: `include/trace/events/timer.h`.
+pub const HRTIMER_EXPIRE: Tracepoint = Tracepoint("timer", "hrtimer_expire_entry");
+
+/// An instance of tracefs.
+#[derive(Debug)]
+pub struct Tracer {
+    root: OwnedFd,
+    name: String,
+    enabled: Vec<Tracepoint>,
+}
+
+impl Tracer {
+    /// Makes an instance with the clock of `CLOCK_MONOTONIC`. Nothing is traced yet.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn new() -> Result<Self, TraceError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let root = root()?;
+        remove_orphans(&root);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("instances/{PREFIX}{}-{number}", std::process::id());
+        let made = rustix::fs::mkdirat(&root, name.as_str(), Mode::RWXU);
+        made.map_err(|error| of(error.into(), "tracing instances"))?;
+        let tracer = Self { root, name, enabled: Vec::new() };
+        tracer.write("trace_clock", "mono")?;
+        Ok(tracer)
+    }
+
+    /// Bytes of the buffer of each processor.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub fn buffer(&self, kib: u32) -> Result<(), TraceError> {
+        self.write("buffer_size_kb", &kib.to_string())
+    }
+
+    /// Records a tracepoint from here on; with a filter (`Documentation/trace/events.rst`, section 5) only what it lets through.
+    ///
+    /// # Errors
+    /// [`TraceError::NotHere`] for a tracepoint that this kernel has not, or a filter on a field that it has not.
+    pub fn record(&mut self, event: Tracepoint, filter: Option<&str>) -> Result<(), TraceError> {
+        if let Some(filter) = filter {
+            self.write(&event.file("filter"), filter)?;
+        }
+        self.write(&event.file("enable"), "1")?;
+        self.enabled.push(event);
+        Ok(())
+    }
+
+    /// Lets what is recorded into the buffer, or not: tracepoints stay on, so this takes one system call and no time.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn keep(&self, on: bool) -> Result<(), TraceError> {
+        self.write("tracing_on", if on { "1" } else { "0" })
+    }
+
+    /// Records nothing from here on.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn stop(&mut self) -> Result<(), TraceError> {
+        self.enabled
+            .drain(..)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|event| self.write(&event.file("enable"), "0"))
+    }
+
+    /// Empties the buffer, and forgets what was counted.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn clear(&self) -> Result<(), TraceError> {
+        self.open("trace", OFlags::WRONLY | OFlags::TRUNC).map(drop)
+    }
+
+    /// How many events there were since the last [`clear`](Self::clear), whether or not the buffer held all of them; none taken
+    /// meanwhile. Source: `kernel/trace/trace.c tracing_stats_read`.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn seen(&self) -> Result<Seen, TraceError> {
+        let opened = self.open("per_cpu", OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut seen = Seen::default();
+        for entry in Dir::new(OwnedFd::from(opened)).map_err(io::Error::from)?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("cpu") {
+                seen.add(&self.read(&format!("per_cpu/{name}/stats"))?);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// What was recorded and not yet taken, oldest first; the lost events of each processor are counted.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn take(&mut self) -> Result<Recorded, TraceError> {
+        // One look without waiting: `trace` does not consume, `trace_pipe` waits unless it is told not to.
+        let mut pipe = self.open("trace_pipe", OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let (mut text, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            match pipe.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(bytes) => text.extend_from_slice(&buffer[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Recorded::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    /// Writes to a file of the instance.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
+        let mut opened = self.open(file, OFlags::WRONLY)?;
+        opened.write_all(value.as_bytes()).map_err(|error| of(error, &format!("{file} = {value}")))
+    }
+
+    /// Reads a file of the instance.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn read(&self, file: &str) -> Result<String, TraceError> {
+        let mut text = String::new();
+        self.open(file, OFlags::RDONLY)?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    fn open(&self, file: &str, flags: OFlags) -> Result<File, TraceError> {
+        let path = format!("{}/{file}", self.name);
+        let opened = rustix::fs::openat(&self.root, path.as_str(), flags | OFlags::CLOEXEC, Mode::empty());
+        opened.map(File::from).map_err(|error| of(error.into(), file))
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // An instance with an open pipe or a trigger cannot be removed.
+        for event in std::mem::take(&mut self.enabled) {
+            let _ = self.write(&event.file("enable"), "0");
+        }
+        let _ = rustix::fs::unlinkat(&self.root, self.name.as_str(), AtFlags::REMOVEDIR);
+    }
+}
+
+impl Tracepoint {
+    fn file(self, file: &str) -> String {
+        format!("events/{}/{}/{file}", self.0, self.1)
+    }
+}
+
+/// How many events there were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Those that the buffer still has.
+    pub kept: u64,
+    /// Those that others have taken the place of, or that found no place.
+    pub overrun: u64,
+}
+
+impl Seen {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.kept + self.overrun
+    }
+
+    /// Adds what a processor's `stats` say.
+    fn add(&mut self, stats: &str) {
+        for line in stats.lines() {
+            let Some((name, count)) = line.split_once(": ") else { continue };
+            let count = count.trim().parse().unwrap_or(0);
+            match name {
+                "entries" => self.kept += count,
+                "overrun" | "commit overrun" | "dropped events" => self.overrun += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// One event that was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceEvent {
+    /// Processor.
+    pub cpu: u32,
+    /// Thread that was interrupted, or that did it.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// `CLOCK_MONOTONIC`, in us, as exact as the kernel prints it.
+    pub at_us: u64,
+    /// It happened in a softirq, or in an interrupt of one.
+    pub in_softirq: bool,
+    /// Name of the tracepoint.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// What was taken out of an instance.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recorded {
+    /// In order of time on each processor.
+    pub events: Vec<TraceEvent>,
+    /// Events that found the buffer full.
+    pub lost: u64,
+}
+
+impl Recorded {
+    fn parse(text: &str) -> Self {
+        let mut recorded = Self::default();
+        for line in text.lines() {
+            // `CPU:1 [LOST 12 EVENTS]`
+            if let Some((_, lost)) = line.split_once("[LOST ") {
+                recorded.lost += lost.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(1);
+            } else {
+                recorded.events.extend(TraceEvent::parse(line));
+            }
+        }
+        recorded
+    }
+}
+
+impl TraceEvent {
+    /// `  <idle>-0       [001] ..s1.   123.456789: napi_poll: napi poll on ...`; a thread's name may hold anything.
+    fn parse(line: &str) -> Option<Self> {
+        let at = line.match_indices(" [").map(|(at, _)| at).find(|at| {
+            let cpu = line[at + 2..].split(']').next().unwrap_or_default();
+            !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit())
+        })?;
+        let (thread, rest) = line.split_at(at);
+        let (thread, tid) = thread.trim().rsplit_once('-')?;
+        let (cpu, rest) = rest[2..].split_once(']')?;
+        let (flags, rest) = rest.trim_start().split_once(' ')?;
+        let (time, rest) = rest.trim_start().split_once(": ")?;
+        let (seconds, micros) = time.split_once('.')?;
+        let (name, text) = rest.split_once(": ").unwrap_or((rest.trim_end_matches(':'), ""));
+        Some(Self {
+            cpu: cpu.parse().ok()?,
+            tid: tid.parse().ok()?,
+            thread: thread.to_owned(),
+            at_us: seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?,
+            // The third of them. Source: `kernel/trace/trace_output.c trace_print_lat_fmt`.
+            in_softirq: matches!(flags.as_bytes().get(2), Some(b's' | b'H')),
+            name: name.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+
+    /// The word behind `name` in its text: `work` of `... work 3 budget 64`, `timer` of `timer=0x12`.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut words = self.text.split_whitespace();
+        while let Some(word) = words.next() {
+            if let Some(value) = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
+                return Some(value);
+            }
+            if word == name {
+                return words.next();
+            }
+        }
+        None
+    }
+}
+
+const PREFIX: &str = "napier-";
+
+/// tracefs: where it is mounted, else mounted for us without a place in the file system.
+fn root() -> Result<OwnedFd, TraceError> {
+    let mounted = Path::new("/sys/kernel/tracing/instances");
+    if mounted.is_dir() {
+        let opened = rustix::fs::open("/sys/kernel/tracing", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        return opened.map_err(|error| of(error.into(), "tracefs"));
+    }
+    let mount = || {
+        let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        rustix::mount::fsconfig_create(&context)?;
+        rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    };
+    mount().map_err(|error: Errno| of(error.into(), "tracefs"))
+}
+
+/// Removes instances of processes that are gone.
+fn remove_orphans(root: &OwnedFd) {
+    let opened =
+        rustix::fs::openat(root, "instances", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let Ok(dir) = opened.and_then(Dir::new) else { return };
+    for entry in dir.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = rustix::fs::unlinkat(root, format!("instances/{name}"), AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+fn of(error: io::Error, what: &str) -> TraceError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => TraceError::Denied(error),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {
+            TraceError::NotHere { what: what.to_owned(), error }
+        }
+        _ => match error.raw_os_error().and_then(napier_core::control::Errno::from_number) {
+            Some(napier_core::control::Errno::ENODEV) => TraceError::NotHere { what: what.to_owned(), error },
+            _ => TraceError::Io(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_pipe_are_read() {
+        let text = "CPU:1 [LOST 12 EVENTS]\n   my [x]-7-123     [001] ..s1.  5123.000456: napi_poll: napi poll on napi struct \
+                    00000000c1f4e0d5 for device vd1 work 3 budget 64\n";
+        let recorded = Recorded::parse(text);
+        let event = &recorded.events[0];
+        assert_eq!((recorded.lost, event.cpu, event.tid, event.at_us), (12, 1, 123, 5_123_000_456));
+        assert_eq!(event.thread, "my [x]-7");
+        assert_eq!(
+            (event.name.as_str(), event.field("work"), event.field("device"), event.in_softirq),
+            ("napi_poll", Some("3"), Some("vd1"), true)
+        );
+        let by_program = text.replace("..s1.", "..b1.");
+        assert!(!Recorded::parse(&by_program).events[0].in_softirq);
+    }
+
+    #[test]
+    fn what_was_overrun_is_counted() {
+        let mut seen = Seen::default();
+        let stats = "entries: 7\noverrun: 3\ncommit overrun: 0\nbytes: 400\ndropped events: 1\nread events: 9\n";
+        seen.add(stats);
+        seen.add(stats);
+        assert_eq!((seen, seen.total()), (Seen { kept: 14, overrun: 8 }, 22));
+    }
+}

@@ -1,0 +1,246 @@
+//! Those who ask: connections with one request each at a time, the wire to the server and back, and the program that answers.
+//!
+//! A client is a source of events, not a host: what its machine takes is part of the way, a constant and a step that some answers
+//! meet. A connection sends its next request when it is due and the one before is answered, as the load generators of the documents
+//! do; latency counts from when it was sent.
+
+use napier_core::time::{Deadline, Instant, Span};
+use napier_rng::Xoshiro256PlusPlus;
+use rand::RngExt;
+
+use super::device::FrameAt;
+use super::vm::K;
+use super::work::Work;
+use super::world::{Ev, World};
+use napier_scenario::{EpollIx, SocketIx, ThreadIx};
+
+/// When connections send.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// All together so many requests a second, each connection at random times of its own.
+    Open {
+        /// Requests per second.
+        rate_rps: u64,
+    },
+    /// The next as soon as the last is answered.
+    Closed,
+}
+
+/// The clients of a run, and the way to them.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Clients {
+    /// Connections to one queue.
+    pub connections: u16,
+    /// When they send.
+    pub pace: Pace,
+    /// From a client's send until the frame is in the server's ring.
+    pub to_server: Span,
+    /// From the server's write until the answer is at the client's program, if nothing else comes in between.
+    pub to_client: Span,
+    /// Mean of a random time beside it, exponential.
+    pub to_client_noise: Span,
+    /// Answers that meet something else on the client's machine, per 100,000.
+    pub step_per_100k: u32,
+    /// How long that takes: between these, evenly.
+    pub step: (Span, Span),
+    /// Bytes of a request's frame.
+    pub request_bytes: u32,
+}
+
+/// One connection.
+#[derive(Copy, Clone, Debug)]
+struct Connection {
+    /// When the next request is due; in a closed loop it always is.
+    due: Instant,
+    sent: Instant,
+}
+
+/// A run's clients as they are.
+#[derive(Debug)]
+pub(super) struct Asking {
+    of: Clients,
+    rng: Xoshiro256PlusPlus,
+    connections: Vec<Connection>,
+    /// Answers count from here on.
+    pub(super) from: Instant,
+    /// From send to answer, in the order of the answers.
+    pub(super) latency_ns: Vec<u64>,
+    /// Waits of the program that returned, and the events that they brought.
+    pub(super) waits: u64,
+    pub(super) events: u64,
+    /// Frames of the server's queue, and their bytes.
+    pub(super) bytes: u64,
+}
+
+impl Asking {
+    pub(super) fn new(of: Clients, seed: u64) -> Self {
+        let idle = Connection { due: Instant::ZERO, sent: Instant::ZERO };
+        Self {
+            of,
+            rng: napier_rng::stream(seed, "clients"),
+            connections: vec![idle; of.connections.into()],
+            from: Instant::from_ns(u64::MAX),
+            latency_ns: Vec::new(),
+            waits: 0,
+            events: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Time until a connection's next request, drawn.
+    fn gap(&mut self) -> Span {
+        match self.of.pace {
+            Pace::Closed => Span::ZERO,
+            Pace::Open { rate_rps } => {
+                let mean_ns = 1e9 * f64::from(self.of.connections) / rate_rps.max(1) as f64;
+                self.exponential(mean_ns)
+            }
+        }
+    }
+
+    fn exponential(&mut self, mean_ns: f64) -> Span {
+        let even: f64 = self.rng.random_range(f64::EPSILON..1.0);
+        Span::from_ns((minus_ln(even) * mean_ns) as u64)
+    }
+
+    fn way_back(&mut self) -> Span {
+        let mut ns = self.of.to_client.ns + self.exponential(self.of.to_client_noise.ns as f64).ns;
+        if self.rng.random_range(0..100_000) < self.of.step_per_100k {
+            let (least, most) = self.of.step;
+            ns += self.rng.random_range(least.ns..=most.ns.max(least.ns));
+        }
+        Span::from_ns(ns)
+    }
+}
+
+/// `-ln(x)` of a number above 0 and at most 1, by additions, products and quotients alone: those are the same on every machine,
+/// which functions of the C library are not.
+fn minus_ln(x: f64) -> f64 {
+    let (mut mantissa, mut halvings) = (x, 0.0);
+    while mantissa < 0.75 {
+        mantissa *= 2.0;
+        halvings += 1.0;
+    }
+    // ln(m) = 2 atanh((m - 1) / (m + 1)); the argument is at most 1/7, so that ten terms are more than enough.
+    let part = (mantissa - 1.0) / (mantissa + 1.0);
+    let (square, mut power, mut sum) = (part * part, part, 0.0);
+    for odd in (1..=19).step_by(2) {
+        sum += power / f64::from(odd);
+        power *= square;
+    }
+    halvings * std::f64::consts::LN_2 - 2.0 * sum
+}
+
+impl World {
+    /// The connections begin, spread over their first gap.
+    pub(super) fn begin_asking(&mut self, asking: Asking) {
+        let now = self.now;
+        let asking = self.asking.insert(asking);
+        let spread_ns = match asking.of.pace {
+            Pace::Closed => 1_000_000,
+            Pace::Open { rate_rps } => 1_000_000_000 * u64::from(asking.of.connections) / rate_rps.max(1),
+        };
+        let dues: Vec<Instant> = (0..asking.connections.len())
+            .map(|at| {
+                let due = Instant::from_ns(now.ns + asking.rng.random_range(0..=spread_ns));
+                asking.connections[at].due = due;
+                due
+            })
+            .collect();
+        for (connection, due) in dues.into_iter().enumerate() {
+            self.push_at(due, Ev::Ask { connection: connection as u32 });
+        }
+    }
+
+    /// A connection sends its request.
+    pub(super) fn ask(&mut self, connection: usize) {
+        let now = self.now;
+        let asking = self.asking.as_mut().expect("somebody asks");
+        asking.connections[connection].sent = now;
+        let at = Deadline::after(now, asking.of.to_server);
+        self.push(at, Ev::Frame { connection: connection as u32, is_ack: false });
+    }
+
+    /// A frame of a connection is in the server's ring.
+    pub(super) fn frame_arrives(&mut self, connection: usize, is_ack: bool) {
+        let asking = self.asking.as_mut().expect("somebody asks");
+        asking.bytes += if is_ack { 66 } else { u64::from(asking.of.request_bytes) };
+        let napi = self.socks[connection].napi;
+        let socket = Some(SocketIx(connection as u16));
+        self.put_in_rx_ring(napi, socket, is_ack);
+    }
+
+    /// The program has written its answer.
+    fn send_answer(&mut self, connection: usize) {
+        let now = self.now;
+        let asking = self.asking.as_mut().expect("somebody asks");
+        let at = now + asking.way_back();
+        self.push_at(at, Ev::Answered { connection: connection as u32 });
+    }
+
+    /// The answer is at the client's program; its acknowledgement goes back.
+    pub(super) fn answered(&mut self, connection: usize) {
+        let now = self.now;
+        let asking = self.asking.as_mut().expect("somebody asks");
+        if asking.connections[connection].sent >= asking.from {
+            asking.latency_ns.push(now.ns - asking.connections[connection].sent.ns);
+        }
+        let ack_at = now + asking.of.to_server;
+        let gap = asking.gap();
+        let due = asking.connections[connection].due + gap;
+        asking.connections[connection].due = due;
+        let next = due.max(now);
+        self.push_at(ack_at, Ev::Frame { connection: connection as u32, is_ack: true });
+        self.push_at(next, Ev::Ask { connection: connection as u32 });
+    }
+
+    /// The data of the next request is not in the CPU's cache any more.
+    fn cool(&mut self, cpu: usize) {
+        let lasts = Span::from_ns(self.costs.get(Work::Request).ns + self.costs.get(Work::Answer).ns);
+        self.cpus[cpu].speed.disturb(lasts);
+    }
+
+    /// A frame without data has reached its connection.
+    pub(super) fn take_ack(&mut self, frame: u32) {
+        self.acks += 1;
+        self.go(frame, FrameAt::Stack, FrameAt::Free);
+    }
+}
+
+impl K {
+    /// A server that waits in an event context, answers what is there, and waits again.
+    pub(super) async fn serve_main(self, ep: EpollIx, timeout: Option<Span>, events_max: usize, warm_max: usize) {
+        let me = ThreadIx(0);
+        loop {
+            self.work(Work::Syscall).await;
+            let ready = self.epoll_wait(ep.at(), timeout, events_max, me).await;
+            if let Some(asking) = &mut self.w().asking {
+                asking.waits += 1;
+                asking.events += ready.len() as u64;
+            }
+            self.works(&[(Work::EpollReturn, 1), (Work::EpollEvent, ready.len() as u64)]).await;
+            for (at, socket) in ready.into_iter().enumerate() {
+                if at >= warm_max {
+                    self.w().cool(self.cpu);
+                }
+                while self.w().take_packet(socket.at()) {
+                    self.work(Work::Request).await;
+                    self.work(Work::Answer).await;
+                    self.w().send_answer(socket.at());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_is_one() {
+        for x in [f64::EPSILON, 1e-9, 0.1, 0.374, 0.5, 0.7499, 0.75, 0.9, 0.999, 1.0] {
+            assert!((minus_ln(x) + x.ln()).abs() < 1e-13 * (1.0 - x.ln()), "{x}");
+        }
+    }
+}
