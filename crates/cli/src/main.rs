@@ -1,6 +1,8 @@
 //! The `napier` command.
 
+mod advise;
 mod bench;
+mod calibrate;
 mod compare;
 mod conform;
 mod device;
@@ -40,6 +42,8 @@ enum Command {
     /// What stays changed on this machine until it is asked back
     #[command(subcommand)]
     Host(host::Host),
+    /// Say which mode to take for a workload, from a simulated machine, and what would change that
+    Advise(advise::Args),
     /// One experiment: what a part costs, or how long it takes.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -183,6 +187,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args, interrupted),
         Command::Run(args) => run::run(&args, interrupted),
         Command::Host(host) => host::run(&host, recovered),
+        Command::Advise(args) => advise::run(&args, interrupted),
         Command::Bench(bench) => bench::run(&bench, interrupted),
         Command::Sim(sim) => sim::run(&sim, interrupted),
         Command::Serve(serve) => serve::run(&serve, interrupted),

@@ -22,6 +22,8 @@ pub(crate) enum Sim {
     Transmit(TransmitArgs),
     /// A published experiment, predicted cell by cell on a simulated machine, beside what was published
     Plan(PlanArgs),
+    /// Fit a machine file to a comparison of this machine, and predict the loads that had no part in it
+    Calibrate(crate::calibrate::Args),
     /// Join the files of `napier sim plan --out` into the table of the whole plan
     Merge {
         /// Files of results
@@ -149,6 +151,7 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
         Sim::Farm(args) => run_farm(args, interrupted),
         Sim::Transmit(args) => run_transmit(args, interrupted),
         Sim::Plan(args) => run_plan(args, interrupted),
+        Sim::Calibrate(args) => crate::calibrate::run(args, interrupted),
         Sim::Merge { files, json } => {
             let (plan, cells) = plan::merge(files)?;
             print_cells(&plan, &cells, *json)
@@ -239,7 +242,7 @@ fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<pl
     Ok(results.cells(plan))
 }
 
-fn runs_bar(hidden: bool) -> ProgressBar {
+pub(crate) fn runs_bar(hidden: bool) -> ProgressBar {
     if hidden || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -248,7 +251,7 @@ fn runs_bar(hidden: bool) -> ProgressBar {
 }
 
 /// How many threads to use.
-fn threads(jobs: Option<usize>) -> anyhow::Result<usize> {
+pub(crate) fn threads(jobs: Option<usize>) -> anyhow::Result<usize> {
     match jobs {
         Some(0) => Err(crate::Usage(anyhow::anyhow!("--jobs must be at least 1")).into()),
         Some(jobs) => Ok(jobs),

@@ -124,6 +124,12 @@ impl Service {
         mean_ns / 1e3
     }
 
+    /// The times at so many points, evenly spread over the distribution, in ns; one if there is but one time.
+    pub fn points_ns(&self, count: usize) -> Vec<u64> {
+        let count = if matches!(self.times, Times::Fixed(_)) { 1 } else { count };
+        (0..count).map(|at| self.quantile_ns((at as f64 + 0.5) / count as f64).round() as u64).collect()
+    }
+
     /// The time at a point of the distribution, 0 < `unit` < 1, in ns.
     fn quantile_ns(&self, unit: f64) -> f64 {
         match &self.times {

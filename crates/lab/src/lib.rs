@@ -6,8 +6,10 @@
 //! [`transmit`] carries out a published experiment in virtual time. [`serve`] and [`load`] run
 //! its server and its load generator for programs of others, on the sockets of the engine or the kernel.
 
+pub mod advise;
 pub mod agent;
 pub mod bench;
+pub mod calibrate;
 pub mod compare;
 pub mod device;
 pub mod farm;

@@ -66,7 +66,7 @@ pub struct MachineFile {
     pub disturbance: Disturbance,
     /// Requests of one wait whose data stays in the cache; the others are disturbed as after a switch.
     pub warm_max: usize,
-    /// How long the card takes to change its moderation.
+    /// How long the card takes to change its moderation; zero: it moderates nothing, and each packet interrupts.
     pub apply: Span,
     /// The clients and the way to them.
     pub client: Client,

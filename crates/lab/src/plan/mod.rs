@@ -17,9 +17,10 @@ pub use json::{JsonCell, JsonPlan, json};
 pub use machine::{Client, MachineFile, Origin, Parameter};
 pub use page::page;
 pub use published::{Published, Row};
-pub use read::{Load, Plan, PlanError, named};
+pub use read::{Load, Plan, PlanError, machine_named, named};
 pub use result::{Results, ResultsError, cell_name, merge};
 pub use run::{Cell, Predicted, run};
+pub(crate) use run::{clients_of, core_of};
 pub use score::{Score, score};
 pub use table::table;
 

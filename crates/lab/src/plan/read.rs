@@ -13,7 +13,10 @@ use crate::modes::Mode;
 
 /// Files that the program brings along: name, text.
 const PLANS: &[(&str, &str)] = &[("irq-suspension", include_str!("../../../../plans/irq-suspension.toml"))];
-const MACHINES: &[(&str, &str)] = &[("epyc-7662-cx5", include_str!("../../../../lab/machines/epyc-7662-cx5.toml"))];
+const MACHINES: &[(&str, &str)] = &[
+    ("epyc-7662-cx5", include_str!("../../../../lab/machines/epyc-7662-cx5.toml")),
+    ("small-vm", include_str!("../../../../lab/machines/small-vm.toml")),
+];
 
 /// What a cell is offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -76,6 +79,12 @@ pub enum PlanError {
         /// As given.
         name: String,
     },
+    /// Neither a file nor a name.
+    #[error("there is no machine {name}: give a file, or one of {}", names(MACHINES))]
+    UnknownMachine {
+        /// As given.
+        name: String,
+    },
 }
 
 /// The plans that the program brings along.
@@ -100,6 +109,21 @@ pub fn named(name: &str) -> Result<Plan, PlanError> {
     }
     let text = std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?;
     Ok(Plan::parse(&text, name)?)
+}
+
+/// The machine of this name, or in this file.
+///
+/// # Errors
+/// [`PlanError`] says what was expected.
+pub fn machine_named(name: &str) -> Result<MachineFile, PlanError> {
+    if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
+        return Ok(MachineFile::parse(text, name)?);
+    }
+    if !Path::new(name).exists() {
+        return Err(PlanError::UnknownMachine { name: name.to_owned() });
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?;
+    Ok(MachineFile::parse(&text, name)?)
 }
 
 impl Plan {

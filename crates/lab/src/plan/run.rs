@@ -1,14 +1,16 @@
 //! Runs the cells of a plan, several at a time; what comes out does not depend on how many.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use napier_core::completion::Tunables;
 use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_core::time::Span;
 use napier_sim::machine::figures::{self, Core, Figures, Length};
-use napier_sim::machine::{Class, Clients, Pace};
+use napier_sim::machine::{Class, Clients, Pace, Work};
 use serde::{Deserialize, Serialize};
 
+use super::machine::MachineFile;
 use super::read::{Load, Plan};
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
@@ -75,7 +77,17 @@ pub fn run(
 }
 
 fn one(plan: &Plan, load: Load, mode: Mode, seed: u64) -> Figures {
-    let machine = &plan.machine;
+    let core = core_of(&plan.machine, mode, [].into());
+    let (pace, total) = match load {
+        Load::Max => (Pace::Closed, 0),
+        Load::Rate(rate) => (Pace::Open { rate_rps: rate / u64::from(plan.queues) }, rate),
+    };
+    let clients = clients_of(&plan.machine, plan.connections / plan.queues, pace, total);
+    figures::run(&core, &clients, Length { warm_up: plan.warm_up, measured: plan.measured }, seed)
+}
+
+/// A core of a machine in a mode, with a program whose requests take times of these beside.
+pub(crate) fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Core {
     let set = mode.plan();
     let (mut tunables, mut threaded) = (Tunables::default(), ThreadedSetting::Disabled);
     for change in set.changes() {
@@ -86,29 +98,32 @@ fn one(plan: &Plan, load: Load, mode: Mode, seed: u64) -> Figures {
             NapiChange::GroFlushTimeout(span) => tunables.gro_flush_timeout = span,
         }
     }
-    let core = Core {
+    Core {
         costs: machine.costs,
         disturbance: machine.disturbance,
         hz: machine.hz,
-        moderates: true,
+        moderates: !machine.apply.is_zero(),
         apply: machine.apply,
         tunables,
         threaded,
+        apart: threaded == ThreadedSetting::BusyPoll,
         epoll: set.context().unwrap_or_default(),
         wait: set.wait(),
         events_max: EVENTS_MAX,
         warm_max: machine.warm_max,
-    };
-    let (pace, total) = match load {
-        Load::Max => (Pace::Closed, 0),
-        Load::Rate(rate) => (Pace::Open { rate_rps: rate / u64::from(plan.queues) }, rate),
-    };
+        service_ns,
+    }
+}
+
+/// A machine's clients, with so many connections to one queue, and so many requests per second over all queues.
+pub(crate) fn clients_of(machine: &MachineFile, connections: u16, pace: Pace, total_rps: u64) -> Clients {
     let client = machine.client;
-    let grown = |at_rest: u64, per_million: u64| at_rest + per_million * total / 1_000_000;
+    let grown = |at_rest: u64, per_million: u64| at_rest + per_million * total_rps / 1_000_000;
     // A closed loop keeps its client busy all the time, so that it has no interrupts of its own to meet.
-    let step_share = if load == Load::Max { 0 } else { grown(client.step_share, client.step_share_per_million) };
-    let clients = Clients {
-        connections: plan.connections / plan.queues,
+    let is_closed = pace == Pace::Closed;
+    let step_share = if is_closed { 0 } else { grown(client.step_share, client.step_share_per_million) };
+    Clients {
+        connections,
         pace,
         to_server: Span::from_ns(client.to_server_ns),
         to_client: Span::from_ns(client.to_client_ns),
@@ -119,9 +134,8 @@ fn one(plan: &Plan, load: Load, mode: Mode, seed: u64) -> Figures {
             Span::from_ns(grown(client.step_most_ns, client.step_most_per_million_ns)),
         ),
         request_bytes: REQUEST_BYTES,
-    };
-    let length = Length { warm_up: plan.warm_up, measured: plan.measured };
-    figures::run(&core, &clients, length, seed)
+        acknowledges: !machine.costs.get(Work::AckUp).is_zero(),
+    }
 }
 
 fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {

@@ -4,15 +4,18 @@
 //! meet. A connection sends its next request when it is due and the one before is answered, as the load generators of the documents
 //! do; latency counts from when it was sent.
 
+use std::sync::Arc;
+
 use napier_core::time::{Deadline, Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
 use super::device::FrameAt;
+use super::figures::{Core, SERVER_EPOLL};
 use super::vm::K;
-use super::work::Work;
+use super::work::{Class, Work};
 use super::world::{Ev, World};
-use napier_scenario::{EpollIx, SocketIx, ThreadIx};
+use napier_scenario::{SocketIx, ThreadIx};
 
 /// When connections send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -45,6 +48,8 @@ pub struct Clients {
     pub step: (Span, Span),
     /// Bytes of a request's frame.
     pub request_bytes: u32,
+    /// Each answer is acknowledged by a frame of its own, as TCP does.
+    pub acknowledges: bool,
 }
 
 /// One connection.
@@ -52,6 +57,8 @@ pub struct Clients {
 struct Connection {
     /// When the next request is due; in a closed loop it always is.
     due: Instant,
+    /// When the one that is out was due.
+    was_due: Instant,
     sent: Instant,
 }
 
@@ -65,6 +72,8 @@ pub(super) struct Asking {
     pub(super) from: Instant,
     /// From send to answer, in the order of the answers.
     pub(super) latency_ns: Vec<u64>,
+    /// From when it was due, likewise.
+    pub(super) from_due_ns: Vec<u64>,
     /// Waits of the program that returned, and the events that they brought.
     pub(super) waits: u64,
     pub(super) events: u64,
@@ -74,13 +83,14 @@ pub(super) struct Asking {
 
 impl Asking {
     pub(super) fn new(of: Clients, seed: u64) -> Self {
-        let idle = Connection { due: Instant::ZERO, sent: Instant::ZERO };
+        let idle = Connection { due: Instant::ZERO, was_due: Instant::ZERO, sent: Instant::ZERO };
         Self {
             of,
             rng: napier_rng::stream(seed, "clients"),
             connections: vec![idle; of.connections.into()],
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
+            from_due_ns: Vec::new(),
             waits: 0,
             events: 0,
             bytes: 0,
@@ -156,7 +166,8 @@ impl World {
     pub(super) fn ask(&mut self, connection: usize) {
         let now = self.now;
         let asking = self.asking.as_mut().expect("somebody asks");
-        asking.connections[connection].sent = now;
+        let this = &mut asking.connections[connection];
+        (this.was_due, this.sent) = (this.due.min(now), now);
         let at = Deadline::after(now, asking.of.to_server);
         self.push(at, Ev::Frame { connection: connection as u32, is_ack: false });
     }
@@ -182,16 +193,30 @@ impl World {
     pub(super) fn answered(&mut self, connection: usize) {
         let now = self.now;
         let asking = self.asking.as_mut().expect("somebody asks");
-        if asking.connections[connection].sent >= asking.from {
-            asking.latency_ns.push(now.ns - asking.connections[connection].sent.ns);
+        let this = asking.connections[connection];
+        if this.sent >= asking.from {
+            asking.latency_ns.push(now.ns - this.sent.ns);
+            asking
+                .from_due_ns
+                .push(now.ns - if asking.of.pace == Pace::Closed { this.sent.ns } else { this.was_due.ns });
         }
         let ack_at = now + asking.of.to_server;
         let gap = asking.gap();
         let due = asking.connections[connection].due + gap;
         asking.connections[connection].due = due;
         let next = due.max(now);
-        self.push_at(ack_at, Ev::Frame { connection: connection as u32, is_ack: true });
+        if asking.of.acknowledges {
+            self.push_at(ack_at, Ev::Frame { connection: connection as u32, is_ack: true });
+        }
         self.push_at(next, Ev::Ask { connection: connection as u32 });
+    }
+
+    /// What the next request takes beside, drawn and accounted for.
+    fn draw_service(&mut self, cpu: usize, points_ns: &[u64]) -> Span {
+        let asking = self.asking.as_mut().expect("somebody asks");
+        let ns = points_ns[asking.rng.random_range(0..points_ns.len())];
+        self.cpus[cpu].speed.account.add(Class::User, ns);
+        Span::from_ns(ns)
     }
 
     /// The data of the next request is not in the CPU's cache any more.
@@ -207,24 +232,44 @@ impl World {
     }
 }
 
+/// The program of a server; see [`Core`].
+#[derive(Debug)]
+pub(super) struct Server {
+    wait: Option<Span>,
+    events_max: usize,
+    warm_max: usize,
+    service_ns: Arc<[u64]>,
+}
+
+impl From<&Core> for Server {
+    fn from(core: &Core) -> Self {
+        let Core { wait, events_max, warm_max, .. } = *core;
+        Self { wait, events_max, warm_max, service_ns: core.service_ns.clone() }
+    }
+}
+
 impl K {
     /// A server that waits in an event context, answers what is there, and waits again.
-    pub(super) async fn serve_main(self, ep: EpollIx, timeout: Option<Span>, events_max: usize, warm_max: usize) {
+    pub(super) async fn serve_main(self, server: Server) {
         let me = ThreadIx(0);
         loop {
             self.work(Work::Syscall).await;
-            let ready = self.epoll_wait(ep.at(), timeout, events_max, me).await;
+            let ready = self.epoll_wait(SERVER_EPOLL.at(), server.wait, server.events_max, me).await;
             if let Some(asking) = &mut self.w().asking {
                 asking.waits += 1;
                 asking.events += ready.len() as u64;
             }
             self.works(&[(Work::EpollReturn, 1), (Work::EpollEvent, ready.len() as u64)]).await;
             for (at, socket) in ready.into_iter().enumerate() {
-                if at >= warm_max {
+                if at >= server.warm_max {
                     self.w().cool(self.cpu);
                 }
                 while self.w().take_packet(socket.at()) {
                     self.work(Work::Request).await;
+                    if !server.service_ns.is_empty() {
+                        let service = self.w().draw_service(self.cpu, &server.service_ns);
+                        self.spend(service).await;
+                    }
                     self.work(Work::Answer).await;
                     self.w().send_answer(socket.at());
                 }

@@ -1,5 +1,7 @@
 //! A run for figures: a server of one queue, its clients, and what an observer of the machine would read off.
 
+use std::sync::Arc;
+
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
@@ -14,7 +16,7 @@ use super::nic::Nic;
 use super::work::{Account, Disturbance, WorkCosts};
 use super::{Options, setup};
 
-/// A server's core: its costs, its queue and its program.
+/// A server's core, with a second one where a thread that polls has one of its own: costs, queue and program.
 #[derive(Clone, Debug)]
 pub struct Core {
     /// What work costs.
@@ -31,6 +33,8 @@ pub struct Core {
     pub tunables: Tunables,
     /// Who polls it.
     pub threaded: ThreadedSetting,
+    /// The thread that polls has a core of its own.
+    pub apart: bool,
     /// Parameters of the program's event context.
     pub epoll: EpollParams,
     /// Longest wait of the program.
@@ -39,6 +43,9 @@ pub struct Core {
     pub events_max: usize,
     /// Requests of one wait whose data is still in the CPU's cache when they are answered; the others' is not.
     pub warm_max: usize,
+    /// What a request takes the program beside [`Work::Request`](super::Work), in ns: points of its distribution, of which each
+    /// request gets one at random. Empty: nothing.
+    pub service_ns: Arc<[u64]>,
 }
 
 /// How long a run is, in virtual time.
@@ -55,10 +62,14 @@ pub struct Length {
 pub struct Figures {
     /// From send to answer, of requests that were sent in the measured time, in ns.
     pub latency_ns: Vec<u64>,
+    /// The same requests from when they were due, in ns: a client that falls behind does not hide the wait.
+    pub from_due_ns: Vec<u64>,
     /// The measured time.
     pub measured: Span,
-    /// Where the core's time went.
+    /// Where the time of the cores went, together.
     pub account: Account,
+    /// Cores.
+    pub cores: u16,
     /// Interrupts of the queue.
     pub interrupts: u64,
     /// Polls of it, by whomever.
@@ -121,10 +132,13 @@ pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures
     exec.run_until(from + length.measured);
     let mut w = exec.vm.w();
     let after = counted(&w);
-    let latency_ns = w.asking.take().map(|asking| asking.latency_ns).unwrap_or_default();
+    let (latency_ns, from_due_ns) =
+        w.asking.take().map(|asking| (asking.latency_ns, asking.from_due_ns)).unwrap_or_default();
     Figures {
         answered: after.taken - before.taken,
         latency_ns,
+        from_due_ns,
+        cores: machine.cpus,
         measured: length.measured,
         account: after.account.since(&before.account),
         interrupts: after.interrupts - before.interrupts,
@@ -142,7 +156,7 @@ fn counted(w: &super::world::World) -> Counted {
     let napi = &w.napis[0];
     let (waits, events) = w.asking.as_ref().map_or((0, 0), |asking| (asking.waits, asking.events));
     Counted {
-        account: w.cpus[0].speed.account,
+        account: w.cpus.iter().fold(Account::default(), |sum, cpu| sum.and(&cpu.speed.account)),
         interrupts: napi.interrupts,
         polls: napi.polls,
         empty_polls: napi.empty_polls,
@@ -153,14 +167,14 @@ fn counted(w: &super::world::World) -> Counted {
     }
 }
 
-/// One queue, one core, one program with a connection per socket.
+/// One queue, one core or two, one program with a connection per socket.
 fn machine(core: &Core, clients: &Clients, seed: u64) -> Machine {
     let device = Device {
         name: "eth0".to_owned(),
         queues: 1,
         ring: 1024,
         irq_cpu: vec![CpuIx(0)],
-        thread_cpu: vec![CpuIx(0)],
+        thread_cpu: vec![CpuIx(u16::from(core.apart))],
         thread_policy: Policy::Fair,
         persistent: true,
         no_busy_poll: false,
@@ -188,7 +202,7 @@ fn machine(core: &Core, clients: &Clients, seed: u64) -> Machine {
     let thread =
         |name: &str| Thread { name: name.to_owned(), cpu: CpuIx(0), policy: Policy::Fair, cap_net_admin: true };
     Machine {
-        cpus: 1,
+        cpus: 1 + u16::from(core.apart),
         hz: core.hz,
         seed,
         jitter: false,

@@ -12,9 +12,10 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
 use super::Options;
+use super::clients::Server;
 use super::device::Dev;
 use super::exec::{Code, Exec};
-use super::figures::{Core, SERVER_EPOLL};
+use super::figures::Core;
 use super::gro::Merge;
 use super::napi::{Napi, Owner, Timer};
 use super::sched::Cpu;
@@ -211,7 +212,7 @@ fn write_code(vm: &Rc<Vm>, machine: &Machine, server: Option<&Core>) -> Vec<Code
         let (me, cpu) = (code.len(), machine.threads[thread].cpu.at());
         let k = k(me, cpu, Level::Task);
         code.push(match server.filter(|_| thread == 0) {
-            Some(server) => Box::pin(k.serve_main(SERVER_EPOLL, server.wait, server.events_max, server.warm_max)),
+            Some(server) => Box::pin(k.serve_main(Server::from(server))),
             None => Box::pin(k.app_main(thread)),
         });
     }

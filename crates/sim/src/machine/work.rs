@@ -156,7 +156,14 @@ impl Account {
         Self { ns: std::array::from_fn(|class| self.ns[class] - before.ns[class]) }
     }
 
-    fn add(&mut self, class: Class, ns: u64) {
+    /// Both together.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self { ns: std::array::from_fn(|class| self.ns[class] + other.ns[class]) }
+    }
+
+    /// Time that went to a class.
+    pub(super) fn add(&mut self, class: Class, ns: u64) {
         self.ns[class as usize] += ns;
     }
 }

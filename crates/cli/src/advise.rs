@@ -1,0 +1,259 @@
+//! `napier advise`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, anyhow, bail};
+use napier_kv::service::Service;
+use napier_lab::advise::{self, Effort, Goal, Workload};
+use napier_lab::calibrate::{self, Comparison};
+use napier_lab::loads::Load;
+use napier_lab::modes::Mode;
+use napier_lab::plan::{self, MachineFile};
+use napier_lab::subject::Backend;
+
+/// What is compared before a machine is fitted: one mode of each kind.
+const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
+
+/// Options of `napier advise`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Requests per second over all queues, such as 120k
+    #[arg(long, value_name = "RPS", value_parser = rate, required_unless_present = "judge")]
+    rate: Option<u64>,
+
+    /// The highest rate that must be sustained too
+    #[arg(long, value_name = "RPS", value_parser = rate)]
+    peak: Option<u64>,
+
+    /// Time that each request takes the program beside what the machine file says: such as 6us, exp:6us (exponential with that
+    /// mean) or hist:FILE (lines of a time and its weight)
+    #[arg(long, value_name = "T")]
+    service: Option<String>,
+
+    /// Queues, each with a CPU and a thread of the server
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    queues: u16,
+
+    /// Connections over all queues
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=60_000))]
+    connections: u16,
+
+    /// CPUs for the server; a thread that polls for ever takes one per queue beside the server's [default: as many as queues]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    cpus: Option<u16>,
+
+    /// 99 % of the answers are to come within so many us of when they were due
+    #[arg(long, value_name = "US", value_parser = positive)]
+    p99: Option<f64>,
+
+    /// The server is to take at most so much, in % of one CPU per queue
+    #[arg(long, value_name = "PCT", value_parser = positive)]
+    cpu: Option<f64>,
+
+    /// A machine that comes along (epyc-7662-cx5, small-vm), or a file (docs/plans.md)
+    #[arg(long, value_name = "FILE|NAME", default_value = "epyc-7662-cx5")]
+    machine: String,
+
+    /// The machine that a comparison ran on: fitted to what `napier compare --json` printed
+    #[arg(long, value_name = "FILE", conflicts_with = "machine")]
+    from: Option<PathBuf>,
+
+    /// The machine that this is: fitted to a short comparison of the engine's modes, which runs first
+    #[arg(long, conflicts_with_all = ["machine", "from", "judge"])]
+    measure: bool,
+
+    /// Instead of advice for a rate: at each load of these comparisons, hold the advice against what was measured there
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections"])]
+    judge: Option<Vec<PathBuf>>,
+
+    /// Modes, instead of all and a sweep of their time-outs
+    #[arg(long, value_name = "LIST")]
+    modes: Option<String>,
+
+    /// Runs of each mode
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    seeds: u16,
+
+    /// Do not look for what would change the choice
+    #[arg(long)]
+    quick: bool,
+
+    /// Interface for the commands that are printed
+    #[arg(long, value_name = "IF", default_value = "eth0")]
+    dev: String,
+
+    /// Threads; the result does not depend on it [default: one per CPU]
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Print one JSON object instead of the page (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// A load as `compare` takes it, but no closed loop.
+fn rate(text: &str) -> Result<u64, String> {
+    match Load::parse(text) {
+        Ok(Load::Rps(rps)) => Ok(rps),
+        Ok(Load::Max) => {
+            Err("a rate is expected, such as 120k: what is asked in a closed loop is no workload".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "a number above 0 is expected".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let usage = |error: anyhow::Error| crate::Usage(error);
+    if let Some(files) = &args.judge {
+        return judge(args, files, interrupted);
+    }
+    let service: Option<Service> = args
+        .service
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error: napier_kv::service::ServiceError| usage(error.into()))?;
+    let workload = Workload {
+        rate_rps: args.rate.expect("clap asks for it"),
+        peak_rps: args.peak,
+        queues: args.queues,
+        connections: args.connections,
+        cpus: args.cpus.unwrap_or(args.queues),
+        service,
+    };
+    check(&workload).map_err(usage)?;
+    let modes = match &args.modes {
+        Some(names) => plan_modes(names, &workload).map_err(usage)?,
+        None => advise::swept(&workload),
+    };
+    let machine = machine(args, interrupted)?;
+    let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
+    let effort = effort(args, !args.quick)?;
+    let bar = crate::sim::runs_bar(args.json);
+    let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    let text = if args.json {
+        serde_json::to_string(&advise::json(&advice, &args.dev)).context("advice as JSON")? + "\n"
+    } else {
+        advise::text(&advice, &args.dev)
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    // The advice is told; the status says that what was wanted is not reached.
+    if advice.choice.reaches { Ok(()) } else { Err(crate::ExitWith(1).into()) }
+}
+
+fn effort(args: &Args, sensitivity: bool) -> anyhow::Result<Effort> {
+    let jobs = crate::sim::threads(args.jobs.map(usize::from))?;
+    Ok(Effort { seeds: args.seeds, jobs, sensitivity })
+}
+
+/// The machine that the options name, or one fitted to what was, or is now, measured.
+fn machine(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<MachineFile> {
+    let fitted = |comparison: Comparison| {
+        let fitted =
+            crate::calibrate::fitted(comparison, &[], crate::calibrate::START, args.jobs, args.json, interrupted)?;
+        if !args.json {
+            eprintln!(
+                "napier: a machine was fitted to the comparison; root mean square error {:.0} %",
+                fitted.error_pct
+            );
+        }
+        Ok(fitted.machine)
+    };
+    match &args.from {
+        Some(file) => fitted(read(file)?),
+        None if args.measure => fitted(calibrate::parse(&measure(args)?, "the short comparison", Backend::Engine)?),
+        None => plan::machine_named(&args.machine).map_err(|error| crate::Usage(error.into()).into()),
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Comparison> {
+    calibrate::read(file, Backend::Engine).map_err(|error| crate::Usage(error.into()).into())
+}
+
+/// What a short comparison of this program prints.
+fn measure(args: &Args) -> anyhow::Result<String> {
+    let program = std::env::current_exe().context("this program's own file")?;
+    let mut command = Command::new(program);
+    command.args(["compare", "--json", "--modes", MEASURED_MODES, "--seconds", "0.5", "--runs", "2"]);
+    if let Some(service) = &args.service {
+        command.args(["--service", service]);
+    }
+    eprintln!("napier: comparing {MEASURED_MODES} for about half a minute");
+    let ran = command.stderr(Stdio::inherit()).output().context("cannot start the comparison")?;
+    if !ran.status.success() {
+        bail!("the comparison failed ({}); run `napier compare --json` to see why", ran.status);
+    }
+    String::from_utf8(ran.stdout).context("what the comparison printed")
+}
+
+/// Advice at each load of some comparisons, from one machine, held against what they measured.
+fn judge(args: &Args, files: &[PathBuf], interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let machine = machine(args, interrupted)?;
+    let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
+    let effort = effort(args, false)?;
+    let mut all = Vec::new();
+    for file in files {
+        let comparison = read(file)?;
+        let mut rates: Vec<u64> = comparison
+            .rows
+            .iter()
+            .filter_map(|row| if let Load::Rps(rps) = row.load { Some(rps) } else { None })
+            .collect();
+        rates.sort_unstable();
+        rates.dedup();
+        for rate_rps in rates {
+            let at = comparison.rows.iter().filter(|row| row.load == Load::Rps(rate_rps));
+            let modes: Vec<Mode> = at.map(|row| row.mode).collect();
+            let workload = Workload { rate_rps, ..comparison.workload.clone() };
+            let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &|_, _| ())?;
+            let service = workload.service.as_ref().map(ToString::to_string);
+            all.extend(advise::judge(&goal, &comparison.rows, rate_rps, advice.choice.mode, service));
+        }
+    }
+    let text = if args.json { serde_json::to_string(&all)? + "\n" } else { advise::judged_text(&all) };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn check(workload: &Workload) -> anyhow::Result<()> {
+    if workload.connections < workload.queues {
+        return Err(anyhow!("each of {} queues needs a connection: give more --connections", workload.queues));
+    }
+    if workload.cpus < workload.queues {
+        return Err(anyhow!("each of {} queues needs a CPU: give more --cpus, or fewer --queues", workload.queues));
+    }
+    if let Some(peak) = workload.peak_rps.filter(|peak| *peak < workload.rate_rps) {
+        return Err(anyhow!("the peak of {peak} requests/s is below the rate of {}", workload.rate_rps));
+    }
+    Ok(())
+}
+
+fn plan_modes(names: &str, workload: &Workload) -> anyhow::Result<Vec<Mode>> {
+    let modes = Mode::parse_list(names)?;
+    for mode in &modes {
+        if matches!(mode, Mode::Workqueue | Mode::BusyRead) {
+            return Err(anyhow!("{mode} is no mode of a server that waits in an event context"));
+        }
+        let needed = mode.server_cpus(workload.queues.into());
+        if needed > workload.cpus.into() {
+            return Err(anyhow!(
+                "{mode} needs {needed} CPUs for the server, which has {}: give more --cpus",
+                workload.cpus
+            ));
+        }
+    }
+    Ok(modes)
+}

@@ -1,0 +1,96 @@
+//! `napier sim calibrate`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, anyhow};
+use napier_lab::calibrate::{self, Calibrated, Comparison};
+use napier_lab::loads::Load;
+use napier_lab::plan;
+use napier_lab::subject::Backend;
+
+/// Options of `napier sim calibrate`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What `napier compare --json` printed, with several loads and modes
+    #[arg(value_name = "FILE")]
+    comparison: PathBuf,
+
+    /// Rows of this backend
+    #[arg(long, value_name = "NAME", default_value = "engine", value_parser = backend)]
+    backend: Backend,
+
+    /// Loads that have no part in the fit, and are predicted: such as 40k,80k [default: every second one]
+    #[arg(long, value_name = "LIST", value_parser = Load::parse, value_delimiter = ',')]
+    hold_back: Option<Vec<Load>>,
+
+    /// The machine to begin with: its name, or a file (docs/plans.md)
+    #[arg(long, value_name = "FILE|NAME", default_value = START)]
+    start: String,
+
+    /// Write the machine file here
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Threads; the result does not depend on it [default: one per CPU]
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+}
+
+/// What a fit begins with.
+pub(crate) const START: &str = "small-vm";
+
+fn backend(name: &str) -> Result<Backend, String> {
+    match Backend::parse_list(name)?[..] {
+        [backend] => Ok(backend),
+        _ => Err("a machine is fitted to the rows of one backend".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let comparison = calibrate::read(&args.comparison, args.backend).map_err(|error| crate::Usage(error.into()))?;
+    let held_back = match &args.hold_back {
+        Some(loads) => loads.clone(),
+        None => calibrate::default_held_back(&comparison.rows),
+    };
+    if let Some(load) = held_back.iter().find(|load| !comparison.rows.iter().any(|row| row.load == **load)) {
+        let error = anyhow!("{} has no rows at {load}, so they cannot be held back", args.comparison.display());
+        return Err(crate::Usage(error).into());
+    }
+    let calibrated = fitted(comparison, &held_back, &args.start, args.jobs, false, interrupted)?;
+    if let Some(file) = &args.out {
+        std::fs::write(file, &calibrated.machine.text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let mut text = calibrate::text(&calibrated);
+    if let Some(file) = &args.out {
+        text += &format!("\nwrote {}; napier advise --machine {0} takes it\n", file.display());
+    }
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// A machine fitted to a comparison.
+pub(crate) fn fitted(
+    comparison: Comparison,
+    held_back: &[Load],
+    start: &str,
+    jobs: Option<u16>,
+    hidden: bool,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Calibrated> {
+    let start = plan::machine_named(start).map_err(|error| crate::Usage(error.into()))?;
+    if comparison.rows.iter().all(|row| held_back.contains(&row.load)) {
+        let error = anyhow!("all loads are held back, and none is left to fit to: compare several loads");
+        return Err(crate::Usage(error).into());
+    }
+    let bar = crate::sim::runs_bar(hidden);
+    let jobs = crate::sim::threads(jobs.map(usize::from))?;
+    let calibrated = calibrate::calibrate(&start, comparison, held_back, jobs, interrupted, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    Ok(calibrated)
+}

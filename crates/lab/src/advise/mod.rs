@@ -1,0 +1,146 @@
+//! Which mode to take: every mode and a sweep of their time-outs in virtual time, and what follows from it.
+//!
+//! ```text
+//! Workload + machine --predict--> Predicted per mode and seed --choose--> Choice
+//!                                      costs times 1/4 to 4 --sensitivity--> Flip: from where on another mode
+//! ```
+//!
+//! Nothing here reads a clock; the same arguments give the same advice, byte for byte, for any number of threads.
+
+mod choose;
+mod json;
+mod judge;
+mod predict;
+mod sensitivity;
+mod text;
+
+use std::sync::atomic::AtomicBool;
+
+use napier_kv::service::Service;
+
+use crate::modes::Mode;
+use crate::plan::MachineFile;
+
+pub use choose::{Choice, Goal, frontier};
+pub use json::json;
+pub use judge::{Judged, judge, judged_text};
+pub use predict::{MODES, Predicted, swept};
+pub use sensitivity::{Effect, Flip};
+pub use text::{commands, text};
+
+use predict::predict;
+pub(crate) use predict::{percentile_us, simulate};
+
+/// What is asked of a server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Workload {
+    /// Requests per second, over all queues.
+    pub rate_rps: u64,
+    /// The highest rate that must be sustained too, over all queues.
+    pub peak_rps: Option<u64>,
+    /// Queues, each with a CPU and a thread of the server.
+    pub queues: u16,
+    /// Connections over all queues.
+    pub connections: u16,
+    /// CPUs for the server: a thread that polls for ever takes one per queue beside the server's.
+    pub cpus: u16,
+    /// What each request takes the program beside what the machine says.
+    pub service: Option<Service>,
+}
+
+/// How much is run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Runs of each mode.
+    pub seeds: u16,
+    /// Threads.
+    pub jobs: usize,
+    /// Look for what would change the choice.
+    pub sensitivity: bool,
+}
+
+/// What came out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Advice {
+    /// The machine's title.
+    pub machine: String,
+    /// Figures of the machine, and how many of them were fitted.
+    pub parameters: (usize, usize),
+    /// What was asked.
+    pub workload: Workload,
+    /// What was wanted.
+    pub goal: Goal,
+    /// Every mode at the rate, in the order of the sweep.
+    pub rows: Vec<Predicted>,
+    /// Every mode at the peak; empty without one.
+    pub at_peak: Vec<Predicted>,
+    /// The choice.
+    pub choice: Choice,
+    /// Of the seeds, each by itself, how many give the same choice.
+    pub agreeing: (u16, u16),
+    /// What the choice is most sensitive to; empty if it was not looked for.
+    pub effects: Vec<Effect>,
+}
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+pub enum AdviseError {
+    /// A rule of the machine did not hold.
+    #[error("{mode}: a rule did not hold in the simulation: {why}")]
+    Broken {
+        /// Of the run.
+        mode: Mode,
+        /// What the machine says.
+        why: String,
+    },
+    /// It was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs every mode, chooses, and says what would change the choice.
+///
+/// # Errors
+/// [`AdviseError`].
+pub fn advise(
+    machine: &MachineFile,
+    workload: &Workload,
+    goal: &Goal,
+    modes: &[Mode],
+    effort: Effort,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Advice, AdviseError> {
+    let rows = predict(machine, workload, workload.rate_rps, modes, effort, stop, progress)?;
+    let at_peak = match workload.peak_rps {
+        Some(peak) => predict(machine, workload, peak, modes, effort, stop, progress)?,
+        None => Vec::new(),
+    };
+    let choice = choose::choose(goal, &rows, &at_peak);
+    let seeds = effort.seeds;
+    let alone = |seed: usize| {
+        let of = |rows: &[Predicted]| rows.iter().map(|row| row.of_seed(seed)).collect::<Vec<_>>();
+        choose::choose(goal, &of(&rows), &of(&at_peak)).mode
+    };
+    let agreeing = (0..usize::from(seeds)).filter(|seed| alone(*seed) == choice.mode).count() as u16;
+    let effects = if effort.sensitivity {
+        sensitivity::look(machine, workload, goal, &rows, &choice, effort, stop, progress)?
+    } else {
+        Vec::new()
+    };
+    let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::plan::Origin::Fitted).count();
+    Ok(Advice {
+        machine: machine.title.clone(),
+        parameters: (machine.parameters.len(), fitted),
+        workload: workload.clone(),
+        goal: *goal,
+        rows,
+        at_peak,
+        choice,
+        agreeing: (agreeing, seeds),
+        effects,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! What a server does in a mode, in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use napier_core::time::Span;
+use napier_sim::machine::figures::{self, Figures, Length};
+use napier_sim::machine::{Class, Pace};
+use serde::Serialize;
+
+use super::{AdviseError, Effort, Workload};
+use crate::loads::Load;
+use crate::modes::Mode;
+use crate::parallel::in_parallel;
+use crate::plan::{MachineFile, clients_of, core_of};
+
+/// What is swept if no modes are given: every mode of a server that waits in an event context, and their time-outs.
+pub const MODES: &str = "base,defer10,defer20,defer50,defer100,defer200,napibusy,fullbusy,suspend0,suspend10,suspend20,\
+                         suspend50,suspend100,suspend200,threaded,threaded-busy-poll";
+
+/// Points of a distribution of service times.
+const POINTS: usize = 4096;
+/// Requests of one run, so that 99 % of them is a figure.
+const REQUESTS: u64 = 20_000;
+/// Bounds of a run's length.
+const LENGTH_MS: (u64, u64) = (50, 2_000);
+/// Nothing counts before.
+const WARM_UP: Span = Span::from_ms(20);
+/// A load is sustained that is answered to so many percent.
+const SUSTAINED_PCT: f64 = 99.0;
+
+/// The modes of [`MODES`] for which there are CPUs.
+#[must_use]
+pub fn swept(workload: &Workload) -> Vec<Mode> {
+    let all = Mode::parse_list(MODES).expect("a constant list");
+    let (queues, cpus) = (workload.queues.into(), workload.cpus.into());
+    all.into_iter().filter(|mode| mode.server_cpus(queues) <= cpus).collect()
+}
+
+/// A run of a queue and what belongs to it: a mode at a load over all queues, with about so many requests.
+pub(crate) fn simulate(
+    machine: &MachineFile,
+    workload: &Workload,
+    load: Load,
+    mode: Mode,
+    seed: u64,
+    requests: u64,
+) -> Figures {
+    let service_ns: Arc<[u64]> = workload.service.as_ref().map_or_else(Vec::new, |it| it.points_ns(POINTS)).into();
+    let connections = (workload.connections / workload.queues).max(1);
+    let core = core_of(machine, mode, service_ns);
+    let (pace, total_rps, measured_ms) = match load {
+        Load::Max => (Pace::Closed, 0, LENGTH_MS.0),
+        Load::Rps(rate_rps) => {
+            let rate_rps = (rate_rps / u64::from(workload.queues)).max(1);
+            let measured_ms = (requests * 1000 / rate_rps).clamp(LENGTH_MS.0, LENGTH_MS.1);
+            (Pace::Open { rate_rps }, rate_rps * u64::from(workload.queues), measured_ms)
+        }
+    };
+    let clients = clients_of(machine, connections, pace, total_rps);
+    figures::run(&core, &clients, Length { warm_up: WARM_UP, measured: Span::from_ms(measured_ms) }, seed)
+}
+
+/// A mode at a rate. Latencies count from when a request was due; with several seeds they are of all requests together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[expect(missing_docs, reason = "the unit stands last in the name; docs/json.md describes them")]
+pub struct Predicted {
+    #[serde(serialize_with = "crate::advise::json::as_text")]
+    pub mode: Mode,
+    pub load_rps: u64,
+    pub achieved_rps: f64,
+    pub sustained: bool,
+    pub p50_us: f64,
+    pub p95_us: f64,
+    pub p99_us: f64,
+    /// Of one CPU per queue; a thread that polls for ever has another one, so that up to 200 is possible.
+    pub cpu_pct: f64,
+    pub spin_pct: f64,
+    pub interrupts_per_s: f64,
+    /// By seed, in order.
+    pub by_seed: Vec<BySeed>,
+}
+
+/// What one run says.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct BySeed {
+    pub achieved_rps: f64,
+    pub p99_us: f64,
+    pub cpu_pct: f64,
+}
+
+impl Predicted {
+    /// The same as one seed has it.
+    pub(super) fn of_seed(&self, seed: usize) -> Self {
+        let one = self.by_seed[seed];
+        let sustained = is_sustained(one.achieved_rps, self.load_rps);
+        Self {
+            sustained,
+            achieved_rps: one.achieved_rps,
+            p99_us: one.p99_us,
+            cpu_pct: one.cpu_pct,
+            by_seed: vec![one],
+            ..self.clone()
+        }
+    }
+}
+
+fn is_sustained(achieved_rps: f64, load_rps: u64) -> bool {
+    achieved_rps * 100.0 >= load_rps as f64 * SUSTAINED_PCT
+}
+
+/// Every mode at a rate over all queues, in order; a queue and what belongs to it are simulated.
+pub(crate) fn predict(
+    machine: &MachineFile,
+    workload: &Workload,
+    rate_rps: u64,
+    modes: &[Mode],
+    effort: Effort,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Predicted>, AdviseError> {
+    let seeds = u64::from(effort.seeds);
+    let runs: Vec<(Mode, u64)> = modes.iter().flat_map(|mode| (1..=seeds).map(|seed| (*mode, seed))).collect();
+    let one = |(mode, seed): &(Mode, u64)| simulate(machine, workload, Load::Rps(rate_rps), *mode, *seed, REQUESTS);
+    let results = in_parallel(&runs, effort.jobs, stop, progress, one);
+    let mut rows = Vec::with_capacity(modes.len());
+    for (mode, runs) in modes.iter().zip(results.chunks(effort.seeds.into())) {
+        let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
+        let Some(runs) = runs else { return Err(AdviseError::Interrupted) };
+        if let Some(why) = runs.iter().find_map(|run| run.broken.clone()) {
+            return Err(AdviseError::Broken { mode: *mode, why });
+        }
+        rows.push(together(*mode, rate_rps, workload.queues, &runs));
+    }
+    Ok(rows)
+}
+
+fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predicted {
+    let by_seed: Vec<BySeed> = runs
+        .iter()
+        .map(|run| {
+            let mut latency = run.from_due_ns.clone();
+            latency.sort_unstable();
+            let ns = run.measured.ns as f64;
+            BySeed {
+                achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(queues),
+                p99_us: percentile_us(&latency, 99),
+                cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
+            }
+        })
+        .collect();
+    let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.from_due_ns.iter().copied()).collect();
+    latency.sort_unstable();
+    let ns: f64 = runs.iter().map(|run| run.measured.ns as f64).sum();
+    let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
+    let achieved_rps = sum(&|run| run.answered) * 1e9 / ns * f64::from(queues);
+    Predicted {
+        mode,
+        load_rps,
+        achieved_rps,
+        sustained: is_sustained(achieved_rps, load_rps),
+        p50_us: percentile_us(&latency, 50),
+        p95_us: percentile_us(&latency, 95),
+        p99_us: percentile_us(&latency, 99),
+        cpu_pct: sum(&|run| run.account.busy().ns) * 100.0 / ns,
+        spin_pct: sum(&|run| run.account.of(Class::Spin).ns) * 100.0 / ns,
+        interrupts_per_s: sum(&|run| run.interrupts) * 1e9 / ns * f64::from(queues),
+        by_seed,
+    }
+}
+
+/// Of latencies in order; without any it is endless, for nothing was answered.
+pub(crate) fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
+    sorted_ns.get(sorted_ns.len() * percent / 100).map_or(f64::INFINITY, |ns| *ns as f64 / 1000.0)
+}

@@ -1,0 +1,168 @@
+//! The search: one figure after the other is made larger and smaller, and what comes nearer is kept.
+
+use std::sync::atomic::AtomicBool;
+
+use napier_sim::machine::figures::Figures;
+
+use super::{Determined, FITTED, Figure, Observed};
+use crate::advise::{Workload, percentile_us, simulate};
+use crate::loads::Load;
+use crate::parallel::in_parallel;
+use crate::plan::MachineFile;
+
+/// Requests of a run: enough for a 99th percentile that does not jump.
+const REQUESTS: u64 = 4_000;
+/// The first step of a figure is this factor, and each that finds nothing takes its root, until it is too small to matter.
+const FIRST_STEP: f64 = 2.0;
+const LAST_STEP: f64 = 1.06;
+/// Rounds over all figures at most.
+const ROUNDS: usize = 10;
+/// CPU below so much counts as so much: it is noise.
+const CPU_LEAST_PCT: f64 = 2.0;
+/// p99 counts half: the machine's own pauses are in it.
+const WEIGHT_P99: f64 = 0.5;
+
+/// It was told to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
+/// A row, measured and predicted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Seen {
+    /// Measured.
+    pub measured: Observed,
+    /// Predicted.
+    pub predicted: Observed,
+}
+
+impl Seen {
+    /// Squared logarithms of predicted / measured, with their weights.
+    fn errors(&self) -> Vec<(f64, f64)> {
+        let (measured, predicted) = (&self.measured, &self.predicted);
+        let ln = |one: f64, other: f64| (one.max(1e-3) / other.max(1e-3)).ln();
+        let cpu = ln(predicted.cpu_pct.max(CPU_LEAST_PCT), measured.cpu_pct.max(CPU_LEAST_PCT));
+        if measured.load == Load::Max {
+            return vec![(ln(predicted.achieved_rps, measured.achieved_rps), 2.0)];
+        }
+        if !measured.is_sustained() {
+            // The length of a queue that grows says nothing of a machine.
+            return vec![(ln(predicted.achieved_rps, measured.achieved_rps), 1.0)];
+        }
+        vec![
+            (cpu, 1.0),
+            (ln(predicted.p50_us, measured.p50_us), 1.0),
+            (ln(predicted.p99_us, measured.p99_us), WEIGHT_P99),
+        ]
+    }
+}
+
+/// Root of the weighted mean square of `ln(predicted / measured)`.
+fn error(seen: &[Seen]) -> f64 {
+    let errors: Vec<(f64, f64)> = seen.iter().flat_map(Seen::errors).collect();
+    let weight: f64 = errors.iter().map(|(_, weight)| weight).sum();
+    (errors.iter().map(|(ln, weight)| ln * ln * weight).sum::<f64>() / weight.max(1e-9)).sqrt()
+}
+
+/// In percent: an error of ln 1.1 is 10 %.
+fn percent(error: f64) -> f64 {
+    (error.exp() - 1.0) * 100.0
+}
+
+pub(super) struct Fitter<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) rows: &'a [Observed],
+    pub(super) jobs: usize,
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl Fitter<'_> {
+    /// Rows as a machine has them.
+    pub(super) fn look(&self, machine: &MachineFile, rows: &[Observed]) -> Result<Vec<Seen>, Interrupted> {
+        let mut all = self.look_at_all(std::slice::from_ref(machine), rows)?;
+        Ok(all.pop().expect("one machine"))
+    }
+
+    fn look_at_all(&self, machines: &[MachineFile], rows: &[Observed]) -> Result<Vec<Vec<Seen>>, Interrupted> {
+        let runs: Vec<(&MachineFile, &Observed)> =
+            machines.iter().flat_map(|machine| rows.iter().map(move |row| (machine, row))).collect();
+        let seen = in_parallel(&runs, self.jobs, self.stop, &|_, _| (), |(machine, row)| {
+            let figures = simulate(machine, self.workload, row.load, row.mode, 1, REQUESTS);
+            Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &figures) }
+        });
+        let seen: Option<Vec<Seen>> = seen.into_iter().collect();
+        let seen = seen.ok_or(Interrupted)?;
+        if rows.is_empty() {
+            return Ok(vec![Vec::new(); machines.len()]);
+        }
+        Ok(seen.chunks(rows.len()).map(<[Seen]>::to_vec).collect())
+    }
+
+    fn errors(&self, machines: &[MachineFile]) -> Result<Vec<f64>, Interrupted> {
+        Ok(self.look_at_all(machines, self.rows)?.iter().map(|seen| error(seen)).collect())
+    }
+
+    /// The fitted machine, its error in percent, and how well each figure is determined.
+    pub(super) fn fit(
+        &self,
+        start: &MachineFile,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<(MachineFile, f64, Vec<Determined>), Interrupted> {
+        let mut machine = start.clone();
+        let mut best = self.errors(std::slice::from_ref(&machine))?[0];
+        let mut steps = vec![FIRST_STEP; FITTED.len()];
+        let all = ROUNDS * FITTED.len();
+        for round in 0..ROUNDS {
+            for (at, figure) in FITTED.iter().enumerate() {
+                progress(round * FITTED.len() + at, all);
+                if steps[at] < LAST_STEP {
+                    continue;
+                }
+                let tried = [scaled(&machine, figure, steps[at]), scaled(&machine, figure, 1.0 / steps[at])];
+                let errors = self.errors(&tried)?;
+                let nearer = usize::from(errors[1] < errors[0]);
+                if errors[nearer] < best {
+                    best = errors[nearer];
+                    machine = tried.into_iter().nth(nearer).expect("one of two");
+                } else {
+                    steps[at] = steps[at].sqrt();
+                }
+            }
+        }
+        progress(all, all);
+        let determined = FITTED.iter().map(|figure| self.determined(&machine, figure)).collect::<Result<_, _>>()?;
+        Ok((machine, percent(best), determined))
+    }
+
+    fn determined(&self, machine: &MachineFile, figure: &(Figure, u64, u64)) -> Result<Determined, Interrupted> {
+        let errors = self.errors(&[scaled(machine, figure, 0.5), scaled(machine, figure, 2.0)])?;
+        Ok(Determined {
+            name: figure.0.name(),
+            value_ns: figure.0.get(machine),
+            error_if_half_pct: percent(errors[0]),
+            error_if_double_pct: percent(errors[1]),
+        })
+    }
+}
+
+/// A machine with a figure times a factor, within its bounds.
+fn scaled(machine: &MachineFile, (figure, least, most): &(Figure, u64, u64), factor: f64) -> MachineFile {
+    let mut machine = machine.clone();
+    let ns = (figure.get(&machine).max(1) as f64 * factor).round() as u64;
+    figure.set(&mut machine, ns.clamp(*least, *most));
+    machine
+}
+
+fn observed(row: &Observed, workload: &Workload, run: &Figures) -> Observed {
+    let mut latency = run.from_due_ns.clone();
+    latency.sort_unstable();
+    let ns = run.measured.ns as f64;
+    Observed {
+        mode: row.mode,
+        load: row.load,
+        achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(workload.queues),
+        p50_us: percentile_us(&latency, 50),
+        p99_us: percentile_us(&latency, 99),
+        cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
+    }
+}

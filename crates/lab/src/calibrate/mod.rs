@@ -1,0 +1,140 @@
+//! Fits the figures of a machine to what a comparison measured on it, and says how near the loads come that had no part in that.
+//!
+//! ```text
+//! compare --json --observed--> rows --some loads--> fit: one figure after the other, up or down, as long as it gets nearer
+//!                                   --the others--> predicted by the fitted machine, and judged
+//! ```
+
+mod fit;
+mod observed;
+mod text;
+
+use std::sync::atomic::AtomicBool;
+
+use napier_core::time::Span;
+use napier_sim::machine::Work;
+
+use crate::advise::Workload;
+use crate::loads::Load;
+use crate::plan::MachineFile;
+
+pub use fit::{Interrupted, Seen};
+pub use observed::{Comparison, Observed, ObservedError, parse, read};
+pub use text::text;
+
+/// A figure that is fitted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Figure {
+    Cost(Work),
+    ToServer,
+    ToClientNoise,
+}
+
+/// What is fitted, in this order, with the bounds of what is believed, in ns, and the modes that determine it most.
+const FITTED: &[(Figure, u64, u64)] = &[
+    (Figure::Cost(Work::Answer), 20, 100_000),
+    (Figure::Cost(Work::PollEmpty), 20, 10_000),
+    (Figure::ToServer, 50, 200_000),
+    (Figure::Cost(Work::HardIrq), 50, 100_000),
+    (Figure::Cost(Work::IdleExit), 50, 200_000),
+    (Figure::Cost(Work::EpollReturn), 20, 50_000),
+    (Figure::Cost(Work::TimerIrq), 50, 100_000),
+    (Figure::Cost(Work::Switch), 20, 50_000),
+    (Figure::Cost(Work::PacketUp), 20, 50_000),
+    (Figure::ToClientNoise, 50, 100_000),
+];
+
+impl Figure {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Cost(work) => format!("cost.{}", work.name()),
+            Self::ToServer => "client.to-server".to_owned(),
+            Self::ToClientNoise => "client.to-client-noise".to_owned(),
+        }
+    }
+
+    fn get(self, machine: &MachineFile) -> u64 {
+        match self {
+            Self::Cost(work) => machine.costs.get(work).ns,
+            Self::ToServer => machine.client.to_server_ns,
+            Self::ToClientNoise => machine.client.to_client_noise_ns,
+        }
+    }
+
+    fn set(self, machine: &mut MachineFile, ns: u64) {
+        match self {
+            Self::Cost(work) => machine.costs.set(work, Span::from_ns(ns)),
+            Self::ToServer => machine.client.to_server_ns = ns,
+            Self::ToClientNoise => machine.client.to_client_noise_ns = ns,
+        }
+    }
+}
+
+/// How well a figure is determined.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Determined {
+    /// `table.key`, as machine files have it.
+    pub name: String,
+    /// Its value, in ns.
+    pub value_ns: u64,
+    /// Error of all fitted rows, in percent, with half of it and with twice as much.
+    pub error_if_half_pct: f64,
+    /// Likewise.
+    pub error_if_double_pct: f64,
+}
+
+/// A machine that was fitted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Calibrated {
+    /// The machine; its text is a machine file.
+    pub machine: MachineFile,
+    /// What it was fitted to.
+    pub comparison: Comparison,
+    /// Each fitted figure.
+    pub determined: Vec<Determined>,
+    /// Error of the rows that it was fitted to, in percent.
+    pub error_pct: f64,
+    /// Those rows.
+    pub fitted: Vec<Seen>,
+    /// Rows of other loads, which had no part in it.
+    pub held_back: Vec<Seen>,
+}
+
+/// Loads that are held back if none are named: every second, from the second on, and never the closed loop.
+#[must_use]
+pub fn default_held_back(rows: &[Observed]) -> Vec<Load> {
+    let mut rates: Vec<u64> =
+        rows.iter().filter_map(|row| if let Load::Rps(rps) = row.load { Some(rps) } else { None }).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    rates.into_iter().skip(1).step_by(2).map(Load::Rps).collect()
+}
+
+/// Fits a machine, beginning with `start`. Loads in `held_back` have no part in it.
+///
+/// # Errors
+/// [`Interrupted`], if `stop` was set.
+pub fn calibrate(
+    start: &MachineFile,
+    comparison: Comparison,
+    held_back: &[Load],
+    jobs: usize,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Calibrated, Interrupted> {
+    let is_held = |row: &&Observed| held_back.contains(&row.load);
+    let fit: Vec<Observed> = comparison.rows.iter().filter(|row| !is_held(row)).cloned().collect();
+    let held: Vec<Observed> = comparison.rows.iter().filter(is_held).cloned().collect();
+    let workload: &Workload = &comparison.workload;
+    let fitter = fit::Fitter { workload, rows: &fit, jobs, stop };
+    let (mut machine, error_pct, determined) = fitter.fit(start, progress)?;
+    machine.title = format!("fitted to a comparison on {}", comparison.host);
+    machine.text = text::machine_file(&machine, start, &fit);
+    let machine = MachineFile::parse(&machine.text, "the fitted machine").expect("what is written can be read");
+    let fitted = fitter.look(&machine, &fit)?;
+    let held_back = fitter.look(&machine, &held)?;
+    Ok(Calibrated { machine, comparison, determined, error_pct, fitted, held_back })
+}
+
+#[cfg(test)]
+mod tests;

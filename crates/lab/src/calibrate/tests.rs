@@ -1,0 +1,81 @@
+use std::sync::atomic::AtomicBool;
+
+use super::fit::Fitter;
+use super::*;
+use crate::modes::Mode;
+use crate::plan::machine_named;
+use crate::subject::Backend;
+
+fn workload() -> Workload {
+    Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 32, cpus: 1, service: None }
+}
+
+/// What a machine would measure of itself.
+fn comparison(machine: &MachineFile) -> Comparison {
+    let empty = |mode: &str, load| Observed {
+        mode: Mode::parse(mode).unwrap(),
+        load,
+        achieved_rps: 1.0,
+        p50_us: 1.0,
+        p99_us: 1.0,
+        cpu_pct: 1.0,
+    };
+    let asked: Vec<Observed> = ["base", "defer20", "fullbusy"]
+        .into_iter()
+        .flat_map(|mode| [Load::Rps(20_000), Load::Rps(60_000), Load::Max].map(|load| empty(mode, load)))
+        .collect();
+    let workload = workload();
+    let fitter = Fitter { workload: &workload, rows: &asked, jobs: 2, stop: &AtomicBool::new(false) };
+    let rows = fitter.look(machine, &asked).unwrap().into_iter().map(|seen| seen.predicted).collect();
+    Comparison { workload, host: "a test".to_owned(), rows }
+}
+
+#[test]
+fn a_machine_is_found_again_from_what_it_would_measure() {
+    let start = machine_named("small-vm").unwrap();
+    let mut other = start.clone();
+    other.costs.set(Work::Answer, Span::from_ns(3 * start.costs.get(Work::Answer).ns));
+    other.costs.set(Work::HardIrq, Span::from_ns(2 * start.costs.get(Work::HardIrq).ns));
+    let comparison = comparison(&other);
+    let stop = AtomicBool::new(false);
+    let held = [Load::Rps(60_000)];
+    let found = calibrate(&start, comparison.clone(), &held, 2, &stop, &|_, _| ()).unwrap();
+    assert!(found.error_pct < 4.0, "{found:?}");
+    assert!(found.held_back.len() == 3 && found.fitted.len() == 6);
+    for seen in &found.held_back {
+        let near = |one: f64, other: f64| (one / other - 1.0).abs() < 0.15;
+        assert!(near(seen.predicted.p50_us, seen.measured.p50_us), "{seen:?}");
+        assert!(near(seen.predicted.cpu_pct, seen.measured.cpu_pct), "{seen:?}");
+    }
+    // The file says what was fitted, to which rows, and gives the same machine again.
+    let again = MachineFile::parse(&found.machine.text, "again").unwrap();
+    assert_eq!(again, found.machine);
+    let fitted = again.parameters.iter().filter(|figure| figure.origin == crate::plan::Origin::Fitted);
+    assert_eq!(fitted.count(), FITTED.len());
+    assert!(text(&found).lines().all(|line| line.chars().count() <= 110), "{}", text(&found));
+}
+
+#[test]
+fn the_result_does_not_depend_on_threads() {
+    let start = machine_named("small-vm").unwrap();
+    let comparison = comparison(&start);
+    let stop = AtomicBool::new(false);
+    let fitted = |jobs| calibrate(&start, comparison.clone(), &[Load::Rps(20_000)], jobs, &stop, &|_, _| ()).unwrap();
+    assert_eq!(fitted(1).machine.text, fitted(3).machine.text);
+}
+
+#[test]
+fn every_second_load_is_held_back() {
+    let rows = comparison(&machine_named("small-vm").unwrap()).rows;
+    assert_eq!(default_held_back(&rows), [Load::Rps(60_000)]);
+    assert_eq!(default_held_back(&[]), []);
+}
+
+#[test]
+fn what_is_no_comparison_is_refused() {
+    let error = parse("{}", "x.json", Backend::Engine).unwrap_err().to_string();
+    assert!(error.starts_with("x.json is no report of `napier compare --json`"), "{error}");
+    let stop = AtomicBool::new(true);
+    let start = machine_named("small-vm").unwrap();
+    assert!(calibrate(&start, comparison(&start), &[], 1, &stop, &|_, _| ()).is_err());
+}

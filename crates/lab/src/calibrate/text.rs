@@ -1,0 +1,113 @@
+//! A fitted machine as a file, and what was fitted as a page.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::{Calibrated, FITTED, Observed, Seen};
+use crate::loads::Load;
+use crate::plan::MachineFile;
+
+/// The machine file: the figures of `start`, with those that were fitted in their place.
+pub(super) fn machine_file(machine: &MachineFile, start: &MachineFile, rows: &[Observed]) -> String {
+    let modes: BTreeSet<String> = rows.iter().map(|row| row.mode.to_string()).collect();
+    let loads: Vec<String> = rows.iter().map(|row| row.load.column()).collect::<BTreeSet<_>>().into_iter().collect();
+    let modes: Vec<String> = modes.iter().map(|mode| format!("{mode:?}")).collect();
+    let mut file = format!(
+        "title = {:?}\nclock-mhz = {}\nhz = {}\n# The closed loop and loads that were fitted to: {}.\n",
+        machine.title,
+        machine.clock_mhz,
+        machine.hz,
+        loads.join(", ")
+    );
+    let mut table = "";
+    for parameter in &start.parameters {
+        let (of, key) = parameter.name.split_once('.').expect("a figure has a table");
+        if of != table {
+            let _ = write!(file, "\n[{of}]\n");
+            table = of;
+        }
+        let fitted = FITTED.iter().find(|(figure, ..)| figure.name() == parameter.name);
+        let _ = match fitted {
+            Some((figure, ..)) => writeln!(
+                file,
+                "{key} = {{ ns = {}, origin = \"fitted\", rows = [{}], why = {:?} }}",
+                figure.get(machine),
+                modes.join(", "),
+                parameter.why
+            ),
+            None => writeln!(
+                file,
+                "{key} = {{ {} = {}, origin = \"reckoned\", why = {:?} }}",
+                parameter.unit, parameter.value, parameter.why
+            ),
+        };
+    }
+    file
+}
+
+/// What was fitted, how well it is determined, and how near the rows come.
+#[must_use]
+pub fn text(calibrated: &Calibrated) -> String {
+    let mut page = format!("{}\n\n", calibrated.machine.title);
+    let _ = writeln!(page, "{:<24} {:>10}   {:>12} {:>14}", "fitted", "ns", "error if half", "if twice");
+    for one in &calibrated.determined {
+        let near = calibrated.error_pct + 1.0;
+        let hardly = one.error_if_half_pct < near && one.error_if_double_pct < near;
+        let _ = writeln!(
+            page,
+            "{:<24} {:>10}   {:>11.0} % {:>12.0} %{}",
+            one.name,
+            one.value_ns,
+            one.error_if_half_pct,
+            one.error_if_double_pct,
+            if hardly { "  hardly determined" } else { "" }
+        );
+    }
+    let _ = writeln!(page, "\nrows that it was fitted to: error {:.0} % (root mean square)", calibrated.error_pct);
+    rows(&mut page, &calibrated.fitted);
+    if calibrated.held_back.is_empty() {
+        page += "\nno load was held back, so nothing says what a prediction is worth\n";
+        return page;
+    }
+    page += "\nloads that had no part in it\n";
+    rows(&mut page, &calibrated.held_back);
+    for (name, of) in [
+        ("p50", (|row: &Observed| row.p50_us) as fn(&Observed) -> f64),
+        ("p99", |row| row.p99_us),
+        ("CPU", |row| row.cpu_pct),
+    ] {
+        let mut errors: Vec<f64> = calibrated
+            .held_back
+            .iter()
+            .filter(|seen| seen.measured.is_sustained() && seen.measured.load != Load::Max)
+            .map(|seen| (of(&seen.predicted) / of(&seen.measured) - 1.0).abs() * 100.0)
+            .collect();
+        errors.sort_unstable_by(f64::total_cmp);
+        if let (Some(median), Some(worst)) = (errors.get(errors.len() / 2), errors.last()) {
+            let _ = writeln!(page, "{name}: median error {median:.0} %, largest {worst:.0} %");
+        }
+    }
+    page
+}
+
+fn rows(page: &mut String, rows: &[Seen]) {
+    let _ = writeln!(
+        page,
+        "{:>18} {:>9} {:>19} {:>17} {:>17} {:>13}",
+        "testcase", "load", "qps", "50%lat", "99%lat", "cpu"
+    );
+    for Seen { measured, predicted } in rows {
+        let pair = |measured: f64, predicted: f64, digits: usize| format!("{measured:.digits$} {predicted:.digits$}");
+        let _ = writeln!(
+            page,
+            "{:>18} {:>9} {:>19} {:>17} {:>17} {:>13}{}",
+            measured.mode,
+            measured.load.column(),
+            pair(measured.achieved_rps, predicted.achieved_rps, 0),
+            pair(measured.p50_us, predicted.p50_us, 1),
+            pair(measured.p99_us, predicted.p99_us, 1),
+            pair(measured.cpu_pct, predicted.cpu_pct, 0),
+            if measured.is_sustained() { "" } else { "  overloaded" }
+        );
+    }
+}
