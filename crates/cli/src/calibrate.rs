@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
-use napier_lab::calibrate::{self, Calibrated, Comparison};
+use napier_lab::calibrate::{self, Calibrated, Comparison, Depth};
 use napier_lab::loads::Load;
 use napier_lab::plan;
 use napier_lab::subject::Backend;
@@ -87,10 +87,11 @@ pub(crate) fn fitted(
     }
     let bar = crate::sim::runs_bar(hidden);
     let jobs = crate::sim::threads(jobs.map(usize::from))?;
-    let calibrated = calibrate::calibrate(&start, comparison, held_back, jobs, interrupted, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    })?;
+    let calibrated =
+        calibrate::calibrate(&start, comparison, held_back, Depth::default(), jobs, interrupted, &|done, all| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        })?;
     bar.finish_and_clear();
     Ok(calibrated)
 }

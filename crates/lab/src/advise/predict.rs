@@ -23,7 +23,7 @@ const POINTS: usize = 4096;
 /// Requests of one run, so that 99 % of them is a figure.
 const REQUESTS: u64 = 20_000;
 /// Bounds of a run's length.
-const LENGTH_MS: (u64, u64) = (50, 2_000);
+const LENGTH_MS: (u64, u64) = (20, 2_000);
 /// Nothing counts before.
 const WARM_UP: Span = Span::from_ms(20);
 /// A load is sustained that is answered to so many percent.

@@ -4,19 +4,15 @@ use std::sync::atomic::AtomicBool;
 
 use napier_sim::machine::figures::Figures;
 
-use super::{Determined, FITTED, Figure, Observed};
+use super::{Depth, Determined, FITTED, Figure, Observed};
 use crate::advise::{Workload, percentile_us, simulate};
 use crate::loads::Load;
 use crate::parallel::in_parallel;
 use crate::plan::MachineFile;
 
-/// Requests of a run: enough for a 99th percentile that does not jump.
-const REQUESTS: u64 = 4_000;
 /// The first step of a figure is this factor, and each that finds nothing takes its root, until it is too small to matter.
 const FIRST_STEP: f64 = 2.0;
 const LAST_STEP: f64 = 1.06;
-/// Rounds over all figures at most.
-const ROUNDS: usize = 10;
 /// CPU below so much counts as so much: it is noise.
 const CPU_LEAST_PCT: f64 = 2.0;
 /// p99 counts half: the machine's own pauses are in it.
@@ -72,6 +68,7 @@ fn percent(error: f64) -> f64 {
 pub(super) struct Fitter<'a> {
     pub(super) workload: &'a Workload,
     pub(super) rows: &'a [Observed],
+    pub(super) depth: Depth,
     pub(super) jobs: usize,
     pub(super) stop: &'a AtomicBool,
 }
@@ -87,7 +84,7 @@ impl Fitter<'_> {
         let runs: Vec<(&MachineFile, &Observed)> =
             machines.iter().flat_map(|machine| rows.iter().map(move |row| (machine, row))).collect();
         let seen = in_parallel(&runs, self.jobs, self.stop, &|_, _| (), |(machine, row)| {
-            let figures = simulate(machine, self.workload, row.load, row.mode, 1, REQUESTS);
+            let figures = simulate(machine, self.workload, row.load, row.mode, 1, self.depth.requests);
             Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &figures) }
         });
         let seen: Option<Vec<Seen>> = seen.into_iter().collect();
@@ -111,8 +108,9 @@ impl Fitter<'_> {
         let mut machine = start.clone();
         let mut best = self.errors(std::slice::from_ref(&machine))?[0];
         let mut steps = vec![FIRST_STEP; FITTED.len()];
-        let all = ROUNDS * FITTED.len();
-        for round in 0..ROUNDS {
+        let rounds = self.depth.rounds;
+        let all = rounds * FITTED.len();
+        for round in 0..rounds {
             for (at, figure) in FITTED.iter().enumerate() {
                 progress(round * FITTED.len() + at, all);
                 if steps[at] < LAST_STEP {

@@ -100,6 +100,21 @@ pub struct Calibrated {
     pub held_back: Vec<Seen>,
 }
 
+/// How much is run for a fit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Depth {
+    /// Requests of a run of a rate: enough for a 99th percentile that does not jump.
+    pub requests: u64,
+    /// Rounds over all figures at most.
+    pub rounds: usize,
+}
+
+impl Default for Depth {
+    fn default() -> Self {
+        Self { requests: 3_000, rounds: 10 }
+    }
+}
+
 /// Loads that are held back if none are named: every second, from the second on, and never the closed loop.
 #[must_use]
 pub fn default_held_back(rows: &[Observed]) -> Vec<Load> {
@@ -118,6 +133,7 @@ pub fn calibrate(
     start: &MachineFile,
     comparison: Comparison,
     held_back: &[Load],
+    depth: Depth,
     jobs: usize,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
@@ -126,7 +142,7 @@ pub fn calibrate(
     let fit: Vec<Observed> = comparison.rows.iter().filter(|row| !is_held(row)).cloned().collect();
     let held: Vec<Observed> = comparison.rows.iter().filter(is_held).cloned().collect();
     let workload: &Workload = &comparison.workload;
-    let fitter = fit::Fitter { workload, rows: &fit, jobs, stop };
+    let fitter = fit::Fitter { workload, rows: &fit, depth, jobs, stop };
     let (mut machine, error_pct, determined) = fitter.fit(start, progress)?;
     machine.title = format!("fitted to a comparison on {}", comparison.host);
     machine.text = text::machine_file(&machine, start, &fit);

@@ -10,6 +10,8 @@ fn workload() -> Workload {
     Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 32, cpus: 1, service: None }
 }
 
+const SHORT: Depth = Depth { requests: 600, rounds: 3 };
+
 /// What a machine would measure of itself.
 fn comparison(machine: &MachineFile) -> Comparison {
     let empty = |mode: &str, load| Observed {
@@ -20,12 +22,12 @@ fn comparison(machine: &MachineFile) -> Comparison {
         p99_us: 1.0,
         cpu_pct: 1.0,
     };
-    let asked: Vec<Observed> = ["base", "defer20", "fullbusy"]
+    let asked: Vec<Observed> = ["base", "defer20"]
         .into_iter()
         .flat_map(|mode| [Load::Rps(20_000), Load::Rps(60_000), Load::Max].map(|load| empty(mode, load)))
         .collect();
     let workload = workload();
-    let fitter = Fitter { workload: &workload, rows: &asked, jobs: 2, stop: &AtomicBool::new(false) };
+    let fitter = Fitter { workload: &workload, rows: &asked, depth: SHORT, jobs: 2, stop: &AtomicBool::new(false) };
     let rows = fitter.look(machine, &asked).unwrap().into_iter().map(|seen| seen.predicted).collect();
     Comparison { workload, host: "a test".to_owned(), rows }
 }
@@ -39,9 +41,9 @@ fn a_machine_is_found_again_from_what_it_would_measure() {
     let comparison = comparison(&other);
     let stop = AtomicBool::new(false);
     let held = [Load::Rps(60_000)];
-    let found = calibrate(&start, comparison.clone(), &held, 2, &stop, &|_, _| ()).unwrap();
+    let found = calibrate(&start, comparison.clone(), &held, SHORT, 2, &stop, &|_, _| ()).unwrap();
     assert!(found.error_pct < 4.0, "{found:?}");
-    assert!(found.held_back.len() == 3 && found.fitted.len() == 6);
+    assert!(found.held_back.len() == 2 && found.fitted.len() == 4);
     for seen in &found.held_back {
         let near = |one: f64, other: f64| (one / other - 1.0).abs() < 0.15;
         assert!(near(seen.predicted.p50_us, seen.measured.p50_us), "{seen:?}");
@@ -60,7 +62,18 @@ fn the_result_does_not_depend_on_threads() {
     let start = machine_named("small-vm").unwrap();
     let comparison = comparison(&start);
     let stop = AtomicBool::new(false);
-    let fitted = |jobs| calibrate(&start, comparison.clone(), &[Load::Rps(20_000)], jobs, &stop, &|_, _| ()).unwrap();
+    let fitted = |jobs| {
+        calibrate(
+            &start,
+            comparison.clone(),
+            &[Load::Rps(20_000)],
+            Depth { rounds: 1, ..SHORT },
+            jobs,
+            &stop,
+            &|_, _| (),
+        )
+        .unwrap()
+    };
     assert_eq!(fitted(1).machine.text, fitted(3).machine.text);
 }
 
@@ -77,5 +90,5 @@ fn what_is_no_comparison_is_refused() {
     assert!(error.starts_with("x.json is no report of `napier compare --json`"), "{error}");
     let stop = AtomicBool::new(true);
     let start = machine_named("small-vm").unwrap();
-    assert!(calibrate(&start, comparison(&start), &[], 1, &stop, &|_, _| ()).is_err());
+    assert!(calibrate(&start, comparison(&start), &[], SHORT, 1, &stop, &|_, _| ()).is_err());
 }

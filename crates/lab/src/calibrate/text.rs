@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 
 use super::{Calibrated, FITTED, Observed, Seen};
 use crate::loads::Load;
-use crate::plan::MachineFile;
+use crate::plan::{MachineFile, Parameter};
+
+/// Tables of a machine file.
+const TABLES: [&str; 4] = ["cost", "speed", "nic", "client"];
 
 /// The machine file: the figures of `start`, with those that were fitted in their place.
 pub(super) fn machine_file(machine: &MachineFile, start: &MachineFile, rows: &[Observed]) -> String {
@@ -19,30 +22,29 @@ pub(super) fn machine_file(machine: &MachineFile, start: &MachineFile, rows: &[O
         machine.hz,
         loads.join(", ")
     );
-    let mut table = "";
-    for parameter in &start.parameters {
-        let (of, key) = parameter.name.split_once('.').expect("a figure has a table");
-        if of != table {
-            let _ = write!(file, "\n[{of}]\n");
-            table = of;
+    for table in TABLES {
+        let _ = write!(file, "\n[{table}]\n");
+        for parameter in &start.parameters {
+            if let Some(key) = parameter.name.strip_prefix(table).and_then(|rest| rest.strip_prefix('.')) {
+                file += &line(key, parameter, machine, &modes);
+            }
         }
-        let fitted = FITTED.iter().find(|(figure, ..)| figure.name() == parameter.name);
-        let _ = match fitted {
-            Some((figure, ..)) => writeln!(
-                file,
-                "{key} = {{ ns = {}, origin = \"fitted\", rows = [{}], why = {:?} }}",
-                figure.get(machine),
-                modes.join(", "),
-                parameter.why
-            ),
-            None => writeln!(
-                file,
-                "{key} = {{ {} = {}, origin = \"reckoned\", why = {:?} }}",
-                parameter.unit, parameter.value, parameter.why
-            ),
-        };
     }
     file
+}
+
+fn line(key: &str, parameter: &Parameter, machine: &MachineFile, modes: &[String]) -> String {
+    let why = &parameter.why;
+    match FITTED.iter().find(|(figure, ..)| figure.name() == parameter.name) {
+        Some((figure, ..)) => {
+            let rows = modes.join(", ");
+            format!("{key} = {{ ns = {}, origin = \"fitted\", rows = [{rows}], why = {why:?} }}\n", figure.get(machine))
+        }
+        // Wherever it came from, it is not of this machine.
+        None => {
+            format!("{key} = {{ {} = {}, origin = \"reckoned\", why = {why:?} }}\n", parameter.unit, parameter.value)
+        }
+    }
 }
 
 /// What was fitted, how well it is determined, and how near the rows come.
