@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 16] = [
     "README.md",
     "CONTRIBUTING.md",
+    "docs/advise.md",
     "docs/bench.md",
     "docs/compare.md",
     "docs/conformance-kernel.md",
@@ -13,6 +14,7 @@ const PAGES: [&str; 14] = [
     "docs/host.md",
     "docs/json.md",
     "docs/mutants.md",
+    "docs/plans.md",
     "docs/programs.md",
     "docs/run.md",
     "docs/scenarios.md",
