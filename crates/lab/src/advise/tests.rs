@@ -100,7 +100,7 @@ fn advice_is_the_same_for_any_number_of_threads() {
     assert_eq!(json(&one, "eth0").to_string(), json(&two, "eth0").to_string());
     assert!(one.rows.iter().all(|row| row.sustained && row.p50_us > 2.0), "{:?}", one.rows);
     let page = text(&one, "eth0");
-    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
 }
 
 #[test]

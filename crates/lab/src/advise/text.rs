@@ -31,7 +31,7 @@ pub fn text(advice: &Advice, device: &str) -> String {
     if !advice.at_peak.is_empty() {
         table(&mut page, &advice.at_peak, advice);
     }
-    page += "* no other mode beats it in both p99 and CPU   > the choice\n\
+    page += "> the choice   * no other mode beats it in both p99 and CPU   ! overloaded\n\
              50%lat, 99%lat in us from when a request was due; cpu in % of one CPU per queue\n\n";
     wrap(&mut page, &sentence(advice));
     wrap(&mut page, &certainty(advice));
@@ -53,19 +53,24 @@ pub fn text(advice: &Advice, device: &str) -> String {
 fn table(page: &mut String, rows: &[Predicted], advice: &Advice) {
     let _ = writeln!(
         page,
-        "\n  {:>18} {:>9} {:>9} {:>8} {:>8} {:>17} {:>5}",
+        "\n  {:>18} {:>9} {:>9} {:>8} {:>8} {:>15} {:>5}",
         "testcase", "load", "qps", "50%lat", "99%lat", "(of each run)", "cpu"
     );
+    let front = super::frontier(rows);
     for row in rows {
         let is_choice = row.mode == advice.choice.mode;
-        let on_frontier = super::frontier(rows).contains(&row.mode);
+        let mark = match (row.sustained, front.contains(&row.mode)) {
+            (false, _) => '!',
+            (true, true) => '*',
+            (true, false) => ' ',
+        };
         let (low, high) = spread(row.by_seed.iter().map(|seed| seed.p99_us));
         let spread = format!("[{}, {}]", us(low), us(high));
         let _ = writeln!(
             page,
-            "{}{} {:>17} {:>9} {:>9.0} {:>8} {:>8} {:>17} {:>5.0}{}",
+            "{}{} {:>17} {:>9} {:>9.0} {:>8} {:>8} {:>15} {:>5.0}",
             if is_choice { '>' } else { ' ' },
-            if on_frontier { '*' } else { ' ' },
+            mark,
             row.mode,
             row.load_rps,
             row.achieved_rps,
@@ -73,7 +78,6 @@ fn table(page: &mut String, rows: &[Predicted], advice: &Advice) {
             us(row.p99_us),
             spread,
             row.cpu_pct,
-            if row.sustained { "" } else { "  overloaded" },
         );
     }
 }
@@ -141,7 +145,7 @@ fn certainty(advice: &Advice) -> String {
     let (agreeing, seeds) = advice.agreeing;
     let sure = if agreeing == seeds { "" } else { ": a close call" };
     format!(
-        "{agreeing} of {seeds} runs give this choice, each by itself{sure}. How near such a machine comes to a real one is in \
+        "Of {seeds} runs, each by itself, {agreeing} give this choice{sure}. How near such a machine comes to a real one is in \
          docs/fidelity.md."
     )
 }

@@ -1,0 +1,131 @@
+//! `napier advise` and `napier sim calibrate` as a person calls them.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{Folder, NAPIER};
+use serde_json::{Value, json};
+
+fn napier(args: &[&str]) -> Output {
+    Command::new(NAPIER).args(args).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const FEW: [&str; 9] = ["advise", "--rate", "20k", "--modes", "base,fullbusy", "--seeds", "1", "--quick", "--jobs=1"];
+
+#[test]
+fn a_page_has_the_choice_why_and_the_commands() {
+    let output = napier(&[&FEW[..], &["--dev", "ens1", "--p99", "100000"]].concat());
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{page}{}", text(&output.stderr));
+    assert!(page.contains("Take base: p99 "), "{page}");
+    assert!(page.contains("sudo napier run --dev ens1 --mode base -- PROGRAM"), "{page}");
+    let longest = page.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(80), "{page}");
+}
+
+#[test]
+fn a_target_that_nothing_reaches_is_said_with_the_nearest() {
+    let output = napier(&[&FEW[..], &["--p99", "1", "--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let advice: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((advice["reaches"].as_bool(), advice["choice"].as_str()), (Some(false), Some("fullbusy")));
+    assert!(
+        advice["why"].as_str().is_some_and(|why| why.starts_with("No mode reaches a p99 of at most 1 us")),
+        "{advice}"
+    );
+}
+
+/// A comparison that was never run: the format is what counts.
+fn report(rows: &Value) -> String {
+    json!({
+        "host": {"cpu_model": "a CPU", "cpus": 2, "kernel": "6.18", "in_force": {}, "notes": {}},
+        "commit": "0", "workload": {
+            "name": "kv", "backend": "engine", "device": "link", "proto": "udp", "seed": 1, "flows": 8, "queues": 1,
+            "server_cpus": 1, "records": 1, "set_pct": 3.0, "key_sizes": "fixed:1", "value_sizes": "fixed:1",
+            "popularity": "uniform", "seconds": 0.1,
+        },
+        "modes": {}, "rows": rows,
+    })
+    .to_string()
+}
+
+fn row(mode: &str, load: &Value, p99_us: f64, cpu_pct: f64) -> Value {
+    let latency = json!({"mean": 5.0, "p50": p99_us / 2.0, "p90": p99_us, "p95": p99_us, "p99": p99_us, "p999": p99_us, "max": p99_us});
+    let achieved = load.as_f64().unwrap_or(200_000.0);
+    json!({
+        "mode": mode, "backend": "engine", "load_rps": load, "achieved_rps": achieved, "latency_us": latency,
+        "service_latency_us": latency, "cpu": {"total_pct": cpu_pct, "useful_pct": cpu_pct, "spin_pct": 0.0}, "cores": null,
+        "cycles_per_request": null, "interrupts_per_s": null, "polls_per_s": null, "empty_polls_pct": null,
+        "work_per_poll": null, "events_per_wait": null, "runs": 1, "spread": null, "refused": null,
+    })
+}
+
+#[test]
+fn advice_is_judged_by_what_was_measured() {
+    let folder = Folder::new("advise-judge");
+    let file = folder.file("compare.json");
+    let rows = json!([row("base", &json!(20_000), 30.0, 20.0), row("fullbusy", &json!(20_000), 29.0, 100.0)]);
+    std::fs::write(&file, report(&rows)).expect("a file");
+    let output = napier(&["advise", "--judge", &file, "--machine", "small-vm", "--seeds", "1", "--json"]);
+    let judged: Value = serde_json::from_slice(&output.stdout).expect("an array");
+    assert_eq!(judged.as_array().map(Vec::len), Some(1), "{judged}");
+    // Nearly the lowest p99, and far cheaper.
+    assert_eq!(judged[0]["best"], "base");
+    let is_right = judged[0]["advised"] == "base";
+    assert_eq!(judged[0]["is_right"], is_right, "{judged}");
+}
+
+#[test]
+fn what_is_wrong_is_said_and_nothing_runs() {
+    let folder = Folder::new("advise-wrong");
+    let file = |name: &str, text: &str| {
+        let file = folder.file(name);
+        std::fs::write(&file, text).expect("a file");
+        file
+    };
+    let machine = file(
+        "machine.toml",
+        "title = \"x\"\nclock-mhz = 1\n[cost]\nop = { us = 1, origin = \"reckoned\", why = \"x\" }\n",
+    );
+    let trace = file("trace", "6us 1\nsix 2\n");
+    let half = file("half.json", "{\"host\": {");
+    let kernel = file("none.json", &report(&json!([])));
+    let trace = format!("hist:{trace}");
+    for (args, expected) in [
+        (&["advise"][..], "--rate"),
+        (&["advise", "--rate", "max"], "no workload"),
+        (&["advise", "--rate", "0"], "`0`"),
+        (
+            &["advise", "--rate", "1k", "--machine", "cray"],
+            "there is no machine cray: give a file, or one of epyc-7662-cx5, small-vm",
+        ),
+        (&["advise", "--rate", "1k", "--machine", &machine], "machine.toml:4"),
+        (&["advise", "--rate", "1k", "--service=-6us"], "`-6us` is no time of service"),
+        (&["advise", "--rate", "1k", "--service", &trace], "line 2: `six 2` is no bucket"),
+        (&["advise", "--rate", "1k", "--modes", "turbo"], "`turbo` is no mode"),
+        (
+            &["advise", "--rate", "1k", "--modes", "busy-read"],
+            "busy-read is no mode of a server that waits in an event context",
+        ),
+        (&["advise", "--rate", "1k", "--modes", "threaded-busy-poll"], "needs 2 CPUs"),
+        (&["advise", "--rate", "2k", "--peak", "1k"], "the peak of 1000 requests/s is below the rate of 2000"),
+        (&["advise", "--rate", "1k", "--queues", "8", "--connections", "4"], "give more --connections"),
+        (&["advise", "--rate", "1k", "--queues", "8", "--cpus", "4"], "give more --cpus"),
+        (&["advise", "--rate", "1k", "--p99", "-1"], "above 0"),
+        (&["advise", "--rate", "1k", "--from", &half], "is no report of `napier compare --json`"),
+        (&["sim", "calibrate", &half], "is no report of `napier compare --json`"),
+        (&["sim", "calibrate", &kernel], "has no row with figures of engine"),
+        (&["sim", "calibrate", "/nowhere.json"], "cannot be read"),
+    ] {
+        let output = napier(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+        assert!(output.stdout.is_empty() && said.trim_end().lines().count() == 1, "{args:?}: {said}");
+    }
+}
