@@ -5,6 +5,8 @@ mod common;
 mod hosts;
 #[path = "deploy/parallel.rs"]
 mod parallel;
+#[path = "deploy/slurm.rs"]
+mod slurm;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
