@@ -3,6 +3,8 @@
 mod common;
 #[path = "deploy/hosts.rs"]
 mod hosts;
+#[path = "deploy/kubernetes.rs"]
+mod kubernetes;
 #[path = "deploy/parallel.rs"]
 mod parallel;
 #[path = "deploy/slurm.rs"]
