@@ -104,14 +104,14 @@ ask() {
   local name option
   # The host's name is in the file's, for several may have one home.
   # shellcheck disable=SC2016 # expanded on the hosts
-  local command='cd '$there' && part={1}.$(hostname).json && { '$remote' sim plan '$plan' {2} --out $part >&2; code=$?; cat $part; exit $code; }'
+  local command='cd '$there' && part={1}.$(hostname).json && { '$remote' sim plan '$plan' {2} --out $part >&2; code=$?; cat $part 2>/dev/null; exit $code; }'
   parallel --will-cite --sshloginfile "$work/up" --ssh "$ssh" --retries 2 --colsep '\t' \
     --results "$work/parts/{1}" -a "$work/asked" "$command" >/dev/null 2>"$work/said" || true
   while IFS=$'\t' read -r name option; do
     if [ -e "$work/parts/$name" ] && is_whole "$work/parts/$name"; then
       mv "$work/parts/$name" "$work/parts/$name.json"
     else
-      say "lost: $option$(tail -n 1 "$work/parts/$name.err" 2>/dev/null | sed 's/^/: /')"
+      say "lost: $option$(tail -n 1 "$work/parts/$name.err" 2>/dev/null | cut -c1-200 | sed 's/^/: /')"
     fi
   done <"$work/asked"
 }
