@@ -83,7 +83,10 @@ impl World {
             self.wake(ctx);
         }
         for ep in 0..self.epolls.len() {
-            if self.epolls[ep].open && self.epolls[ep].members.contains(&SocketIx(socket as u16)) {
+            // A server's sockets are its members in order, so that nobody has to be looked for.
+            let (index, context) = (SocketIx(socket as u16), &self.epolls[ep]);
+            let is_member = context.members.get(socket) == Some(&index) || context.members.contains(&index);
+            if context.open && is_member {
                 self.epoll_callback(ep, socket);
             }
         }
