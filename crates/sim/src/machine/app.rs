@@ -115,7 +115,7 @@ impl K {
         if disabled { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
-    async fn recv(&self, socket: usize, nonblock: bool, timeout: Option<Span>, me: ThreadIx) -> Answer {
+    pub(super) async fn recv(&self, socket: usize, nonblock: bool, timeout: Option<Span>, me: ThreadIx) -> Answer {
         // Only sleeping counts against the time-out, not busy polling. Source: `net/core/datagram.c
         // __skb_wait_for_more_packets`.
         let mut left = timeout;

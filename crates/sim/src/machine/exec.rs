@@ -60,7 +60,8 @@ impl Exec {
                     return;
                 }
                 let Some(id) = w.pick(cpu) else {
-                    w.cpus[cpu].speed.idle();
+                    let now = w.now;
+                    w.cpus[cpu].speed.idle(now);
                     return;
                 };
                 if !w.advance_alone(cpu, id) {

@@ -11,8 +11,10 @@ use napier_scenario::{
     Costs, CpuIx, Device, Epoll, EpollIx, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread,
 };
 
-use super::clients::{Asking, Clients};
+use super::clients::{Asking, Clients, Server};
+use super::exec::Code;
 use super::nic::Nic;
+use super::vm::K;
 use super::work::{Account, Disturbance, WorkCosts};
 use super::{Options, setup};
 
@@ -109,7 +111,11 @@ struct Counted {
 #[must_use]
 pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures {
     let machine = machine(core, clients, seed);
-    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(core));
+    let code = |k: K, thread: usize| -> Option<Code> {
+        (thread == 0).then(|| Box::pin(k.serve_main(Server::from(core))) as Code)
+    };
+    let programs = setup::Programs { costs: core.costs, code: &code };
+    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
     let begun = {
         let mut w = exec.vm.w();
         w.disturbance = core.disturbance;

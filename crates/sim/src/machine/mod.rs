@@ -12,6 +12,7 @@
 //! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
 //! | `moderate`, `nic` | when a device interrupts |
 //! | `figures`, `clients` | runs for figures: a server, and those who ask it |
+//! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
 //!
@@ -28,6 +29,7 @@ mod epoll;
 mod exec;
 pub mod figures;
 mod gro;
+pub mod hosts;
 mod invariants;
 mod kthread;
 mod lifecycle;
@@ -40,6 +42,7 @@ mod setup;
 mod socket;
 mod softirq;
 mod steps;
+mod trips;
 mod tx;
 mod vm;
 mod work;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
-use napier_core::time::Span;
+use napier_core::time::{Instant, Span};
 
 use super::device::Packet;
 use super::gro::Merge;
@@ -72,6 +72,10 @@ pub(super) struct Napi {
     pub(super) ring: VecDeque<Packet>,
     pub(super) irq_latched: bool,
     pub(super) merge: Merge,
+    /// Frames of an `AF_XDP` ring that wait for a poll to send them.
+    pub(super) to_send: u32,
+    /// When a busy poll last ended.
+    pub(super) busy_at: Instant,
     // The thread.
     pub(super) kthread: CtxId,
     pub(super) has_thread: bool,

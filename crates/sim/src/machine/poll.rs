@@ -102,6 +102,9 @@ impl K {
         if self.w().tx_done(napi) {
             self.tx_clean(napi).await;
         }
+        if self.w().napis[napi].to_send > 0 {
+            self.send_ring(napi).await;
+        }
         let (work, works) = {
             let mut w = self.w();
             let taken = (w.napis[napi].ring.len() as u32).min(budget);
@@ -118,7 +121,13 @@ impl K {
             (work, [(poll, 1), (Work::PacketUp, u64::from(taken) - acks), (Work::AckUp, acks)])
         };
         self.works(&works).await;
-        self.w().leave_poll(napi, self.me);
+        {
+            let mut w = self.w();
+            if matches!(context, PollContext::User | PollContext::KthreadBusy) {
+                w.napis[napi].busy_at = w.now;
+            }
+            w.leave_poll(napi, self.me);
+        }
         if work < budget && self.w().napis[napi].quirk != Quirk::NeverCompletes {
             if self.complete_done(napi, work).await {
                 self.unmask(napi).await;
@@ -268,7 +277,7 @@ impl K {
             // A card that moderates by itself looks at its own ring, in its own time.
             again && !w.look_at_ring(napi) && w.plant != Plant::NoSecondLook
         };
-        self.op().await;
+        self.works(&[(Work::Op, 1), (Work::Unmask, 1)]).await;
         if again {
             self.w().hit(Decision::SecondLook);
             self.device_interrupt(napi).await;

@@ -133,13 +133,20 @@ impl World {
         let (position, _) = best?;
         let id = self.cpus[cpu].ready.remove(position);
         self.cpus[cpu].current = Some(id);
-        let exit = u64::from(self.cpus[cpu].speed.wakes());
-        let switch = self.time_for(cpu, Level::Task, &[(Work::IdleExit, exit), (Work::Switch, 1)]);
+        let [exit, deep] = self.leave_idle(cpu);
+        let switch = self.time_for(cpu, Level::Task, &[exit, deep, (Work::Switch, 1)]);
         let lasts = self.disturbance.after_switch;
         self.cpus[cpu].speed.disturb(lasts);
         self.ctxs[id].remaining += switch;
         self.start_slice(cpu);
         Some(id)
+    }
+
+    /// The CPU has something to do: what that takes if it had nothing.
+    pub(super) fn leave_idle(&mut self, cpu: usize) -> [(Work, u64); 2] {
+        let idle = self.cpus[cpu].speed.wakes().map(|since| self.now.ns - since.ns);
+        let deep = idle.is_some_and(|ns| !self.deep_after.is_zero() && ns >= self.deep_after.ns);
+        [(Work::IdleExit, idle.is_some().into()), (Work::DeepIdleExit, deep.into())]
     }
 
     fn start_slice(&mut self, cpu: usize) {

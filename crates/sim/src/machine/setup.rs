@@ -12,15 +12,14 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
 use super::Options;
-use super::clients::Server;
 use super::device::Dev;
 use super::exec::{Code, Exec};
-use super::figures::Core;
 use super::gro::Merge;
 use super::napi::{Napi, Owner, Timer};
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
 use super::vm::{K, Level, Vm};
+use super::work::WorkCosts;
 use super::world::{Ctx, Ev, Inbox, World};
 use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind, Step};
 
@@ -32,18 +31,31 @@ pub(super) fn build(scenario: &Scenario, options: &Options) -> Exec {
     build_for(&scenario.machine, &scenario.timeline, options, None)
 }
 
-/// The same, with a server in place of the calls of the first thread.
-pub(super) fn build_for(machine: &Machine, timeline: &[Step], options: &Options, server: Option<&Core>) -> Exec {
+/// Programs in place of the calls of some threads.
+pub(super) struct Programs<'a> {
+    /// What work costs.
+    pub(super) costs: WorkCosts,
+    /// The code of a thread, by its position; `None`: it makes the calls of the timeline.
+    pub(super) code: &'a dyn Fn(K, usize) -> Option<Code>,
+}
+
+/// The same, with programs of its own.
+pub(super) fn build_for(
+    machine: &Machine,
+    timeline: &[Step],
+    options: &Options,
+    programs: Option<&Programs<'_>>,
+) -> Exec {
     let mut w = World::new(machine, timeline, options);
-    if let Some(server) = server {
-        w.costs = server.costs;
+    if let Some(programs) = programs {
+        w.costs = programs.costs;
     }
     add_cpus(&mut w, machine);
     add_devices(&mut w, machine);
     super::tx::add_transmit(&mut w, machine);
     add_programs(&mut w, machine);
     let vm = Vm::new(w);
-    let code = write_code(&vm, machine, server);
+    let code = write_code(&vm, machine, programs);
     let mut exec = Exec { vm, code };
     bring_up(&mut exec, machine);
     exec
@@ -142,6 +154,8 @@ fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize, kthread: 
         ring: VecDeque::new(),
         irq_latched: false,
         merge: Merge::default(),
+        to_send: 0,
+        busy_at: Instant::ZERO,
         kthread,
         has_thread: false,
         thread_stop: false,
@@ -192,7 +206,7 @@ fn add_programs(w: &mut World, machine: &Machine) {
 }
 
 /// The code of every context, in the order in which the contexts were made.
-fn write_code(vm: &Rc<Vm>, machine: &Machine, server: Option<&Core>) -> Vec<Code> {
+fn write_code(vm: &Rc<Vm>, machine: &Machine, programs: Option<&Programs<'_>>) -> Vec<Code> {
     let mut code: Vec<Code> = Vec::new();
     let k = |me: usize, cpu: usize, level: Level| K::new(vm.clone(), me, cpu, level);
     for cpu in 0..usize::from(machine.cpus) {
@@ -211,10 +225,8 @@ fn write_code(vm: &Rc<Vm>, machine: &Machine, server: Option<&Core>) -> Vec<Code
     for thread in 0..machine.threads.len() {
         let (me, cpu) = (code.len(), machine.threads[thread].cpu.at());
         let k = k(me, cpu, Level::Task);
-        code.push(match server.filter(|_| thread == 0) {
-            Some(server) => Box::pin(k.serve_main(Server::from(server))),
-            None => Box::pin(k.app_main(thread)),
-        });
+        let own = programs.and_then(|programs| (programs.code)(k.clone(), thread));
+        code.push(own.unwrap_or_else(|| Box::pin(k.app_main(thread))));
     }
     code
 }

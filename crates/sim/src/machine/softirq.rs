@@ -48,9 +48,10 @@ impl K {
             let Disturbance { after_hard_irq, after_timer_irq, .. } = w.disturbance;
             let lasts = if handler == Work::HardIrq { after_hard_irq } else { after_timer_irq };
             w.cpus[self.cpu].speed.disturb(lasts);
-            u64::from(w.cpus[self.cpu].speed.wakes())
+            w.leave_idle(self.cpu)
         };
-        self.works(&[(Work::IdleExit, exit), (handler, 1)]).await;
+        let [exit, deep] = exit;
+        self.works(&[exit, deep, (handler, 1)]).await;
     }
 
     /// `napi_watchdog`.

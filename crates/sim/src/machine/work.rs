@@ -3,7 +3,7 @@
 //! Code on a CPU names the kind of what it does; one table says how long that takes. A scenario's seven round numbers fill the
 //! table for conformance; the parameters of a machine fill it for figures. Nothing else differs between the two.
 
-use napier_core::time::Span;
+use napier_core::time::{Instant, Span};
 use napier_scenario::Costs;
 
 use super::vm::Level;
@@ -50,6 +50,9 @@ kinds! {
     Wake "wake", "from waking a thread until it can run, on a CPU that is awake";
     Switch "switch", "switching between threads";
     IdleExit "idle-exit", "what an interrupt or a wake-up of an idle CPU takes more";
+    DeepIdleExit "deep-idle-exit", "what it takes more than that, if the CPU was idle for long";
+    Unmask "unmask", "telling a device that it may interrupt again, beside the step of the rule";
+    Recycle "recycle", "what a program does with a frame when it has used the packet";
     Request "request", "what a program itself does for one request";
     Answer "answer", "the system calls of a program for one request: the read, the write, the way down of the answer";
 }
@@ -173,20 +176,20 @@ impl Account {
 pub(super) struct Speed {
     /// Work that is still slower.
     disturbed_ns: u64,
-    /// The CPU has nothing to do.
-    is_idle: bool,
+    /// Since when the CPU has had nothing to do.
+    idle_since: Option<Instant>,
     pub(super) account: Account,
 }
 
 impl Speed {
     /// The CPU has nothing to do.
-    pub(super) fn idle(&mut self) {
-        self.is_idle = true;
+    pub(super) fn idle(&mut self, now: Instant) {
+        self.idle_since.get_or_insert(now);
     }
 
-    /// The CPU has something to do; true if it had nothing.
-    pub(super) fn wakes(&mut self) -> bool {
-        std::mem::take(&mut self.is_idle)
+    /// The CPU has something to do; since when it had nothing.
+    pub(super) fn wakes(&mut self) -> Option<Instant> {
+        self.idle_since.take()
     }
 
     /// From here on work is slower.
@@ -200,7 +203,7 @@ impl Speed {
         self.disturbed_ns -= slow;
         let ns = ns + slow * u64::from(slower.slower_pct) / 100;
         let class = match (level, work) {
-            (_, Work::IdleExit) => return ns, // the CPU counts as idle until it is awake
+            (_, Work::IdleExit | Work::DeepIdleExit) => return ns, // the CPU counts as idle until it is awake
             (Level::Hard, _) => Class::Irq,
             (Level::Soft, _) => Class::Softirq,
             (Level::Task, Work::Request) => Class::User,

@@ -15,11 +15,12 @@ use super::gro::Up;
 use super::napi::Napi;
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
+use super::trips::Trips;
 use super::tx::Tx;
 use super::vm::{CtxId, Level};
 use super::work::{Disturbance, Work, WorkCosts};
 use super::{Options, Plant};
-use napier_scenario::{Call, Event, Machine, Policy, Seen, Step, StopBy, Sysctl};
+use napier_scenario::{Call, Event, Machine, Policy, Seen, SocketIx, Step, StopBy, Sysctl};
 
 /// What a CPU takes as a hardware interrupt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -65,6 +66,8 @@ pub(super) enum Ev {
     Ask { connection: u32 },
     /// A frame of a connection comes from the wire.
     Frame { connection: u32, is_ack: bool },
+    /// A frame between two hosts comes from the wire.
+    Wire { napi: usize },
     /// An answer is at its client.
     Answered { connection: u32 },
     /// A step of the timeline; `left` packets of a burst are still to come.
@@ -164,6 +167,8 @@ pub(super) struct World {
     pub(super) sysctl: Sysctl,
     pub(super) costs: WorkCosts,
     pub(super) disturbance: Disturbance,
+    /// A CPU that was idle for so long sleeps deeply; 0: never.
+    pub(super) deep_after: Span,
     jitter: Option<Xoshiro256PlusPlus>,
     late_irqs: Option<Xoshiro256PlusPlus>,
     pub(super) plant: Plant,
@@ -187,6 +192,8 @@ pub(super) struct World {
     pub(super) tx: Tx,
     /// Clients, in runs for figures.
     pub(super) asking: Option<Asking>,
+    /// Round trips between two hosts, in runs for figures.
+    pub(super) trips: Option<Trips>,
     /// Frames without data that reached their connections.
     pub(super) acks: u64,
 }
@@ -214,6 +221,7 @@ impl World {
             sysctl: machine.sysctl,
             costs: WorkCosts::from(&machine.costs),
             disturbance: Disturbance::default(),
+            deep_after: Span::ZERO,
             jitter: rng(machine.jitter, "jitter"),
             late_irqs: rng(machine.late_interrupts, "late interrupts"),
             plant: options.plant,
@@ -233,6 +241,7 @@ impl World {
             up: Up::default(),
             tx: Tx::default(),
             asking: None,
+            trips: None,
             acks: 0,
         }
     }
@@ -365,6 +374,10 @@ impl World {
             }
             Ev::Frame { connection, is_ack } => {
                 self.frame_arrives(connection as usize, is_ack);
+                None
+            }
+            Ev::Wire { napi } => {
+                self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false);
                 None
             }
             Ev::Answered { connection } => {
