@@ -175,7 +175,7 @@ fn machine(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<MachineFile>
     match &args.from {
         Some(file) => fitted(read(file)?),
         None if args.measure => fitted(calibrate::parse(&measure(args)?, "the short comparison", Backend::Engine)?),
-        None => plan::machine_named(&args.machine).map_err(|error| crate::Usage(error.into()).into()),
+        None => plan::server_named(&args.machine).map_err(|error| crate::Usage(error.into()).into()),
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn fitted(
     hidden: bool,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Calibrated> {
-    let start = plan::machine_named(start).map_err(|error| crate::Usage(error.into()))?;
+    let start = plan::server_named(start).map_err(|error| crate::Usage(error.into()))?;
     if comparison.rows.iter().all(|row| held_back.contains(&row.load)) {
         let error = anyhow!("all loads are held back, and none is left to fit to: compare several loads");
         return Err(crate::Usage(error).into());

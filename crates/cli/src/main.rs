@@ -48,7 +48,6 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Run the simulator.
-    #[command(subcommand)]
     Sim(sim::Sim),
     /// Run a server on the kernel's or the engine's sockets until it is interrupted
     #[command(subcommand)]

@@ -13,9 +13,20 @@ use napier_lab::modes::Mode;
 use napier_lab::plan;
 use napier_lab::transmit::{self, Experiment, Path, published};
 
+/// What is simulated: a plan, or what a word says.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Sim {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    plan: Option<PlanArgs>,
+}
+
 /// What is simulated.
 #[derive(Subcommand)]
-pub(crate) enum Sim {
+pub(crate) enum What {
     /// Run random machines with random timelines and faults, checked after every step
     Farm(FarmArgs),
     /// Many senders on few transmit queues, with locks or with a list: a published experiment, from cache lines and locks
@@ -45,13 +56,13 @@ pub(crate) enum Sim {
 /// Options of `napier sim plan`.
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
-    /// A plan that comes along (irq-suspension), or a file (docs/plans.md)
+    /// A plan that comes along (irq-suspension, xsk-rr, busy-read, udp-stream), or a file (docs/plans.md)
     #[arg(value_name = "FILE|NAME")]
     plan: String,
 
     /// Modes, instead of all of the plan
-    #[arg(long, value_name = "LIST", value_parser = Mode::parse, value_delimiter = ',')]
-    modes: Option<Vec<Mode>>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    modes: Option<Vec<String>>,
 
     /// Run every N-th cell only, beginning with the I-th; needs --out
     #[arg(long, value_name = "I/N", value_parser = parse_shard, requires = "out")]
@@ -147,16 +158,20 @@ pub(crate) struct FarmArgs {
 
 /// Runs the command.
 pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    match sim {
-        Sim::Farm(args) => run_farm(args, interrupted),
-        Sim::Transmit(args) => run_transmit(args, interrupted),
-        Sim::Plan(args) => run_plan(args, interrupted),
-        Sim::Calibrate(args) => crate::calibrate::run(args, interrupted),
-        Sim::Merge { files, json } => {
+    let Some(what) = &sim.what else {
+        let plan = sim.plan.as_ref().expect("the parser asks for one of the two");
+        return run_plan(plan, interrupted);
+    };
+    match what {
+        What::Farm(args) => run_farm(args, interrupted),
+        What::Transmit(args) => run_transmit(args, interrupted),
+        What::Plan(args) => run_plan(args, interrupted),
+        What::Calibrate(args) => crate::calibrate::run(args, interrupted),
+        What::Merge { files, json } => {
             let (plan, cells) = plan::merge(files)?;
             print_cells(&plan, &cells, *json)
         }
-        Sim::Fidelity { jobs } => {
+        What::Fidelity { jobs } => {
             let Some(page) = plan::page(threads(*jobs)?, interrupted)? else { bail!("interrupted") };
             std::io::stdout().lock().write_all(page.as_bytes())?;
             Ok(())
@@ -165,8 +180,53 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
 }
 
 fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let mut plan = plan::named(&args.plan).map_err(|error| crate::Usage(error.into()))?;
+    match plan::named(&args.plan).map_err(|error| crate::Usage(error.into()))? {
+        plan::AnyPlan::EventLoop(plan) => run_event_loop(args, *plan, interrupted),
+        plan::AnyPlan::Grid(grid) => run_grid(args, *grid, interrupted),
+    }
+}
+
+/// A plan that is run as a whole.
+fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if args.out.is_some() {
+        let error = anyhow::anyhow!(
+            "a plan of kind {} is run as a whole: it has no --shard, --cells or --out",
+            grid.kind.name()
+        );
+        return Err(crate::Usage(error).into());
+    }
     if let Some(modes) = &args.modes {
+        grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
+    }
+    let bar = runs_bar(args.json);
+    let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let text = if args.json {
+        serde_json::to_string(&plan::grid_json(&grid, &cells))? + "\n"
+    } else {
+        plan::grid_table(&grid, &cells)
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted after {} of {} cells", cells.len(), grid.cells().count());
+    }
+    if let Some((cell, broken)) = cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
+        bail!("{} at {}: {broken}", cell.mode, cell.load);
+    }
+    Ok(())
+}
+
+/// Modes of a server, by their names.
+fn parse_modes(names: &[String]) -> anyhow::Result<Vec<Mode>> {
+    names.iter().map(|name| Mode::parse(name).map_err(|error| crate::Usage(error.into()).into())).collect()
+}
+
+fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if let Some(modes) = &args.modes {
+        let modes = parse_modes(modes)?;
         if let Some(mode) = modes.iter().find(|mode| !plan.modes.contains(mode)) {
             let all: Vec<String> = plan.modes.iter().map(Mode::to_string).collect();
             let error = anyhow::anyhow!("{mode} is no mode of this plan, which has {}", all.join(", "));
@@ -326,3 +386,7 @@ fn progress_bar(args: &FarmArgs) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {elapsed}").expect("a fixed template");
     ProgressBar::new(args.runs).with_style(style)
 }
+
+#[cfg(test)]
+#[path = "sim_tests.rs"]
+mod tests;

@@ -104,6 +104,7 @@ fn what_is_wrong_is_said_and_nothing_runs() {
             &["advise", "--rate", "1k", "--machine", "cray"],
             "there is no machine cray: give a file, or one of epyc-7662-cx5, small-vm",
         ),
+        (&["advise", "--rate", "1k", "--machine", "xsk-rr-pair"], "is two hosts on a wire"),
         (&["advise", "--rate", "1k", "--machine", &machine], "machine.toml:4"),
         (&["advise", "--rate", "1k", "--service=-6us"], "`-6us` is no time of service"),
         (&["advise", "--rate", "1k", "--service", &trace], "line 2: `six 2` is no bucket"),

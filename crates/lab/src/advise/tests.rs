@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 use super::choose::choose;
 use super::predict::BySeed;
 use super::*;
-use crate::plan::machine_named;
+use crate::plan::server_named;
 
 fn row(mode: &str, p99_us: f64, cpu_pct: f64) -> Predicted {
     let one = BySeed { achieved_rps: 1000.0, p99_us, cpu_pct };
@@ -87,7 +87,7 @@ fn small() -> (Workload, Effort) {
 }
 
 fn advice(jobs: usize) -> Advice {
-    let machine = machine_named("epyc-7662-cx5").unwrap();
+    let machine = server_named("epyc-7662-cx5").unwrap();
     let (workload, effort) = small();
     let modes = Mode::parse_list("base,defer50,suspend20,fullbusy,threaded").unwrap();
     let stop = AtomicBool::new(false);
@@ -112,7 +112,7 @@ fn a_thread_that_polls_for_ever_needs_a_cpu_of_its_own() {
 
 #[test]
 fn work_of_a_request_is_time_of_the_server() {
-    let machine = machine_named("epyc-7662-cx5").unwrap();
+    let machine = server_named("epyc-7662-cx5").unwrap();
     let (workload, effort) = small();
     let stop = AtomicBool::new(false);
     let cpu_pct = |service: Option<&str>| {

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 use super::fit::Fitter;
 use super::*;
 use crate::modes::Mode;
-use crate::plan::machine_named;
+use crate::plan::server_named;
 use crate::subject::Backend;
 
 fn workload() -> Workload {
@@ -34,7 +34,7 @@ fn comparison(machine: &MachineFile) -> Comparison {
 
 #[test]
 fn a_machine_is_found_again_from_what_it_would_measure() {
-    let start = machine_named("small-vm").unwrap();
+    let start = server_named("small-vm").unwrap();
     let mut other = start.clone();
     other.costs.set(Work::Answer, Span::from_ns(3 * start.costs.get(Work::Answer).ns));
     other.costs.set(Work::HardIrq, Span::from_ns(2 * start.costs.get(Work::HardIrq).ns));
@@ -59,7 +59,7 @@ fn a_machine_is_found_again_from_what_it_would_measure() {
 
 #[test]
 fn the_result_does_not_depend_on_threads() {
-    let start = machine_named("small-vm").unwrap();
+    let start = server_named("small-vm").unwrap();
     let comparison = comparison(&start);
     let stop = AtomicBool::new(false);
     let fitted = |jobs| {
@@ -79,7 +79,7 @@ fn the_result_does_not_depend_on_threads() {
 
 #[test]
 fn every_second_load_is_held_back() {
-    let rows = comparison(&machine_named("small-vm").unwrap()).rows;
+    let rows = comparison(&server_named("small-vm").unwrap()).rows;
     assert_eq!(default_held_back(&rows), [Load::Rps(60_000)]);
     assert_eq!(default_held_back(&[]), []);
 }
@@ -89,6 +89,6 @@ fn what_is_no_comparison_is_refused() {
     let error = parse("{}", "x.json", Backend::Engine).unwrap_err().to_string();
     assert!(error.starts_with("x.json is no report of `napier compare --json`"), "{error}");
     let stop = AtomicBool::new(true);
-    let start = machine_named("small-vm").unwrap();
+    let start = server_named("small-vm").unwrap();
     assert!(calibrate(&start, comparison(&start), &[], SHORT, 1, &stop, &|_, _| ()).is_err());
 }

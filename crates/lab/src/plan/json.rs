@@ -13,6 +13,7 @@ use super::score::{Errors, Score, error, figures, is_fitted};
 #[expect(missing_docs, reason = "documented in docs/json.md under the same names")]
 pub struct JsonPlan {
     pub title: String,
+    pub kind: String,
     pub machine: String,
     pub cells: Vec<JsonCell>,
     pub fitted: Option<JsonErrors>,
@@ -63,32 +64,43 @@ pub struct JsonParameter {
     pub why: String,
 }
 
+impl From<Errors> for JsonErrors {
+    fn from(Errors { figures, median_pct, p90_pct }: Errors) -> Self {
+        Self { figures, median_pct, p90_pct }
+    }
+}
+
+impl From<&super::Parameter> for JsonParameter {
+    fn from(parameter: &super::Parameter) -> Self {
+        Self {
+            name: parameter.name.clone(),
+            value: parameter.value,
+            unit: parameter.unit.to_owned(),
+            origin: parameter.origin.name().to_owned(),
+            rows: parameter.rows.clone(),
+            why: parameter.why.clone(),
+        }
+    }
+}
+
 /// A plan's cells and score.
 #[must_use]
 pub fn json(plan: &Plan, cells: &[Cell], score: &Score) -> JsonPlan {
-    let errors = |Errors { figures, median_pct, p90_pct }| JsonErrors { figures, median_pct, p90_pct };
     let order = |(load, tau_p99, tau_cpu): &(Load, f64, f64)| JsonOrder {
         load_rps: load_rps(*load),
         tau_p99: *tau_p99,
         tau_cpu: *tau_cpu,
     };
-    let parameter = |parameter: &super::Parameter| JsonParameter {
-        name: parameter.name.clone(),
-        value: parameter.value,
-        unit: parameter.unit.to_owned(),
-        origin: parameter.origin.name().to_owned(),
-        rows: parameter.rows.clone(),
-        why: parameter.why.clone(),
-    };
     JsonPlan {
         title: plan.title.clone(),
+        kind: super::read::EVENT_LOOP.to_owned(),
         machine: plan.machine.title.clone(),
         cells: cells.iter().map(|cell| json_cell(plan, cell)).collect(),
-        fitted: score.fitted.map(errors),
-        checked: score.checked.map(errors),
+        fitted: score.fitted.map(Into::into),
+        checked: score.checked.map(Into::into),
         max_qps_pct: score.max_qps_pct,
         order: score.order.iter().map(order).collect(),
-        parameters: plan.machine.parameters.iter().map(parameter).collect(),
+        parameters: plan.machine.parameters.iter().map(Into::into).collect(),
     }
 }
 

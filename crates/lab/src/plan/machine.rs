@@ -3,6 +3,7 @@
 use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
+use napier_sim::machine::hosts::Quiet;
 use napier_sim::machine::{Disturbance, Work, WorkCosts};
 
 /// Where a figure comes from.
@@ -43,7 +44,7 @@ pub struct Parameter {
     pub unit: &'static str,
     /// Where it comes from.
     pub origin: Origin,
-    /// Modes whose rows it was fitted to.
+    /// What it was fitted to: rows such as `base@200K`, or `base` for all rows of a mode.
     pub rows: Vec<String>,
     /// Source or reason.
     pub why: String,
@@ -68,8 +69,16 @@ pub struct MachineFile {
     pub warm_max: usize,
     /// How long the card takes to change its moderation; zero: it moderates nothing, and each packet interrupts.
     pub apply: Span,
+    /// A CPU that was idle for so long sleeps deeply; 0: never.
+    pub deep_after: Span,
+    /// What sending takes more from a queue that nobody busy polls.
+    pub quiet: Quiet,
+    /// What a packet takes more where a driver has a busy poll of its own.
+    pub own_busy_poll: Span,
     /// The clients and the way to them.
     pub client: Client,
+    /// Between two hosts of this kind; `None`: the file describes a server and its clients.
+    pub wire: Option<Wire>,
     /// All of the above, in the order of the file.
     pub parameters: Vec<Parameter>,
 }
@@ -88,8 +97,18 @@ pub struct Client {
     pub step_most_per_million_ns: u64,
 }
 
-const SPEED: &[&str] = &["after-hard-irq", "after-timer-irq", "after-switch", "slower", "warm-requests"];
-const NIC: &[&str] = &["apply-moderation"];
+/// A wire between two hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "docs/plans.md describes them under the same names")]
+pub struct Wire {
+    pub one_way_ns: u64,
+    pub noise_ns: u64,
+}
+
+const SPEED: &[&str] =
+    &["after-hard-irq", "after-timer-irq", "after-switch", "slower", "warm-requests", "deep-idle-after"];
+const NIC: &[&str] = &["apply-moderation", "quiet-after", "wake-armed", "wake-deferred", "own-busy-poll"];
+const WIRE: &[&str] = &["one-way", "noise"];
 const CLIENT: &[&str] = &[
     "to-server",
     "to-client",
@@ -105,6 +124,16 @@ const UNITS: [&str; 4] = ["ns", "pct", "per-100k", "count"];
 const VALUE_MAX: i128 = 1_000_000_000;
 
 impl MachineFile {
+    /// Whether a figure was fitted to this row of a plan.
+    #[must_use]
+    pub fn is_fitted_to(&self, mode: &str, load: &str) -> bool {
+        let is_it = |row: &String| match row.split_once('@') {
+            Some((of, at)) => of == mode && at == load,
+            None => row == mode,
+        };
+        self.parameters.iter().any(|parameter| parameter.rows.iter().any(is_it))
+    }
+
     /// Reads a machine file; `file` is its name in errors.
     ///
     /// # Errors
@@ -115,7 +144,11 @@ impl MachineFile {
     }
 
     fn read(whole: Table<'_>) -> Result<Self, ParseError> {
-        let whole = whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client"])?;
+        let whole = whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire"])?;
+        let is_pair = whole.has("wire");
+        if is_pair && whole.has("client") {
+            return Err(whole.need("wire")?.error("a machine has clients, or it is two hosts on a wire"));
+        }
         let mut read = Reader::default();
         let mut costs = WorkCosts::NONE;
         for (name, value) in
@@ -137,18 +170,10 @@ impl MachineFile {
             after_switch: span("after-switch"),
             slower_pct: u32::try_from(of(&speed, "slower")).unwrap_or(u32::MAX),
         };
-        let apply = Span::from_ns(of(&read.table(&whole, "nic", NIC)?, "apply-moderation"));
-        let client = read.table(&whole, "client", CLIENT)?;
-        let client = Client {
-            to_server_ns: of(&client, "to-server"),
-            to_client_ns: of(&client, "to-client"),
-            to_client_noise_ns: of(&client, "to-client-noise"),
-            step_share: of(&client, "step-share"),
-            step_share_per_million: of(&client, "step-share-per-million"),
-            step_least_ns: of(&client, "step-least"),
-            step_most_ns: of(&client, "step-most"),
-            step_most_per_million_ns: of(&client, "step-most-per-million"),
-        };
+        let nic = read.table(&whole, "nic", NIC)?;
+        let nic = |name: &str| Span::from_ns(of(&nic, name));
+        let client = if is_pair { Client::default() } else { client(&read.table(&whole, "client", CLIENT)?) };
+        let wire = if is_pair { Some(wire(&read.table(&whole, "wire", WIRE)?)) } else { None };
         Ok(Self {
             text: String::new(),
             title: whole.need("title")?.text("what the machine is")?.to_owned(),
@@ -157,11 +182,32 @@ impl MachineFile {
             costs,
             disturbance,
             warm_max: usize::try_from(of(&speed, "warm-requests")).unwrap_or(usize::MAX),
-            apply,
+            apply: nic("apply-moderation"),
+            deep_after: span("deep-idle-after"),
+            quiet: Quiet { after: nic("quiet-after"), armed: nic("wake-armed"), deferred: nic("wake-deferred") },
+            own_busy_poll: nic("own-busy-poll"),
             client,
+            wire,
             parameters: read.parameters,
         })
     }
+}
+
+fn client(read: &[(String, u64)]) -> Client {
+    Client {
+        to_server_ns: of(read, "to-server"),
+        to_client_ns: of(read, "to-client"),
+        to_client_noise_ns: of(read, "to-client-noise"),
+        step_share: of(read, "step-share"),
+        step_share_per_million: of(read, "step-share-per-million"),
+        step_least_ns: of(read, "step-least"),
+        step_most_ns: of(read, "step-most"),
+        step_most_per_million_ns: of(read, "step-most-per-million"),
+    }
+}
+
+fn wire(read: &[(String, u64)]) -> Wire {
+    Wire { one_way_ns: of(read, "one-way"), noise_ns: of(read, "noise") }
 }
 
 fn of(values: &[(String, u64)], name: &str) -> u64 {

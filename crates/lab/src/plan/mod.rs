@@ -1,8 +1,10 @@
 //! Plans: a published experiment as parameters, predicted cell by cell on a simulated machine, beside what was published.
 //!
+//! A plan is of a kind: `read`, `run`, `score`, `table` and `json` are of a server that waits in an event context, [`Grid`] is of the others.
 //! A plan names a machine, modes and loads; nothing that was measured is in either but the figures that a machine file says it was
 //! fitted to. `docs/plans.md` describes both files.
 
+mod grid;
 mod json;
 mod machine;
 mod page;
@@ -13,11 +15,12 @@ mod run;
 mod score;
 mod table;
 
+pub use grid::{Grid, GridCell, JsonGrid, JsonGridCell, Kind, grid_json, grid_table, run_grid};
 pub use json::{JsonCell, JsonPlan, json};
-pub use machine::{Client, MachineFile, Origin, Parameter};
+pub use machine::{Client, MachineFile, Origin, Parameter, Wire};
 pub use page::page;
 pub use published::{Published, Row};
-pub use read::{Load, Plan, PlanError, machine_named, named};
+pub use read::{AnyPlan, Load, Plan, PlanError, named, server_named};
 pub use result::{Results, ResultsError, cell_name, merge};
 pub use run::{Cell, Predicted, run};
 pub(crate) use run::{clients_of, core_of};

@@ -7,14 +7,22 @@ use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
 
+use super::grid::{Grid, Kind};
 use super::machine::MachineFile;
 use super::published::Published;
 use crate::modes::Mode;
 
 /// Files that the program brings along: name, text.
-const PLANS: &[(&str, &str)] = &[("irq-suspension", include_str!("../../../../plans/irq-suspension.toml"))];
+const PLANS: &[(&str, &str)] = &[
+    ("irq-suspension", include_str!("../../../../plans/irq-suspension.toml")),
+    ("xsk-rr", include_str!("../../../../plans/xsk-rr.toml")),
+    ("busy-read", include_str!("../../../../plans/busy-read.toml")),
+    ("udp-stream", include_str!("../../../../plans/udp-stream.toml")),
+];
 const MACHINES: &[(&str, &str)] = &[
     ("epyc-7662-cx5", include_str!("../../../../lab/machines/epyc-7662-cx5.toml")),
+    ("xsk-rr-pair", include_str!("../../../../lab/machines/xsk-rr-pair.toml")),
+    ("mlx4-pair", include_str!("../../../../lab/machines/mlx4-pair.toml")),
     ("small-vm", include_str!("../../../../lab/machines/small-vm.toml")),
 ];
 
@@ -64,6 +72,15 @@ pub struct Plan {
     pub seeds: u16,
 }
 
+/// A plan of whatever kind.
+#[derive(Clone, Debug)]
+pub enum AnyPlan {
+    /// A server that waits in an event context, and its clients.
+    EventLoop(Box<Plan>),
+    /// Another experiment, which is run as a whole.
+    Grid(Box<Grid>),
+}
+
 /// A plan cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -80,8 +97,14 @@ pub enum PlanError {
         name: String,
     },
     /// Neither a file nor a name.
-    #[error("there is no machine {name}: give a file, or one of {}", names(MACHINES))]
+    #[error("there is no machine {name}: give a file, or one of {}", servers())]
     UnknownMachine {
+        /// As given.
+        name: String,
+    },
+    /// Two hosts, where a server is wanted.
+    #[error("{name} is two hosts on a wire: give a file of a server with its clients, or one of {}", servers())]
+    NoServer {
         /// As given.
         name: String,
     },
@@ -100,30 +123,58 @@ fn names(files: &[(&str, &str)]) -> String {
 ///
 /// # Errors
 /// [`PlanError`] says what was expected.
-pub fn named(name: &str) -> Result<Plan, PlanError> {
+pub fn named(name: &str) -> Result<AnyPlan, PlanError> {
     if let Some((_, text)) = PLANS.iter().find(|(known, _)| *known == name) {
-        return Ok(Plan::parse(text, name)?);
+        return Ok(AnyPlan::parse(text, name)?);
     }
     if !Path::new(name).exists() {
         return Err(PlanError::Unknown { name: name.to_owned() });
     }
     let text = std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?;
-    Ok(Plan::parse(&text, name)?)
+    Ok(AnyPlan::parse(&text, name)?)
 }
 
-/// The machine of this name, or in this file.
+/// The kind of a plan that names none.
+pub(super) const EVENT_LOOP: &str = "event-loop";
+
+impl AnyPlan {
+    /// Reads a plan by its `kind`; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its file and line.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ParseError> {
+        let kind = read_file(text, file, |whole| {
+            let found = whole.in_order().into_iter().find(|(key, _)| *key == "kind");
+            let words = [EVENT_LOOP, Kind::WORDS[0], Kind::WORDS[1], Kind::WORDS[2]];
+            let find = |word: &str| words.contains(&word).then(|| Kind::named(word));
+            found.map_or(Ok(None), |(_, node)| node.word(find, &words))
+        })?;
+        Ok(match kind {
+            None => Self::EventLoop(Box::new(Plan::parse(text, file)?)),
+            Some(kind) => Self::Grid(Box::new(Grid::parse(kind, text, file)?)),
+        })
+    }
+}
+
+/// The server with its clients of this name, or in this file.
 ///
 /// # Errors
 /// [`PlanError`] says what was expected.
-pub fn machine_named(name: &str) -> Result<MachineFile, PlanError> {
-    if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
-        return Ok(MachineFile::parse(text, name)?);
-    }
-    if !Path::new(name).exists() {
-        return Err(PlanError::UnknownMachine { name: name.to_owned() });
-    }
-    let text = std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?;
-    Ok(MachineFile::parse(&text, name)?)
+pub fn server_named(name: &str) -> Result<MachineFile, PlanError> {
+    let text = match MACHINES.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => (*text).to_owned(),
+        None if !Path::new(name).exists() => return Err(PlanError::UnknownMachine { name: name.to_owned() }),
+        None => std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?,
+    };
+    let machine = MachineFile::parse(&text, name)?;
+    if machine.wire.is_some() { Err(PlanError::NoServer { name: name.to_owned() }) } else { Ok(machine) }
+}
+
+/// Machines that come along and are a server with its clients.
+fn servers() -> String {
+    let is_server = |text: &str| MachineFile::parse(text, "").is_ok_and(|machine| machine.wire.is_none());
+    let names: Vec<&str> = MACHINES.iter().filter(|(_, text)| is_server(text)).map(|(name, _)| *name).collect();
+    names.join(", ")
 }
 
 impl Plan {
@@ -152,6 +203,7 @@ impl Plan {
     ) -> Result<Self, ParseError> {
         let whole = whole.only(&[
             "title",
+            "kind",
             "machine",
             "published",
             "queues",
@@ -179,7 +231,7 @@ impl Plan {
         Ok(Self {
             text: String::new(),
             title: whole.need("title")?.text("what it reproduces")?.to_owned(),
-            machine: machine(&whole.need("machine")?)?,
+            machine: of_clients(&whole, machine)?,
             published: whole.map("published", published)?.unwrap_or_default(),
             queues,
             connections,
@@ -197,12 +249,25 @@ impl Plan {
     }
 }
 
-fn measured(whole: &Table<'_>) -> Result<Span, ParseError> {
+/// The machine of a server and its clients.
+fn of_clients(
+    whole: &Table<'_>,
+    machine: impl FnOnce(&Node<'_>) -> Result<MachineFile, ParseError>,
+) -> Result<MachineFile, ParseError> {
+    let node = whole.need("machine")?;
+    let machine = machine(&node)?;
+    if machine.wire.is_some() {
+        return Err(node.error("two hosts on a wire are no server with clients; expected a machine with [client]"));
+    }
+    Ok(machine)
+}
+
+pub(super) fn measured(whole: &Table<'_>) -> Result<Span, ParseError> {
     let span = whole.short_span("measured", Span::from_secs(1))?;
     if span.is_zero() { Err(whole.need("measured")?.error("something has to be measured")) } else { Ok(span) }
 }
 
-fn machine(node: &Node<'_>) -> Result<MachineFile, ParseError> {
+pub(super) fn machine(node: &Node<'_>) -> Result<MachineFile, ParseError> {
     let name = node.text("a machine")?;
     if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
         return MachineFile::parse(text, name);

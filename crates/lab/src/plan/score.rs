@@ -1,6 +1,5 @@
 //! How near predictions are to what was published.
 
-use super::machine::Origin;
 use super::published::Row;
 use super::read::{Load, Plan};
 use super::run::{Cell, Predicted};
@@ -48,9 +47,7 @@ pub struct Score {
 
 /// Whether parameters were fitted to the rows of a mode.
 pub(super) fn is_fitted(plan: &Plan, cell: &Cell) -> bool {
-    let name = cell.mode.to_string();
-    let fitted = |parameter: &&super::Parameter| parameter.origin == Origin::Fitted && parameter.rows.contains(&name);
-    plan.machine.parameters.iter().any(|parameter| fitted(&parameter))
+    plan.machine.is_fitted_to(&cell.mode.to_string(), &cell.load.to_string())
 }
 
 /// Scores cells against what was published; those that were not are left out.
@@ -84,7 +81,7 @@ pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
     Score { fitted: errors(true), checked: errors(false), max_qps_pct, order: order.collect() }
 }
 
-fn errors(mut all: Vec<f64>) -> Option<Errors> {
+pub(super) fn errors(mut all: Vec<f64>) -> Option<Errors> {
     all.sort_by(f64::total_cmp);
     let at = |part: usize| all.get(all.len() * part / 100).copied();
     Some(Errors { figures: all.len(), median_pct: at(50)? * 100.0, p90_pct: at(90)? * 100.0 })

@@ -6,8 +6,16 @@ use super::*;
 use crate::modes::Mode;
 use napier_core::time::Span;
 
+/// The plan of a server that comes along.
+fn event_loop() -> Plan {
+    match named("irq-suspension").expect("a plan") {
+        AnyPlan::EventLoop(plan) => *plan,
+        AnyPlan::Grid(grid) => panic!("{} is no plan of a server", grid.title),
+    }
+}
+
 fn short(modes: &[&str], loads: &[Load]) -> Plan {
-    let mut plan = named("irq-suspension").expect("a plan");
+    let mut plan = event_loop();
     plan.modes = modes.iter().map(|mode| Mode::parse(mode).expect("a mode")).collect();
     plan.loads = loads.to_vec();
     (plan.warm_up, plan.measured, plan.seeds) = (Span::from_ms(20), Span::from_ms(60), 2);
@@ -26,7 +34,7 @@ fn predicted(cells: &[Cell], mode: &str, load: Load) -> Predicted {
 
 #[test]
 fn every_figure_that_is_fitted_names_rows_of_the_plan_and_some_rows_are_left_to_check() {
-    let plan = named("irq-suspension").expect("a plan");
+    let plan = event_loop();
     let modes: Vec<String> = plan.modes.iter().map(Mode::to_string).collect();
     for parameter in &plan.machine.parameters {
         assert!(parameter.rows.iter().all(|row| modes.contains(row)), "{}: {:?}", parameter.name, parameter.rows);

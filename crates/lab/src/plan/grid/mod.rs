@@ -1,0 +1,265 @@
+//! Plans of the kinds that are run as a whole: two hosts on a wire, and senders on transmit queues. Each has modes, loads and
+//! figures of its own; reading, running, scoring and printing them is one.
+
+mod json;
+mod published;
+mod run;
+mod table;
+
+use std::fmt;
+
+use napier_core::time::Span;
+use napier_scenario::ParseError;
+use napier_scenario::read::{Node, Table, read_file};
+
+use super::machine::{MachineFile, Wire};
+use super::read::{machine, measured};
+use crate::transmit::Path;
+
+pub use json::{JsonGrid, JsonGridCell, grid_json};
+use published::Rows;
+pub use run::{GridCell, run_grid};
+pub use table::grid_table;
+
+/// What a plan is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `AF_XDP` programs on two hosts; a client sends at a fixed rate and computes after each answer.
+    XskRr,
+    /// One byte to and fro on one TCP connection.
+    BusyRead,
+    /// Many senders on few transmit queues.
+    UdpStream,
+}
+
+impl Kind {
+    /// The words for them in plan files.
+    pub const WORDS: [&str; 3] = ["xsk-rr", "busy-read", "udp-stream"];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+
+    pub(super) fn named(word: &str) -> Option<Self> {
+        [Self::XskRr, Self::BusyRead, Self::UdpStream].into_iter().find(|kind| kind.name() == word)
+    }
+
+    /// Modes that it has.
+    const fn modes(self) -> &'static [&'static str] {
+        match self {
+            Self::XskRr => &["interrupts", "busy-read", "busy-read-separate", "threaded-busy-poll"],
+            Self::BusyRead => &["interrupts-16-44", "interrupts-1-1", "busy-poll-3.11", "busy-poll-4.11"],
+            Self::UdpStream => &["locked", "llist"],
+        }
+    }
+}
+
+/// What a cell is offered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// Packets at a fixed rate, and what the client computes after each answer.
+    Rate {
+        /// Packets per second.
+        pps: u64,
+        /// After each answer.
+        delay: Span,
+    },
+    /// The next packet when the last is answered.
+    Closed,
+    /// As much as can be sent.
+    Flood,
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate { pps, delay } if pps.is_multiple_of(1000) => write!(f, "{}K+{}us", pps / 1000, delay.ns / 1000),
+            Self::Rate { pps, delay } => write!(f, "{pps}+{}us", delay.ns / 1000),
+            Self::Closed => f.write_str("closed"),
+            Self::Flood => f.write_str("flood"),
+        }
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// Two hosts.
+    Pair {
+        /// Of this kind each.
+        machine: Box<MachineFile>,
+        /// Between them.
+        wire: Wire,
+        /// Nothing counts before.
+        warm_up: Span,
+        /// What counts, of each seed.
+        measured: Span,
+        /// Runs of each cell.
+        seeds: u16,
+    },
+    /// Senders on transmit queues.
+    Senders {
+        /// Programs that send.
+        senders: u16,
+        /// Transmit queues.
+        queues: u16,
+        /// From which all randomness comes.
+        seed: u64,
+    },
+}
+
+/// A plan that is run as a whole.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// Of what.
+    pub kind: Kind,
+    /// What it reproduces.
+    pub title: String,
+    /// Modes, in the plan's order.
+    pub modes: Vec<&'static str>,
+    /// Loads.
+    pub loads: Vec<Offer>,
+    /// What is simulated.
+    pub subject: Subject,
+    /// What a document printed.
+    pub(super) published: Rows,
+}
+
+impl Grid {
+    /// Reads a plan of a kind; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its file and line.
+    pub fn parse(kind: Kind, text: &str, file: &str) -> Result<Self, ParseError> {
+        read_file(text, file, |whole| match kind {
+            Kind::XskRr | Kind::BusyRead => Self::read_pair(kind, whole),
+            Kind::UdpStream => Self::read_senders(whole),
+        })
+    }
+
+    fn read_pair(kind: Kind, whole: Table<'_>) -> Result<Self, ParseError> {
+        let keys: &[&str] = match kind {
+            Kind::XskRr => &["title", "kind", "machine", "published", "modes", "loads", "warm-up", "measured", "seeds"],
+            _ => &["title", "kind", "machine", "published", "modes", "warm-up", "measured", "seeds"],
+        };
+        let whole = whole.only(keys)?;
+        let loads = match kind {
+            Kind::XskRr => whole.need("loads")?.list(LOADS)?.iter().map(offer).collect::<Result<Vec<_>, _>>()?,
+            _ => vec![Offer::Closed],
+        };
+        if loads.is_empty() {
+            return Err(whole.need("loads")?.error("a plan has a load at least"));
+        }
+        let node = whole.need("machine")?;
+        let machine = machine(&node)?;
+        let Some(wire) = machine.wire else {
+            return Err(node.error("this machine is a server with clients; expected two hosts, with [wire]"));
+        };
+        Ok(Self {
+            kind,
+            title: whole.need("title")?.text("what it reproduces")?.to_owned(),
+            modes: modes(&whole, kind)?,
+            loads,
+            subject: Subject::Pair {
+                machine: Box::new(machine),
+                wire,
+                warm_up: whole.short_span("warm-up", Span::from_ms(10))?,
+                measured: measured(&whole)?,
+                seeds: whole.number("seeds", 1..=1000, 1)?,
+            },
+            published: whole.map("published", |node| published::named(kind, node))?.unwrap_or_default(),
+        })
+    }
+
+    fn read_senders(whole: Table<'_>) -> Result<Self, ParseError> {
+        let whole = whole.only(&["title", "kind", "modes", "senders", "queues", "seed"])?;
+        let (senders, queues) = (whole.need("senders")?.number(1..=1000)?, whole.need("queues")?.number(1..=1000)?);
+        Ok(Self {
+            kind: Kind::UdpStream,
+            title: whole.need("title")?.text("what it reproduces")?.to_owned(),
+            modes: modes(&whole, Kind::UdpStream)?,
+            loads: vec![Offer::Flood],
+            subject: Subject::Senders { senders, queues, seed: whole.number("seed", 0..=i128::from(u64::MAX), 1)? },
+            published: published::of_transmit(senders, queues),
+        })
+    }
+
+    /// Keeps these modes only.
+    ///
+    /// # Errors
+    /// The modes that there are, if one is not among them.
+    pub fn keep_modes(&mut self, wanted: &[String]) -> Result<(), String> {
+        if let Some(mode) = wanted.iter().find(|mode| !self.modes.contains(&mode.as_str())) {
+            return Err(format!("{mode} is no mode of this plan, which has {}", self.modes.join(", ")));
+        }
+        self.modes.retain(|mode| wanted.iter().any(|other| other == mode));
+        Ok(())
+    }
+
+    /// Every cell, load by load.
+    pub fn cells(&self) -> impl Iterator<Item = (Offer, &'static str)> {
+        self.loads.iter().flat_map(|load| self.modes.iter().map(|mode| (*load, *mode)))
+    }
+
+    /// The machine, if a file describes it.
+    #[must_use]
+    pub fn machine(&self) -> Option<&MachineFile> {
+        match &self.subject {
+            Subject::Pair { machine, .. } => Some(machine),
+            Subject::Senders { .. } => None,
+        }
+    }
+
+    /// The machine in words.
+    #[must_use]
+    pub fn machine_title(&self) -> String {
+        match &self.subject {
+            Subject::Pair { machine, .. } => machine.title.clone(),
+            Subject::Senders { senders, queues, .. } => {
+                format!("{senders} senders on {queues} transmit queues, the machine of `napier sim transmit`")
+            }
+        }
+    }
+
+    /// Whether figures of the machine were fitted to the row of a cell.
+    #[must_use]
+    pub fn is_fitted(&self, cell: &GridCell) -> bool {
+        self.machine().is_some_and(|machine| machine.is_fitted_to(cell.mode, &cell.load.to_string()))
+    }
+}
+
+const LOADS: &str = "an array of loads such as { rate = 12000, delay = \"0us\" }";
+
+fn offer(node: &Node<'_>) -> Result<Offer, ParseError> {
+    let table = node.table(LOADS)?.only(&["rate", "delay"])?;
+    let pps = table.need("rate")?.number(1..=10_000_000)?;
+    Ok(Offer::Rate { pps, delay: table.short_span("delay", Span::ZERO)? })
+}
+
+fn modes(whole: &Table<'_>, kind: Kind) -> Result<Vec<&'static str>, ParseError> {
+    let node = whole.need("modes")?;
+    let known = kind.modes();
+    let mode = |node: &Node<'_>| node.word(|word| known.iter().find(|mode| **mode == word).copied(), known);
+    let mut modes = Vec::new();
+    for item in node.list("an array of modes")? {
+        let mode = mode(&item)?;
+        if modes.contains(&mode) {
+            return Err(item.error(format!("{mode} is there already")));
+        }
+        modes.push(mode);
+    }
+    if modes.is_empty() {
+        return Err(node.error("a plan has a mode at least"));
+    }
+    Ok(modes)
+}
+
+/// The way of transmitting that a mode is.
+fn path(mode: &str) -> Option<Path> {
+    Path::ALL.into_iter().find(|path| path.name() == mode)
+}
+
+#[cfg(test)]
+mod tests;
