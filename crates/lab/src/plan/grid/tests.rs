@@ -161,7 +161,7 @@ fn what_is_wrong_has_a_file_and_a_line() {
             wrong(XSK_RR, "published = \"xsk-rr\"", "published = \"busy-read\""),
             "no published table \"busy-read\" of this kind",
         ),
-        (wrong(XSK_RR, "measured = \"20ms\"", "measured = 0"), "something has to be measured"),
+        (wrong(XSK_RR, "measured = \"15ms\"", "measured = 0"), "something has to be measured"),
         (wrong(BUSY_READ, "warm-up", "loads = []\nwarm-up"), "unknown key \"loads\"; expected"),
         (wrong(UDP_STREAM, "senders = 240", "senders = 0"), "plan.toml:5: senders"),
         (refused("op = { ns = 15", "op = { ns = -15"), "machine.toml:10: cost.op.ns: found the number -15"),
