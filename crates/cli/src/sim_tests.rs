@@ -25,7 +25,7 @@ fn a_plan_needs_no_word() {
     }
     assert!(matches!(parsed("farm --runs 1").expect("a word").what, Some(What::Farm(_))));
     assert!(matches!(parsed("fidelity --jobs 1").expect("a word").what, Some(What::Fidelity { jobs: Some(1) })));
-    for line in ["", "--jobs 1", "xsk-rr farm", "--json farm", "xsk-rr --shard 1/2"] {
+    for line in ["", "--jobs 1", "xsk-rr farm", "xsk-rr --shard 1/2"] {
         assert!(parsed(line).is_err(), "{line}");
     }
 }
