@@ -277,7 +277,7 @@ impl K {
             // A card that moderates by itself looks at its own ring, in its own time.
             again && !w.look_at_ring(napi) && w.plant != Plant::NoSecondLook
         };
-        self.works(&[(Work::Op, 1), (Work::Unmask, 1)]).await;
+        self.op().await;
         if again {
             self.w().hit(Decision::SecondLook);
             self.device_interrupt(napi).await;

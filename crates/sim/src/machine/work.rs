@@ -51,7 +51,6 @@ kinds! {
     Switch "switch", "switching between threads";
     IdleExit "idle-exit", "what an interrupt or a wake-up of an idle CPU takes more";
     DeepIdleExit "deep-idle-exit", "what it takes more than that, if the CPU was idle for long";
-    Unmask "unmask", "telling a device that it may interrupt again, beside the step of the rule";
     Recycle "recycle", "what a program does with a frame when it has used the packet";
     Request "request", "what a program itself does for one request";
     Answer "answer", "the system calls of a program for one request: the read, the write, the way down of the answer";
