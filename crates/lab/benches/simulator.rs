@@ -12,7 +12,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, SamplingMode, Throughput};
 use napier_core::time::Span;
 use napier_lab::modes::Mode;
-use napier_lab::plan::{self, Load, Plan};
+use napier_lab::plan::{self, AnyPlan, Load, Plan};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Requests per second over the plan's 8 queues, of which one is simulated.
@@ -59,7 +59,9 @@ fn steps(plan: &Plan, load: Load, mode: Mode) -> u64 {
 }
 
 fn main() {
-    let mut plan = plan::named("irq-suspension").expect("it comes along");
+    let AnyPlan::EventLoop(mut plan) = plan::named("irq-suspension").expect("it comes along") else {
+        panic!("a plan of a server that waits in an event context");
+    };
     (plan.warm_up, plan.measured, plan.seeds) = (Span::from_ms(20), Span::from_ms(180), 1);
     let mut criterion = Criterion::default().with_measurement(CpuTime).configure_from_args();
     let mut group = criterion.benchmark_group("steps");

@@ -75,6 +75,8 @@ fn on_machine(asked: &Asked) -> Came {
         wait: None,
         events_max: 1,
         warm_max: usize::MAX,
+        apart: false,
+        service_ns: [].into(),
     };
     let clients = Clients {
         connections: asked.sources,
@@ -85,6 +87,7 @@ fn on_machine(asked: &Asked) -> Came {
         step_per_100k: 0,
         step: (Span::ZERO, Span::ZERO),
         request_bytes: 64,
+        acknowledges: true,
     };
     // Its sources begin more evenly than at random, which takes a moment to be forgotten.
     let warm_up = Span::from_ms(asked.seconds * 100);
