@@ -36,8 +36,9 @@ pub struct Judged {
     pub advised_cpu_pct: f64,
     /// Likewise.
     pub best_cpu_pct: f64,
-    /// The advised mode is the measured best, or within 10 % of its p99 at no more CPU.
-    pub is_right: bool,
+    /// The advised mode is the measured best, or within 10 % of its p99 at no more CPU; null: the machine was taken away at this load,
+    /// so that nothing measured says which mode is the best.
+    pub is_right: Option<bool>,
 }
 
 /// Measured rows as if they were predicted, so that one rule chooses from both.
@@ -69,6 +70,7 @@ pub fn judge(
 ) -> Option<Judged> {
     let rows: Vec<Predicted> =
         measured.iter().filter(|row| row.load == Load::Rps(load_rps)).map(|row| as_predicted(row, load_rps)).collect();
+    let tail_counts = measured.iter().filter(|row| row.load == Load::Rps(load_rps)).all(|row| row.tail_counts);
     let took = rows.iter().find(|row| row.mode == advised)?;
     let best = choose(goal, &rows, &[]).mode;
     let best = rows.iter().find(|row| row.mode == best).expect("chosen from these");
@@ -82,7 +84,7 @@ pub fn judge(
         best_p99_us: best.p99_us,
         advised_cpu_pct: took.cpu_pct,
         best_cpu_pct: best.cpu_pct,
-        is_right: best.mode == advised || is_near,
+        is_right: tail_counts.then_some(best.mode == advised || is_near),
     })
 }
 
@@ -101,13 +103,20 @@ pub fn judged_text(all: &[Judged]) -> String {
             one.best,
             format!("{:.1} {:.1}", one.advised_p99_us, one.best_p99_us),
             format!("{:.0} {:.0}", one.advised_cpu_pct, one.best_cpu_pct),
-            if one.is_right { "right" } else { "wrong" },
+            match one.is_right {
+                Some(true) => "right",
+                Some(false) => "wrong",
+                None => "not decided",
+            },
         );
     }
-    let right = all.iter().filter(|one| one.is_right).count();
+    let right = all.iter().filter(|one| one.is_right == Some(true)).count();
+    let decided = all.iter().filter(|one| one.is_right.is_some()).count();
     let _ = writeln!(
         page,
-        "99%lat and cpu: measured, of the advised mode and of the best\n{right} of {} times the advised mode is the best, or within 10 % of its p99 at no more CPU",
+        "99%lat and cpu: measured, of the advised mode and of the best\n{right} of {decided} times the advised mode is the best, or within \
+         10 % of its p99 at no more CPU;\n{} of {} not decided: the machine was taken away",
+        all.len() - decided,
         all.len()
     );
     page

@@ -48,7 +48,7 @@ impl Seen {
         vec![
             (cpu, 1.0),
             (ln(predicted.p50_us, measured.p50_us), 1.0),
-            (ln(predicted.p99_us, measured.p99_us), WEIGHT_P99),
+            (ln(predicted.p99_us, measured.p99_us), if measured.tail_counts { WEIGHT_P99 } else { 0.0 }),
         ]
     }
 }
@@ -162,5 +162,6 @@ fn observed(row: &Observed, workload: &Workload, run: &Figures) -> Observed {
         p50_us: percentile_us(&latency, 50),
         p99_us: percentile_us(&latency, 99),
         cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
+        tail_counts: true,
     }
 }

@@ -25,6 +25,8 @@ pub struct Observed {
     pub p99_us: f64,
     /// CPU of the server, in % of one CPU per queue.
     pub cpu_pct: f64,
+    /// p99 is the mode's: nothing took the machine away at this load, as the report says.
+    pub tail_counts: bool,
 }
 
 impl Observed {
@@ -117,9 +119,17 @@ pub fn parse(text: &str, file: &str, backend: Backend) -> Result<Comparison, Obs
         cpus: u16::try_from(report.workload.server_cpus).unwrap_or(u16::MAX).max(queues),
         service,
     };
-    let rows: Vec<Observed> = report.rows.iter().filter_map(|row| observed(row, backend, queues)).collect();
+    let mut rows: Vec<Observed> = report.rows.iter().filter_map(|row| observed(row, backend, queues)).collect();
     if rows.is_empty() {
         return Err(ObservedError::Nothing { file, backend });
+    }
+    for used in &report.machine {
+        let at = |row: &&Observed| row.load == used.load_rps;
+        let lowest_us = rows.iter().filter(at).map(|row| row.p99_us).fold(f64::INFINITY, f64::min);
+        let is_quiet = used.taken_from(lowest_us).is_none();
+        for row in rows.iter_mut().filter(|row| row.load == used.load_rps) {
+            row.tail_counts = is_quiet;
+        }
     }
     Ok(Comparison { workload, host: format!("{}, Linux {}", report.host.cpu_model, report.host.kernel), rows })
 }
@@ -142,5 +152,6 @@ fn observed(row: &JsonRow, backend: Backend, queues: u16) -> Option<Observed> {
         p50_us: latency.p50,
         p99_us: latency.p99,
         cpu_pct: row.cpu?.total_pct * cpus,
+        tail_counts: true,
     })
 }

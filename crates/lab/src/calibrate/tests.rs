@@ -21,6 +21,7 @@ fn comparison(machine: &MachineFile) -> Comparison {
         p50_us: 1.0,
         p99_us: 1.0,
         cpu_pct: 1.0,
+        tail_counts: true,
     };
     let asked: Vec<Observed> = ["base", "defer20"]
         .into_iter()

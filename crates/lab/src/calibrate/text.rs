@@ -74,15 +74,15 @@ pub fn text(calibrated: &Calibrated) -> String {
     page += "\nloads that had no part in it\n";
     rows(&mut page, &calibrated.held_back);
     for (name, of) in [
-        ("p50", (|row: &Observed| row.p50_us) as fn(&Observed) -> f64),
-        ("p99", |row| row.p99_us),
-        ("CPU", |row| row.cpu_pct),
+        ("p50", (|row: &Observed| Some(row.p50_us)) as fn(&Observed) -> Option<f64>),
+        ("p99", |row| row.tail_counts.then_some(row.p99_us)),
+        ("CPU", |row| Some(row.cpu_pct)),
     ] {
         let mut errors: Vec<f64> = calibrated
             .held_back
             .iter()
             .filter(|seen| seen.measured.is_sustained() && seen.measured.load != Load::Max)
-            .map(|seen| (of(&seen.predicted) / of(&seen.measured) - 1.0).abs() * 100.0)
+            .filter_map(|seen| Some((of(&seen.predicted)? / of(&seen.measured)? - 1.0).abs() * 100.0))
             .collect();
         errors.sort_unstable_by(f64::total_cmp);
         if let (Some(median), Some(worst)) = (errors.get(errors.len() / 2), errors.last()) {
@@ -109,7 +109,11 @@ fn rows(page: &mut String, rows: &[Seen]) {
             pair(measured.p50_us, predicted.p50_us, 1),
             pair(measured.p99_us, predicted.p99_us, 1),
             pair(measured.cpu_pct, predicted.cpu_pct, 0),
-            if measured.is_sustained() { "" } else { "  overloaded" }
+            match (measured.is_sustained(), measured.tail_counts) {
+                (false, _) => "  overloaded",
+                (true, false) => "  p99 is the machine's",
+                (true, true) => "",
+            }
         );
     }
 }

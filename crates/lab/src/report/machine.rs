@@ -40,7 +40,11 @@ impl MachineUse {
     /// What took the machine away, so that none can be called the best; `None` if nothing did.
     pub(super) fn taken(&self, rows: &[&Row]) -> Option<String> {
         let p99s = rows.iter().filter_map(|row| Some(row.measured()?.median.latency_us.p99));
-        let lowest_us = p99s.fold(f64::INFINITY, f64::min);
+        self.taken_from(p99s.fold(f64::INFINITY, f64::min))
+    }
+
+    /// The same for rows of which the lowest p99 is so long, in us.
+    pub(crate) fn taken_from(&self, lowest_us: f64) -> Option<String> {
         let waited = self.client_waited_ms_per_s.unwrap_or(0.0);
         if self.others_pct >= OTHERS_PCT_MAX {
             Some(format!("others took {:.0} % of the CPUs", self.others_pct))
