@@ -43,12 +43,13 @@ pub struct Judged {
 
 /// Measured rows as if they were predicted, so that one rule chooses from both.
 fn as_predicted(row: &Observed, load_rps: u64) -> Predicted {
-    let one = BySeed { achieved_rps: row.achieved_rps, p99_us: row.p99_us, cpu_pct: row.cpu_pct };
+    let sustained = row.is_sustained();
+    let one = BySeed { achieved_rps: row.achieved_rps, sustained, p99_us: row.p99_us, cpu_pct: row.cpu_pct };
     Predicted {
         mode: row.mode,
         load_rps,
         achieved_rps: row.achieved_rps,
-        sustained: row.is_sustained(),
+        sustained,
         p50_us: row.p50_us,
         p95_us: row.p99_us,
         p99_us: row.p99_us,

@@ -26,8 +26,10 @@ const REQUESTS: u64 = 20_000;
 const LENGTH_MS: (u64, u64) = (20, 2_000);
 /// Nothing counts before.
 const WARM_UP: Span = Span::from_ms(20);
-/// A load is sustained that is answered to so many percent.
-const SUSTAINED_PCT: f64 = 99.0;
+/// A load is sustained that is answered to this share, less what chance takes from so many requests at random times.
+const SUSTAINED: f64 = 0.99;
+/// Chance: so many standard deviations.
+const DEVIATIONS: f64 = 3.0;
 
 /// The modes of [`MODES`] for which there are CPUs.
 #[must_use]
@@ -85,6 +87,7 @@ pub struct Predicted {
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct BySeed {
     pub achieved_rps: f64,
+    pub sustained: bool,
     pub p99_us: f64,
     pub cpu_pct: f64,
 }
@@ -93,9 +96,8 @@ impl Predicted {
     /// The same as one seed has it.
     pub(super) fn of_seed(&self, seed: usize) -> Self {
         let one = self.by_seed[seed];
-        let sustained = is_sustained(one.achieved_rps, self.load_rps);
         Self {
-            sustained,
+            sustained: one.sustained,
             achieved_rps: one.achieved_rps,
             p99_us: one.p99_us,
             cpu_pct: one.cpu_pct,
@@ -105,8 +107,10 @@ impl Predicted {
     }
 }
 
-fn is_sustained(achieved_rps: f64, load_rps: u64) -> bool {
-    achieved_rps * 100.0 >= load_rps as f64 * SUSTAINED_PCT
+/// Whether so many answers in a queue's `ns` are what `queue_rps` asks for.
+fn is_sustained(answered: f64, queue_rps: f64, ns: f64) -> bool {
+    let due = queue_rps * ns / 1e9;
+    answered >= due * SUSTAINED - due.sqrt() * DEVIATIONS
 }
 
 /// Every mode at a rate over all queues, in order; a queue and what belongs to it are simulated.
@@ -136,6 +140,7 @@ pub(crate) fn predict(
 }
 
 fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predicted {
+    let queue_rps = load_rps as f64 / f64::from(queues);
     let by_seed: Vec<BySeed> = runs
         .iter()
         .map(|run| {
@@ -144,6 +149,7 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predic
             let ns = run.measured.ns as f64;
             BySeed {
                 achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(queues),
+                sustained: is_sustained(run.answered as f64, queue_rps, ns),
                 p99_us: percentile_us(&latency, 99),
                 cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
             }
@@ -158,7 +164,7 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predic
         mode,
         load_rps,
         achieved_rps,
-        sustained: is_sustained(achieved_rps, load_rps),
+        sustained: is_sustained(sum(&|run| run.answered), queue_rps, ns),
         p50_us: percentile_us(&latency, 50),
         p95_us: percentile_us(&latency, 95),
         p99_us: percentile_us(&latency, 99),

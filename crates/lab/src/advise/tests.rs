@@ -6,7 +6,7 @@ use super::*;
 use crate::plan::server_named;
 
 fn row(mode: &str, p99_us: f64, cpu_pct: f64) -> Predicted {
-    let one = BySeed { achieved_rps: 1000.0, p99_us, cpu_pct };
+    let one = BySeed { achieved_rps: 1000.0, sustained: true, p99_us, cpu_pct };
     Predicted {
         mode: Mode::parse(mode).unwrap(),
         load_rps: 1000,

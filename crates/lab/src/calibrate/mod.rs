@@ -39,7 +39,7 @@ const FITTED: &[(Figure, u64, u64)] = &[
     (Figure::Cost(Work::IdleExit), 50, 200_000),
     (Figure::Cost(Work::EpollReturn), 20, 50_000),
     (Figure::Cost(Work::TimerIrq), 50, 100_000),
-    (Figure::Cost(Work::Switch), 20, 50_000),
+    (Figure::Cost(Work::Switch), 20, 8_000),
     (Figure::Cost(Work::PacketUp), 20, 50_000),
     (Figure::ToClientNoise, 50, 100_000),
 ];
