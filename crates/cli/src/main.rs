@@ -204,6 +204,11 @@ fn main() -> ExitCode {
         }
         Command::InternalInit { command } => return napier_lab::compare::init::run(&command),
     };
+    ended(result, &interrupt)
+}
+
+/// Says why a command failed, if that is not said yet; the exit status.
+fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has seen enough: `napier ... | head`.

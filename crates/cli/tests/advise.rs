@@ -117,7 +117,7 @@ fn what_is_wrong_is_said_and_nothing_runs() {
         (&["advise", "--rate", "2k", "--peak", "1k"], "the peak of 1000 requests/s is below the rate of 2000"),
         (&["advise", "--rate", "1k", "--queues", "8", "--connections", "4"], "give more --connections"),
         (&["advise", "--rate", "1k", "--queues", "8", "--cpus", "4"], "give more --cpus"),
-        (&["advise", "--rate", "1k", "--p99", "-1"], "above 0"),
+        (&["advise", "--rate", "1k", "--p99=-1"], "above 0"),
         (&["advise", "--rate", "1k", "--from", &half], "is no report of `napier compare --json`"),
         (&["sim", "calibrate", &half], "is no report of `napier compare --json`"),
         (&["sim", "calibrate", &kernel], "has no row with figures of engine"),
