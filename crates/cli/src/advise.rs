@@ -191,7 +191,7 @@ fn measure(args: &Args) -> anyhow::Result<String> {
     if let Some(service) = &args.service {
         command.args(["--service", service]);
     }
-    eprintln!("napier: comparing {MEASURED_MODES} for about half a minute");
+    eprintln!("napier: comparing {MEASURED_MODES} for about a minute");
     let ran = command.stderr(Stdio::inherit()).output().context("cannot start the comparison")?;
     if !ran.status.success() {
         bail!("the comparison failed ({}); run `napier compare --json` to see why", ran.status);
