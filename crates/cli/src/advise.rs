@@ -139,10 +139,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
     let effort = effort(args, !args.quick)?;
     let bar = crate::sim::runs_bar(args.json);
-    let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    })?;
+    let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &crate::sim::shown_in(&bar))?;
     bar.finish_and_clear();
     let text = if args.json {
         serde_json::to_string(&advise::json(&advice, &args.dev)).context("advice as JSON")? + "\n"
@@ -207,14 +204,7 @@ fn judge(args: &Args, files: &[PathBuf], interrupted: &AtomicBool) -> anyhow::Re
     let mut all = Vec::new();
     for file in files {
         let comparison = read(file)?;
-        let mut rates: Vec<u64> = comparison
-            .rows
-            .iter()
-            .filter_map(|row| if let Load::Rps(rps) = row.load { Some(rps) } else { None })
-            .collect();
-        rates.sort_unstable();
-        rates.dedup();
-        for rate_rps in rates {
+        for rate_rps in calibrate::rates_rps(&comparison.rows) {
             let at = comparison.rows.iter().filter(|row| row.load == Load::Rps(rate_rps));
             let modes: Vec<Mode> = at.map(|row| row.mode).collect();
             let workload = Workload { rate_rps, ..comparison.workload.clone() };
@@ -244,7 +234,7 @@ fn check(workload: &Workload) -> anyhow::Result<()> {
 fn plan_modes(names: &str, workload: &Workload) -> anyhow::Result<Vec<Mode>> {
     let modes = Mode::parse_list(names)?;
     for mode in &modes {
-        if matches!(mode, Mode::Workqueue | Mode::BusyRead) {
+        if !mode.is_simulated() {
             return Err(anyhow!("{mode} is no mode of a server that waits in an event context"));
         }
         let needed = mode.server_cpus(workload.queues.into());

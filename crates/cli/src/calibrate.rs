@@ -87,11 +87,15 @@ pub(crate) fn fitted(
     }
     let bar = crate::sim::runs_bar(hidden);
     let jobs = crate::sim::threads(jobs.map(usize::from))?;
-    let calibrated =
-        calibrate::calibrate(&start, comparison, held_back, Depth::default(), jobs, interrupted, &|done, all| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        })?;
+    let calibrated = calibrate::calibrate(
+        &start,
+        comparison,
+        held_back,
+        Depth::default(),
+        jobs,
+        interrupted,
+        &crate::sim::shown_in(&bar),
+    )?;
     bar.finish_and_clear();
     Ok(calibrated)
 }

@@ -199,10 +199,7 @@ fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> 
         grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
     }
     let bar = runs_bar(args.json);
-    let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
+    let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let text = if args.json {
         serde_json::to_string(&plan::grid_json(&grid, &cells))? + "\n"
@@ -243,10 +240,7 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
         .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
         .collect();
     let bar = runs_bar(args.json);
-    let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
+    let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());
     // What is done is kept, however far it came.
@@ -310,6 +304,14 @@ pub(crate) fn runs_bar(hidden: bool) -> ProgressBar {
     ProgressBar::no_length().with_style(style)
 }
 
+/// Shows how much is done, of how much in all.
+pub(crate) fn shown_in(bar: &ProgressBar) -> impl Fn(usize, usize) + Sync {
+    |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    }
+}
+
 /// How many threads to use.
 pub(crate) fn threads(jobs: Option<usize>) -> anyhow::Result<usize> {
     match jobs {
@@ -332,11 +334,8 @@ fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result
         jobs: threads(args.jobs)?,
     };
     let bar = runs_bar(args.json);
-    let report = transmit::run(&experiment, interrupted, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    })
-    .map_err(|error| crate::Usage(error.into()))?;
+    let report =
+        transmit::run(&experiment, interrupted, &shown_in(&bar)).map_err(|error| crate::Usage(error.into()))?;
     bar.finish_and_clear();
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted");

@@ -28,3 +28,4 @@ pub mod serve;
 pub mod stats;
 pub mod subject;
 pub mod transmit;
+mod wrap;

@@ -192,6 +192,11 @@ impl Mode {
         deferral.into_iter().chain(rest).chain(program.iter().copied()).collect()
     }
 
+    /// Whether it is a mode of a server that waits in an event context, on a kernel as it is: what plans and advice are about.
+    pub fn is_simulated(self) -> bool {
+        !matches!(self, Self::Workqueue | Self::BusyRead)
+    }
+
     /// Whether a thread polls, of its own or of a pool.
     pub(crate) fn is_threaded(self) -> bool {
         self.plan().changes().any(|change| match change {

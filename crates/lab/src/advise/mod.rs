@@ -28,8 +28,7 @@ pub use predict::{MODES, Predicted, swept};
 pub use sensitivity::{Effect, Flip};
 pub use text::{commands, text};
 
-use predict::predict;
-pub(crate) use predict::{percentile_us, simulate};
+pub(crate) use predict::{Ran, simulate};
 
 /// What is asked of a server.
 #[derive(Clone, PartialEq, Debug)]
@@ -111,11 +110,7 @@ pub fn advise(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Advice, AdviseError> {
-    let rows = predict(machine, workload, workload.rate_rps, modes, effort, stop, progress)?;
-    let at_peak = match workload.peak_rps {
-        Some(peak) => predict(machine, workload, peak, modes, effort, stop, progress)?,
-        None => Vec::new(),
-    };
+    let (rows, at_peak) = predict::at_rate_and_peak(machine, workload, modes, effort, stop, progress)?;
     let choice = choose::choose(goal, &rows, &at_peak);
     let seeds = effort.seeds;
     let alone = |seed: usize| {
@@ -123,13 +118,8 @@ pub fn advise(
         choose::choose(goal, &of(&rows), &of(&at_peak)).mode
     };
     let agreeing = (0..usize::from(seeds)).filter(|seed| alone(*seed) == choice.mode).count() as u16;
-    let effects = if effort.sensitivity {
-        sensitivity::look(machine, workload, goal, &rows, &choice, effort, stop, progress)?
-    } else {
-        Vec::new()
-    };
     let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::plan::Origin::Fitted).count();
-    Ok(Advice {
+    let mut advice = Advice {
         machine: machine.title.clone(),
         parameters: (machine.parameters.len(), fitted),
         workload: workload.clone(),
@@ -138,8 +128,12 @@ pub fn advise(
         at_peak,
         choice,
         agreeing: (agreeing, seeds),
-        effects,
-    })
+        effects: Vec::new(),
+    };
+    if effort.sensitivity {
+        advice.effects = sensitivity::look(machine, &advice, effort, stop, progress)?;
+    }
+    Ok(advice)
 }
 
 #[cfg(test)]

@@ -113,8 +113,21 @@ fn is_sustained(answered: f64, queue_rps: f64, ns: f64) -> bool {
     answered >= due * SUSTAINED - due.sqrt() * DEVIATIONS
 }
 
+/// Every mode at the workload's rate, and at its peak; without a peak those are none.
+pub(super) fn at_rate_and_peak(
+    machine: &MachineFile,
+    workload: &Workload,
+    modes: &[Mode],
+    effort: Effort,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<(Vec<Predicted>, Vec<Predicted>), AdviseError> {
+    let at = |rate_rps| predict(machine, workload, rate_rps, modes, effort, stop, progress);
+    Ok((at(workload.rate_rps)?, workload.peak_rps.map_or(Ok(Vec::new()), at)?))
+}
+
 /// Every mode at a rate over all queues, in order; a queue and what belongs to it are simulated.
-pub(crate) fn predict(
+pub(super) fn predict(
     machine: &MachineFile,
     workload: &Workload,
     rate_rps: u64,
@@ -139,20 +152,36 @@ pub(crate) fn predict(
     Ok(rows)
 }
 
+/// What a run of a queue says, over so many queues. Latencies count from when a request was due.
+pub(crate) struct Ran {
+    pub(crate) achieved_rps: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) cpu_pct: f64,
+}
+
+impl Ran {
+    pub(crate) fn of(run: &Figures, queues: u16) -> Self {
+        let mut latency = run.from_due_ns.clone();
+        latency.sort_unstable();
+        let ns = run.measured.ns as f64;
+        Self {
+            achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(queues),
+            p50_us: percentile_us(&latency, 50),
+            p99_us: percentile_us(&latency, 99),
+            cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
+        }
+    }
+}
+
 fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predicted {
     let queue_rps = load_rps as f64 / f64::from(queues);
     let by_seed: Vec<BySeed> = runs
         .iter()
         .map(|run| {
-            let mut latency = run.from_due_ns.clone();
-            latency.sort_unstable();
-            let ns = run.measured.ns as f64;
-            BySeed {
-                achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(queues),
-                sustained: is_sustained(run.answered as f64, queue_rps, ns),
-                p99_us: percentile_us(&latency, 99),
-                cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
-            }
+            let Ran { achieved_rps, p99_us, cpu_pct, .. } = Ran::of(run, queues);
+            let sustained = is_sustained(run.answered as f64, queue_rps, run.measured.ns as f64);
+            BySeed { achieved_rps, sustained, p99_us, cpu_pct }
         })
         .collect();
     let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.from_due_ns.iter().copied()).collect();
@@ -176,6 +205,6 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predic
 }
 
 /// Of latencies in order; without any it is endless, for nothing was answered.
-pub(crate) fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
+fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
     sorted_ns.get(sorted_ns.len() * percent / 100).map_or(f64::INFINITY, |ns| *ns as f64 / 1000.0)
 }

@@ -7,8 +7,8 @@ use napier_sim::machine::Work;
 use serde::Serialize;
 
 use super::choose::{Choice, Goal, choose};
-use super::predict::{Predicted, predict};
-use super::{AdviseError, Effort, Workload};
+use super::predict::{Predicted, at_rate_and_peak};
+use super::{Advice, AdviseError, Effort};
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
 use crate::plan::MachineFile;
@@ -53,27 +53,35 @@ pub struct Flip {
 
 struct Looked<'a> {
     machine: &'a MachineFile,
-    workload: &'a Workload,
-    goal: &'a Goal,
+    advice: &'a Advice,
     modes: Vec<Mode>,
-    seeds: u16,
     stop: &'a AtomicBool,
 }
 
 impl Looked<'_> {
-    /// The choice and its row, with a cost times a factor.
+    /// The choice, and the row of the mode that is chosen now, with a cost times a factor.
     fn with(&self, cost: Work, factor: f64) -> Result<(Mode, Predicted), AdviseError> {
         let mut machine = self.machine.clone();
         let ns = (machine.costs.get(cost).ns as f64 * factor).round().max(1.0) as u64;
         machine.costs.set(cost, Span::from_ns(ns));
-        let effort = Effort { seeds: self.seeds, jobs: 1, sensitivity: false };
-        let rate_rps = self.workload.rate_rps;
-        let rows = predict(&machine, self.workload, rate_rps, &self.modes, effort, self.stop, &|_, _| ())?;
-        let at_peak = match self.workload.peak_rps {
-            Some(peak) => predict(&machine, self.workload, peak, &self.modes, effort, self.stop, &|_, _| ())?,
-            None => Vec::new(),
+        let effort = Effort { seeds: self.advice.agreeing.1, jobs: 1, sensitivity: false };
+        let workload = &self.advice.workload;
+        let (rows, at_peak) = at_rate_and_peak(&machine, workload, &self.modes, effort, self.stop, &|_, _| ())?;
+        Ok(self.chosen(rows, &at_peak))
+    }
+
+    /// The same of rows of these modes.
+    fn chosen(&self, rows: Vec<Predicted>, at_peak: &[Predicted]) -> (Mode, Predicted) {
+        let mode = choose(&self.advice.goal, &rows, at_peak).mode;
+        (mode, rows.into_iter().next().expect("the choice comes first"))
+    }
+
+    /// The same with the costs as they are, of which all is known.
+    fn before(&self) -> (Mode, Predicted) {
+        let of = |rows: &[Predicted]| -> Vec<Predicted> {
+            self.modes.iter().filter_map(|mode| rows.iter().find(|row| row.mode == *mode)).cloned().collect()
         };
-        Ok((choose(self.goal, &rows, &at_peak).mode, rows.into_iter().next().expect("the choice comes first")))
+        self.chosen(of(&self.advice.rows), &of(&self.advice.at_peak))
     }
 
     fn effect(&self, cost: Work, before: &(Mode, Predicted)) -> Result<Effect, AdviseError> {
@@ -120,20 +128,15 @@ impl Looked<'_> {
 }
 
 /// The costs to which the choice is most sensitive: those that flip it first, then those that change its figures most.
-#[expect(clippy::too_many_arguments, reason = "what was run already, and how to run more")]
 pub(super) fn look(
     machine: &MachineFile,
-    workload: &Workload,
-    goal: &Goal,
-    rows: &[Predicted],
-    choice: &Choice,
+    advice: &Advice,
     effort: Effort,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Effect>, AdviseError> {
-    let (modes, seeds) = (candidates(goal, rows, choice), effort.seeds);
-    let looked = Looked { machine, workload, goal, modes, seeds, stop };
-    let before = looked.with(Work::Op, 1.0)?;
+    let looked = Looked { machine, advice, modes: candidates(&advice.goal, &advice.rows, &advice.choice), stop };
+    let before = looked.before();
     let costs: Vec<Work> = Work::ALL.iter().copied().filter(|work| !machine.costs.get(*work).is_zero()).collect();
     let effects = in_parallel(&costs, effort.jobs, stop, progress, |cost| looked.effect(*cost, &before));
     let effects: Option<Result<Vec<Effect>, AdviseError>> = effects.into_iter().collect();

@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::choose::choose;
-use super::predict::BySeed;
+use super::predict::{BySeed, predict};
 use super::*;
 use crate::plan::server_named;
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Advice, Effect, Goal, Predicted};
 use crate::modes::Mode;
+use crate::wrap::wrapped;
 
 /// Columns of the text.
 const COLUMNS: usize = 80;
@@ -178,18 +179,5 @@ pub fn commands(mode: Mode, device: &str) -> Vec<String> {
 }
 
 fn wrap(page: &mut String, words: &str) {
-    let mut column = 0;
-    for word in words.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > COLUMNS {
-            page.push('\n');
-            column = 0;
-        } else if column > 0 {
-            page.push(' ');
-            column += 1;
-        }
-        page.push_str(word);
-        column += length;
-    }
-    page.push('\n');
+    *page += &wrapped("", words, COLUMNS);
 }

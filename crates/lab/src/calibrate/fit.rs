@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use napier_sim::machine::figures::Figures;
 
 use super::{Depth, Determined, FITTED, Figure, Observed};
-use crate::advise::{Workload, percentile_us, simulate};
+use crate::advise::{Ran, Workload, simulate};
 use crate::loads::Load;
 use crate::parallel::in_parallel;
 use crate::plan::MachineFile;
@@ -152,16 +152,6 @@ fn scaled(machine: &MachineFile, (figure, least, most): &(Figure, u64, u64), fac
 }
 
 fn observed(row: &Observed, workload: &Workload, run: &Figures) -> Observed {
-    let mut latency = run.from_due_ns.clone();
-    latency.sort_unstable();
-    let ns = run.measured.ns as f64;
-    Observed {
-        mode: row.mode,
-        load: row.load,
-        achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(workload.queues),
-        p50_us: percentile_us(&latency, 50),
-        p99_us: percentile_us(&latency, 99),
-        cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
-        tail_counts: true,
-    }
+    let Ran { achieved_rps, p50_us, p99_us, cpu_pct } = Ran::of(run, workload.queues);
+    Observed { mode: row.mode, load: row.load, achieved_rps, p50_us, p99_us, cpu_pct, tail_counts: true }
 }

@@ -9,6 +9,7 @@ mod fit;
 mod observed;
 mod text;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
 use napier_core::time::Span;
@@ -115,14 +116,17 @@ impl Default for Depth {
     }
 }
 
+/// The rates of rows, in requests per second, each once, from the lowest.
+#[must_use]
+pub fn rates_rps(rows: &[Observed]) -> Vec<u64> {
+    let rate = |row: &Observed| if let Load::Rps(rps) = row.load { Some(rps) } else { None };
+    rows.iter().filter_map(rate).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// Loads that are held back if none are named: every second, from the second on, and never the closed loop.
 #[must_use]
 pub fn default_held_back(rows: &[Observed]) -> Vec<Load> {
-    let mut rates: Vec<u64> =
-        rows.iter().filter_map(|row| if let Load::Rps(rps) = row.load { Some(rps) } else { None }).collect();
-    rates.sort_unstable();
-    rates.dedup();
-    rates.into_iter().skip(1).step_by(2).map(Load::Rps).collect()
+    rates_rps(rows).into_iter().skip(1).step_by(2).map(Load::Rps).collect()
 }
 
 /// Fits a machine, beginning with `start`. Loads in `held_back` have no part in it.

@@ -138,7 +138,7 @@ fn observed(row: &JsonRow, backend: Backend, queues: u16) -> Option<Observed> {
     if row.backend != backend || row.receive != Receive::default() || row.runs == 0 {
         return None;
     }
-    let mode = Mode::parse(&row.mode).ok().filter(|mode| !matches!(mode, Mode::Workqueue | Mode::BusyRead))?;
+    let mode = Mode::parse(&row.mode).ok().filter(|mode| mode.is_simulated())?;
     let latency = row.latency_us?;
     // Percentages of a report are of all CPUs that the mode has.
     let cpus = mode.server_cpus(queues.into()) as f64 / f64::from(queues);

@@ -1,7 +1,8 @@
 //! Plan files.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::path::Path;
+use std::{fmt, io};
 
 use napier_core::time::Span;
 use napier_scenario::ParseError;
@@ -161,11 +162,10 @@ impl AnyPlan {
 /// # Errors
 /// [`PlanError`] says what was expected.
 pub fn server_named(name: &str) -> Result<MachineFile, PlanError> {
-    let text = match MACHINES.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => (*text).to_owned(),
-        None if !Path::new(name).exists() => return Err(PlanError::UnknownMachine { name: name.to_owned() }),
-        None => std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?,
-    };
+    let text = machine_text(name).map_err(|error| match Path::new(name).exists() {
+        true => PlanError::Unreadable(name.to_owned(), error),
+        false => PlanError::UnknownMachine { name: name.to_owned() },
+    })?;
     let machine = MachineFile::parse(&text, name)?;
     if machine.wire.is_some() { Err(PlanError::NoServer { name: name.to_owned() }) } else { Ok(machine) }
 }
@@ -267,12 +267,17 @@ pub(super) fn measured(whole: &Table<'_>) -> Result<Span, ParseError> {
     if span.is_zero() { Err(whole.need("measured")?.error("something has to be measured")) } else { Ok(span) }
 }
 
+/// The text of the machine of this name, or of this file.
+fn machine_text(name: &str) -> io::Result<Cow<'static, str>> {
+    match MACHINES.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => Ok(Cow::Borrowed(text)),
+        None => std::fs::read_to_string(name).map(Cow::Owned),
+    }
+}
+
 pub(super) fn machine(node: &Node<'_>) -> Result<MachineFile, ParseError> {
     let name = node.text("a machine")?;
-    if let Some((_, text)) = MACHINES.iter().find(|(known, _)| *known == name) {
-        return MachineFile::parse(text, name);
-    }
-    match std::fs::read_to_string(name) {
+    match machine_text(name) {
         Ok(text) => MachineFile::parse(&text, name),
         Err(error) => {
             Err(node
@@ -288,7 +293,7 @@ fn published(node: &Node<'_>) -> Result<Published, ParseError> {
 
 fn mode(node: &Node<'_>) -> Result<Mode, ParseError> {
     let mode = Mode::parse(node.text("a mode")?).map_err(|error| node.error(error))?;
-    if matches!(mode, Mode::Workqueue | Mode::BusyRead) {
+    if !mode.is_simulated() {
         return Err(node.error(format!("{mode} is no mode of a server that waits in an event context")));
     }
     Ok(mode)

@@ -232,22 +232,7 @@ fn sensitivity(report: &Report) -> String {
     text
 }
 
-/// Words after `start`, broken at the widest line; further lines begin below the first word.
+/// Words after `start`, in lines of this page.
 fn wrapped(start: &str, words: &str) -> String {
-    let indent = if start.is_empty() || start.ends_with(' ') { start.len() } else { start.len() + 1 };
-    let mut text = String::from(start);
-    let mut column = start.len();
-    for word in words.split_whitespace() {
-        if column > indent && column + 1 + word.len() > WIDTH_MAX {
-            write!(text, "\n{:indent$}", "").expect("a string takes everything");
-            column = indent;
-        } else if column >= indent && column > 0 && !text.ends_with(' ') {
-            text.push(' ');
-            column += 1;
-        }
-        text += word;
-        column += word.len();
-    }
-    text.push('\n');
-    text
+    crate::wrap::wrapped(start, words, WIDTH_MAX)
 }
