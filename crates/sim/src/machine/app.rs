@@ -170,7 +170,7 @@ impl K {
     /// CPU time that others want.
     pub(super) async fn hog_main(self, policy: usize) {
         loop {
-            let ns = std::mem::take(&mut self.w().hogs[self.cpu][policy].1);
+            let ns = std::mem::take(&mut self.w().hogs[self.cpu()][policy].1);
             if ns == 0 {
                 self.block(Deadline::NEVER).await;
             } else {
@@ -256,11 +256,14 @@ impl World {
             (Ctl::Mod | Ctl::Del, false) => return Err(Errno::ENOENT),
             (Ctl::Add, false) => {
                 ep.members.push(socket);
+                self.socks[socket.at()].watchers.push(epoll.0);
+                self.socks[socket.at()].watchers.sort_unstable();
                 self.epoll_attach(epoll.at(), socket.at());
             }
             (Ctl::Del, true) => {
                 ep.members.retain(|other| *other != socket);
                 ep.ready.retain(|other| *other != socket);
+                self.socks[socket.at()].watchers.retain(|watcher| *watcher != epoll.0);
             }
             (Ctl::Mod, true) => {}
         }

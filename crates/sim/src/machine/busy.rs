@@ -54,7 +54,7 @@ impl K {
                 BusyStep::CheckEnd => {
                     let w = self.w();
                     let ready = ended(&w);
-                    busy.on_ended(w.now, ready, w.cpus[self.cpu].need_resched);
+                    busy.on_ended(w.now, ready, w.cpus[self.cpu()].need_resched);
                 }
                 BusyStep::Stop => {
                     self.busy_poll_stop(napi, params).await;
@@ -100,7 +100,7 @@ impl K {
                     w.flush(napi, flush);
                     w.deliver(napi);
                     if w.plant == Plant::ArmBeforeRelease {
-                        w.arm(napi, span, self.cpu);
+                        w.arm(napi, span, self.cpu());
                     }
                 }
                 self.op().await;
@@ -115,7 +115,7 @@ impl K {
                 self.op().await;
                 let mut w = self.w();
                 if w.plant != Plant::ArmBeforeRelease {
-                    w.arm(napi, span, self.cpu);
+                    w.arm(napi, span, self.cpu());
                 }
                 w.finished(napi);
             }
@@ -144,7 +144,7 @@ impl K {
             match event::suspend(&w.napis[napi].tunables) {
                 Some(span) => {
                     w.hit(Decision::Suspend);
-                    w.arm(napi, span, self.cpu);
+                    w.arm(napi, span, self.cpu());
                 }
                 None => w.hit(Decision::SuspendNothing),
             }

@@ -11,10 +11,11 @@ use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
 use super::device::FrameAt;
+use super::event::Ev;
 use super::figures::{Core, SERVER_EPOLL};
 use super::vm::K;
 use super::work::{Class, Work};
-use super::world::{Ev, World};
+use super::world::World;
 use napier_scenario::{SocketIx, ThreadIx};
 
 /// When connections send.
@@ -125,7 +126,7 @@ impl Asking {
 
 /// `-ln(x)` of a number above 0 and at most 1, by additions, products and quotients alone: those are the same on every machine,
 /// which functions of the C library are not.
-fn minus_ln(x: f64) -> f64 {
+pub(super) fn minus_ln(x: f64) -> f64 {
     let (mut mantissa, mut halvings) = (x, 0.0);
     while mantissa < 0.75 {
         mantissa *= 2.0;
@@ -262,12 +263,12 @@ impl K {
             self.works(&[(Work::EpollReturn, 1), (Work::EpollEvent, ready.len() as u64)]).await;
             for (at, socket) in ready.into_iter().enumerate() {
                 if at >= server.warm_max {
-                    self.w().cool(self.cpu);
+                    self.w().cool(self.cpu());
                 }
                 while self.w().take_packet(socket.at()) {
                     self.work(Work::Request).await;
                     if !server.service_ns.is_empty() {
-                        let service = self.w().draw_service(self.cpu, &server.service_ns);
+                        let service = self.w().draw_service(self.cpu(), &server.service_ns);
                         self.spend(service).await;
                     }
                     self.work(Work::Answer).await;

@@ -147,22 +147,52 @@ impl World {
         if packets.loopback {
             // No NAPI instance marks it; the field holds the sender's CPU, counted from 1.
             packet.napi_id = 1;
-            self.go(packet.frame, FrameAt::Ring, FrameAt::Stack);
-            self.up.packets.push(packet);
-            self.up.lists.push(1);
-            self.go_up(napi, false);
+            self.go_round(napi, packet);
             return;
         }
         self.enter_rx_ring(napi, packet);
     }
 
+    /// A packet reaches its socket without a ring.
+    fn go_round(&mut self, napi: usize, packet: Packet) {
+        self.go(packet.frame, FrameAt::Ring, FrameAt::Stack);
+        self.up.packets.push(packet);
+        self.up.lists.push(1);
+        self.go_up(napi, false);
+    }
+
+    /// Something else than a packet makes a socket ready.
+    pub(super) fn make_readable(&mut self, socket: SocketIx) {
+        self.arrived += 1;
+        let (frame, flow) = (self.frames.take(), u32::from(socket.0));
+        let napi = self.socks[socket.at()].napi;
+        let socket = Some(socket);
+        let packet = Packet {
+            frame,
+            socket,
+            flow,
+            hash: flow,
+            segments: 1,
+            mergeable: false,
+            syn: None,
+            napi_id: 0,
+            is_ack: false,
+        };
+        self.go_round(napi, packet);
+    }
+
     /// A frame of a connection is there.
     pub(super) fn put_in_rx_ring(&mut self, napi: usize, socket: Option<SocketIx>, is_ack: bool) {
-        self.arrived += 1;
+        self.put_segments(napi, socket, 1, is_ack);
+    }
+
+    /// So many frames of a message are there, which GRO makes one.
+    pub(super) fn put_segments(&mut self, napi: usize, socket: Option<SocketIx>, segments: u32, is_ack: bool) {
+        self.arrived += u64::from(segments);
         let flow = socket.map_or(0, |socket| u32::from(socket.0));
         let frame = self.frames.take();
         let packet =
-            Packet { frame, socket, flow, hash: flow, segments: 1, mergeable: false, syn: None, napi_id: 0, is_ack };
+            Packet { frame, socket, flow, hash: flow, segments, mergeable: false, syn: None, napi_id: 0, is_ack };
         self.enter_rx_ring(napi, packet);
     }
 
@@ -180,7 +210,7 @@ impl World {
         };
         if let Some(why) = lost {
             self.go(packet.frame, FrameAt::Ring, FrameAt::Free);
-            self.lose(napi, why, 1);
+            self.lose(napi, why, packet.segments);
             return;
         }
         self.napis[napi].ring.push_back(packet);

@@ -103,9 +103,9 @@ impl K {
         let resume = {
             let mut w = self.w();
             let first = w.ids.first();
+            w.leave_members(ep);
             let e = &mut w.epolls[ep];
             e.open = false;
-            e.members.clear();
             e.ready.clear();
             resume_on_close(std::mem::take(&mut e.slot), &e.params, first)
         };
@@ -131,7 +131,7 @@ impl K {
                     }
                     let w = self.w();
                     let ready = w.ready_sockets(sockets) > 0;
-                    let need_resched = w.cpus[self.cpu].need_resched;
+                    let need_resched = w.cpus[self.cpu()].need_resched;
                     scan.on_scanned(w.now, Scanned { ready, may_busy_poll, need_resched, signal: false });
                 }
                 ScanStep::Sleep { until } => {

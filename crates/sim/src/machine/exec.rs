@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use napier_core::time::{Deadline, Instant};
 
+use super::event::Ev;
 use super::vm::{Request, Vm};
-use super::world::{Ev, Run, World};
+use super::world::{Run, World};
 
 /// A context's code.
 pub(super) type Code = Pin<Box<dyn Future<Output = ()>>>;
@@ -67,6 +68,7 @@ impl Exec {
                 if !w.advance_alone(cpu, id) {
                     return;
                 }
+                w.on_cpu = Some(cpu);
                 id
             };
             let mut context = Context::from_waker(Waker::noop());
@@ -74,6 +76,7 @@ impl Exec {
             assert!(polled == Poll::Pending, "contexts go on for ever");
             let request = self.vm.take_request().expect("a context stops only to ask");
             let mut w = self.vm.w();
+            w.on_cpu = None;
             w.count_step();
             w.answer(cpu, id, request);
             w.check_dirty();

@@ -2,7 +2,7 @@
 
 use napier_core::state::State;
 
-use super::napi::Owner;
+use super::napi::{Napi, Owner};
 use super::world::World;
 use napier_scenario::Scenario;
 
@@ -61,7 +61,8 @@ impl World {
 
     /// Packets are in a ring, in an instance, in a socket, taken or lost with a reason: together all that arrived.
     pub(super) fn check_conserved(&mut self) {
-        let inside: u64 = self.napis.iter().map(|n| n.ring.len() as u64 + n.merge.segments()).sum();
+        let in_ring = |n: &Napi| n.ring.iter().map(|packet| u64::from(packet.segments)).sum::<u64>();
+        let inside: u64 = self.napis.iter().map(|n| in_ring(n) + n.merge.segments()).sum();
         let sockets: u64 = self.socks.iter().map(|sock| sock.delivered).sum();
         let lost: u64 = self.drops.iter().sum();
         if self.arrived != inside + sockets + lost + self.acks {

@@ -18,6 +18,7 @@ impl K {
             };
             if entitled {
                 self.threaded_turns(napi).await;
+                self.w().give_worker(self.me);
             } else {
                 if stop {
                     self.w().thread_ended(napi);

@@ -3,16 +3,17 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `exec` | the event loop: nothing happens but by an event or by a context that goes on |
+//! | `exec`, `event` | the event loop: nothing happens but by an event or by a context that goes on |
 //! | `work` | what a CPU does with its time, what that costs, and where it went |
 //! | `vm` | how code on a CPU spends time, sleeps, keeps others out |
-//! | `sched` | levels and threads of a CPU |
+//! | `sched`, `place` | levels and threads of a CPU, and how threads get to one |
 //! | `softirq`, `kthread`, `busy`, `poll` | who polls, and what follows |
 //! | `lifecycle`, `control` | add, enable, disable, delete, settings |
 //! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
 //! | `moderate`, `nic` | when a device interrupts |
 //! | `figures`, `clients` | runs for figures: a server, and those who ask it |
 //! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
+//! | `flows`, `streams`, `link` | runs for figures: two hosts of many CPUs, programs of many threads, messages of any size |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
 //!
@@ -26,22 +27,27 @@ mod control;
 mod coverage;
 mod device;
 mod epoll;
+mod event;
 mod exec;
 pub mod figures;
+pub mod flows;
 mod gro;
 pub mod hosts;
 mod invariants;
 mod kthread;
 mod lifecycle;
+mod link;
 mod moderate;
 mod napi;
 mod nic;
+mod place;
 mod poll;
 mod sched;
 mod setup;
 mod socket;
 mod softirq;
 mod steps;
+mod streams;
 mod trips;
 mod tx;
 mod vm;

@@ -3,8 +3,9 @@
 use napier_core::moderation::Moderated;
 use napier_core::time::Deadline;
 
+use super::event::{Ev, HardIrq};
 use super::nic::OnFrame;
-use super::world::{Ev, HardIrq, World};
+use super::world::World;
 
 impl World {
     /// A frame came while the interrupt is unmasked.

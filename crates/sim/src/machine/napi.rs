@@ -8,10 +8,11 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
 use super::device::Packet;
+use super::event::{Ev, HardIrq};
 use super::gro::Merge;
 use super::nic::Nic;
 use super::vm::CtxId;
-use super::world::{Ev, HardIrq, World};
+use super::world::World;
 use napier_scenario::{CpuIx, Event, NapiIx, Quirk};
 
 /// Who owns an instance. Kept beside the word, by the executor alone, so that the two can be compared.

@@ -45,6 +45,9 @@ impl K {
             let w = self.w();
             w.napis[napi].word.contains(State::THREADED) && w.napis[napi].has_thread
         };
+        if threaded && self.w().places.workers.is_some() {
+            self.work(Work::QueueWork).await;
+        }
         if threaded {
             // Another CPU may come in between the look and the change.
             self.op().await;
@@ -57,14 +60,15 @@ impl K {
                 assert_ne!(poller, Poller::Softirq, "the mode of an owned instance is not taken away");
                 w.hand_over(napi, Owner::Thread);
                 let kthread = w.napis[napi].kthread;
+                w.take_worker(kthread);
                 w.wake(kthread);
             } else {
                 w.hit(Decision::ScheduleToList);
-                w.hand_over(napi, Owner::Cpu(self.cpu));
-                let raise = w.cpus[self.cpu].lists.push_back(napi as u16);
+                w.hand_over(napi, Owner::Cpu(self.cpu()));
+                let raise = w.cpus[self.cpu()].lists.push_back(napi as u16);
                 if raise {
                     let process = self.level == Level::Task && w.ctxs[self.me].bh_off == 0;
-                    w.raise(self.cpu, process);
+                    w.raise(self.cpu(), process);
                 }
             }
         }
@@ -110,15 +114,20 @@ impl K {
             let taken = (w.napis[napi].ring.len() as u32).min(budget);
             let work = if w.napis[napi].quirk == Quirk::AlwaysFull { budget } else { taken };
             let index = w.napis[napi].index;
-            let cpu = CpuIx(self.cpu as u16);
+            let cpu = CpuIx(self.cpu() as u16);
             w.note(Event::Poll { napi: index, context, cpu, work, budget });
             w.napis[napi].polls += 1;
             w.napis[napi].empty_polls += u64::from(taken == 0);
             w.napis[napi].packets += u64::from(taken);
-            let acks = w.napis[napi].ring.iter().take(taken as usize).filter(|packet| packet.is_ack).count() as u64;
+            let (mut acks, mut further) = (0, 0);
+            for packet in w.napis[napi].ring.iter().take(taken as usize) {
+                acks += u64::from(packet.is_ack);
+                further += u64::from(packet.segments - 1);
+            }
             w.receive(napi, taken);
             let poll = if taken == 0 { Work::PollEmpty } else { Work::Poll };
-            (work, [(poll, 1), (Work::PacketUp, u64::from(taken) - acks), (Work::AckUp, acks)])
+            let up = u64::from(taken) - acks;
+            (work, [(poll, 1), (Work::PacketUp, up), (Work::AckUp, acks), (Work::SegmentUp, further)])
         };
         self.works(&works).await;
         {
@@ -213,7 +222,7 @@ impl K {
         if self.w().plant == Plant::ArmBeforeRelease
             && let Completed::Released { arm: Some(span), .. } = release.finish(false)
         {
-            self.w().arm(napi, span, self.cpu);
+            self.w().arm(napi, span, self.cpu());
             self.op().await;
         }
         let missed = {
@@ -257,7 +266,7 @@ impl K {
                 if let Some(span) = arm
                     && w.plant != Plant::ArmBeforeRelease
                 {
-                    w.arm(napi, span, self.cpu);
+                    w.arm(napi, span, self.cpu());
                 }
                 unmask
             }

@@ -1,5 +1,5 @@
 //! Virtual CPUs: levels, threads, wake-ups. FIFO threads run before fair ones; fair threads share by virtual run time
-//! with a slice of 3 ms; a thread stays on its CPU.
+//! with a slice of 3 ms; a thread stays on its CPU, unless it is one of those that are placed (`place`).
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,14 @@ use napier_core::softirq::PollLists;
 use napier_core::time::{Deadline, Instant, Span};
 use napier_core::tx::softirq::OutputQueue;
 
+use super::event::{Ev, HardIrq};
 use super::vm::{CtxId, Level};
 use super::work::{Speed, Work};
-use super::world::{Ev, HardIrq, Run, World};
+use super::world::{Run, World};
 use napier_scenario::{CpuIx, Event, Policy};
 
 /// What a fair thread gets before another one that waits.
-const SLICE: Span = Span::from_ms(3);
+pub(super) const SLICE: Span = Span::from_ms(3);
 /// By how much a woken fair thread must be behind the running one to preempt it.
 const WAKE_PREEMPTION_NS: u64 = 1_000_000;
 
@@ -33,6 +34,8 @@ pub(super) struct Cpu {
     pub(super) current: Option<CtxId>,
     pub(super) ready: Vec<CtxId>,
     pub(super) need_resched: bool,
+    /// Run time of the fair threads that it has chosen so far, the most.
+    pub(super) floor: u64,
     pub(super) ksoftirqd: CtxId,
     pub(super) hard: CtxId,
     pub(super) soft: CtxId,
@@ -60,6 +63,7 @@ impl Cpu {
             current: None,
             ready: Vec::new(),
             need_resched: false,
+            floor: 0,
             hard,
             soft: hard + 1,
             ksoftirqd: hard + 2,
@@ -110,6 +114,7 @@ impl World {
                 return Some(id);
             }
             self.cpus[cpu].current = None;
+            self.ctxs[id].ran_at = self.now;
             self.cpus[cpu].ready.push(id);
         }
         self.switch(cpu)
@@ -130,9 +135,14 @@ impl World {
                 best = Some((position, key));
             }
         }
-        let (position, _) = best?;
-        let id = self.cpus[cpu].ready.remove(position);
+        let id = match best {
+            Some((position, _)) => self.cpus[cpu].ready.remove(position),
+            None => self.pull(cpu)?,
+        };
         self.cpus[cpu].current = Some(id);
+        if self.ctxs[id].policy == Policy::Fair {
+            self.cpus[cpu].floor = self.cpus[cpu].floor.max(self.ctxs[id].vruntime);
+        }
         let [exit, deep] = self.leave_idle(cpu);
         let switch = self.time_for(cpu, Level::Task, &[exit, deep, (Work::Switch, 1)]);
         let lasts = self.disturbance.after_switch;
@@ -144,7 +154,7 @@ impl World {
 
     /// The CPU has something to do: what that takes if it had nothing.
     pub(super) fn leave_idle(&mut self, cpu: usize) -> [(Work, u64); 2] {
-        let idle = self.cpus[cpu].speed.wakes().map(|since| self.now.ns - since.ns);
+        let idle = self.cpus[cpu].speed.wakes(self.now).map(|since| self.now.ns - since.ns);
         let deep = idle.is_some_and(|ns| !self.deep_after.is_zero() && ns >= self.deep_after.ns);
         [(Work::IdleExit, idle.is_some().into()), (Work::DeepIdleExit, deep.into())]
     }
@@ -162,7 +172,8 @@ impl World {
 
     /// The thread has woken up and wants its CPU.
     pub(super) fn make_ready(&mut self, id: CtxId) {
-        let cpu = self.ctxs[id].cpu;
+        self.place(id);
+        let cpu = self.ctxs[id].cpu.get();
         self.ctxs[id].run = Run::Ready;
         let least = self.cpus[cpu].current.map_or(0, |current| self.ctxs[current].vruntime);
         // Who slept long does not get all of it back.
@@ -191,6 +202,7 @@ impl World {
             return;
         }
         self.ctxs[id].run = Run::Waking;
+        self.ctxs[id].waker = self.on_cpu;
         self.ctxs[id].wake_gen += 1;
         let generation = self.ctxs[id].wake_gen;
         let span = self.costs.get(Work::Wake);
@@ -204,6 +216,7 @@ impl World {
         assert!(self.cpus[cpu].current == Some(id), "only the running thread can sleep");
         assert!(self.ctxs[id].bh_off == 0 && self.ctxs[id].preempt_off == 0, "a thread sleeps with preemption on");
         self.cpus[cpu].current = None;
+        self.ctxs[id].ran_at = self.now;
     }
 
     /// The running thread goes to the end of the queue.
@@ -234,7 +247,7 @@ impl World {
     pub(super) fn bh_enabled(&mut self, id: CtxId) -> bool {
         let ctx = &mut self.ctxs[id];
         ctx.bh_off -= 1;
-        let cpu = &mut self.cpus[ctx.cpu];
+        let cpu = &mut self.cpus[ctx.cpu.get()];
         if ctx.bh_off == 0 && cpu.softirq_pending() {
             cpu.soft_active = true;
         }

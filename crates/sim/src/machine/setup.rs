@@ -13,6 +13,7 @@ use napier_core::time::{Instant, Span};
 
 use super::Options;
 use super::device::Dev;
+use super::event::Ev;
 use super::exec::{Code, Exec};
 use super::gro::Merge;
 use super::napi::{Napi, Owner, Timer};
@@ -20,7 +21,7 @@ use super::sched::Cpu;
 use super::socket::{Ep, Sock};
 use super::vm::{K, Level, Vm};
 use super::work::WorkCosts;
-use super::world::{Ctx, Ev, Inbox, World};
+use super::world::{Ctx, Inbox, World};
 use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind, Step};
 
 /// Longest time that bringing the devices up may take.
@@ -184,10 +185,14 @@ fn add_programs(w: &mut World, machine: &Machine) {
             delivered: 0,
             taken: 0,
             waiters: Vec::new(),
+            watchers: Vec::new(),
             recverr: socket.recverr,
         });
     }
-    for epoll in &machine.epolls {
+    for (ep, epoll) in machine.epolls.iter().enumerate() {
+        for member in &epoll.members {
+            w.socks[member.at()].watchers.push(ep as u16);
+        }
         w.epolls.push(Ep {
             open: true,
             params: epoll.params,
@@ -208,23 +213,21 @@ fn add_programs(w: &mut World, machine: &Machine) {
 /// The code of every context, in the order in which the contexts were made.
 fn write_code(vm: &Rc<Vm>, machine: &Machine, programs: Option<&Programs<'_>>) -> Vec<Code> {
     let mut code: Vec<Code> = Vec::new();
-    let k = |me: usize, cpu: usize, level: Level| K::new(vm.clone(), me, cpu, level);
-    for cpu in 0..usize::from(machine.cpus) {
+    let k = |me: usize, level: Level| K::new(vm.clone(), me, level);
+    for _ in 0..machine.cpus {
         let me = code.len();
-        code.push(Box::pin(k(me, cpu, Level::Hard).hard_main()));
-        code.push(Box::pin(k(me + 1, cpu, Level::Soft).soft_main()));
-        code.push(Box::pin(k(me + 2, cpu, Level::Task).ksoftirqd_main()));
-        code.push(Box::pin(k(me + 3, cpu, Level::Task).hog_main(0)));
-        code.push(Box::pin(k(me + 4, cpu, Level::Task).hog_main(1)));
+        code.push(Box::pin(k(me, Level::Hard).hard_main()));
+        code.push(Box::pin(k(me + 1, Level::Soft).soft_main()));
+        code.push(Box::pin(k(me + 2, Level::Task).ksoftirqd_main()));
+        code.push(Box::pin(k(me + 3, Level::Task).hog_main(0)));
+        code.push(Box::pin(k(me + 4, Level::Task).hog_main(1)));
     }
     let napis = vm.w().napis.len();
     for napi in 0..napis {
-        let (me, cpu) = (code.len(), vm.w().ctxs[code.len()].cpu);
-        code.push(Box::pin(k(me, cpu, Level::Task).kthread_main(napi)));
+        code.push(Box::pin(k(code.len(), Level::Task).kthread_main(napi)));
     }
     for thread in 0..machine.threads.len() {
-        let (me, cpu) = (code.len(), machine.threads[thread].cpu.at());
-        let k = k(me, cpu, Level::Task);
+        let k = k(code.len(), Level::Task);
         let own = programs.and_then(|programs| (programs.code)(k.clone(), thread));
         code.push(own.unwrap_or_else(|| Box::pin(k.app_main(thread))));
     }

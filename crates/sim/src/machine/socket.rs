@@ -26,6 +26,8 @@ pub(super) struct Sock {
     pub(super) delivered: u64,
     pub(super) taken: u64,
     pub(super) waiters: Vec<CtxId>,
+    /// Event contexts that it is a member of.
+    pub(super) watchers: Vec<u16>,
     /// `IP_RECVERR`.
     pub(super) recverr: bool,
 }
@@ -82,13 +84,9 @@ impl World {
         for ctx in waiters {
             self.wake(ctx);
         }
-        for ep in 0..self.epolls.len() {
-            // A server's sockets are its members in order, so that nobody has to be looked for.
-            let (index, context) = (SocketIx(socket as u16), &self.epolls[ep]);
-            let is_member = context.members.get(socket) == Some(&index) || context.members.contains(&index);
-            if context.open && is_member {
-                self.epoll_callback(ep, socket);
-            }
+        for at in 0..self.socks[socket].watchers.len() {
+            let ep = usize::from(self.socks[socket].watchers[at]);
+            self.epoll_callback(ep, socket);
         }
     }
 
@@ -114,9 +112,21 @@ impl World {
 
     /// Takes a packet out of a socket's queue.
     pub(super) fn take_packet(&mut self, socket: usize) -> bool {
-        let Some((frame, segments)) = self.socks[socket].queue.pop_front() else { return false };
+        self.take_segments(socket).is_some()
+    }
+
+    /// The same; as how many segments it came from the wire.
+    pub(super) fn take_segments(&mut self, socket: usize) -> Option<u32> {
+        let (frame, segments) = self.socks[socket].queue.pop_front()?;
         self.socks[socket].taken += u64::from(segments);
         self.go(frame, FrameAt::Socket, FrameAt::Free);
-        true
+        Some(segments)
+    }
+
+    /// An event context closes: its members have one watcher less.
+    pub(super) fn leave_members(&mut self, ep: usize) {
+        for member in std::mem::take(&mut self.epolls[ep].members) {
+            self.socks[member.at()].watchers.retain(|watcher| usize::from(*watcher) != ep);
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use napier_core::time::{Deadline, Span};
 
-use super::world::{Ev, HardIrq, World};
+use super::event::{Ev, HardIrq};
+use super::world::World;
 use napier_scenario::{Action, Check, Event, Policy, TxCheck};
 
 impl World {
@@ -68,7 +69,7 @@ impl World {
         let frozen_until = until.instant()?.max(self.ctxs[ctx].frozen_until);
         self.ctxs[ctx].frozen_until = frozen_until;
         self.push_at(frozen_until, Ev::Thaw { ctx });
-        Some(self.ctxs[ctx].cpu)
+        Some(self.ctxs[ctx].cpu.get())
     }
 
     /// Compares what is with what should be.

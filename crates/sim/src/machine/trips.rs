@@ -8,10 +8,11 @@ use napier_core::time::{Deadline, Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
+use super::event::Ev;
 use super::hosts::{Poller, Quiet, Traffic};
 use super::vm::K;
 use super::work::Work;
-use super::world::{Ev, World};
+use super::world::World;
 use napier_scenario::ThreadIx;
 
 pub(super) const CLIENT: usize = 0;

@@ -63,13 +63,21 @@ pub(super) enum Level {
 pub(super) struct K {
     vm: Rc<Vm>,
     pub(super) me: CtxId,
-    pub(super) cpu: usize,
+    /// Where it is, which the scheduler changes between two of its steps.
+    at: Rc<Cell<usize>>,
     pub(super) level: Level,
 }
 
 impl K {
-    pub(super) fn new(vm: Rc<Vm>, me: CtxId, cpu: usize, level: Level) -> Self {
-        Self { vm, me, cpu, level }
+    pub(super) fn new(vm: Rc<Vm>, me: CtxId, level: Level) -> Self {
+        let at = vm.w().ctxs[me].cpu.clone();
+        Self { vm, me, at, level }
+    }
+
+    /// The CPU that it is on.
+    #[inline]
+    pub(super) fn cpu(&self) -> usize {
+        self.at.get()
     }
 
     /// The world, for as long as one expression.
@@ -100,7 +108,7 @@ impl K {
     /// Does work of several kinds, each so many times, with nothing in between.
     #[inline]
     pub(super) async fn works(&self, works: &[(Work, u64)]) {
-        let ns = self.w().time_for(self.cpu, self.level, works);
+        let ns = self.w().time_for(self.cpu(), self.level, works);
         if ns > 0 {
             self.ask(Request::Spend(ns)).await;
         }

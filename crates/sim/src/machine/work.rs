@@ -42,6 +42,7 @@ kinds! {
     Poll "poll", "a poll of a driver that finds packets, beside the packets";
     PacketUp "packet-up", "a packet with data, from the ring to its socket's queue";
     AckUp "ack-up", "a packet without data, from the ring to the connection";
+    SegmentUp "segment-up", "each further frame of a message that GRO merges";
     PacketDown "packet-down", "a packet that a driver is given";
     Syscall "syscall", "entering and leaving a system call";
     EpollReturn "epoll-return", "an epoll_wait that returns, beside its events, and the program's way round to the next";
@@ -51,6 +52,8 @@ kinds! {
     Switch "switch", "switching between threads";
     IdleExit "idle-exit", "what an interrupt or a wake-up of an idle CPU takes more";
     DeepIdleExit "deep-idle-exit", "what it takes more than that, if the CPU was idle for long";
+    QueueWork "queue-work", "queueing a poll for a pool of workers, beside waking one";
+    CopyKib "copy", "copying a KiB between a program and the kernel";
     Recycle "recycle", "what a program does with a frame when it has used the packet";
     Request "request", "what a program itself does for one request";
     Answer "answer", "the system calls of a program for one request: the read, the write, the way down of the answer";
@@ -177,6 +180,7 @@ pub(super) struct Speed {
     disturbed_ns: u64,
     /// Since when the CPU has had nothing to do.
     idle_since: Option<Instant>,
+    mean_idle_ns: u64,
     pub(super) account: Account,
 }
 
@@ -187,8 +191,17 @@ impl Speed {
     }
 
     /// The CPU has something to do; since when it had nothing.
-    pub(super) fn wakes(&mut self) -> Option<Instant> {
-        self.idle_since.take()
+    pub(super) fn wakes(&mut self, now: Instant) -> Option<Instant> {
+        let since = self.idle_since.take()?;
+        // As `update_avg`: an eighth of each pause, which counts as a millisecond at most.
+        let pause_ns = (now.ns - since.ns).min(1_000_000);
+        self.mean_idle_ns = self.mean_idle_ns - self.mean_idle_ns / 8 + pause_ns / 8;
+        Some(since)
+    }
+
+    /// How long its pauses are, in the mean of the last.
+    pub(super) fn mean_idle_ns(&self) -> u64 {
+        self.mean_idle_ns
     }
 
     /// From here on work is slower.
@@ -197,10 +210,11 @@ impl Speed {
     }
 
     /// How long work takes that takes `ns` undisturbed, accounted for.
-    pub(super) fn charge(&mut self, level: Level, work: Work, ns: u64, slower: Disturbance) -> u64 {
+    /// `shared_pct`: by how much the other hyper-thread of the core slows it down.
+    pub(super) fn charge(&mut self, level: Level, work: Work, ns: u64, slower: Disturbance, shared_pct: u64) -> u64 {
         let slow = ns.min(self.disturbed_ns);
         self.disturbed_ns -= slow;
-        let ns = ns + slow * u64::from(slower.slower_pct) / 100;
+        let ns = ns + (slow * u64::from(slower.slower_pct) + ns * shared_pct) / 100;
         let class = match (level, work) {
             (_, Work::IdleExit | Work::DeepIdleExit) => return ns, // the CPU counts as idle until it is awake
             (Level::Hard, _) => Class::Irq,

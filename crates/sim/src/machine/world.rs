@@ -1,7 +1,9 @@
-//! Everything that exists in a simulated machine, and the events that move it.
+//! Everything that exists in a simulated machine, and what its events do.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 
 use napier_core::ids::IdAllocator;
 use napier_core::time::{Deadline, Instant, Span};
@@ -11,68 +13,19 @@ use rand::RngExt;
 use super::clients::Asking;
 use super::coverage::{Coverage, Decision};
 use super::device::{Dev, Frames};
+use super::event::{Ev, HardIrq, Queued};
 use super::gro::Up;
 use super::napi::Napi;
+use super::place::Places;
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
+use super::streams::Streams;
 use super::trips::Trips;
 use super::tx::Tx;
 use super::vm::{CtxId, Level};
 use super::work::{Disturbance, Work, WorkCosts};
 use super::{Options, Plant};
-use napier_scenario::{Call, Event, Machine, Policy, Seen, SocketIx, Step, StopBy, Sysctl};
-
-/// What a CPU takes as a hardware interrupt.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum HardIrq {
-    /// The device's, for one instance.
-    Device { napi: usize },
-    /// The instance's timer; `generation` is that of its arming.
-    Timer { napi: usize, generation: u32 },
-    /// `napi_schedule` of a scenario.
-    Schedule { napi: usize },
-    /// A timer is armed by a scenario.
-    Arm { napi: usize, after: Span },
-    /// The timer of a discipline; `generation` is that of its arming.
-    Watchdog { qd: usize, generation: u32 },
-    /// A stop of a transmit queue ends.
-    TxWake { txq: usize, by: StopBy },
-}
-
-/// Something that will happen.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Ev {
-    /// The topmost context of a CPU has spent its time.
-    Cpu { cpu: usize, generation: u32 },
-    /// An interrupt reaches a CPU.
-    Irq { cpu: usize, irq: HardIrq },
-    /// The instance's timer expires.
-    Timer { napi: usize, generation: u32 },
-    /// The interrupt-coalescing timer of a queue expires.
-    Coalesce { napi: usize, generation: u32 },
-    /// A packet has left the ring of a transmit queue.
-    TxDone { txq: usize, generation: u32 },
-    /// The timer of a discipline expires.
-    Watchdog { qd: usize, generation: u32 },
-    /// A woken thread can run.
-    Wake { ctx: CtxId, generation: u32 },
-    /// A sleep ends by time.
-    Timeout { ctx: CtxId, generation: u32 },
-    /// The running thread's slice is over.
-    Slice { cpu: usize, generation: u32 },
-    /// A stalled thread may go on.
-    Thaw { ctx: CtxId },
-    /// A connection of a client sends.
-    Ask { connection: u32 },
-    /// A frame of a connection comes from the wire.
-    Frame { connection: u32, is_ack: bool },
-    /// A frame between two hosts comes from the wire.
-    Wire { napi: usize },
-    /// An answer is at its client.
-    Answered { connection: u32 },
-    /// A step of the timeline; `left` packets of a burst are still to come.
-    Step { step: usize, left: u32 },
-}
+use napier_scenario::{Call, Event, Machine, Policy, Seen, SocketIx, Step, Sysctl};
 
 /// What a thread is doing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -87,7 +40,8 @@ pub(super) enum Run {
 
 /// What the machine knows of a context.
 pub(super) struct Ctx {
-    pub(super) cpu: usize,
+    /// Where it is; what runs there knows it too.
+    pub(super) cpu: Rc<Cell<usize>>,
     pub(super) policy: Policy,
     pub(super) run: Run,
     pub(super) remaining: u64,
@@ -96,12 +50,18 @@ pub(super) struct Ctx {
     pub(super) preempt_off: u32,
     pub(super) wake_gen: u32,
     pub(super) frozen_until: Instant,
+    /// The scheduler puts it where there is room.
+    pub(super) moves: bool,
+    /// When it last gave its CPU away.
+    pub(super) ran_at: Instant,
+    /// The CPU that woke it, if one did.
+    pub(super) waker: Option<usize>,
 }
 
 impl Ctx {
     pub(super) fn new(cpu: usize, policy: Policy) -> Self {
         Self {
-            cpu,
+            cpu: Rc::new(Cell::new(cpu)),
             policy,
             run: Run::Ready,
             remaining: 0,
@@ -110,6 +70,9 @@ impl Ctx {
             preempt_off: 0,
             wake_gen: 0,
             frozen_until: Instant::ZERO,
+            moves: false,
+            ran_at: Instant::ZERO,
+            waker: None,
         }
     }
 }
@@ -122,26 +85,6 @@ pub(super) struct Inbox {
     pub(super) cap_net_admin: bool,
     /// A call is being made.
     pub(super) busy: bool,
-}
-
-/// An event and when it happens; equal times in the order of pushing.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Queued {
-    at_ns: u64,
-    seq: u64,
-    event: Ev,
-}
-
-impl Ord for Queued {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_ns, self.seq).cmp(&(other.at_ns, other.seq))
-    }
-}
-
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// The machine.
@@ -169,6 +112,11 @@ pub(super) struct World {
     pub(super) disturbance: Disturbance,
     /// A CPU that was idle for so long sleeps deeply; 0: never.
     pub(super) deep_after: Span,
+    pub(super) places: Places,
+    /// The CPU whose code goes on now; none while an event is carried out.
+    pub(super) on_cpu: Option<usize>,
+    /// Threads that were put on another CPU.
+    pub(super) migrations: u64,
     jitter: Option<Xoshiro256PlusPlus>,
     late_irqs: Option<Xoshiro256PlusPlus>,
     pub(super) plant: Plant,
@@ -194,6 +142,8 @@ pub(super) struct World {
     pub(super) asking: Option<Asking>,
     /// Round trips between two hosts, in runs for figures.
     pub(super) trips: Option<Trips>,
+    /// Messages between two hosts, likewise.
+    pub(super) streams: Option<Box<Streams>>,
     /// Frames without data that reached their connections.
     pub(super) acks: u64,
 }
@@ -222,6 +172,9 @@ impl World {
             costs: WorkCosts::from(&machine.costs),
             disturbance: Disturbance::default(),
             deep_after: Span::ZERO,
+            places: Places::default(),
+            on_cpu: None,
+            migrations: 0,
             jitter: rng(machine.jitter, "jitter"),
             late_irqs: rng(machine.late_interrupts, "late interrupts"),
             plant: options.plant,
@@ -242,6 +195,7 @@ impl World {
             tx: Tx::default(),
             asking: None,
             trips: None,
+            streams: None,
             acks: 0,
         }
     }
@@ -290,12 +244,12 @@ impl World {
     /// How long a CPU takes for work of several kinds, each so many times. Their sum turns out one way or another, not each.
     #[inline]
     pub(super) fn time_for(&mut self, cpu: usize, level: Level, works: &[(Work, u64)]) -> u64 {
-        let slower = self.disturbance;
+        let (slower, shared_pct) = (self.disturbance, self.shared_pct(cpu));
         let (mut plain, mut charged) = (0, 0);
         for (work, times) in works {
             let ns = self.costs.get(*work).ns * times;
             plain += ns;
-            charged += self.cpus[cpu].speed.charge(level, *work, ns, slower);
+            charged += self.cpus[cpu].speed.charge(level, *work, ns, slower, shared_pct);
         }
         self.jittered(Span::from_ns(plain)) + (charged - plain)
     }
@@ -359,7 +313,7 @@ impl World {
                 }
                 self.ctxs[ctx].wake_gen += 1;
                 self.make_ready(ctx);
-                Some(self.ctxs[ctx].cpu)
+                Some(self.ctxs[ctx].cpu.get())
             }
             Ev::Slice { cpu, generation } => {
                 if !self.cpus[cpu].is_slice(generation) {
@@ -368,6 +322,7 @@ impl World {
                 self.cpus[cpu].need_resched = true;
                 Some(cpu)
             }
+            Ev::Tick { cpu } => self.tick(cpu),
             Ev::Ask { connection } => {
                 self.ask(connection as usize);
                 None
@@ -380,11 +335,27 @@ impl World {
                 self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false);
                 None
             }
+            Ev::Chunk { flow, to, is_ack, segments } => {
+                self.chunk_arrives(flow.into(), to.into(), is_ack, segments);
+                None
+            }
+            Ev::LinkFree { from } => {
+                self.link_is_free(from.into());
+                None
+            }
+            Ev::Due { flow } => {
+                self.request_is_due(flow.into());
+                None
+            }
+            Ev::Stored { flow } => {
+                self.stored(flow.into());
+                None
+            }
             Ev::Answered { connection } => {
                 self.answered(connection as usize);
                 None
             }
-            Ev::Thaw { ctx } => Some(self.ctxs[ctx].cpu),
+            Ev::Thaw { ctx } => Some(self.ctxs[ctx].cpu.get()),
             Ev::Step { step, left } => {
                 self.check_conserved();
                 self.take_step(step, left)

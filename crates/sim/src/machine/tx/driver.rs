@@ -9,9 +9,10 @@ use napier_core::tx::{DropReason, TxPacket};
 
 use super::{At, TxPkt};
 use crate::machine::coverage::Decision;
+use crate::machine::event::{Ev, HardIrq};
 use crate::machine::vm::K;
 use crate::machine::work::Work;
-use crate::machine::world::{Ev, HardIrq, World};
+use crate::machine::world::World;
 use napier_scenario::{StopBy, TxDeed, TxEvent};
 
 impl K {
@@ -22,13 +23,13 @@ impl K {
     pub(super) async fn hard_start_xmit(&self, txq: usize, packet: TxPkt, more: bool) -> Result<(), TxPkt> {
         let lower = self.w().tx.txqs[txq].lower;
         if let Some(lower) = lower {
-            let inner = self.w().forward(txq, lower, packet, more, self.cpu);
+            let inner = self.w().forward(txq, lower, packet, more, self.cpu());
             // What becomes of it there is not this driver's business: it has taken the packet.
             let inner: Pin<Box<dyn Future<Output = _>>> = Box::pin(self.dev_queue_xmit(lower, inner));
             let _ = inner.await;
             return Ok(());
         }
-        let taken = self.w().put_in_ring(txq, packet, more, self.cpu);
+        let taken = self.w().put_in_ring(txq, packet, more, self.cpu());
         if taken {
             self.work(Work::PacketDown).await;
         }

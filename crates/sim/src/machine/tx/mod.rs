@@ -31,8 +31,9 @@ use napier_core::tx::run::TxQueueView;
 use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DropReason, TxDrops, TxPacket};
 
+use super::event::Ev;
 use super::vm::CtxId;
-use super::world::{Ev, World};
+use super::world::World;
 use napier_scenario::{CpuIx, Event, QdiscIx, TxEvent, TxqIx};
 
 pub(super) use setup::add_transmit;

@@ -32,8 +32,8 @@ impl K {
         let view = {
             let w = self.w();
             let of = &w.tx.txqs[txq];
-            let owned = of.locked == Some(self.cpu);
-            NoqueueView { up: w.devs[of.dev].up, owned, nesting: w.tx.nesting[self.cpu] }
+            let owned = of.locked == Some(self.cpu());
+            NoqueueView { up: w.devs[of.dev].up, owned, nesting: w.tx.nesting[self.cpu()] }
         };
         enter(view).map_err(|dropped| (dropped, packet))?;
         self.tx_lock(txq).await;
@@ -42,9 +42,9 @@ impl K {
             self.tx_unlock(txq);
             return Err((dropped, packet));
         }
-        self.w().tx.nesting[self.cpu] += 1;
+        self.w().tx.nesting[self.cpu()] += 1;
         let refused = self.hard_start_xmit(txq, packet, false).await.err();
-        self.w().tx.nesting[self.cpu] -= 1;
+        self.w().tx.nesting[self.cpu()] -= 1;
         self.tx_unlock(txq);
         self.op().await;
         let code = sent(refused.is_none()).map_err(|dropped| (dropped, packet))?;

@@ -41,7 +41,7 @@ impl K {
             {
                 let mut w = self.w();
                 if w.tx.txqs[txq].locked.is_none() {
-                    w.txq(txq).locked = Some(self.cpu);
+                    w.txq(txq).locked = Some(self.cpu());
                     return;
                 }
                 w.hit(Decision::TxLockSpin);
@@ -52,7 +52,7 @@ impl K {
 
     pub(super) fn tx_unlock(&self, txq: usize) {
         let holder = self.w().txq(txq).locked.take();
-        assert!(holder == Some(self.cpu), "the transmit lock is given back by its holder");
+        assert!(holder == Some(self.cpu()), "the transmit lock is given back by its holder");
     }
 
     /// The flusher's part: its own packet is the first on the list.
@@ -102,7 +102,7 @@ impl K {
             let mut w = self.w();
             let of = w.qd(qd);
             let (qdisc, nolock) = (of.index, of.way == Way::Nolock);
-            w.note_tx(TxEvent::Run { qdisc, context, cpu: World::cpu_ix(self.cpu) });
+            w.note_tx(TxEvent::Run { qdisc, context, cpu: World::cpu_ix(self.cpu()) });
             nolock
         };
         let mut sent = 0;
@@ -185,7 +185,7 @@ impl K {
         }
         let mut w = self.w();
         if let RunStop::NotBefore(at) = end.stop {
-            w.arm_watchdog(qd, at, self.cpu);
+            w.arm_watchdog(qd, at, self.cpu());
         }
         w.run_over(qd, run, end, sent);
         drop(w);

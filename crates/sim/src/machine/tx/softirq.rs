@@ -5,8 +5,9 @@ use napier_core::tx::state::QdiscState;
 use super::Way;
 use crate::machine::Plant;
 use crate::machine::coverage::Decision;
+use crate::machine::event::HardIrq;
 use crate::machine::vm::{K, Level};
-use crate::machine::world::{HardIrq, World};
+use crate::machine::world::World;
 use napier_scenario::{PollContext, StopBy, TxEvent};
 
 impl K {
@@ -31,11 +32,11 @@ impl K {
             (false, false, false) => Decision::TxScheduleFlusher,
             (false, false, true) => Decision::TxScheduleAlready,
         });
-        w.note_tx(TxEvent::Schedule { qdisc, took, cpu: World::cpu_ix(self.cpu) });
+        w.note_tx(TxEvent::Schedule { qdisc, took, cpu: World::cpu_ix(self.cpu()) });
         if took {
-            w.cpus[self.cpu].output.push_back(qd);
+            w.cpus[self.cpu()].output.push_back(qd);
             let process = self.level == Level::Task && w.ctxs[self.me].bh_off == 0;
-            w.raise_tx(self.cpu, process);
+            w.raise_tx(self.cpu(), process);
         }
     }
 
@@ -43,12 +44,12 @@ impl K {
     pub(in crate::machine) async fn net_tx_action(&self, context: PollContext) {
         {
             let mut w = self.w();
-            let cpu = &mut w.cpus[self.cpu];
+            let cpu = &mut w.cpus[self.cpu()];
             cpu.tx_runs += 1;
             cpu.output.begin();
         }
         loop {
-            let Some(qd) = self.w().take_scheduled(self.cpu) else { return };
+            let Some(qd) = self.w().take_scheduled(self.cpu()) else { return };
             let nolock = self.w().tx.qds[qd].way == Way::Nolock;
             if nolock {
                 self.nolock_scheduled(qd, context).await;
@@ -98,7 +99,7 @@ impl K {
             of.coming += 1;
             let qdisc = of.index;
             w.hit(Decision::TxWatchdog);
-            w.note_tx(TxEvent::WatchdogFire { qdisc, cpu: World::cpu_ix(self.cpu) });
+            w.note_tx(TxEvent::WatchdogFire { qdisc, cpu: World::cpu_ix(self.cpu()) });
         }
         self.op().await;
         self.netif_schedule(qd).await;

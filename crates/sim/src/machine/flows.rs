@@ -1,0 +1,398 @@
+//! A run for figures: two hosts of many CPUs, with programs of many threads that the scheduler places, and messages of any size.
+//!
+//! ```text
+//!  client: CPUs 0..n                                      server: CPUs n..2n
+//!  queue q interrupts CPU q         <-- wire, its rate -->     queue q interrupts CPU n + q
+//!  threads, an event context each                              threads, an event context each
+//! ```
+//! A client may also be none but a source of requests at a rate, which takes no time of its own.
+
+use std::sync::Arc;
+
+use napier_core::completion::Tunables;
+use napier_core::control::ThreadedSetting;
+use napier_core::event::EpollParams;
+use napier_core::sockopt::SocketBusy;
+use napier_core::time::Span;
+use napier_scenario::{
+    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread,
+};
+
+use super::exec::Code;
+use super::figures::Length;
+use super::place::{Host, Places};
+use super::streams::{CLIENT, SERVER, Streams};
+use super::vm::K;
+use super::work::{Account, Disturbance, WorkCosts};
+use super::{Options, setup};
+
+/// Who sends requests.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Asks {
+    /// A program like the server's on a host like the server's: the next of a flow when the last is answered.
+    Program,
+    /// Somebody outside, all flows together at this rate; each has one request at a time.
+    Rate {
+        /// Requests per second.
+        rate_rps: u64,
+    },
+}
+
+/// Who polls.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Polls {
+    /// Softirqs.
+    Softirq,
+    /// A thread for each instance.
+    Thread,
+    /// A pool of workers, two for each instance.
+    Pool,
+}
+
+/// Both hosts.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    /// What work costs.
+    pub costs: WorkCosts,
+    /// What an interrupt and a switch cost beside.
+    pub disturbance: Disturbance,
+    /// A CPU that was idle for so long sleeps deeply; 0: never.
+    pub deep_after: Span,
+    /// Jiffies per second.
+    pub hz: u32,
+    /// Hyper-threads of a host, an even number.
+    pub cpus: u16,
+    /// By how much work is slower while the other hyper-thread of the core works, in percent.
+    pub sibling_pct: u32,
+    /// A thread that ran so shortly ago is not taken over by another CPU.
+    pub migration_cost: Span,
+    /// Receive queues of a host.
+    pub queues: u16,
+    /// Threads of a program.
+    pub threads: u16,
+    /// Connections.
+    pub flows: u16,
+    /// Who polls.
+    pub polls: Polls,
+    /// Those who poll stay on the CPUs of the interrupts; else the scheduler places them.
+    pub pinned: bool,
+    /// Longest holding back of an interrupt, in microseconds.
+    pub rx_usecs: u32,
+    /// Bytes of a request.
+    pub request_bytes: u32,
+    /// Bytes of an answer.
+    pub response_bytes: u32,
+    /// Every second flow has the two the other way round: it writes where the others read.
+    pub both_ways: bool,
+    /// Who asks.
+    pub asks: Asks,
+    /// What a storage device takes for a request, in ns: points of its distribution, of which each request gets one. Empty: none.
+    pub storage_ns: Arc<[u64]>,
+    /// From host to host.
+    pub wire: Span,
+    /// At most so much more, evenly.
+    pub wire_noise: Span,
+    /// Rate of the wire in each direction, in megabits per second; 0: no limit.
+    pub mbit_s: u32,
+}
+
+/// What was read off, over the measured time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowFigures {
+    /// From request to answer, of requests that were sent in the measured time, in ns.
+    pub latency_ns: Vec<u64>,
+    /// Answers in the measured time.
+    pub answered: u64,
+    /// The measured time.
+    pub measured: Span,
+    /// Where the time of the server's CPUs went, together.
+    pub server: Account,
+    /// Interrupts of the server.
+    pub interrupts: u64,
+    /// Polls of it.
+    pub polls: u64,
+    /// Threads that were put on another CPU, of both hosts and of the whole run.
+    pub migrations: u64,
+    /// Steps of the machine, likewise.
+    pub steps: u64,
+    /// A rule or an invariant that did not hold.
+    pub broken: Option<String>,
+}
+
+/// Runs two hosts.
+///
+/// # Panics
+/// The rules' own assertions.
+#[must_use]
+pub fn run(of: &Flows, length: Length, seed: u64) -> FlowFigures {
+    let machine = machine(of, seed);
+    let threads = usize::from(of.threads);
+    let code = |k: K, thread: usize| -> Option<Code> {
+        let end = if thread < threads { CLIENT } else { SERVER };
+        (thread < 2 * threads).then(|| Box::pin(k.stream_thread(end, thread)) as Code)
+    };
+    let programs = setup::Programs { costs: of.costs, code: &code };
+    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
+    let begun = {
+        let mut w = exec.vm.w();
+        (w.disturbance, w.deep_after) = (of.disturbance, of.deep_after);
+        w.places = places(of);
+        for thread in 0..2 * threads {
+            let ctx = w.inboxes[thread].ctx;
+            w.ctxs[ctx].moves = true;
+        }
+        for napi in 0..w.napis.len() {
+            let ctx = w.napis[napi].kthread;
+            w.ctxs[ctx].moves = !of.pinned;
+        }
+        w.begin_ticks();
+        w.begin_streams(Streams::new(of, seed));
+        w.now
+    };
+    let from = begun + length.warm_up;
+    exec.run_until(from);
+    if let Some(streams) = &mut exec.vm.w().streams {
+        streams.from = from;
+    }
+    let before = server(&exec.vm.w(), of);
+    exec.run_until(from + length.measured);
+    let mut w = exec.vm.w();
+    w.check_conserved();
+    let lost = w.drops.iter().sum::<u64>();
+    if lost > 0 {
+        w.fail(format!("{lost} packets were lost: a ring is too small"));
+    }
+    let after = server(&w, of);
+    let streams = w.streams.take().expect("they began");
+    FlowFigures {
+        latency_ns: streams.latency_ns,
+        answered: streams.answered,
+        measured: length.measured,
+        server: after.0.since(&before.0),
+        interrupts: after.1 - before.1,
+        polls: after.2 - before.2,
+        migrations: w.migrations,
+        steps: w.steps,
+        broken: w.broken.take(),
+    }
+}
+
+/// Time, interrupts and polls of the server.
+fn server(w: &super::world::World, of: &Flows) -> (Account, u64, u64) {
+    let cpus = w.cpus.iter().skip(of.cpus.into());
+    let account = cpus.fold(Account::default(), |sum, cpu| sum.and(&cpu.speed.account));
+    let napis = || w.napis.iter().skip(of.queues.into());
+    (account, napis().map(|napi| napi.interrupts).sum(), napis().map(|napi| napi.polls).sum())
+}
+
+fn places(of: &Flows) -> Places {
+    let cpus = usize::from(of.cpus);
+    let hosts: Vec<Host> = [CLIENT, SERVER].map(|host| Host { first: host * cpus, cpus }).into();
+    let two_each = |host: &Host| (0..2 * usize::from(of.queues)).map(|nth| host.first + nth % cpus).collect();
+    let workers = (of.polls == Polls::Pool && !of.pinned).then(|| hosts.iter().map(two_each).collect());
+    Places { hosts, sibling_pct: of.sibling_pct, migration_cost: of.migration_cost, workers }
+}
+
+fn machine(of: &Flows, seed: u64) -> Machine {
+    let cpu = |host: usize, nth: u16| CpuIx(host as u16 * of.cpus + nth % of.cpus);
+    let device = |host: usize| Device {
+        name: format!("eth{host}"),
+        queues: of.queues,
+        ring: 8192,
+        irq_cpu: (0..of.queues).map(|queue| cpu(host, queue)).collect(),
+        thread_cpu: (0..of.queues).map(|queue| cpu(host, queue)).collect(),
+        thread_policy: Policy::Fair,
+        persistent: true,
+        no_busy_poll: false,
+        up: true,
+        tunables: Tunables::default(),
+        threaded: if of.polls == Polls::Softirq { ThreadedSetting::Disabled } else { ThreadedSetting::Enabled },
+        rx_usecs: of.rx_usecs,
+        rx_frames: 0,
+        gro: false,
+        weight: weight(of, host),
+        transmit: None,
+    };
+    let socket = |name: String, host: usize, flow: u16| Socket {
+        name,
+        kind: SocketKind::Tcp,
+        connected: true,
+        napi: NapiIx(host as u16 * of.queues + queue(of, host, flow)),
+        queue: 8192,
+        open: true,
+        busy: SocketBusy::new(0),
+        primed: true,
+        recverr: false,
+    };
+    let mut sockets: Vec<Socket> = (0..of.flows).map(|flow| socket(format!("c{flow}"), CLIENT, flow)).collect();
+    sockets.extend((0..of.flows).map(|flow| socket(format!("s{flow}"), SERVER, flow)));
+    sockets.extend((0..of.flows).map(|flow| socket(format!("d{flow}"), SERVER, flow)));
+    let thread = |name: String, cpu| Thread { name, cpu, policy: Policy::Fair, cap_net_admin: true };
+    let mut threads = Vec::new();
+    let mut epolls = Vec::new();
+    for host in [CLIENT, SERVER] {
+        for nth in 0..of.threads {
+            threads.push(thread(format!("{host}/{nth}"), cpu(host, nth)));
+            let own = (0..of.flows).filter(|flow| flow % of.threads == nth);
+            let kinds: &[u16] = if host == CLIENT { &[0] } else { &[1, 2] };
+            let members = own.flat_map(|flow| kinds.iter().map(move |kind| SocketIx(kind * of.flows + flow))).collect();
+            epolls.push(Epoll { name: format!("ep{host}/{nth}"), params: EpollParams::default(), members });
+        }
+    }
+    threads.push(thread("ctl".to_owned(), cpu(SERVER, 0)));
+    Machine {
+        cpus: 2 * of.cpus,
+        hz: of.hz,
+        seed,
+        jitter: false,
+        late_interrupts: false,
+        sysctl: Sysctl::defaults(of.hz),
+        costs: Costs::default(),
+        devices: vec![device(CLIENT), device(SERVER)],
+        threads,
+        sockets,
+        epolls,
+    }
+}
+
+/// The queue of a host that a flow's packets come to: equally many flows on each, and each thread has flows of all queues. A hash does
+/// nearly that for ports that follow each other.
+fn queue(of: &Flows, host: usize, flow: u16) -> u16 {
+    let round = flow / of.threads;
+    (if host == SERVER { flow + round } else { flow + 3 * round }) % of.queues
+}
+
+/// Packets of one poll: a part of a message comes as one here, and counts as its frames there.
+fn weight(of: &Flows, host: usize) -> u32 {
+    let bytes = match host {
+        _ if of.both_ways => of.response_bytes.max(of.request_bytes),
+        CLIENT => of.response_bytes,
+        _ => of.request_bytes,
+    };
+    let segments = super::link::chunks(bytes).map(|chunk| u32::from(chunk.segments)).max().unwrap_or(1);
+    (64 / segments).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Work;
+    use super::*;
+
+    /// A host of eight CPUs whose programs have a lot to do.
+    fn hosts(polls: Polls) -> Flows {
+        let mut costs = WorkCosts::NONE;
+        for (work, ns) in [
+            (Work::Op, 15),
+            (Work::HardIrq, 700),
+            (Work::PollEmpty, 150),
+            (Work::SpinPause, 30),
+            (Work::Poll, 300),
+            (Work::PacketUp, 2500),
+            (Work::SegmentUp, 250),
+            (Work::Syscall, 150),
+            (Work::EpollReturn, 1000),
+            (Work::Wake, 1000),
+            (Work::Switch, 1200),
+            (Work::QueueWork, 500),
+            (Work::Request, 300),
+            (Work::Answer, 4500),
+        ] {
+            costs.set(work, Span::from_ns(ns));
+        }
+        Flows {
+            costs,
+            disturbance: Disturbance::default(),
+            deep_after: Span::ZERO,
+            hz: 1000,
+            cpus: 8,
+            sibling_pct: 0,
+            migration_cost: Span::from_us(500),
+            queues: 2,
+            threads: 8,
+            flows: 120,
+            polls,
+            pinned: false,
+            rx_usecs: 0,
+            request_bytes: 1,
+            response_bytes: 1,
+            both_ways: false,
+            asks: Asks::Program,
+            storage_ns: Arc::new([]),
+            wire: Span::from_us(10),
+            wire_noise: Span::from_us(1),
+            mbit_s: 0,
+        }
+    }
+
+    fn figures(of: &Flows) -> FlowFigures {
+        let length = Length { warm_up: Span::from_ms(10), measured: Span::from_ms(40) };
+        let mut figures = run(of, length, 1);
+        assert_eq!(figures.broken, None);
+        assert_eq!(figures, run(of, length, 1), "the same again");
+        figures.latency_ns.sort_unstable();
+        figures
+    }
+
+    fn percentile(of: &FlowFigures, percent: usize) -> u64 {
+        of.latency_ns[of.latency_ns.len() * percent / 100]
+    }
+
+    #[test]
+    fn queues_that_are_full_are_the_limit_and_waiting_follows_from_it() {
+        for polls in [Polls::Softirq, Polls::Thread, Polls::Pool] {
+            let figures = figures(&hosts(polls));
+            let rate = figures.answered as f64 * 1e9 / figures.measured.ns as f64;
+            // Two queues at 2.5 us a packet; the law of Little for 120 requests.
+            assert!((600e3..800e3).contains(&rate), "{polls:?}: {rate}");
+            let mean = figures.latency_ns.iter().sum::<u64>() as f64 / figures.latency_ns.len() as f64;
+            // What a client does between answer and request is no part of a latency.
+            assert!((0.88..1.0).contains(&(mean * rate / 1e9 / 120.0)), "{polls:?}: {mean} at {rate}");
+        }
+    }
+
+    /// What the document on threads is about: the scheduler does not see softirqs, and puts threads where they run.
+    #[test]
+    fn threads_that_the_scheduler_sees_are_avoided_where_softirqs_are_not() {
+        let busy = |polls| {
+            let mut of = hosts(polls);
+            of.costs.set(Work::Request, Span::from_us(45));
+            of.costs.set(Work::PacketUp, Span::from_us(5));
+            Flows { cpus: 16, threads: 16, flows: 300, asks: Asks::Rate { rate_rps: 143_000 }, pinned: true, ..of }
+        };
+        let (softirq, thread) = (figures(&busy(Polls::Softirq)), figures(&busy(Polls::Thread)));
+        let p99 = |of| percentile(of, 99);
+        assert!(p99(&thread) < p99(&softirq), "{} and {} ns", p99(&thread), p99(&softirq));
+    }
+
+    #[test]
+    fn a_wire_with_a_rate_is_shared() {
+        let bytes = 1_000_000;
+        let mut of = Flows { request_bytes: bytes, mbit_s: 100_000, flows: 40, ..hosts(Polls::Softirq) };
+        of.costs.set(Work::SegmentUp, Span::from_ns(100));
+        let figures = figures(&of);
+        // A megabyte takes 85 us of the wire; nothing else is in the way.
+        let rate = figures.answered as f64 * 1e9 / figures.measured.ns as f64;
+        assert!((10_500.0..12_000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn the_other_hyper_thread_slows_a_cpu_down() {
+        let shared = Flows { sibling_pct: 50, ..hosts(Polls::Softirq) };
+        assert!(figures(&shared).answered < figures(&hosts(Polls::Softirq)).answered);
+    }
+
+    #[test]
+    fn what_a_storage_device_takes_is_in_the_answer() {
+        let of = Flows {
+            asks: Asks::Rate { rate_rps: 20_000 },
+            storage_ns: Arc::new([1_000_000]),
+            both_ways: true,
+            response_bytes: 4096,
+            ..hosts(Polls::Thread)
+        };
+        let figures = figures(&of);
+        assert!((1_020_000..1_200_000).contains(&percentile(&figures, 50)), "{}", percentile(&figures, 50));
+        let rate = figures.answered as f64 * 1e9 / figures.measured.ns as f64;
+        assert!((18_000.0..22_000.0).contains(&rate), "{rate}");
+    }
+}
