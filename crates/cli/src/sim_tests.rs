@@ -40,5 +40,7 @@ fn what_is_run_as_a_whole_has_no_parts() {
     assert!(said("xsk-rr --shard 1/2 --out /nowhere/file").contains("xsk-rr is run as a whole"));
     assert!(said("udp-stream --modes base").contains("which has locked, llist"));
     assert!(said("irq-suspension --modes bass").contains("is no mode"));
-    assert!(said("no-such-plan").contains("or one of irq-suspension, xsk-rr, busy-read, udp-stream"));
+    assert!(
+        said("no-such-plan").contains("or one of irq-suspension, xsk-rr, busy-read, udp-stream, tcp-rr, remote-ssd")
+    );
 }

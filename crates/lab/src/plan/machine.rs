@@ -1,5 +1,7 @@
 //! Machine files: what work costs on a machine that is simulated, and where each figure comes from.
 
+use std::sync::Arc;
+
 use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
@@ -40,7 +42,7 @@ pub struct Parameter {
     pub name: String,
     /// In its unit.
     pub value: u64,
-    /// `ns`, `pct`, `per-100k` or `count`.
+    /// `ns`, `pct`, `per-100k`, `count` or `mbit-s`.
     pub unit: &'static str,
     /// Where it comes from.
     pub origin: Origin,
@@ -71,6 +73,10 @@ pub struct MachineFile {
     pub apply: Span,
     /// A CPU that was idle for so long sleeps deeply; 0: never.
     pub deep_after: Span,
+    /// By how much work is slower while the core's other hyper-thread works, in percent.
+    pub sibling_pct: u32,
+    /// A thread that ran so shortly ago is not taken over by another CPU.
+    pub migration_cost: Span,
     /// What sending takes more from a queue that nobody busy polls.
     pub quiet: Quiet,
     /// What a packet takes more where a driver has a busy poll of its own.
@@ -79,6 +85,8 @@ pub struct MachineFile {
     pub client: Client,
     /// Between two hosts of this kind; `None`: the file describes a server and its clients.
     pub wire: Option<Wire>,
+    /// What stands behind a server of storage.
+    pub storage: Storage,
     /// All of the above, in the order of the file.
     pub parameters: Vec<Parameter>,
 }
@@ -103,12 +111,56 @@ pub struct Client {
 pub struct Wire {
     pub one_way_ns: u64,
     pub noise_ns: u64,
+    pub mbit_s: u64,
 }
 
-const SPEED: &[&str] =
-    &["after-hard-irq", "after-timer-irq", "after-switch", "slower", "warm-requests", "deep-idle-after"];
+/// A storage device, and the program in front of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Storage {
+    /// What the device takes, for small and for large operations; zero: there is none.
+    pub times: [Quantiles; 2],
+    /// What the program computes for each operation, in ns.
+    pub program_ns: u64,
+}
+
+/// A distribution of times, in ns: the least, then so many of a thousand are at most that long, the most.
+pub(super) type Quantiles = [u64; 6];
+
+/// Of a thousand, at each of the [`Quantiles`].
+const PER_MILLE: [u64; 6] = [0, 500, 950, 990, 999, 1000];
+/// Points of a distribution that is drawn from.
+const POINTS: u64 = 10_000;
+
+/// Equally likely points of a distribution, in ns: between quantiles by straight lines, and by squares from 95 of 100 on, where such
+/// distributions bend.
+pub(super) fn points_ns(of: &Quantiles) -> Arc<[u64]> {
+    let point = |nth: u64| {
+        let at = PER_MILLE.windows(2).position(|two| nth * 1000 < two[1] * POINTS).expect("below the last");
+        let (from, to) = (PER_MILLE[at] * POINTS, PER_MILLE[at + 1] * POINTS);
+        let (part, whole) = (nth * 1000 - from, to - from);
+        let step = of[at + 1] - of[at];
+        let by = step * part / whole;
+        of[at] + if PER_MILLE[at] < 950 { by } else { by * part / whole }
+    };
+    (0..POINTS).map(point).collect()
+}
+
+const SPEED: &[&str] = &[
+    "after-hard-irq",
+    "after-timer-irq",
+    "after-switch",
+    "slower",
+    "warm-requests",
+    "deep-idle-after",
+    "sibling",
+    "migration",
+];
 const NIC: &[&str] = &["apply-moderation", "quiet-after", "wake-armed", "wake-deferred", "own-busy-poll"];
-const WIRE: &[&str] = &["one-way", "noise"];
+const WIRE: &[&str] = &["one-way", "noise", "rate"];
+const STORAGE: [[&str; 6]; 2] = [
+    ["small-least", "small-p50", "small-p95", "small-p99", "small-p999", "small-most"],
+    ["large-least", "large-p50", "large-p95", "large-p99", "large-p999", "large-most"],
+];
 const CLIENT: &[&str] = &[
     "to-server",
     "to-client",
@@ -119,7 +171,7 @@ const CLIENT: &[&str] = &[
     "step-most",
     "step-most-per-million",
 ];
-const UNITS: [&str; 4] = ["ns", "pct", "per-100k", "count"];
+const UNITS: [&str; 5] = ["ns", "pct", "per-100k", "count", "mbit-s"];
 /// The largest cost of one piece of work: a second.
 const VALUE_MAX: i128 = 1_000_000_000;
 
@@ -144,7 +196,7 @@ impl MachineFile {
     }
 
     fn read(whole: Table<'_>) -> Result<Self, ParseError> {
-        let whole = whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire"])?;
+        let whole = whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire", "storage"])?;
         let is_pair = whole.has("wire");
         if is_pair && whole.has("client") {
             return Err(whole.need("wire")?.error("a machine has clients, or it is two hosts on a wire"));
@@ -174,6 +226,7 @@ impl MachineFile {
         let nic = |name: &str| Span::from_ns(of(&nic, name));
         let client = if is_pair { Client::default() } else { client(&read.table(&whole, "client", CLIENT)?) };
         let wire = if is_pair { Some(wire(&read.table(&whole, "wire", WIRE)?)) } else { None };
+        let storage = if whole.has("storage") { storage(&whole, &mut read)? } else { Storage::default() };
         Ok(Self {
             text: String::new(),
             title: whole.need("title")?.text("what the machine is")?.to_owned(),
@@ -184,10 +237,13 @@ impl MachineFile {
             warm_max: usize::try_from(of(&speed, "warm-requests")).unwrap_or(usize::MAX),
             apply: nic("apply-moderation"),
             deep_after: span("deep-idle-after"),
+            sibling_pct: u32::try_from(of(&speed, "sibling")).unwrap_or(u32::MAX),
+            migration_cost: span("migration"),
             quiet: Quiet { after: nic("quiet-after"), armed: nic("wake-armed"), deferred: nic("wake-deferred") },
             own_busy_poll: nic("own-busy-poll"),
             client,
             wire,
+            storage,
             parameters: read.parameters,
         })
     }
@@ -207,7 +263,17 @@ fn client(read: &[(String, u64)]) -> Client {
 }
 
 fn wire(read: &[(String, u64)]) -> Wire {
-    Wire { one_way_ns: of(read, "one-way"), noise_ns: of(read, "noise") }
+    Wire { one_way_ns: of(read, "one-way"), noise_ns: of(read, "noise"), mbit_s: of(read, "rate") }
+}
+
+fn storage(whole: &Table<'_>, read: &mut Reader) -> Result<Storage, ParseError> {
+    let known: Vec<&'static str> = STORAGE.as_flattened().iter().copied().chain(["program"]).collect();
+    let values = read.table(whole, "storage", &known)?;
+    let times = STORAGE.map(|names| names.map(|name| of(&values, name)));
+    if let Some(falls) = times.iter().find(|times| !times.is_sorted()) {
+        return Err(whole.need("storage")?.error(format!("times grow from the least to the most, found {falls:?}")));
+    }
+    Ok(Storage { times, program_ns: of(&values, "program") })
 }
 
 fn of(values: &[(String, u64)], name: &str) -> u64 {
@@ -243,9 +309,9 @@ impl Reader {
 
 fn figure(name: String, node: &Node<'_>) -> Result<Parameter, ParseError> {
     let table = node.table("a figure such as { ns = 100, origin = \"reckoned\", why = \"...\" }")?;
-    let table = table.only(&["ns", "pct", "per-100k", "count", "origin", "rows", "why"])?;
+    let table = table.only(&["ns", "pct", "per-100k", "count", "mbit-s", "origin", "rows", "why"])?;
     let units: Vec<&'static str> = UNITS.into_iter().filter(|unit| table.has(unit)).collect();
-    let [unit] = units[..] else { return Err(node.error("a figure has one unit: ns, pct, per-100k or count")) };
+    let [unit] = units[..] else { return Err(node.error("a figure has one unit: ns, pct, per-100k, count or mbit-s")) };
     let origin = table.need("origin")?.word(Origin::named, &Origin::WORDS)?;
     let rows = table.map("rows", |node| node.texts("an array of modes"))?.unwrap_or_default();
     if (origin == Origin::Fitted) == rows.is_empty() {

@@ -19,11 +19,14 @@ const PLANS: &[(&str, &str)] = &[
     ("xsk-rr", include_str!("../../../../plans/xsk-rr.toml")),
     ("busy-read", include_str!("../../../../plans/busy-read.toml")),
     ("udp-stream", include_str!("../../../../plans/udp-stream.toml")),
+    ("tcp-rr", include_str!("../../../../plans/tcp-rr.toml")),
+    ("remote-ssd", include_str!("../../../../plans/remote-ssd.toml")),
 ];
 const MACHINES: &[(&str, &str)] = &[
     ("epyc-7662-cx5", include_str!("../../../../lab/machines/epyc-7662-cx5.toml")),
     ("xsk-rr-pair", include_str!("../../../../lab/machines/xsk-rr-pair.toml")),
     ("mlx4-pair", include_str!("../../../../lab/machines/mlx4-pair.toml")),
+    ("threaded-napi-pair", include_str!("../../../../lab/machines/threaded-napi-pair.toml")),
     ("small-vm", include_str!("../../../../lab/machines/small-vm.toml")),
 ];
 
@@ -146,7 +149,7 @@ impl AnyPlan {
     pub fn parse(text: &str, file: &str) -> Result<Self, ParseError> {
         let kind = read_file(text, file, |whole| {
             let found = whole.in_order().into_iter().find(|(key, _)| *key == "kind");
-            let words = [EVENT_LOOP, Kind::WORDS[0], Kind::WORDS[1], Kind::WORDS[2]];
+            let words: Vec<&str> = std::iter::once(EVENT_LOOP).chain(Kind::WORDS).collect();
             let find = |word: &str| words.contains(&word).then(|| Kind::named(word));
             found.map_or(Ok(None), |(_, node)| node.word(find, &words))
         })?;

@@ -138,7 +138,7 @@ fn what_is_wrong_has_a_file_and_a_line() {
             "machine.toml:8: cost.op.ns: found the number -15; expected a whole number",
         ),
         (refused("op = { ns = 15", "op = { us = 15"), "unknown key \"us\"; expected ns"),
-        (refused("op = { ns = 15,", "op = {"), "a figure has one unit: ns, pct, per-100k or count"),
+        (refused("op = { ns = 15,", "op = {"), "a figure has one unit: ns, pct, per-100k, count or mbit-s"),
         (refused("poll-empty = { ns = 700", "poll-empty = { ns = 0"), "poll-empty and spin-pause are at least 1 ns"),
         (refused("rows = [\"base\"], why = \"entry", "why = \"entry"), "what is fitted names the rows"),
         (refused("syscall", "sysca11"), "unknown figure; expected one of op, hard-irq"),

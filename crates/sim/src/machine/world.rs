@@ -323,43 +323,32 @@ impl World {
                 Some(cpu)
             }
             Ev::Tick { cpu } => self.tick(cpu),
-            Ev::Ask { connection } => {
-                self.ask(connection as usize);
-                None
-            }
-            Ev::Frame { connection, is_ack } => {
-                self.frame_arrives(connection as usize, is_ack);
-                None
-            }
-            Ev::Wire { napi } => {
-                self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false);
-                None
-            }
-            Ev::Chunk { flow, to, is_ack, segments } => {
-                self.chunk_arrives(flow.into(), to.into(), is_ack, segments);
-                None
-            }
-            Ev::LinkFree { from } => {
-                self.link_is_free(from.into());
-                None
-            }
-            Ev::Due { flow } => {
-                self.request_is_due(flow.into());
-                None
-            }
-            Ev::Stored { flow } => {
-                self.stored(flow.into());
-                None
-            }
-            Ev::Answered { connection } => {
-                self.answered(connection as usize);
-                None
-            }
             Ev::Thaw { ctx } => Some(self.ctxs[ctx].cpu.get()),
             Ev::Step { step, left } => {
                 self.check_conserved();
                 self.take_step(step, left)
             }
+            traffic => {
+                self.on_traffic(traffic);
+                None
+            }
+        }
+    }
+
+    /// What those do who send to the machine, in runs for figures.
+    fn on_traffic(&mut self, event: Ev) {
+        match event {
+            Ev::Ask { connection } => self.ask(connection as usize),
+            Ev::Frame { connection, is_ack } => self.frame_arrives(connection as usize, is_ack),
+            Ev::Answered { connection } => self.answered(connection as usize),
+            Ev::Wire { napi } => self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false),
+            Ev::Chunk { flow, to, is_ack, segments } => {
+                self.chunk_arrives(flow.into(), to.into(), is_ack, segments);
+            }
+            Ev::LinkFree { from } => self.link_is_free(from.into()),
+            Ev::Due { flow } => self.request_is_due(flow.into()),
+            Ev::Stored { flow } => self.stored(flow.into()),
+            other => unreachable!("{other:?} is no traffic"),
         }
     }
 

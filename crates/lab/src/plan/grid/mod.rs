@@ -2,6 +2,7 @@
 //! figures of its own; reading, running, scoring and printing them is one.
 
 mod json;
+mod many;
 mod published;
 mod run;
 mod table;
@@ -11,12 +12,14 @@ use std::fmt;
 use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
+use napier_sim::machine::figures::Length;
 
 use super::machine::{MachineFile, Wire};
 use super::read::{machine, measured};
 use crate::transmit::Path;
 
 pub use json::{JsonGrid, JsonGridCell, grid_json};
+use many::Size;
 use published::Rows;
 pub use run::{GridCell, run_grid};
 pub use table::grid_table;
@@ -30,11 +33,16 @@ pub enum Kind {
     BusyRead,
     /// Many senders on few transmit queues.
     UdpStream,
+    /// Many TCP connections between two hosts of many CPUs, a request to and an answer fro.
+    TcpRr,
+    /// The same with a storage device behind the server, asked at a fixed rate.
+    RemoteSsd,
 }
 
 impl Kind {
     /// The words for them in plan files.
-    pub const WORDS: [&str; 3] = ["xsk-rr", "busy-read", "udp-stream"];
+    pub const WORDS: [&str; 5] = ["xsk-rr", "busy-read", "udp-stream", "tcp-rr", "remote-ssd"];
+    const ALL: [Self; 5] = [Self::XskRr, Self::BusyRead, Self::UdpStream, Self::TcpRr, Self::RemoteSsd];
 
     /// The word for it.
     #[must_use]
@@ -43,7 +51,7 @@ impl Kind {
     }
 
     pub(super) fn named(word: &str) -> Option<Self> {
-        [Self::XskRr, Self::BusyRead, Self::UdpStream].into_iter().find(|kind| kind.name() == word)
+        Self::ALL.into_iter().find(|kind| kind.name() == word)
     }
 
     /// Modes that it has.
@@ -52,6 +60,7 @@ impl Kind {
             Self::XskRr => &["interrupts", "busy-read", "busy-read-separate", "threaded-busy-poll"],
             Self::BusyRead => &["interrupts-16-44", "interrupts-1-1", "busy-poll-3.11", "busy-poll-4.11"],
             Self::UdpStream => &["locked", "llist"],
+            Self::TcpRr | Self::RemoteSsd => &["base", "threaded", "workqueue"],
         }
     }
 }
@@ -70,6 +79,24 @@ pub enum Offer {
     Closed,
     /// As much as can be sent.
     Flood,
+    /// The next request of a connection when the last is answered.
+    Messages {
+        /// Of a request.
+        request_bytes: u32,
+        /// Of an answer.
+        response_bytes: u32,
+        /// How long the run is.
+        length: Length,
+    },
+    /// Reads and writes of a storage device, as many of each.
+    Operations {
+        /// That are read or written.
+        bytes: u32,
+        /// Per second.
+        rate_rps: u64,
+        /// How long the run is.
+        length: Length,
+    },
 }
 
 impl fmt::Display for Offer {
@@ -79,6 +106,24 @@ impl fmt::Display for Offer {
             Self::Rate { pps, delay } => write!(f, "{pps}+{}us", delay.ns / 1000),
             Self::Closed => f.write_str("closed"),
             Self::Flood => f.write_str("flood"),
+            Self::Messages { request_bytes, response_bytes, .. } => {
+                write!(f, "{}B/{}B", Bytes(*request_bytes), Bytes(*response_bytes))
+            }
+            Self::Operations { bytes, .. } => Bytes(*bytes).fmt(f),
+        }
+    }
+}
+
+/// Bytes with a prefix, of which each is 1024 of the next.
+struct Bytes(u32);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MIB: u32 = 1 << 20;
+        match self.0 {
+            bytes if bytes > 0 && bytes.is_multiple_of(MIB) => write!(f, "{}M", bytes / MIB),
+            bytes if bytes > 0 && bytes.is_multiple_of(1024) => write!(f, "{}K", bytes / 1024),
+            bytes => bytes.fmt(f),
         }
     }
 }
@@ -96,6 +141,17 @@ pub enum Subject {
         warm_up: Span,
         /// What counts, of each seed.
         measured: Span,
+        /// Runs of each cell.
+        seeds: u16,
+    },
+    /// Two hosts of many CPUs.
+    Many {
+        /// Of this kind each.
+        machine: Box<MachineFile>,
+        /// Between them.
+        wire: Wire,
+        /// How many of everything.
+        size: Size,
         /// Runs of each cell.
         seeds: u16,
     },
@@ -136,6 +192,7 @@ impl Grid {
         read_file(text, file, |whole| match kind {
             Kind::XskRr | Kind::BusyRead => Self::read_pair(kind, whole),
             Kind::UdpStream => Self::read_senders(whole),
+            Kind::TcpRr | Kind::RemoteSsd => many::read(kind, whole),
         })
     }
 
@@ -152,18 +209,14 @@ impl Grid {
         if loads.is_empty() {
             return Err(whole.need("loads")?.error("a plan has a load at least"));
         }
-        let node = whole.need("machine")?;
-        let machine = machine(&node)?;
-        let Some(wire) = machine.wire else {
-            return Err(node.error("this machine is a server with clients; expected two hosts, with [wire]"));
-        };
+        let (machine, wire) = two_hosts(&whole)?;
         Ok(Self {
             kind,
             title: whole.need("title")?.text("what it reproduces")?.to_owned(),
             modes: modes(&whole, kind)?,
             loads,
             subject: Subject::Pair {
-                machine: Box::new(machine),
+                machine,
                 wire,
                 warm_up: whole.short_span("warm-up", Span::from_ms(10))?,
                 measured: measured(&whole)?,
@@ -207,7 +260,7 @@ impl Grid {
     #[must_use]
     pub fn machine(&self) -> Option<&MachineFile> {
         match &self.subject {
-            Subject::Pair { machine, .. } => Some(machine),
+            Subject::Pair { machine, .. } | Subject::Many { machine, .. } => Some(machine),
             Subject::Senders { .. } => None,
         }
     }
@@ -216,7 +269,7 @@ impl Grid {
     #[must_use]
     pub fn machine_title(&self) -> String {
         match &self.subject {
-            Subject::Pair { machine, .. } => machine.title.clone(),
+            Subject::Pair { machine, .. } | Subject::Many { machine, .. } => machine.title.clone(),
             Subject::Senders { senders, queues, .. } => {
                 format!("{senders} senders on {queues} transmit queues, the machine of `napier sim transmit`")
             }
@@ -226,8 +279,20 @@ impl Grid {
     /// Whether figures of the machine were fitted to the row of a cell.
     #[must_use]
     pub fn is_fitted(&self, cell: &GridCell) -> bool {
-        self.machine().is_some_and(|machine| machine.is_fitted_to(cell.mode, &cell.load.to_string()))
+        let (load, of_kind) = (cell.load.to_string(), format!("{}:{}", self.kind.name(), cell.mode));
+        self.machine()
+            .is_some_and(|machine| machine.is_fitted_to(cell.mode, &load) || machine.is_fitted_to(&of_kind, &load))
     }
+}
+
+/// The machine of a plan, and the wire between two of it.
+fn two_hosts(whole: &Table<'_>) -> Result<(Box<MachineFile>, Wire), ParseError> {
+    let node = whole.need("machine")?;
+    let machine = machine(&node)?;
+    let Some(wire) = machine.wire else {
+        return Err(node.error("this machine is a server with clients; expected two hosts, with [wire]"));
+    };
+    Ok((Box::new(machine), wire))
 }
 
 const LOADS: &str = "an array of loads such as { rate = 12000, delay = \"0us\" }";

@@ -10,6 +10,8 @@ use crate::transmit::{Path, published};
 const TABLES: &[(Kind, &str)] = &[
     (Kind::XskRr, include_str!("../../../../../plans/published/xsk-rr.csv")),
     (Kind::BusyRead, include_str!("../../../../../plans/published/busy-read.csv")),
+    (Kind::TcpRr, include_str!("../../../../../plans/published/tcp-rr.csv")),
+    (Kind::RemoteSsd, include_str!("../../../../../plans/published/remote-ssd.csv")),
 ];
 
 /// Rows of a table: mode, load, figures in the order of [`columns`].
@@ -36,6 +38,8 @@ pub(super) const fn columns(kind: Kind) -> &'static [&'static str] {
         Kind::XskRr => &["p5_ns", "p50_ns", "p95_ns", "p99_ns"],
         Kind::BusyRead => &["transactions_per_s"],
         Kind::UdpStream => &["mpps", "cpu_pct"],
+        Kind::TcpRr => &["qps", "p50_us", "p90_us", "p99_us", "p999_us"],
+        Kind::RemoteSsd => &["qps", "p50_us", "p95_us", "p99_us", "p999_us"],
     }
 }
 

@@ -7,10 +7,11 @@ use napier_core::control::ThreadedSetting;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 use napier_sim::machine::figures::Length;
+use napier_sim::machine::flows;
 use napier_sim::machine::hosts::{self, Hosts, Poller, Program, Traffic, Trip};
 use napier_sim::machine::{Work, WorkCosts};
 
-use super::{Grid, Kind, Offer, Subject, path};
+use super::{Grid, Kind, Offer, Subject, many, path};
 use crate::parallel::in_parallel;
 use crate::plan::machine::{MachineFile, Wire};
 use crate::transmit::{self, Experiment};
@@ -44,18 +45,15 @@ pub fn run_grid(
     match &grid.subject {
         Subject::Pair { machine, wire, warm_up, measured, seeds } => {
             let length = Length { warm_up: *warm_up, measured: *measured };
-            let cells: Vec<_> = grid.cells().collect();
-            let runs: Vec<_> =
-                cells.iter().flat_map(|cell| (1..=u64::from(*seeds)).map(move |seed| (*cell, seed))).collect();
-            let one = |((load, mode), seed): &((Offer, &'static str), u64)| {
-                hosts::run(&hosts_in(machine, mode), &traffic(*wire, *load), length, *seed)
+            let one =
+                |load, mode: &str, seed| hosts::run(&hosts_in(machine, mode), &traffic(*wire, load), length, seed);
+            each_cell(grid, *seeds, jobs, stop, progress, one, |runs| together(grid.kind, runs))
+        }
+        Subject::Many { machine, wire, size, seeds } => {
+            let one = |load, mode: &str, seed| {
+                flows::run(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed)
             };
-            let results = in_parallel(&runs, jobs, stop, progress, one);
-            let of_cell = |((load, mode), runs): (&(Offer, &'static str), &[Option<Trip>])| {
-                let runs: Option<Vec<&Trip>> = runs.iter().map(Option::as_ref).collect();
-                Some(GridCell { load: *load, mode, predicted: together(grid.kind, &runs?) })
-            };
-            cells.iter().zip(results.chunks((*seeds).into())).filter_map(of_cell).collect()
+            each_cell(grid, *seeds, jobs, stop, progress, one, |runs| many::together(size.cpus, runs))
         }
         Subject::Senders { senders, queues, seed } => {
             let experiment = Experiment {
@@ -69,6 +67,27 @@ pub fn run_grid(
             send(grid, &experiment, stop, progress)
         }
     }
+}
+
+/// Runs each cell once for each seed; a cell that is not done is left out.
+fn each_cell<R: Send>(
+    grid: &Grid,
+    seeds: u16,
+    jobs: usize,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+    one: impl Fn(Offer, &'static str, u64) -> R + Sync,
+    together: impl Fn(&[&R]) -> Result<Vec<(&'static str, f64)>, String>,
+) -> Vec<GridCell> {
+    let cells: Vec<_> = grid.cells().collect();
+    let runs: Vec<_> = cells.iter().flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| (*cell, seed))).collect();
+    let run = |((load, mode), seed): &((Offer, &'static str), u64)| one(*load, mode, *seed);
+    let results = in_parallel(&runs, jobs, stop, progress, run);
+    let of_cell = |((load, mode), runs): (&(Offer, &'static str), &[Option<R>])| {
+        let runs: Option<Vec<&R>> = runs.iter().map(Option::as_ref).collect();
+        Some(GridCell { load: *load, mode, predicted: together(&runs?) })
+    };
+    cells.iter().zip(results.chunks(seeds.into())).filter_map(of_cell).collect()
 }
 
 fn send(
@@ -135,7 +154,7 @@ fn hosts_in(machine: &MachineFile, mode: &str) -> Hosts {
 fn traffic(wire: Wire, load: Offer) -> Traffic {
     let (period, delay) = match load {
         Offer::Rate { pps, delay } => (Some(Span::from_ns(1_000_000_000 / pps)), delay),
-        Offer::Closed | Offer::Flood => (None, Span::ZERO),
+        _ => (None, Span::ZERO),
     };
     Traffic { period, delay, wire: Span::from_ns(wire.one_way_ns), wire_noise: Span::from_ns(wire.noise_ns) }
 }

@@ -95,6 +95,18 @@ fn closing(text: &mut String, grid: &Grid, cells: &[GridCell]) -> std::fmt::Resu
                 machine.parameters.len()
             )
         }
+        Subject::Many { machine, size, seeds, .. } => {
+            let fitted = machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
+            writeln!(
+                text,
+                "two hosts of {} CPUs, {} queues, {} threads, {} connections; {seeds} runs of each; {} figures of the machine, {fitted} of them fitted",
+                size.cpus,
+                size.queues,
+                size.threads,
+                size.flows,
+                machine.parameters.len()
+            )
+        }
         Subject::Senders { seed, .. } => writeln!(
             text,
             "seed {seed}; one cost comes from another figure of the same document, 12 are assumed: `napier sim transmit` lists them"
