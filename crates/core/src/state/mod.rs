@@ -14,6 +14,9 @@
 //!                                        \-one more poll------> complete_release
 //!  kthread owner --thread_turn--> IN_BUSY_POLL as wanted
 //!                --thread_leave, mode taken away--> owned, to be scheduled (engine)
+//!  idle --group_attach_begin--> DISABLE --group_attach_claim, once idle--> owned by a group (SCHED GROUP)
+//!  owned by a group --group_release--> idle, armed (GROUP) --schedule_prep, to_group--> owned by the group
+//!  owned by a group --group_leave--> owned, to be scheduled
 //!  any --disable_begin--> DISABLE --disable_claim, once idle--> disabled + DISABLE --disable_end--> disabled
 //!
 //!  FORBIDDEN (assert): release without SCHED, SCHED_THREADED without SCHED, disable of a disabled instance (the
@@ -22,8 +25,10 @@
 
 use core::fmt;
 
+mod group;
 mod transitions;
 
+pub use group::GroupTurn;
 pub use transitions::{DISABLE_PAUSE_MAX, DISABLE_PAUSE_MIN, NotDisabled, STOP_THREAD_PAUSE, StopThread};
 
 /// The word. `Debug` prints the names of the bits that are set.
@@ -83,6 +88,8 @@ impl State {
     pub const THREADED_BUSY_POLL: Self = Self::bit(11);
     /// Bit 12, which the kernel does not have: a worker pool acts on `SCHED_THREADED` in place of the thread.
     pub const POOL: Self = Self::bit(12);
+    /// Bit 13, which the kernel does not have: a group of CPUs polls the instance, and nobody else ([`crate::group`]).
+    pub const GROUP: Self = Self::bit(13);
 
     /// No bit.
     pub const EMPTY: Self = Self(0);
@@ -91,7 +98,7 @@ impl State {
 
     const MODE: Self = Self::THREADED.with(Self::THREADED_BUSY_POLL);
 
-    const NAMES: [(Self, &'static str); 13] = [
+    const NAMES: [(Self, &'static str); 14] = [
         (Self::SCHED, "SCHED"),
         (Self::MISSED, "MISSED"),
         (Self::DISABLE, "DISABLE"),
@@ -105,6 +112,7 @@ impl State {
         (Self::HAS_NOTIFIER, "HAS_NOTIFIER"),
         (Self::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
         (Self::POOL, "POOL"),
+        (Self::GROUP, "GROUP"),
     ];
 
     /// The word with this bit alone.
@@ -196,6 +204,9 @@ impl State {
             && self.intersects(Self::IN_BUSY_POLL.with(Self::SCHED_THREADED).with(Self::PREFER_BUSY_POLL))
         {
             return Err("a disabled instance with an owner, or with somebody waiting for it");
+        }
+        if self.intersects(Self::GROUP) && self.intersects(Self::IN_BUSY_POLL.with(Self::SCHED_THREADED)) {
+            return Err("a member of a group with another owner");
         }
         Ok(())
     }

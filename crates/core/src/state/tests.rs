@@ -10,7 +10,7 @@ const BY_THREAD: State = OWNED.with(State::THREADED).with(State::SCHED_THREADED)
 const DISABLED: State = State::ADDED;
 const DISABLING: State = State::DISABLE.with(State::LISTED);
 
-/// Every word of the thirteen bits; a sample of them where each costs a lot.
+/// Every word of the kernel's bits and `POOL`; a sample of them where each costs a lot.
 fn all() -> impl Iterator<Item = State> {
     (0..1 << 13).step_by(if cfg!(miri) { 61 } else { 1 }).map(State::from_bits)
 }
@@ -31,6 +31,7 @@ fn bit_numbers_and_names_are_the_kernels() {
         (State::HAS_NOTIFIER, "HAS_NOTIFIER"),
         (State::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
         (State::POOL, "POOL"),
+        (State::GROUP, "GROUP"),
     ];
     for (number, (bit, name)) in names.into_iter().enumerate() {
         assert_eq!(bit.bits(), 1 << number);

@@ -59,10 +59,11 @@ impl State {
     /// so a thread that does not exist is never named. Source: `net/core/dev.c ____napi_schedule`.
     ///
     /// # Panics
-    /// If nobody owns the instance.
+    /// If nobody owns the instance, or it belongs to a group ([`State::to_group`] is asked first).
     #[inline]
     pub const fn schedule(self) -> (Self, Poller) {
         assert!(self.intersects(Self::SCHED), "only an owned instance can be scheduled");
+        assert!(!self.intersects(Self::GROUP), "a member of a group is given to the group");
         if !self.intersects(Self::THREADED) {
             (self, Poller::Softirq)
         } else if self.intersects(Self::POOL) {
@@ -116,11 +117,12 @@ impl State {
     }
 
     /// A busy poller tries to become owner; to be applied with one single compare-and-swap attempt. `None`: not now
-    /// (the poller looks at its end condition and tries again). Source: `net/core/dev.c __napi_busy_loop`.
+    /// (the poller looks at its end condition and tries again); never one of a group, even while its interrupt is armed.
+    /// Source: `net/core/dev.c __napi_busy_loop`.
     #[inline]
     #[must_use]
     pub const fn busy_acquire(self) -> Option<Self> {
-        if self.intersects(Self::DISABLE.with(Self::SCHED).with(Self::IN_BUSY_POLL)) {
+        if self.intersects(Self::DISABLE.with(Self::SCHED).with(Self::IN_BUSY_POLL).with(Self::GROUP)) {
             return None;
         }
         Some(self.with(Self::SCHED).with(Self::IN_BUSY_POLL))
@@ -128,11 +130,15 @@ impl State {
 
     /// A prefer-busy-poll user failed to become owner and says that it waits. Only such a loser sets the bit. Source:
     /// `net/core/dev.c __napi_busy_loop`. Unlike there, an instance that is disabled or about to be is left alone: the
-    /// bit would otherwise outlive the disable that has just cleared it.
+    /// bit would otherwise outlive the disable that has just cleared it. So is one of a group, which waits for nobody.
     #[inline]
     #[must_use]
     pub const fn busy_contended(self) -> Self {
-        if self.intersects(Self::DISABLE.with(Self::NPSVC)) { self } else { self.with(Self::PREFER_BUSY_POLL) }
+        if self.intersects(Self::DISABLE.with(Self::NPSVC).with(Self::GROUP)) {
+            self
+        } else {
+            self.with(Self::PREFER_BUSY_POLL)
+        }
     }
 
     /// A busy poller begins to stop: events seen so far are covered by what follows. Source: `net/core/dev.c
@@ -165,12 +171,12 @@ impl State {
         self.without(Self::SCHED)
     }
 
-    /// True if a completion must be refused: the instance is busy polled, or disabled. Source: `net/core/dev.c
+    /// True if a completion must be refused: the instance is busy polled, a group's, or disabled. Source: `net/core/dev.c
     /// napi_complete_done`.
     #[inline]
     #[must_use]
     pub const fn complete_refused(self) -> bool {
-        self.intersects(Self::NPSVC.with(Self::IN_BUSY_POLL))
+        self.intersects(Self::NPSVC.with(Self::IN_BUSY_POLL).with(Self::GROUP))
     }
 
     /// Gives ownership up; `true` if `MISSED` was set, and then `SCHED` is kept: the caller is still owner and must
@@ -269,10 +275,11 @@ impl State {
 
     /// First half of stopping the thread: clears the mode bits if the thread is the owner or nobody is. Source:
     /// `net/core/dev.c napi_stop_kthread`. Unlike there, a disabled instance counts as owned by nobody: the kernel
-    /// waits for a release that never comes, with the device lock held.
+    /// waits for a release that never comes, with the device lock held. So does one of a group, for the same reason.
     #[inline]
     pub const fn stop_thread_claim(self) -> StopThread {
         let idle = !self.intersects(Self::SCHED) || self.contains(Self::SCHED.with(Self::NPSVC));
+        let idle = idle || self.intersects(Self::GROUP);
         if idle || self.intersects(Self::SCHED_THREADED) {
             StopThread::Cleared(self.without(Self::MODE))
         } else {
