@@ -14,6 +14,7 @@
 //! | [`busy`] | the busy loop and its stop | `net/core/dev.c __napi_busy_loop`, `busy_poll_stop` |
 //! | [`frames`] | UDP datagrams as frames | RFC 768, RFC 791 |
 //! | [`gro`] | held packets, batches, flush | `net/core/gro.c`, `include/net/gro.h` |
+//! | [`group`] | CPUs that poll queues for ever: policy, hand-over, parking | none |
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
 //! | [`select`] | poll and select: scans, busy polling, the sleep | `fs/select.c do_poll`, `net/socket.c sock_poll` |
 //! | [`backlog`] | what waits while a program owns a socket | `include/net/sock.h sk_add_backlog`, `net/ipv4/tcp_ipv4.c tcp_add_backlog` |
@@ -54,6 +55,7 @@ pub mod control;
 pub mod event;
 pub mod frames;
 pub mod gro;
+pub mod group;
 pub mod histogram;
 pub mod ids;
 pub mod loss;
