@@ -13,13 +13,16 @@ pub enum PollContext {
     Kthread,
     /// The instance's own thread in busy-poll mode.
     KthreadBusy,
+    /// A thread of a group of CPUs.
+    Group,
     /// An application thread: it busy polls, in its loop or at its stop, or it sends.
     User,
 }
 
 impl PollContext {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Softirq, Self::Ksoftirqd, Self::Kthread, Self::KthreadBusy, Self::User];
+    pub const ALL: [Self; 6] =
+        [Self::Softirq, Self::Ksoftirqd, Self::Kthread, Self::KthreadBusy, Self::Group, Self::User];
 
     /// The word for it in files and logs.
     #[must_use]
@@ -29,6 +32,7 @@ impl PollContext {
             Self::Ksoftirqd => "ksoftirqd",
             Self::Kthread => "kthread",
             Self::KthreadBusy => "kthread-busy",
+            Self::Group => "group",
             Self::User => "user",
         }
     }
@@ -77,7 +81,7 @@ mod tests {
     fn each_has_a_place_of_its_own() {
         let mut calls = PerContext::<u64>::default();
         PollContext::ALL.into_iter().for_each(|context| calls[context] = context.name().len() as u64);
-        assert_eq!((calls[PollContext::User], calls[PollContext::KthreadBusy], calls.total()), (4, 12, 39));
+        assert_eq!((calls[PollContext::User], calls[PollContext::KthreadBusy], calls.total()), (4, 12, 44));
         assert_eq!(PerContext::from_fn(|context| context.name().len() as u64), calls);
     }
 }

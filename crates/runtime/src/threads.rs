@@ -19,6 +19,13 @@ pub enum ThreadRole {
         /// Name of the device.
         device: String,
     },
+    /// Polls the members of a group of CPUs.
+    Group {
+        /// Name of the group.
+        name: String,
+        /// The processor.
+        cpu: usize,
+    },
     /// A worker of the pool.
     Worker,
     /// Connects memif devices with peers in other processes; no packet passes through it.

@@ -9,6 +9,7 @@
 //! | `kthread` | the instance's thread |
 //! | `workqueue` | a worker of the pool |
 //! | `busy` | a program's thread that busy polls |
+//! | `group` | the threads of a group of CPUs |
 //! | `lifecycle` | the control path, while it disables and enables |
 //!
 //! The control lock of the instances is [`Deliver::control`]; it comes after the lock of the engine's devices and after
@@ -16,6 +17,7 @@
 
 mod busy;
 mod complete;
+pub(crate) mod group;
 mod kthread;
 mod lifecycle;
 mod moderate;
@@ -38,6 +40,7 @@ use crate::bounds::{NAPI_MAX, NR_CPUS};
 use crate::journal::Recorder;
 use crate::napi::Napi;
 use crate::threads::Threads;
+use group::GroupTable;
 #[cfg(test)]
 pub(crate) use kthread::fail as kthread_fail;
 use napier_sys::clock::Clock;
@@ -64,6 +67,7 @@ pub(crate) struct Deliver {
     ids: Mutex<IdAllocator>,
     control: Mutex<()>,
     pub(crate) workqueue: Workqueue,
+    groups: GroupTable,
     pub(crate) journal: Option<Arc<Recorder>>,
     pub(crate) threads: Threads,
     overseer: Overseer,
@@ -116,6 +120,7 @@ impl Deliver {
             ids: Mutex::new(IdAllocator::new(NR_CPUS)),
             control: Mutex::new(()),
             workqueue: Workqueue::new(workers),
+            groups: GroupTable::default(),
             journal: records_max.map(|max| Arc::new(Recorder::new(clock, cpus, max))),
             threads: Threads::default(),
             overseer: Overseer::new(cpus.len()),
@@ -214,6 +219,7 @@ impl Deliver {
     /// Ends the workers; the threads of the softirq CPUs are to end.
     pub(crate) fn stop(&self) {
         self.workqueue.stop();
+        self.end_groups();
         self.stop.store(true, Ordering::Release);
         self.softirq.iter().for_each(|cpu| cpu.kick());
     }

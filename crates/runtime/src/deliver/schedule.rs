@@ -6,7 +6,8 @@ use napier_core::state::State;
 use napier_core::time::Span;
 
 use super::Deliver;
-use super::owner::owner;
+use super::group::Grouped;
+use super::owner::{Owner as _, owner};
 use crate::journal::{Event, Rule};
 use crate::napi::Napi;
 use crate::napi::place::HERE;
@@ -49,6 +50,9 @@ impl Deliver {
     /// list of this CPU.
     pub(crate) fn schedule_owned(&self, napi: &Napi) {
         napi.counters.scheduled();
+        if napi.state().to_group() {
+            return Grouped.take(self, napi);
+        }
         // Who polls comes with the transition: read later it could be another's turn, with the instance long handed on.
         let poller = napi.transition(Rule::Schedule, State::schedule);
         #[cfg(test)]

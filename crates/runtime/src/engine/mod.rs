@@ -6,6 +6,7 @@ mod carrier;
 mod check;
 mod control;
 mod devices;
+mod group;
 mod handle;
 mod host;
 mod show;
@@ -41,6 +42,8 @@ pub use crate::deliver::SysctlError;
 pub use crate::deliver::softirq::SoftirqStats;
 #[doc(hidden)]
 pub use carrier::LinkState;
+#[doc(hidden)]
+pub use group::{Doing, GroupChangeError, GroupInfo, GroupMemberInfo, GroupSettings, Policy, PollerInfo};
 #[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
 pub use show::WeakEngine;

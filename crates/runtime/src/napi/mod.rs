@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwapOption;
 use napier_core::completion::{Flush, Tunables};
 pub(crate) use napier_core::context::PollContext;
 use napier_core::control::ThreadedSetting;
@@ -21,6 +22,7 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
+use crate::deliver::group::Member;
 use crate::journal::{Answer, Event, Rule, Tap};
 use crate::netdev::Device;
 use crate::port::{IrqLine, RxQueue};
@@ -73,6 +75,8 @@ pub(crate) struct Napi {
     pub(crate) kthread: Mutex<Option<Kthread>>,
     /// Wakes whoever runs the instance as a thread.
     pub(crate) thread_parker: Parker,
+    /// What it is in a group of CPUs, if it is in one.
+    pub(crate) member: ArcSwapOption<Member>,
     /// Wakes a thread that is blocked on the bound raw port.
     pub(crate) raw_parker: Parker,
     pub(crate) counters: NapiCounters,
@@ -111,6 +115,7 @@ impl Napi {
             thread_cpu: Mutex::new(None),
             kthread: Mutex::new(None),
             thread_parker: Parker::new(),
+            member: ArcSwapOption::empty(),
             raw_parker: Parker::new(),
             counters: NapiCounters::default(),
             #[cfg(test)]
@@ -182,9 +187,11 @@ impl Napi {
         let (context, cpu) = match context {
             PollContext::Softirq if place.ksoftirqd => (PollContext::Ksoftirqd, tap.cpu(place.handling)),
             PollContext::Softirq => (context, tap.cpu(place.handling)),
-            PollContext::Ksoftirqd | PollContext::Kthread | PollContext::KthreadBusy | PollContext::User => {
-                (context, tap.cpu(None))
-            }
+            PollContext::Ksoftirqd
+            | PollContext::Kthread
+            | PollContext::KthreadBusy
+            | PollContext::User
+            | PollContext::Group => (context, tap.cpu(None)),
         };
         self.journaled(|| (), |()| Event::Poll { context, cpu, work, budget });
     }

@@ -1,0 +1,380 @@
+//! What the control path does with groups: make, change, take away, show. One change at a time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use napier_core::group::{
+    CpuWord, Decider, Doing, GroupCpu, GroupError, Machine, MemberId, Phase, Seat, Settings, Woken,
+};
+use napier_core::state::State;
+
+use super::policy::Turn;
+use super::{Group, Member, Poller, Table};
+use crate::deliver::Deliver;
+use crate::napi::Napi;
+use crate::threads::pass_on;
+
+/// Pause between two looks while waiting for an owner to let go.
+const WAIT: Duration = Duration::from_micros(50);
+
+/// A change of groups that was refused; nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupChangeError {
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Refused(#[from] GroupError),
+    /// No enabled instance has this id.
+    #[error("no enabled NAPI instance has id {id} (ENOENT): napi-get shows them")]
+    NoSuchNapi {
+        /// The id.
+        id: u32,
+    },
+    /// The system refused a thread.
+    #[error("the thread of CPU {cpu} was not created: {error}")]
+    ThreadNotCreated {
+        /// The CPU.
+        cpu: u16,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The journal records what Linux does, and Linux has no groups.
+    #[error("an engine that keeps a journal has no groups: start it without the journal")]
+    Journal,
+    /// The engine is ending.
+    #[error("the engine is ending (ESHUTDOWN)")]
+    Closing,
+}
+
+/// A group as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupInfo {
+    /// Its name.
+    pub name: String,
+    /// What was set.
+    pub settings: Settings,
+    /// Its CPUs.
+    pub cpus: Vec<PollerInfo>,
+    /// Its members.
+    pub members: Vec<GroupMemberInfo>,
+}
+
+/// A CPU of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PollerInfo {
+    /// The processor.
+    pub cpu: u16,
+    /// Its thread's id at the system.
+    pub pid: u32,
+    /// What it is doing.
+    pub doing: Doing,
+    /// Times that it went to sleep.
+    pub parks: u64,
+    /// Times that it wanted to, and found something to do.
+    pub vain_parks: u64,
+}
+
+/// A member of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupMemberInfo {
+    /// Id of its instance.
+    pub napi_id: u32,
+    /// Name of the device.
+    pub device: String,
+    /// Its queue.
+    pub queue: u16,
+    /// The CPU that has it.
+    pub cpu: u16,
+    /// Its interrupt is armed: nobody polls.
+    pub armed: bool,
+    /// Times that it went to another CPU.
+    pub moves: u64,
+}
+
+impl Table {
+    fn group(&self, name: &str) -> Arc<Group> {
+        let found = self.running.iter().find(|group| group.name == name);
+        found.expect("a group that is known runs").clone()
+    }
+}
+
+impl Deliver {
+    fn groups(&self) -> MutexGuard<'_, Table> {
+        self.groups.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_change_groups(&self) -> Result<(), GroupChangeError> {
+        if self.is_closing() {
+            return Err(GroupChangeError::Closing);
+        }
+        if self.journal.is_some() { Err(GroupChangeError::Journal) } else { Ok(()) }
+    }
+
+    /// See [`crate::engine::Engine::group_new`].
+    pub(crate) fn group_new(
+        self: &Arc<Self>,
+        name: &str,
+        cpus: &[GroupCpu],
+        settings: Settings,
+    ) -> Result<(), GroupChangeError> {
+        self.may_change_groups()?;
+        let mut table = self.groups();
+        let mut known = table.known.clone();
+        known.create(name, cpus, settings, machine(&offline()))?;
+        let group = Arc::new(Group {
+            name: name.to_owned(),
+            pollers: ArcSwap::default(),
+            members: ArcSwap::default(),
+            turn: Mutex::new(Turn::new(Decider::new(settings))),
+            decided_ns: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        for cpu in cpus {
+            if let Err(error) = self.add_poller(&group, *cpu) {
+                group.end();
+                return Err(error);
+            }
+        }
+        table.known = known;
+        table.running.push(group);
+        Ok(())
+    }
+
+    fn add_poller(self: &Arc<Self>, group: &Arc<Group>, cpu: GroupCpu) -> Result<(), GroupChangeError> {
+        let poller = Arc::new(Poller::new(cpu));
+        poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
+        group.start(self, &poller).map_err(|error| GroupChangeError::ThreadNotCreated { cpu: cpu.0, error })?;
+        group.pollers.rcu(|all| all.iter().cloned().chain([poller.clone()]).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// See [`crate::engine::Engine::group_del`].
+    pub(crate) fn group_del(&self, name: &str) -> Result<(), GroupChangeError> {
+        let mut table = self.groups();
+        table.known.delete(name)?;
+        let group = table.group(name);
+        for member in group.members.load_full().iter() {
+            self.take_out(&group, member);
+        }
+        table.running.retain(|other| other.name != name);
+        group.end();
+        Ok(())
+    }
+
+    /// See [`crate::engine::Engine::group_set`].
+    pub(crate) fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
+        let mut table = self.groups();
+        table.known.set(name, settings)?;
+        table.group(name).set(settings);
+        Ok(())
+    }
+
+    /// See [`crate::engine::Engine::group_attach_cpu`].
+    pub(crate) fn group_attach_cpu(self: &Arc<Self>, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
+        self.may_change_groups()?;
+        let mut table = self.groups();
+        let mut known = table.known.clone();
+        known.attach_cpu(name, cpu, machine(&offline()))?;
+        self.add_poller(&table.group(name), cpu)?;
+        table.known = known;
+        Ok(())
+    }
+
+    /// See [`crate::engine::Engine::group_detach_cpu`].
+    pub(crate) fn group_detach_cpu(&self, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
+        let mut table = self.groups();
+        table.known.detach_cpu(name, cpu)?;
+        let group = table.group(name);
+        let position = table.known.find(name)?;
+        group.set(table.known.all()[position].settings);
+        let Some(poller) = group.poller(cpu) else { return Ok(()) };
+        if poller.change(CpuWord::go) == Woken::Rouse {
+            poller.parker.wake();
+        }
+        let others: Vec<_> = group.pollers.load().iter().filter(|other| other.cpu != cpu).cloned().collect();
+        let of_cpu = group.members.load_full();
+        for (nth, member) in of_cpu.iter().filter(|member| member.seat().cpu() == cpu).enumerate() {
+            group.move_member(member, others[nth % others.len()].cpu);
+        }
+        poller.join();
+        group.pollers.store(Arc::new(others));
+        Ok(())
+    }
+
+    /// See [`crate::engine::Engine::group_attach`].
+    pub(crate) fn group_attach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
+        self.may_change_groups()?;
+        let mut table = self.groups();
+        table.known.find(name)?;
+        let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
+        let called = called(&napi);
+        table.known.attach(name, MemberId(napi.index), &called, true)?;
+        let group = table.group(name);
+        let cpu = {
+            let mut turn = group.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            turn.place(&group, self.clock.now())
+        };
+        let cpu = cpu.expect("a group that takes members has a CPU");
+        let member = Arc::new(Member::new(napi.clone(), &group));
+        member.turn_ended_ns.store(self.clock.now().ns, Ordering::Relaxed);
+        assert!(member.sit_if(|seat| seat.reserve(cpu)), "it is new");
+        napi.member.store(Some(member.clone()));
+        self.claim_for_group(&napi);
+        group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
+        let cpu = member.sit(Seat::attached);
+        group.wake(&member, cpu);
+        Ok(())
+    }
+
+    /// The group becomes the owner, once whoever is has let go.
+    fn claim_for_group(&self, napi: &Napi) {
+        // Nobody enables or disables meanwhile.
+        let _control = self.control();
+        let at_once = napi.state.update(|bits| {
+            let (next, at_once) = State::from_bits(bits).group_attach_begin();
+            (next.bits(), at_once)
+        });
+        if at_once {
+            return;
+        }
+        let claim = |bits: u32| match State::from_bits(bits).group_attach_claim() {
+            Some(next) => (next.bits(), true),
+            None => (bits, false),
+        };
+        while !napi.state.update(claim) {
+            std::thread::sleep(WAIT);
+        }
+        napi.timer.cancel();
+        let _ = napi.moderation.end();
+        napi.mask();
+    }
+
+    /// See [`crate::engine::Engine::group_detach`].
+    pub(crate) fn group_detach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
+        let mut table = self.groups();
+        table.known.find(name)?;
+        let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
+        table.known.detach(name, MemberId(napi.index), &called(&napi))?;
+        let group = table.group(name);
+        if let Some(member) = napi.member.load_full() {
+            self.take_out(&group, &member);
+        }
+        Ok(())
+    }
+
+    /// A member leaves its group: from here on it is polled as if it had never been there.
+    fn take_out(&self, group: &Group, member: &Arc<Member>) {
+        let _control = self.control();
+        let napi = &*member.napi;
+        assert!(member.sit_if(Seat::hold), "one change at a time");
+        while !member.sit_if(Seat::take_held) {
+            let is_armed = member.seat().phase() == Phase::Armed;
+            let disabled = napi.state().is_disabled();
+            if is_armed && (disabled || napi.transition(crate::journal::Rule::SchedulePrep, State::schedule_prep)) {
+                member.sit(|seat| (seat.take_armed(), ()));
+                break;
+            }
+            std::thread::sleep(WAIT);
+        }
+        let owned = napi.state.update(|bits| {
+            let (next, owned) = State::from_bits(bits).group_leave();
+            (next.bits(), owned)
+        });
+        group.members.rcu(|all| all.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned().collect::<Vec<_>>());
+        member.sit(|seat| (seat.free(), ()));
+        napi.member.store(None);
+        if owned {
+            self.schedule_owned(napi);
+        }
+    }
+
+    /// All groups, in the order in which they were made.
+    pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
+        let table = self.groups();
+        let with_settings = table.running.iter().zip(table.known.all());
+        with_settings.map(|(group, known)| group.info(known.settings)).collect()
+    }
+
+    /// Ends all groups; the instances are disabled.
+    pub(crate) fn end_groups(&self) {
+        let running = std::mem::take(&mut self.groups().running);
+        for group in running {
+            for member in group.members.load().iter() {
+                member.napi.member.store(None);
+            }
+            group.end();
+        }
+    }
+}
+
+impl Group {
+    fn set(&self, settings: Settings) {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).decider.set(settings);
+        // Who sleeps looks at what is in force now: more of them may be wanted.
+        for poller in self.pollers.load().iter() {
+            let _ = poller.wake();
+        }
+    }
+
+    /// Ends the threads.
+    fn end(&self) {
+        // Release: pairs with the Acquire of the threads' loops.
+        self.stop.store(true, Ordering::Release);
+        for poller in self.pollers.load().iter() {
+            poller.parker.wake_all();
+            poller.join();
+        }
+    }
+
+    fn info(&self, settings: Settings) -> GroupInfo {
+        let cpu = |poller: &Arc<Poller>| PollerInfo {
+            cpu: poller.cpu.0,
+            pid: poller.pid.load(Ordering::Relaxed),
+            doing: poller.word().doing(),
+            parks: poller.parks.load(Ordering::Relaxed),
+            vain_parks: poller.vain_parks.load(Ordering::Relaxed),
+        };
+        let member = |member: &Arc<Member>| GroupMemberInfo {
+            napi_id: member.napi.id(),
+            device: member.napi.device.name.clone(),
+            queue: member.napi.queue,
+            cpu: member.seat().cpu().0,
+            armed: member.seat().phase() == Phase::Armed,
+            moves: member.moves.load(Ordering::Relaxed),
+        };
+        GroupInfo {
+            name: self.name.clone(),
+            settings,
+            cpus: self.pollers.load().iter().map(cpu).collect(),
+            members: self.members.load().iter().map(member).collect(),
+        }
+    }
+}
+
+impl Poller {
+    fn join(&self) {
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Err(panic) = thread.join()
+        {
+            pass_on(panic);
+        }
+    }
+}
+
+/// `DEVICE/QUEUE`.
+fn called(napi: &Napi) -> String {
+    format!("{}/{}", napi.device.name, napi.queue)
+}
+
+/// Processors that this process may not use, among those below the last that it may.
+fn offline() -> Vec<GroupCpu> {
+    let may = napier_sys::sched::available_cpus();
+    let last = may.iter().copied().max().unwrap_or(0);
+    (0..=last).filter(|cpu| !may.contains(cpu)).map(|cpu| GroupCpu(cpu as u16)).collect()
+}
+
+fn machine(offline: &[GroupCpu]) -> Machine<'_> {
+    let last = napier_sys::sched::available_cpus().into_iter().max().unwrap_or(0);
+    Machine { cpus: u16::try_from(last + 1).unwrap_or(u16::MAX), offline }
+}

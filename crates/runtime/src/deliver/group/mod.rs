@@ -1,0 +1,220 @@
+//! CPU polling groups: threads, one per CPU of a group, that poll the members of the group.
+//!
+//! The rules are in [`napier_core::group`], which says what the three words mean and in which order they change. Here are
+//! the threads (`poll`), how one of them goes to sleep (`park`), when they ask the policy (`policy`), and what the control path
+//! does (`control`). Lists of pollers and members are replaced as a whole, so that who polls locks nothing.
+
+mod control;
+mod park;
+mod policy;
+mod poll;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use napier_core::group::{CpuWord, Doing, GroupCpu, Groups, Load, Seat, Woken};
+use napier_core::time::Instant;
+use napier_ring::{Exclusive, StateCell};
+use napier_stack::park::Parker;
+
+use super::Deliver;
+use super::owner::Owner;
+use crate::napi::Napi;
+pub use control::{GroupChangeError, GroupInfo, GroupMemberInfo, PollerInfo};
+use policy::Turn;
+
+/// No CPU.
+const NOWHERE: u32 = u32::MAX;
+
+/// A queue that a group polls.
+pub(crate) struct Member {
+    napi: Arc<Napi>,
+    group: Weak<Group>,
+    seat: StateCell,
+    /// Whose turn it is has it.
+    load: Exclusive<Load>,
+    turn_ended_ns: AtomicU64,
+    backlog: AtomicU32,
+    load_permille: AtomicU32,
+    per_packet_ns: AtomicU64,
+    /// The CPU before, or [`NOWHERE`].
+    last_cpu: AtomicU32,
+    moves: AtomicU64,
+}
+
+impl Member {
+    fn new(napi: Arc<Napi>, group: &Arc<Group>) -> Self {
+        Self {
+            napi,
+            group: Arc::downgrade(group),
+            seat: StateCell::new(Seat::FREE.bits()),
+            load: Exclusive::new(Load::default()),
+            turn_ended_ns: AtomicU64::new(0),
+            backlog: AtomicU32::new(0),
+            load_permille: AtomicU32::new(0),
+            per_packet_ns: AtomicU64::new(0),
+            last_cpu: AtomicU32::new(NOWHERE),
+            moves: AtomicU64::new(0),
+        }
+    }
+
+    fn seat(&self) -> Seat {
+        Seat::from_bits(self.seat.load())
+    }
+
+    /// Applies a rule to the seat.
+    fn sit<R>(&self, mut rule: impl FnMut(Seat) -> (Seat, R)) -> R {
+        self.seat.update(|bits| {
+            let (next, answer) = rule(Seat::from_bits(bits));
+            (next.bits(), answer)
+        })
+    }
+
+    /// Applies a rule that may decline; false if it did.
+    fn sit_if(&self, mut rule: impl FnMut(Seat) -> Option<Seat>) -> bool {
+        self.sit(|seat| rule(seat).map_or((seat, false), |next| (next, true)))
+    }
+}
+
+/// A CPU of a group, and its thread.
+struct Poller {
+    cpu: GroupCpu,
+    word: StateCell,
+    parker: Parker,
+    /// The policy wants it to park.
+    shall_park: AtomicBool,
+    /// When it last came round.
+    seen_ns: AtomicU64,
+    /// Thread id of the operating system.
+    pid: AtomicU32,
+    parks: AtomicU64,
+    vain_parks: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Poller {
+    fn new(cpu: GroupCpu) -> Self {
+        Self {
+            cpu,
+            word: StateCell::new(CpuWord::OFF.join().expect("it is off").bits().into()),
+            parker: Parker::new(),
+            shall_park: AtomicBool::new(false),
+            seen_ns: AtomicU64::new(0),
+            pid: AtomicU32::new(0),
+            parks: AtomicU64::new(0),
+            vain_parks: AtomicU64::new(0),
+            thread: Mutex::new(None),
+        }
+    }
+
+    fn word(&self) -> CpuWord {
+        CpuWord::from_bits(self.word.load() as u8)
+    }
+
+    /// Applies a rule to the word.
+    fn change<R>(&self, mut rule: impl FnMut(CpuWord) -> (CpuWord, R)) -> R {
+        self.word.update(|bits| {
+            let (next, answer) = rule(CpuWord::from_bits(bits as u8));
+            (next.bits().into(), answer)
+        })
+    }
+
+    /// Applies a rule that may decline; false if it did.
+    fn change_if(&self, mut rule: impl FnMut(CpuWord) -> Option<CpuWord>) -> bool {
+        self.change(|word| rule(word).map_or((word, false), |next| (next, true)))
+    }
+
+    /// Something is there for it; false: it has left the group.
+    fn wake(&self) -> bool {
+        match self.change(CpuWord::wake) {
+            Woken::Awake => true,
+            Woken::Rouse => {
+                self.parker.wake();
+                true
+            }
+            Woken::Gone => false,
+        }
+    }
+}
+
+/// A group that runs.
+pub(crate) struct Group {
+    name: String,
+    pollers: ArcSwap<Vec<Arc<Poller>>>,
+    members: ArcSwap<Vec<Arc<Member>>>,
+    turn: Mutex<Turn>,
+    /// When the policy was last asked.
+    decided_ns: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Group {
+    fn poller(&self, cpu: GroupCpu) -> Option<Arc<Poller>> {
+        self.pollers.load().iter().find(|poller| poller.cpu == cpu).cloned()
+    }
+
+    /// A member has something to poll on this CPU, and that is written down. If the CPU has left meanwhile, another one gets it.
+    fn wake(&self, member: &Member, cpu: GroupCpu) {
+        if self.poller(cpu).is_some_and(|poller| poller.wake()) {
+            return;
+        }
+        for poller in self.pollers.load().iter().filter(|poller| !poller.word().is_going()) {
+            let moved = member.sit(|seat| seat.move_to(poller.cpu).map_or((seat, false), |(next, _)| (next, true)));
+            if !moved || poller.wake() {
+                return;
+            }
+        }
+    }
+
+    /// The CPU that a member goes to gets it.
+    fn move_member(&self, member: &Member, to: GroupCpu) {
+        let mut from = None;
+        let awake = member.sit(|seat| {
+            from = Some(seat.cpu());
+            seat.move_to(to).map_or((seat, false), |(next, wake)| (next, wake))
+        });
+        if let Some(from) = from.filter(|from| *from != to) {
+            member.last_cpu.store(from.0.into(), Ordering::Relaxed);
+            member.moves.fetch_add(1, Ordering::Relaxed);
+        }
+        if awake {
+            self.wake(member, to);
+        }
+    }
+}
+
+/// All groups of an engine. The lock is the control path's: no poller takes it.
+#[derive(Default)]
+pub(crate) struct GroupTable(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    known: Groups,
+    running: Vec<Arc<Group>>,
+}
+
+/// A group as an owner: it is given instances whose interrupt was armed.
+pub(super) struct Grouped;
+
+impl Owner for Grouped {
+    fn take(&self, _deliver: &Deliver, napi: &Napi) {
+        let member = napi.member.load_full().expect("an instance of a group is its member");
+        let cpu = member.sit(Seat::ready);
+        if let Some(group) = member.group.upgrade() {
+            group.wake(&member, cpu);
+        }
+    }
+}
+
+/// Asleep, for as long as nobody wakes it.
+fn sleeps(poller: &Poller) -> bool {
+    poller.word().doing() == Doing::Asleep
+}
+
+fn instant(ns: &AtomicU64) -> Instant {
+    Instant::from_ns(ns.load(Ordering::Relaxed))
+}

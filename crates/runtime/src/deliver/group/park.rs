@@ -1,0 +1,99 @@
+//! How a CPU of a group goes to sleep: announce, arm each member and look again, sleep.
+
+use std::sync::atomic::Ordering;
+
+use napier_core::completion::Flush;
+use napier_core::group::{ArmStep, Arming, CpuWord, Seat};
+use napier_core::state::State;
+use napier_core::time::Deadline;
+
+use super::{Group, Member, Poller, sleeps};
+use crate::deliver::Deliver;
+
+impl Deliver {
+    /// Tries to park; false if there was something to do, or the CPU is told to leave.
+    pub(super) fn park(&self, group: &Group, poller: &Poller) -> bool {
+        if !poller.change_if(CpuWord::announce) {
+            return false;
+        }
+        let slept = self.arm_all(group, poller) && poller.change_if(CpuWord::sleep);
+        if !slept {
+            poller.change(|word| (word.cancel(), ()));
+            poller.vain_parks.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        poller.parks.fetch_add(1, Ordering::Relaxed);
+        let awake = || !sleeps(poller) || group.stop.load(Ordering::Acquire);
+        poller.parker.wait(awake, Deadline::NEVER, &self.clock);
+        true
+    }
+
+    /// Arms the members of a CPU; true if none of them keeps it awake.
+    fn arm_all(&self, group: &Group, poller: &Poller) -> bool {
+        let members = group.members.load();
+        for member in members.iter() {
+            if member.sit_if(|seat| seat.take(poller.cpu).ok()) {
+                self.arm(member);
+            }
+        }
+        // Once more, with the announcement standing: also for what was moved here meanwhile, and for members that came.
+        !group.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu))
+    }
+
+    /// Arms one member, whose turn the caller has.
+    fn arm(&self, member: &Member) {
+        let napi = &*member.napi;
+        let (mut arming, mut waiting) = (Arming::new(), None);
+        loop {
+            match arming.next() {
+                ArmStep::Look => {
+                    // The first look comes before anything is undone; the second is what unmasking says.
+                    let found = waiting.take().unwrap_or_else(|| {
+                        let mut owned = napi.owned.enter();
+                        napi.flush_held(&mut owned, Flush::All);
+                        owned.rx.pending() > 0
+                    });
+                    arming.on_looked(found);
+                }
+                ArmStep::Arm => {
+                    member.sit(|seat| (seat.arm(), ()));
+                    arming.on_done();
+                }
+                ArmStep::Release => {
+                    let missed = napi.state.update(|bits| {
+                        let (next, missed) = State::from_bits(bits).group_release();
+                        (next.bits(), missed)
+                    });
+                    arming.on_released(missed);
+                }
+                ArmStep::Unmask => {
+                    napi.counters.unmasked();
+                    waiting = Some(napi.irq.unmask());
+                    arming.on_done();
+                }
+                ArmStep::Event => return self.interrupt(napi),
+                ArmStep::Ready => {
+                    let _awake = member.sit(Seat::ready);
+                    return;
+                }
+                ArmStep::Give => return member.sit(|seat| (seat.give(), ())),
+                ArmStep::Armed => return,
+            }
+        }
+    }
+}
+
+impl Group {
+    /// A CPU that was told to leave has no member any more, and is gone.
+    pub(super) fn has_left(&self, poller: &Poller) -> bool {
+        let has_one = || self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu));
+        if has_one() || !poller.change_if(CpuWord::leave) {
+            return false;
+        }
+        if has_one() {
+            poller.change(|word| (word.stay(), ()));
+            return false;
+        }
+        true
+    }
+}

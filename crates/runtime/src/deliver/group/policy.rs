@@ -1,0 +1,112 @@
+//! When the policy is asked, what it sees, and what is done of what it says. Whichever CPU comes first asks; the others do not wait.
+
+use std::sync::atomic::Ordering;
+
+use napier_core::group::{CpuState, CpuView, Decider, Decision, Doing, GroupCpu, MemberView, Phase};
+use napier_core::time::{Instant, Span};
+
+use super::{Group, Member, NOWHERE, Poller, instant};
+
+/// The policy is asked at most this often.
+const PERIOD: Span = Span::from_us(2);
+
+/// The policy, and the room for what it sees.
+pub(super) struct Turn {
+    pub(super) decider: Decider,
+    members: Vec<MemberView>,
+    cpus: Vec<CpuView>,
+}
+
+impl Turn {
+    pub(super) const fn new(decider: Decider) -> Self {
+        Self { decider, members: Vec::new(), cpus: Vec::new() }
+    }
+
+    /// Looks at everything.
+    fn look(&mut self, group: &Group, now: Instant) {
+        self.members.clear();
+        self.cpus.clear();
+        let stall = self.decider.settings().stall_after;
+        self.cpus.extend(group.pollers.load().iter().map(|poller| cpu_view(poller, now)));
+        for member in group.members.load().iter() {
+            let view = member_view(member, now);
+            let home = self.cpus.iter().find(|cpu| cpu.cpu == view.cpu);
+            let stopped = home.is_some_and(|cpu| matches!(cpu.state, CpuState::Active { silent } if silent >= stall));
+            let seat = member.seat();
+            let fixed = seat.is_held() || stopped && seat.phase() == Phase::Turn;
+            self.members.push(MemberView { fixed, ..view });
+        }
+    }
+
+    /// Where a new member goes.
+    pub(super) fn place(&mut self, group: &Group, now: Instant) -> Option<GroupCpu> {
+        self.look(group, now);
+        self.decider.place(&self.members, &self.cpus)
+    }
+}
+
+fn member_view(member: &Member, now: Instant) -> MemberView {
+    let seat = member.seat();
+    let backlog = member.backlog.load(Ordering::Relaxed);
+    // It has waited since the last turn at most; without a packet nobody waits.
+    let waits = seat.phase() == Phase::Ready && (backlog > 0 || member.napi.irq.packets_wait());
+    let since = instant(&member.turn_ended_ns);
+    let last = member.last_cpu.load(Ordering::Relaxed);
+    MemberView {
+        cpu: seat.cpu(),
+        last: (last != NOWHERE).then_some(GroupCpu(last as u16)),
+        age: if waits { now.max(since) - since } else { Span::ZERO },
+        backlog,
+        load: member.load_permille.load(Ordering::Relaxed) as u16,
+        per_packet: Span::from_ns(member.per_packet_ns.load(Ordering::Relaxed)),
+        fixed: false,
+    }
+}
+
+fn cpu_view(poller: &Poller, now: Instant) -> CpuView {
+    let word = poller.word();
+    let seen = instant(&poller.seen_ns);
+    let state = match word.doing() {
+        _ if word.is_going() => CpuState::Leaving,
+        Doing::Off => CpuState::Leaving,
+        Doing::Asleep => CpuState::Parked,
+        Doing::Active | Doing::Announced => CpuState::Active { silent: now.max(seen) - seen },
+    };
+    // The engine is told of processors by number; which share a core or a memory node it does not know.
+    CpuView { cpu: poller.cpu, state, core: poller.cpu.0, node: 0 }
+}
+
+impl Group {
+    /// Asks the policy, if it is time and nobody else is asking.
+    pub(super) fn ask_policy(&self, now: Instant) {
+        if now.ns.saturating_sub(self.decided_ns.load(Ordering::Relaxed)) < PERIOD.ns {
+            return;
+        }
+        let Ok(mut turn) = self.turn.try_lock() else { return };
+        self.decided_ns.store(now.ns, Ordering::Relaxed);
+        turn.look(self, now);
+        let Turn { decider, members, cpus } = &mut *turn;
+        let seen = self.members.load();
+        for decision in decider.decide(now, members, cpus) {
+            match *decision {
+                Decision::Park(cpu) => self.with_poller(cpu, |poller| poller.shall_park.store(true, Ordering::Relaxed)),
+                Decision::Wake(cpu) => self.with_poller(cpu, |poller| {
+                    // It counts as having come round when it was woken, not as silent since it went to sleep.
+                    poller.seen_ns.store(now.ns, Ordering::Relaxed);
+                    let _ = poller.wake();
+                }),
+                Decision::Move { member, to } => {
+                    if let Some(member) = seen.get(member) {
+                        self.move_member(member, to);
+                    }
+                }
+            }
+        }
+    }
+
+    fn with_poller(&self, cpu: GroupCpu, act: impl FnOnce(&Poller)) {
+        if let Some(poller) = self.pollers.load().iter().find(|poller| poller.cpu == cpu) {
+            act(poller);
+        }
+    }
+}

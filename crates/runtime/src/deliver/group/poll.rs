@@ -1,0 +1,154 @@
+//! The thread of a group's CPU, named `group/<name>/<cpu>`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use napier_core::completion::Flush;
+use napier_core::context::PollContext;
+use napier_core::group::{GroupCpu, Seat};
+use napier_core::poll::NAPI_POLL_WEIGHT;
+use napier_core::state::{GroupTurn, State};
+use napier_core::time::Span;
+use napier_sys::sched::pin_current_thread;
+use napier_sys::tsc::ticks;
+
+use super::{Group, Member, Poller};
+use crate::bounds::HZ;
+use crate::deliver::Deliver;
+use crate::deliver::softirq::never_run_inline;
+use crate::threads::ThreadRole;
+
+/// Rounds in a row without a packet after which the processor is offered to others.
+const YIELD_EVERY: u32 = 64;
+
+impl Group {
+    /// Starts the thread of a CPU.
+    ///
+    /// # Errors
+    /// The system refused a thread.
+    pub(super) fn start(self: &Arc<Self>, deliver: &Arc<Deliver>, poller: &Arc<Poller>) -> std::io::Result<()> {
+        let (group, deliver, of) = (self.clone(), deliver.clone(), poller.clone());
+        let (report, began) = std::sync::mpsc::sync_channel(1);
+        let name = format!("group/{}/{}", self.name, poller.cpu.0);
+        let handle = std::thread::Builder::new().name(name).spawn(move || {
+            pin_current_thread(of.cpu.0.into());
+            let role = ThreadRole::Group { name: group.name.clone(), cpu: of.cpu.0.into() };
+            deliver.threads.register(role);
+            of.pid.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
+            let _ = report.send(());
+            drop(report);
+            deliver.group_main(&group, &of);
+            deliver.threads.unregister();
+        })?;
+        began.recv().map_err(std::io::Error::other)?;
+        *poller.thread.lock().expect("only stored") = Some(handle);
+        Ok(())
+    }
+}
+
+impl Deliver {
+    fn group_main(&self, group: &Group, poller: &Poller) {
+        never_run_inline();
+        napier_sys::nowait::this_thread();
+        let (mut empty_rounds, mut last) = (0_u32, ticks());
+        while !group.stop.load(Ordering::Acquire) {
+            let members = group.members.load();
+            let (mut work, mut spun_at) = (0, None);
+            for member in members.iter().filter(|member| member.seat().cpu() == poller.cpu) {
+                if let Some(found) = self.group_turn(group, member, poller.cpu) {
+                    work += found;
+                    spun_at = Some(member);
+                }
+            }
+            self.serve_softirq(poller.cpu);
+            let now = self.clock.now();
+            poller.seen_ns.store(now.ns, Ordering::Relaxed);
+            group.ask_policy(now);
+            if poller.word().is_going() && group.has_left(poller) {
+                return;
+            }
+            let ticks = ticks();
+            if work > 0 {
+                empty_rounds = 0;
+            } else {
+                if let Some(member) = spun_at {
+                    member.napi.counters.spun(ticks.wrapping_sub(last));
+                }
+                empty_rounds += 1;
+                std::hint::spin_loop();
+            }
+            last = ticks;
+            drop(members);
+            if poller.shall_park.swap(false, Ordering::Relaxed) && self.park(group, poller) {
+                (empty_rounds, last) = (0, napier_sys::tsc::ticks());
+            } else if empty_rounds >= YIELD_EVERY {
+                empty_rounds = 0;
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// A turn of a member: its packets, if it is this CPU's to poll. `None`: it is not.
+    fn group_turn(&self, group: &Group, member: &Member, cpu: GroupCpu) -> Option<u32> {
+        if !member.sit_if(|seat| seat.take(cpu).ok()) {
+            return None;
+        }
+        let napi = &*member.napi;
+        match napi.state.update(|bits| {
+            let (next, turn) = State::from_bits(bits).group_turn();
+            (next.bits(), turn)
+        }) {
+            GroupTurn::Poll => {}
+            GroupTurn::GiveUp => {
+                self.group_gives_up(member);
+                return None;
+            }
+        }
+        let began = self.clock.now();
+        let (work, backlog) = {
+            let mut owned = napi.owned.enter();
+            napi.tx_path().napi_polled();
+            let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
+            napi.flush_held(&mut owned, Flush::for_hz(HZ));
+            (work, owned.rx.pending())
+        };
+        self.note_turn(member, began, work, backlog);
+        let moved = member.sit(|seat| (seat.give(), seat.cpu()));
+        if moved != cpu {
+            group.wake(member, moved);
+        }
+        Some(work)
+    }
+
+    /// What a turn says for the policy.
+    fn note_turn(&self, member: &Member, began: napier_core::time::Instant, work: u32, backlog: u32) {
+        let now = self.clock.now();
+        let spent = if work > 0 { now - began } else { Span::ZERO };
+        let mut load = member.load.enter();
+        load.polled(now, spent);
+        member.load_permille.store(load.permille(now).into(), Ordering::Relaxed);
+        drop(load);
+        if work > 0 {
+            member.per_packet_ns.store(spent.ns / u64::from(work), Ordering::Relaxed);
+        }
+        member.backlog.store(backlog, Ordering::Relaxed);
+        member.turn_ended_ns.store(now.ns, Ordering::Relaxed);
+    }
+
+    /// A disable waits for the instance.
+    fn group_gives_up(&self, member: &Member) {
+        member.sit(|seat| (Seat::arm(seat), ()));
+        // Nothing is unmasked: enabling does that.
+        let _ = member.napi.state.update(|bits| {
+            let (next, missed) = State::from_bits(bits).group_release();
+            (next.bits(), missed)
+        });
+    }
+
+    /// While a CPU of a group is awake it does what was raised on it, and its timers.
+    fn serve_softirq(&self, cpu: GroupCpu) {
+        if let Some(index) = self.softirq_index_of(cpu.0.into()) {
+            self.softirq[index as usize].run(self);
+        }
+    }
+}

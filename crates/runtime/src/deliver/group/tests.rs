@@ -1,0 +1,216 @@
+//! Groups of an engine on links.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use napier_core::context::PollContext;
+use napier_core::group::{Doing, GroupError, Policy, Settings};
+use napier_core::time::Span;
+
+use super::GroupChangeError;
+use crate::available_cpus;
+use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
+use crate::engine::Engine;
+use crate::socket::UdpSocket;
+use crate::test_link::{PATIENCE, end, eventually};
+
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2)];
+
+/// All CPUs may sleep.
+fn sleepy() -> Settings {
+    Settings { min_active: 0, shrink_after: Span::from_us(50), ..Settings::default() }
+}
+
+struct Rig {
+    engine: Engine,
+    ends: [DeviceHandle; 2],
+    sockets: [UdpSocket; 2],
+}
+
+impl Rig {
+    fn new() -> Self {
+        let engine = Engine::builder().softirq_cpus(&available_cpus()[..1]).fifo(false).start().unwrap();
+        let of = |index: u8| EndConfig {
+            addresses: vec![IfAddr { addr: IpAddr::V4(ADDRESSES[usize::from(index)]), prefix_len: 24 }],
+            ..end(&engine, &format!("end{index}"), index)
+        };
+        let (first, second) = engine.add_link(&LinkConfig::default(), of(0), of(1)).unwrap();
+        let ends = [first, second];
+        let sockets = [0, 1].map(|index| {
+            let socket = UdpSocket::bind(ends[index].netns(), SocketAddr::from((ADDRESSES[index], 7))).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket
+        });
+        Self { engine, ends, sockets }
+    }
+
+    fn id(&self, end: usize) -> u32 {
+        self.ends[end].napi_id(0)
+    }
+
+    fn send(&self, to: usize, text: &[u8]) {
+        self.sockets[1 - to].send_to(text, (ADDRESSES[to], 7).into()).unwrap();
+    }
+
+    fn round(&self, number: u32) {
+        for to in [0, 1] {
+            self.send(to, &number.to_ne_bytes());
+            let mut bytes = [0; 16];
+            assert_eq!(self.sockets[to].recv(&mut bytes).unwrap(), 4);
+            assert_eq!(bytes[..4], number.to_ne_bytes(), "in order, and each once");
+        }
+    }
+
+    fn polls(&self, end: usize, context: PollContext) -> u64 {
+        self.ends[end].napi_stats(0).polls[context]
+    }
+}
+
+#[test]
+fn a_group_polls_its_members_without_an_interrupt_and_gives_them_back() {
+    let rig = Rig::new();
+    rig.round(0);
+    rig.engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
+    for end in [0, 1] {
+        rig.engine.group_attach("g", rig.id(end)).unwrap();
+    }
+    let interrupts = |end: usize| rig.ends[end].napi_stats(0).interrupts;
+    let before = [0, 1].map(interrupts);
+    (1..200).for_each(|number| rig.round(number));
+    assert_eq!([0, 1].map(interrupts), before, "masked for as long as somebody polls");
+    let info = rig.engine.groups().remove(0);
+    assert_eq!((info.name.as_str(), info.cpus.len(), info.members.len()), ("g", 1, 2));
+    assert!(info.cpus[0].pid > 0 && info.cpus[0].doing == Doing::Active);
+    assert!([0, 1].iter().all(|end| rig.polls(*end, PollContext::Group) > 100));
+    rig.engine.group_detach("g", rig.id(0)).unwrap();
+    rig.engine.group_del("g").unwrap();
+    let polls = [0, 1].map(|end| rig.polls(end, PollContext::Group));
+    (200..220).for_each(|number| rig.round(number));
+    assert_eq!([0, 1].map(|end| rig.polls(end, PollContext::Group)), polls, "nobody of the group is left");
+    assert!([0, 1].iter().all(|end| interrupts(*end) > before[*end]), "by interrupts again");
+    assert!(rig.engine.groups().is_empty());
+}
+
+/// One poller, one look at each ring, one sleep: what comes then wakes it.
+#[test]
+fn all_cpus_sleep_when_there_is_nothing_to_do() {
+    let rig = Rig::new();
+    rig.engine.group_new("g", &available_cpus()[..1], sleepy()).unwrap();
+    for end in [0, 1] {
+        rig.engine.group_attach("g", rig.id(end)).unwrap();
+    }
+    let asleep = || rig.engine.groups()[0].cpus[0].doing == Doing::Asleep;
+    for number in 0..50 {
+        eventually("it parks", asleep);
+        let polls = rig.polls(0, PollContext::Group);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(rig.polls(0, PollContext::Group), polls, "who sleeps does not poll");
+        assert!(rig.engine.groups()[0].members.iter().all(|member| member.armed));
+        rig.round(number);
+    }
+    assert!(rig.engine.groups()[0].cpus[0].parks >= 50);
+}
+
+#[test]
+fn nothing_is_lost_while_members_and_settings_change() {
+    let rig = Rig::new();
+    let cpus = available_cpus();
+    let two = cpus.len() > 1;
+    if !two {
+        napier_testkit::skip!(
+            "nothing_is_lost_while_members_and_settings_change",
+            "one processor only: CPUs do not change"
+        );
+    }
+    rig.engine.group_new("g", &cpus[..1], sleepy()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..6000).for_each(|number| rig.round(number));
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut turns = 0_u32;
+        while !done.load(Ordering::Relaxed) {
+            let (end, settings) = ((turns % 2) as usize, [sleepy(), Settings::default()][(turns / 2 % 2) as usize]);
+            rig.engine.group_attach("g", rig.id(end)).unwrap();
+            rig.engine.group_set("g", settings).unwrap();
+            if two {
+                rig.engine.group_attach_cpu("g", cpus[1]).unwrap();
+                rig.engine.group_detach_cpu("g", cpus[(turns / 4 % 2) as usize]).unwrap();
+                if turns / 4 % 2 == 0 {
+                    rig.engine.group_attach_cpu("g", cpus[0]).unwrap();
+                    rig.engine.group_detach_cpu("g", cpus[1]).unwrap();
+                }
+            }
+            rig.engine.group_detach("g", rig.id(end)).unwrap();
+            turns += 1;
+        }
+        assert!(turns > 20, "{turns}");
+    });
+    assert!(rig.polls(0, PollContext::Group) > 0);
+}
+
+#[test]
+fn a_member_outlives_down_and_up_of_its_device() {
+    let rig = Rig::new();
+    rig.engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    for number in 0..20 {
+        rig.round(number);
+        rig.ends[0].set_down();
+        assert!(rig.engine.groups()[0].members[0].armed, "nobody polls a queue of a device that is down");
+        rig.ends[0].set_up().unwrap();
+    }
+    let polls = rig.polls(0, PollContext::Group);
+    rig.round(20);
+    assert!(rig.polls(0, PollContext::Group) > polls, "it is the group's still");
+    // Down, and out of the group meanwhile.
+    let id = rig.id(0);
+    rig.ends[0].set_down();
+    assert!(matches!(rig.engine.group_detach("g", id), Err(GroupChangeError::NoSuchNapi { .. })));
+    rig.engine.group_del("g").unwrap();
+    rig.ends[0].set_up().unwrap();
+    rig.round(21);
+}
+
+#[test]
+fn an_engine_ends_with_its_groups() {
+    for settings in [Settings::default(), sleepy(), Settings { policy: Policy::Static, ..Settings::default() }] {
+        let rig = Rig::new();
+        rig.engine.group_new("g", &available_cpus()[..1], settings).unwrap();
+        rig.engine.group_attach("g", rig.id(0)).unwrap();
+        rig.round(0);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let rig = Rig::new();
+    let (engine, cpu) = (&rig.engine, available_cpus()[0]);
+    let other = Settings { delay_target: Span::ZERO, ..Settings::default() };
+    let refused = |answer: Result<(), GroupChangeError>| answer.expect_err("refused").to_string();
+    assert!(refused(engine.group_new("", &[cpu], Settings::default())).contains("cannot name a group"));
+    assert!(refused(engine.group_new("g", &[], Settings::default())).contains("has no CPU"));
+    assert!(refused(engine.group_new("g", &[cpu, cpu], Settings::default())).contains("name it once"));
+    assert!(refused(engine.group_new("g", &[60_000], Settings::default())).contains("CPU 60000 is not there"));
+    assert!(refused(engine.group_new("g", &[70_000], Settings::default())).contains("is not there"));
+    assert!(refused(engine.group_new("g", &[cpu], other)).contains("a delay target of 0 ns"));
+    let many = Settings { min_active: 2, ..Settings::default() };
+    assert!(refused(engine.group_new("g", &[cpu], many)).contains("min-active 2 for a group of 1 CPUs"));
+    assert!(engine.groups().is_empty());
+    engine.group_new("g", &[cpu], Settings::default()).unwrap();
+    assert!(refused(engine.group_new("g", &[cpu], Settings::default())).contains("there is a group g already"));
+    assert!(refused(engine.group_new("h", &[cpu], Settings::default())).contains("is in group g"));
+    assert!(refused(engine.group_attach("h", rig.id(0))).contains("there is no group h"));
+    assert!(refused(engine.group_attach("g", 77_777)).contains("no enabled NAPI instance has id 77777"));
+    engine.group_attach("g", rig.id(0)).unwrap();
+    assert!(refused(engine.group_attach("g", rig.id(0))).contains("end0/0 is in the group already"));
+    assert!(refused(engine.group_detach("g", rig.id(1))).contains("end1/0 is not in group g"));
+    assert!(matches!(
+        engine.group_detach_cpu("g", cpu),
+        Err(GroupChangeError::Refused(GroupError::LastCpu { members: 1, .. }))
+    ));
+    rig.round(0);
+    assert_eq!(engine.groups()[0].members.len(), 1);
+}

@@ -1,0 +1,77 @@
+//! CPU polling groups of an engine.
+
+use napier_core::group::{GroupCpu, GroupError, Settings};
+
+use super::Engine;
+pub use crate::deliver::group::{GroupChangeError, GroupInfo, GroupMemberInfo, PollerInfo};
+pub use napier_core::group::{Doing, Policy, Settings as GroupSettings};
+
+impl Engine {
+    /// Makes a group of CPUs, each with a thread of its own. Queues come to it by [`Engine::group_attach`].
+    ///
+    /// # Errors
+    /// See [`GroupChangeError`]; nothing has changed then.
+    pub fn group_new(&self, name: &str, cpus: &[usize], settings: Settings) -> Result<(), GroupChangeError> {
+        let cpus = cpus.iter().map(|cpu| group_cpu(*cpu)).collect::<Result<Vec<_>, _>>()?;
+        self.inner.deliver.group_new(name, &cpus, settings)
+    }
+
+    /// Takes a group away: its queues are polled as if it had never been there, its threads end.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn group_del(&self, name: &str) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_del(name)
+    }
+
+    /// The group polls the queue of this instance from now on, and nobody else does. Waits until its owner lets go.
+    ///
+    /// # Errors
+    /// See [`GroupChangeError`]; nothing has changed then.
+    pub fn group_attach(&self, name: &str, napi_id: u32) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_attach(name, napi_id)
+    }
+
+    /// The queue leaves its group: the instance is polled once more, completed, and goes on in the mode that is set for it.
+    ///
+    /// # Errors
+    /// See [`GroupChangeError`]; nothing has changed then.
+    pub fn group_detach(&self, name: &str, napi_id: u32) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_detach(name, napi_id)
+    }
+
+    /// A CPU comes to a group, at any time.
+    ///
+    /// # Errors
+    /// See [`GroupChangeError`]; nothing has changed then.
+    pub fn group_attach_cpu(&self, name: &str, cpu: usize) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_attach_cpu(name, group_cpu(cpu)?)
+    }
+
+    /// A CPU leaves its group, at any time; its queues go to the others. The last one of a group with queues does not leave.
+    ///
+    /// # Errors
+    /// See [`GroupChangeError`]; nothing has changed then.
+    pub fn group_detach_cpu(&self, name: &str, cpu: usize) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_detach_cpu(name, group_cpu(cpu)?)
+    }
+
+    /// Other settings, from the policy's next turn on.
+    ///
+    /// # Errors
+    /// See [`GroupChangeError`]; nothing has changed then.
+    pub fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_set(name, settings)
+    }
+
+    /// All groups as they are, in the order in which they were made.
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupInfo> {
+        self.inner.deliver.group_infos()
+    }
+}
+
+fn group_cpu(cpu: usize) -> Result<GroupCpu, GroupError> {
+    let cpus = u16::MAX;
+    u16::try_from(cpu).map(GroupCpu).map_err(|_| GroupError::NoSuchCpu { cpu: GroupCpu(cpus), cpus })
+}
