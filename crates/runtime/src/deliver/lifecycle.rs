@@ -38,6 +38,10 @@ impl Deliver {
         // Frames may have come while nobody listened. The caller has locks: somebody else polls.
         let _kick_only = KickOnly::begin();
         self.unmask(napi);
+        if napi.state().contains(State::GROUP) {
+            // A group polls without waiting for an event.
+            self.interrupt(napi);
+        }
     }
 
     /// Disables an enabled instance: waits until its owner lets go, stops its timer, hides its id.

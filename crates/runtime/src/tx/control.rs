@@ -75,7 +75,7 @@ impl TxPath {
 
     /// Flushes what an owner has left; no sender that flushes for itself can come in between, for it would find the list
     /// not empty.
-    fn flush_rest(&self) {
+    pub(super) fn flush_rest(&self) {
         let (guarded, _) = lock_root(&self.root.0);
         let mut rest = self.rest();
         let (guarded, _) = self.flush_list(guarded, &mut rest);
@@ -100,7 +100,7 @@ impl TxPath {
         }
     }
 
-    fn set_mode(&self, mode: Mode) {
+    pub(super) fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
         if let Some(senders) = self.shared.senders.get() {
             senders.wait_for_all();

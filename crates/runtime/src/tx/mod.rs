@@ -69,6 +69,7 @@ pub use napier_core::tx::qdisc::FqConfig;
 use napier_stack::SendBuffers;
 use napier_stack::seams::OnRoom;
 use owner::Owner;
+pub(crate) use owner::{OwnerTurn, OwnerTurns};
 use packet::TxPkt;
 use senders::{Sender, Senders};
 use stats::Ledger;

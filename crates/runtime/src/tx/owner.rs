@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use super::{TxHost, TxPath};
+use super::{Mode, TxHost, TxPath};
 use napier_sys::clock::Clock;
 use napier_sys::give_way::GiveWay;
 use napier_sys::nowait;
@@ -57,36 +57,101 @@ impl Drop for Owner {
     }
 }
 
+/// What an owner remembers from turn to turn.
+pub(crate) struct OwnerTurns {
+    waiting: bool,
+}
+
+/// How a turn of an owner went.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OwnerTurn {
+    /// Nothing waited.
+    Idle,
+    /// Somebody had pushed.
+    Served,
+    /// Packets that had waited before were run, or some.
+    Ran,
+    /// Whoever has the lock is a program.
+    Refused,
+}
+
+impl Default for OwnerTurns {
+    /// It begins with a look.
+    fn default() -> Self {
+        Self { waiting: true }
+    }
+}
+
 impl TxPath {
     fn own_until(&self, stop: &AtomicBool) {
         let mut idle = 0;
-        let mut waiting = true;
+        let mut turns = OwnerTurns::default();
         let mut give_way = GiveWay::default();
         while !stop.load(Ordering::Relaxed) {
-            let listed = !self.defer.list.is_empty();
-            waiting |= self.for_owner.load(Ordering::Relaxed) && self.for_owner.swap(false, Ordering::Relaxed);
-            if listed || waiting {
-                match self.own_once() {
-                    Some(some_wait) => (waiting, give_way) = (some_wait, GiveWay::default()),
-                    None => {
-                        // Whoever has the lock is a program, which needs a processor.
-                        waiting = true;
-                        give_way.turn();
-                        continue;
-                    }
+            match self.owner_turn(&mut turns) {
+                OwnerTurn::Refused => {
+                    // A program needs a processor to go on.
+                    give_way.turn();
+                    continue;
                 }
-            }
-            if listed {
-                idle = 0;
-                continue;
+                OwnerTurn::Served => {
+                    (idle, give_way) = (0, GiveWay::default());
+                    continue;
+                }
+                OwnerTurn::Ran => give_way = GiveWay::default(),
+                OwnerTurn::Idle => {}
             }
             idle += 1;
             std::hint::spin_loop();
             if idle % IDLE_SPINS == 0 {
-                let news = self.look_for_room(Clock.now());
-                self.tell(news);
+                self.look_for_senders();
                 std::thread::yield_now();
             }
+        }
+    }
+
+    /// Whoever waits for room is told if there is some.
+    pub(crate) fn look_for_senders(&self) {
+        let news = self.look_for_room(Clock.now());
+        self.tell(news);
+    }
+
+    /// One turn of an owner, whichever thread that is; one at a time.
+    pub(crate) fn owner_turn(&self, turns: &mut OwnerTurns) -> OwnerTurn {
+        let listed = !self.defer.list.is_empty();
+        turns.waiting |= self.for_owner.load(Ordering::Relaxed) && self.for_owner.swap(false, Ordering::Relaxed);
+        if !listed && !turns.waiting {
+            return OwnerTurn::Idle;
+        }
+        match self.own_once() {
+            Some(some_wait) => turns.waiting = some_wait,
+            None => {
+                turns.waiting = true;
+                return OwnerTurn::Refused;
+            }
+        }
+        if listed { OwnerTurn::Served } else { OwnerTurn::Ran }
+    }
+
+    /// A poller of a group takes the turns of an owner from now on: senders only push. `None`: there is no discipline to run,
+    /// or a thread owns it.
+    pub(crate) fn group_takes_run(&self) -> Option<Mode> {
+        let control = self.control.lock().expect("no panic while held");
+        let before = self.mode();
+        if control.is_some() || before == Mode::Noqueue {
+            return None;
+        }
+        self.set_mode(Mode::Owner);
+        Some(before)
+    }
+
+    /// Senders flush for themselves again, as before.
+    pub(crate) fn group_gives_run(&self, before: Mode) {
+        let control = self.control.lock().expect("no panic while held");
+        if control.is_none() && self.mode() == Mode::Owner {
+            self.set_mode(before);
+            self.flush_rest();
+            self.activate();
         }
     }
 

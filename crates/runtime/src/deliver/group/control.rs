@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use napier_core::group::{
-    CpuWord, Decider, Doing, GroupCpu, GroupError, Machine, MemberId, Phase, Seat, Settings, Woken,
+    CpuWord, Decider, Doing, GroupCpu, GroupError, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
 };
 use napier_core::state::State;
 
@@ -166,7 +166,15 @@ impl Deliver {
     pub(crate) fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
         let mut table = self.groups();
         table.known.set(name, settings)?;
-        table.group(name).set(settings);
+        let group = table.group(name);
+        group.set(settings);
+        for member in group.members.load().iter() {
+            member.set_run(group.is_always_awake());
+            if group.is_always_awake() && member.seat().phase() == Phase::Armed {
+                // Polled from now on, without an event.
+                self.interrupt(&member.napi);
+            }
+        }
         Ok(())
     }
 
@@ -224,6 +232,7 @@ impl Deliver {
         group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
         let cpu = member.sit(Seat::attached);
         group.wake(&member, cpu);
+        member.set_run(group.is_always_awake());
         Ok(())
     }
 
@@ -265,6 +274,7 @@ impl Deliver {
 
     /// A member leaves its group: from here on it is polled as if it had never been there.
     fn take_out(&self, group: &Group, member: &Arc<Member>) {
+        member.set_run(false);
         let _control = self.control();
         let napi = &*member.napi;
         assert!(member.sit_if(Seat::hold), "one change at a time");
@@ -301,6 +311,7 @@ impl Deliver {
         let running = std::mem::take(&mut self.groups().running);
         for group in running {
             for member in group.members.load().iter() {
+                member.set_run(false);
                 member.napi.member.store(None);
             }
             group.end();
@@ -309,6 +320,12 @@ impl Deliver {
 }
 
 impl Group {
+    fn is_always_awake(&self) -> bool {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = turn.decider.settings();
+        settings.min_active > 0 || settings.policy == Policy::Static
+    }
+
     fn set(&self, settings: Settings) {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).decider.set(settings);
         // Who sleeps looks at what is in force now: more of them may be wanted.

@@ -24,6 +24,7 @@ use napier_stack::park::Parker;
 use super::Deliver;
 use super::owner::Owner;
 use crate::napi::Napi;
+use crate::tx::{Mode, OwnerTurns};
 pub use control::{GroupChangeError, GroupInfo, GroupMemberInfo, PollerInfo};
 use policy::Turn;
 
@@ -36,7 +37,11 @@ pub(crate) struct Member {
     group: Weak<Group>,
     seat: StateCell,
     /// Whose turn it is has it.
-    load: Exclusive<Load>,
+    own: Exclusive<Own>,
+    /// How senders handed over before the group took the transmit run; none: they run it.
+    run_before: Mutex<Option<Mode>>,
+    /// The group has the transmit run.
+    has_run: AtomicBool,
     turn_ended_ns: AtomicU64,
     backlog: AtomicU32,
     load_permille: AtomicU32,
@@ -46,19 +51,42 @@ pub(crate) struct Member {
     moves: AtomicU64,
 }
 
+/// What a member's polls remember.
+#[derive(Default)]
+struct Own {
+    load: Load,
+    run: OwnerTurns,
+}
+
 impl Member {
     fn new(napi: Arc<Napi>, group: &Arc<Group>) -> Self {
         Self {
             napi,
             group: Arc::downgrade(group),
             seat: StateCell::new(Seat::FREE.bits()),
-            load: Exclusive::new(Load::default()),
+            own: Exclusive::new(Own::default()),
+            run_before: Mutex::new(None),
+            has_run: AtomicBool::new(false),
             turn_ended_ns: AtomicU64::new(0),
             backlog: AtomicU32::new(0),
             load_permille: AtomicU32::new(0),
             per_packet_ns: AtomicU64::new(0),
             last_cpu: AtomicU32::new(NOWHERE),
             moves: AtomicU64::new(0),
+        }
+    }
+
+    /// The group runs the queue's discipline, and senders only push, for as long as one of its CPUs is always awake; else they
+    /// run it themselves, for nobody would look at what they push.
+    fn set_run(&self, always_awake: bool) {
+        let mut before = self.run_before.lock().expect("no panic while held");
+        let path = self.napi.tx_path();
+        if always_awake && before.is_none() {
+            *before = path.group_takes_run();
+            self.has_run.store(before.is_some(), Ordering::Relaxed);
+        } else if !always_awake && let Some(mode) = before.take() {
+            self.has_run.store(false, Ordering::Relaxed);
+            path.group_gives_run(mode);
         }
     }
 

@@ -31,6 +31,11 @@ impl Deliver {
     /// Arms the members of a CPU; true if none of them keeps it awake.
     fn arm_all(&self, group: &Group, poller: &Poller) -> bool {
         let members = group.members.load();
+        // Nobody tells a sleeper of what senders push: such a group keeps a CPU awake, and moves its members there first.
+        let runs = |member: &Member| member.has_run.load(Ordering::Relaxed) && member.seat().cpu() == poller.cpu;
+        if members.iter().any(|member| runs(member)) {
+            return false;
+        }
         for member in members.iter() {
             if member.sit_if(|seat| seat.take(poller.cpu).ok()) {
                 self.arm(member);

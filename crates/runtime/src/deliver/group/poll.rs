@@ -17,6 +17,7 @@ use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::deliver::softirq::never_run_inline;
 use crate::threads::ThreadRole;
+use crate::tx::OwnerTurn;
 
 /// Rounds in a row without a packet after which the processor is offered to others.
 const YIELD_EVERY: u32 = 64;
@@ -43,6 +44,15 @@ impl Group {
         began.recv().map_err(std::io::Error::other)?;
         *poller.thread.lock().expect("only stored") = Some(handle);
         Ok(())
+    }
+}
+
+impl Group {
+    /// Who waits for room on a queue of this CPU is told if there is some.
+    fn look_for_senders(&self, cpu: GroupCpu) {
+        let members = self.members.load();
+        let own = members.iter().filter(|member| member.has_run.load(Ordering::Relaxed) && member.seat().cpu() == cpu);
+        own.for_each(|member| member.napi.tx_path().look_for_senders());
     }
 }
 
@@ -83,6 +93,7 @@ impl Deliver {
                 (empty_rounds, last) = (0, napier_sys::tsc::ticks());
             } else if empty_rounds >= YIELD_EVERY {
                 empty_rounds = 0;
+                group.look_for_senders(poller.cpu);
                 std::thread::yield_now();
             }
         }
@@ -112,22 +123,33 @@ impl Deliver {
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
             (work, owned.rx.pending())
         };
+        let served = member.has_run.load(Ordering::Relaxed) && self.run_turn(member);
         self.note_turn(member, began, work, backlog);
         let moved = member.sit(|seat| (seat.give(), seat.cpu()));
         if moved != cpu {
             group.wake(member, moved);
         }
-        Some(work)
+        Some(work + u32::from(served))
+    }
+
+    /// What senders have pushed goes on its way; true if there was something.
+    fn run_turn(&self, member: &Member) -> bool {
+        let path = member.napi.tx_path();
+        let mut own = member.own.enter();
+        match path.owner_turn(&mut own.run) {
+            OwnerTurn::Served | OwnerTurn::Ran => true,
+            OwnerTurn::Refused | OwnerTurn::Idle => false,
+        }
     }
 
     /// What a turn says for the policy.
     fn note_turn(&self, member: &Member, began: napier_core::time::Instant, work: u32, backlog: u32) {
         let now = self.clock.now();
         let spent = if work > 0 { now - began } else { Span::ZERO };
-        let mut load = member.load.enter();
-        load.polled(now, spent);
-        member.load_permille.store(load.permille(now).into(), Ordering::Relaxed);
-        drop(load);
+        let mut own = member.own.enter();
+        own.load.polled(now, spent);
+        member.load_permille.store(own.load.permille(now).into(), Ordering::Relaxed);
+        drop(own);
         if work > 0 {
             member.per_packet_ns.store(spent.ns / u64::from(work), Ordering::Relaxed);
         }

@@ -14,6 +14,7 @@ use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
 use crate::engine::Engine;
 use crate::socket::UdpSocket;
 use crate::test_link::{PATIENCE, end, eventually};
+use crate::tx::{QdiscConfig, TxVariant};
 
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2)];
 
@@ -156,6 +157,7 @@ fn a_member_outlives_down_and_up_of_its_device() {
     let rig = Rig::new();
     rig.engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
     rig.engine.group_attach("g", rig.id(0)).unwrap();
+    let before = rig.ends[0].napi_stats(0).interrupts;
     for number in 0..20 {
         rig.round(number);
         rig.ends[0].set_down();
@@ -164,7 +166,9 @@ fn a_member_outlives_down_and_up_of_its_device() {
     }
     let polls = rig.polls(0, PollContext::Group);
     rig.round(20);
-    assert!(rig.polls(0, PollContext::Group) > polls, "it is the group's still");
+    // A packet is delivered before its poll is counted.
+    eventually("it is the group's still", || rig.polls(0, PollContext::Group) > polls);
+    assert_eq!(rig.ends[0].napi_stats(0).interrupts, before, "masked as soon as it is up");
     // Down, and out of the group meanwhile.
     let id = rig.id(0);
     rig.ends[0].set_down();
@@ -213,4 +217,32 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     ));
     rig.round(0);
     assert_eq!(engine.groups()[0].members.len(), 1);
+}
+
+/// Senders only push: what they leave is enqueued and run by the group, which takes nothing for itself if it may sleep.
+#[test]
+fn a_group_that_is_always_awake_runs_the_queues_of_its_members() {
+    let rig = Rig::new();
+    rig.ends[0].set_qdisc(0, &QdiscConfig::Pfifo { limit_pkts: 1000 }).unwrap();
+    let variant = || rig.ends[0].tx_stats(0).unwrap().variant;
+    assert_eq!(variant(), TxVariant::Llist);
+    rig.engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    assert_eq!(variant(), TxVariant::Owner);
+    (0..200).for_each(|number| rig.round(number));
+    rig.engine.group_set("g", sleepy()).unwrap();
+    assert_eq!(variant(), TxVariant::Llist, "nobody would look at what is pushed");
+    (200..260).for_each(|number| rig.round(number));
+    rig.engine.group_set("g", Settings::default()).unwrap();
+    assert_eq!(variant(), TxVariant::Owner);
+    eventually("it polls again", || rig.engine.groups()[0].cpus[0].doing == Doing::Active);
+    (260..300).for_each(|number| rig.round(number));
+    rig.ends[0].set_down();
+    rig.ends[0].set_up().unwrap();
+    (300..340).for_each(|number| rig.round(number));
+    rig.engine.group_detach("g", rig.id(0)).unwrap();
+    assert_eq!(variant(), TxVariant::Llist);
+    (340..400).for_each(|number| rig.round(number));
+    let stats = rig.ends[0].tx_stats(0).unwrap();
+    assert!(stats.packets >= 400 && stats.qlen == 0 && stats.drops.is_empty(), "{stats:?}");
 }
