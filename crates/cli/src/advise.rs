@@ -17,6 +17,9 @@ use napier_lab::subject::Backend;
 /// What is compared before a machine is fitted: one mode of each kind.
 const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
 
+/// What is simulated if no machine is named.
+pub(crate) const MACHINE: &str = "epyc-7662-cx5";
+
 /// Options of `napier advise`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -54,7 +57,7 @@ pub(crate) struct Args {
     cpu: Option<f64>,
 
     /// A machine that comes along (epyc-7662-cx5, small-vm), or a file (docs/plans.md)
-    #[arg(long, value_name = "FILE|NAME", default_value = "epyc-7662-cx5")]
+    #[arg(long, value_name = "FILE|NAME", default_value = MACHINE)]
     machine: String,
 
     /// The machine that a comparison ran on: fitted to what `napier compare --json` printed

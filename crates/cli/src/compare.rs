@@ -13,11 +13,12 @@ use anyhow::{bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use napier_lab::agent::Secret;
-use napier_lab::compare::{CompareConfig, OnConfig, ProgramConfig, Speaks, compare, parse_modes};
+use napier_lab::compare::{CompareConfig, OnConfig, ProgramConfig, SimConfig, Speaks, compare, parse_modes};
 use napier_lab::device::{Device, XdpWay};
 use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
+use napier_lab::plan;
 use napier_lab::report::json;
 use napier_lab::report::table::{self, Table};
 use napier_lab::subject::Backend;
@@ -39,8 +40,9 @@ fn devices() -> impl TypedValueParser<Value = Device> {
 /// Options of `napier compare`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the modes are applied: engine, kernel, or engine,kernel, side by side and run by run. Rows of the kernel have its
-    /// own sockets on a veth pair between two network namespaces made for the run, and need root
+    /// Where the modes are applied: engine, kernel, sim, or several such as engine,kernel,sim, side by side and run by run. Rows of the
+    /// kernel have its own sockets on a veth pair between two network namespaces made for the run, and need root. Rows of sim are
+    /// predicted in virtual time on --machine, and not measured
     #[arg(long, value_name = "LIST", default_value = "engine")]
     backend: String,
 
@@ -60,6 +62,11 @@ pub(crate) struct Args {
     /// With --client: a file with the secret that the agent has too
     #[arg(long, value_name = "FILE", requires = "client")]
     secret_file: Option<PathBuf>,
+
+    /// What rows of sim are predicted on: a machine that comes along (epyc-7662-cx5, small-vm), or a file (docs/plans.md)
+    /// [default: epyc-7662-cx5]
+    #[arg(long, value_name = "FILE|NAME")]
+    machine: Option<String>,
 
     /// Went: see --backend
     #[arg(long, value_name = "STACK", hide = true)]
@@ -89,7 +96,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     load: Option<String>,
 
-    /// Length of each run in seconds, warm-up not counted; by default what fits into four minutes
+    /// Length of each run in seconds, warm-up not counted; by default what fits into four minutes. Of rows of sim 0.02 to 2 s of
+    /// virtual time; by default what 20000 requests take
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seconds: Option<f64>,
 
@@ -162,6 +170,26 @@ impl Args {
         Ok(Some(OnConfig { interface: interface.clone(), client, secret }))
     }
 
+    /// What rows of `sim` are predicted on, if there are any.
+    fn sim(&self, backends: &[Backend]) -> anyhow::Result<Option<SimConfig>> {
+        if !backends.contains(&Backend::Sim) {
+            let Some(machine) = &self.machine else { return Ok(None) };
+            bail!("--machine {machine} is for rows of sim: give --backend with sim in it, such as engine,sim");
+        }
+        if backends == [Backend::Sim] {
+            let dev = self.dev.as_ref().map(|_| "--dev");
+            let ignored = dev.or(self.proto.map(|_| "--proto")).or(self.oversubscribe.then_some("--oversubscribe"));
+            if let Some(option) = ignored {
+                bail!(
+                    "{option} is for what is measured, and rows of sim are predicted: omit it, or give --backend engine,sim"
+                );
+            }
+        }
+        let name = self.machine.clone().unwrap_or_else(|| crate::advise::MACHINE.to_owned());
+        let machine = plan::server_named(&name)?;
+        Ok(Some(SimConfig { name, machine, jobs: crate::sim::threads(None)? }))
+    }
+
     fn config(&self) -> anyhow::Result<CompareConfig> {
         if let Some(stack) = &self.peer {
             bail!(
@@ -169,6 +197,7 @@ impl Args {
             );
         }
         let backends = Backend::parse_list(&self.backend).map_err(anyhow::Error::msg)?;
+        let sim = self.sim(&backends)?;
         let has_kernel = backends.contains(&Backend::Kernel);
         let program =
             (!self.command.is_empty()).then(|| ProgramConfig { command: self.command.clone(), speaks: self.speak });
@@ -186,6 +215,7 @@ impl Args {
             device: self.dev.clone().unwrap_or(by_default),
             backends,
             on,
+            sim,
             proto: self.proto.unwrap_or(if program.is_some() { Proto::Tcp } else { Proto::Udp }),
             program,
             trace: !self.no_trace,

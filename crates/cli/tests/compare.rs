@@ -60,7 +60,7 @@ fn backends_that_do_not_fit_are_bad_usage() {
     for (arguments, said) in [
         (&["--peer", "kernel", "--dev", "xdp"][..], "--backend engine,kernel"),
         (&["--backend", "kernel", "--dev", "memif"], "omit --dev"),
-        (&["--backend", "sim"], "engine, kernel or engine,kernel"),
+        (&["--backend", "simulator"], "give engine, kernel, sim, or several such as engine,kernel,sim"),
         (&["--modes", "base-irq"], "give --backend kernel"),
         (&["--backend", "engine,kernel", "--", "memcached"], "give --backend kernel before --"),
         (&["--backend", "kernel", "--speak", "redis"], "give one behind --"),

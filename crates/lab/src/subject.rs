@@ -15,9 +15,14 @@ pub enum Backend {
     Engine,
     /// The kernel that this machine runs.
     Kernel,
+    /// A simulated machine: what it says is predicted, and nothing was measured.
+    Sim,
 }
 
 impl Backend {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Engine, Self::Kernel, Self::Sim];
+
     /// Reads a list of names with commas between them, in the order in which rows shall stand.
     ///
     /// # Errors
@@ -28,7 +33,12 @@ impl Backend {
             let backend = match name {
                 "engine" => Self::Engine,
                 "kernel" => Self::Kernel,
-                _ => return Err(format!("`{name}` is no backend; give engine, kernel or engine,kernel")),
+                "sim" => Self::Sim,
+                _ => {
+                    return Err(format!(
+                        "`{name}` is no backend; give engine, kernel, sim, or several such as engine,kernel,sim"
+                    ));
+                }
             };
             if backends.contains(&backend) {
                 return Err(format!("`{name}` is given twice"));
@@ -45,6 +55,7 @@ impl fmt::Display for Backend {
         f.pad(match self {
             Self::Engine => "engine",
             Self::Kernel => "kernel",
+            Self::Sim => "sim",
         })
     }
 }
@@ -90,6 +101,11 @@ impl Subject {
         Self { backend: Backend::Kernel, mode, receive: Receive::Irq }
     }
 
+    /// A mode of a simulated machine.
+    pub const fn sim(mode: Mode) -> Self {
+        Self { backend: Backend::Sim, mode, receive: Receive::Device }
+    }
+
     /// The subject's name beside others: the backend is named where there is more than one.
     pub fn name(&self, among_backends: bool) -> String {
         let suffix = if self.receive == Receive::Irq { IRQ_SUFFIX } else { "" };
@@ -122,6 +138,7 @@ pub fn subjects(modes: &[Mode], backends: &[Backend], irq: &[Mode]) -> Vec<Subje
                     subjects.push(Subject::kernel(mode));
                     subjects.extend(irq.contains(&mode).then(|| Subject::kernel_irq(mode)));
                 }
+                Backend::Sim => subjects.push(Subject::sim(mode)),
             }
         }
     }
@@ -141,12 +158,15 @@ mod tests {
         assert_eq!((all[0].to_string(), all[1].to_string()), ("base".to_owned(), "kernel/base".to_owned()));
         assert_eq!((all[0].name(false).as_str(), all[2].name(false).as_str()), ("base", "base-irq"));
         assert!(all[1].is_base() && !all[2].is_base());
+        let sim = Backend::parse_list("sim,kernel").unwrap();
+        let names: Vec<String> = subjects(&[Mode::Base], &sim, &[]).iter().map(|subject| subject.name(true)).collect();
+        assert_eq!(names, ["sim/base", "kernel/base"]);
     }
 
     #[test]
     fn a_list_of_backends_is_read() {
         assert_eq!(Backend::parse_list("kernel"), Ok(vec![Backend::Kernel]));
-        for wrong in ["", "engine,", "sim", "kernel,kernel"] {
+        for wrong in ["", "engine,", "simulator", "kernel,kernel", "sim,engine,sim"] {
             assert!(Backend::parse_list(wrong).is_err(), "{wrong}");
         }
     }

@@ -24,11 +24,11 @@ use crate::plan::MachineFile;
 pub use choose::{Choice, Goal, frontier};
 pub use json::json;
 pub use judge::{Judged, judge, judged_text};
-pub use predict::{MODES, Predicted, swept};
+pub use predict::{BySeed, MODES, Predicted, swept, why_not};
 pub use sensitivity::{Effect, Flip};
 pub use text::{commands, text};
 
-pub(crate) use predict::{Ran, simulate};
+pub(crate) use predict::{Extent, REQUESTS, Ran, is_sustained, simulate};
 
 /// What is asked of a server.
 #[derive(Clone, PartialEq, Debug)]

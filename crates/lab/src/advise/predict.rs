@@ -21,7 +21,7 @@ pub const MODES: &str = "base,defer10,defer20,defer50,defer100,defer200,napibusy
 /// Points of a distribution of service times.
 const POINTS: usize = 4096;
 /// Requests of one run, so that 99 % of them is a figure.
-const REQUESTS: u64 = 20_000;
+pub(crate) const REQUESTS: u64 = 20_000;
 /// Bounds of a run's length.
 const LENGTH_MS: (u64, u64) = (20, 2_000);
 /// Nothing counts before.
@@ -39,28 +39,54 @@ pub fn swept(workload: &Workload) -> Vec<Mode> {
     all.into_iter().filter(|mode| mode.server_cpus(queues) <= cpus).collect()
 }
 
-/// A run of a queue and what belongs to it: a mode at a load over all queues, with about so many requests.
+/// How long a run is.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Extent {
+    /// About so many requests, within bounds; the closed loop takes the shortest time.
+    Requests(u64),
+    /// So long, within the same bounds.
+    Time(Span),
+}
+
+impl Extent {
+    fn measured(self, queue_rps: Option<u64>) -> Span {
+        let ms = match (self, queue_rps) {
+            (Self::Requests(requests), Some(rate_rps)) => requests * 1000 / rate_rps,
+            (Self::Requests(_), None) => 0,
+            (Self::Time(span), _) => span.ns / 1_000_000,
+        };
+        Span::from_ms(ms.clamp(LENGTH_MS.0, LENGTH_MS.1))
+    }
+}
+
+/// Why a mode is not simulated; `None` if it is.
+#[must_use]
+pub fn why_not(mode: Mode) -> Option<String> {
+    matches!(mode, Mode::Workqueue | Mode::BusyRead)
+        .then(|| format!("{mode} is no mode of a server that waits in an event context, and no other is simulated"))
+}
+
+/// A run of a queue and what belongs to it: a mode at a load over all queues.
 pub(crate) fn simulate(
     machine: &MachineFile,
     workload: &Workload,
     load: Load,
     mode: Mode,
     seed: u64,
-    requests: u64,
+    extent: Extent,
 ) -> Figures {
     let service_ns: Arc<[u64]> = workload.service.as_ref().map_or_else(Vec::new, |it| it.points_ns(POINTS)).into();
     let connections = (workload.connections / workload.queues).max(1);
     let core = core_of(machine, mode, service_ns);
-    let (pace, total_rps, measured_ms) = match load {
-        Load::Max => (Pace::Closed, 0, LENGTH_MS.0),
+    let (pace, total_rps, queue_rps) = match load {
+        Load::Max => (Pace::Closed, 0, None),
         Load::Rps(rate_rps) => {
             let rate_rps = (rate_rps / u64::from(workload.queues)).max(1);
-            let measured_ms = (requests * 1000 / rate_rps).clamp(LENGTH_MS.0, LENGTH_MS.1);
-            (Pace::Open { rate_rps }, rate_rps * u64::from(workload.queues), measured_ms)
+            (Pace::Open { rate_rps }, rate_rps * u64::from(workload.queues), Some(rate_rps))
         }
     };
     let clients = clients_of(machine, connections, pace, total_rps);
-    figures::run(&core, &clients, Length { warm_up: WARM_UP, measured: Span::from_ms(measured_ms) }, seed)
+    figures::run(&core, &clients, Length { warm_up: WARM_UP, measured: extent.measured(queue_rps) }, seed)
 }
 
 /// A mode at a rate. Latencies count from when a request was due; with several seeds they are of all requests together.
@@ -85,6 +111,7 @@ pub struct Predicted {
 
 /// What one run says.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[expect(missing_docs, reason = "as in `Predicted`, under the same names")]
 pub struct BySeed {
     pub achieved_rps: f64,
     pub sustained: bool,
@@ -108,7 +135,7 @@ impl Predicted {
 }
 
 /// Whether so many answers in a queue's `ns` are what `queue_rps` asks for.
-fn is_sustained(answered: f64, queue_rps: f64, ns: f64) -> bool {
+pub(crate) fn is_sustained(answered: f64, queue_rps: f64, ns: f64) -> bool {
     let due = queue_rps * ns / 1e9;
     answered >= due * SUSTAINED - due.sqrt() * DEVIATIONS
 }
@@ -138,7 +165,9 @@ pub(super) fn predict(
 ) -> Result<Vec<Predicted>, AdviseError> {
     let seeds = u64::from(effort.seeds);
     let runs: Vec<(Mode, u64)> = modes.iter().flat_map(|mode| (1..=seeds).map(|seed| (*mode, seed))).collect();
-    let one = |(mode, seed): &(Mode, u64)| simulate(machine, workload, Load::Rps(rate_rps), *mode, *seed, REQUESTS);
+    let one = |(mode, seed): &(Mode, u64)| {
+        simulate(machine, workload, Load::Rps(rate_rps), *mode, *seed, Extent::Requests(REQUESTS))
+    };
     let results = in_parallel(&runs, effort.jobs, stop, progress, one);
     let mut rows = Vec::with_capacity(modes.len());
     for (mode, runs) in modes.iter().zip(results.chunks(effort.seeds.into())) {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use napier_sim::machine::figures::Figures;
 
 use super::{Depth, Determined, FITTED, Figure, Observed};
-use crate::advise::{Ran, Workload, simulate};
+use crate::advise::{Extent, Ran, Workload, simulate};
 use crate::loads::Load;
 use crate::parallel::in_parallel;
 use crate::plan::MachineFile;
@@ -84,7 +84,8 @@ impl Fitter<'_> {
         let runs: Vec<(&MachineFile, &Observed)> =
             machines.iter().flat_map(|machine| rows.iter().map(move |row| (machine, row))).collect();
         let seen = in_parallel(&runs, self.jobs, self.stop, &|_, _| (), |(machine, row)| {
-            let figures = simulate(machine, self.workload, row.load, row.mode, 1, self.depth.requests);
+            let figures =
+                simulate(machine, self.workload, row.load, row.mode, 1, Extent::Requests(self.depth.requests));
             Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &figures) }
         });
         let seen: Option<Vec<Seen>> = seen.into_iter().collect();

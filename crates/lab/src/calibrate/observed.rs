@@ -78,6 +78,11 @@ pub enum ObservedError {
         /// What is wrong.
         error: ServiceError,
     },
+    /// What is predicted was not measured.
+    #[error(
+        "rows of sim are predictions, and nothing is fitted to them or judged by them: give --backend engine or kernel"
+    )]
+    Predicted,
     /// It has no figures of the backend.
     #[error("{file} has no row with figures of {backend}: give another --backend, or compare again")]
     Nothing {
@@ -103,6 +108,9 @@ pub fn read(file: &Path, backend: Backend) -> Result<Comparison, ObservedError> 
 /// # Errors
 /// Likewise.
 pub fn parse(text: &str, file: &str, backend: Backend) -> Result<Comparison, ObservedError> {
+    if backend == Backend::Sim {
+        return Err(ObservedError::Predicted);
+    }
     let file = file.to_owned();
     let report: JsonReport =
         serde_json::from_str(text).map_err(|error| ObservedError::NoReport { file: file.clone(), error })?;

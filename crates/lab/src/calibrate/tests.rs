@@ -89,6 +89,8 @@ fn every_second_load_is_held_back() {
 fn what_is_no_comparison_is_refused() {
     let error = parse("{}", "x.json", Backend::Engine).unwrap_err().to_string();
     assert!(error.starts_with("x.json is no report of `napier compare --json`"), "{error}");
+    let error = parse("{}", "x.json", Backend::Sim).unwrap_err().to_string();
+    assert!(error.starts_with("rows of sim are predictions"), "{error}");
     let stop = AtomicBool::new(true);
     let start = server_named("small-vm").unwrap();
     assert!(calibrate(&start, comparison(&start), &[], SHORT, 1, &stop, &|_, _| ()).is_err());

@@ -14,6 +14,7 @@ use crate::agent::Secret;
 use crate::device::{Device, XdpWay};
 use crate::loads::Load;
 use crate::modes::{Mode, ModeError};
+use crate::plan::MachineFile;
 use crate::subject::{Backend, IRQ_SUFFIX, Subject, subjects};
 
 /// An interface of this machine, and the client at its other end.
@@ -27,6 +28,17 @@ pub struct OnConfig {
     pub secret: Secret,
 }
 
+/// A machine that is simulated.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// As it was given.
+    pub name: String,
+    /// What it is.
+    pub machine: MachineFile,
+    /// Threads that simulate; the result does not depend on it.
+    pub jobs: usize,
+}
+
 /// What to compare.
 #[derive(Clone, Debug)]
 pub struct CompareConfig {
@@ -36,6 +48,8 @@ pub struct CompareConfig {
     pub backends: Vec<Backend>,
     /// Where rows of the kernel are measured, in place of a veth pair of the run's own.
     pub on: Option<OnConfig>,
+    /// What rows of `sim` are predicted on; there with them and only with them.
+    pub sim: Option<SimConfig>,
     /// What serves in rows of the kernel; `None`: our own server.
     pub program: Option<ProgramConfig>,
     /// Whether rows of the kernel count polls and timers by tracepoints, before the measured time.
@@ -82,6 +96,7 @@ impl Default for CompareConfig {
             device: Device::Link,
             backends: vec![Backend::Engine],
             on: None,
+            sim: None,
             program: None,
             trace: true,
             proto: Proto::Udp,
@@ -111,6 +126,16 @@ impl CompareConfig {
         self.backends.contains(&Backend::Kernel)
     }
 
+    /// Whether nothing is measured.
+    pub(super) fn is_predicted(&self) -> bool {
+        self.backends == [Backend::Sim]
+    }
+
+    /// Whether what is measured is of the kernel alone.
+    fn measures_kernel_alone(&self) -> bool {
+        self.has_kernel() && !self.backends.contains(&Backend::Engine)
+    }
+
     /// What is compared, in the order of the rows.
     pub(super) fn subjects(&self) -> Vec<Subject> {
         let irq = [&self.irq_modes[..], &[Mode::Base]].concat();
@@ -128,13 +153,26 @@ impl CompareConfig {
         link.check()?;
         self.check_on()?;
         ensure!(
+            self.sim.is_some() == self.backends.contains(&Backend::Sim),
+            "a machine is for rows of sim, and they need one: give --backend with sim in it, such as engine,sim"
+        );
+        ensure!(
+            self.sim.is_none() || self.flows >= self.queues.into(),
+            "in rows of sim each of {} queues needs a flow: give more --flows",
+            self.queues
+        );
+        ensure!(
+            self.out.is_none() || !self.is_predicted(),
+            "--out keeps the histograms of what was measured, and nothing is: omit it"
+        );
+        ensure!(
             !self.has_kernel() || self.on.is_some() || self.device == Device::Xdp { interface: None },
             "the kernel's rows need interfaces of the kernel: omit --dev, or give --dev xdp"
         );
         self.check_irq_modes()?;
         let Some(program) = &self.program else { return Ok(()) };
         ensure!(
-            self.backends == [Backend::Kernel],
+            self.measures_kernel_alone(),
             "a program serves over the kernel's sockets: give --backend kernel before --"
         );
         ensure!(
@@ -151,7 +189,7 @@ impl CompareConfig {
     fn check_on(&self) -> anyhow::Result<()> {
         let Some(on) = &self.on else { return Ok(()) };
         ensure!(
-            self.backends == [Backend::Kernel],
+            self.measures_kernel_alone(),
             "--on is about the kernel's modes on an interface of this machine: give --backend kernel"
         );
         ensure!(

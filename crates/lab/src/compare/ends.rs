@@ -140,6 +140,7 @@ impl Ends {
             (Place::Link | Place::Memif, Backend::Kernel) | (Place::On(_), Backend::Engine) => {
                 unreachable!("checked with the options")
             }
+            (_, Backend::Sim) => unreachable!("what is predicted has no ends"),
         };
         match &mut ends.tested {
             Tested::Engine { device, .. } => {
@@ -334,10 +335,10 @@ impl Ends {
             (_, ThreadRole::Program { name }) => name != CLIENT_THREAD,
             (Tested::Engine { .. }, ThreadRole::Softirq { cpu }) => Some(*cpu) != client_softirq,
             (Tested::Engine { device, .. }, ThreadRole::Napi { device: of }) => of == device.name(),
-            (Tested::Engine { .. }, ThreadRole::Worker) => true,
+            (Tested::Engine { .. }, ThreadRole::Worker | ThreadRole::Group { .. }) => true,
             // It moves no packets.
             (_, ThreadRole::MemifControl) => false,
-            (Tested::Kernel(_), ThreadRole::Softirq { .. } | ThreadRole::Napi { .. } | ThreadRole::Worker) => false,
+            (Tested::Kernel(_), _) => false,
         };
         let threads: Duration =
             self.engine.thread_times().iter().filter(|thread| of_server(&thread.role)).map(|thread| thread.cpu).sum();

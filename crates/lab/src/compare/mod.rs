@@ -11,6 +11,7 @@ mod generator;
 mod host;
 mod kernel;
 mod machine;
+mod predicted;
 mod process;
 mod run;
 mod search;
@@ -30,7 +31,7 @@ pub mod parts {
     pub use crate::roll_call::{Ready, RollCall};
 }
 
-pub use config::{CompareConfig, OnConfig, parse_modes};
+pub use config::{CompareConfig, OnConfig, SimConfig, parse_modes};
 pub use cpus::{CpuLayout, TooFewCpus};
 pub(crate) use generator::plan as offer_plan;
 pub use host::host_and_commit;

@@ -15,11 +15,13 @@ use super::figures::figures;
 use super::host;
 use super::kernel::{self, KernelEnd, counters};
 use super::machine::{Outside, Pauses};
+use super::predicted::{self, Predictor, row_of};
 use super::process;
 use super::search;
 use super::server;
 use super::setup::{self, describe, workload};
 use super::tally::{Ran, Tally, failed};
+use crate::advise;
 use crate::in_force::InForce;
 use crate::loads::{Cell, Load, interleave};
 use crate::modes::{Mode, ServerStyle};
@@ -49,6 +51,9 @@ const LADDER_LOADS: usize = 6;
 /// A configuration that cannot run, or nothing was measured at all; the message says what to change. What `watch` says.
 pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
     config.check()?;
+    if config.is_predicted() {
+        return predicted::alone(config, interrupted, watch);
+    }
     let subjects = config.subjects();
     let available = host::available_cpus();
     let mut comparison = Comparison {
@@ -56,6 +61,7 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
         workload: workload(config, &available, interrupted)?,
         available,
         interrupted,
+        predictor: Predictor::new(config, interrupted),
         subjects,
         refused: Vec::new(),
     };
@@ -73,6 +79,7 @@ pub(super) struct Comparison<'a> {
     pub(super) workload: CaseWorkload,
     available: Vec<usize>,
     pub(super) interrupted: &'a AtomicBool,
+    predictor: Option<Predictor<'a>>,
     subjects: Vec<Subject>,
     refused: Vec<(Subject, String)>,
 }
@@ -82,6 +89,8 @@ struct Found {
     loads: Vec<Load>,
     run_length: Duration,
     tally: Tally,
+    /// Rows that were not measured.
+    predicted: Vec<Row>,
     /// Loads of which all runs are done.
     done: Vec<Load>,
     machine: Vec<MachineUse>,
@@ -102,6 +111,7 @@ impl Comparison<'_> {
             loads: Vec::new(),
             run_length: self.run_length(),
             tally: Tally::new(self.config.runs),
+            predicted: Vec::new(),
             done: Vec::new(),
             machine: Vec::new(),
             sustained: Vec::new(),
@@ -144,6 +154,7 @@ impl Comparison<'_> {
             let Some(why) = wrong.filter(|_| !is_last && found.tally.ended.is_none()) else { break };
             found.searched_again = Some(why);
             found.tally = Tally::new(self.config.runs);
+            found.predicted.clear();
             found.machine.clear();
             found.done.clear();
         }
@@ -168,8 +179,31 @@ impl Comparison<'_> {
             }
             progress.done();
         }
+        if let Some(predictor) = &self.predictor {
+            match predictor.sustained(&self.predictable(), start_rps) {
+                Ok(predicted) => all.extend(predicted),
+                Err(interrupted) => found.tally.end(interrupted.to_string()),
+            }
+        }
         found.sustained = all;
         Ok(())
+    }
+
+    /// Predicts the rows of a load, when nothing of it is measured any more: it takes all CPUs.
+    fn predict(&self, load: Load, found: &mut Found) {
+        let Some(predictor) = &self.predictor else { return };
+        match predictor.rows(load, &self.predictable()) {
+            Ok(more) => {
+                found.predicted.extend(more.rows);
+                more.failures.into_iter().for_each(|why| found.tally.fail(why));
+            }
+            Err(interrupted) => found.tally.end(interrupted.to_string()),
+        }
+    }
+
+    /// Those that are predicted, and can be.
+    fn predictable(&self) -> Vec<Subject> {
+        self.able().filter(|subject| subject.backend == Backend::Sim).collect()
     }
 
     /// Runs all loads until the tally says that it is over.
@@ -193,6 +227,10 @@ impl Comparison<'_> {
                 }
             }
             found.machine.push(search::machine_use(load, &pauses, &outside, cpus.len(), &self.workload));
+            self.predict(load, found);
+            if found.tally.ended.is_some() {
+                return Ok(());
+            }
             found.done.push(load);
             progress.suspend(|| watch(&self.report(found, false)?))?;
         }
@@ -238,6 +276,7 @@ impl Comparison<'_> {
     fn report(&self, found: &Found, all: bool) -> anyhow::Result<Report> {
         let row = |load, subject| match self.refused.iter().find(|(other, _)| *other == subject) {
             Some((_, reason)) => Row { subject, load, outcome: Outcome::Refused(reason.clone()), lost: None },
+            None if subject.backend == Backend::Sim => row_of(subject, load, &found.predicted, self.config.runs),
             None => found.tally.row(subject, load),
         };
         let loads = found.loads.iter().filter(|load| all || found.done.contains(load));
@@ -264,11 +303,17 @@ impl Comparison<'_> {
             machine: found.machine.clone(),
             sustained: if all { found.sustained.clone() } else { Vec::new() },
             searched_again: found.searched_again.clone(),
+            prediction: self.predictor.as_ref().map(Predictor::describe),
         })
     }
 
-    /// Those that can run here.
+    /// Those that are measured, and can run here.
     pub(super) fn runnable(&self) -> impl Iterator<Item = Subject> {
+        self.able().filter(|subject| subject.backend != Backend::Sim)
+    }
+
+    /// Those that nothing speaks against.
+    fn able(&self) -> impl Iterator<Item = Subject> {
         let is_refused = |subject: &Subject| self.refused.iter().any(|(other, _)| other == subject);
         self.subjects.iter().copied().filter(move |subject| !is_refused(subject))
     }
@@ -291,12 +336,15 @@ impl Comparison<'_> {
 
     /// Why a subject cannot run here; `None` if it can.
     fn why_not(&self, subject: Subject) -> Option<String> {
+        if subject.backend == Backend::Sim {
+            return advise::why_not(subject.mode);
+        }
         let kernel = match (&*self.workload.place, subject.backend) {
             (Place::Veth(veth), Backend::Kernel) => {
                 self.why_not_in_kernel(KernelEnd::new(veth.left()).map_err(Into::into), subject)
             }
             (Place::On(on), Backend::Kernel) => self.why_not_in_kernel(Ok(KernelEnd::on(&on.interface)), subject),
-            (_, Backend::Engine) | (Place::Link | Place::Memif, Backend::Kernel) => None,
+            (_, Backend::Engine | Backend::Sim) | (Place::Link | Place::Memif, Backend::Kernel) => None,
         };
         if kernel.is_some() {
             return kernel;

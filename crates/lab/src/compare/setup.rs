@@ -90,13 +90,28 @@ pub(super) fn describe(
     run_length: Duration,
     request_cost_us: Option<f64>,
 ) -> Workload {
-    let profile = workload.profile.config();
+    let format = workload.program.as_ref().map_or(Format::Ascii, |program| program.format());
+    Workload {
+        format: format.to_string(),
+        request_cost_us,
+        seconds: Some((run_length.as_secs_f64() * 1000.0).round() / 1000.0),
+        ..asked(config, workload.profile.config(), config.device.name())
+    }
+}
+
+/// The same if nothing is measured.
+pub(super) fn predicted(config: &CompareConfig) -> Workload {
+    asked(config, &ProfileConfig::default(), Backend::Sim.to_string())
+}
+
+/// What was asked for.
+fn asked(config: &CompareConfig, profile: &ProfileConfig, device: String) -> Workload {
     Workload {
         name: "kv".to_owned(),
         backend: config.backends.iter().map(Backend::to_string).collect::<Vec<_>>().join(" and "),
-        device: config.device.name(),
-        proto: workload.proto.to_string(),
-        format: workload.program.as_ref().map_or(Format::Ascii, |program| program.format()).to_string(),
+        device,
+        proto: config.proto.to_string(),
+        format: Format::Ascii.to_string(),
         program: config.program.as_ref().map(ProgramConfig::line),
         seed: config.seed,
         flows: config.flows,
@@ -108,7 +123,7 @@ pub(super) fn describe(
         value_sizes: profile.value_sizes.name(),
         popularity: profile.popularity.to_string(),
         service: config.service.as_ref().map(ToString::to_string),
-        request_cost_us,
-        seconds: (run_length.as_secs_f64() * 1000.0).round() / 1000.0,
+        request_cost_us: None,
+        seconds: None,
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, MachineUse, Memory, Outcome, Report, Row, Sustained, Workload};
+use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, Sustained, Workload};
 use crate::loads::Load;
 use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
 use crate::subject::{Backend, Receive};
@@ -43,6 +43,9 @@ pub struct JsonReport<P = serde_json::Value> {
     /// Why the loads were searched again, or null.
     #[serde(default)]
     pub searched_again: Option<String>,
+    /// What rows of `sim` were predicted on, or null.
+    #[serde(default)]
+    pub prediction: Option<Prediction>,
 }
 
 /// The most that a mode sustains in open loop.
@@ -157,14 +160,15 @@ pub fn render(report: &Report) -> String {
         machine: report.machine.clone(),
         sustained: report.sustained.iter().map(JsonSustained::from).collect(),
         searched_again: report.searched_again.clone(),
+        prediction: report.prediction.clone(),
     };
     serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
 }
 
 impl From<&Row> for JsonRow {
     fn from(row: &Row) -> Self {
-        let measured = row.measured();
-        let median = measured.map(|measured| measured.median);
+        let figures = row.figures();
+        let median = figures.map(|figures| figures.median);
         Self {
             mode: row.subject.mode.to_string(),
             backend: row.subject.backend,
@@ -189,11 +193,11 @@ impl From<&Row> for JsonRow {
             softirqs_per_s: median.and_then(|m| m.softirqs_per_s),
             softirq_polls_per_s: median.and_then(|m| m.softirq_polls_per_s),
             context_switches_per_s: median.and_then(|m| m.context_switches_per_s),
-            runs: measured.map_or(0, |measured| measured.runs),
-            spread: measured.map(|measured| measured.spread),
+            runs: figures.map_or(0, |figures| figures.runs),
+            spread: figures.map(|figures| figures.spread),
             refused: match &row.outcome {
                 Outcome::Refused(reason) => Some(reason.clone()),
-                Outcome::Measured(_) | Outcome::Nothing => None,
+                Outcome::Measured(_) | Outcome::Predicted { .. } | Outcome::Nothing => None,
             },
             lost_runs: row.lost.as_ref().map_or(0, |lost| lost.runs),
             lost: row.lost.as_ref().map(|lost| lost.why.clone()),

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::loads::{Load, Shortfall};
 use crate::stats::Measured;
-use crate::subject::Subject;
+use crate::subject::{Backend, Subject};
 
 /// Everything a comparison found.
 #[derive(Clone, Debug)]
@@ -46,6 +46,23 @@ pub struct Report {
     pub sustained: Vec<Sustained>,
     /// Why the loads of the first search were given up and searched again; the rows are of the second.
     pub searched_again: Option<String>,
+    /// What rows of `sim` were predicted on; `None` without such rows.
+    pub prediction: Option<Prediction>,
+}
+
+/// What was simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The machine, by the name or file that was given.
+    pub machine: String,
+    /// What its file calls it.
+    pub title: String,
+    /// Figures of the machine.
+    pub machine_figures: usize,
+    /// How many of them were fitted.
+    pub machine_figures_fitted: usize,
+    /// Runs of each row, in virtual time.
+    pub runs: u32,
 }
 
 /// The most that a mode sustains in open loop.
@@ -128,8 +145,8 @@ pub struct Workload {
     /// Time that each request takes the server beside, as it was given: `6us`, `exp:6us`, `hist:FILE`.
     #[serde(default)]
     pub service: Option<String>,
-    /// Length of each run, warm-up not counted.
-    pub seconds: f64,
+    /// Length of each run, warm-up not counted; `None` if nothing was measured.
+    pub seconds: Option<f64>,
     /// CPU time that a request costs the server here, in µs: time per reply of `fullbusy` in closed loop; null where
     /// that cannot run.
     #[serde(default)]
@@ -167,6 +184,13 @@ pub struct Lost {
 pub enum Outcome {
     /// It ran.
     Measured(Box<Measured>),
+    /// It was run in virtual time: nothing of it was measured.
+    Predicted {
+        /// What comes out.
+        figures: Box<Measured>,
+        /// The load is answered, but for what chance takes from so many requests.
+        sustained: bool,
+    },
     /// It could not be applied here; the reason says why. Never a figure from something else.
     Refused(String),
     /// It was applied, or would have been, but no run gave figures: [`Row::lost`] says why.
@@ -174,10 +198,18 @@ pub enum Outcome {
 }
 
 impl Row {
-    /// The figures, unless the row was refused.
+    /// What was measured; `None` if nothing was, as of a row that was refused or predicted.
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Measured(measured) => Some(measured),
+            Outcome::Predicted { .. } | Outcome::Refused(_) | Outcome::Nothing => None,
+        }
+    }
+
+    /// What there is to show, measured or predicted.
+    pub fn figures(&self) -> Option<&Measured> {
+        match &self.outcome {
+            Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => Some(figures),
             Outcome::Refused(_) | Outcome::Nothing => None,
         }
     }
@@ -188,7 +220,10 @@ impl Row {
     }
 
     /// Whether at least 99 % of the offered load was answered. A closed loop offers what is answered.
-    fn sustains(&self) -> bool {
+    pub(crate) fn sustains(&self) -> bool {
+        if let Outcome::Predicted { sustained, .. } = self.outcome {
+            return sustained;
+        }
         match (self.load, self.measured()) {
             (Load::Rps(rps), Some(measured)) => {
                 measured.median.achieved_rps >= crate::loads::SustainSearch::ACHIEVED_MIN * rps as f64
@@ -200,9 +235,11 @@ impl Row {
 }
 
 impl Report {
-    /// Whether rows have to say where their mode was applied.
+    /// Whether rows have to say where their mode was applied. Predicted ones always do.
     fn among_backends(&self) -> bool {
-        self.rows.iter().any(|row| row.subject.backend != self.rows[0].subject.backend)
+        let other =
+            |row: &Row| row.subject.backend == Backend::Sim || row.subject.backend != self.rows[0].subject.backend;
+        self.rows.iter().any(other)
     }
 
     /// What else the machine did at a load.

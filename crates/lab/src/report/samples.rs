@@ -40,6 +40,30 @@ pub(crate) fn row(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64, spread: 
     }
 }
 
+/// The same figures, but predicted.
+pub(crate) fn predicted(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64) -> Row {
+    let Outcome::Measured(figures) = row(mode, load, rps, p99, cpu, 0.1).outcome else {
+        unreachable!("it was measured")
+    };
+    Row {
+        subject: Subject::sim(mode.parse().unwrap()),
+        load,
+        outcome: Outcome::Predicted { figures, sustained: true },
+        lost: None,
+    }
+}
+
+/// Some machine that was simulated.
+pub(crate) fn prediction() -> Prediction {
+    Prediction {
+        machine: "mine.toml".to_owned(),
+        title: "fitted to a comparison".to_owned(),
+        machine_figures: 24,
+        machine_figures_fitted: 10,
+        runs: 3,
+    }
+}
+
 pub(crate) fn refused(mode: &str, load: Load, reason: &str) -> Row {
     Row {
         subject: Subject::engine(mode.parse().unwrap()),
@@ -108,7 +132,7 @@ pub(crate) fn cover_letter() -> Report {
             value_sizes: "fb_value".into(),
             popularity: "uniform".into(),
             service: None,
-            seconds: 5.0,
+            seconds: Some(5.0),
             request_cost_us: Some(0.6),
         },
         rows: vec![
@@ -131,6 +155,7 @@ pub(crate) fn cover_letter() -> Report {
         machine: vec![quiet(low), quiet(high), quiet(Load::Max)],
         sustained: Vec::new(),
         searched_again: None,
+        prediction: None,
     }
 }
 

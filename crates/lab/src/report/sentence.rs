@@ -10,7 +10,7 @@
 use super::Row;
 use crate::loads::Load;
 use crate::stats::{Figures, Measured};
-use crate::subject::Subject;
+use crate::subject::{Backend, Subject};
 
 type Figure = fn(&Figures) -> f64;
 const P99: Figure = |figures| figures.latency_us.p99;
@@ -22,13 +22,14 @@ const RPS: Figure = |figures| figures.achieved_rps;
 pub(super) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String {
     let measured: Vec<Candidate<'_>> = rows
         .iter()
-        .filter_map(|row| Some(Candidate { subject: row.subject, measured: row.measured()?, sustains: row.sustains() }))
+        .filter_map(|row| Some(Candidate { subject: row.subject, measured: row.figures()?, sustains: row.sustains() }))
         .collect();
     let [first, rest @ ..] = measured.as_slice() else {
         return String::new();
     };
     if rest.is_empty() {
-        return format!("Only {} was measured: nothing to compare it with.", first.name());
+        let did = if first.subject.backend == Backend::Sim { "predicted" } else { "measured" };
+        return format!("Only {} was {did}: nothing to compare it with.", first.name());
     }
     let doubt = Doubt { taken, one_run: measured.iter().any(|candidate| candidate.measured.runs == 1) };
     let parts = match load {

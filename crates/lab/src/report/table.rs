@@ -111,7 +111,7 @@ impl Shape {
         let name_width = report.rows.iter().map(|row| row.subject.name(backends).len()).max().unwrap_or(0).max(10);
         let has = |column: &&Column| {
             !column.optional
-                || report.rows.iter().any(|row| row.measured().is_some_and(|m| (column.figure)(&m.median).is_some()))
+                || report.rows.iter().any(|row| row.figures().is_some_and(|m| (column.figure)(&m.median).is_some()))
         };
         let mut columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
         let mut hidden = Vec::new();
@@ -205,7 +205,8 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
         head += &format!(" {:>1$}", column.head, column.width);
     }
     page.line(&head);
-    let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows)).collect();
+    let nothing_measured = rows.iter().all(|row| row.measured().is_none());
+    let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows, nothing_measured)).collect();
     for row in rows {
         let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load.column());
         match &row.outcome {
@@ -217,9 +218,11 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
                     &format!("no figures: of {} runs {why}", row.lost.as_ref().map_or(0, |lost| lost.of)),
                 );
             }
-            Outcome::Measured(measured) => {
+            Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => {
+                // What is predicted is never the best of what was measured.
+                let bold = shape.bold && (row.measured().is_some() || nothing_measured);
                 for (column, range) in shape.columns.iter().zip(&ranges) {
-                    start += &cell(column, range, (column.figure)(&measured.median), shape.bold);
+                    start += &cell(column, range, (column.figure)(&figures.median), bold);
                 }
                 page.line(&start);
             }
@@ -227,11 +230,16 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
     }
     let taken = machine.and_then(|machine| machine.taken(rows));
     if shape.backends {
-        for backend in [Backend::Engine, Backend::Kernel] {
+        for backend in Backend::ALL {
             let of_this: Vec<&Row> = rows.iter().copied().filter(|row| row.subject.backend == backend).collect();
-            let said = sentence(load, &of_this, taken.as_deref());
+            let (head, taken) = match backend {
+                Backend::Engine | Backend::Kernel => (format!("In the {backend}"), taken.as_deref()),
+                // In virtual time nothing takes the machine away.
+                Backend::Sim => ("Predicted".to_owned(), None),
+            };
+            let said = sentence(load, &of_this, taken);
             if !said.is_empty() {
-                page.words(&format!("In the {backend}: {said}"));
+                page.words(&format!("{head}: {said}"));
             }
         }
         page.words(&beside::sentence(load, rows));
@@ -244,7 +252,7 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
     if let Some(machine) = machine {
         page.words(&machine.text());
     }
-    for row in rows.iter().filter(|row| row.measured().is_some()) {
+    for row in rows.iter().filter(|row| row.figures().is_some()) {
         if let Some(lost) = &row.lost {
             let name = row.subject.name(shape.backends);
             page.words(&format!("{name}: not in its figures are {} of {} runs: {}.", lost.runs, lost.of, lost.why));
@@ -276,11 +284,15 @@ struct Range {
 }
 
 impl Range {
-    fn of(column: &Column, rows: &[&Row]) -> Self {
-        let figures: Vec<f64> = rows.iter().filter_map(|row| (column.figure)(&row.measured()?.median)).collect();
+    /// The best is one of what was measured, or of what was predicted if that is all.
+    fn of(column: &Column, rows: &[&Row], predicted: bool) -> Self {
+        let shown = rows.iter().filter_map(|row| (column.figure)(&row.figures()?.median));
+        let shown = shown.fold(f64::INFINITY, f64::min);
+        let counted = rows.iter().filter_map(|row| if predicted { row.figures() } else { row.measured() });
+        let figures: Vec<f64> = counted.filter_map(|row| (column.figure)(&row.median)).collect();
         let lowest = figures.iter().copied().fold(f64::INFINITY, f64::min);
         let highest = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let range = Self { lowest, best: None };
+        let range = Self { lowest: shown, best: None };
         if figures.len() < 2 || range.alike(column, lowest, highest) {
             return range;
         }
@@ -298,7 +310,7 @@ impl Range {
 /// The lowest and the highest p99 of each mode's runs; nothing if there is only one run.
 fn spread(rows: &[&Row], backends: bool) -> String {
     let several =
-        rows.iter().filter_map(|row| Some((row.subject.name(backends), row.measured().filter(|m| m.runs > 1)?)));
+        rows.iter().filter_map(|row| Some((row.subject.name(backends), row.figures().filter(|m| m.runs > 1)?)));
     let each: Vec<String> = several
         .map(|(name, measured)| {
             let (min, max) = (measured.spread.min.latency_us.p99, measured.spread.max.latency_us.p99);

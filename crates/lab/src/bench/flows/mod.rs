@@ -71,6 +71,7 @@ impl Case {
         match backend {
             Backend::Engine => place::on_engine(self, cpus, interrupted),
             Backend::Kernel => place::on_kernel(self, cpus, interrupted),
+            Backend::Sim => unreachable!("no option of these experiments names it"),
         }
     }
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::samples::cover_letter;
+use crate::report::samples::{cover_letter, predicted, prediction};
 
 fn value() -> Value {
     serde_json::from_str(&render(&cover_letter())).unwrap()
@@ -26,6 +26,7 @@ fn names_are_the_documented_ones() {
             "machine",
             "memory",
             "modes",
+            "prediction",
             "rows",
             "searched_again",
             "sustained",
@@ -82,6 +83,22 @@ fn values_are_the_reports() {
     assert_eq!(value["host"]["in_force"]["softirq threads"], json!("SCHED_FIFO 50"));
     assert_eq!(value["machine"][2]["load_rps"], json!("max"));
     assert_eq!(value["machine"][0]["others_pct"], json!(0.2));
+}
+
+#[test]
+fn a_predicted_row_is_one_of_sim_and_says_on_what() {
+    let mut report = cover_letter();
+    report.rows = vec![predicted("base", Load::Max, 1e3, 7.0, 10.0)];
+    report.prediction = Some(prediction());
+    let value: Value = serde_json::from_str(&render(&report)).unwrap();
+    let row = &value["rows"][0];
+    assert_eq!((&row["backend"], &row["runs"], &row["refused"]), (&json!("sim"), &json!(3), &Value::Null));
+    assert_eq!(row["latency_us"]["p99"], json!(7.0));
+    let said = json!({
+        "machine": "mine.toml", "title": "fitted to a comparison", "machine_figures": 24, "machine_figures_fitted": 10, "runs": 3,
+    });
+    assert_eq!(value["prediction"], said);
+    assert_eq!(self::value()["prediction"], Value::Null);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::page::Page;
 use super::{Column, Report};
 use crate::loads::SustainSearch;
+use crate::report::Prediction;
 use crate::subject::{Backend, Receive};
 
 /// CPU time of a query in the documents that the modes come from: eight CPUs, 1,054,805 (base) to 1,248,006 (fullbusy)
@@ -69,9 +70,9 @@ pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
     let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
     let plural = |number: u64| if number == 1 { "" } else { "s" };
     // Without rows there were searches at most.
-    let median = match runs {
-        0 => String::new(),
-        runs => format!("Median of {runs} run{} of {} s. ", plural(runs.into()), workload.seconds),
+    let median = match (runs, workload.seconds) {
+        (0, _) | (_, None) => String::new(),
+        (runs, Some(seconds)) => format!("Median of {runs} run{} of {seconds} s. ", plural(runs.into())),
     };
     page.words(&format!(
         "{median}Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
@@ -101,7 +102,22 @@ pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
         );
     }
     of_the_kernel(page, report);
+    of_the_machine(page, report);
     setup(page, report);
+}
+
+/// What rows of the simulated machine are, and are not.
+fn of_the_machine(page: &mut Page, report: &Report) {
+    let Some(Prediction { machine, title, machine_figures, machine_figures_fitted, runs }) = &report.prediction else {
+        return;
+    };
+    let named = if machine == title { title.clone() } else { format!("{machine} ({title})") };
+    page.words(&format!(
+        "sim: PREDICTED, not measured: {runs} run{} in virtual time of a server and its clients on {named}. Of the {machine_figures} figures \
+         of that machine {machine_figures_fitted} were fitted. A request takes what the machine's file says and the service time, whatever \
+         the records, the device and the protocol are. How near predictions come: docs/fidelity.md.",
+        if *runs == 1 { "" } else { "s" },
+    ));
 }
 
 /// What holds for rows of the kernel alone.
@@ -123,6 +139,16 @@ fn of_the_kernel(page: &mut Page, report: &Report) {
 
 fn setup(page: &mut Page, report: &Report) {
     let workload = &report.workload;
+    let queues = if workload.queues == 1 { "" } else { "s" };
+    let service = workload.service.as_deref().unwrap_or("none added");
+    if workload.device == Backend::Sim.to_string() {
+        // Nothing ran here, so nothing of this machine matters.
+        page.words(&format!(
+            "In virtual time: {} flows, {} queue{queues}; service {service}; seed {}; commit {}.",
+            workload.flows, workload.queues, workload.seed, report.commit,
+        ));
+        return;
+    }
     let way = match workload.device.as_str() {
         "link" => String::new(),
         device => format!(" over {device}, {}", workload.proto),
@@ -132,19 +158,17 @@ fn setup(page: &mut Page, report: &Report) {
         .as_ref()
         .map_or(String::new(), |program| format!(", served by `{program}` ({})", workload.format));
     page.words(&format!(
-        "{} on the {}{way}{by}: {} flows, {} queue{}, {} records, {} % sets, keys {}, values {}, {}; service {}; seed {}. {}, {} CPUs, \
-         Linux {}; commit {}.",
+        "{} on the {}{way}{by}: {} flows, {} queue{queues}, {} records, {} % sets, keys {}, values {}, {}; service {service}; seed {}. {}, \
+         {} CPUs, Linux {}; commit {}.",
         workload.name,
         workload.backend,
         workload.flows,
         workload.queues,
-        if workload.queues == 1 { "" } else { "s" },
         workload.records,
         workload.set_pct,
         workload.key_sizes,
         workload.value_sizes,
         workload.popularity,
-        workload.service.as_deref().unwrap_or("none added"),
         workload.seed,
         report.host.cpu_model,
         report.host.cpus,

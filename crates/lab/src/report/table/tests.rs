@@ -1,5 +1,6 @@
 use super::*;
-use crate::report::samples::{beside_the_kernel, cover_letter, quiet, refused, row, sustained};
+use crate::report::MachineUse;
+use crate::report::samples::{beside_the_kernel, cover_letter, predicted, prediction, quiet, refused, row, sustained};
 
 /// All but what is above the first block.
 fn render(report: &Report, bold: bool) -> String {
@@ -189,4 +190,37 @@ fn no_winner_where_others_took_the_cpus() {
     report.machine[0] = crate::report::MachineUse { others_pct: 30.0, ..quiet(Load::Rps(200_000)) };
     let text = render(&report, false);
     assert!(text.contains("the machine was taken away (others took 30 % of the CPUs)"), "{text}");
+}
+
+#[test]
+fn what_is_predicted_is_named_so_and_is_never_the_best_of_what_was_measured() {
+    let load = Load::Rps(1000);
+    let mut report = beside_the_kernel();
+    report.rows = vec![
+        row("base", load, 1e3, 30.0, 50.0, 0.1),
+        predicted("base", load, 1e3, 7.0, 10.0),
+        row("fullbusy", load, 1e3, 20.0, 100.0, 0.1),
+        predicted("fullbusy", load, 1e3, 6.0, 100.0),
+    ];
+    // Half of the lowest p99 that was measured is above this pause, and half of the lowest predicted one below.
+    report.machine = vec![MachineUse { pause_p99_us: 5.0, ..quiet(load) }];
+    report.prediction = Some(prediction());
+    let text = render(&report, true);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "In the engine: Frontier of p99 and CPU: base 30.0 us at 50 %, fullbusy 20.0 us at 100 %",
+        "Predicted: Frontier of p99 and CPU: base 7.0 us at 10 %, fullbusy 6.0 us at 100 %",
+        "sim: PREDICTED, not measured: 3 runs in virtual time of a server and its clients on mine.toml (fitted to a comparison). Of the 24 \
+         figures of that machine 10 were fitted.",
+    ] {
+        assert!(words.contains(said), "{text}");
+    }
+    assert!(!text.contains("taken away"), "{text}");
+    assert!(text.contains("\x1b[1m20.0\x1b[0m") && !text.contains("\x1b[1m6.0\x1b[0m"), "{text}");
+    // Alone they are held against each other.
+    report.rows.retain(|row| row.measured().is_none());
+    let text = render(&report, true);
+    assert!(text.contains("sim/base") && text.contains("\x1b[1m6.0\x1b[0m"), "{text}");
+    report.rows.truncate(1);
+    assert!(render(&report, false).contains("Predicted: Only base was predicted"), "{text}");
 }

@@ -1,0 +1,277 @@
+//! Rows of `sim`: the same modes and loads, predicted in virtual time on a simulated machine. Nothing here is measured, and no
+//! figure that the simulation does not have is made up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use napier_core::time::Span;
+use napier_sim::machine::Class;
+use napier_sim::machine::figures::Figures as Run;
+
+use super::config::{CompareConfig, SimConfig};
+use super::run::Watch;
+use super::{host, setup};
+use crate::advise::{self, Extent, REQUESTS, is_sustained, simulate};
+use crate::loads::{Load, Shortfall, SustainSearch};
+use crate::parallel::in_parallel;
+use crate::plan::Origin;
+use crate::report::{Lost, Outcome, Prediction, Report, Row, Sustained};
+use crate::stats::{CpuSplit, Figures, Measured, Recorder, Summary};
+use crate::subject::Subject;
+
+/// Most runs of one search.
+const TRIES_MAX: u32 = 14;
+
+/// A closed loop is run for so long, if nothing else is asked for: some ten thousands of requests.
+const CLOSED: Span = Span::from_ms(200);
+
+/// Predicts rows.
+pub(super) struct Predictor<'a> {
+    sim: &'a SimConfig,
+    workload: advise::Workload,
+    runs: u32,
+    seed: u64,
+    /// As it was asked for.
+    length: Option<Span>,
+    stop: &'a AtomicBool,
+}
+
+/// It was told to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(super) struct Interrupted;
+
+/// Rows of one load, and rules that did not hold in them.
+pub(super) struct PredictedRows {
+    pub(super) rows: Vec<Row>,
+    pub(super) failures: Vec<String>,
+}
+
+impl<'a> Predictor<'a> {
+    /// `None` if nothing is to be predicted.
+    pub(super) fn new(config: &'a CompareConfig, stop: &'a AtomicBool) -> Option<Self> {
+        let sim = config.sim.as_ref()?;
+        let connections = u16::try_from(config.flows).unwrap_or(u16::MAX).max(config.queues);
+        let workload = advise::Workload {
+            rate_rps: 1,
+            peak_rps: None,
+            queues: config.queues,
+            connections,
+            // The simulated machine has as many as a mode needs.
+            cpus: config.queues.saturating_mul(2),
+            service: config.service.clone(),
+        };
+        let length =
+            config.run_length.map(|length| Span::from_ns(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)));
+        Some(Self { sim, workload, runs: config.runs, seed: config.seed, length, stop })
+    }
+
+    /// What the report says of it.
+    pub(super) fn describe(&self) -> Prediction {
+        let figures = &self.sim.machine.parameters;
+        Prediction {
+            machine: self.sim.name.clone(),
+            title: self.sim.machine.title.clone(),
+            machine_figures: figures.len(),
+            machine_figures_fitted: figures.iter().filter(|figure| figure.origin == Origin::Fitted).count(),
+            runs: self.runs,
+        }
+    }
+
+    /// A row for each subject at a load.
+    pub(super) fn rows(&self, load: Load, subjects: &[Subject]) -> Result<PredictedRows, Interrupted> {
+        let runs: Vec<(Subject, u64)> =
+            subjects.iter().flat_map(|one| (0..self.runs).map(|run| (*one, self.seed + u64::from(run)))).collect();
+        let extent = match (self.length, load) {
+            (Some(length), _) => Extent::Time(length),
+            (None, Load::Max) => Extent::Time(CLOSED),
+            (None, Load::Rps(_)) => Extent::Requests(REQUESTS),
+        };
+        let results = in_parallel(&runs, self.sim.jobs, self.stop, &|_, _| (), |(subject, seed)| {
+            simulate(&self.sim.machine, &self.workload, load, subject.mode, *seed, extent)
+        });
+        let results: Vec<Run> = results.into_iter().collect::<Option<_>>().ok_or(Interrupted)?;
+        let mut all = PredictedRows { rows: Vec::new(), failures: Vec::new() };
+        for (subject, runs) in subjects.iter().zip(results.chunks(self.runs as usize)) {
+            let broken = runs.iter().find_map(|run| run.broken.clone());
+            all.failures.extend(broken.as_ref().map(|why| failed(*subject, load, why)));
+            all.rows.push(self.row(*subject, load, runs, broken));
+        }
+        Ok(all)
+    }
+
+    fn row(&self, subject: Subject, load: Load, runs: &[Run], broken: Option<String>) -> Row {
+        let lost = |runs: u32, why: String| Some(Lost { runs, of: self.runs, not_run: 0, why });
+        if let Some(why) = broken {
+            let why = format!("a rule did not hold in the simulation: {why}");
+            return Row { subject, load, outcome: Outcome::Nothing, lost: lost(self.runs, why) };
+        }
+        let all: Vec<Figures> = runs.iter().filter_map(|run| figures(run, self.workload.queues)).collect();
+        let missing = self.runs - u32::try_from(all.len()).expect("no more than there are runs");
+        let outcome = Measured::of(&all).map_or(Outcome::Nothing, |figures| Outcome::Predicted {
+            figures: Box::new(figures),
+            sustained: self.is_sustained(load, runs),
+        });
+        let why = format!("{missing} in which no request was answered");
+        Row { subject, load, outcome, lost: if missing > 0 { lost(missing, why) } else { None } }
+    }
+
+    fn is_sustained(&self, load: Load, runs: &[Run]) -> bool {
+        let Load::Rps(rps) = load else { return true };
+        let queue_rps = rps as f64 / f64::from(self.workload.queues);
+        let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>() as f64;
+        is_sustained(sum(|run| run.answered), queue_rps, sum(|run| run.measured.ns))
+    }
+
+    /// The most that each subject sustains; the searches begin at a rate, or near what is answered in the closed loop.
+    pub(super) fn sustained(
+        &self,
+        subjects: &[Subject],
+        start_rps: Option<u64>,
+    ) -> Result<Vec<Sustained>, Interrupted> {
+        let found =
+            in_parallel(subjects, self.sim.jobs, self.stop, &|_, _| (), |subject| self.search(*subject, start_rps));
+        found.into_iter().map(Option::flatten).collect::<Option<_>>().ok_or(Interrupted)
+    }
+
+    /// `None` if it was told to stop.
+    fn search(&self, subject: Subject, start_rps: Option<u64>) -> Option<Sustained> {
+        let run = |load, seed| {
+            let run = simulate(&self.sim.machine, &self.workload, load, subject.mode, seed, Extent::Requests(REQUESTS));
+            let figures = figures(&run, self.workload.queues);
+            (run, figures)
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is neither")]
+        let start_rps = start_rps
+            .unwrap_or_else(|| run(Load::Max, self.seed).1.map_or(1000, |figures| (figures.achieved_rps * 0.8) as u64));
+        let mut search = SustainSearch::new(start_rps, TRIES_MAX);
+        let (mut at_most, mut seed) = (None, self.seed);
+        while let Some(rps) = search.next_rps() {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let (run, figures) = run(Load::Rps(rps), seed);
+            // A load that fails is tried again, with other chances.
+            seed += 1;
+            let outcome = match &figures {
+                None => Err(Shortfall::Answered { pct: 0.0 }),
+                Some(_) if self.is_sustained(Load::Rps(rps), std::slice::from_ref(&run)) => {
+                    let p99_us = figures.as_ref().map_or(0.0, |figures| figures.latency_us.p99);
+                    if p99_us > SustainSearch::P99_US_MAX { Err(Shortfall::Late { p99_us }) } else { Ok(()) }
+                }
+                Some(figures) => Err(Shortfall::Answered { pct: 100.0 * figures.achieved_rps / rps as f64 }),
+            };
+            if let (Ok(()), Some(figures)) = (&outcome, figures) {
+                at_most = Some((figures.latency_us.p99, figures.cpu.total_pct));
+            }
+            search.on_run(rps, outcome);
+        }
+        Some(Sustained { subject, start_rps, rps: search.sustained_rps(), failed: search.failed(), at_most })
+    }
+}
+
+fn failed(subject: Subject, load: Load, why: &str) -> String {
+    format!("{subject} at {load}: a rule did not hold in the simulation: {why}")
+}
+
+/// What a run says under the names of a measurement; `None` if nothing was answered. Queues are alike, and one was simulated.
+fn figures(run: &Run, queues: u16) -> Option<Figures> {
+    let ns = run.measured.ns;
+    let per_s = |count: u64| count as f64 * 1e9 / ns as f64 * f64::from(queues);
+    let of_polls = |count: u64| (run.polls > 0).then(|| count as f64 / run.polls as f64);
+    let spin_ns = run.account.of(Class::Spin).ns;
+    let mut latencies = Recorder::new();
+    for (from_due_ns, from_send_ns) in run.from_due_ns.iter().zip(&run.latency_ns) {
+        latencies.record(0, from_due_ns - from_send_ns, *from_due_ns);
+    }
+    Some(Figures {
+        achieved_rps: per_s(run.answered),
+        latency_us: Summary::of(latencies.intended())?,
+        service_latency_us: Summary::of(latencies.actual())?,
+        cpu: CpuSplit::of(run.account.busy().ns, Some(spin_ns), ns, usize::from(run.cores)),
+        interrupts_per_s: Some(per_s(run.interrupts)),
+        polls_per_s: Some(per_s(run.polls)),
+        empty_polls_pct: of_polls(run.empty_polls).map(|share| 100.0 * share),
+        work_per_poll: of_polls(run.packets),
+        // Not counted there, or not in the same sense: there are no cycles of a time-stamp counter, and waits without events count.
+        cycles_per_request: None,
+        cores: None,
+        events_per_wait: None,
+        run_delay_ms_per_s: None,
+        timers_per_s: None,
+        softirqs_per_s: None,
+        softirq_polls_per_s: None,
+        context_switches_per_s: None,
+    })
+}
+
+/// A comparison in which nothing is measured: it takes no device, no privilege and no CPU of its own.
+pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
+    let predictor = Predictor::new(config, stop).expect("checked with the options");
+    let subjects = config.subjects();
+    let able: Vec<Subject> = subjects.iter().copied().filter(|one| advise::why_not(one.mode).is_none()).collect();
+    let (host, commit) = host::host_and_commit();
+    let mut report = Report {
+        host,
+        commit,
+        workload: setup::predicted(config),
+        rows: Vec::new(),
+        failures: Vec::new(),
+        ended: None,
+        memory: None,
+        machine: Vec::new(),
+        sustained: Vec::new(),
+        searched_again: None,
+        prediction: Some(predictor.describe()),
+    };
+    match run_alone(config, &predictor, (&subjects, &able), &mut report, watch) {
+        Err(error) if error.is::<Interrupted>() && !report.rows.is_empty() => report.ended = Some(error.to_string()),
+        ran => ran?,
+    }
+    Ok(report)
+}
+
+fn run_alone(
+    config: &CompareConfig,
+    predictor: &Predictor<'_>,
+    (subjects, able): (&[Subject], &[Subject]),
+    report: &mut Report,
+    watch: &mut Watch<'_>,
+) -> anyhow::Result<()> {
+    let loads = match &config.loads {
+        Some(loads) => loads.clone(),
+        None => {
+            let base: Vec<Subject> = able.iter().copied().filter(Subject::is_base).collect();
+            let found = predictor.sustained(&base, None)?;
+            let base =
+                found.first().context("base is not among the modes, so it says nothing about loads: give --load")?;
+            Load::ladder(if base.rps > 0 { base.rps } else { base.start_rps })
+        }
+    };
+    watch(report)?;
+    for load in loads {
+        let mut found = predictor.rows(load, able)?;
+        report.failures.append(&mut found.failures);
+        report.rows.extend(subjects.iter().map(|subject| row_of(*subject, load, &found.rows, config.runs)));
+        watch(report)?;
+    }
+    if config.sustained {
+        report.sustained = predictor.sustained(able, None)?;
+    }
+    Ok(())
+}
+
+/// The row of a subject among those that were predicted: one that is not simulated says why, and one that is missing was not run.
+pub(super) fn row_of(subject: Subject, load: Load, rows: &[Row], runs: u32) -> Row {
+    if let Some(why) = advise::why_not(subject.mode) {
+        return Row { subject, load, outcome: Outcome::Refused(why), lost: None };
+    }
+    let found = rows.iter().find(|row| row.subject == subject && row.load == load);
+    found.cloned().unwrap_or_else(|| {
+        let lost = Lost { runs, of: runs, not_run: runs, why: format!("{runs} not run") };
+        Row { subject, load, outcome: Outcome::Nothing, lost: Some(lost) }
+    })
+}
+
+#[cfg(test)]
+mod tests;
