@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, anyhow, bail};
 use napier_kv::service::Service;
 use napier_lab::advise::{self, Effort, Goal, Workload};
-use napier_lab::calibrate::{self, Comparison};
+use napier_lab::calibrate::{self, Comparison, Wakeups};
 use napier_lab::loads::Load;
 use napier_lab::modes::Mode;
 use napier_lab::plan::{self, MachineFile};
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     from: Option<PathBuf>,
 
-    /// The machine that this is: fitted to a short comparison of the engine's modes, which runs first
+    /// The machine that this is: fitted to a short comparison of the engine's modes, and to what a wake-up takes here; both run first
     #[arg(long, conflicts_with_all = ["machine", "from", "judge"])]
     measure: bool,
 
@@ -174,7 +174,7 @@ fn machine(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<MachineFile>
     };
     match &args.from {
         Some(file) => fitted(read(file)?),
-        None if args.measure => fitted(calibrate::parse(&measure(args)?, "the short comparison", Backend::Engine)?),
+        None if args.measure => fitted(measure(args)?),
         None => plan::server_named(&args.machine).map_err(|error| crate::Usage(error.into()).into()),
     }
 }
@@ -183,20 +183,33 @@ fn read(file: &Path) -> anyhow::Result<Comparison> {
     calibrate::read(file, Backend::Engine).map_err(|error| crate::Usage(error.into()).into())
 }
 
-/// What a short comparison of this program prints.
-fn measure(args: &Args) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("this program's own file")?;
-    let mut command = Command::new(program);
-    command.args(["compare", "--json", "--modes", MEASURED_MODES, "--seconds", "0.5", "--runs", "2"]);
+/// What a short comparison measures, and what wake-ups take.
+fn measure(args: &Args) -> anyhow::Result<Comparison> {
+    let mut compare = vec!["compare", "--json", "--modes", MEASURED_MODES, "--seconds", "0.5", "--runs", "2"];
     if let Some(service) = &args.service {
-        command.args(["--service", service]);
+        compare.extend(["--service", service]);
     }
     eprintln!("napier: comparing {MEASURED_MODES} for about a minute");
-    let ran = command.stderr(Stdio::inherit()).output().context("cannot start the comparison")?;
-    if !ran.status.success() {
-        bail!("the comparison failed ({}); run `napier compare --json` to see why", ran.status);
+    let mut comparison = calibrate::parse(&printed(&compare)?, "the short comparison", Backend::Engine)?;
+    let wakeup = printed(&["bench", "wakeup", "--json"])?;
+    match Wakeups::parse(&wakeup, "what was measured here", &comparison.host) {
+        Ok(wakeups) => comparison.wakeups = Some(wakeups),
+        Err(error) => eprintln!("napier: {error}; what a wake-up takes is fitted like the rest"),
     }
-    String::from_utf8(ran.stdout).context("what the comparison printed")
+    Ok(comparison)
+}
+
+/// What this program prints with these arguments.
+fn printed(args: &[&str]) -> anyhow::Result<String> {
+    let program = std::env::current_exe().context("this program's own file")?;
+    let called = format!("napier {}", args.join(" "));
+    let mut command = Command::new(program);
+    let ran =
+        command.args(args).stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{called}`"))?;
+    if !ran.status.success() {
+        bail!("`{called}` failed ({})", ran.status);
+    }
+    String::from_utf8(ran.stdout).with_context(|| format!("what `{called}` printed"))
 }
 
 /// Advice at each load of some comparisons, from one machine, held against what they measured.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
-use napier_lab::calibrate::{self, Calibrated, Comparison, Depth};
+use napier_lab::calibrate::{self, Calibrated, Comparison, Depth, Wakeups};
 use napier_lab::loads::Load;
 use napier_lab::plan;
 use napier_lab::subject::Backend;
@@ -20,6 +20,11 @@ pub(crate) struct Args {
     /// Rows of this backend
     #[arg(long, value_name = "NAME", default_value = "engine", value_parser = backend)]
     backend: Backend,
+
+    /// What `napier bench wakeup --json` printed on the same machine: what a wake-up and leaving idleness take is set from it, and not
+    /// fitted
+    #[arg(long, value_name = "FILE")]
+    wakeup: Option<PathBuf>,
 
     /// Loads that have no part in the fit, and are predicted: such as 40k,80k [default: every second one]
     #[arg(long, value_name = "LIST", value_parser = Load::parse, value_delimiter = ',')]
@@ -50,7 +55,11 @@ fn backend(name: &str) -> Result<Backend, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let comparison = calibrate::read(&args.comparison, args.backend).map_err(|error| crate::Usage(error.into()))?;
+    let mut comparison = calibrate::read(&args.comparison, args.backend).map_err(|error| crate::Usage(error.into()))?;
+    if let Some(file) = &args.wakeup {
+        let wakeups = Wakeups::read(file, &comparison.host).map_err(|error| crate::Usage(error.into()))?;
+        comparison.wakeups = Some(wakeups);
+    }
     let held_back = match &args.hold_back {
         Some(loads) => loads.clone(),
         None => calibrate::default_held_back(&comparison.rows),

@@ -80,6 +80,42 @@ fn advice_is_judged_by_what_was_measured() {
     assert_eq!(judged[0]["is_right"], is_right, "{judged}");
 }
 
+/// What wake-ups take where they were never measured, on the machine of [`report`].
+fn wakeups(bench: &str, kernel: &str, p50_ns: [u64; 3]) -> String {
+    let row = |(context, p50_ns): (&str, u64)| {
+        let latency =
+            json!({"p5_ns": 1, "p50_ns": p50_ns, "p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "count": 9});
+        json!({"context": context, "gap_ns": 50_000, "latency": latency, "sender": latency})
+    };
+    let rows: Vec<Value> =
+        ["threaded-busy-poll", "softirq", "event-context"].into_iter().zip(p50_ns).map(row).collect();
+    let host = json!({"cpu_model": "a CPU", "cpus": 2, "kernel": kernel, "in_force": {}, "notes": {}});
+    json!({"bench": bench, "host": host, "commit": "0", "rows": rows}).to_string()
+}
+
+#[test]
+fn what_wake_ups_take_is_set_and_not_fitted() {
+    let folder = Folder::new("calibrate-wakeup");
+    let (compared, woken, out) = (folder.file("compare.json"), folder.file("wakeup.json"), folder.file("mine.toml"));
+    let rows = json!([row("base", &json!(2_000), 30.0, 5.0), row("base", &json!("max"), 90.0, 100.0)]);
+    std::fs::write(&compared, report(&rows)).expect("a file");
+    std::fs::write(&woken, wakeups("wakeup", "6.18", [3_000, 25_000, 33_000])).expect("a file");
+    let output = napier(&["sim", "calibrate", &compared, "--wakeup", &woken, "--out", &out]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{page}{}", text(&output.stderr));
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let measured = words.split("measured, not fitted").nth(1).expect("what was not fitted");
+    for said in ["cost.idle-exit", "cost.wake", "napier bench wakeup, p50 after 50 us", "30.00 us", "8.00 us"] {
+        assert!(measured.contains(said), "{said}: {page}");
+    }
+    let machine = std::fs::read_to_string(&out).expect("a machine");
+    let lines: Vec<&str> = machine.lines().filter(|line| line.contains("origin = \"measured\"")).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("napier bench wakeup")), "{machine}");
+    assert!(
+        napier(&["compare", "--backend", "sim", "--machine", &out, "--load", "2k", "--runs", "1"]).status.success()
+    );
+}
+
 #[test]
 fn what_is_wrong_is_said_and_nothing_runs() {
     let folder = Folder::new("advise-wrong");
@@ -95,6 +131,10 @@ fn what_is_wrong_is_said_and_nothing_runs() {
     let trace = file("trace", "6us 1\nsix 2\n");
     let half = file("half.json", "{\"host\": {");
     let kernel = file("none.json", &report(&json!([])));
+    let one = file("one.json", &report(&json!([row("base", &json!(2_000), 30.0, 5.0)])));
+    let sooner = file("sooner.json", &wakeups("wakeup", "6.18", [33_000, 25_000, 3_000]));
+    let elsewhere = file("elsewhere.json", &wakeups("wakeup", "6.12", [3_000, 25_000, 33_000]));
+    let another = file("another.json", &wakeups("udp-rr", "6.18", [3_000, 25_000, 33_000]));
     let trace = format!("hist:{trace}");
     for (args, expected) in [
         (&["advise"][..], "--rate"),
@@ -122,6 +162,21 @@ fn what_is_wrong_is_said_and_nothing_runs() {
         (&["sim", "calibrate", &half], "is no report of `napier compare --json`"),
         (&["sim", "calibrate", &kernel], "has no row with figures of engine"),
         (&["sim", "calibrate", "/nowhere.json"], "cannot be read"),
+        (&["sim", "calibrate", &one, "--wakeup", "/nowhere.json"], "/nowhere.json cannot be read"),
+        (&["sim", "calibrate", &one, "--wakeup", &half], "is no report of `napier bench wakeup --json`: EOF"),
+        (
+            &["sim", "calibrate", &one, "--wakeup", &one],
+            "is no report of `napier bench wakeup --json`: missing field `bench`",
+        ),
+        (&["sim", "calibrate", &one, "--wakeup", &another], "it is of `napier bench udp-rr`"),
+        (
+            &["sim", "calibrate", &one, "--wakeup", &sooner],
+            "cannot be sooner than one that polls all the time (33000 ns)",
+        ),
+        (
+            &["sim", "calibrate", &one, "--wakeup", &elsewhere],
+            "another machine (a CPU, Linux 6.12) than the comparison",
+        ),
     ] {
         let output = napier(args);
         let said = text(&output.stderr);

@@ -62,7 +62,7 @@ impl Extent {
 /// Why a mode is not simulated; `None` if it is.
 #[must_use]
 pub fn why_not(mode: Mode) -> Option<String> {
-    matches!(mode, Mode::Workqueue | Mode::BusyRead)
+    (!mode.is_simulated())
         .then(|| format!("{mode} is no mode of a server that waits in an event context, and no other is simulated"))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::stat::Spread;
 
@@ -22,7 +22,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 /// Percentiles of a latency, all in ns.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each name says it all")]
 pub struct Percentiles {
     pub p5_ns: u64,

@@ -10,7 +10,7 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
 use crate::compare::Template;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
 /// Who is woken, and until when time is taken.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WakeContext {
     /// The softirq thread has polled.
@@ -80,7 +80,7 @@ pub struct WakeupConfig {
 }
 
 /// One row.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wakeup {
     /// Who was woken.
     pub context: WakeContext,

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use napier_sim::machine::figures::Figures;
 
-use super::{Depth, Determined, FITTED, Figure, Observed};
+use super::{Depth, Determined, FITTED, Figure, Observed, Settled};
 use crate::advise::{Extent, Ran, Workload, simulate};
 use crate::loads::Load;
 use crate::parallel::in_parallel;
@@ -68,6 +68,8 @@ fn percent(error: f64) -> f64 {
 pub(super) struct Fitter<'a> {
     pub(super) workload: &'a Workload,
     pub(super) rows: &'a [Observed],
+    /// What is not fitted, for it was measured.
+    pub(super) settled: Option<Settled>,
     pub(super) depth: Depth,
     pub(super) jobs: usize,
     pub(super) stop: &'a AtomicBool,
@@ -106,18 +108,19 @@ impl Fitter<'_> {
         start: &MachineFile,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<(MachineFile, f64, Vec<Determined>), Interrupted> {
-        let mut machine = start.clone();
+        let mut machine = self.settle(start.clone());
         let mut best = self.errors(std::slice::from_ref(&machine))?[0];
-        let mut steps = vec![FIRST_STEP; FITTED.len()];
+        let figures: Vec<_> = FITTED.iter().filter(|(figure, ..)| !self.is_settled(*figure)).collect();
+        let mut steps = vec![FIRST_STEP; figures.len()];
         let rounds = self.depth.rounds;
-        let all = rounds * FITTED.len();
+        let all = rounds * figures.len();
         for round in 0..rounds {
-            for (at, figure) in FITTED.iter().enumerate() {
-                progress(round * FITTED.len() + at, all);
+            for (at, figure) in figures.iter().copied().enumerate() {
+                progress(round * figures.len() + at, all);
                 if steps[at] < LAST_STEP {
                     continue;
                 }
-                let tried = [scaled(&machine, figure, steps[at]), scaled(&machine, figure, 1.0 / steps[at])];
+                let tried = [self.scaled(&machine, figure, steps[at]), self.scaled(&machine, figure, 1.0 / steps[at])];
                 let errors = self.errors(&tried)?;
                 let nearer = usize::from(errors[1] < errors[0]);
                 if errors[nearer] < best {
@@ -129,12 +132,13 @@ impl Fitter<'_> {
             }
         }
         progress(all, all);
-        let determined = FITTED.iter().map(|figure| self.determined(&machine, figure)).collect::<Result<_, _>>()?;
+        let determined =
+            figures.into_iter().map(|figure| self.determined(&machine, figure)).collect::<Result<_, _>>()?;
         Ok((machine, percent(best), determined))
     }
 
     fn determined(&self, machine: &MachineFile, figure: &(Figure, u64, u64)) -> Result<Determined, Interrupted> {
-        let errors = self.errors(&[scaled(machine, figure, 0.5), scaled(machine, figure, 2.0)])?;
+        let errors = self.errors(&[self.scaled(machine, figure, 0.5), self.scaled(machine, figure, 2.0)])?;
         Ok(Determined {
             name: figure.0.name(),
             value_ns: figure.0.get(machine),
@@ -142,14 +146,26 @@ impl Fitter<'_> {
             error_if_double_pct: percent(errors[1]),
         })
     }
-}
 
-/// A machine with a figure times a factor, within its bounds.
-fn scaled(machine: &MachineFile, (figure, least, most): &(Figure, u64, u64), factor: f64) -> MachineFile {
-    let mut machine = machine.clone();
-    let ns = (figure.get(&machine).max(1) as f64 * factor).round() as u64;
-    figure.set(&mut machine, ns.clamp(*least, *most));
-    machine
+    fn is_settled(&self, figure: Figure) -> bool {
+        self.settled.is_some() && Settled::WORKS.iter().any(|work| figure == Figure::Cost(*work))
+    }
+
+    /// The same with what was measured beside.
+    fn settle(&self, mut machine: MachineFile) -> MachineFile {
+        if let Some(settled) = &self.settled {
+            settled.put_into(&mut machine);
+        }
+        machine
+    }
+
+    /// A machine with a figure times a factor, within its bounds.
+    fn scaled(&self, machine: &MachineFile, (figure, least, most): &(Figure, u64, u64), factor: f64) -> MachineFile {
+        let mut machine = machine.clone();
+        let ns = (figure.get(&machine).max(1) as f64 * factor).round() as u64;
+        figure.set(&mut machine, ns.clamp(*least, *most));
+        self.settle(machine)
+    }
 }
 
 fn observed(row: &Observed, workload: &Workload, run: &Figures) -> Observed {

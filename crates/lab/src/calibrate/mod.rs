@@ -3,11 +3,13 @@
 //! ```text
 //! compare --json --observed--> rows --some loads--> fit: one figure after the other, up or down, as long as it gets nearer
 //!                                   --the others--> predicted by the fitted machine, and judged
+//! bench wakeup --wakeups--> idle-exit and wake, which are not fitted then
 //! ```
 
 mod fit;
 mod observed;
 mod text;
+mod wakeups;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +24,9 @@ use crate::plan::MachineFile;
 pub use fit::{Interrupted, Seen};
 pub use observed::{Comparison, Observed, ObservedError, parse, read};
 pub use text::text;
+pub use wakeups::{Wakeups, WakeupsError};
+
+use wakeups::Settled;
 
 /// A figure that is fitted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -84,6 +89,17 @@ pub struct Determined {
     pub error_if_double_pct: f64,
 }
 
+/// A figure that was measured by itself, and not fitted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settlement {
+    /// `table.key`, as machine files have it.
+    pub name: String,
+    /// Its value, in ns.
+    pub value_ns: u64,
+    /// What it was measured by, and how it follows from that.
+    pub why: String,
+}
+
 /// A machine that was fitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Calibrated {
@@ -93,6 +109,8 @@ pub struct Calibrated {
     pub comparison: Comparison,
     /// Each fitted figure.
     pub determined: Vec<Determined>,
+    /// Each figure that something else has measured.
+    pub settled: Vec<Settlement>,
     /// Error of the rows that it was fitted to, in percent.
     pub error_pct: f64,
     /// Those rows.
@@ -146,14 +164,25 @@ pub fn calibrate(
     let fit: Vec<Observed> = comparison.rows.iter().filter(|row| !is_held(row)).cloned().collect();
     let held: Vec<Observed> = comparison.rows.iter().filter(is_held).cloned().collect();
     let workload: &Workload = &comparison.workload;
-    let fitter = fit::Fitter { workload, rows: &fit, depth, jobs, stop };
+    let settled = comparison.wakeups.clone().map(|wakeups| Settled::new(wakeups, start));
+    let fitter = fit::Fitter { workload, rows: &fit, settled, depth, jobs, stop };
     let (mut machine, error_pct, determined) = fitter.fit(start, progress)?;
+    let settled = settlements(fitter.settled.as_ref(), &machine);
     machine.title = format!("fitted to a comparison on {}", comparison.host);
-    machine.text = text::machine_file(&machine, start, &fit);
+    machine.text = text::machine_file(&machine, start, &fit, &settled);
     let machine = MachineFile::parse(&machine.text, "the fitted machine").expect("what is written can be read");
     let fitted = fitter.look(&machine, &fit)?;
     let held_back = fitter.look(&machine, &held)?;
-    Ok(Calibrated { machine, comparison, determined, error_pct, fitted, held_back })
+    Ok(Calibrated { machine, comparison, determined, settled, error_pct, fitted, held_back })
+}
+
+fn settlements(settled: Option<&Settled>, machine: &MachineFile) -> Vec<Settlement> {
+    let all = settled.map(|settled| settled.figures(machine)).into_iter().flatten();
+    all.map(|(work, why)| {
+        let figure = Figure::Cost(work);
+        Settlement { name: figure.name(), value_ns: figure.get(machine), why }
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use napier_kv::service::{Service, ServiceError};
 
+use super::wakeups::{Wakeups, name_of};
 use crate::advise::Workload;
 use crate::loads::Load;
 use crate::modes::Mode;
@@ -49,6 +50,8 @@ pub struct Comparison {
     pub host: String,
     /// Rows with figures, of one backend.
     pub rows: Vec<Observed>,
+    /// What wake-ups take there, if that was measured by itself.
+    pub wakeups: Option<Wakeups>,
 }
 
 /// A file is no comparison that a machine can be fitted to.
@@ -139,7 +142,7 @@ pub fn parse(text: &str, file: &str, backend: Backend) -> Result<Comparison, Obs
             row.tail_counts = is_quiet;
         }
     }
-    Ok(Comparison { workload, host: format!("{}, Linux {}", report.host.cpu_model, report.host.kernel), rows })
+    Ok(Comparison { workload, host: name_of(&report.host), rows, wakeups: None })
 }
 
 fn observed(row: &JsonRow, backend: Backend, queues: u16) -> Option<Observed> {

@@ -28,9 +28,10 @@ fn comparison(machine: &MachineFile) -> Comparison {
         .flat_map(|mode| [Load::Rps(20_000), Load::Rps(60_000), Load::Max].map(|load| empty(mode, load)))
         .collect();
     let workload = workload();
-    let fitter = Fitter { workload: &workload, rows: &asked, depth: SHORT, jobs: 2, stop: &AtomicBool::new(false) };
+    let stop = AtomicBool::new(false);
+    let fitter = Fitter { workload: &workload, rows: &asked, settled: None, depth: SHORT, jobs: 2, stop: &stop };
     let rows = fitter.look(machine, &asked).unwrap().into_iter().map(|seen| seen.predicted).collect();
-    Comparison { workload, host: "a test".to_owned(), rows }
+    Comparison { workload, host: "a test".to_owned(), rows, wakeups: None }
 }
 
 #[test]
@@ -94,4 +95,34 @@ fn what_is_no_comparison_is_refused() {
     let stop = AtomicBool::new(true);
     let start = server_named("small-vm").unwrap();
     assert!(calibrate(&start, comparison(&start), &[], SHORT, 1, &stop, &|_, _| ()).is_err());
+}
+
+#[test]
+fn what_was_measured_by_itself_is_not_fitted() {
+    let start = server_named("small-vm").unwrap();
+    let mut other = start.clone();
+    other.costs.set(Work::Answer, Span::from_ns(3 * start.costs.get(Work::Answer).ns));
+    let wakeups = Wakeups { host: "a test".to_owned(), gap_ns: 50_000, until_program_ns: 40_000, after_poll_ns: 8_000 };
+    Settled::new(wakeups.clone(), &start).put_into(&mut other);
+    let comparison = Comparison { wakeups: Some(wakeups), ..comparison(&other) };
+    let stop = AtomicBool::new(false);
+    let found = calibrate(&start, comparison, &[Load::Rps(60_000)], SHORT, 2, &stop, &|_, _| ()).unwrap();
+    assert!(found.error_pct < 6.0, "{found:?}");
+    let of = |origin| {
+        let figures = found.machine.parameters.iter().filter(move |figure| figure.origin == origin);
+        figures.map(|figure| figure.name.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(crate::plan::Origin::Measured), ["cost.idle-exit", "cost.wake"]);
+    let fitted = of(crate::plan::Origin::Fitted);
+    assert_eq!((fitted.len(), fitted.contains(&"cost.idle-exit")), (FITTED.len() - 1, false), "{fitted:?}");
+    assert_eq!(found.determined.len(), fitted.len());
+    // However the other figures were fitted, the sums are those that were measured.
+    let mut again = found.machine.clone();
+    Settled::new(found.comparison.wakeups.clone().unwrap(), &start).put_into(&mut again);
+    assert_eq!(again.costs, found.machine.costs);
+    let page = text(&found);
+    let line =
+        format!("cost.idle-exit           {:>10}   napier bench wakeup, p50 after 50 us", found.settled[0].value_ns);
+    assert!(page.contains("measured, not fitted") && page.contains(&line), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 110), "{page}");
 }

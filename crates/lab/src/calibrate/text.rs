@@ -3,15 +3,23 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{Calibrated, FITTED, Observed, Seen};
+use super::{Calibrated, FITTED, Observed, Seen, Settlement};
 use crate::loads::Load;
 use crate::plan::{MachineFile, Parameter};
+
+/// Widest line of the page.
+const COLUMNS: usize = 110;
 
 /// Tables of a machine file.
 const TABLES: [&str; 4] = ["cost", "speed", "nic", "client"];
 
-/// The machine file: the figures of `start`, with those that were fitted in their place.
-pub(super) fn machine_file(machine: &MachineFile, start: &MachineFile, rows: &[Observed]) -> String {
+/// The machine file: the figures of `start`, with those that were fitted or measured in their place.
+pub(super) fn machine_file(
+    machine: &MachineFile,
+    start: &MachineFile,
+    rows: &[Observed],
+    settled: &[Settlement],
+) -> String {
     let modes: BTreeSet<String> = rows.iter().map(|row| row.mode.to_string()).collect();
     let loads: Vec<String> = rows.iter().map(|row| row.load.column()).collect::<BTreeSet<_>>().into_iter().collect();
     let modes: Vec<String> = modes.iter().map(|mode| format!("{mode:?}")).collect();
@@ -24,9 +32,18 @@ pub(super) fn machine_file(machine: &MachineFile, start: &MachineFile, rows: &[O
     );
     for table in TABLES {
         let _ = write!(file, "\n[{table}]\n");
-        for parameter in &start.parameters {
-            if let Some(key) = parameter.name.strip_prefix(table).and_then(|rest| rest.strip_prefix('.')) {
-                file += &line(key, parameter, machine, &modes);
+        let key = |name: &str| Some(name.strip_prefix(table)?.strip_prefix('.')?.to_owned());
+        for one in settled {
+            if let Some(key) = key(&one.name) {
+                let Settlement { value_ns, why, .. } = one;
+                let _ = writeln!(file, "{key} = {{ ns = {value_ns}, origin = \"measured\", why = {why:?} }}");
+            }
+        }
+        for parameter in
+            start.parameters.iter().filter(|parameter| settled.iter().all(|one| one.name != parameter.name))
+        {
+            if let Some(key) = key(&parameter.name) {
+                file += &line(&key, parameter, machine, &modes);
             }
         }
     }
@@ -65,6 +82,12 @@ pub fn text(calibrated: &Calibrated) -> String {
             if hardly { "  hardly determined" } else { "" }
         );
     }
+    if !calibrated.settled.is_empty() {
+        let _ = writeln!(page, "\n{:<24} {:>10}   by", "measured, not fitted", "ns");
+    }
+    for one in &calibrated.settled {
+        let _ = writeln!(page, "{:<24} {:>10}   {}", one.name, one.value_ns, wrapped(&one.why));
+    }
     let _ = writeln!(page, "\nrows that it was fitted to: error {:.0} % (root mean square)", calibrated.error_pct);
     rows(&mut page, &calibrated.fitted);
     if calibrated.held_back.is_empty() {
@@ -90,6 +113,24 @@ pub fn text(calibrated: &Calibrated) -> String {
         }
     }
     page
+}
+
+/// Words in lines, behind the columns of a name and a number.
+fn wrapped(words: &str) -> String {
+    const INDENT: usize = 38;
+    let (mut text, mut column) = (String::new(), 0);
+    for word in words.split(' ') {
+        if column > 0 && INDENT + column + 1 + word.len() > COLUMNS {
+            let _ = write!(text, "\n{:INDENT$}", "");
+            column = 0;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += word.len();
+    }
+    text
 }
 
 fn rows(page: &mut String, rows: &[Seen]) {
