@@ -225,7 +225,9 @@ pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch
         prediction: Some(predictor.describe()),
     };
     match run_alone(config, &predictor, (&subjects, &able), &mut report, watch) {
-        Err(error) if error.is::<Interrupted>() && !report.rows.is_empty() => report.ended = Some(error.to_string()),
+        Err(error) if error.is::<Interrupted>() && report.rows.iter().any(|row| row.figures().is_some()) => {
+            report.ended = Some(error.to_string());
+        }
         ran => ran?,
     }
     Ok(report)
@@ -249,10 +251,20 @@ fn run_alone(
         }
     };
     watch(report)?;
-    for load in loads {
-        let mut found = predictor.rows(load, able)?;
-        report.failures.append(&mut found.failures);
-        report.rows.extend(subjects.iter().map(|subject| row_of(*subject, load, &found.rows, config.runs)));
+    let rows = |load: &Load, found: &[Row]| {
+        subjects.iter().map(|subject| row_of(*subject, *load, found, config.runs)).collect::<Vec<_>>()
+    };
+    for (at, load) in loads.iter().enumerate() {
+        match predictor.rows(*load, able) {
+            Ok(mut found) => {
+                report.failures.append(&mut found.failures);
+                report.rows.extend(rows(load, &found.rows));
+            }
+            Err(interrupted) => {
+                report.rows.extend(loads[at..].iter().flat_map(|load| rows(load, &[])));
+                return Err(interrupted.into());
+            }
+        }
         watch(report)?;
     }
     if config.sustained {

@@ -134,6 +134,8 @@ fn told_to_stop_it_ends_with_what_it_has() {
         Ok(())
     });
     let report = report.unwrap();
-    assert_eq!((seen, report.rows.len(), report.ended.as_deref()), (1, 1, Some("interrupted")));
+    assert_eq!((seen, report.rows.len(), report.ended.as_deref()), (1, 2, Some("interrupted")));
+    assert!(report.rows[0].figures().is_some(), "{report:?}");
+    assert_eq!(report.rows[1].lost.as_ref().map(|lost| (lost.not_run, lost.of)), Some((3, 3)), "{report:?}");
     assert!(alone(&config, &stop, &mut |_| Ok(())).is_err(), "nothing was predicted at all");
 }

@@ -141,7 +141,8 @@ fn setup(page: &mut Page, report: &Report) {
     let workload = &report.workload;
     let queues = if workload.queues == 1 { "" } else { "s" };
     let service = workload.service.as_deref().unwrap_or("none added");
-    if workload.device == Backend::Sim.to_string() {
+    let predicted = Backend::Sim.to_string();
+    if workload.device == predicted {
         // Nothing ran here, so nothing of this machine matters.
         page.words(&format!(
             "In virtual time: {} flows, {} queue{queues}; service {service}; seed {}; commit {}.",
@@ -149,6 +150,8 @@ fn setup(page: &mut Page, report: &Report) {
         ));
         return;
     }
+    let measured = workload.backend.split(" and ").filter(|name| *name != predicted);
+    let measured: Vec<&str> = measured.collect();
     let way = match workload.device.as_str() {
         "link" => String::new(),
         device => format!(" over {device}, {}", workload.proto),
@@ -161,7 +164,7 @@ fn setup(page: &mut Page, report: &Report) {
         "{} on the {}{way}{by}: {} flows, {} queue{queues}, {} records, {} % sets, keys {}, values {}, {}; service {service}; seed {}. {}, \
          {} CPUs, Linux {}; commit {}.",
         workload.name,
-        workload.backend,
+        measured.join(" and "),
         workload.flows,
         workload.queues,
         workload.records,

@@ -205,6 +205,7 @@ fn what_is_predicted_is_named_so_and_is_never_the_best_of_what_was_measured() {
     // Half of the lowest p99 that was measured is above this pause, and half of the lowest predicted one below.
     report.machine = vec![MachineUse { pause_p99_us: 5.0, ..quiet(load) }];
     report.prediction = Some(prediction());
+    report.workload.backend = "engine and sim".to_owned();
     let text = render(&report, true);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
@@ -212,6 +213,7 @@ fn what_is_predicted_is_named_so_and_is_never_the_best_of_what_was_measured() {
         "Predicted: Frontier of p99 and CPU: base 7.0 us at 10 %, fullbusy 6.0 us at 100 %",
         "sim: PREDICTED, not measured: 3 runs in virtual time of a server and its clients on mine.toml (fitted to a comparison). Of the 24 \
          figures of that machine 10 were fitted.",
+        "kv on the engine: 64 flows",
     ] {
         assert!(words.contains(said), "{text}");
     }
