@@ -80,8 +80,10 @@ impl<'a> Predictor<'a> {
 
     /// A row for each subject at a load.
     pub(super) fn rows(&self, load: Load, subjects: &[Subject]) -> Result<PredictedRows, Interrupted> {
-        let runs: Vec<(Subject, u64)> =
-            subjects.iter().flat_map(|one| (0..self.runs).map(|run| (*one, self.seed + u64::from(run)))).collect();
+        let runs: Vec<(Subject, u64)> = subjects
+            .iter()
+            .flat_map(|one| (0..self.runs).map(|run| (*one, self.seed.wrapping_add(run.into()))))
+            .collect();
         let extent = match (self.length, load) {
             (Some(length), _) => Extent::Time(length),
             (None, Load::Max) => Extent::Time(CLOSED),
@@ -152,7 +154,7 @@ impl<'a> Predictor<'a> {
             }
             let (run, figures) = run(Load::Rps(rps), seed);
             // A load that fails is tried again, with other chances.
-            seed += 1;
+            seed = seed.wrapping_add(1);
             let outcome = match &figures {
                 None => Err(Shortfall::Answered { pct: 0.0 }),
                 Some(_) if self.is_sustained(Load::Rps(rps), std::slice::from_ref(&run)) => {
