@@ -121,7 +121,12 @@ impl Fitter<'_> {
                     continue;
                 }
                 let tried = [self.scaled(&machine, figure, steps[at]), self.scaled(&machine, figure, 1.0 / steps[at])];
-                let errors = self.errors(&tried)?;
+                let mut errors = self.errors(&tried)?;
+                for (error, tried) in errors.iter_mut().zip(&tried) {
+                    if self.over_ns(tried) > self.over_ns(&machine) {
+                        *error = f64::INFINITY;
+                    }
+                }
                 let nearer = usize::from(errors[1] < errors[0]);
                 if errors[nearer] < best {
                     best = errors[nearer];
@@ -149,6 +154,11 @@ impl Fitter<'_> {
 
     fn is_settled(&self, figure: Figure) -> bool {
         self.settled.is_some() && Settled::WORKS.iter().any(|work| figure == Figure::Cost(*work))
+    }
+
+    /// By how much the figures of a machine exceed what was measured of them together.
+    fn over_ns(&self, machine: &MachineFile) -> u64 {
+        self.settled.as_ref().map_or(0, |settled| settled.over_ns(machine))
     }
 
     /// The same with what was measured beside.

@@ -126,3 +126,20 @@ fn what_was_measured_by_itself_is_not_fitted() {
     assert!(page.contains("measured, not fitted") && page.contains(&line), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 110), "{page}");
 }
+
+#[test]
+fn what_is_fitted_takes_no_more_than_was_measured_of_all() {
+    let start = server_named("small-vm").unwrap();
+    let mut other = start.clone();
+    // Rows of a machine whose interrupts are far dearer than the other measurement leaves room for.
+    other.costs.set(Work::HardIrq, Span::from_us(30));
+    let wakeups = Wakeups { host: "a test".to_owned(), gap_ns: 50_000, until_program_ns: 5_000, after_poll_ns: 0 };
+    let settled = Settled::new(wakeups.clone(), &start);
+    let fitted = |wakeups| {
+        let comparison = Comparison { wakeups, ..comparison(&other) };
+        calibrate(&start, comparison, &[], SHORT, 2, &AtomicBool::new(false), &|_, _| ()).unwrap().machine
+    };
+    let (free, bound) = (fitted(None), fitted(Some(wakeups)));
+    assert!(settled.over_ns(&free) > 0, "else this shows nothing: {}", free.text);
+    assert_eq!(settled.over_ns(&bound), 0, "{}", bound.text);
+}

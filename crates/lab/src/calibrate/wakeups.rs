@@ -161,10 +161,15 @@ impl Settled {
         if wake_ns > 0 { self.idle_exits.0 } else { self.idle_exits.1 }
     }
 
-    /// Sets what was measured, whatever the other figures are by now: the sums stay as they are.
+    /// By how much what else is on that way takes more than was measured of all of it. Then nothing is left for what is set, and the
+    /// machine contradicts the measurement.
+    pub(super) fn over_ns(&self, machine: &MachineFile) -> u64 {
+        (sum_ns(&BEFORE_POLL, machine) + sum_ns(&AFTER_POLL, machine)).saturating_sub(self.wakeups.until_program_ns)
+    }
+
+    /// Sets what was measured, whatever the other figures are by now: the sums stay as they are, unless those take more.
     pub(super) fn put_into(&self, machine: &mut MachineFile) {
-        let sum = |all: &[Work], machine: &MachineFile| all.iter().map(|work| machine.costs.get(*work).ns).sum::<u64>();
-        let (before_ns, after_ns) = (sum(&BEFORE_POLL, machine), sum(&AFTER_POLL, machine));
+        let (before_ns, after_ns) = (sum_ns(&BEFORE_POLL, machine), sum_ns(&AFTER_POLL, machine));
         let wake_ns = self.wakeups.after_poll_ns.saturating_sub(after_ns);
         let left_ns = self.wakeups.until_program_ns.saturating_sub(before_ns + after_ns + wake_ns);
         #[expect(
@@ -205,6 +210,10 @@ impl Settled {
             ),
         ]
     }
+}
+
+fn sum_ns(works: &[Work], machine: &MachineFile) -> u64 {
+    works.iter().map(|work| machine.costs.get(*work).ns).sum()
 }
 
 /// How often leaving idleness counts from an interrupt to the program that waits for it: a CPU is idle again until a woken thread can
