@@ -85,7 +85,7 @@ pub(crate) struct Args {
     no_trace: bool,
 
     /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
-    /// threaded, workqueue, threaded-busy-poll, busy-read. With -irq behind it a mode has one more row of the kernel, which
+    /// threaded, workqueue, threaded-busy-poll, busy-read, group. With -irq behind it a mode has one more row of the kernel, which
     /// receives on the server's CPU as a NIC's interrupt does; base always has
     #[arg(long, value_name = "LIST")]
     modes: Option<String>,

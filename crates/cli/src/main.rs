@@ -7,6 +7,7 @@ mod compare;
 mod conform;
 mod device;
 mod doctor;
+mod group;
 mod host;
 mod host_tune;
 mod load;
@@ -69,6 +70,9 @@ enum Command {
     DevGet(vocabulary::DevGetArgs),
     /// Show counters of devices or of their queues
     QstatsGet(vocabulary::QstatsGetArgs),
+    /// Groups of CPUs that poll queues of a running engine
+    #[command(subcommand)]
+    Group(group::Group),
     /// The load generator of `compare --dev memif`, which starts it.
     #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
     InternalLoad,
@@ -198,6 +202,7 @@ fn main() -> ExitCode {
         Command::QueueGet(args) => vocabulary::queue_get(&args),
         Command::DevGet(args) => vocabulary::dev_get(&args),
         Command::QstatsGet(args) => vocabulary::qstats_get(&args),
+        Command::Group(group) => group::run(&group),
         Command::InternalLoad => {
             napier_lab::compare::child::run(interrupted);
             Ok(())

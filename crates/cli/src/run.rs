@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
-use napier_lab::modes::Mode;
+use napier_lab::modes::{Mode, NO_GROUPS};
 use napier_linux::change::{DeviceRef, Ledger, Line, Scope, Undone, lines_of};
 use napier_linux::process::{
     PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
@@ -92,6 +92,9 @@ impl Changes {
 
 /// Runs the program, or accompanies a process, and puts everything back.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if args.mode == Mode::Group {
+        return Err(crate::Usage(anyhow!("{NO_GROUPS}")).into());
+    }
     let attached = args.attach.map(|pid| attachable(pid, &settings(args))).transpose()?;
     let changes = changes(args)?;
     if args.dry_run {

@@ -5,6 +5,7 @@ use napier_runtime::engine::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::groups;
 use crate::record;
 use crate::words::{Call, CallError, How, Operation, call};
 
@@ -29,6 +30,10 @@ pub(crate) struct Refused {
 impl Refused {
     pub(crate) fn line(&self) -> String {
         json!({"error": {"errno": self.errno.map(Errno::name), "message": self.message}}).to_string()
+    }
+
+    pub(crate) fn because(errno: Errno, message: String) -> Self {
+        Self { errno: Some(errno), message }
     }
 
     pub(crate) fn plain(message: impl Into<String>) -> Self {
@@ -71,7 +76,11 @@ fn reply(engine: &Engine, line: &[u8]) -> Result<Value, Refused> {
         ),
     })?;
     let invalid = |message: String| Refused { errno: Some(Errno::EINVAL), message: format!("EINVAL: {message}") };
-    let names = || Operation::ALL.map(Operation::name).join(", ");
+    if groups::OPERATIONS.contains(&op.as_str()) && dev.is_none() {
+        return groups::carry_out(engine, &op, &attributes);
+    }
+    let names =
+        || Operation::ALL.map(Operation::name).into_iter().chain(groups::OPERATIONS).collect::<Vec<_>>().join(", ");
     let operation =
         Operation::from_name(&op).ok_or_else(|| invalid(format!("no such operation; there are {}", names())))?;
     let how = [How::Do, How::Dump].into_iter().find(|known| known.name() == how);
@@ -85,7 +94,7 @@ fn reply(engine: &Engine, line: &[u8]) -> Result<Value, Refused> {
     carry_out(engine, &call(operation, how, &attributes)?)
 }
 
-fn ifindex(engine: &Engine, name: &str) -> Result<u32, Refused> {
+pub(crate) fn ifindex(engine: &Engine, name: &str) -> Result<u32, Refused> {
     match engine.ifindices(name)[..] {
         [one] => Ok(one),
         [] => Err(Refused {

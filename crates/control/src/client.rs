@@ -111,6 +111,18 @@ impl Client {
         if let Some(dev) = dev {
             request["dev"] = dev.into();
         }
+        self.asked(&request)
+    }
+
+    /// Asks for one of [`crate::groups::OPERATIONS`].
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_group(&mut self, operation: &str, attributes: &Map<String, Value>) -> Result<Value, AskError> {
+        self.asked(&json!({"op": operation, "how": "do", "attributes": attributes}))
+    }
+
+    fn asked(&mut self, request: &Value) -> Result<Value, AskError> {
         match self.exchange(&request.to_string()) {
             Ok(Answer::Reply(reply)) => Ok(reply),
             Ok(Answer::Error { errno, message }) => {

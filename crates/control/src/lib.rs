@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`words`] | requests: names, accepted attributes, enum words, as `ynl --family netdev` takes them |
 //! | [`record`] | answers, with the same keys and words |
+//! | [`groups`] | groups of CPUs, for which the kernel has no words |
 //! | [`place`] | where sockets are, and whose |
 //! | [`server`] | [`ControlSocket`], the engine's end |
 //! | [`client`] | the other end |
@@ -30,6 +31,7 @@
 
 mod answer;
 pub mod client;
+pub mod groups;
 pub mod place;
 pub mod record;
 pub mod server;

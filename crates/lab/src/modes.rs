@@ -26,6 +26,7 @@ pub enum Mode {
     Workqueue,
     ThreadedBusyPoll,
     BusyRead,
+    Group,
 }
 
 /// How a server receives in a mode.
@@ -102,7 +103,7 @@ pub enum ModeError {
 
 /// All that [`Mode::parse`] accepts, for help and errors.
 pub const ACCEPTED: &str = "base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us, such as defer20), threaded, \
-                            workqueue, threaded-busy-poll, busy-read";
+                            workqueue, threaded-busy-poll, busy-read, group";
 
 /// What is compared if nothing else is asked for: the cover letter's modes, and those of the documents on threaded NAPI
 /// and on busy polling.
@@ -111,6 +112,9 @@ pub const DEFAULT_MODES: &str = "base,defer20,defer200,napibusy,fullbusy,suspend
 
 /// What `--quick` compares: one of each kind.
 pub const QUICK_MODES: &str = "base,defer20,fullbusy,suspend20";
+
+/// Why a mode of groups has no row of the kernel.
+pub const NO_GROUPS: &str = "Linux has no groups of polling CPUs: only an engine has";
 
 const DEFER_US_MAX: u32 = 1_000_000;
 /// Below irq-suspend-timeout: suspension is an alternation between a short timeout and a long one.
@@ -134,6 +138,7 @@ impl Mode {
             "workqueue" => Self::Workqueue,
             "threaded-busy-poll" => Self::ThreadedBusyPoll,
             "busy-read" => Self::BusyRead,
+            "group" => Self::Group,
             "defer0" => return Err(ModeError::DeferZero),
             _ => {
                 if let Some(us) = name.strip_prefix("defer") {
@@ -175,7 +180,8 @@ impl Mode {
         // and this, give it 1 ms.
         let full_busy = [busy_context(1000), Write::Wait(Some(Span::from_ms(1)))];
         let (defer_us, suspends, threaded, program): (u32, bool, ThreadedSetting, &[Write]) = match self {
-            Self::Base => (0, false, Disabled, &[]),
+            // What polls is no setting of an instance: the group is made beside (`force`).
+            Self::Base | Self::Group => (0, false, Disabled, &[]),
             Self::Defer { us } => (us, false, Disabled, &[]),
             Self::NapiBusy => (200, false, Disabled, &[busy_context(64)]),
             Self::FullBusy => (5000, false, Disabled, &full_busy),
@@ -194,7 +200,7 @@ impl Mode {
 
     /// Whether it is a mode of a server that waits in an event context, on a kernel as it is: what plans and advice are about.
     pub fn is_simulated(self) -> bool {
-        !matches!(self, Self::Workqueue | Self::BusyRead)
+        !matches!(self, Self::Workqueue | Self::BusyRead | Self::Group)
     }
 
     /// Whether a thread polls, of its own or of a pool.
@@ -205,9 +211,10 @@ impl Mode {
         })
     }
 
-    /// Whether a thread polls for ever.
+    /// Whether a thread polls for ever: the instance's, or one of a group.
     fn has_pollers(self) -> bool {
-        self.plan().changes().any(|change| change == NapiChange::Threaded(ThreadedSetting::BusyPoll))
+        self == Self::Group
+            || self.plan().changes().any(|change| change == NapiChange::Threaded(ThreadedSetting::BusyPoll))
     }
 
     /// CPUs the server needs with `queues` queues (and as many workers): one per queue, which softirq and worker
@@ -230,6 +237,7 @@ impl fmt::Display for Mode {
             Self::Workqueue => f.pad("workqueue"),
             Self::ThreadedBusyPoll => f.pad("threaded-busy-poll"),
             Self::BusyRead => f.pad("busy-read"),
+            Self::Group => f.pad("group"),
         }
     }
 }

@@ -28,7 +28,7 @@ pub use predict::{BySeed, MODES, Predicted, swept, why_not};
 pub use sensitivity::{Effect, Flip};
 pub use text::{commands, text};
 
-pub(crate) use predict::{Extent, REQUESTS, Ran, is_sustained, simulate};
+pub(crate) use predict::{Extent, REQUESTS, Ran, is_sustained, percentile_us, simulate};
 
 /// What is asked of a server.
 #[derive(Clone, PartialEq, Debug)]

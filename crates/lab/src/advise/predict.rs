@@ -234,6 +234,6 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predic
 }
 
 /// Of latencies in order; without any it is endless, for nothing was answered.
-fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
+pub(crate) fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
     sorted_ns.get(sorted_ns.len() * percent / 100).map_or(f64::INFINITY, |ns| *ns as f64 / 1000.0)
 }

@@ -144,7 +144,7 @@ impl Ends {
         };
         match &mut ends.tested {
             Tested::Engine { device, .. } => {
-                force::on_device(&ends.engine, device, plan, |queue| cpus.poller(queue))?;
+                force::mode_on_device(&ends.engine, device, subject.mode, |queue| cpus.poller(queue))?;
                 in_force::coalesce(device, workload.coalesce)?;
             }
             Tested::Kernel(end) => end.put_in_force(plan, subject.receive, cpus)?,

@@ -24,7 +24,7 @@ use super::tally::{Ran, Tally, failed};
 use crate::advise;
 use crate::in_force::InForce;
 use crate::loads::{Cell, Load, interleave};
-use crate::modes::{Mode, ServerStyle};
+use crate::modes::{Mode, NO_GROUPS, ServerStyle};
 use crate::report::{MachineUse, Outcome, Report, Row, Sustained, hdrlog, one_line, progress::Progress};
 use crate::subject::{Backend, Subject};
 
@@ -330,7 +330,7 @@ impl Comparison<'_> {
     }
 
     pub(super) fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
-        let pollers = mode == Mode::ThreadedBusyPoll;
+        let pollers = matches!(mode, Mode::ThreadedBusyPoll | Mode::Group);
         setup::layout(self.config, &self.available, pollers)
     }
 
@@ -338,6 +338,9 @@ impl Comparison<'_> {
     fn why_not(&self, subject: Subject) -> Option<String> {
         if subject.backend == Backend::Sim {
             return advise::why_not(subject.mode);
+        }
+        if subject.backend == Backend::Kernel && subject.mode == Mode::Group {
+            return Some(NO_GROUPS.to_owned());
         }
         let kernel = match (&*self.workload.place, subject.backend) {
             (Place::Veth(veth), Backend::Kernel) => {

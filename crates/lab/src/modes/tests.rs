@@ -89,5 +89,5 @@ fn a_mode_sets_all_of_an_instance() {
 #[test]
 fn cpus() {
     let of = |name: &str| Mode::parse(name).unwrap().server_cpus(2);
-    assert_eq!(["fullbusy", "threaded", "workqueue", "threaded-busy-poll"].map(of), [2, 2, 2, 4]);
+    assert_eq!(["fullbusy", "threaded", "workqueue", "threaded-busy-poll", "group"].map(of), [2, 2, 2, 4, 4]);
 }

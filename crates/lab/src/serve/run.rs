@@ -244,7 +244,9 @@ impl Look {
             && has_peer
             && self.in_force_for != Some(peers)
         {
-            let done = force::on_device(&one.engine, &one.device, &mode.plan(), |_| None);
+            // A thread of an instance stays where the system has it; a group has a CPU, and polls on each that softirqs run on.
+            let cpu = |queue| if mode == Mode::Group { one.device.irq_cpu(queue as u16) } else { None };
+            let done = force::mode_on_device(&one.engine, &one.device, mode, cpu);
             // A peer that goes meanwhile takes its instances along, and the next one is set up anew.
             if one.peers() == peers {
                 done.with_context(|| format!("applying mode {mode}"))?;

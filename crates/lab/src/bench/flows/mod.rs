@@ -16,7 +16,7 @@ use self::server::Job;
 pub use self::wire::MESSAGE_BYTES_MAX;
 use super::stat::Spread;
 use crate::compare::CpuLayout;
-use crate::modes::Mode;
+use crate::modes::{Mode, NO_GROUPS};
 use crate::subject::{Backend, Subject};
 
 /// Most workers of a server, each with a queue.
@@ -176,7 +176,8 @@ impl Cell {
         let queues = usize::from(config.workers);
         let polls = subject.mode.server_cpus(1) > 1;
         let cpus = CpuLayout::choose(&napier_runtime::available_cpus(), queues, polls, config.oversubscribe);
-        let refused = cpus.as_ref().err().map(ToString::to_string);
+        let no_groups = subject.backend == Backend::Kernel && subject.mode == Mode::Group;
+        let refused = cpus.as_ref().err().map(ToString::to_string).or(no_groups.then(|| NO_GROUPS.to_owned()));
         Self { subject, case, cpus: cpus.ok(), runs: Vec::new(), refused }
     }
 

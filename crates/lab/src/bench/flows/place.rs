@@ -85,7 +85,7 @@ pub(super) fn on_engine(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool)
     let link = LinkConfig { queues, ring_size: RING_SIZE, ..LinkConfig::default() };
     let pair = Pair::new(&link, &cpus.workers, &[cpus.client])?;
     let plan = case.mode.plan();
-    force::on_device(&pair.engine, &pair.tested, &plan, |queue| cpus.poller(queue))?;
+    force::mode_on_device(&pair.engine, &pair.tested, case.mode, |queue| cpus.poller(queue))?;
     let (stop, never) = (UserEvent::new(), UserEvent::new());
     let connections = case.connections;
     let members = connections as usize;
