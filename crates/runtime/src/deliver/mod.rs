@@ -120,7 +120,7 @@ impl Deliver {
             ids: Mutex::new(IdAllocator::new(NR_CPUS)),
             control: Mutex::new(()),
             workqueue: Workqueue::new(workers),
-            groups: GroupTable::default(),
+            groups: GroupTable::new(),
             journal: records_max.map(|max| Arc::new(Recorder::new(clock, cpus, max))),
             threads: Threads::default(),
             overseer: Overseer::new(cpus.len()),

@@ -14,7 +14,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwapOption;
 use napier_core::completion::{Flush, Tunables};
 pub(crate) use napier_core::context::PollContext;
 use napier_core::control::ThreadedSetting;
@@ -22,7 +21,6 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
-use crate::deliver::group::Member;
 use crate::journal::{Answer, Event, Rule, Tap};
 use crate::netdev::Device;
 use crate::port::{IrqLine, RxQueue};
@@ -75,8 +73,6 @@ pub(crate) struct Napi {
     pub(crate) kthread: Mutex<Option<Kthread>>,
     /// Wakes whoever runs the instance as a thread.
     pub(crate) thread_parker: Parker,
-    /// What it is in a group of CPUs, if it is in one.
-    pub(crate) member: ArcSwapOption<Member>,
     /// Wakes a thread that is blocked on the bound raw port.
     pub(crate) raw_parker: Parker,
     pub(crate) counters: NapiCounters,
@@ -115,7 +111,6 @@ impl Napi {
             thread_cpu: Mutex::new(None),
             kthread: Mutex::new(None),
             thread_parker: Parker::new(),
-            member: ArcSwapOption::empty(),
             raw_parker: Parker::new(),
             counters: NapiCounters::default(),
             #[cfg(test)]

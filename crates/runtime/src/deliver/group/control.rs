@@ -100,8 +100,8 @@ impl Table {
 }
 
 impl Deliver {
-    fn groups(&self) -> MutexGuard<'_, Table> {
-        self.groups.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known_groups(&self) -> MutexGuard<'_, Table> {
+        self.groups.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn may_change_groups(&self) -> Result<(), GroupChangeError> {
@@ -119,7 +119,7 @@ impl Deliver {
         settings: Settings,
     ) -> Result<(), GroupChangeError> {
         self.may_change_groups()?;
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         let mut known = table.known.clone();
         known.create(name, cpus, settings, machine(&offline()))?;
         let group = Arc::new(Group {
@@ -151,7 +151,7 @@ impl Deliver {
 
     /// See [`crate::engine::Engine::group_del`].
     pub(crate) fn group_del(&self, name: &str) -> Result<(), GroupChangeError> {
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         table.known.delete(name)?;
         let group = table.group(name);
         for member in group.members.load_full().iter() {
@@ -164,7 +164,7 @@ impl Deliver {
 
     /// See [`crate::engine::Engine::group_set`].
     pub(crate) fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         table.known.set(name, settings)?;
         let group = table.group(name);
         group.set(settings);
@@ -181,7 +181,7 @@ impl Deliver {
     /// See [`crate::engine::Engine::group_attach_cpu`].
     pub(crate) fn group_attach_cpu(self: &Arc<Self>, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
         self.may_change_groups()?;
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         let mut known = table.known.clone();
         known.attach_cpu(name, cpu, machine(&offline()))?;
         self.add_poller(&table.group(name), cpu)?;
@@ -191,7 +191,7 @@ impl Deliver {
 
     /// See [`crate::engine::Engine::group_detach_cpu`].
     pub(crate) fn group_detach_cpu(&self, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         table.known.detach_cpu(name, cpu)?;
         let group = table.group(name);
         let position = table.known.find(name)?;
@@ -213,7 +213,7 @@ impl Deliver {
     /// See [`crate::engine::Engine::group_attach`].
     pub(crate) fn group_attach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
         self.may_change_groups()?;
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         table.known.find(name)?;
         let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
         let called = called(&napi);
@@ -227,7 +227,7 @@ impl Deliver {
         let member = Arc::new(Member::new(napi.clone(), &group));
         member.turn_ended_ns.store(self.clock.now().ns, Ordering::Relaxed);
         assert!(member.sit_if(|seat| seat.reserve(cpu)), "it is new");
-        napi.member.store(Some(member.clone()));
+        self.groups.member(&napi).store(Some(member.clone()));
         self.claim_for_group(&napi);
         group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
         let cpu = member.sit(Seat::attached);
@@ -261,12 +261,12 @@ impl Deliver {
 
     /// See [`crate::engine::Engine::group_detach`].
     pub(crate) fn group_detach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
-        let mut table = self.groups();
+        let mut table = self.known_groups();
         table.known.find(name)?;
         let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
         table.known.detach(name, MemberId(napi.index), &called(&napi))?;
         let group = table.group(name);
-        if let Some(member) = napi.member.load_full() {
+        if let Some(member) = self.groups.member(&napi).load_full() {
             self.take_out(&group, &member);
         }
         Ok(())
@@ -293,7 +293,7 @@ impl Deliver {
         });
         group.members.rcu(|all| all.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned().collect::<Vec<_>>());
         member.sit(|seat| (seat.free(), ()));
-        napi.member.store(None);
+        self.groups.member(napi).store(None);
         if owned {
             self.schedule_owned(napi);
         }
@@ -301,18 +301,18 @@ impl Deliver {
 
     /// All groups, in the order in which they were made.
     pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
-        let table = self.groups();
+        let table = self.known_groups();
         let with_settings = table.running.iter().zip(table.known.all());
         with_settings.map(|(group, known)| group.info(known.settings)).collect()
     }
 
     /// Ends all groups; the instances are disabled.
     pub(crate) fn end_groups(&self) {
-        let running = std::mem::take(&mut self.groups().running);
+        let running = std::mem::take(&mut self.known_groups().running);
         for group in running {
             for member in group.members.load().iter() {
                 member.set_run(false);
-                member.napi.member.store(None);
+                self.groups.member(&member.napi).store(None);
             }
             group.end();
         }

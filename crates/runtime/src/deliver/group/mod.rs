@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use napier_core::group::{CpuWord, Doing, GroupCpu, Groups, Load, Seat, Woken};
 use napier_core::time::Instant;
 use napier_ring::{Exclusive, StateCell};
@@ -23,6 +23,7 @@ use napier_stack::park::Parker;
 
 use super::Deliver;
 use super::owner::Owner;
+use crate::bounds::NAPI_MAX;
 use crate::napi::Napi;
 use crate::tx::{Mode, OwnerTurns};
 pub use control::{GroupChangeError, GroupInfo, GroupMemberInfo, PollerInfo};
@@ -215,9 +216,23 @@ impl Group {
     }
 }
 
-/// All groups of an engine. The lock is the control path's: no poller takes it.
-#[derive(Default)]
-pub(crate) struct GroupTable(Mutex<Table>);
+/// All groups of an engine.
+pub(crate) struct GroupTable {
+    /// The control path's: no poller takes it.
+    known: Mutex<Table>,
+    /// What an instance is in its group, by its number.
+    members: Box<[ArcSwapOption<Member>]>,
+}
+
+impl GroupTable {
+    pub(super) fn new() -> Self {
+        Self { known: Mutex::default(), members: (0..NAPI_MAX).map(|_| ArcSwapOption::empty()).collect() }
+    }
+
+    fn member(&self, napi: &Napi) -> &ArcSwapOption<Member> {
+        &self.members[napi.index as usize]
+    }
+}
 
 #[derive(Default)]
 struct Table {
@@ -229,8 +244,8 @@ struct Table {
 pub(super) struct Grouped;
 
 impl Owner for Grouped {
-    fn take(&self, _deliver: &Deliver, napi: &Napi) {
-        let member = napi.member.load_full().expect("an instance of a group is its member");
+    fn take(&self, deliver: &Deliver, napi: &Napi) {
+        let member = deliver.groups.member(napi).load_full().expect("an instance of a group is its member");
         let cpu = member.sit(Seat::ready);
         if let Some(group) = member.group.upgrade() {
             group.wake(&member, cpu);
