@@ -182,11 +182,7 @@ impl Napi {
         let (context, cpu) = match context {
             PollContext::Softirq if place.ksoftirqd => (PollContext::Ksoftirqd, tap.cpu(place.handling)),
             PollContext::Softirq => (context, tap.cpu(place.handling)),
-            PollContext::Ksoftirqd
-            | PollContext::Kthread
-            | PollContext::KthreadBusy
-            | PollContext::User
-            | PollContext::Group => (context, tap.cpu(None)),
+            _ => (context, tap.cpu(None)),
         };
         self.journaled(|| (), |()| Event::Poll { context, cpu, work, budget });
     }
