@@ -5,7 +5,10 @@ use napier_core::event::EpollParamsRequest;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
-use super::{CpuIx, DeviceIx, EpollIx, NapiIx, Policy, Sending, SocketIx, ThreadIx, TxCheck, TxDeed, TxqIx};
+use super::{
+    CpuIx, DeviceIx, EpollIx, GroupCall, GroupCheck, NapiIx, Policy, Sending, SocketIx, ThreadIx, TxCheck, TxDeed,
+    TxqIx,
+};
 
 /// One step of the timeline.
 #[derive(Clone, PartialEq, Debug)]
@@ -76,6 +79,15 @@ pub enum Action {
     Check(Check),
     /// The same on the transmit side.
     CheckTx(TxCheck),
+    /// The same of a group.
+    CheckGroup(GroupCheck),
+    /// A CPU does nothing at all for a while, as when a host takes it away from its guest.
+    StopCpu {
+        /// Which.
+        cpu: CpuIx,
+        /// How long.
+        span: Span,
+    },
     /// Something is done to a transmit queue.
     Tx {
         /// Which.
@@ -252,6 +264,8 @@ pub enum Call {
     Deactivate { device: DeviceIx },
     /// And given back.
     Activate { device: DeviceIx },
+    /// Something about a group.
+    Group(GroupCall),
 }
 
 impl Call {
@@ -287,6 +301,7 @@ impl Call {
             Self::Send(_) => "send",
             Self::Deactivate { .. } => "deactivate",
             Self::Activate { .. } => "activate",
+            Self::Group(call) => call.name(),
         }
     }
 }

@@ -4,7 +4,7 @@ use napier_core::context::PollContext;
 use napier_core::control::Errno;
 use napier_core::time::{Instant, Span};
 
-use super::{CpuIx, NapiIx, SocketIx, ThreadIx, TxEvent};
+use super::{CpuIx, GroupEvent, NapiIx, SocketIx, ThreadIx, TxEvent};
 
 /// Where a packet got lost.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -72,11 +72,13 @@ pub enum Event {
     CheckFailed { line: u32, expected: String, seen: String },
     /// Something on the transmit side.
     Tx(TxEvent),
+    /// Something about a group.
+    Group(GroupEvent),
 }
 
 /// Kinds of events, as files name them.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "each is the variant of Event or TxEvent of the same name")]
+#[expect(missing_docs, reason = "each is the variant of Event, TxEvent or GroupEvent of the same name")]
 pub enum Kind {
     Poll,
     TimerStart,
@@ -112,6 +114,9 @@ pub enum Kind {
     TxComplete,
     WatchdogStart,
     WatchdogFire,
+    GroupPark,
+    GroupWake,
+    GroupMove,
 }
 
 /// What a call returned.
@@ -173,6 +178,19 @@ impl Event {
             Self::KthreadStop { .. } => Kind::KthreadStop,
             Self::CheckFailed { .. } => Kind::CheckFailed,
             Self::Tx(event) => event.kind(),
+            Self::Group(event) => event.kind(),
+        }
+    }
+}
+
+impl GroupEvent {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Park { .. } => Kind::GroupPark,
+            Self::Wake { .. } => Kind::GroupWake,
+            Self::Move { .. } => Kind::GroupMove,
         }
     }
 }

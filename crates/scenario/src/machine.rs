@@ -6,7 +6,7 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 
-use super::{CpuIx, DeviceIx, NapiIx, SocketIx, Transmit};
+use super::{CpuIx, DeviceIx, Group, NapiIx, SocketIx, Transmit};
 
 /// `[machine]` and everything in it.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,6 +34,8 @@ pub struct Machine {
     pub sockets: Vec<Socket>,
     /// Event contexts.
     pub epolls: Vec<Epoll>,
+    /// Groups of CPUs that poll.
+    pub groups: Vec<Group>,
 }
 
 /// Knobs under `/proc/sys/net/core`.

@@ -32,7 +32,8 @@ names! {
         KthreadStop = "kthread-stop", CheckFailed = "check-failed", Xmit = "xmit", Push = "push", Flush = "flush",
         TxRun = "tx-run", TxRunEnd = "tx-run-end", Transmit = "transmit", Requeue = "requeue",
         TxSchedule = "tx-schedule", TxDrop = "tx-drop", TxStop = "tx-stop", TxWake = "tx-wake",
-        TxComplete = "tx-complete", WatchdogStart = "watchdog-start", WatchdogFire = "watchdog-fire";
+        TxComplete = "tx-complete", WatchdogStart = "watchdog-start", WatchdogFire = "watchdog-fire",
+        GroupPark = "group-park", GroupWake = "group-wake", GroupMove = "group-move";
     DropReason:
         RingFull = "ring-full", DeviceDown = "device-down", NoQueue = "no-queue", SocketFull = "socket-full",
         NoSocket = "no-socket", Disabled = "disabled";

@@ -66,7 +66,7 @@ impl Scenario {
         let counters = self.expect.counters.iter().filter(|(name, _)| !Self::is_counter_of_kernels(name)).count();
         let checks = self.timeline.iter().map(|step| match &step.action {
             Action::Check(check) => check.hidden_in_kernels(),
-            Action::CheckTx(_) => 1,
+            Action::CheckTx(_) | Action::CheckGroup(_) => 1,
             _ => 0,
         });
         NotLookedAt { events, checks: checks.sum(), counters }

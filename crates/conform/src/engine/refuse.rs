@@ -48,6 +48,8 @@ const fn recorded(kind: Kind) -> bool {
 fn check_machine(machine: &Machine) -> Result<(), Refused> {
     let why = if machine.jitter || machine.late_interrupts {
         "its times vary by a seed"
+    } else if !machine.groups.is_empty() {
+        "the engine has no groups of CPUs"
     } else if machine.sysctl.gro_normal_batch != Sysctl::defaults(machine.hz).gro_normal_batch {
         "the engine has no gro_normal_batch"
     } else if machine.threads.iter().any(|thread| thread.policy == Policy::Fifo) {
@@ -165,6 +167,8 @@ fn check_action(action: &Action, machine: &Machine) -> Result<(), Refused> {
         Action::Arm { .. } => "it arms a timer from outside",
         Action::Stall { .. } => "it stalls a thread",
         Action::Hog { .. } => "it keeps a processor busy",
+        Action::StopCpu { .. } => "it stops a processor",
+        Action::CheckGroup(_) => "it looks at a group of CPUs",
         Action::FailThread { .. } => "it lets the creation of a thread fail",
         Action::Driver { .. } => "it lets a driver misbehave",
         Action::Tx { deed, .. } => refuse_tx::deed(*deed),

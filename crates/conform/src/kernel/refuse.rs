@@ -56,6 +56,8 @@ fn check_machine(machine: &Machine) -> Result<(), Refused> {
     let kept = Sysctl { busy_read: 0, busy_poll: 0, ..machine.sysctl };
     let why = if machine.jitter || machine.late_interrupts {
         "its times vary by a seed"
+    } else if !machine.groups.is_empty() {
+        "no kernel has groups of CPUs that poll"
     } else if kept != Sysctl::defaults(machine.hz) {
         "it sets a knob of the whole machine that changes what other programs get"
     } else if machine.threads.iter().any(|thread| thread.policy == Policy::Fifo) {
@@ -108,6 +110,8 @@ fn check_action(action: &Action, machine: &Machine) -> Result<(), Refused> {
         Action::Arm { .. } => "it arms a timer from outside",
         Action::Stall { .. } => "it stalls a thread",
         Action::Hog { .. } => "it keeps a processor busy",
+        Action::StopCpu { .. } => "it stops a processor",
+        Action::CheckGroup(_) => "it looks at a group of CPUs",
         Action::FailThread { .. } => "it lets the creation of a thread fail",
         Action::Driver { .. } => "it lets a driver misbehave",
         Action::Tx { .. } | Action::CheckTx(_) => "it does something to a transmit queue from outside",

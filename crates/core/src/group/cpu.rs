@@ -182,6 +182,46 @@ impl CpuWord {
     }
 }
 
+/// How many CPUs of a group poll. A CPU takes itself out before it announces a park, and puts itself back when it polls
+/// again, so that fewer than enough never park at the same time.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Awake(u16);
+
+impl Awake {
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub const fn count(self) -> u16 {
+        self.0
+    }
+
+    /// A CPU polls, again or from now on.
+    #[inline]
+    #[must_use]
+    pub const fn come(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// A CPU wants to park, and `min` have to be active. A CPU that was told to leave is no help: the caller adds the
+    /// number of those that have not left yet to `min`. `None`: it is needed.
+    #[inline]
+    #[must_use]
+    pub const fn park(self, min: u16) -> Option<Self> {
+        if self.0 > min { Some(Self(self.0 - 1)) } else { None }
+    }
+
+    /// A CPU has left the group.
+    ///
+    /// # Panics
+    /// If none was awake.
+    #[inline]
+    #[must_use]
+    pub const fn leave(self) -> Self {
+        assert!(self.0 > 0, "who leaves is awake");
+        Self(self.0 - 1)
+    }
+}
+
 impl fmt::Debug for CpuWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let going = if self.is_going() { " going" } else { "" };

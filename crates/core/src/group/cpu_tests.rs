@@ -43,3 +43,12 @@ fn bits_and_names() {
     }
     assert_eq!(alloc::format!("{:?}", active().go().0), "CpuWord(Active going)");
 }
+
+#[test]
+fn as_many_as_have_to_stay_awake() {
+    let two = Awake::default().come().come();
+    let one = two.park(1).unwrap();
+    assert_eq!((one.count(), one.park(1), one.park(2)), (1, None, None));
+    assert_eq!(one.park(0), Some(Awake::default()));
+    assert_eq!(one.come().leave(), one);
+}

@@ -36,7 +36,7 @@ mod seat;
 mod turn;
 
 pub use check::{DELAY_TARGET_MAX, DELAY_TARGET_MIN, GroupError, GroupSpec, Groups, Machine, MemberId, NAME_BYTES_MAX};
-pub use cpu::{CpuWord, Doing, Woken};
+pub use cpu::{Awake, CpuWord, Doing, Woken};
 pub use policy::{CpuState, CpuView, Decider, Decision, Distance, MemberView, Policy, Settings};
 pub use seat::{GroupCpu, NoTurn, Phase, Seat};
 pub use turn::{ArmStep, Arming, GiveWay, Load};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use napier_core::time::{Instant, Span};
 
 use crate::parse::transmit::{plan_name, stop_name};
-use crate::{Answer, Event, Expected, Kind, Machine, Pattern, Range, Seen, SocketIx, TxEvent};
+use crate::{Answer, Event, Expected, GroupEvent, Kind, Machine, Pattern, Range, Seen, SocketIx, TxEvent};
 use napier_core::tx::XmitCode;
 
 /// What a field of an event holds.
@@ -112,6 +112,8 @@ fn fields(event: &Event, machine: &Machine) -> Vec<(&'static str, Value)> {
             vec![number("line", *line), word("expected", expected), word("seen", seen)]
         }
         Event::Tx(event) => tx_fields(event, machine),
+        Event::Group(GroupEvent::Park { cpu: on } | GroupEvent::Wake { cpu: on }) => vec![cpu(*on)],
+        Event::Group(GroupEvent::Move { napi: of, to }) => vec![napi(*of), number("to", to.0.into())],
     }
 }
 

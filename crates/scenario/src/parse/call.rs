@@ -49,14 +49,19 @@ const CALLS: &[(&str, &[&str])] = &[
     ("activate", &["at", "by", "call", "device"]),
 ];
 
+/// The calls of all parts.
+fn all() -> impl Iterator<Item = &'static (&'static str, &'static [&'static str])> {
+    CALLS.iter().chain(&super::group::CALLS)
+}
+
 pub(super) fn names() -> Vec<&'static str> {
-    CALLS.iter().map(|(name, _)| *name).collect()
+    all().map(|(name, _)| *name).collect()
 }
 
 pub(super) fn read(table: Table<'_>, names_known: Names<'_>) -> Result<(Instant, Action)> {
     let keys = table.in_order();
     let (_, node) = keys.iter().find(|(key, _)| *key == "call").expect("the step was told by this key");
-    let find = |word: &str| CALLS.iter().find(|(name, _)| *name == word);
+    let find = |word: &str| all().find(|(name, _)| *name == word);
     let (name, known) = *node.word(find, &names())?;
     let table = table.only(known)?;
     let thread = match table.get("by") {
@@ -75,6 +80,7 @@ fn ctl(names: Names<'_>) -> ThreadIx {
 
 fn call(name: &str, table: &Table<'_>, names: Names<'_>) -> Result<Call> {
     match name {
+        _ if name.starts_with("group-") => super::group::call(name, table, names).map(Call::Group),
         "socket" | "recv" | "setsockopt" | "getsockopt" => socket_call(name, table, names),
         "send" => super::transmit::sending(table, names).map(Call::Send),
         "ioctl" => Ok(Call::Ioctl {

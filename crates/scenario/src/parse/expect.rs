@@ -190,6 +190,9 @@ const fn shape(kind: Kind) -> Option<(Subject, &'static [&'static str])> {
         Kind::TxComplete => (Subject::Txq, keys!["tx-complete", "packets", "bytes"]),
         Kind::WatchdogStart => (Subject::Qdisc, keys!["watchdog-start", "after"]),
         Kind::WatchdogFire => (Subject::Qdisc, keys!["watchdog-fire", "cpu"]),
+        Kind::GroupPark => (Subject::Cpu, keys!["group-park"]),
+        Kind::GroupWake => (Subject::Cpu, keys!["group-wake"]),
+        Kind::GroupMove => (Subject::Napi, keys!["group-move", "to"]),
         Kind::CheckFailed => return None,
     })
 }
@@ -277,7 +280,7 @@ const BUSY_POLL_COUNTER: &str = "busy_poll_rx_packets";
 const SNDBUF_ERRORS: &str = "UdpSndbufErrors";
 
 /// The counters there are, for errors.
-const COUNTERS: [&str; 20] = [
+const COUNTERS: [&str; 21] = [
     "cpuN.time_squeeze",
     "cpuN.softirq_runs",
     "cpuN.ksoftirqd",
@@ -298,6 +301,7 @@ const COUNTERS: [&str; 20] = [
     "DEVICE.tx_dropped",
     "tx_drops.REASON",
     SNDBUF_ERRORS,
+    "GROUP.turns, .parks, .parks_in_vain, .wakes, .moves",
 ];
 
 fn is_counter(name: &str, machine: &Machine) -> bool {
@@ -312,4 +316,5 @@ fn is_counter(name: &str, machine: &Machine) -> bool {
         || (of == "drops" && DropReason::from_name(what).is_some())
         || (names.sockets().contains(&of) && what == "delivered")
         || transmit::is_counter(of, what, names)
+        || super::group::is_counter(of, what, names)
 }

@@ -3,7 +3,7 @@
 use super::ParseError;
 use super::node::Node;
 use super::words::unknown;
-use crate::{Callable, CpuIx, DeviceIx, EpollIx, Machine, NapiIx, QdiscIx, SocketIx, ThreadIx, TxqIx};
+use crate::{Callable, CpuIx, DeviceIx, EpollIx, GroupIx, Machine, NapiIx, QdiscIx, SocketIx, ThreadIx, TxqIx};
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -28,7 +28,7 @@ macro_rules! from_u16 {
         }
     )*};
 }
-from_u16!(DeviceIx, ThreadIx, SocketIx, EpollIx, QdiscIx, TxqIx);
+from_u16!(DeviceIx, ThreadIx, SocketIx, EpollIx, QdiscIx, TxqIx, GroupIx);
 
 impl<'m> Names<'m> {
     pub(super) fn devices(self) -> Vec<&'m str> {
@@ -45,6 +45,10 @@ impl<'m> Names<'m> {
 
     pub(super) fn epolls(self) -> Vec<&'m str> {
         self.0.epolls.iter().map(|epoll| epoll.name.as_str()).collect()
+    }
+
+    pub(super) fn groups(self) -> Vec<&'m str> {
+        self.0.groups.iter().map(|group| group.name.as_str()).collect()
     }
 
     fn napis(self) -> Vec<String> {
@@ -65,6 +69,14 @@ impl<'m> Names<'m> {
 
     pub(super) fn epoll(self, node: &Node<'_>) -> Result<EpollIx> {
         find(node, "epoll", &self.epolls())
+    }
+
+    pub(super) fn group(self, node: &Node<'_>) -> Result<GroupIx> {
+        find(node, "group", &self.groups())
+    }
+
+    pub(super) fn group_named(self, name: &str) -> Option<GroupIx> {
+        position(&self.groups(), name)
     }
 
     pub(super) fn napi_named(self, name: &str) -> Option<NapiIx> {

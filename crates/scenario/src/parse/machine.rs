@@ -54,6 +54,7 @@ pub(super) fn read(whole: &Table<'_>) -> Result<Machine> {
         let epoll = epoll(&node, &machine)?;
         machine.epolls.push(epoll);
     }
+    super::group::read(whole, &mut machine)?;
     Ok(machine)
 }
 
@@ -70,6 +71,7 @@ fn machine(whole: &Table<'_>) -> Result<Machine> {
         threads: Vec::new(),
         sockets: Vec::new(),
         epolls: Vec::new(),
+        groups: Vec::new(),
     };
     let Some(node) = whole.get("machine") else { return Ok(machine) };
     let table = node.table("the table [machine]")?;

@@ -5,6 +5,7 @@
 mod call;
 pub(crate) mod duration;
 mod expect;
+mod group;
 mod lookup;
 mod machine;
 pub(crate) mod node;
@@ -68,8 +69,8 @@ impl Scenario {
 
     fn read(whole: Table<'_>) -> Result<Self, ParseError> {
         let whole = whole.only(&[
-            "title", "rules", "machine", "device", "thread", "socket", "epoll", "timeline", "expect", "engine",
-            "kernel",
+            "title", "rules", "machine", "device", "thread", "socket", "epoll", "group", "timeline", "expect",
+            "engine", "kernel",
         ])?;
         let title = whole.need("title")?;
         let words = title.text("a sentence that says what holds")?.to_owned();

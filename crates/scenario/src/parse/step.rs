@@ -6,7 +6,7 @@ use napier_core::time::{Instant, Span};
 use super::lookup::Names;
 use super::node::{Node, Table};
 use super::words::unknown;
-use super::{ParseError, call, machine, transmit};
+use super::{ParseError, call, group, machine, transmit};
 use crate::{Action, Callable, Check, Machine, Packets, Quirk, SocketKind, Step, Target};
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -34,6 +34,7 @@ const ACTIONS: &[&str] = &[
     "schedule",
     "arm",
     "stall",
+    "stop-cpu",
     "hog",
     "fail-thread",
     "driver",
@@ -47,7 +48,7 @@ const ACTIONS: &[&str] = &[
     "call",
 ];
 
-const BITS: [(&str, State); 12] = [
+const BITS: [(&str, State); 13] = [
     ("SCHED", State::SCHED),
     ("MISSED", State::MISSED),
     ("DISABLE", State::DISABLE),
@@ -60,6 +61,7 @@ const BITS: [(&str, State); 12] = [
     ("SCHED_THREADED", State::SCHED_THREADED),
     ("HAS_NOTIFIER", State::HAS_NOTIFIER),
     ("THREADED_BUSY_POLL", State::THREADED_BUSY_POLL),
+    ("GROUP", State::GROUP),
 ];
 
 /// The names of the bits in a word.
@@ -119,6 +121,11 @@ fn step(node: &Node<'_>, names: Names<'_>) -> Result<Step> {
             let table = table.only(&["at", "stall", "for"])?;
             let thread = names.thread(&table.need("stall")?)?;
             (at(&table)?, Action::Stall { thread, span: table.need("for")?.short_span()? })
+        }
+        "stop-cpu" => {
+            let table = table.only(&["at", "stop-cpu", "for"])?;
+            let cpu = names.cpu(&table.need("stop-cpu")?)?;
+            (at(&table)?, Action::StopCpu { cpu, span: table.need("for")?.short_span()? })
         }
         "hog" => {
             let table = table.only(&["at", "hog", "for", "policy"])?;
@@ -215,6 +222,9 @@ fn check(table: Table<'_>, names: Names<'_>) -> Result<(Instant, Action)> {
     let (_, node) = keys.iter().find(|(key, _)| *key == "check").expect("the step was told by this key");
     if transmit::is_name(node.text("an instance DEVICE/QUEUE, a socket or an epoll")?) {
         return transmit::check(table, names);
+    }
+    if let Some(found) = names.group_named(node.text("an instance DEVICE/QUEUE, a socket or an epoll")?) {
+        return group::check(table, names, found);
     }
     let mut check = Check::default();
     let table = if node.text("an instance DEVICE/QUEUE, a socket or an epoll")?.contains('/') {

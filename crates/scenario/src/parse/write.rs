@@ -1,6 +1,7 @@
 //! Scenarios back to files. Everything is written, defaults too.
 
 mod call;
+mod group;
 mod transmit;
 
 use std::fmt::{Display, Write};
@@ -125,6 +126,7 @@ impl Out<'_> {
             self.line("prefer_busy_poll", u8::from(epoll.params.prefer_busy_poll));
             self.line("members", self.sockets(&epoll.members));
         }
+        machine.groups.iter().for_each(|group| self.group(group));
     }
 
     fn device(&mut self, device: &Device) {
@@ -180,6 +182,11 @@ impl Out<'_> {
             }
             Action::Check(check) => self.check(check, &mut to),
             Action::CheckTx(check) => self.check_tx(check, &mut to),
+            Action::CheckGroup(check) => self.check_group(check, &mut to),
+            Action::StopCpu { cpu, span: length } => {
+                to.add("stop-cpu", cpu.0);
+                to.add("for", span(*length));
+            }
             Action::Tx { txq, deed } => self.deed(*txq, *deed, &mut to),
             Action::Call { thread, call } => {
                 to.add("by", quote(&self.machine.threads[thread.at()].name));

@@ -27,6 +27,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut machine = draw.machine(seed);
     let mut timeline = draw.timeline(&machine);
     super::transmit::add(seed, &mut machine, &mut timeline);
+    super::groups::add(seed, &mut machine, &mut timeline);
     Scenario {
         title: format!("What seed {seed} of the farm does"),
         rules: Vec::new(),
@@ -72,6 +73,7 @@ impl Draw {
             threads: Vec::new(),
             sockets: Vec::new(),
             epolls: Vec::new(),
+            groups: Vec::new(),
         };
         self.real_time = self.one_in(5);
         for index in 0..self.of(&[1, 1, 2]) {

@@ -4,6 +4,7 @@
 //! and [`Scenario::to_toml`] writes it down.
 
 mod generate;
+mod groups;
 mod random;
 mod shrink;
 mod transmit;
@@ -27,6 +28,8 @@ pub const CANARIES: &[Plant] = &[
     Plant::RequeueAtTheBack,
     Plant::TornTake,
     Plant::DeferCountKept,
+    Plant::ParkWithoutSecondLook,
+    Plant::TwoPollers,
 ];
 
 /// How seeds are run.

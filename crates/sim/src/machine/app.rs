@@ -83,6 +83,7 @@ impl K {
                 result.into()
             }
             Call::Delete { napi } => self.delete(napi.at()).await.into(),
+            Call::Group(call) => self.group_call(&call, capable).await.into(),
             Call::Send(sending) => self.send(&sending, me).await,
             Call::Activate { device } => {
                 self.lock(device.at()).await;

@@ -108,9 +108,24 @@ decisions! {
     TxActivated = "a discipline was given to its device",
     TxDeactivated = "a discipline was taken away",
     TxDeactivateWaits = "taking a discipline away had to wait",
+    GroupAttached = "a group took an instance",
+    GroupAttachWaits = "a group waited for the owner of an instance",
+    GroupAttachDown = "a group took an instance of a device that is down",
+    GroupTurn = "a CPU of a group polled a member",
+    GroupGaveUp = "a group gave a member up for a disable",
+    GroupGiven = "an event gave an armed member to its group",
+    GroupParked = "a CPU of a group parked",
+    GroupParkUndone = "a park of a CPU of a group was undone",
+    GroupArmEvent = "the second look of a park found packets",
+    GroupMoved = "a member moved to another CPU",
+    GroupTookOver = "a sleeping CPU of a group took over from one that had stopped",
+    GroupDetached = "a member left its group",
+    GroupDetachedArmed = "an armed member left its group",
+    GroupStepAside = "a CPU of a group let other threads run",
+    GroupCpuLeft = "a CPU left its group",
 }
 
-const KINDS: usize = 34;
+const KINDS: usize = 37;
 
 /// How often each event and decision occurred.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@ use napier_core::gro::{GroPacket, Merged};
 use napier_core::moderation::Moderation;
 use napier_core::rss::{DEFAULT_KEY, FlowV4, IndirectionTable, toeplitz};
 use napier_core::state::State;
+use napier_core::time::Instant;
 
 use super::Plant;
 use super::vm::CtxId;
@@ -49,6 +50,8 @@ pub(super) struct Packet {
     pub(super) napi_id: u32,
     /// It acknowledges only: it goes to its connection and makes nothing ready.
     pub(super) is_ack: bool,
+    /// When it came to the ring.
+    pub(super) came: Instant,
 }
 
 impl GroPacket for Packet {
@@ -143,6 +146,7 @@ impl World {
             syn: packets.syn,
             napi_id: 0,
             is_ack: false,
+            came: self.now,
         };
         if packets.loopback {
             // No NAPI instance marks it; the field holds the sender's CPU, counted from 1.
@@ -167,16 +171,18 @@ impl World {
         let (frame, flow) = (self.frames.take(), u32::from(socket.0));
         let napi = self.socks[socket.at()].napi;
         let socket = Some(socket);
+        let (hash, came) = (flow, self.now);
         let packet = Packet {
             frame,
             socket,
             flow,
-            hash: flow,
+            hash,
             segments: 1,
             mergeable: false,
             syn: None,
             napi_id: 0,
             is_ack: false,
+            came,
         };
         self.go_round(napi, packet);
     }
@@ -191,8 +197,9 @@ impl World {
         self.arrived += u64::from(segments);
         let flow = socket.map_or(0, |socket| u32::from(socket.0));
         let frame = self.frames.take();
+        let (hash, came) = (flow, self.now);
         let packet =
-            Packet { frame, socket, flow, hash: flow, segments, mergeable: false, syn: None, napi_id: 0, is_ack };
+            Packet { frame, socket, flow, hash, segments, mergeable: false, syn: None, napi_id: 0, is_ack, came };
         self.enter_rx_ring(napi, packet);
     }
 

@@ -219,6 +219,7 @@ fn machine(core: &Core, clients: &Clients, seed: u64) -> Machine {
         threads: vec![thread("server"), thread("ctl")],
         sockets: (0..clients.connections).map(socket).collect(),
         epolls: vec![Epoll { name: "ep".to_owned(), params: core.epoll, members }],
+        groups: Vec::new(),
     }
 }
 

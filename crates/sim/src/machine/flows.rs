@@ -252,6 +252,7 @@ fn machine(of: &Flows, seed: u64) -> Machine {
         threads,
         sockets,
         epolls,
+        groups: Vec::new(),
     }
 }
 

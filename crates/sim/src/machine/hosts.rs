@@ -217,6 +217,7 @@ fn machine(hosts: &Hosts, seed: u64) -> Machine {
         threads,
         sockets: vec![socket(CLIENT), socket(SERVER)],
         epolls: Vec::new(),
+        groups: Vec::new(),
     }
 }
 

@@ -49,6 +49,7 @@ impl World {
                 return Err("disabled, and its timer is armed");
             }
         }
+        self.check_member(napi)?;
         let comes_back = owned || n.timer.armed || n.callbacks > 0 || n.finishing > 0;
         if n.masked && !comes_back && !n.word.contains(State::DISABLE) {
             return Err("masked, without an owner, and nothing will poll it");

@@ -293,9 +293,13 @@ impl World {
         let dev = self.napis[napi].dev;
         let (settings, persistent) = (self.devs[dev].settings, self.devs[dev].persistent);
         let slot = self.devs[dev].config.slots()[usize::from(self.napis[napi].queue)];
+        let member = self.groups.has(napi);
         let n = &mut self.napis[napi];
         n.present = true;
         n.word = if self.devs[dev].no_busy_poll { State::ADDED.with(State::NO_BUSY_POLL) } else { State::ADDED };
+        if member {
+            n.word = n.word.with(State::GROUP);
+        }
         n.owner = Some(Owner::Disabled);
         n.defers_left = 0;
         n.defers_max = 0;

@@ -14,6 +14,7 @@
 //! | `figures`, `clients` | runs for figures: a server, and those who ask it |
 //! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
 //! | `flows`, `streams`, `link` | runs for figures: two hosts of many CPUs, programs of many threads, messages of any size |
+//! | `group` | CPUs that poll for ever |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
 //!
@@ -32,6 +33,7 @@ mod exec;
 pub mod figures;
 pub mod flows;
 mod gro;
+mod group;
 pub mod hosts;
 mod invariants;
 mod kthread;
@@ -86,6 +88,10 @@ pub enum Plant {
     TornTake,
     /// A flusher leaves the defer count as it is.
     DeferCountKept,
+    /// A CPU of a group unmasks its members and sleeps without looking at their rings again.
+    ParkWithoutSecondLook,
+    /// A CPU of a group polls a member although another one is in the middle of a poll of it.
+    TwoPollers,
 }
 
 impl Plant {
@@ -103,6 +109,8 @@ impl Plant {
             Self::RequeueAtTheBack => "a packet that a driver did not take goes to the end",
             Self::TornTake => "a flusher reads the defer list and empties it a moment later",
             Self::DeferCountKept => "a flusher does not set the defer count to 0",
+            Self::ParkWithoutSecondLook => "a CPU of a group parks without a second look",
+            Self::TwoPollers => "a member of a group has two pollers",
         }
     }
 }
@@ -211,6 +219,7 @@ impl world::World {
             add(format!("{}.delivered", sock.name), sock.delivered);
         }
         self.tx_counters(&mut add);
+        self.group_counters(&mut add);
         counters
     }
 }

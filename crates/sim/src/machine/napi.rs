@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
-use napier_core::time::{Instant, Span};
+use napier_core::time::{Deadline, Instant, Span};
 
 use super::device::Packet;
 use super::event::{Ev, HardIrq};
@@ -26,6 +26,8 @@ pub(super) enum Owner {
     Thread,
     /// A context that has just got it, or busy polls.
     Ctx(CtxId),
+    /// A group of CPUs; which of them is in the member's own word.
+    Group,
 }
 
 /// The one timer of an instance.
@@ -102,7 +104,9 @@ impl World {
         n.word = next;
         self.touch(napi);
         let taken = !before.contains(State::SCHED) && next.contains(State::SCHED);
-        if taken && before.contains(State::DISABLE) && !next.contains(State::NPSVC) {
+        // A group that attaches waits as a disable does, and ends as owner.
+        let attached = next.contains(State::GROUP) && !next.contains(State::DISABLE);
+        if taken && before.contains(State::DISABLE) && !next.contains(State::NPSVC) && !attached {
             let name = self.napi_name(napi);
             self.fail(format!("{name}: a new owner while a disable waits"));
         }
@@ -149,6 +153,11 @@ impl World {
             self.fail(format!("{name}: released without an owner"));
         }
         self.touch(napi);
+    }
+
+    /// A point in time as seen by the rules: now.
+    pub(super) fn after(&self, span: Span) -> Deadline {
+        Deadline::after(self.now, span)
     }
 
     /// `device/queue`.

@@ -41,6 +41,9 @@ impl K {
 
     /// `__napi_schedule`, by whoever owns the instance.
     pub(super) async fn schedule_owned(&self, napi: usize) {
+        if self.w().napis[napi].word.to_group() {
+            return self.give_to_group(napi).await;
+        }
         let threaded = {
             let w = self.w();
             w.napis[napi].word.contains(State::THREADED) && w.napis[napi].has_thread

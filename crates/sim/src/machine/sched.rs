@@ -48,6 +48,8 @@ pub(super) struct Cpu {
     pub(super) ksoftirqd_wakes: u64,
     pub(super) tx_runs: u64,
     pub(super) speed: Speed,
+    /// The host took the CPU away until then.
+    pub(super) stopped_until: Instant,
 }
 
 impl Cpu {
@@ -75,6 +77,7 @@ impl Cpu {
             ksoftirqd_wakes: 0,
             tx_runs: 0,
             speed: Speed::default(),
+            stopped_until: Instant::ZERO,
         }
     }
 
@@ -96,6 +99,9 @@ impl World {
     /// The context that the CPU executes now.
     pub(super) fn pick(&mut self, cpu: usize) -> Option<CtxId> {
         let c = &mut self.cpus[cpu];
+        if c.stopped_until > self.now {
+            return None;
+        }
         if c.hard_active || !c.hard_queue.is_empty() {
             c.hard_active = true;
             return Some(c.hard);

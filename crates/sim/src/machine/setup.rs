@@ -55,6 +55,7 @@ pub(super) fn build_for(
     add_devices(&mut w, machine);
     super::tx::add_transmit(&mut w, machine);
     add_programs(&mut w, machine);
+    super::group::add_groups(&mut w, machine);
     let vm = Vm::new(w);
     let code = write_code(&vm, machine, programs);
     let mut exec = Exec { vm, code };
@@ -231,6 +232,10 @@ fn write_code(vm: &Rc<Vm>, machine: &Machine, programs: Option<&Programs<'_>>) -
         let own = programs.and_then(|programs| (programs.code)(k.clone(), thread));
         code.push(own.unwrap_or_else(|| Box::pin(k.app_main(thread))));
     }
+    let threads = vm.w().groups.threads();
+    for _ in 0..threads {
+        code.push(Box::pin(k(code.len(), Level::Task).group_main()));
+    }
     code
 }
 
@@ -270,6 +275,7 @@ fn bring_up(exec: &mut Exec, machine: &Machine) {
             w.epoll_attach(ep, member.at());
         }
     }
+    w.begin_groups(machine);
     w.epoch = w.now;
     w.started = true;
     let epoch = w.epoch;

@@ -48,10 +48,12 @@ impl World {
                 let ctx = hog.0;
                 self.wake(ctx);
             }
+            Action::StopCpu { cpu, span } => return self.stop_cpu(cpu.at(), *span),
             Action::FailThread { nth } => self.fail_thread_in = *nth,
             Action::Driver { napi, quirk } => self.napis[napi.at()].quirk = *quirk,
             Action::Check(check) => self.check(check, line),
             Action::CheckTx(check) => self.look_at_tx(check, line),
+            Action::CheckGroup(check) => self.look_at_group(check, line),
             Action::Tx { txq, deed } => self.do_tx(txq.at(), *deed),
             Action::Call { thread, call } => {
                 let inbox = &mut self.inboxes[thread.at()];

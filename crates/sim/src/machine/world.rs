@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use napier_core::ids::IdAllocator;
-use napier_core::time::{Deadline, Instant, Span};
+use napier_core::time::{Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
@@ -15,6 +15,7 @@ use super::coverage::{Coverage, Decision};
 use super::device::{Dev, Frames};
 use super::event::{Ev, HardIrq, Queued};
 use super::gro::Up;
+use super::group::Groups;
 use super::napi::Napi;
 use super::place::Places;
 use super::sched::Cpu;
@@ -138,6 +139,7 @@ pub(super) struct World {
     pub(super) frames: Frames,
     pub(super) up: Up,
     pub(super) tx: Tx,
+    pub(super) groups: Groups,
     /// Clients, in runs for figures.
     pub(super) asking: Option<Asking>,
     /// Round trips between two hosts, in runs for figures.
@@ -193,6 +195,7 @@ impl World {
             frames: Frames::default(),
             up: Up::default(),
             tx: Tx::default(),
+            groups: Groups::default(),
             asking: None,
             trips: None,
             streams: None,
@@ -350,10 +353,5 @@ impl World {
             Ev::Stored { flow } => self.stored(flow.into()),
             other => unreachable!("{other:?} is no traffic"),
         }
-    }
-
-    /// A point in time as seen by the rules: now.
-    pub(super) fn after(&self, span: Span) -> Deadline {
-        Deadline::after(self.now, span)
     }
 }

@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | [`Policy::Delay`] | at once, when a member's oldest packet has waited longer than the target | when all delays have been small for a while, which gets longer with each park that was in vain | the member that waits, to the CPU that had it last, else the nearest |
 //! | [`Policy::Compact`] | when the estimated delay of a CPU is over the target | when its members fit on fewer CPUs, looked at in intervals | what fits, first fit by load |
-//! | [`Policy::Static`] | never | never | never |
+//! | [`Policy::Static`] | never | never | only from a CPU that leaves the group |
 //!
 //! Whole members move, never packets: order within a queue is the order in which one poller takes it.
 
@@ -63,6 +63,18 @@ pub struct Settings {
     pub shrink_after: Span,
     /// A CPU that has not ended a turn for so long is taken for stopped, and its members go to others.
     pub stall_after: Span,
+}
+
+impl Settings {
+    /// CPUs that have to be awake, of a group of so many. What was asked of a CPU may be out of date when it gets there.
+    #[must_use]
+    pub const fn min_awake(&self, cpus: u16) -> u16 {
+        match self.policy {
+            Policy::Static => cpus,
+            Policy::Delay | Policy::Compact if self.min_active < cpus => self.min_active,
+            Policy::Delay | Policy::Compact => cpus,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -240,9 +252,7 @@ impl Decider {
     pub fn decide(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) -> &[Decision] {
         self.decisions.clear();
         self.remember(now, members.len(), cpus);
-        if self.settings.policy != Policy::Static {
-            self.take_over(now, members, cpus);
-        }
+        self.take_over(now, members, cpus);
         match self.settings.policy {
             Policy::Static => self.wake_all(cpus),
             _ if !self.decisions.is_empty() => {} // stopped CPUs first; the rest is looked at when that is done
@@ -296,11 +306,12 @@ impl Decider {
         self.decisions.extend(parked.map(|cpu| Decision::Wake(cpu.cpu)));
     }
 
-    /// Members of CPUs that stopped, or that leave, go to others.
+    /// Members of CPUs that leave, or that stopped unless the policy is static, go to others.
     fn take_over(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) {
         for (at, member) in members.iter().enumerate() {
             let Some(home) = cpus.iter().find(|cpu| cpu.cpu == member.cpu) else { continue };
-            if member.fixed || !(self.stopped(home) || home.state == CpuState::Leaving) {
+            let stopped = self.settings.policy != Policy::Static && self.stopped(home);
+            if member.fixed || !(stopped || home.state == CpuState::Leaving) {
                 continue;
             }
             let able = |cpu: &&CpuView| cpu.cpu != home.cpu && self.runs(cpu);

@@ -228,6 +228,8 @@ fn static_moves_nothing_and_parks_nobody() {
         assert_eq!(decider.decide(at(us * 1000), &members, &cpus(&[ACTIVE, ACTIVE, STOPPED])), []);
     }
     assert_eq!(decider.decide(at(20_000), &members, &cpus(&[ACTIVE, CpuState::Parked])), [wake(1)]);
+    let leaving = cpus(&[ACTIVE, CpuState::Leaving]);
+    assert_eq!(decider.decide(at(21_000), &members, &leaving), [moves(2, 0)]);
 }
 
 #[test]
@@ -301,6 +303,8 @@ fn policies_have_names_and_can_be_swapped() {
     for policy in Policy::ALL {
         assert_eq!(Policy::from_name(policy.name()), Some(policy));
     }
+    let needs = |policy, cpus| decider(policy, 2).settings().min_awake(cpus);
+    assert_eq!((needs(Policy::Static, 4), needs(Policy::Delay, 4), needs(Policy::Compact, 1)), (4, 2, 1));
     assert_eq!((Policy::from_name("spread"), Policy::default()), (None, Policy::Delay));
     let mut decider = decider(Policy::Static, 1);
     assert_eq!(decider.decide(at(0), &[], &cpus(&[ACTIVE, CpuState::Parked])), [wake(1)]);

@@ -104,6 +104,7 @@ impl Out<'_> {
             }
             Call::Delete { napi } => to.add("napi", self.napi(*napi)),
             Call::Send(sending) => self.sending(sending, to),
+            Call::Group(call) => self.group_call(call, to),
             _ => panic!("{} is a call of a socket or of an event context", call.name()),
         }
     }
