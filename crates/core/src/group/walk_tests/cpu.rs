@@ -145,17 +145,22 @@ impl World {
                 }
                 Thread::Loop
             }
-            Thread::Leave => {
-                self.words[at] = self.words[at].leave().expect("it was told to");
-                if config.wrong == Wrong::LeaveWithoutLook { Thread::Gone } else { Thread::Left }
-            }
-            Thread::Left if self.has_members(cpu) => {
-                self.words[at] = self.words[at].stay();
-                Thread::Loop
-            }
-            Thread::Left => Thread::Gone,
+            Thread::Leave | Thread::Left => self.leave(config, at),
         };
         Ok(true)
+    }
+
+    /// Out, and one more look.
+    fn leave(&mut self, config: &Config, at: usize) -> Thread {
+        if self.threads[at] == Thread::Leave {
+            self.words[at] = self.words[at].leave().expect("it was told to");
+            return if config.wrong == Wrong::LeaveWithoutLook { Thread::Gone } else { Thread::Left };
+        }
+        if self.has_members(GroupCpu(at as u16)) {
+            self.words[at] = self.words[at].stay();
+            return Thread::Loop;
+        }
+        Thread::Gone
     }
 
     fn fall_asleep(&mut self, config: &Config, at: usize) -> Thread {

@@ -7,6 +7,7 @@ use napier_testkit::explore;
 mod control;
 mod cpu;
 mod model;
+mod mover;
 
 use model::{Config, Ctl, World, Wrong};
 

@@ -58,6 +58,7 @@ impl World {
         }
         let Some(word) = self.groups.pollers[cpu].word.announce() else { return false };
         self.groups.pollers[cpu].word = word;
+        self.groups.pollers[cpu].counted = false;
         self.groups.all[group].awake = awake;
         true
     }
@@ -66,7 +67,12 @@ impl World {
         self.hit(Decision::GroupParkUndone);
         let poller = &mut self.groups.pollers[cpu];
         poller.word = poller.word.cancel();
-        let group = poller.group;
+        self.count_awake(cpu);
+    }
+
+    fn count_awake(&mut self, cpu: usize) {
+        let group = self.groups.pollers[cpu].group;
+        self.groups.pollers[cpu].counted = true;
         self.groups.all[group].awake = self.groups.all[group].awake.come();
     }
 
@@ -75,7 +81,7 @@ impl World {
         let group = self.groups.pollers[cpu].group;
         let Some(word) = self.groups.pollers[cpu].word.sleep() else {
             self.hit(Decision::GroupParkUndone);
-            self.groups.all[group].awake = self.groups.all[group].awake.come();
+            self.count_awake(cpu);
             return false;
         };
         self.groups.pollers[cpu].word = word;
@@ -134,11 +140,15 @@ impl World {
         })
     }
 
+    /// The thread of a CPU runs: if it slept, it is one of those that poll again.
     pub(super) fn awake_again(&mut self, cpu: usize) {
+        if self.groups.pollers[cpu].counted {
+            return;
+        }
         let (now, group) = (self.now, self.groups.pollers[cpu].group);
         self.groups.pollers[cpu].turned = now;
         self.groups.pollers[cpu].asked_to_park = false;
-        self.groups.all[group].awake = self.groups.all[group].awake.come();
+        self.count_awake(cpu);
         self.groups.all[group].wakes += 1;
         self.note(Event::Group(GroupEvent::Wake { cpu: CpuIx(cpu as u16) }));
     }
@@ -167,6 +177,7 @@ impl World {
         of.awake = of.awake.leave();
         of.cpus.retain(|one| *one != cpu);
         self.groups.pollers[cpu].leaving = false;
+        self.groups.pollers[cpu].counted = false;
     }
 
     /// The host takes a CPU away.

@@ -42,6 +42,8 @@ pub(super) struct Poller {
     turned: Instant,
     /// The policy wants it to park.
     asked_to_park: bool,
+    /// Its group counts it among those that poll.
+    counted: bool,
     /// Contexts between giving it something to poll and waking it.
     waking: u32,
     /// It was told to leave, and has not yet.
@@ -109,6 +111,7 @@ pub(super) fn add_groups(w: &mut World, machine: &Machine) {
             group: 0,
             turned: Instant::ZERO,
             asked_to_park: false,
+            counted: false,
             waking: 0,
             leaving: false,
             way: GiveWay::new(GIVE_WAY),
@@ -146,6 +149,7 @@ impl World {
                 self.join(at, cpu.at());
                 if nth >= active {
                     self.groups.all[at].awake = self.groups.all[at].awake.leave();
+                    self.groups.pollers[cpu.at()].counted = false;
                     let word = self.groups.pollers[cpu.at()].word;
                     self.groups.pollers[cpu.at()].word =
                         word.announce().and_then(CpuWord::sleep).expect("nobody disturbs");
@@ -172,6 +176,7 @@ impl World {
         poller.group = group;
         poller.turned = self.now;
         poller.asked_to_park = false;
+        poller.counted = true;
         let ctx = poller.ctx;
         let of = &mut self.groups.all[group];
         of.awake = of.awake.come();

@@ -26,7 +26,10 @@ impl K {
             match doing {
                 Doing::Off => self.block(Deadline::NEVER).await,
                 Doing::Asleep => self.group_sleep().await,
-                Doing::Active | Doing::Announced => self.group_round().await,
+                Doing::Active | Doing::Announced => {
+                    self.w().awake_again(self.cpu());
+                    self.group_round().await;
+                }
             }
         }
     }
@@ -221,7 +224,6 @@ impl K {
                 break;
             }
         }
-        self.w().awake_again(self.cpu());
     }
 
     /// Arms one member, in a turn of it; false if it has something to poll.
