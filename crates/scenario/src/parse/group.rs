@@ -129,3 +129,7 @@ pub(super) fn check(table: Table<'_>, names: Names<'_>, group: GroupIx) -> Resul
 pub(super) fn is_counter(of: &str, what: &str, names: Names<'_>) -> bool {
     names.groups().contains(&of) && COUNTERS.contains(&what)
 }
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;
