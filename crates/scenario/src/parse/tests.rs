@@ -222,7 +222,7 @@ const EVENT_ERRORS: &[(&str, &str)] = &[
     ("at = 0", "no event; expected one of poll, "),
     (r#"poll = "eth0/0", mask = "eth0/0""#, "both poll and mask"),
     (r#"poll = "eth0/0", wrok = 1"#, "(did you mean work?)"),
-    (r#"poll = "eth0/0", in = "irq""#, "expected softirq, ksoftirqd, kthread, kthread-busy, user"),
+    (r#"poll = "eth0/0", in = "irq""#, "expected softirq, ksoftirqd, kthread, kthread-busy, group, user"),
     (r#"poll = "eth0/0", work = [3, 1]"#, "from 3 to 1 is no range"),
     (r#"poll = "eth0/0", work = [3]"#, "expected a whole number or [least, most]"),
     (r#"poll = "eth0/0", within = "1ms""#, "give at too"),

@@ -207,6 +207,8 @@ impl Deliver {
         }
         poller.join();
         group.pollers.store(Arc::new(others));
+        // Another may have gone to sleep because this one was awake.
+        group.wake_all();
         Ok(())
     }
 
@@ -327,8 +329,16 @@ impl Group {
     }
 
     fn set(&self, settings: Settings) {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner).decider.set(settings);
-        // Who sleeps looks at what is in force now: more of them may be wanted.
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        turn.decider.set(settings);
+        // What was asked for by the settings before.
+        self.pollers.load().iter().for_each(|poller| poller.shall_park.store(false, Ordering::Relaxed));
+        drop(turn);
+        self.wake_all();
+    }
+
+    /// Who sleeps looks at what is in force now: more of them may be wanted.
+    fn wake_all(&self) {
         for poller in self.pollers.load().iter() {
             let _ = poller.wake();
         }

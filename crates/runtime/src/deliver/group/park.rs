@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use napier_core::completion::Flush;
-use napier_core::group::{ArmStep, Arming, CpuWord, Seat};
+use napier_core::group::{ArmStep, Arming, CpuWord, Doing, Policy, Seat};
 use napier_core::state::State;
 use napier_core::time::Deadline;
 
@@ -13,7 +13,7 @@ use crate::deliver::Deliver;
 impl Deliver {
     /// Tries to park; false if there was something to do, or the CPU is told to leave.
     pub(super) fn park(&self, group: &Group, poller: &Poller) -> bool {
-        if !poller.change_if(CpuWord::announce) {
+        if !group.announce(poller) {
             return false;
         }
         let slept = self.arm_all(group, poller) && poller.change_if(CpuWord::sleep);
@@ -32,8 +32,8 @@ impl Deliver {
     fn arm_all(&self, group: &Group, poller: &Poller) -> bool {
         let members = group.members.load();
         // Nobody tells a sleeper of what senders push: such a group keeps a CPU awake, and moves its members there first.
-        let runs = |member: &Member| member.has_run.load(Ordering::Relaxed) && member.seat().cpu() == poller.cpu;
-        if members.iter().any(|member| runs(member)) {
+        let own = members.iter().filter(|member| member.seat().cpu() == poller.cpu);
+        if own.clone().any(|member| member.has_run.load(Ordering::Relaxed)) {
             return false;
         }
         for member in members.iter() {
@@ -89,6 +89,23 @@ impl Deliver {
 }
 
 impl Group {
+    /// The CPU says that it is about to sleep; false if it is needed, or has members while others are awake. What it goes by cannot
+    /// change meanwhile: others park, and settings change, under the same lock.
+    fn announce(&self, poller: &Poller) -> bool {
+        let Ok(turn) = self.turn.try_lock() else { return false };
+        let settings = turn.decider.settings();
+        let awake = |other: &Poller| {
+            let word = other.word();
+            other.cpu != poller.cpu && !word.is_going() && matches!(word.doing(), Doing::Active | Doing::Announced)
+        };
+        let others = self.pollers.load().iter().filter(|other| awake(other)).count();
+        let has_members = self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu));
+        settings.policy != Policy::Static
+            && others >= usize::from(settings.min_active)
+            && !(others > 0 && has_members)
+            && poller.change_if(CpuWord::announce)
+    }
+
     /// A CPU that was told to leave has no member any more, and is gone.
     pub(super) fn has_left(&self, poller: &Poller) -> bool {
         let has_one = || self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu));

@@ -96,7 +96,7 @@ impl K {
         self.bh_off();
         let begun = self.w().now;
         let weight = self.w().napis[napi].weight;
-        let work = self.drive(napi, weight, PollContext::KthreadBusy).await;
+        let work = self.drive(napi, weight, PollContext::Group).await;
         {
             let mut w = self.w();
             let flush = Flush::for_hz(w.hz);
