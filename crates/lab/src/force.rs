@@ -37,7 +37,7 @@ pub(crate) fn mode_on_device(
     mode: Mode,
     poller: impl Fn(usize) -> Option<usize>,
 ) -> anyhow::Result<()> {
-    on_device(engine, device, &mode.plan(), |queue| poller(queue))?;
+    on_device(engine, device, &mode.plan(), &poller)?;
     if mode != Mode::Group {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use napier_core::group::{
-    CpuWord, Decider, Doing, GroupCpu, GroupError, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
+    CpuWord, Decider, GroupCpu, GroupError, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
 };
 use napier_core::state::State;
 
@@ -47,51 +47,6 @@ pub enum GroupChangeError {
     Closing,
 }
 
-/// A group as it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GroupInfo {
-    /// Its name.
-    pub name: String,
-    /// What was set.
-    pub settings: Settings,
-    /// Its CPUs.
-    pub cpus: Vec<PollerInfo>,
-    /// Its members.
-    pub members: Vec<GroupMemberInfo>,
-}
-
-/// A CPU of a group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PollerInfo {
-    /// The processor.
-    pub cpu: u16,
-    /// Its thread's id at the system.
-    pub pid: u32,
-    /// What it is doing.
-    pub doing: Doing,
-    /// Times that it went to sleep.
-    pub parks: u64,
-    /// Times that it wanted to, and found something to do.
-    pub vain_parks: u64,
-}
-
-/// A member of a group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GroupMemberInfo {
-    /// Id of its instance.
-    pub napi_id: u32,
-    /// Name of the device.
-    pub device: String,
-    /// Its queue.
-    pub queue: u16,
-    /// The CPU that has it.
-    pub cpu: u16,
-    /// Its interrupt is armed: nobody polls.
-    pub armed: bool,
-    /// Times that it went to another CPU.
-    pub moves: u64,
-}
-
 impl Table {
     fn group(&self, name: &str) -> Arc<Group> {
         let found = self.running.iter().find(|group| group.name == name);
@@ -100,7 +55,7 @@ impl Table {
 }
 
 impl Deliver {
-    fn known_groups(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn known_groups(&self) -> MutexGuard<'_, Table> {
         self.groups.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -301,13 +256,6 @@ impl Deliver {
         }
     }
 
-    /// All groups, in the order in which they were made.
-    pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
-        let table = self.known_groups();
-        let with_settings = table.running.iter().zip(table.known.all());
-        with_settings.map(|(group, known)| group.info(known.settings)).collect()
-    }
-
     /// Ends all groups; the instances are disabled.
     pub(crate) fn end_groups(&self) {
         let running = std::mem::take(&mut self.known_groups().running);
@@ -351,30 +299,6 @@ impl Group {
         for poller in self.pollers.load().iter() {
             poller.parker.wake_all();
             poller.join();
-        }
-    }
-
-    fn info(&self, settings: Settings) -> GroupInfo {
-        let cpu = |poller: &Arc<Poller>| PollerInfo {
-            cpu: poller.cpu.0,
-            pid: poller.pid.load(Ordering::Relaxed),
-            doing: poller.word().doing(),
-            parks: poller.parks.load(Ordering::Relaxed),
-            vain_parks: poller.vain_parks.load(Ordering::Relaxed),
-        };
-        let member = |member: &Arc<Member>| GroupMemberInfo {
-            napi_id: member.napi.id(),
-            device: member.napi.device.name.clone(),
-            queue: member.napi.queue,
-            cpu: member.seat().cpu().0,
-            armed: member.seat().phase() == Phase::Armed,
-            moves: member.moves.load(Ordering::Relaxed),
-        };
-        GroupInfo {
-            name: self.name.clone(),
-            settings,
-            cpus: self.pollers.load().iter().map(cpu).collect(),
-            members: self.members.load().iter().map(member).collect(),
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! The rules are in [`napier_core::group`], which says what the three words mean and in which order they change. Here are
 //! the threads (`poll`), how one of them goes to sleep (`park`), when they ask the policy (`policy`), and what the control path
-//! does (`control`). Lists of pollers and members are replaced as a whole, so that who polls locks nothing.
+//! does (`control`, `show`). Lists of pollers and members are replaced as a whole, so that who polls locks nothing.
 
 mod control;
 mod park;
 mod policy;
 mod poll;
+mod show;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +27,9 @@ use super::owner::Owner;
 use crate::bounds::NAPI_MAX;
 use crate::napi::Napi;
 use crate::tx::{Mode, OwnerTurns};
-pub use control::{GroupChangeError, GroupInfo, GroupMemberInfo, PollerInfo};
+pub use control::GroupChangeError;
 use policy::Turn;
+pub use show::{GroupInfo, GroupMemberInfo, PollerInfo};
 
 /// No CPU.
 const NOWHERE: u32 = u32::MAX;

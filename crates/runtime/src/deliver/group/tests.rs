@@ -139,7 +139,7 @@ fn nothing_is_lost_while_members_and_settings_change() {
             if two {
                 rig.engine.group_attach_cpu("g", cpus[1]).unwrap();
                 rig.engine.group_detach_cpu("g", cpus[(turns / 4 % 2) as usize]).unwrap();
-                if turns / 4 % 2 == 0 {
+                if (turns / 4).is_multiple_of(2) {
                     rig.engine.group_attach_cpu("g", cpus[0]).unwrap();
                     rig.engine.group_detach_cpu("g", cpus[1]).unwrap();
                 }

@@ -1,0 +1,89 @@
+//! Groups as they are, for whoever asks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use napier_core::group::{Doing, Phase, Settings};
+
+use super::{Group, Member, Poller};
+use crate::deliver::Deliver;
+
+/// A group as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupInfo {
+    /// Its name.
+    pub name: String,
+    /// What was set.
+    pub settings: Settings,
+    /// Its CPUs.
+    pub cpus: Vec<PollerInfo>,
+    /// Its members.
+    pub members: Vec<GroupMemberInfo>,
+}
+
+/// A CPU of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PollerInfo {
+    /// The processor.
+    pub cpu: u16,
+    /// Its thread's id at the system.
+    pub pid: u32,
+    /// What it is doing.
+    pub doing: Doing,
+    /// Times that it went to sleep.
+    pub parks: u64,
+    /// Times that it wanted to, and found something to do.
+    pub vain_parks: u64,
+}
+
+/// A member of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupMemberInfo {
+    /// Id of its instance.
+    pub napi_id: u32,
+    /// Name of the device.
+    pub device: String,
+    /// Its queue.
+    pub queue: u16,
+    /// The CPU that has it.
+    pub cpu: u16,
+    /// Its interrupt is armed: nobody polls.
+    pub armed: bool,
+    /// Times that it went to another CPU.
+    pub moves: u64,
+}
+
+impl Deliver {
+    /// All groups, in the order in which they were made.
+    pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
+        let table = self.known_groups();
+        let with_settings = table.running.iter().zip(table.known.all());
+        with_settings.map(|(group, known)| group.info(known.settings)).collect()
+    }
+}
+
+impl Group {
+    fn info(&self, settings: Settings) -> GroupInfo {
+        let cpu = |poller: &Arc<Poller>| PollerInfo {
+            cpu: poller.cpu.0,
+            pid: poller.pid.load(Ordering::Relaxed),
+            doing: poller.word().doing(),
+            parks: poller.parks.load(Ordering::Relaxed),
+            vain_parks: poller.vain_parks.load(Ordering::Relaxed),
+        };
+        let member = |member: &Arc<Member>| GroupMemberInfo {
+            napi_id: member.napi.id(),
+            device: member.napi.device.name.clone(),
+            queue: member.napi.queue,
+            cpu: member.seat().cpu().0,
+            armed: member.seat().phase() == Phase::Armed,
+            moves: member.moves.load(Ordering::Relaxed),
+        };
+        GroupInfo {
+            name: self.name.clone(),
+            settings,
+            cpus: self.pollers.load().iter().map(cpu).collect(),
+            members: self.members.load().iter().map(member).collect(),
+        }
+    }
+}
