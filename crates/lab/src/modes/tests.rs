@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn names_and_modes_are_one_to_one() {
     for name in "base defer1 defer20 defer1000000 napibusy fullbusy suspend0 suspend1 suspend19999 threaded workqueue \
-                 threaded-busy-poll busy-read"
+                 threaded-busy-poll busy-read group"
         .split_whitespace()
     {
         assert_eq!(name.parse::<Mode>().unwrap().to_string(), name);
@@ -13,7 +13,7 @@ fn names_and_modes_are_one_to_one() {
 
 #[test]
 fn what_is_no_mode_is_refused_with_what_is() {
-    for name in ["", "Base", "defer", "defer-1", "defer020", "defer20us", "defer+2", "suspend", "suspend00", "group"] {
+    for name in ["", "Base", "defer", "defer-1", "defer020", "defer20us", "defer+2", "suspend", "suspend00", "groups"] {
         let error = Mode::parse(name).unwrap_err();
         assert_eq!(error, ModeError::Unknown { name: name.to_owned() });
         assert!(error.to_string().contains("threaded-busy-poll"), "{error}");

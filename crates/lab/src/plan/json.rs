@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::read::{Load, Plan};
 use super::run::{Cell, Predicted};
-use super::score::{Errors, Score, error, figures, is_fitted};
+use super::score::{Errors, Score, error, figures, instructions, is_fitted};
 
 /// The whole.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ fn json_cell(plan: &Plan, cell: &Cell) -> JsonCell {
     let pairs = plan.published.row(&mode, cell.load).zip(cell.predicted.as_ref().ok());
     let figures = pairs.map(|(row, predicted)| figures(&row, predicted)).into_iter().flatten();
     let (mut published, mut error_pct) = (BTreeMap::new(), BTreeMap::new());
-    for (name, was, is) in figures {
+    for (name, was, is) in figures.chain(instructions(plan, cell)) {
         published.insert(name.to_owned(), was);
         error_pct.insert(name.to_owned(), error(was, is) * 100.0);
     }
@@ -147,6 +147,7 @@ fn all(predicted: &Predicted) -> BTreeMap<String, f64> {
         ("cpu_softirq_pct", predicted.cpu_softirq_pct),
         ("cpu_spin_pct", predicted.cpu_spin_pct),
         ("cycles_per_query_corrected", predicted.cycles_per_query_corrected),
+        ("instructions_per_query_corrected", predicted.instructions_per_query_corrected),
         ("interrupts_per_s_per_core", predicted.interrupts_per_s_per_core),
         ("polls_per_s_per_core", predicted.polls_per_s_per_core),
         ("empty_polls_pct", predicted.empty_polls_pct),

@@ -73,6 +73,8 @@ pub struct MachineFile {
     pub apply: Span,
     /// A CPU that was idle for so long sleeps deeply; 0: never.
     pub deep_after: Span,
+    /// Instructions per 100 cycles of work that nothing slows down, and of polls that find nothing; 0: not known.
+    pub per_100_cycles: (u64, u64),
     /// By how much work is slower while the core's other hyper-thread works, in percent.
     pub sibling_pct: u32,
     /// A thread that ran so shortly ago is not taken over by another CPU.
@@ -154,6 +156,8 @@ const SPEED: &[&str] = &[
     "deep-idle-after",
     "sibling",
     "migration",
+    "instructions-per-100-cycles",
+    "instructions-per-100-cycles-spinning",
 ];
 const NIC: &[&str] = &["apply-moderation", "quiet-after", "wake-armed", "wake-deferred", "own-busy-poll"];
 const WIRE: &[&str] = &["one-way", "noise", "rate"];
@@ -237,6 +241,10 @@ impl MachineFile {
             warm_max: usize::try_from(of(&speed, "warm-requests")).unwrap_or(usize::MAX),
             apply: nic("apply-moderation"),
             deep_after: span("deep-idle-after"),
+            per_100_cycles: (
+                of(&speed, "instructions-per-100-cycles"),
+                of(&speed, "instructions-per-100-cycles-spinning"),
+            ),
             sibling_pct: u32::try_from(of(&speed, "sibling")).unwrap_or(u32::MAX),
             migration_cost: span("migration"),
             quiet: Quiet { after: nic("quiet-after"), armed: nic("wake-armed"), deferred: nic("wake-deferred") },

@@ -30,7 +30,8 @@ Of `irq-suspension`:
 - **`defer10` at 800K.** Half of the published latency: it is nearly full there, and its 60,000 timers a second cost more than here.
 - **The last two digits.** One queue of eight is simulated; the client is a delay with a step, not a machine.
 - Polls that find nothing are dearer there at low load than at high load. Here they cost the same, so `fullbusy` polls more often.
-- Instructions per query, frequency, and what other cards do are not modelled.
+- Instructions per query follow from what work takes undisturbed, at one number of instructions per cycle, and another while spinning. Frequency,
+  and what other cards do, are not modelled.
 
 Of `xsk-rr`:
 

@@ -17,6 +17,7 @@ pub struct Row {
     pub p99_us: f64,
     pub cpu_pct: f64,
     pub cycles_per_query_corrected: f64,
+    pub instructions_per_query_corrected: f64,
 }
 
 /// Rows by mode and load.
@@ -54,6 +55,7 @@ fn row(line: &str) -> Option<(String, Load, Row)> {
         p99_us: number()?,
         cpu_pct: number()?,
         cycles_per_query_corrected: number()?,
+        instructions_per_query_corrected: number()?,
     };
     Some((mode, load, row))
 }

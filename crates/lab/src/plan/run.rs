@@ -36,6 +36,7 @@ pub struct Predicted {
     pub cpu_softirq_pct: f64,
     pub cpu_spin_pct: f64,
     pub cycles_per_query_corrected: f64,
+    pub instructions_per_query_corrected: f64,
     pub interrupts_per_s_per_core: f64,
     pub polls_per_s_per_core: f64,
     pub empty_polls_pct: f64,
@@ -166,6 +167,7 @@ fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {
         cpu_softirq_pct: pct(Class::Softirq),
         cpu_spin_pct: pct(Class::Spin),
         cycles_per_query_corrected: busy / answered * f64::from(plan.machine.clock_mhz) / 1000.0,
+        instructions_per_query_corrected: sum(&|run| instructions(plan, run)) / answered,
         interrupts_per_s_per_core: per_s(&|run| run.interrupts),
         polls_per_s_per_core: per_s(&|run| run.polls),
         empty_polls_pct: sum(&|run| run.empty_polls) * 100.0 / polls,
@@ -173,4 +175,13 @@ fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {
         events_per_wait: sum(&|run| run.events) / waits,
         steps: runs.iter().map(|run| run.steps).sum(),
     })
+}
+
+/// Instructions of a run: those of its work go by what it takes undisturbed, for a CPU that is slower retires them later.
+fn instructions(plan: &Plan, run: &Figures) -> u64 {
+    let (working, spinning) = plan.machine.per_100_cycles;
+    let spin_ns = run.account.undisturbed(Class::Spin).ns;
+    let classes = [Class::User, Class::System, Class::Irq, Class::Softirq];
+    let work_ns: u64 = classes.iter().map(|class| run.account.undisturbed(*class).ns).sum();
+    (work_ns * working + spin_ns * spinning) * u64::from(plan.machine.clock_mhz) / 100_000
 }

@@ -16,6 +16,14 @@ pub(super) fn figures(row: &Row, predicted: &Predicted) -> [(&'static str, f64, 
     ]
 }
 
+/// Instructions per query, likewise, where the machine says how many a cycle has. They are no part of a score.
+pub(super) fn instructions(plan: &Plan, cell: &Cell) -> Option<(&'static str, f64, f64)> {
+    let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
+    let predicted = cell.predicted.as_ref().ok().filter(|_| plan.machine.per_100_cycles.0 > 0)?;
+    let (was, is) = (row.instructions_per_query_corrected, predicted.instructions_per_query_corrected);
+    Some(("instructions_per_query_corrected", was, is))
+}
+
 /// Part by which a prediction is off.
 pub(super) fn error(published: f64, predicted: f64) -> f64 {
     (predicted - published) / published
@@ -39,6 +47,8 @@ pub struct Score {
     pub fitted: Option<Errors>,
     /// The others: they are the test.
     pub checked: Option<Errors>,
+    /// Instructions per query of the rows below MAX that nothing was fitted to.
+    pub instructions: Option<Errors>,
     /// Largest error of the most that is answered, in percent.
     pub max_qps_pct: Option<f64>,
     /// Agreement of the order of modes by p99 and by CPU within each load: 1 all pairs, -1 none (Kendall's tau).
@@ -78,7 +88,10 @@ pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
         (rows.len() > 1)
             .then(|| (*load, tau(|row| row.p99_us, |is| is.p99_us), tau(|row| row.cpu_pct, |is| is.cpu_pct)))
     });
-    Score { fitted: errors(true), checked: errors(false), max_qps_pct, order: order.collect() }
+    let unfitted = cells.iter().filter(|cell| !is_fitted(plan, cell) && cell.load != Load::Max);
+    let per_query = unfitted.filter_map(|cell| instructions(plan, cell)).map(|(_, was, is)| error(was, is).abs());
+    let per_query = self::errors(per_query.collect());
+    Score { instructions: per_query, fitted: errors(true), checked: errors(false), max_qps_pct, order: order.collect() }
 }
 
 pub(super) fn errors(mut all: Vec<f64>) -> Option<Errors> {

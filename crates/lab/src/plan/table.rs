@@ -66,6 +66,12 @@ fn closing(text: &mut String, plan: &Plan, score: &Score) -> std::fmt::Result {
     };
     errors("rows that parameters were fitted to", score.fitted)?;
     errors("rows that nothing was fitted to", score.checked)?;
+    if let Some(Errors { figures, median_pct, p90_pct }) = score.instructions {
+        writeln!(
+            text,
+            "instructions per query: median error {median_pct:.1} %, 90 of 100 within {p90_pct:.0} %, of {figures} rows below MAX that nothing was fitted to"
+        )?;
+    }
     if let Some(pct) = score.max_qps_pct {
         writeln!(text, "MAX: queries per second within {pct:.0} %")?;
     }

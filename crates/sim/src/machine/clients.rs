@@ -216,7 +216,7 @@ impl World {
     fn draw_service(&mut self, cpu: usize, points_ns: &[u64]) -> Span {
         let asking = self.asking.as_mut().expect("somebody asks");
         let ns = points_ns[asking.rng.random_range(0..points_ns.len())];
-        self.cpus[cpu].speed.account.add(Class::User, ns);
+        self.cpus[cpu].speed.account.add(Class::User, ns, ns);
         Span::from_ns(ns)
     }
 

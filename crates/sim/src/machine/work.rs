@@ -140,6 +140,7 @@ const CLASSES: usize = Class::Spin as usize + 1;
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
     ns: [u64; CLASSES],
+    undisturbed_ns: [u64; CLASSES],
 }
 
 impl Account {
@@ -147,6 +148,12 @@ impl Account {
     #[must_use]
     pub const fn of(&self, class: Class) -> Span {
         Span::from_ns(self.ns[class as usize])
+    }
+
+    /// How long the work of a class takes at the CPU's full speed: what instructions go by.
+    #[must_use]
+    pub const fn undisturbed(&self, class: Class) -> Span {
+        Span::from_ns(self.undisturbed_ns[class as usize])
     }
 
     /// Time of all classes: the CPU was not idle.
@@ -158,18 +165,25 @@ impl Account {
     /// What came after `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        Self { ns: std::array::from_fn(|class| self.ns[class] - before.ns[class]) }
+        Self {
+            ns: std::array::from_fn(|class| self.ns[class] - before.ns[class]),
+            undisturbed_ns: std::array::from_fn(|class| self.undisturbed_ns[class] - before.undisturbed_ns[class]),
+        }
     }
 
     /// Both together.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        Self { ns: std::array::from_fn(|class| self.ns[class] + other.ns[class]) }
+        Self {
+            ns: std::array::from_fn(|class| self.ns[class] + other.ns[class]),
+            undisturbed_ns: std::array::from_fn(|class| self.undisturbed_ns[class] + other.undisturbed_ns[class]),
+        }
     }
 
-    /// Time that went to a class.
-    pub(super) fn add(&mut self, class: Class, ns: u64) {
+    /// Time that went to a class, and what the work takes at full speed.
+    pub(super) fn add(&mut self, class: Class, ns: u64, undisturbed_ns: u64) {
         self.ns[class as usize] += ns;
+        self.undisturbed_ns[class as usize] += undisturbed_ns;
     }
 }
 
@@ -214,6 +228,7 @@ impl Speed {
     pub(super) fn charge(&mut self, level: Level, work: Work, ns: u64, slower: Disturbance, shared_pct: u64) -> u64 {
         let slow = ns.min(self.disturbed_ns);
         self.disturbed_ns -= slow;
+        let undisturbed_ns = ns;
         let ns = ns + (slow * u64::from(slower.slower_pct) + ns * shared_pct) / 100;
         let class = match (level, work) {
             (_, Work::IdleExit | Work::DeepIdleExit) => return ns, // the CPU counts as idle until it is awake
@@ -223,7 +238,7 @@ impl Speed {
             (Level::Task, Work::PollEmpty | Work::SpinPause) => Class::Spin,
             (Level::Task, _) => Class::System,
         };
-        self.account.add(class, ns);
+        self.account.add(class, ns, undisturbed_ns);
         ns
     }
 }
