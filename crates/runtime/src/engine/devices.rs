@@ -215,7 +215,9 @@ impl EngineInner {
             if entry.device.up.load(Ordering::Relaxed) {
                 self.device_down(entry);
             }
-            entry.device.tx.iter().for_each(|path| path.stop_owner());
+            for path in &entry.device.tx {
+                path.stop_owner();
+            }
             napis.extend(entry.napis.iter().cloned());
         }
         // A thread in the midst of a poll is waited for. Nobody starts one any more: the engine is closing.

@@ -58,11 +58,11 @@ impl TxPath {
         (all, self.told.load(Ordering::Relaxed))
     }
 
-    /// Ends the owner's thread if there is one; the engine is going away, or another variant comes.
-    pub(crate) fn stop_owner(&self) {
+    /// Ends the owner's thread; the engine is going away, or another variant comes. False: there was none.
+    pub(crate) fn stop_owner(&self) -> bool {
         // Taken out first: the thread is not waited for under the lock.
         let owner = self.control.lock().expect("no panic while held").take();
-        drop(owner);
+        owner.is_some()
     }
 
     fn drop_all(&self) {
@@ -156,7 +156,7 @@ impl<'a> Queues<'a> {
             path.set_mode(Mode::Noqueue);
         }
         path.deactivate();
-        path.stop_owner();
+        let had_thread = path.stop_owner();
         path.flush_rest();
         path.replace(Root::new(qdisc.make(), true));
         path.stops.store(0, Ordering::Relaxed);
@@ -167,7 +167,9 @@ impl<'a> Queues<'a> {
                 Ok(())
             }
             (QdiscConfig::Noqueue, _) | (_, Mode::Locked | Mode::Llist) => Ok(()),
-            (_, Mode::Owner) => self.start_owner(path, queue, None),
+            (_, Mode::Owner) if had_thread => self.start_owner(path, queue, None),
+            // A group of CPUs has the run.
+            (_, Mode::Owner) => Ok(()),
         };
         path.activate();
         started

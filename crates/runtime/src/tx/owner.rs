@@ -138,10 +138,13 @@ impl TxPath {
     pub(crate) fn group_takes_run(&self) -> Option<Mode> {
         let control = self.control.lock().expect("no panic while held");
         let before = self.mode();
-        if control.is_some() || before == Mode::Noqueue {
+        // With a mode of owners and no thread somebody is about to start one.
+        if control.is_some() || matches!(before, Mode::Noqueue | Mode::Owner) {
             return None;
         }
         self.set_mode(Mode::Owner);
+        // Packets may wait that a softirq would have run.
+        self.for_owner.store(true, Ordering::Relaxed);
         Some(before)
     }
 

@@ -13,6 +13,7 @@ use napier_core::state::State;
 use super::policy::Turn;
 use super::{Group, Member, Poller, Table};
 use crate::deliver::Deliver;
+use crate::deliver::softirq::KickOnly;
 use crate::napi::Napi;
 use crate::threads::pass_on;
 
@@ -83,6 +84,7 @@ impl Deliver {
             members: ArcSwap::default(),
             turn: Mutex::new(Turn::new(Decider::new(settings))),
             decided_ns: AtomicU64::new(0),
+            stall_ns: AtomicU64::new(settings.stall_after.ns),
             stop: AtomicBool::new(false),
         });
         for cpu in cpus {
@@ -124,11 +126,7 @@ impl Deliver {
         let group = table.group(name);
         group.set(settings);
         for member in group.members.load().iter() {
-            member.set_run(group.is_always_awake());
-            if group.is_always_awake() && member.seat().phase() == Phase::Armed {
-                // Polled from now on, without an event.
-                self.interrupt(&member.napi);
-            }
+            self.set_run(&group, member);
         }
         Ok(())
     }
@@ -185,16 +183,28 @@ impl Deliver {
         member.turn_ended_ns.store(self.clock.now().ns, Ordering::Relaxed);
         assert!(member.sit_if(|seat| seat.reserve(cpu)), "it is new");
         self.groups.member(&napi).store(Some(member.clone()));
-        self.claim_for_group(&napi);
+        let owned = self.claim_for_group(&napi);
         group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
-        let cpu = member.sit(Seat::attached);
-        group.wake(&member, cpu);
-        member.set_run(group.is_always_awake());
+        let wake = if owned { Some(member.sit(Seat::attached)) } else { member.sit(Seat::unhold) };
+        if let Some(cpu) = wake {
+            group.wake(&member, cpu);
+        }
+        self.set_run(&group, &member);
         Ok(())
     }
 
-    /// The group becomes the owner, once whoever is has let go.
-    fn claim_for_group(&self, napi: &Napi) {
+    /// Who runs the member's discipline by the settings in force. A group that does is told to look, whatever it does now: nobody
+    /// else looks at what senders push.
+    fn set_run(&self, group: &Group, member: &Member) {
+        let _kick_only = KickOnly::begin();
+        member.set_run(group.is_always_awake());
+        if group.is_always_awake() {
+            self.interrupt(&member.napi);
+        }
+    }
+
+    /// The group becomes the owner, once whoever is has let go; false: the instance is disabled.
+    fn claim_for_group(&self, napi: &Napi) -> bool {
         // Nobody enables or disables meanwhile.
         let _control = self.control();
         let at_once = napi.state.update(|bits| {
@@ -202,7 +212,7 @@ impl Deliver {
             (next.bits(), at_once)
         });
         if at_once {
-            return;
+            return false;
         }
         let claim = |bits: u32| match State::from_bits(bits).group_attach_claim() {
             Some(next) => (next.bits(), true),
@@ -214,6 +224,7 @@ impl Deliver {
         napi.timer.cancel();
         let _ = napi.moderation.end();
         napi.mask();
+        true
     }
 
     /// See [`crate::engine::Engine::group_detach`].
@@ -252,6 +263,8 @@ impl Deliver {
         member.sit(|seat| (seat.free(), ()));
         self.groups.member(napi).store(None);
         if owned {
+            // The caller has locks: somebody else polls.
+            let _kick_only = KickOnly::begin();
             self.schedule_owned(napi);
         }
     }
@@ -259,6 +272,8 @@ impl Deliver {
     /// Ends all groups; the instances are disabled.
     pub(crate) fn end_groups(&self) {
         let running = std::mem::take(&mut self.known_groups().running);
+        // First all of them: one that fails leaves no other running.
+        running.iter().for_each(|group| group.stop());
         for group in running {
             for member in group.members.load().iter() {
                 member.set_run(false);
@@ -279,6 +294,7 @@ impl Group {
     fn set(&self, settings: Settings) {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         turn.decider.set(settings);
+        self.stall_ns.store(settings.stall_after.ns, Ordering::Relaxed);
         // What was asked for by the settings before.
         self.pollers.load().iter().for_each(|poller| poller.shall_park.store(false, Ordering::Relaxed));
         drop(turn);
@@ -292,12 +308,17 @@ impl Group {
         }
     }
 
-    /// Ends the threads.
-    fn end(&self) {
+    /// Tells the threads to end.
+    fn stop(&self) {
         // Release: pairs with the Acquire of the threads' loops.
         self.stop.store(true, Ordering::Release);
+        self.pollers.load().iter().for_each(|poller| poller.parker.wake_all());
+    }
+
+    /// Ends the threads.
+    fn end(&self) {
+        self.stop();
         for poller in self.pollers.load().iter() {
-            poller.parker.wake_all();
             poller.join();
         }
     }

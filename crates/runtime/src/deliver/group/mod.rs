@@ -180,6 +180,8 @@ pub(crate) struct Group {
     turn: Mutex<Turn>,
     /// When the policy was last asked.
     decided_ns: AtomicU64,
+    /// A CPU that has not come round for so long is taken for stopped.
+    stall_ns: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -248,6 +250,8 @@ pub(super) struct Grouped;
 impl Owner for Grouped {
     fn take(&self, deliver: &Deliver, napi: &Napi) {
         let member = deliver.groups.member(napi).load_full().expect("an instance of a group is its member");
+        // Whoever took it after a timer has not masked it.
+        napi.mask();
         let cpu = member.sit(Seat::ready);
         if let Some(group) = member.group.upgrade() {
             group.wake(&member, cpu);

@@ -1,13 +1,14 @@
 //! How a CPU of a group goes to sleep: announce, arm each member and look again, sleep.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::completion::Flush;
 use napier_core::group::{ArmStep, Arming, CpuWord, Doing, Policy, Seat};
 use napier_core::state::State;
-use napier_core::time::Deadline;
+use napier_core::time::{Deadline, Instant, Span};
 
-use super::{Group, Member, Poller, sleeps};
+use super::{Group, Member, Poller, instant, sleeps};
 use crate::deliver::Deliver;
 
 impl Deliver {
@@ -24,7 +25,22 @@ impl Deliver {
         }
         poller.parks.fetch_add(1, Ordering::Relaxed);
         let awake = || !sleeps(poller) || group.stop.load(Ordering::Acquire);
-        poller.parker.wait(awake, Deadline::NEVER, &self.clock);
+        let stall = Span::from_ns(group.stall_ns.load(Ordering::Relaxed));
+        loop {
+            // Who sleeps looks after those that poll; with all asleep there is nobody to look after.
+            let watches = group.others(poller).any(|other| other.word().doing() == Doing::Active);
+            let until = if watches { Deadline::after(self.clock.now(), stall) } else { Deadline::NEVER };
+            if poller.parker.wait(awake, until, &self.clock) {
+                break;
+            }
+            if group.somebody_stopped(poller, self.clock.now(), stall) {
+                poller.change(|word| (word.cancel(), ()));
+                break;
+            }
+        }
+        // It was asleep, and not silent; what was asked for before is done.
+        poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
+        poller.shall_park.store(false, Ordering::Relaxed);
         true
     }
 
@@ -38,7 +54,11 @@ impl Deliver {
         }
         for member in members.iter() {
             if member.sit_if(|seat| seat.take(poller.cpu).ok()) {
-                self.arm(member);
+                if member.has_run.load(Ordering::Relaxed) {
+                    member.sit(|seat| (seat.give(), ()));
+                    return false;
+                }
+                self.arm(group, member);
             }
         }
         // Once more, with the announcement standing: also for what was moved here meanwhile, and for members that came.
@@ -46,7 +66,7 @@ impl Deliver {
     }
 
     /// Arms one member, whose turn the caller has.
-    fn arm(&self, member: &Member) {
+    fn arm(&self, group: &Group, member: &Member) {
         let napi = &*member.napi;
         let (mut arming, mut waiting) = (Arming::new(), None);
         loop {
@@ -78,8 +98,8 @@ impl Deliver {
                 }
                 ArmStep::Event => return self.interrupt(napi),
                 ArmStep::Ready => {
-                    let _awake = member.sit(Seat::ready);
-                    return;
+                    let cpu = member.sit(Seat::ready);
+                    return group.wake(member, cpu);
                 }
                 ArmStep::Give => return member.sit(|seat| (seat.give(), ())),
                 ArmStep::Armed => return,
@@ -96,7 +116,7 @@ impl Group {
         let settings = turn.decider.settings();
         let awake = |other: &Poller| {
             let word = other.word();
-            other.cpu != poller.cpu && !word.is_going() && matches!(word.doing(), Doing::Active | Doing::Announced)
+            other.cpu != poller.cpu && !word.is_going() && word.doing() == Doing::Active
         };
         let others = self.pollers.load().iter().filter(|other| awake(other)).count();
         let has_members = self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu));
@@ -104,6 +124,23 @@ impl Group {
             && others >= usize::from(settings.min_active)
             && !(others > 0 && has_members)
             && poller.change_if(CpuWord::announce)
+    }
+
+    /// The other CPUs.
+    fn others(&self, poller: &Poller) -> impl Iterator<Item = Arc<Poller>> {
+        let cpu = poller.cpu;
+        self.pollers.load_full().to_vec().into_iter().filter(move |other| other.cpu != cpu)
+    }
+
+    /// A CPU that should poll members has not come round for so long.
+    fn somebody_stopped(&self, poller: &Poller, now: Instant, stall: Span) -> bool {
+        let members = self.members.load();
+        self.others(poller).any(|other| {
+            let silent = now - instant(&other.seen_ns);
+            other.word().doing() == Doing::Active
+                && silent >= stall
+                && members.iter().any(|member| member.seat().keeps_awake(other.cpu))
+        })
     }
 
     /// A CPU that was told to leave has no member any more, and is gone.

@@ -1,5 +1,6 @@
 //! When the policy is asked, what it sees, and what is done of what it says. Whichever CPU comes first asks; the others do not wait.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::group::{CpuState, CpuView, Decider, Decision, Doing, GroupCpu, MemberView, Phase};
@@ -23,12 +24,12 @@ impl Turn {
     }
 
     /// Looks at everything.
-    fn look(&mut self, group: &Group, now: Instant) {
+    fn look(&mut self, group: &Group, of: &[Arc<Member>], now: Instant) {
         self.members.clear();
         self.cpus.clear();
         let stall = self.decider.settings().stall_after;
         self.cpus.extend(group.pollers.load().iter().map(|poller| cpu_view(poller, now)));
-        for member in group.members.load().iter() {
+        for member in of {
             let view = member_view(member, now);
             let home = self.cpus.iter().find(|cpu| cpu.cpu == view.cpu);
             let stopped = home.is_some_and(|cpu| matches!(cpu.state, CpuState::Active { silent } if silent >= stall));
@@ -40,7 +41,7 @@ impl Turn {
 
     /// Where a new member goes.
     pub(super) fn place(&mut self, group: &Group, now: Instant) -> Option<GroupCpu> {
-        self.look(group, now);
+        self.look(group, &group.members.load(), now);
         self.decider.place(&self.members, &self.cpus)
     }
 }
@@ -84,9 +85,9 @@ impl Group {
         }
         let Ok(mut turn) = self.turn.try_lock() else { return };
         self.decided_ns.store(now.ns, Ordering::Relaxed);
-        turn.look(self, now);
-        let Turn { decider, members, cpus } = &mut *turn;
         let seen = self.members.load();
+        turn.look(self, &seen, now);
+        let Turn { decider, members, cpus } = &mut *turn;
         for decision in decider.decide(now, members, cpus) {
             match *decision {
                 Decision::Park(cpu) => self.with_poller(cpu, |poller| poller.shall_park.store(true, Ordering::Relaxed)),

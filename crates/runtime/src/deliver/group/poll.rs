@@ -70,6 +70,7 @@ impl Deliver {
                     spun_at = Some(member);
                 }
             }
+            poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
             self.serve_softirq(poller.cpu);
             let now = self.clock.now();
             poller.seen_ns.store(now.ns, Ordering::Relaxed);
@@ -136,10 +137,8 @@ impl Deliver {
     fn run_turn(&self, member: &Member) -> bool {
         let path = member.napi.tx_path();
         let mut own = member.own.enter();
-        match path.owner_turn(&mut own.run) {
-            OwnerTurn::Served | OwnerTurn::Ran => true,
-            OwnerTurn::Refused | OwnerTurn::Idle => false,
-        }
+        // What waits for its time, or for room, is no reason to keep the processor from others.
+        path.owner_turn(&mut own.run) == OwnerTurn::Served
     }
 
     /// What a turn says for the policy.
@@ -167,7 +166,7 @@ impl Deliver {
         });
     }
 
-    /// While a CPU of a group is awake it does what was raised on it, and its timers.
+    /// While a CPU of a group is awake it does what was raised on it.
     fn serve_softirq(&self, cpu: GroupCpu) {
         if let Some(index) = self.softirq_index_of(cpu.0.into()) {
             self.softirq[index as usize].run(self);
