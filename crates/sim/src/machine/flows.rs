@@ -259,8 +259,9 @@ fn machine(of: &Flows, seed: u64) -> Machine {
 /// The queue of a host that a flow's packets come to: equally many flows on each, and each thread has flows of all queues. A hash does
 /// nearly that for ports that follow each other.
 fn queue(of: &Flows, host: usize, flow: u16) -> u16 {
-    let round = flow / of.threads;
-    (if host == SERVER { flow + round } else { flow + 3 * round }) % of.queues
+    let (flow, round) = (u32::from(flow), u32::from(flow / of.threads));
+    let nth = if host == SERVER { flow + round } else { flow + 3 * round };
+    (nth % u32::from(of.queues)) as u16
 }
 
 /// Packets of one poll: a part of a message comes as one here, and counts as its frames there.

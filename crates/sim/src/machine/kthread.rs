@@ -18,7 +18,10 @@ impl K {
             };
             if entitled {
                 self.threaded_turns(napi).await;
-                self.w().give_worker(self.me);
+                let mut w = self.w();
+                if !w.napis[napi].word.contains(State::SCHED_THREADED) {
+                    w.give_worker(self.me);
+                }
             } else {
                 if stop {
                     self.w().thread_ended(napi);

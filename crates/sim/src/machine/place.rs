@@ -12,7 +12,7 @@ use napier_core::time::Span;
 use super::event::Ev;
 use super::sched::SLICE;
 use super::vm::CtxId;
-use super::world::World;
+use super::world::{Run, World};
 use napier_scenario::Policy;
 
 /// What looking at one CPU takes in the search for an idle one; the kernel measures it.
@@ -156,6 +156,10 @@ impl World {
 
     /// Work is queued for a pool: the worker that became idle last takes it, and an unbound one keeps the CPU that it was on.
     pub(super) fn take_worker(&mut self, id: CtxId) {
+        // Who polls, and schedules what it polls once more, goes on where it is.
+        if self.ctxs[id].run != Run::Blocked {
+            return;
+        }
         let cpu = self.ctxs[id].cpu.get();
         let Some(host) = self.places.hosts.iter().position(|host| (host.first..host.first + host.cpus).contains(&cpu))
         else {

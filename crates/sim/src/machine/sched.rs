@@ -179,6 +179,7 @@ impl World {
     /// The thread has woken up and wants its CPU.
     pub(super) fn make_ready(&mut self, id: CtxId) {
         self.place(id);
+        self.ctxs[id].waker = None;
         let cpu = self.ctxs[id].cpu.get();
         self.ctxs[id].run = Run::Ready;
         let least = self.cpus[cpu].current.map_or(0, |current| self.ctxs[current].vruntime);
@@ -229,6 +230,7 @@ impl World {
     pub(super) fn yield_cpu(&mut self, cpu: usize, id: CtxId) {
         if self.cpus[cpu].current == Some(id) && self.ctxs[id].bh_off == 0 && self.ctxs[id].preempt_off == 0 {
             self.cpus[cpu].current = None;
+            self.ctxs[id].ran_at = self.now;
             self.cpus[cpu].ready.push(id);
         }
     }

@@ -319,7 +319,7 @@ impl World {
                 Some(self.ctxs[ctx].cpu.get())
             }
             Ev::Slice { cpu, generation } => {
-                if !self.cpus[cpu].is_slice(generation) {
+                if !self.cpus[cpu].is_slice(generation) || self.cpus[cpu].ready.is_empty() {
                     return None;
                 }
                 self.cpus[cpu].need_resched = true;
