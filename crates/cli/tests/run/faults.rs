@@ -250,6 +250,9 @@ time.sleep(60)
     eventually("two of its own", || epoll_of(&bench, pids[0]) == [SUSPEND20, SUSPEND20]);
     eventually("the one that was passed on", || epoll_of(&bench, pids[1]) == [SUSPEND20]);
     kill(pids[1], "-TERM");
+    // Its parent does not ask for it, so that it stays in the list of processes; or the mode would rightly stay for it.
+    let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pids[1])).expect("it is there");
+    eventually("it has ended", || stat().contains(") Z "));
     assert_eq!(end(running, "-TERM"), (Some(143), String::new()));
 }
 
