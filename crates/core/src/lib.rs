@@ -27,6 +27,7 @@
 //! | [`ids`] | NAPI ids | `net/core/dev.c napi_hash_add` |
 //! | [`rss`] | which queue a flow goes to | the published RSS hash |
 //! | [`memif`] | links to another process: messages, handshake, times | none; the memif 2.0 protocol |
+//! | [`metric`] | names, units and labels of figures | none; the naming conventions of Prometheus |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
 //! | [`upkeep`] | softirq threads that wait too long, or take too much; slack of timers; looks at stopped transmit queues | none |
@@ -60,6 +61,7 @@ pub mod histogram;
 pub mod ids;
 pub mod loss;
 pub mod memif;
+pub mod metric;
 pub mod moderation;
 pub mod poll;
 pub mod rss;

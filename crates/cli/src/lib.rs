@@ -1,0 +1,254 @@
+//! The `napier` command: its arguments, and what each of them calls.
+
+mod advise;
+mod bench;
+mod calibrate;
+mod compare;
+mod conform;
+mod device;
+mod doctor;
+mod group;
+mod host;
+mod host_tune;
+mod load;
+mod page;
+mod run;
+mod serve;
+mod sim;
+mod vocabulary;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use napier_lab::report::one_line;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Packet delivery in user space, and the bench that tells which way of it to choose.
+#[derive(Parser)]
+#[command(name = "napier", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one workload through the delivery modes and print the table.
+    Compare(compare::Args),
+    /// Run a program under a mode, and put everything back after
+    Run(run::Args),
+    /// What stays changed on this machine until it is asked back
+    #[command(subcommand)]
+    Host(host::Host),
+    /// Say which mode to take for a workload, from a simulated machine, and what would change that
+    Advise(advise::Args),
+    /// One experiment: what a part costs, or how long it takes.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Run the simulator.
+    Sim(sim::Sim),
+    /// Run a server on the kernel's or the engine's sockets until it is interrupted
+    #[command(subcommand)]
+    Serve(serve::Serve),
+    /// Load a server and measure how it answers
+    #[command(subcommand)]
+    Load(load::LoadCommand),
+    /// Say what is set wrongly for low latency on this machine, and how to mend it
+    Doctor(doctor::Args),
+    /// Run scenario files and compare what happens with what must happen.
+    Conform(conform::Args),
+    /// Show NAPI instances, of this machine's kernel or of a running engine, as ynl --family netdev does
+    NapiGet(vocabulary::NapiGetArgs),
+    /// Set how a NAPI instance delivers packets
+    NapiSet(vocabulary::NapiSetArgs),
+    /// Show queues and their NAPI instances
+    QueueGet(vocabulary::QueueGetArgs),
+    /// Show what devices can do with XDP and AF_XDP
+    DevGet(vocabulary::DevGetArgs),
+    /// Show counters of devices or of their queues
+    QstatsGet(vocabulary::QstatsGetArgs),
+    /// Groups of CPUs that poll queues of a running engine
+    #[command(subcommand)]
+    Group(group::Group),
+    /// The load generator of `compare --dev memif`, which starts it.
+    #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
+    InternalLoad,
+    /// The first process of a program that `compare` starts.
+    #[command(name = napier_lab::compare::init::SUBCOMMAND, hide = true)]
+    InternalInit {
+        /// The program and its arguments.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+}
+
+/// Bad usage, as clap exits with it too.
+const EXIT_USAGE: u8 = 2;
+
+/// Arguments that can only be judged together, or by the library.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) anyhow::Error);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// A process that a signal has ended has this and the signal's number as its status, as a shell reports it.
+const EXIT_SIGNAL: u8 = 128;
+
+/// A failure that is said whether or not the run was interrupted: its figures are printed already.
+#[derive(Debug)]
+pub(crate) struct Told(pub(crate) String);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Told {}
+
+/// The status of a program that was run, which is this command's.
+#[derive(Debug)]
+pub(crate) struct ExitWith(pub(crate) u8);
+
+impl std::fmt::Display for ExitWith {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "status {}", self.0)
+    }
+}
+
+impl std::error::Error for ExitWith {}
+
+/// What SIGINT and SIGTERM leave behind.
+struct Interrupt {
+    /// One has come: runs end early and take down what they started.
+    flag: Arc<AtomicBool>,
+    /// Which, or 0.
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// Takes these signals; a second one ends the process at once.
+    fn new(signals: impl IntoIterator<Item = i32>) -> anyhow::Result<Self> {
+        let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        for signal in signals {
+            signal_hook::flag::register_conditional_shutdown(signal, i32::from(exit_status(signal)), flag.clone())?;
+            // Before the flag, so that whoever sees that one finds this.
+            signal_hook::flag::register_usize(signal, number.clone(), usize::try_from(signal)?)?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Self { flag, signal: number })
+    }
+
+    /// The status to end with; `None` without a signal.
+    fn status(&self) -> Option<u8> {
+        let signal = i32::try_from(self.signal.load(Ordering::Relaxed)).ok()?;
+        (signal != 0).then(|| exit_status(signal))
+    }
+}
+
+/// The status of a process that this signal has ended.
+fn exit_status(signal: i32) -> u8 {
+    EXIT_SIGNAL + u8::try_from(signal).expect("signals have small numbers")
+}
+
+/// Reads the arguments of the process and does what they say.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are asked for.
+        Err(error) if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
+        }
+        Err(error) => {
+            eprintln!("napier: {}", usage_line(&error.render().to_string()));
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    // A program that is run inherits what is ignored, as if it were started without this command.
+    let is_run = matches!(cli.command, Command::Run(_));
+    let taken = [SIGINT, SIGTERM].into_iter().filter(|signal| !is_run || !napier_linux::process::is_ignored(*signal));
+    let interrupt = match Interrupt::new(taken) {
+        Ok(interrupt) => interrupt,
+        Err(error) => {
+            eprintln!("napier: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let interrupted = &interrupt.flag;
+    // Children of a comparison leave it to their parent.
+    let is_child = matches!(cli.command, Command::InternalLoad | Command::InternalInit { .. });
+    let recovered = if is_child { Vec::new() } else { host::recover_and_say() };
+    let result = match cli.command {
+        Command::Compare(args) => compare::run(&args, interrupted),
+        Command::Run(args) => run::run(&args, interrupted),
+        Command::Host(host) => host::run(&host, recovered),
+        Command::Advise(args) => advise::run(&args, interrupted),
+        Command::Bench(bench) => bench::run(&bench, interrupted),
+        Command::Sim(sim) => sim::run(&sim, interrupted),
+        Command::Serve(serve) => serve::run(&serve, interrupted),
+        Command::Load(load) => load::run(&load, interrupted),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Conform(args) => conform::run(&args, interrupted),
+        Command::NapiGet(args) => vocabulary::napi_get(&args),
+        Command::NapiSet(args) => vocabulary::napi_set(&args),
+        Command::QueueGet(args) => vocabulary::queue_get(&args),
+        Command::DevGet(args) => vocabulary::dev_get(&args),
+        Command::QstatsGet(args) => vocabulary::qstats_get(&args),
+        Command::Group(group) => group::run(&group),
+        Command::InternalLoad => {
+            napier_lab::compare::child::run(interrupted);
+            Ok(())
+        }
+        Command::InternalInit { command } => return napier_lab::compare::init::run(&command),
+    };
+    ended(result, &interrupt)
+}
+
+/// Says why a command failed, if that is not said yet; the exit status.
+fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough: `napier ... | head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<ExitWith>() => {
+            ExitCode::from(error.downcast_ref::<ExitWith>().map_or(1, |ended| ended.0))
+        }
+        Err(error) if error.is::<Usage>() => {
+            eprintln!("napier: {}", one_line(&error));
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(error) => match interrupt.status() {
+            Some(status) if !error.is::<Told>() => {
+                eprintln!("napier: interrupted");
+                ExitCode::from(status)
+            }
+            _ => {
+                eprintln!("napier: {}", one_line(&error));
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// What clap says of bad usage, in one line: without the synopsis, which `--help` has.
+fn usage_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let said = text.split("\n\n").filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
+    let lines = said.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
