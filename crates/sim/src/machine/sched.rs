@@ -182,8 +182,12 @@ impl World {
         self.ctxs[id].waker = None;
         let cpu = self.ctxs[id].cpu.get();
         self.ctxs[id].run = Run::Ready;
-        let least = self.cpus[cpu].current.map_or(0, |current| self.ctxs[current].vruntime);
-        // Who slept long does not get all of it back.
+        // Who slept long does not get all of it back. What a FIFO thread ran is no measure for fair ones.
+        let least = match self.cpus[cpu].current {
+            Some(current) if self.ctxs[current].policy == Policy::Fair => self.ctxs[current].vruntime,
+            Some(_) => self.cpus[cpu].floor,
+            None => 0,
+        };
         self.ctxs[id].vruntime = self.ctxs[id].vruntime.max(least.saturating_sub(SLICE.ns / 2));
         self.cpus[cpu].ready.push(id);
         let Some(current) = self.cpus[cpu].current else {
