@@ -5,6 +5,7 @@
 //! whose twin passes would prove nothing.
 
 mod frames;
+mod group;
 mod hold;
 mod irq;
 mod kick;
