@@ -76,6 +76,7 @@ fn a_group_is_made_changed_shown_and_taken_away() {
         (&"compact".into(), &20_000.into()),
         "what was not named stays"
     );
+    assert_eq!((&shown[0]["class"], &shown[0]["cpus"][0]["class"]), (&"auto".into(), &"other".into()));
     let page = served.done("show g");
     assert!(page.starts_with("g: policy compact, delay-target 20 us, min-active 1\n"), "{page}");
     served.done("del g");
@@ -99,6 +100,7 @@ fn what_cannot_be_is_said_in_a_line_and_changes_nothing() {
         ("set g --min-active 2".to_owned(), 1, "min-active 2 for a group of 1 CPUs"),
         ("set g --delay-target 10".to_owned(), 2, "no time such as 10us"),
         ("set g --delay-target 2s".to_owned(), 1, "a delay target of 2000000000 ns"),
+        ("set g --class best".to_owned(), 2, "invalid value 'best' for '--class"),
         ("set g --policy best".to_owned(), 2, "none of delay, static, compact"),
         ("set h --min-active 1".to_owned(), 1, "there is no group h"),
         ("attach g".to_owned(), 2, "--cpu"),

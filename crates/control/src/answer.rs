@@ -1,6 +1,6 @@
 //! What an engine answers to a line.
 
-use napier_core::control::Errno;
+use napier_core::control::{Errno, NapiInfo};
 use napier_runtime::engine::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -108,10 +108,17 @@ pub(crate) fn ifindex(engine: &Engine, name: &str) -> Result<u32, Refused> {
     }
 }
 
+/// An instance, and the group that polls it: an attribute that the kernel does not have.
+fn instance(engine: &Engine, info: &NapiInfo) -> Value {
+    let mut record = record::napi(info);
+    record.extend(engine.group_of(info.id).map(|group| ("group".to_owned(), group.name.into())));
+    record.into()
+}
+
 fn carry_out(engine: &Engine, call: &Call) -> Result<Value, Refused> {
     Ok(match *call {
-        Call::NapiGet(request) => record::napi(&engine.napi_get(request)?).into(),
-        Call::NapiDump { ifindex } => record::all(&engine.napi_dump(ifindex)?, record::napi),
+        Call::NapiGet(request) => instance(engine, &engine.napi_get(request)?),
+        Call::NapiDump { ifindex } => engine.napi_dump(ifindex)?.iter().map(|info| instance(engine, info)).collect(),
         Call::NapiSet(request) => {
             engine.napi_set(request)?;
             Value::Null

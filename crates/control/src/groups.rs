@@ -2,17 +2,17 @@
 //!
 //! | operation | attributes |
 //! |---|---|
-//! | `group-new` | `name`, `cpus` (a list), and of the settings any |
-//! | `group-set` | `name`, and of the settings any |
+//! | `group-new` | `name`, `cpus` (a list), `class`, and of the settings any |
+//! | `group-set` | `name`, `class`, and of the settings any |
 //! | `group-del` | `name` |
 //! | `group-attach`, `group-detach` | `name`, and one of `cpu`, `queue` (`"DEVICE/QUEUE"`), `id` (of an instance) |
 //! | `group-get` | none: all groups |
 //!
-//! Settings: `policy` (`delay`, `static`, `compact`), `delay-target` in ns, `min-active`.
+//! Settings: `policy` (`delay`, `static`, `compact`), `delay-target` in ns, `min-active`. `class` is `auto`, `other` or `fifo`.
 
 use napier_core::control::{Errno, QueueGet, QueueKind};
 use napier_core::time::Span;
-use napier_runtime::engine::{Doing, Engine, GroupChangeError, GroupInfo, GroupSettings, Policy};
+use napier_runtime::engine::{Doing, Engine, GroupChangeError, GroupClass, GroupInfo, GroupSettings, Policy};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Refused, ifindex};
@@ -20,13 +20,14 @@ use crate::answer::{Refused, ifindex};
 /// The operations.
 pub const OPERATIONS: [&str; 6] = ["group-new", "group-set", "group-del", "group-attach", "group-detach", "group-get"];
 
-const SETTINGS: [&str; 3] = ["policy", "delay-target", "min-active"];
+const SETTINGS: [&str; 4] = ["policy", "delay-target", "min-active", "class"];
 
 impl From<GroupChangeError> for Refused {
     fn from(error: GroupChangeError) -> Self {
         let errno = match &error {
             GroupChangeError::NoSuchNapi { .. } => Errno::ENOENT,
             GroupChangeError::Journal => Errno::EOPNOTSUPP,
+            GroupChangeError::ClassNotGranted { .. } => Errno::EPERM,
             GroupChangeError::Refused(_) | GroupChangeError::ThreadNotCreated { .. } | GroupChangeError::Closing => {
                 Errno::EINVAL
             }
@@ -57,12 +58,8 @@ pub(crate) fn carry_out(engine: &Engine, op: &str, attributes: &Map<String, Valu
     }
     let name = attributes.get("name").and_then(Value::as_str).ok_or_else(|| invalid("name must be a text"))?;
     match op {
-        "group-new" => engine.group_new(name, &cpus(attributes)?, settings(attributes, GroupSettings::default())?)?,
-        "group-set" => {
-            let now = engine.groups().into_iter().find(|group| group.name == name);
-            engine
-                .group_set(name, settings(attributes, now.map_or_else(GroupSettings::default, |now| now.settings))?)?;
-        }
+        "group-new" => new(engine, name, attributes)?,
+        "group-set" => set(engine, name, attributes)?,
         "group-del" => engine.group_del(name)?,
         _ => {
             let is_attach = op == "group-attach";
@@ -75,6 +72,37 @@ pub(crate) fn carry_out(engine: &Engine, op: &str, attributes: &Map<String, Valu
         }
     }
     Ok(Value::Null)
+}
+
+fn new(engine: &Engine, name: &str, attributes: &Map<String, Value>) -> Result<(), Refused> {
+    let (cpus, class) = (cpus(attributes)?, class(attributes)?);
+    engine.group_new(name, &cpus, settings(attributes, GroupSettings::default())?)?;
+    if let Some(class) = class
+        && let Err(refused) = engine.group_set_class(name, class)
+    {
+        engine.group_del(name)?;
+        return Err(refused.into());
+    }
+    Ok(())
+}
+
+fn set(engine: &Engine, name: &str, attributes: &Map<String, Value>) -> Result<(), Refused> {
+    let now = engine.groups().into_iter().find(|group| group.name == name);
+    let (before, class_before) = now.map_or_else(Default::default, |now| (now.settings, now.class));
+    let (wanted, class) = (settings(attributes, before)?, class(attributes)?);
+    engine.group_set_class(name, class.unwrap_or(class_before))?;
+    if let Err(refused) = engine.group_set(name, wanted) {
+        engine.group_set_class(name, class_before)?;
+        return Err(refused.into());
+    }
+    Ok(())
+}
+
+fn class(attributes: &Map<String, Value>) -> Result<Option<GroupClass>, Refused> {
+    let Some(value) = attributes.get("class") else { return Ok(None) };
+    let words = GroupClass::ALL.map(GroupClass::name).join(", ");
+    let known = value.as_str().and_then(GroupClass::from_name);
+    known.map(Some).ok_or_else(|| invalid(format!("class must be one of {words}, not {value}")))
 }
 
 enum What {
@@ -142,8 +170,8 @@ fn record(group: &GroupInfo) -> Value {
         .iter()
         .map(|cpu| {
             json!({
-                "cpu": cpu.cpu, "pid": cpu.pid, "doing": doing(cpu.doing), "parks": cpu.parks,
-                "vain-parks": cpu.vain_parks
+                "cpu": cpu.cpu, "pid": cpu.pid, "class": if cpu.fifo { "fifo" } else { "other" }, "isolated": cpu.isolated,
+                "doing": doing(cpu.doing), "parks": cpu.parks, "vain-parks": cpu.vain_parks
             })
         })
         .collect();
@@ -159,6 +187,6 @@ fn record(group: &GroupInfo) -> Value {
         .collect();
     json!({
         "name": group.name, "policy": group.settings.policy.name(), "delay-target": group.settings.delay_target.ns,
-        "min-active": group.settings.min_active, "cpus": cpus, "members": members
+        "min-active": group.settings.min_active, "class": group.class.name(), "cpus": cpus, "members": members
     })
 }

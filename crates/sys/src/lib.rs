@@ -17,6 +17,7 @@ pub mod poll;
 pub mod prefetch;
 pub mod real_time;
 pub mod sched;
+pub mod topology;
 pub mod tsc;
 pub mod usage;
 pub mod xsk;

@@ -12,7 +12,17 @@ use rustix::thread::CpuSet;
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE` or an `RLIMIT_RTPRIO` that allows it.
 pub fn set_fifo(priority: i32) -> io::Result<()> {
-    set_class(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+    set_class(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+/// Puts thread `tid` of this process into `SCHED_FIFO` at `priority` (1..=99), or back into `SCHED_OTHER` for `None`.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_NICE` or an `RLIMIT_RTPRIO` that allows it, `ESRCH` if the thread is gone.
+pub fn set_class_of(tid: u32, fifo: Option<i32>) -> io::Result<()> {
+    let tid = libc::pid_t::try_from(tid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let class = if fifo.is_some() { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+    set_class(tid, class | libc::SCHED_RESET_ON_FORK, fifo.unwrap_or(0))
 }
 
 /// As [`set_fifo`], and threads that this one starts inherit it.
@@ -20,7 +30,7 @@ pub fn set_fifo(priority: i32) -> io::Result<()> {
 /// # Errors
 /// As [`set_fifo`].
 pub fn set_fifo_for_children(priority: i32) -> io::Result<()> {
-    set_class(libc::SCHED_FIFO, priority)
+    set_class(0, libc::SCHED_FIFO, priority)
 }
 
 /// Puts the calling thread back into `SCHED_OTHER`.
@@ -28,7 +38,7 @@ pub fn set_fifo_for_children(priority: i32) -> io::Result<()> {
 /// # Errors
 /// Whatever the kernel says; going down is always allowed.
 pub fn set_other() -> io::Result<()> {
-    set_class(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0)
+    set_class(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0)
 }
 
 /// From here on the system adds no slack to the time-outs of the calling thread (`prctl(2)`, `PR_SET_TIMERSLACK`): threads outside
@@ -74,10 +84,11 @@ pub fn pin_current_thread(cpu: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-fn set_class(class: libc::c_int, priority: i32) -> io::Result<()> {
+/// `tid` 0 is the calling thread.
+fn set_class(tid: libc::pid_t, class: libc::c_int, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
-    // SAFETY: 0 names the calling thread and `param` lives through the call.
-    let failed = unsafe { libc::sched_setscheduler(0, class, &raw const param) };
+    // SAFETY: a number that names no thread is refused, and `param` lives through the call.
+    let failed = unsafe { libc::sched_setscheduler(tid, class, &raw const param) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -6,6 +6,7 @@
 //! applied change by change. Changes hold for completions to come; a timer that is armed is not armed anew. What a mode
 //! sets is a [`plan`] of such changes.
 
+mod cpu_list;
 mod device;
 mod errno;
 mod napi_set;
@@ -13,6 +14,7 @@ pub mod plan;
 mod query;
 mod show;
 
+pub use cpu_list::cpu_list;
 pub use device::{DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force, parse_number};
 pub use errno::Errno;
 pub use napi_set::{CheckedNapiSet, NapiChange, NapiSet, NapiSetError, ThreadedSetting};

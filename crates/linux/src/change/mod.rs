@@ -31,9 +31,9 @@ pub use journal::{Journal, JournalError, Keep, Scope, state_dir};
 pub use key::{AS_MADE, DeviceRef, IN_FORCE, Key, KeyError};
 pub use ledger::Ledger;
 pub use napi::NapiAttribute;
+pub use napier_core::control::cpu_list;
 pub use plan::lines_of;
 pub use recover::{Recovered, pending, recover, undo_kept};
-pub use text::cpu_list;
 pub use thread::{ThreadKey, ThreadSetting};
 
 /// What shall be in force at one place.

@@ -1,5 +1,7 @@
 //! Sums of lines, and small words.
 
+pub(crate) use napier_core::control::cpu_list;
+
 /// FNV-1a: finds a line that was not written whole. Source: draft-eastlake-fnv, 64 bits.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
@@ -8,23 +10,6 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 /// What could not be put back, behind a message.
 pub(super) fn beside(left: &[String]) -> String {
     if left.is_empty() { String::new() } else { format!("; not put back: {}", left.join("; ")) }
-}
-
-/// Numbers of a list as the kernel writes it: `0-2,5`. `None` for what is no list.
-#[must_use]
-pub fn cpu_list(text: &str) -> Option<Vec<u32>> {
-    let mut all = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last > 1 << 16 {
-            return None;
-        }
-        all.extend(first..=last);
-    }
-    all.sort_unstable();
-    all.dedup();
-    Some(all)
 }
 
 /// Numbers as such a list, in order.
@@ -66,8 +51,6 @@ mod tests {
 
     #[test]
     fn lists_and_masks_are_read_as_the_kernel_writes_them() {
-        assert_eq!(cpu_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
-        assert_eq!((cpu_list(""), cpu_list("2-1"), cpu_list("x")), (Some(vec![]), None, None));
         assert_eq!(cpu_mask("1,00000003\n"), Some(vec![0, 1, 32]));
         assert_eq!((cpu_mask("0"), cpu_mask("g")), (Some(vec![]), None));
         assert_eq!((cpu_mask_text(&[0, 1, 32]).as_str(), cpu_mask_text(&[]).as_str()), ("1,00000003", "0"));

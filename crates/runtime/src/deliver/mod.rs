@@ -67,7 +67,7 @@ pub(crate) struct Deliver {
     ids: Mutex<IdAllocator>,
     control: Mutex<()>,
     pub(crate) workqueue: Workqueue,
-    groups: GroupTable,
+    pub(crate) groups: GroupTable,
     pub(crate) journal: Option<Arc<Recorder>>,
     pub(crate) threads: Threads,
     overseer: Overseer,

@@ -70,7 +70,7 @@ impl Engine {
             .filter(|entry| filter.is_none_or(|wanted| entry.device.ifindex == wanted))
             .flat_map(|entry| &entry.napis)
             .filter(|napi| !napi.state().is_disabled())
-            .map(|napi| napi.info())
+            .map(|napi| self.info_of(napi))
             .collect();
         sort_dump(&mut infos);
         Ok(infos)
@@ -83,7 +83,14 @@ impl Engine {
     pub fn napi_get(&self, request: NapiGet) -> Result<NapiInfo, QueryError> {
         let id = request.check()?;
         let napi = self.inner.deliver.napi_by_id(id).ok_or(QueryError::NoSuchNapi { id: u64::from(id) })?;
-        Ok(napi.info())
+        Ok(self.info_of(napi))
+    }
+
+    /// Its settings, and the thread that polls it: its own, or that of its group.
+    fn info_of(&self, napi: &Napi) -> NapiInfo {
+        let info = napi.info();
+        let pid = self.inner.deliver.groups.of(napi).map(|group| group.pid);
+        NapiInfo { pid: pid.or(info.pid), ..info }
     }
 
     /// napi-set: checks the whole request, then applies it in the kernel's order.

@@ -3,7 +3,7 @@
 use napier_core::group::{GroupCpu, GroupError, Settings};
 
 use super::Engine;
-pub use crate::deliver::group::{GroupChangeError, GroupInfo, GroupMemberInfo, PollerInfo};
+pub use crate::deliver::group::{GroupChangeError, GroupClass, GroupInfo, GroupMemberInfo, GroupOfNapi, PollerInfo};
 pub use napier_core::group::{Doing, Policy, Settings as GroupSettings};
 
 impl Engine {
@@ -62,6 +62,21 @@ impl Engine {
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
         self.inner.deliver.group_set(name, settings)
+    }
+
+    /// The scheduling class of its threads, those that come later too; [`GroupClass::Auto`] at first.
+    ///
+    /// # Errors
+    /// There is no such group, or the class is not granted; nothing has changed then.
+    pub fn group_set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
+        self.inner.deliver.group_set_class(name, class)
+    }
+
+    /// The group that polls this instance; `None` without one, or without an enabled instance of this id.
+    #[must_use]
+    pub fn group_of(&self, napi_id: u32) -> Option<GroupOfNapi> {
+        let deliver = &self.inner.deliver;
+        deliver.groups.of(deliver.napi_by_id(napi_id)?)
     }
 
     /// All groups as they are, in the order in which they were made.

@@ -43,7 +43,9 @@ pub use crate::deliver::softirq::SoftirqStats;
 #[doc(hidden)]
 pub use carrier::LinkState;
 #[doc(hidden)]
-pub use group::{Doing, GroupChangeError, GroupInfo, GroupMemberInfo, GroupSettings, Policy, PollerInfo};
+pub use group::{
+    Doing, GroupChangeError, GroupClass, GroupInfo, GroupMemberInfo, GroupOfNapi, GroupSettings, Policy, PollerInfo,
+};
 #[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
 pub use show::WeakEngine;

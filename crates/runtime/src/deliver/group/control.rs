@@ -11,7 +11,7 @@ use napier_core::group::{
 use napier_core::state::State;
 
 use super::policy::Turn;
-use super::{Group, Member, Poller, Table};
+use super::{Group, GroupClass, Member, Poller, Table};
 use crate::deliver::Deliver;
 use crate::deliver::softirq::KickOnly;
 use crate::napi::Napi;
@@ -35,6 +35,17 @@ pub enum GroupChangeError {
     /// The system refused a thread.
     #[error("the thread of CPU {cpu} was not created: {error}")]
     ThreadNotCreated {
+        /// The CPU.
+        cpu: u16,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The real-time class was asked for.
+    #[error(
+        "the thread of CPU {cpu} may not run as SCHED_FIFO ({error}): give the engine CAP_SYS_NICE or an RLIMIT_RTPRIO, or take \
+         the class auto"
+    )]
+    ClassNotGranted {
         /// The CPU.
         cpu: u16,
         /// What the system said.
@@ -83,6 +94,7 @@ impl Deliver {
             pollers: ArcSwap::default(),
             members: ArcSwap::default(),
             turn: Mutex::new(Turn::new(Decider::new(settings))),
+            class: Mutex::default(),
             decided_ns: AtomicU64::new(0),
             stall_ns: AtomicU64::new(settings.stall_after.ns),
             stop: AtomicBool::new(false),
@@ -102,6 +114,11 @@ impl Deliver {
         let poller = Arc::new(Poller::new(cpu));
         poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
         group.start(self, &poller).map_err(|error| GroupChangeError::ThreadNotCreated { cpu: cpu.0, error })?;
+        if let Err(error) = poller.set_class(*group.class.lock().expect("only stored")) {
+            poller.change(|word| (word.go().0, ()));
+            poller.join();
+            return Err(error);
+        }
         group.pollers.rcu(|all| all.iter().cloned().chain([poller.clone()]).collect::<Vec<_>>());
         Ok(())
     }
@@ -129,6 +146,13 @@ impl Deliver {
             self.set_run(&group, member);
         }
         Ok(())
+    }
+
+    /// See [`crate::engine::Engine::group_set_class`].
+    pub(crate) fn group_set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
+        let table = self.known_groups();
+        table.known.find(name)?;
+        table.group(name).set_class(class)
     }
 
     /// See [`crate::engine::Engine::group_attach_cpu`].

@@ -4,6 +4,7 @@
 //! the threads (`poll`), how one of them goes to sleep (`park`), when they ask the policy (`policy`), and what the control path
 //! does (`control`, `show`). Lists of pollers and members are replaced as a whole, so that who polls locks nothing.
 
+mod class;
 mod control;
 mod park;
 mod policy;
@@ -21,15 +22,17 @@ use napier_core::group::{CpuWord, Doing, GroupCpu, Groups, Load, Seat, Woken};
 use napier_core::time::Instant;
 use napier_ring::{Exclusive, StateCell};
 use napier_stack::park::Parker;
+use napier_sys::topology::{Place, place_of};
 
 use super::Deliver;
 use super::owner::Owner;
 use crate::bounds::NAPI_MAX;
 use crate::napi::Napi;
 use crate::tx::{Mode, OwnerTurns};
+pub use class::GroupClass;
 pub use control::GroupChangeError;
 use policy::Turn;
-pub use show::{GroupInfo, GroupMemberInfo, PollerInfo};
+pub use show::{GroupInfo, GroupMemberInfo, GroupOfNapi, PollerInfo};
 
 /// No CPU.
 const NOWHERE: u32 = u32::MAX;
@@ -114,6 +117,7 @@ impl Member {
 /// A CPU of a group, and its thread.
 struct Poller {
     cpu: GroupCpu,
+    place: Place,
     word: StateCell,
     parker: Parker,
     /// The policy wants it to park.
@@ -122,6 +126,10 @@ struct Poller {
     seen_ns: AtomicU64,
     /// Thread id of the operating system.
     pid: AtomicU32,
+    /// It runs as `SCHED_FIFO`.
+    fifo: AtomicBool,
+    /// The system does not keep other threads from its CPU.
+    shared: AtomicBool,
     parks: AtomicU64,
     vain_parks: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -131,11 +139,14 @@ impl Poller {
     fn new(cpu: GroupCpu) -> Self {
         Self {
             cpu,
+            place: place_of(cpu.0),
             word: StateCell::new(CpuWord::OFF.join().expect("it is off").bits().into()),
             parker: Parker::new(),
             shall_park: AtomicBool::new(false),
             seen_ns: AtomicU64::new(0),
             pid: AtomicU32::new(0),
+            fifo: AtomicBool::new(false),
+            shared: AtomicBool::new(true),
             parks: AtomicU64::new(0),
             vain_parks: AtomicU64::new(0),
             thread: Mutex::new(None),
@@ -178,6 +189,7 @@ pub(crate) struct Group {
     pollers: ArcSwap<Vec<Arc<Poller>>>,
     members: ArcSwap<Vec<Arc<Member>>>,
     turn: Mutex<Turn>,
+    class: Mutex<GroupClass>,
     /// When the policy was last asked.
     decided_ns: AtomicU64,
     /// A CPU that has not come round for so long is taken for stopped.
@@ -235,6 +247,14 @@ impl GroupTable {
 
     fn member(&self, napi: &Napi) -> &ArcSwapOption<Member> {
         &self.members[napi.index as usize]
+    }
+
+    /// The group that polls the instance: its name, the CPU that has it and that one's thread.
+    pub(crate) fn of(&self, napi: &Napi) -> Option<GroupOfNapi> {
+        let member = self.member(napi).load_full()?;
+        let (group, cpu) = (member.group.upgrade()?, member.seat().cpu());
+        let pid = group.poller(cpu).map_or(0, |poller| poller.pid.load(Ordering::Relaxed));
+        Some(GroupOfNapi { name: group.name.clone(), cpu: cpu.0, pid })
     }
 }
 

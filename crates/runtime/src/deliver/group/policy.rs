@@ -73,8 +73,7 @@ fn cpu_view(poller: &Poller, now: Instant) -> CpuView {
         Doing::Asleep => CpuState::Parked,
         Doing::Active | Doing::Announced => CpuState::Active { silent: now.max(seen) - seen },
     };
-    // The engine is told of processors by number; which share a core or a memory node it does not know.
-    CpuView { cpu: poller.cpu, state, core: poller.cpu.0, node: 0 }
+    CpuView { cpu: poller.cpu, state, core: poller.place.core, node: poller.place.node }
 }
 
 impl Group {

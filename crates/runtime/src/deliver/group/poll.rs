@@ -12,6 +12,7 @@ use napier_core::time::Span;
 use napier_sys::sched::pin_current_thread;
 use napier_sys::tsc::ticks;
 
+use super::class::{step_aside, way};
 use super::{Group, Member, Poller};
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
@@ -60,7 +61,8 @@ impl Deliver {
     fn group_main(&self, group: &Group, poller: &Poller) {
         never_run_inline();
         napier_sys::nowait::this_thread();
-        let (mut empty_rounds, mut last) = (0_u32, ticks());
+        napier_sys::sched::exact_timers();
+        let (mut empty_rounds, mut last, mut way) = (0_u32, ticks(), way());
         while !group.stop.load(Ordering::Acquire) {
             let members = group.members.load();
             let (mut work, mut spun_at) = (0, None);
@@ -75,6 +77,7 @@ impl Deliver {
             let now = self.clock.now();
             poller.seen_ns.store(now.ns, Ordering::Relaxed);
             group.ask_policy(now);
+            step_aside(poller, &mut way, now);
             if poller.word().is_going() && group.has_left(poller) {
                 return;
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use napier_core::group::{Doing, Phase, Settings};
 
-use super::{Group, Member, Poller};
+use super::{Group, GroupClass, Member, Poller};
 use crate::deliver::Deliver;
 
 /// A group as it is.
@@ -15,6 +15,8 @@ pub struct GroupInfo {
     pub name: String,
     /// What was set.
     pub settings: Settings,
+    /// In which class its threads are to run.
+    pub class: GroupClass,
     /// Its CPUs.
     pub cpus: Vec<PollerInfo>,
     /// Its members.
@@ -28,12 +30,27 @@ pub struct PollerInfo {
     pub cpu: u16,
     /// Its thread's id at the system.
     pub pid: u32,
+    /// Its thread runs as `SCHED_FIFO`.
+    pub fifo: bool,
+    /// The system keeps other threads from it.
+    pub isolated: bool,
     /// What it is doing.
     pub doing: Doing,
     /// Times that it went to sleep.
     pub parks: u64,
     /// Times that it wanted to, and found something to do.
     pub vain_parks: u64,
+}
+
+/// The group of an instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupOfNapi {
+    /// Name of the group.
+    pub name: String,
+    /// The CPU that has it.
+    pub cpu: u16,
+    /// That CPU's thread, by its id at the system.
+    pub pid: u32,
 }
 
 /// A member of a group.
@@ -67,6 +84,8 @@ impl Group {
         let cpu = |poller: &Arc<Poller>| PollerInfo {
             cpu: poller.cpu.0,
             pid: poller.pid.load(Ordering::Relaxed),
+            fifo: poller.fifo.load(Ordering::Relaxed),
+            isolated: !poller.shared.load(Ordering::Relaxed),
             doing: poller.word().doing(),
             parks: poller.parks.load(Ordering::Relaxed),
             vain_parks: poller.vain_parks.load(Ordering::Relaxed),
@@ -82,6 +101,7 @@ impl Group {
         GroupInfo {
             name: self.name.clone(),
             settings,
+            class: *self.class.lock().expect("only stored"),
             cpus: self.pollers.load().iter().map(cpu).collect(),
             members: self.members.load().iter().map(member).collect(),
         }

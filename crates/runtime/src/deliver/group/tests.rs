@@ -1,14 +1,17 @@
 //! Groups of an engine on links.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use napier_core::context::PollContext;
+use napier_core::control::NapiGet;
 use napier_core::group::{Doing, GroupError, Policy, Settings};
 use napier_core::time::Span;
 
-use super::GroupChangeError;
+use napier_sys::sched::pin_current_thread;
+
+use super::{GroupChangeError, GroupClass};
 use crate::available_cpus;
 use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
 use crate::engine::Engine;
@@ -125,10 +128,12 @@ fn nothing_is_lost_while_members_and_settings_change() {
         );
     }
     rig.engine.group_new("g", &cpus[..1], sleepy()).unwrap();
-    let done = AtomicBool::new(false);
+    let (done, changed) = (AtomicBool::new(false), AtomicU32::new(0));
+    let enough = std::env::var("NAPIER_GROUP_CHANGES").map_or(40, |turns| turns.parse().expect("a number"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (0..6000).for_each(|number| rig.round(number));
+            let more = |number: &u32| *number < 3000 || changed.load(Ordering::Relaxed) < enough;
+            (0..u32::MAX).take_while(more).for_each(|number| rig.round(number));
             done.store(true, Ordering::Relaxed);
         });
         let mut turns = 0_u32;
@@ -146,8 +151,8 @@ fn nothing_is_lost_while_members_and_settings_change() {
             }
             rig.engine.group_detach("g", rig.id(end)).unwrap();
             turns += 1;
+            changed.store(turns, Ordering::Relaxed);
         }
-        assert!(turns > 20, "{turns}");
     });
     assert!(rig.polls(0, PollContext::Group) > 0);
 }
@@ -217,6 +222,54 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     ));
     rig.round(0);
     assert_eq!(engine.groups()[0].members.len(), 1);
+}
+
+#[test]
+fn who_asks_for_an_instance_is_told_of_its_group() {
+    let rig = Rig::new();
+    let asked = || rig.engine.napi_get(NapiGet { id: Some(rig.id(0).into()) }).unwrap();
+    assert_eq!((asked().pid, rig.engine.group_of(rig.id(0))), (None, None));
+    rig.engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    let of = rig.engine.group_of(rig.id(0)).unwrap();
+    assert_eq!((of.name.as_str(), usize::from(of.cpu)), ("g", available_cpus()[0]));
+    assert_eq!(of.pid, rig.engine.groups()[0].cpus[0].pid);
+    assert_eq!(asked().pid, Some(of.pid), "the thread that polls it");
+    rig.engine.group_detach("g", rig.id(0)).unwrap();
+    assert_eq!((asked().pid, rig.engine.group_of(rig.id(0))), (None, None));
+}
+
+/// Scheduling class of a thread of this process: field 41 of its `stat`, see proc_pid_stat(5); 1 is `SCHED_FIFO`.
+fn is_fifo(tid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(41 - 3).unwrap() == "1"
+}
+
+#[test]
+fn a_real_time_class_is_taken_or_refused_and_others_get_their_turn() {
+    let rig = Rig::new();
+    let cpu = available_cpus()[0];
+    rig.engine.group_new("g", &[cpu], Settings::default()).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    let info = || rig.engine.groups().remove(0);
+    let isolated = info().cpus[0].isolated;
+    assert_eq!((info().class, info().cpus[0].fifo && !isolated), (GroupClass::Auto, false));
+    if let Err(refused) = rig.engine.group_set_class("g", GroupClass::Fifo) {
+        assert!(refused.to_string().contains("CAP_SYS_NICE"), "{refused}");
+        assert_eq!((info().class, is_fifo(info().cpus[0].pid)), (GroupClass::Auto, false), "nothing has changed");
+        rig.round(0);
+        return napier_testkit::skip!(
+            "a_real_time_class_is_taken_or_refused_and_others_get_their_turn",
+            "SCHED_FIFO is not granted: only the refusal was tested"
+        );
+    }
+    assert!(info().cpus[0].fifo && is_fifo(info().cpus[0].pid));
+    // This thread shares the CPU with one that never sleeps, but for its steps aside.
+    pin_current_thread(cpu);
+    (0..200).for_each(|number| rig.round(number));
+    rig.engine.group_set_class("g", GroupClass::Other).unwrap();
+    assert!(!info().cpus[0].fifo && !is_fifo(info().cpus[0].pid));
+    rig.round(200);
 }
 
 /// Senders only push: what they leave is enqueued and run by the group, which takes nothing for itself if it may sleep.

@@ -9,7 +9,7 @@ use super::SoftirqCpu;
 use napier_sys::cpuclock::ThreadClock;
 
 /// `SCHED_FIFO` priority of softirq threads: the middle, as the kernel gives its own interrupt threads.
-pub(super) const FIFO_PRIORITY: i32 = 50;
+pub(in crate::deliver) const FIFO_PRIORITY: i32 = 50;
 
 /// `SCHED_FIFO` where it is granted, but not while the thread takes most of its processor (`napier_core::upkeep`).
 pub(super) struct Class {

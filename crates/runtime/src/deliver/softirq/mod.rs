@@ -3,7 +3,7 @@
 //! The poll list is run by the CPU's thread. A program's thread that raises a softirq does of it what it owns (`caller`).
 
 mod caller;
-mod class;
+pub(in crate::deliver) mod class;
 mod holds;
 #[cfg(test)]
 pub(crate) mod scarce;

@@ -1,0 +1,105 @@
+//! The scheduling class of a group's threads, which the control path sets from outside.
+
+use std::sync::atomic::Ordering;
+
+use napier_core::group::GiveWay;
+use napier_core::time::{Instant, Span};
+use napier_sys::sched::set_class_of;
+use napier_sys::topology::is_isolated;
+
+use super::control::GroupChangeError;
+use super::{Group, Poller};
+use crate::deliver::softirq::class::FIFO_PRIORITY;
+
+/// Below interrupt and softirq threads, which the group's own work may wait for.
+const PRIORITY: i32 = FIFO_PRIORITY - 1;
+/// Other threads of a CPU wait at most this long for a real-time thread.
+const GIVE_WAY: Span = Span::from_ms(1);
+/// And run for this long. The virtual machine has the same two.
+const ASIDE: std::time::Duration = std::time::Duration::from_micros(50);
+
+/// In which scheduling class a group polls.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum GroupClass {
+    /// `SCHED_FIFO` on CPUs that the system keeps other threads from, where it is granted; elsewhere `SCHED_OTHER`.
+    #[default]
+    Auto,
+    /// `SCHED_OTHER`.
+    Other,
+    /// `SCHED_FIFO`, on every CPU; on one with other threads it steps aside for 50 us after each ms.
+    Fifo,
+}
+
+impl GroupClass {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Other, Self::Fifo];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Other => "other",
+            Self::Fifo => "fifo",
+        }
+    }
+
+    /// The one with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+}
+
+impl Poller {
+    /// Puts its thread into the class.
+    ///
+    /// # Errors
+    /// [`GroupClass::Fifo`] was asked for and is not granted; nothing has changed.
+    pub(super) fn set_class(&self, class: GroupClass) -> Result<(), GroupChangeError> {
+        let isolated = is_isolated(self.cpu.0);
+        let wanted = class == GroupClass::Fifo || class == GroupClass::Auto && isolated;
+        let answer = set_class_of(self.pid.load(Ordering::Relaxed), wanted.then_some(PRIORITY));
+        match answer {
+            Err(error) if class == GroupClass::Fifo => {
+                return Err(GroupChangeError::ClassNotGranted { cpu: self.cpu.0, error });
+            }
+            answer => self.fifo.store(wanted && answer.is_ok(), Ordering::Relaxed),
+        }
+        self.shared.store(!isolated, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Group {
+    /// Puts all its threads into the class, or none.
+    ///
+    /// # Errors
+    /// As [`Poller::set_class`].
+    pub(super) fn set_class(&self, class: GroupClass) -> Result<(), GroupChangeError> {
+        let mut before = self.class.lock().expect("only stored");
+        let pollers = self.pollers.load_full();
+        for (nth, poller) in pollers.iter().enumerate() {
+            if let Err(error) = poller.set_class(class) {
+                // What was in force is granted again.
+                pollers[..nth].iter().for_each(|poller| _ = poller.set_class(*before));
+                return Err(error);
+            }
+        }
+        *before = class;
+        Ok(())
+    }
+}
+
+/// Between two rounds: a real-time thread lets the others of its CPU run.
+pub(super) fn step_aside(poller: &Poller, way: &mut GiveWay, now: Instant) {
+    let others = poller.fifo.load(Ordering::Relaxed) && poller.shared.load(Ordering::Relaxed);
+    if way.asks(now, others) {
+        std::thread::sleep(ASIDE);
+    }
+}
+
+/// The bound for other threads.
+pub(super) const fn way() -> GiveWay {
+    GiveWay::new(GIVE_WAY)
+}
