@@ -334,7 +334,7 @@ impl Ends {
         let of_server = |role: &ThreadRole| match (&self.tested, role) {
             (_, ThreadRole::Program { name }) => name != CLIENT_THREAD,
             (Tested::Engine { .. }, ThreadRole::Softirq { cpu }) => Some(*cpu) != client_softirq,
-            (Tested::Engine { device, .. }, ThreadRole::Napi { device: of }) => of == device.name(),
+            (Tested::Engine { device, .. }, ThreadRole::Napi { device: of, .. }) => of == device.name(),
             (Tested::Engine { .. }, ThreadRole::Worker | ThreadRole::Group { .. }) => true,
             // It moves no packets.
             (_, ThreadRole::MemifControl) => false,

@@ -35,7 +35,7 @@ impl Kthread {
                     Some(cpu) => pin_current_thread(cpu),
                     None => deliver.unpin_thread(),
                 }
-                deliver.threads.register(ThreadRole::Napi { device: napi.device.name.clone() });
+                deliver.threads.register(ThreadRole::Napi { device: napi.device.name.clone(), queue: napi.queue });
                 let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 drop(report);
                 deliver.kthread_main(&napi, &stop);
