@@ -12,7 +12,7 @@ use super::config::{QdiscConfig, TxSetupError};
 use super::owner::Owner;
 use super::packet::TxPkt;
 use super::senders::Senders;
-use super::stats::{CallTimes, Ledger, drops_of};
+use super::stats::{CallTimes, Ledger};
 use super::{ByteLimit, ByteLimits, Guarded, Mode, TxPath, TxQueueStats, TxShared, TxVariant, XmitTimes};
 use crate::bounds::RING_SIZE_MAX;
 use crate::port::lock_root;
@@ -49,15 +49,6 @@ impl TxPath {
         }
     }
 
-    /// Packets that the queue's disciplines and its defer list have dropped, and of how many their senders were told.
-    pub(crate) fn drops(&self) -> (u64, u64) {
-        let (guarded, _) = lock_root(&self.root.0);
-        let now = guarded.root.stats().drops.total() + self.defer.burst_drops.load(Ordering::Relaxed);
-        let all = now + self.former_drops.load(Ordering::Relaxed);
-        self.release_any(guarded);
-        (all, self.told.load(Ordering::Relaxed))
-    }
-
     /// Ends the owner's thread; the engine is going away, or another variant comes. False: there was none.
     pub(crate) fn stop_owner(&self) -> bool {
         // Taken out first: the thread is not waited for under the lock.
@@ -86,9 +77,9 @@ impl TxPath {
     fn replace(&self, root: Root<TxPkt>) {
         let fresh = Guarded { root, ledger: Ledger::default() };
         let (mut guarded, _) = lock_root(&self.root.0);
-        let drops = guarded.root.stats().drops.total() + self.defer.burst_drops.swap(0, Ordering::Relaxed);
-        self.former_drops.fetch_add(drops, Ordering::Relaxed);
+        self.former_drops.fetch_add(guarded.root.stats().drops.total(), Ordering::Relaxed);
         let former = std::mem::replace(&mut *guarded, fresh);
+        self.show_replaced(&guarded);
         self.leave(guarded, self.rest());
         drop(former);
     }
@@ -246,43 +237,14 @@ impl<'a> Queues<'a> {
     pub(crate) fn stats(self, queue: u16, ticks_per_us: f64) -> Result<TxQueueStats, TxSetupError> {
         let path = self.path(queue)?;
         let limit_bytes = path.claim_wire().limit.as_ref().map(ByteLimit::limit_bytes);
-        #[expect(clippy::cast_precision_loss, reason = "durations for reports")]
-        let ns = |ticks: u64| ticks as f64 * 1000.0 / ticks_per_us;
         // Got here: no sender waits for memory that the holder of the root lock asks for.
         let mut batches = Histogram::default();
         let (guarded, _) = lock_root(&path.root.0);
-        let (root, ledger) = (&guarded.root, &guarded.ledger);
-        batches.merge(&ledger.batches);
-        let drops = root.stats().drops.clone();
-        let mut stats = TxQueueStats {
-            qdisc: root.qdisc().name(),
-            variant: match path.mode() {
-                Mode::Locked => TxVariant::Locked,
-                Mode::Owner => TxVariant::Owner,
-                Mode::Llist | Mode::Noqueue => TxVariant::Llist,
-            },
-            packets: root.stats().packets,
-            bytes: root.stats().bytes,
-            qlen: root.qlen() as u64,
-            backlog_bytes: root.backlog_bytes(),
-            requeues: root.stats().requeues,
-            drops: Vec::new(),
-            burst_drops: path.defer.burst_drops.load(Ordering::Relaxed),
-            batches,
-            flushes: ledger.flushes,
-            runs: ledger.runs,
-            run_pkts: ledger.run_pkts,
-            softirq_runs: ledger.softirq_runs,
-            schedules: ledger.schedules,
-            lock_waits: ledger.lock_waits,
-            lock_wait_ns: ns(ledger.lock_wait_ticks),
-            stops: path.stops.load(Ordering::Relaxed),
-            left: path.left.load(Ordering::Relaxed),
-            left_refused: path.left_refused.load(Ordering::Relaxed),
-            limit_bytes,
-        };
+        batches.merge(&guarded.ledger.batches);
+        path.show(&guarded, true);
         path.release_any(guarded);
-        stats.drops = drops_of(&drops);
+        let mut stats = TxQueueStats { batches, limit_bytes, ..path.shown(ticks_per_us) };
+        stats.drops.retain(|(_, pkts)| *pkts > 0);
         Ok(stats)
     }
 }

@@ -40,6 +40,7 @@ mod owner;
 mod packet;
 mod run;
 mod senders;
+mod shown;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ use owner::Owner;
 pub(crate) use owner::{OwnerTurn, OwnerTurns};
 use packet::TxPkt;
 use senders::{Sender, Senders};
+use shown::{Shown, ShownLimit};
 use stats::Ledger;
 pub use stats::{TxQueueStats, XmitBucket, XmitTimes};
 use wire::WireLock;
@@ -157,7 +159,7 @@ struct Guarded {
 struct Defer {
     list: FrameList,
     count: AtomicU64,
-    /// Packets refused (`QDISC_BURST_DROP`), which no counter of the kernel holds.
+    /// Packets refused in all (`QDISC_BURST_DROP`), which no counter of the kernel holds.
     burst_drops: AtomicU64,
 }
 
@@ -177,11 +179,12 @@ pub(crate) struct TxPath {
     for_owner: AtomicBool,
     /// What may still go into the ring, as the last holder of the transmit lock left it.
     bulk_bytes: AtomicI32,
+    limit_bytes: ShownLimit,
     state: StateCell,
     bits: StateCell,
     watchdog: wake::Watchdog,
     stops: AtomicU64,
-    /// What disciplines before this one dropped, and their defer lists.
+    /// What disciplines before this one dropped.
     former_drops: AtomicU64,
     /// Drops that senders were told of.
     told: AtomicU64,
@@ -193,6 +196,7 @@ pub(crate) struct TxPath {
     defer: Defer,
     busylock: Line<Exclusive<()>>,
     root: Line<Relay<Guarded>>,
+    shown: Shown,
     wire: Line<WireLock>,
     /// Frames that were left to the holder of the transmit lock, and that were refused because too many were.
     left: AtomicU64,
@@ -223,6 +227,7 @@ impl TxPath {
             running: AtomicBool::new(false),
             for_owner: AtomicBool::new(false),
             bulk_bytes: AtomicI32::new(0),
+            limit_bytes: ShownLimit::new(),
             state: StateCell::new(QdiscState::EMPTY.bits().into()),
             bits: StateCell::new(QueueBits::EMPTY.bits().into()),
             watchdog: wake::Watchdog::new(),
@@ -235,6 +240,7 @@ impl TxPath {
             defer: Defer { list: FrameList::new(), count: AtomicU64::new(0), burst_drops: AtomicU64::new(0) },
             busylock: Line(Exclusive::new(())),
             root: Line(Relay::new(Guarded { root, ledger: Ledger::default() })),
+            shown: Shown::default(),
             wire: Line(Owned::new(Wire::new(queue))),
             left: AtomicU64::new(0),
             left_refused: AtomicU64::new(0),

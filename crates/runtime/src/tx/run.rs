@@ -129,7 +129,9 @@ impl TxPath {
     #[inline]
     pub(super) fn release<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) {
         let mut guarded = guarded;
-        while let Some(noted) = guarded.leave() {
+        loop {
+            self.show(&guarded, rest.dropped.is_some());
+            let Some(noted) = guarded.leave() else { return };
             // It would have cleared SCHED before a note of its own.
             if rest.softirq_comes && self.qdisc_state().intersects(QdiscState::SCHED) {
                 // Its note may be newer than that look: this turn takes it, or finds none and lets go.

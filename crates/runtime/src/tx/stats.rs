@@ -1,7 +1,7 @@
 //! What happened on the transmit path.
 
 use napier_core::histogram::Histogram;
-use napier_core::tx::{DropReason, TxDrops};
+use napier_core::tx::DropReason;
 
 /// Durations in ticks.
 #[derive(Clone, Default)]
@@ -136,11 +136,6 @@ pub struct TxQueueStats {
     pub left_refused: u64,
     /// The byte limit in force; `None` without limits.
     pub limit_bytes: Option<u32>,
-}
-
-/// The reasons that occurred.
-pub(crate) fn drops_of(drops: &TxDrops) -> Vec<(DropReason, u64)> {
-    drops.iter().filter(|(_, pkts)| *pkts > 0).collect()
 }
 
 #[cfg(test)]

@@ -218,6 +218,7 @@ impl TxPath {
     #[inline]
     pub(super) fn publish_allowance(&self, wire: &Wire) {
         self.bulk_bytes.store(wire.allowance(), Ordering::Relaxed);
+        self.limit_bytes.store(wire.limit.as_ref().map(super::ByteLimit::limit_bytes));
     }
 
     /// `__netif_schedule`: true if the caller is to raise the softirq once it holds no lock.

@@ -23,6 +23,7 @@ mod late_list;
 mod left;
 mod rig;
 mod room;
+mod shown;
 mod stalled;
 
 /// A socket at the sending end, one at the receiving end, and that one's address.
