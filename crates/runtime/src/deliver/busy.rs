@@ -123,6 +123,7 @@ impl Deliver {
                 napi.flush_held(&mut owned, Flush::for_hz(HZ));
                 drop(owned);
                 napi.transition(Rule::BusyStopRelease, |state| (state.busy_stop_release(), ()));
+                napi.counters.deferred();
                 self.arm_timer(napi, span);
             }
             BusyStop::PollOnce => {
@@ -149,6 +150,7 @@ impl Deliver {
         let tunables = napi.tunables();
         let arm = napi.journaled(|| suspend(&tunables), |&arm| Event::Suspend { tunables, arm });
         if let Some(span) = arm {
+            napi.counters.suspended();
             self.arm_timer(napi, span);
         }
     }
@@ -158,6 +160,7 @@ impl Deliver {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
         let tunables = napi.tunables();
         if napi.journaled(|| resume(&tunables), |&schedule| Event::Resume { tunables, schedule }) {
+            napi.counters.resumed();
             self.napi_schedule(napi);
         }
     }

@@ -107,6 +107,9 @@ impl Deliver {
             }
             Completed::Released { arm, unmask } => {
                 if let Some(span) = arm {
+                    if !unmask {
+                        napi.counters.deferred();
+                    }
                     self.arm_timer(napi, span);
                 }
                 unmask

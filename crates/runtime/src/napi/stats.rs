@@ -15,6 +15,9 @@ pub(crate) struct NapiCounters {
     unmasks: AtomicU64,
     irq_holds: AtomicU64,
     irq_needless: AtomicU64,
+    deferrals: AtomicU64,
+    suspensions: AtomicU64,
+    resumes: AtomicU64,
     /// `BusyPollRxPackets`: packets of busy-loop iterations; the poll that ends a loop does not count.
     busy_poll_rx_packets: AtomicU64,
     spin_ticks: AtomicU64,
@@ -50,9 +53,10 @@ impl NapiCounters {
         self.polls[PollContext::User].load(Ordering::Relaxed)
     }
 
-    /// Ticks spent polling in vain; several threads may add.
+    /// Ticks that the calling thread has spent polling in vain; several threads may add.
     #[inline]
     pub(crate) fn spun(&self, ticks: u64) {
+        crate::threads::spun(ticks);
         self.spin_ticks.fetch_add(ticks, Ordering::Relaxed);
     }
 
@@ -84,6 +88,21 @@ impl NapiCounters {
         self.irq_needless.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The interrupt stays masked, and the timer is armed.
+    pub(crate) fn deferred(&self) {
+        self.deferrals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An event context suspends the interrupt, or prolongs that.
+    pub(crate) fn suspended(&self) {
+        self.suspensions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An event context found nothing and gave the interrupt back.
+    pub(crate) fn resumed(&self) {
+        self.resumes.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn timer_fired(&self, late_ns: u64) {
         self.timer_fires.fetch_add(1, Ordering::Relaxed);
         self.timer_lateness_ns.fetch_add(late_ns, Ordering::Relaxed);
@@ -103,6 +122,9 @@ impl NapiCounters {
             unmasks: read(&self.unmasks),
             irq_holds: read(&self.irq_holds),
             irq_needless: read(&self.irq_needless),
+            deferrals: read(&self.deferrals),
+            suspensions: read(&self.suspensions),
+            resumes: read(&self.resumes),
             busy_poll_rx_packets: read(&self.busy_poll_rx_packets),
             spin_ticks: read(&self.spin_ticks),
             gro_merged: read(&self.merged),
@@ -134,6 +156,14 @@ pub struct NapiStats {
     pub irq_holds: u64,
     /// Interrupts that were heard when nothing waited and nobody polled; they cost no poll.
     pub irq_needless: u64,
+    /// Times that the interrupt stayed masked and the timer was armed instead: by a completion, or by a busy poller that
+    /// prefers it so and left.
+    pub deferrals: u64,
+    /// Times that an event context suspended the interrupt, or prolonged that, because it had events
+    /// (`irq-suspend-timeout`).
+    pub suspensions: u64,
+    /// Times that an event context found nothing and ended that: the instance was polled once more.
+    pub resumes: u64,
     /// Packets that busy-loop iterations received (`TcpExt BusyPollRxPackets`).
     pub busy_poll_rx_packets: u64,
     /// Ticks of the engine's tick counter spent in polls that found nothing.
@@ -158,6 +188,9 @@ impl NapiStats {
             unmasks: f(self.unmasks, other.unmasks),
             irq_holds: f(self.irq_holds, other.irq_holds),
             irq_needless: f(self.irq_needless, other.irq_needless),
+            deferrals: f(self.deferrals, other.deferrals),
+            suspensions: f(self.suspensions, other.suspensions),
+            resumes: f(self.resumes, other.resumes),
             busy_poll_rx_packets: f(self.busy_poll_rx_packets, other.busy_poll_rx_packets),
             spin_ticks: f(self.spin_ticks, other.spin_ticks),
             gro_merged: f(self.gro_merged, other.gro_merged),
