@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use napier_core::metric::{Kind, Metric, Unit};
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $field:ident $variant:ident $name:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $field:ident $variant:ident $name:literal $($falls:ident)?;)*) => {
         /// Which counter.
         #[derive(Copy, Clone, Debug, PartialEq, Eq)]
         pub(super) enum Counter { $($variant,)* }
@@ -16,7 +18,7 @@ macro_rules! counters {
         /// counter for say so.
         #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
-        pub struct StackCounters { $($(#[$doc])* pub $field: u64,)* }
+        pub struct StackCounters { $($(#[doc = $doc])* pub $field: u64,)* }
 
         impl StackCounters {
             /// Name and value of every counter, in a fixed order.
@@ -31,6 +33,15 @@ macro_rules! counters {
             }
         }
 
+        /// What stands behind each counter, in the order of [`StackCounters::iter`]. The label is [`crate::NetNs::number`].
+        pub static STACK_METRICS: [Metric; COUNT] = [$(Metric {
+            name: concat!("napier_stack_", stringify!($field)),
+            kind: kind(&[$(stringify!($falls))?]),
+            unit: Unit::Count,
+            help: first_sentence(concat!($($doc),*)),
+            labels: &["netns"],
+        },)*];
+
         const COUNT: usize = [$(Counter::$variant,)*].len();
 
         impl Counters {
@@ -39,6 +50,25 @@ macro_rules! counters {
             }
         }
     };
+}
+
+/// What falls is marked in the table.
+const fn kind(falls: &[&str]) -> Kind {
+    if falls.is_empty() { Kind::Counter } else { Kind::Gauge }
+}
+
+/// The first sentence of a comment, without its full stop.
+const fn first_sentence(comment: &'static str) -> &'static str {
+    let text = comment.trim_ascii();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == b'.' && (at + 1 == bytes.len() || bytes[at + 1] == b' ') {
+            return text.split_at(at).0;
+        }
+        at += 1;
+    }
+    panic!("a comment on a counter is whole sentences")
 }
 
 counters! {
@@ -157,7 +187,7 @@ counters! {
     /// Established connections that ended at once, without an exchange of FINs.
     tcp_estab_resets TcpEstabResets "TcpEstabResets";
     /// Connections that are established now, or that only the peer has closed. The only one that also falls.
-    tcp_curr_estab TcpCurrEstab "TcpCurrEstab";
+    tcp_curr_estab TcpCurrEstab "TcpCurrEstab" falls;
     /// Connections that a listener could not take because its backlog was full.
     tcp_ext_listen_overflows ListenOverflows "TcpExtListenOverflows";
     /// SYNs, and last segments of handshakes, that a listener dropped for whatever reason.

@@ -59,7 +59,7 @@ mod testing;
 mod tests;
 
 pub use builder::{ReusePort, UdpSocketBuilder};
-pub use counters::StackCounters;
+pub use counters::{STACK_METRICS, StackCounters};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzz::fuzz_frames;
 pub use gateway::GatewayError;

@@ -41,7 +41,10 @@ use super::writer::{Writers, Writing};
 #[derive(Clone)]
 pub struct NetNs(pub(super) Arc<Inner>);
 
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
 pub(super) struct Inner {
+    pub(super) number: u64,
     pub(super) host: Arc<dyn Host>,
     pub(super) frames: Arc<FrameTable>,
     pub(super) send_buffers: Arc<SendBuffers>,
@@ -175,7 +178,10 @@ impl NetNs {
             neighbours: Neighbours::default(),
             gateways: Arc::new([]),
         };
+        // Relaxed: a number of its own is all that is asked for.
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let inner = Arc::new(Inner {
+            number,
             frames,
             send_buffers: SendBuffers::new(),
             host,
@@ -311,6 +317,12 @@ impl NetNs {
     pub fn neighbour(&self, ifindex: u32, addr: IpAddr) -> Option<[u8; 6]> {
         let key = Key { ifindex, addr: Addr::from_ip(addr) };
         self.0.snapshot.load().neighbours.get(key).map(|n| n.mac)
+    }
+
+    /// The number that figures know it by: 1 is the first name space that the process made.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0.number
     }
 
     /// A reading of all counters.

@@ -13,6 +13,7 @@ use napier_core::tx::qdisc::RATE_UNLIMITED;
 use rustix::fd::OwnedFd;
 
 use super::netns::NetNs;
+use crate::event::EventStats;
 
 /// An address of a device with the prefix that is reached through it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -188,12 +189,27 @@ pub trait Deliveries {
     fn delivered(&self, napi_id: u32, to: SocketAddr, packets: u32);
 }
 
+/// What can be seen of an event context from outside.
+#[derive(Copy, Clone, Debug)]
+pub struct ContextShown {
+    /// 1 is the first context that the process made.
+    pub number: u64,
+    /// The instance that a wait would busy poll now, or 0.
+    pub napi_id: u32,
+    /// Its counters.
+    pub stats: EventStats,
+}
+
 /// Somebody with threads that wait for what only the engine can bring about.
 pub trait Dependant: Send + Sync {
     /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
     fn engine_stops(&self);
     /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.
     fn end_waits(&self);
+    /// What can be seen of it, if it is an event context.
+    fn event_context(&self) -> Option<ContextShown> {
+        None
+    }
 }
 
 /// An error with the number that the kernel would give.

@@ -1,6 +1,6 @@
 //! What a context consists of; shared by its handles, the sockets it watches and the deliveries under way.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use napier_core::event::{EpollParams, attach, busy_poll_on};
@@ -10,10 +10,13 @@ use super::source::Subscriber;
 use super::stats::Counters;
 use super::table::Table;
 use crate::park::Parker;
-use crate::seams::{Dependant, Host};
+use crate::seams::{ContextShown, Dependant, Host};
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Lock order: `table` of one context, then the writer lock of one source. Deliveries take neither.
 pub(super) struct ContextState {
+    number: u64,
     pub(super) queue: ReadyQueue,
     pub(super) parker: Parker,
     pub(super) host: Arc<dyn Host>,
@@ -55,6 +58,8 @@ impl Params {
 impl ContextState {
     pub(super) fn new(host: Arc<dyn Host>, members_max: u32) -> Self {
         Self {
+            // Relaxed: a number of its own is all that is asked for.
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             queue: ReadyQueue::new(members_max),
             parker: Parker::new(),
             host,
@@ -122,5 +127,9 @@ impl Dependant for ContextState {
 
     fn end_waits(&self) {
         self.parker.wake_all();
+    }
+
+    fn event_context(&self) -> Option<ContextShown> {
+        Some(ContextShown { number: self.number, napi_id: self.napi_id(), stats: self.counters.snapshot() })
     }
 }
