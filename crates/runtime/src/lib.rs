@@ -12,6 +12,7 @@
 //! | [`event`] | event contexts with epoll's semantics: many sockets in one wait |
 //! | [`control`] | how packets are delivered, set per instance while traffic flows, in the kernel's vocabulary (`napi-set`) |
 //! | [`capture`] | what a device receives and transmits, as a pcapng file |
+//! | [`metric`] | every counter of an engine, with name, unit and labels |
 //! | [`journal`] | every rule that was applied, in order |
 //!
 //! A packet goes up: a ring of the device, the NAPI instance that some thread polls, then a raw port, or a socket and the
@@ -94,6 +95,12 @@ pub mod device {
 
     #[doc(hidden)]
     pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};
+}
+
+/// The figures of an engine with their names: [`Engine::metrics`] hands them to a [`metric::Sink`].
+pub mod metric {
+    pub use crate::engine::metrics::metrics;
+    pub use napier_core::metric::{Kind, Metric, Sink, Unit};
 }
 
 /// UDP and TCP sockets, and the name spaces that they are in.

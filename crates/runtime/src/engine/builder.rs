@@ -143,6 +143,7 @@ impl EngineBuilder {
             services: Mutex::default(),
             cap_net_admin: AtomicBool::new(true),
             started: (ticks(), deliver.clock.now()),
+            tick_rate: std::sync::OnceLock::new(),
         });
         inner.host.begin(&inner);
         let mut running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()), watch: None };

@@ -42,6 +42,10 @@ impl Carrier {
     pub(crate) fn new(unusable: Option<String>) -> Self {
         Self(LinkState { carrier: unusable.is_none(), reason: unusable, ..LinkState::default() })
     }
+
+    pub(super) fn losses(&self) -> u64 {
+        self.0.losses
+    }
 }
 
 impl EngineInner {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::EngineInner;
+use super::devices::DeviceEntry;
 use crate::napi::{Napi, NapiStats};
 use crate::netdev::Device;
 use crate::port::{FrameAccount, RxCounters, TxCounters};
@@ -134,9 +135,15 @@ impl DeviceHandle {
     #[must_use]
     pub fn stats(&self) -> DeviceStats {
         let devices = self.engine.devices.lock().expect("no panic while held");
-        let entry = devices.entry(&self.device);
-        let rx = |of: fn(&RxCounters) -> u64| entry.rx_counters.iter().map(|counters| of(counters)).sum();
-        let tx = |of: fn(&TxCounters) -> u64| entry.tx_counters.iter().map(|counters| of(counters)).sum();
+        devices.entry(&self.device).stats()
+    }
+}
+
+impl DeviceEntry {
+    /// Counters of the device; no lock of a sender or a poller is taken.
+    pub(super) fn stats(&self) -> DeviceStats {
+        let rx = |of: fn(&RxCounters) -> u64| self.rx_counters.iter().map(|counters| of(counters)).sum();
+        let tx = |of: fn(&TxCounters) -> u64| self.tx_counters.iter().map(|counters| of(counters)).sum();
         let (drops, told): (Vec<u64>, Vec<u64>) = self.device.tx.iter().map(|path| path.drops()).unzip();
         DeviceStats {
             rx_packets: rx(|c| c.packets.get()),
@@ -155,11 +162,13 @@ impl DeviceHandle {
             tx_bad_descriptors: tx(|c| c.bad_descriptors.get()),
             tx_index_errors: tx(|c| c.index_errors.get()),
             tx_kicks: tx(|c| c.kicks.get()),
-            interrupts: entry.napis.iter().map(|napi| napi.irq.interrupts()).sum(),
-            interrupts_suppressed: entry.napis.iter().map(|napi| napi.irq.suppressed()).sum(),
+            interrupts: self.napis.iter().map(|napi| napi.irq.interrupts()).sum(),
+            interrupts_suppressed: self.napis.iter().map(|napi| napi.irq.suppressed()).sum(),
         }
     }
+}
 
+impl DeviceHandle {
     /// Frames of the device that are in no pool and in no ring: in sockets, in a program's hands, or
     /// lost. 0 at rest. Stops each instance for a moment.
     #[must_use]

@@ -13,7 +13,7 @@ use napier_core::time::Instant;
 use super::{Engine, EngineInner};
 use crate::bounds::NR_CPUS;
 use crate::threads::ThreadRole;
-use napier_stack::seams::{CpuOfSleeper, Dependant, Host};
+use napier_stack::seams::{ContextShown, CpuOfSleeper, Dependant, Host};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]
@@ -164,6 +164,13 @@ impl Dependants {
             all.reserve(room);
         }
         all.push(new);
+    }
+
+    /// The event contexts that are there.
+    pub(super) fn event_contexts(&self) -> Vec<ContextShown> {
+        // Not under the lock: one that goes meanwhile goes here.
+        let all: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        all.iter().filter_map(|one| one.event_context()).collect()
     }
 
     pub(super) fn stop(&self) {

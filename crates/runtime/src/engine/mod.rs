@@ -9,12 +9,13 @@ mod devices;
 mod group;
 mod handle;
 mod host;
+pub(crate) mod metrics;
 mod show;
 mod sink;
 mod transmit;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use napier_core::time::Instant;
@@ -106,6 +107,8 @@ pub(crate) struct EngineInner {
     dependants: Dependants,
     /// The accounting counter and the clock at one time.
     started: (u64, Instant),
+    /// Ticks per microsecond for figures that must never fall, once asked for.
+    tick_rate: OnceLock<f64>,
 }
 
 impl Engine {
