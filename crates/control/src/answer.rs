@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::groups;
+use crate::metrics;
 use crate::record;
 use crate::words::{Call, CallError, How, Operation, call};
 
@@ -41,6 +42,11 @@ impl Refused {
     }
 }
 
+/// A request that cannot be.
+pub(crate) fn invalid(message: impl std::fmt::Display) -> Refused {
+    Refused::because(Errno::EINVAL, format!("EINVAL: {message}"))
+}
+
 impl From<CallError> for Refused {
     fn from(error: CallError) -> Self {
         Self { errno: Some(error.errno()), message: error.to_string() }
@@ -61,33 +67,41 @@ refusals!(QueryError, NapiSetError);
 
 /// The answer to a line, as a line without its end. `None` stands for an engine that has stopped.
 pub(crate) fn answer(engine: Option<&Engine>, line: &[u8]) -> String {
-    let reply = engine.ok_or_else(|| Refused::plain("the engine has stopped")).and_then(|engine| reply(engine, line));
-    match reply {
-        Ok(reply) => json!({"reply": reply}).to_string(),
-        Err(refused) => refused.line(),
-    }
+    let answer = engine.ok_or_else(|| Refused::plain("the engine has stopped")).and_then(|engine| {
+        let line = read(line)?;
+        if line.op == metrics::OPERATION && line.dev.is_none() {
+            return metrics::answer(engine, &line.attributes);
+        }
+        Ok(json!({"reply": reply(engine, line)?}).to_string())
+    });
+    answer.unwrap_or_else(|refused| refused.line())
 }
 
-fn reply(engine: &Engine, line: &[u8]) -> Result<Value, Refused> {
-    let Line { op, how, mut attributes, dev } = serde_json::from_slice(line).map_err(|error| Refused {
+fn read(line: &[u8]) -> Result<Line, Refused> {
+    serde_json::from_slice(line).map_err(|error| Refused {
         errno: Some(Errno::EINVAL),
         message: format!(
             "EINVAL: a request is a line such as {{\"op\": \"napi-get\", \"how\": \"dump\", \"attributes\": {{}}}}: {error}"
         ),
-    })?;
-    let invalid = |message: String| Refused { errno: Some(Errno::EINVAL), message: format!("EINVAL: {message}") };
+    })
+}
+
+fn reply(engine: &Engine, line: Line) -> Result<Value, Refused> {
+    let Line { op, how, mut attributes, dev } = line;
     if groups::OPERATIONS.contains(&op.as_str()) && dev.is_none() {
         return groups::carry_out(engine, &op, &attributes);
     }
-    let names =
-        || Operation::ALL.map(Operation::name).into_iter().chain(groups::OPERATIONS).collect::<Vec<_>>().join(", ");
+    let names = || {
+        let all = Operation::ALL.map(Operation::name).into_iter().chain(groups::OPERATIONS);
+        all.chain([metrics::OPERATION]).collect::<Vec<_>>().join(", ")
+    };
     let operation =
         Operation::from_name(&op).ok_or_else(|| invalid(format!("no such operation; there are {}", names())))?;
     let how = [How::Do, How::Dump].into_iter().find(|known| known.name() == how);
-    let how = how.ok_or_else(|| invalid("how must be do or dump".to_owned()))?;
+    let how = how.ok_or_else(|| invalid("how must be do or dump"))?;
     if let Some(name) = dev {
         if attributes.contains_key("ifindex") {
-            return Err(invalid("ifindex and dev are both given: give one".to_owned()));
+            return Err(invalid("ifindex and dev are both given: give one"));
         }
         attributes.insert("ifindex".to_owned(), ifindex(engine, &name)?.into());
     }

@@ -9,11 +9,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::metrics::{self, Family};
 use crate::place;
 use crate::words::{How, Operation};
 
 /// Bytes of an answer: an engine has at most 4096 instances.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Entries of a folder that are looked at.
+const ENGINES_MAX: usize = 1000;
 /// How long an answer may take: an engine that changes threads waits for them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -122,6 +125,18 @@ impl Client {
         self.asked(&json!({"op": operation, "how": "do", "attributes": attributes}))
     }
 
+    /// Asks for the figures whose names begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`AskError::Refused`]: there are too many at once, or the engine has stopped; [`AskError::System`].
+    pub fn metrics(&mut self, prefix: &str) -> Result<Vec<Family>, AskError> {
+        let attributes = if prefix.is_empty() { json!({}) } else { json!({"prefix": prefix}) };
+        let request = json!({"op": metrics::OPERATION, "how": "dump", "attributes": attributes});
+        let families: Vec<Family> = serde_json::from_value(self.asked(&request)?)
+            .map_err(|error| AskError::System { path: self.path.clone(), source: error.into() })?;
+        Ok(families.into_iter().map(Family::cleaned).collect())
+    }
+
     fn asked(&mut self, request: &Value) -> Result<Value, AskError> {
         match self.exchange(&request.to_string()) {
             Ok(Answer::Reply(reply)) => Ok(reply),
@@ -143,6 +158,24 @@ impl Client {
         }
         Ok(serde_json::from_slice(&line)?)
     }
+}
+
+/// The engines of the calling user that have a socket which answers, by their names in order.
+#[must_use]
+pub fn engines() -> Vec<String> {
+    let uid = place::own_uid();
+    let folders = place::folders(uid, place::runtime_folder());
+    let folders = folders.iter().filter(|folder| place::is_alone(folder, uid));
+    let entries =
+        folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().take(ENGINES_MAX).flatten());
+    let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock"));
+    let mut names: Vec<String> = sockets
+        .filter(|path| UnixStream::connect(path).is_ok())
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort_by_key(|name| (name.len(), name.clone()));
+    names.dedup();
+    names
 }
 
 /// Where an engine by that name may be.

@@ -15,7 +15,7 @@ use napier_core::time::Span;
 use napier_runtime::engine::{Doing, Engine, GroupChangeError, GroupClass, GroupInfo, GroupSettings, Policy};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Refused, ifindex};
+use crate::answer::{Refused, ifindex, invalid};
 
 /// The operations.
 pub const OPERATIONS: [&str; 6] = ["group-new", "group-set", "group-del", "group-attach", "group-detach", "group-get"];
@@ -34,10 +34,6 @@ impl From<GroupChangeError> for Refused {
         };
         Self::because(errno, error.to_string())
     }
-}
-
-fn invalid(message: impl std::fmt::Display) -> Refused {
-    Refused::because(Errno::EINVAL, format!("EINVAL: {message}"))
 }
 
 /// Carries an operation of [`OPERATIONS`] out.

@@ -5,6 +5,7 @@
 //! | [`words`] | requests: names, accepted attributes, enum words, as `ynl --family netdev` takes them |
 //! | [`record`] | answers, with the same keys and words |
 //! | [`groups`] | groups of CPUs, for which the kernel has no words |
+//! | [`metrics`] | the figures of an engine |
 //! | [`place`] | where sockets are, and whose |
 //! | [`server`] | [`ControlSocket`], the engine's end |
 //! | [`client`] | the other end |
@@ -32,6 +33,7 @@
 mod answer;
 pub mod client;
 pub mod groups;
+pub mod metrics;
 pub mod place;
 pub mod record;
 pub mod server;

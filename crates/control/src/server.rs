@@ -1,7 +1,8 @@
 //! The engine's end of a control socket: one thread for all clients.
 //!
 //! A client cannot do more than ask: what it sends is bounded in bytes and in rate, what it does not read is not kept for it for
-//! long, and there are at most [`CLIENTS_MAX`] of them; the one that was silent for longest goes when another comes. No lock of
+//! long, and there are at most [`CLIENTS_MAX`] of them; when another comes one goes: one that has asked for nothing if there is one,
+//! and of those the one that was silent for longest. No lock of
 //! the packet path is taken for it, and with no client nothing runs.
 
 use std::fs;
@@ -243,7 +244,8 @@ impl Server {
             return;
         }
         if self.sessions.len() >= CLIENTS_MAX {
-            let silent = (0..self.sessions.len()).min_by_key(|index| self.sessions[*index].moved_ns);
+            let worth = |index: &usize| (self.sessions[*index].has_asked, self.sessions[*index].moved_ns);
+            let silent = (0..self.sessions.len()).min_by_key(worth);
             silent.into_iter().for_each(|index| drop(self.sessions.remove(index)));
         }
         self.sessions.extend(Session::new(stream, now_ns));

@@ -20,6 +20,8 @@ pub const REQUESTS_PER_S_MAX: u64 = 1000;
 pub const BURST_MAX: u64 = 100;
 /// How long a client may leave an answer unread, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
+/// So many bytes of an answer cost what a request costs.
+const BYTES_PER_REQUEST: usize = 16 * 1024;
 const NS_PER_REQUEST: u64 = 1_000_000_000 / REQUESTS_PER_S_MAX;
 
 /// What a client is waited for.
@@ -46,6 +48,8 @@ pub(crate) struct Session {
     written: usize,
     /// Requests that were allowed are paid for up to this time.
     paid_ns: u64,
+    /// It has asked for something.
+    pub(crate) has_asked: bool,
     /// When bytes moved last.
     pub(crate) moved_ns: u64,
     /// It is ended when the output is out.
@@ -61,6 +65,7 @@ impl Session {
             output: Vec::new(),
             written: 0,
             paid_ns: now_ns,
+            has_asked: false,
             moved_ns: now_ns,
             last: false,
         })
@@ -87,7 +92,10 @@ impl Session {
         {
             self.paid_ns = self.paid_ns.max(now_ns.saturating_sub(BURST_MAX * NS_PER_REQUEST)) + NS_PER_REQUEST;
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            self.say(answer(&line[..end]), now_ns);
+            let answer = answer(&line[..end]);
+            self.paid_ns += (answer.len() / BYTES_PER_REQUEST) as u64 * NS_PER_REQUEST;
+            self.has_asked = true;
+            self.say(answer, now_ns);
         } else if self.output.is_empty() && self.input.len() >= REQUEST_BYTES_MAX && self.line_end().is_none() {
             let words = format!("EMSGSIZE: a request has at most {REQUEST_BYTES_MAX} bytes");
             self.say(Refused::plain(words).line(), now_ns);
