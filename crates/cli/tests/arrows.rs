@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-stack", &["napier-core", "napier-ring", "napier-sys"]),
     ("napier-runtime", &["napier-core", "napier-ring", "napier-sys", "napier-stack"]),
     ("napier-control", &["napier-core", "napier-runtime", "napier-sys"]),
+    ("napier-export", &["napier-core", "napier-sys"]),
     ("napier-rng", &[]),
     ("napier-scenario", &["napier-core"]),
     ("napier-sim", &["napier-core", "napier-rng", "napier-scenario"]),

@@ -84,6 +84,28 @@ pub fn pin_current_thread(cpu: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
+/// Lets the calling thread run on all processors that the first thread of this process may use, but for these. Returns them;
+/// `None`, and nothing is changed, if none is left or the system refuses.
+#[must_use]
+pub fn keep_off(cpus: &[usize]) -> Option<Vec<usize>> {
+    let process = rustix::thread::sched_getaffinity(Some(rustix::process::getpid())).ok()?;
+    let left: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| process.is_set(*cpu) && !cpus.contains(cpu)).collect();
+    let mut set = CpuSet::new();
+    left.iter().for_each(|cpu| set.set(*cpu));
+    (!left.is_empty() && rustix::thread::sched_setaffinity(None, &set).is_ok()).then_some(left)
+}
+
+/// Gives the calling thread the lowest share among others of its class (`nice(2)`, 19).
+pub fn least_urgent() {
+    // Going down is always allowed. In Linux a niceness is a thread's.
+    let _ = rustix::process::nice(19);
+}
+
+/// Puts the calling thread into `SCHED_IDLE`: it never takes the processor from another thread.
+pub fn set_idle() {
+    let _ = set_class(0, libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK, 0);
+}
+
 /// `tid` 0 is the calling thread.
 fn set_class(tid: libc::pid_t, class: libc::c_int, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
@@ -94,6 +116,30 @@ fn set_class(tid: libc::pid_t, class: libc::c_int, priority: i32) -> io::Result<
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_thread_keeps_off_processors() {
+        let all = super::available_cpus();
+        let kept = |cpus: &[usize]| {
+            std::thread::scope(|scope| {
+                scope
+                    .spawn(|| {
+                        super::least_urgent();
+                        let kept = super::keep_off(cpus);
+                        (kept, super::available_cpus())
+                    })
+                    .join()
+                    .expect("it ends")
+            })
+        };
+        assert_eq!(kept(&[]), (Some(all.clone()), all.clone()));
+        assert_eq!(kept(&all), (None, all.clone()));
+        if let [first, rest @ ..] = all.as_slice()
+            && !rest.is_empty()
+        {
+            assert_eq!(kept(&[*first]), (Some(rest.to_vec()), rest.to_vec()));
+        }
+    }
+
     #[test]
     fn the_processor_of_a_thread_is_found() {
         let cpu = super::available_cpus()[0];

@@ -1,0 +1,255 @@
+//! The server, with honest clients and others.
+
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use napier_core::metric::{Kind, Metric, Sink, Unit};
+use napier_export::{Exporter, ListenError, Place};
+use napier_testkit::PATIENCE;
+
+static WALKS: Metric =
+    Metric { name: "napier_test_walks", kind: Kind::Counter, unit: Unit::Count, help: "Walks", labels: &[] };
+static FILL: Metric =
+    Metric { name: "napier_test_fill", kind: Kind::Gauge, unit: Unit::Count, help: "To fill a page", labels: &["nth"] };
+
+const ANY: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0));
+
+/// With as many samples beside the one that counts walks.
+fn exporter(samples: u64) -> Exporter {
+    let walks = Arc::new(AtomicU64::new(0));
+    let walk = move |sink: &mut dyn Sink| {
+        sink.sample(&WALKS, &[], walks.fetch_add(1, Ordering::Relaxed) + 1);
+        (0..samples).for_each(|nth| sink.sample(&FILL, &[&nth.to_string()], nth));
+    };
+    Exporter::start(ANY, &[], walk).expect("a port is free")
+}
+
+fn connect(exporter: &Exporter) -> TcpStream {
+    let stream = TcpStream::connect(exporter.addr()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time-out");
+    stream
+}
+
+/// All that comes until the other end closes.
+fn rest(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // What was not read there may end it with a reset.
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn ask(exporter: &Exporter, request: &str) -> String {
+    let mut stream = connect(exporter);
+    stream.write_all(request.as_bytes()).expect("it reads");
+    rest(stream)
+}
+
+fn scrape(exporter: &Exporter) {
+    let answer = ask(exporter, "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0;"),
+        "{answer}"
+    );
+    assert!(answer.contains("napier_test_walks_total ") && answer.ends_with("# EOF\n"), "{answer}");
+}
+
+#[test]
+fn figures_are_answered() {
+    let exporter = exporter(0);
+    scrape(&exporter);
+    let plain = ask(&exporter, "GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(plain.contains("\r\nContent-Type: text/plain; version=0.0.4;"), "{plain}");
+    assert!(plain.contains("# TYPE napier_test_walks_total counter\n"), "{plain}");
+    let head = ask(&exporter, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    assert!(ask(&exporter, "GET / HTTP/1.1\r\n\r\n").contains("href=\"/metrics\""));
+    assert!(ask(&exporter, "GET /secret HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    let posted = ask(&exporter, "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+    assert!(posted.starts_with("HTTP/1.1 405 ") && posted.contains("\r\nAllow: GET, HEAD\r\n"), "{posted}");
+}
+
+#[test]
+fn a_request_may_come_in_pieces() {
+    let exporter = exporter(0);
+    let mut stream = connect(&exporter);
+    for piece in ["GET /met", "rics HTTP/1.1\r", "\nHost: x\r\n", "\r\n"] {
+        stream.write_all(piece.as_bytes()).expect("it reads");
+        scrape(&exporter);
+    }
+    assert!(rest(stream).starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn garbage_is_refused_and_harms_nobody() {
+    let exporter = exporter(0);
+    // A greeting of TLS, zeros, and a request that is cut.
+    for garbage in
+        [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[0; 3000], b"\r\n\r\n", b"hello\n\n", &[0xff; 20000]]
+    {
+        let mut stream = connect(&exporter);
+        // It may have been refused before the end.
+        let _ = stream.write_all(garbage);
+        let answer = rest(stream);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        scrape(&exporter);
+    }
+    let mut cut = connect(&exporter);
+    cut.write_all(b"GET /metr").expect("it reads");
+    cut.shutdown(Shutdown::Write).expect("open");
+    assert_eq!(rest(cut), "");
+    // With nothing at all.
+    drop(connect(&exporter));
+    scrape(&exporter);
+}
+
+#[test]
+fn a_huge_head_is_refused() {
+    let exporter = exporter(0);
+    let answer = ask(&exporter, &format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(9000)));
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    // Without an end: the client is told, and what it still sends is kept nowhere.
+    let mut stream = connect(&exporter);
+    let line = format!("X-{}: y\r\n", "x".repeat(1000));
+    let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");
+    let ended = (0..1_000_000).any(|_| stream.write_all(line.as_bytes()).is_err());
+    assert!(ended, "it takes more than a gigabyte");
+    scrape(&exporter);
+}
+
+#[test]
+fn a_slow_client_is_told_and_holds_nobody_up() {
+    let exporter = exporter(0);
+    let mut slow = connect(&exporter);
+    slow.write_all(b"GET /metrics HT").expect("it reads");
+    let mut scrapes = 0;
+    // One byte after the other, while others are answered.
+    let mut answer = [0; 12];
+    slow.set_nonblocking(true).expect("open");
+    while slow.read_exact(&mut answer).is_err() {
+        let _ = slow.write_all(b"x");
+        scrape(&exporter);
+        scrapes += 1;
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 408");
+    assert!(scrapes > 0);
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_left() {
+    // More than the buffers of both ends hold.
+    let exporter = exporter(200_000);
+    let mut stream = connect(&exporter);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+    // It can be asked for meanwhile.
+    assert!(ask(&exporter, "GET / HTTP/1.1\r\n\r\n").contains("/metrics"));
+    // Until the server has closed, it takes what is written; then it is reset.
+    let begun = std::time::Instant::now();
+    while stream.write_all(b"x").is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it is still waited for");
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_thousand_connections_shut_nobody_out() {
+    const HELD_MAX: usize = 600;
+    let exporter = exporter(0);
+    let mut held = VecDeque::new();
+    for nth in 0..1000 {
+        // More than a process may have open with the limit that is usual.
+        if held.len() == HELD_MAX {
+            held.pop_front();
+        }
+        let mut stream = connect(&exporter);
+        // Some ask by halves.
+        if nth % 2 == 0 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");
+        }
+        held.push_back(stream);
+        if nth % 100 == 99 {
+            scrape(&exporter);
+        }
+    }
+    scrape(&exporter);
+}
+
+#[test]
+fn many_that_ask_at_once_are_all_answered() {
+    let exporter = exporter(100);
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| (0..25).for_each(|_| scrape(&exporter)));
+        }
+    });
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_told() {
+    let taken = TcpListener::bind(ANY).expect("a port is free");
+    let addr = taken.local_addr().expect("bound");
+    let error = Exporter::start(addr, &[], |_: &mut dyn Sink| {}).expect_err("it is taken");
+    assert!(matches!(error, ListenError::InUse { .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!("another program has {addr}: give another port, or end that program (ss -ltnp shows it)")
+    );
+    // TEST-NET-1, RFC 5737.
+    let addr: SocketAddr = "192.0.2.1:9".parse().expect("an address");
+    let error = Exporter::start(addr, &[], |_: &mut dyn Sink| {}).expect_err("it is nobody's");
+    assert!(matches!(error, ListenError::NotLocal { .. }), "{error}");
+    assert!(error.to_string().starts_with("192.0.2.1 is no address of this machine"), "{error}");
+}
+
+#[test]
+fn an_address_is_free_again_after_the_end() {
+    let first = exporter(0);
+    let addr = first.addr();
+    let left = connect(&first);
+    scrape(&first);
+    drop(first);
+    let again = Exporter::start(addr, &[], |_: &mut dyn Sink| {}).expect("the first has ended");
+    assert!(ask(&again, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    drop(left);
+}
+
+/// What the system says of the thread of this name: where it may run, its niceness, its class.
+fn seen(name: &str) -> Vec<(String, i32, u32)> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("proc").flatten().map(|entry| entry.path());
+    let tasks = tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
+    let of = |task: std::path::PathBuf| {
+        let status = std::fs::read_to_string(task.join("status")).ok()?;
+        let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+        let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned();
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(19 - 3);
+        let nice = fields.next()?.parse().ok()?;
+        Some((cpus, nice, fields.nth(41 - 20)?.parse().ok()?))
+    };
+    tasks.filter_map(of).collect()
+}
+
+#[test]
+fn the_thread_keeps_off_cpus_that_poll() {
+    let all = napier_sys::sched::available_cpus();
+    let start = |polling: &[usize]| Exporter::start(ANY, polling, |_: &mut dyn Sink| {}).expect("a port is free");
+    // `include/uapi/linux/sched.h SCHED_IDLE`.
+    let nowhere = start(&all);
+    assert_eq!(nowhere.place(), &Place::Idle);
+    assert!(seen("napier-export").iter().any(|(_, _, class)| *class == 5), "{:?}", seen("napier-export"));
+    let [first, rest @ ..] = all.as_slice() else { unreachable!("a CPU runs this") };
+    if rest.is_empty() {
+        return napier_testkit::skip!("the_thread_keeps_off_cpus_that_poll", "one CPU");
+    }
+    let apart = start(&[*first]);
+    assert_eq!(apart.place(), &Place::Apart(rest.to_vec()));
+    let list = |cpus: &str| cpus.split(',').map(|part| part.split('-').next().map(str::to_owned)).next().flatten();
+    let found = seen("napier-export");
+    let is_it =
+        |(cpus, nice, class): &&(String, i32, u32)| (list(cpus), *nice, *class) == (Some(rest[0].to_string()), 19, 0);
+    assert!(found.iter().find(is_it).is_some(), "{found:?}");
+}
