@@ -15,6 +15,7 @@
 //! | [`ethtool`] | channels, rings, coalescing and offloads of an interface | `ethtool` netlink |
 //! | [`facts`] | what a machine has and how it is set, read once | |
 //! | [`doctor`] | what is wrong with that: pure | |
+//! | [`metrics`] | what a live kernel counts, as figures with names | |
 //! | [`tune`] | what a machine is set to for low latency: pure | |
 //! | `veth` | pairs | `veth(4)` |
 //! | [`tracefs`] | static tracepoints, recorded | `tracefs` |
@@ -51,6 +52,7 @@ mod error;
 pub mod ethtool;
 pub mod facts;
 mod link;
+pub mod metrics;
 pub mod netdev;
 mod netns;
 pub mod process;

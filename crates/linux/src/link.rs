@@ -70,6 +70,47 @@ pub(crate) fn all() -> io::Result<Vec<(u32, String, Option<String>)>> {
     Ok(found)
 }
 
+/// Counters of an interface, which every driver has. Source: `include/uapi/linux/if_link.h struct rtnl_link_stats64`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Counters {
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+    pub(crate) tx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) rx_errors: u64,
+    pub(crate) tx_errors: u64,
+    pub(crate) rx_dropped: u64,
+    pub(crate) tx_dropped: u64,
+    pub(crate) rx_missed_errors: u64,
+}
+
+/// All interfaces with their counters: number, name, whether it is up.
+pub(crate) fn counters() -> io::Result<Vec<(u32, String, bool, Counters)>> {
+    let request = rt_link::Request::new().op_getlink_dump(&Ifinfomsg::new());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let mut found = Vec::new();
+    while let Some(reply) = replies.recv() {
+        let (header, attributes) = reply.map_err(plain)?;
+        let name = attributes.get_ifname().map_err(io::Error::other)?.to_string_lossy().into_owned();
+        let all = attributes.get_stats64().map_err(io::Error::other)?;
+        let counters = Counters {
+            rx_packets: all.rx_packets,
+            rx_bytes: all.rx_bytes,
+            tx_packets: all.tx_packets,
+            tx_bytes: all.tx_bytes,
+            rx_errors: all.rx_errors,
+            tx_errors: all.tx_errors,
+            rx_dropped: all.rx_dropped,
+            tx_dropped: all.tx_dropped,
+            rx_missed_errors: all.rx_missed_errors,
+        };
+        let is_up = header.ifi_flags & IfinfoFlags::Up as u32 != 0;
+        found.push((header.ifi_index.cast_unsigned(), name, is_up, counters));
+    }
+    Ok(found)
+}
+
 /// Name of an interface. `ENODEV` where the namespace has none with this number.
 pub(crate) fn name(ifindex: u32) -> io::Result<String> {
     let request = rt_link::Request::new().op_getlink_do(&header(ifindex));

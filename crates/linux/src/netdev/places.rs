@@ -130,6 +130,13 @@ pub fn of(interface: &str) -> Result<Places, Told<napier_core::control::QueryErr
 
 /// Interrupts that are named after an interface, or after its device if the file system shows this namespace's.
 fn interrupts(interface: &str, ifindex: u32) -> Vec<NamedIrq> {
+    let table = read_to_string("/proc/interrupts").unwrap_or_default();
+    let found = interrupts_of(&table, interface, ifindex).into_iter();
+    found.map(|(number, name)| NamedIrq { name: name.to_owned(), irq: irq(number) }).collect()
+}
+
+/// Their numbers and names in `/proc/interrupts`.
+pub(crate) fn interrupts_of<'a>(table: &'a str, interface: &str, ifindex: u32) -> Vec<(u32, &'a str)> {
     let folder = format!("/sys/class/net/{interface}");
     let shown = line(&format!("{folder}/ifindex")).is_some_and(|number| number == ifindex.to_string());
     if !shown {
@@ -138,10 +145,8 @@ fn interrupts(interface: &str, ifindex: u32) -> Vec<NamedIrq> {
     }
     let device = std::fs::read_link(format!("{folder}/device")).ok();
     let device = device.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let table = read_to_string("/proc/interrupts").unwrap_or_default();
     let names: Vec<&str> = [Some(interface), device.as_deref()].into_iter().flatten().collect();
-    let found = named(&table, &names).into_iter();
-    found.map(|(number, name)| NamedIrq { name: name.to_owned(), irq: irq(number) }).collect()
+    named(table, &names)
 }
 
 /// Numbers and names of interrupts whose name is one of these, or begins with one and goes on with no letter or digit.

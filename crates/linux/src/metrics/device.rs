@@ -1,0 +1,197 @@
+//! Interfaces and their instances.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use napier_core::control::{NapiInfo, ThreadedSetting};
+use napier_core::metric::{Metric, Sink, Unit};
+
+use super::{counter, cpu, gauge, mode};
+use crate::link::Counters;
+use crate::netdev::places;
+use crate::procfs::Stat;
+
+const DEVICE: &[&str] = &["device"];
+const NAPI: &[&str] = &["device", "napi_id"];
+const THREAD: &[&str] = &["device", "napi_id", "thread"];
+
+static UP: Metric =
+    gauge("napier_kernel_device_up", Unit::Truth, "Whether an interface is set up", &["device", "ifindex"]);
+static RX_PACKETS: Metric = counter("napier_kernel_device_rx_packets", Unit::Count, "Packets received", DEVICE);
+static RX_BYTES: Metric = counter("napier_kernel_device_rx", Unit::Bytes, "Bytes received", DEVICE);
+static TX_PACKETS: Metric = counter("napier_kernel_device_tx_packets", Unit::Count, "Packets sent", DEVICE);
+static TX_BYTES: Metric = counter("napier_kernel_device_tx", Unit::Bytes, "Bytes sent", DEVICE);
+static RX_ERRORS: Metric = counter("napier_kernel_device_rx_errors", Unit::Count, "Packets that came damaged", DEVICE);
+static TX_ERRORS: Metric =
+    counter("napier_kernel_device_tx_errors", Unit::Count, "Packets that could not be sent", DEVICE);
+static RX_DROPPED: Metric = counter(
+    "napier_kernel_device_rx_dropped",
+    Unit::Count,
+    "Packets received and not processed, such as for want of memory",
+    DEVICE,
+);
+static TX_DROPPED: Metric =
+    counter("napier_kernel_device_tx_dropped", Unit::Count, "Packets dropped on their way out", DEVICE);
+static RX_MISSED: Metric = counter(
+    "napier_kernel_device_rx_missed",
+    Unit::Count,
+    "Packets that the device dropped for want of room in a ring",
+    DEVICE,
+);
+
+static MODE: Metric = gauge(
+    "napier_kernel_napi_mode",
+    Unit::Truth,
+    "1 for the mode that the settings of an instance amount to, by napier compare's names; what a program does comes on top",
+    &["device", "napi_id", "mode"],
+);
+static DEFER: Metric = gauge(
+    "napier_kernel_napi_defer_hard_irqs",
+    Unit::Count,
+    "How many empty polls defer the interrupt (defer-hard-irqs)",
+    NAPI,
+);
+static FLUSH: Metric = gauge(
+    "napier_kernel_napi_gro_flush_timeout",
+    Unit::Nanoseconds,
+    "How long a deferral lasts (gro-flush-timeout)",
+    NAPI,
+);
+static SUSPEND: Metric = gauge(
+    "napier_kernel_napi_irq_suspend_timeout",
+    Unit::Nanoseconds,
+    "How long a busy program may keep the interrupt suspended (irq-suspend-timeout)",
+    NAPI,
+);
+static THREADED: Metric = gauge(
+    "napier_kernel_napi_threaded",
+    Unit::Count,
+    "Whether a thread polls: 0 no, 1 when it is woken, 2 for ever",
+    NAPI,
+);
+static IRQ: Metric =
+    gauge("napier_kernel_napi_irq", Unit::Truth, "1 for the interrupt of an instance", &["device", "napi_id", "irq"]);
+static THREAD_CPU: Metric =
+    counter("napier_kernel_napi_thread_cpu", Unit::Nanoseconds, "CPU time of the thread of an instance", THREAD);
+static THREAD_DELAY: Metric = counter(
+    "napier_kernel_napi_thread_delay",
+    Unit::Nanoseconds,
+    "How long the thread of an instance could have run and had no CPU",
+    THREAD,
+);
+static THREAD_SWITCHES: Metric = counter(
+    "napier_kernel_napi_thread_runs",
+    Unit::Count,
+    "How often the thread of an instance was given a CPU",
+    THREAD,
+);
+static INTERRUPTS: Metric = counter(
+    "napier_kernel_interrupts",
+    Unit::Count,
+    "Interrupts of an interface, by the name that its driver gave them; CPUs that took none are left out",
+    &["device", "irq", "name", "cpu"],
+);
+
+pub(super) static ALL: [&Metric; 20] = [
+    &UP,
+    &RX_PACKETS,
+    &RX_BYTES,
+    &TX_PACKETS,
+    &TX_BYTES,
+    &RX_ERRORS,
+    &TX_ERRORS,
+    &RX_DROPPED,
+    &TX_DROPPED,
+    &RX_MISSED,
+    &MODE,
+    &DEFER,
+    &FLUSH,
+    &SUSPEND,
+    &THREADED,
+    &IRQ,
+    &THREAD_CPU,
+    &THREAD_DELAY,
+    &THREAD_SWITCHES,
+    &INTERRUPTS,
+];
+
+/// Number, name, whether it is up, counters.
+pub(super) type Link = (u32, String, bool, Counters);
+
+pub(super) fn links(links: &[Link], sink: &mut dyn Sink) {
+    for (ifindex, name, is_up, counters) in links {
+        sink.sample(&UP, &[name, &ifindex.to_string()], u64::from(*is_up));
+        // Whole, so that a new counter has to be named here.
+        let Counters {
+            rx_packets,
+            rx_bytes,
+            tx_packets,
+            tx_bytes,
+            rx_errors,
+            tx_errors,
+            rx_dropped,
+            tx_dropped,
+            rx_missed_errors,
+        } = *counters;
+        let figures = [
+            (&RX_PACKETS, rx_packets),
+            (&RX_BYTES, rx_bytes),
+            (&TX_PACKETS, tx_packets),
+            (&TX_BYTES, tx_bytes),
+            (&RX_ERRORS, rx_errors),
+            (&TX_ERRORS, tx_errors),
+            (&RX_DROPPED, rx_dropped),
+            (&TX_DROPPED, tx_dropped),
+            (&RX_MISSED, rx_missed_errors),
+        ];
+        figures.into_iter().for_each(|(metric, figure)| sink.sample(metric, &[name], figure));
+    }
+}
+
+pub(super) fn instances(instances: &[NapiInfo], names: &BTreeMap<u32, &str>, sink: &mut dyn Sink) {
+    for info in instances {
+        let Some(device) = names.get(&info.ifindex) else { continue };
+        let id = info.id.to_string();
+        let settings = [
+            (&DEFER, info.defer_hard_irqs.map(u64::from)),
+            (&FLUSH, info.gro_flush_timeout.map(|span| span.ns)),
+            (&SUSPEND, info.irq_suspend_timeout.map(|span| span.ns)),
+            (&THREADED, info.threaded.and_then(ThreadedSetting::number).map(u64::from)),
+        ];
+        sink.sample(&MODE, &[device, &id, &mode::name_of(info)], 1);
+        for (metric, value) in settings {
+            value.into_iter().for_each(|value| sink.sample(metric, &[device, &id], value));
+        }
+        if let Some(irq) = info.irq {
+            sink.sample(&IRQ, &[device, &id, &irq.to_string()], 1);
+        }
+        if let Some((name, [cpu, delay, runs])) = info.pid.and_then(thread) {
+            let labels = [*device, id.as_str(), name.as_str()];
+            sink.sample(&THREAD_CPU, &labels, cpu);
+            sink.sample(&THREAD_DELAY, &labels, delay);
+            sink.sample(&THREAD_SWITCHES, &labels, runs);
+        }
+    }
+}
+
+/// Name of a thread of the kernel, and ns on a CPU, ns of waiting for one, times on one. Source: `proc(5)`, `schedstat`.
+fn thread(pid: u32) -> Option<(String, [u64; 3])> {
+    let line = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let mut words = line.split_whitespace().map(|word| word.parse().ok());
+    let times = [words.next()??, words.next()??, words.next()??];
+    // In another namespace of processes the number may be another process'.
+    let Stat { name, .. } = Stat::of(pid).ok().filter(|stat| stat.name.starts_with("napi/"))?;
+    Some((name, times))
+}
+
+pub(super) fn interrupts(table: &str, names: &BTreeMap<u32, &str>, sink: &mut dyn Sink) {
+    let rows = cpu::Interrupts::parse(table);
+    for (ifindex, device) in names {
+        for (irq, name) in places::interrupts_of(table, device, *ifindex) {
+            let number = irq.to_string();
+            for (cpu, count) in rows.of(&number).filter(|(_, count)| *count > 0) {
+                sink.sample(&INTERRUPTS, &[device, &number, name, &cpu.to_string()], count);
+            }
+        }
+    }
+}
