@@ -7,6 +7,7 @@ mod compare;
 mod conform;
 mod device;
 mod doctor;
+mod export;
 mod group;
 mod host;
 mod host_tune;
@@ -58,6 +59,8 @@ enum Command {
     Load(load::LoadCommand),
     /// Say what is set wrongly for low latency on this machine, and how to mend it
     Doctor(doctor::Args),
+    /// Answer with figures of this machine's kernel to Prometheus, or print them
+    Export(export::Args),
     /// Run scenario files and compare what happens with what must happen.
     Conform(conform::Args),
     /// Show NAPI instances, of this machine's kernel or of a running engine, as ynl --family netdev does
@@ -198,6 +201,7 @@ pub fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(&serve, interrupted),
         Command::Load(load) => load::run(&load, interrupted),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Export(args) => export::run(&args, interrupted),
         Command::Conform(args) => conform::run(&args, interrupted),
         Command::NapiGet(args) => vocabulary::napi_get(&args),
         Command::NapiSet(args) => vocabulary::napi_set(&args),

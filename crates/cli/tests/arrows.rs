@@ -44,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-kv",
             "napier-control",
             "napier-core",
+            "napier-export",
             "napier-ring",
             "napier-runtime",
             "napier-scenario",

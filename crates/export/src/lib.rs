@@ -5,6 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `exposition` | families out of a walk, and the OpenMetrics text of them, which `prometheus-client` writes |
+//! | `page` | metrics as a table for people |
 //! | `plain` | the same text in the older format, for who does not ask for OpenMetrics |
 //! | `request` | what a client asked for, and what it is told: pure |
 //! | `connection` | one client, bounded in bytes and in time |
@@ -22,10 +23,12 @@
 
 mod connection;
 mod exposition;
+mod page;
 mod plain;
 mod request;
 mod server;
 
 pub use exposition::{Exposition, full_name};
+pub use page::table;
 pub use request::Format;
 pub use server::{CONNECTIONS_MAX, Exporter, ListenError, Place};

@@ -184,6 +184,12 @@ fn thread(pid: u32) -> Option<(String, [u64; 3])> {
     Some((name, times))
 }
 
+/// The CPU on which the thread of an instance is that polls for ever.
+pub(super) fn polling_cpu(info: &NapiInfo) -> Option<usize> {
+    let thread = info.pid.filter(|_| info.threaded == Some(ThreadedSetting::BusyPoll))?;
+    usize::try_from(Stat::of(thread).ok()?.last_cpu).ok()
+}
+
 pub(super) fn interrupts(table: &str, names: &BTreeMap<u32, &str>, sink: &mut dyn Sink) {
     let rows = cpu::Interrupts::parse(table);
     for (ifindex, device) in names {

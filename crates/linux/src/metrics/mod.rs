@@ -67,6 +67,16 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
     device::ALL.into_iter().chain(queue::all()).chain(cpu::ALL).chain(own)
 }
 
+/// CPUs on which threads of instances poll for ever now: what must not be late keeps off them.
+#[must_use]
+pub fn polling_cpus() -> Vec<usize> {
+    let instances = Netdev::open().and_then(|mut netdev| netdev.napi_dump(None)).unwrap_or_default();
+    let mut cpus: Vec<usize> = instances.iter().filter_map(device::polling_cpu).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
 /// What is walked over.
 #[derive(Debug, Default)]
 pub struct Kernel {
