@@ -1,8 +1,11 @@
 //! What is kept of each reply, and what is made of it: histograms in ns, summaries in us, medians over runs.
 
+mod cdf;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub use cdf::Cdf;
 pub use napier_kv::recorder::Recorder;
 
 /// A distribution of latencies in a few figures, all in us.
@@ -193,6 +196,9 @@ pub struct Figures {
     /// Context switches of the server's threads per second, voluntary or not.
     #[serde(default)]
     pub context_switches_per_s: Option<f64>,
+    /// From the intended send to the reply, at more percentiles; `None` in what older versions wrote.
+    #[serde(default)]
+    pub latency_cdf: Option<Cdf>,
 }
 
 /// How several values become one. Gets at least one value, and may reorder them.
@@ -231,6 +237,7 @@ impl Figures {
             softirqs_per_s: of_known(|f| f.softirqs_per_s),
             softirq_polls_per_s: of_known(|f| f.softirq_polls_per_s),
             context_switches_per_s: of_known(|f| f.context_switches_per_s),
+            latency_cdf: Cdf::reduce(&runs.iter().filter_map(|f| f.latency_cdf).collect::<Vec<_>>(), by),
         }
     }
 }

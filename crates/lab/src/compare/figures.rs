@@ -8,7 +8,7 @@ use napier_kv::load::plan::nanos;
 use super::case::CaseResult;
 use super::cpus::CpuLayout;
 use super::kernel::counters::Counted;
-use crate::stats::{CpuSplit, Figures, Summary};
+use crate::stats::{Cdf, CpuSplit, Figures, Summary};
 
 /// `None` if no request was answered.
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
@@ -45,6 +45,7 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures
         softirqs_per_s: result.softirqs.map(|count| per_s(count as f64)),
         softirq_polls_per_s: polls.map(|polls| polls.by_softirq_per_s),
         context_switches_per_s: Some(per_s(result.switches as f64)),
+        latency_cdf: Cdf::of(measured.recorder.intended()),
     })
 }
 

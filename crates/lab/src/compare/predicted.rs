@@ -16,7 +16,7 @@ use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::parallel::in_parallel;
 use crate::plan::Origin;
 use crate::report::{Lost, Outcome, Prediction, Report, Row, Sustained};
-use crate::stats::{CpuSplit, Figures, Measured, Recorder, Summary};
+use crate::stats::{Cdf, CpuSplit, Figures, Measured, Recorder, Summary};
 use crate::subject::Subject;
 
 /// Most runs of one search.
@@ -168,7 +168,13 @@ impl<'a> Predictor<'a> {
             }
             search.on_run(rps, outcome);
         }
-        Some(Sustained { subject, start_rps, rps: search.sustained_rps(), failed: search.failed(), at_most })
+        Some(Sustained {
+            subject,
+            start_rps,
+            rps: search.sustained_rps(),
+            failed: search.failed().map(|(rps, why)| (rps, why.to_string())),
+            at_most,
+        })
     }
 }
 
@@ -204,6 +210,7 @@ fn figures(run: &Run, queues: u16) -> Option<Figures> {
         softirqs_per_s: None,
         softirq_polls_per_s: None,
         context_switches_per_s: None,
+        latency_cdf: Cdf::of(latencies.intended()),
     })
 }
 

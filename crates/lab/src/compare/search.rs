@@ -92,7 +92,13 @@ impl Comparison<'_> {
             }
             search.on_run(rps, outcome);
         }
-        Ok(Sustained { subject, start_rps, rps: search.sustained_rps(), failed: search.failed(), at_most })
+        Ok(Sustained {
+            subject,
+            start_rps,
+            rps: search.sustained_rps(),
+            failed: search.failed().map(|(rps, why)| (rps, why.to_string())),
+            at_most,
+        })
     }
 }
 

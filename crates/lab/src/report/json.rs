@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, Sustained, Workload};
 use crate::loads::Load;
-use crate::stats::{CoreUse, CpuSplit, Spread, Summary};
+use crate::stats::{Cdf, CoreUse, CpuSplit, Spread, Summary};
 use crate::subject::{Backend, Receive};
 use modes::JsonMode;
 
@@ -71,8 +71,8 @@ impl From<&Sustained> for JsonSustained {
             backend: one.subject.backend,
             receive: one.subject.receive,
             sustained_rps: one.rps,
-            failed_rps: one.failed.map(|(rps, _)| rps),
-            why: one.failed.map(|(_, why)| why.to_string()),
+            failed_rps: one.failed.as_ref().map(|(rps, _)| *rps),
+            why: one.failed.as_ref().map(|(_, why)| why.clone()),
             p99_us: one.at_most.map(|(p99_us, _)| p99_us),
             cpu_pct: one.at_most.map(|(_, cpu_pct)| cpu_pct),
         }
@@ -111,6 +111,11 @@ pub struct JsonRow {
     pub softirq_polls_per_s: Option<f64>,
     #[serde(default)]
     pub context_switches_per_s: Option<f64>,
+    #[serde(default)]
+    pub latency_cdf: Option<Cdf>,
+    /// Whether the load was sustained; null without figures, and in a closed loop.
+    #[serde(default)]
+    pub sustains: Option<bool>,
     /// Number of runs; 0 in a refused row.
     pub runs: u32,
     /// Smallest and largest of each figure over the runs.
@@ -193,6 +198,8 @@ impl From<&Row> for JsonRow {
             softirqs_per_s: median.and_then(|m| m.softirqs_per_s),
             softirq_polls_per_s: median.and_then(|m| m.softirq_polls_per_s),
             context_switches_per_s: median.and_then(|m| m.context_switches_per_s),
+            latency_cdf: median.and_then(|m| m.latency_cdf),
+            sustains: (figures.is_some() && row.load != Load::Max).then(|| row.sustains()),
             runs: figures.map_or(0, |figures| figures.runs),
             spread: figures.map(|figures| figures.spread),
             refused: match &row.outcome {

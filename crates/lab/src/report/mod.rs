@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::loads::{Load, Shortfall};
+use crate::loads::Load;
 use crate::stats::Measured;
 use crate::subject::{Backend, Subject};
 
@@ -66,7 +66,7 @@ pub struct Prediction {
 }
 
 /// The most that a mode sustains in open loop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sustained {
     /// How packets were delivered, and by whom.
     pub subject: Subject,
@@ -75,7 +75,7 @@ pub struct Sustained {
     /// Largest load that was sustained, in requests per second; 0: none was.
     pub rps: u64,
     /// Smallest load that was not, and why; `None` if all were.
-    pub failed: Option<(u64, Shortfall)>,
+    pub failed: Option<(u64, String)>,
     /// 99th percentile in µs and CPU time in percent, in the run that sustained the most; `None` if none did.
     pub at_most: Option<(f64, f64)>,
 }

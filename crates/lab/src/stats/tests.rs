@@ -20,6 +20,7 @@ pub(crate) fn figures(n: f64, us: f64) -> Figures {
         softirqs_per_s: None,
         softirq_polls_per_s: None,
         context_switches_per_s: Some(n),
+        latency_cdf: None,
     }
 }
 

@@ -43,6 +43,7 @@ fn names_are_the_documented_ones() {
         "empty_polls_pct",
         "events_per_wait",
         "interrupts_per_s",
+        "latency_cdf",
         "latency_us",
         "load_rps",
         "lost",
@@ -57,6 +58,7 @@ fn names_are_the_documented_ones() {
         "softirq_polls_per_s",
         "softirqs_per_s",
         "spread",
+        "sustains",
         "timers_per_s",
         "work_per_poll",
     ];
@@ -67,7 +69,7 @@ fn names_are_the_documented_ones() {
     }
     assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
     assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
-    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 9);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 10);
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(super) fn sustained(page: &mut Page, report: &Report) {
             None => ["-".to_owned(), "-".to_owned()],
         };
         let (failed, why) = match &one.failed {
-            Some((rps, why)) => (rps.to_string(), why.to_string()),
+            Some((rps, why)) => (rps.to_string(), why.clone()),
             None => ("-".to_owned(), String::new()),
         };
         let line =
