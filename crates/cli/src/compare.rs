@@ -1,6 +1,5 @@
 //! `napier compare`.
 
-use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use napier_kv::load::net::Proto;
 
 use crate::Usage;
+use crate::output::Output;
 use anyhow::{bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -19,8 +19,6 @@ use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::plan;
-use napier_lab::report::json;
-use napier_lab::report::table::{self, Table};
 use napier_lab::subject::Backend;
 
 /// Longest time for everything with `--quick`, of which the runs get what the search leaves.
@@ -142,14 +140,8 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// Widest line of the table, in columns, 80 to 160; what does not fit is left out. By default that of the terminal, or
-    /// $COLUMNS, or 160
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=160))]
-    width: Option<u16>,
-
-    /// Print one JSON object instead of the table (docs/json.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 
     /// Keep the raw latency histograms in this directory, as HdrHistogram logs
     #[arg(long, value_name = "DIR")]
@@ -262,35 +254,15 @@ fn split_sustained(list: &str) -> (String, bool) {
     (loads.join(","), !most.is_empty())
 }
 
-/// Columns of a page: as asked for, of the terminal, or as the environment says.
-fn width(asked: Option<u16>) -> usize {
-    let from_environment = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok().filter(|columns| *columns > 0);
-    let from_terminal = || terminal_columns();
-    asked.map(usize::from).or_else(from_terminal).or_else(from_environment).unwrap_or(table::WIDTH_MAX)
-}
-
-/// Columns of the terminal that standard output is; `None` if it is none.
-fn terminal_columns() -> Option<usize> {
-    let (_, columns) = console::Term::stdout().size_checked()?;
-    Some(usize::from(columns)).filter(|columns| *columns > 0)
-}
-
-/// Writes text to standard output at once.
-fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
-}
-
 /// Runs the comparison and prints it, the rows of the table as loads finish.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if args.output.explained()? {
+        return Ok(());
+    }
     let config = args.config().and_then(|config| config.check().map(|()| config)).map_err(Usage)?;
-    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut table =
-        Table::new(colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"), width(args.width));
-    let report =
-        compare(&config, interrupted, &mut |report| if args.json { Ok(()) } else { say(&table.more(report)) })?;
-    say(&if args.json { json::render(&report) } else { table.end(&report) })?;
+    let mut shown = args.output.shown()?;
+    let report = compare(&config, interrupted, &mut |report| shown.more(report))?;
+    shown.end(&report, &[])?;
     if let Some(why) = report.ended {
         bail!("the comparison ended early: {why}");
     }

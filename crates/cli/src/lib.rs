@@ -12,7 +12,9 @@ mod group;
 mod host;
 mod host_tune;
 mod load;
+mod output;
 mod page;
+mod report;
 mod run;
 mod serve;
 mod sim;
@@ -39,6 +41,8 @@ struct Cli {
 enum Command {
     /// Run one workload through the delivery modes and print the table.
     Compare(compare::Args),
+    /// Show comparisons that were saved as JSON, set them side by side, and say what differs
+    Report(report::Args),
     /// Run a program under a mode, and put everything back after
     Run(run::Args),
     /// What stays changed on this machine until it is asked back
@@ -193,6 +197,7 @@ pub fn main() -> ExitCode {
     let recovered = if is_child { Vec::new() } else { host::recover_and_say() };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, interrupted),
+        Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args, interrupted),
         Command::Host(host) => host::run(&host, recovered),
         Command::Advise(args) => advise::run(&args, interrupted),

@@ -14,6 +14,7 @@ pub mod compare;
 pub mod device;
 pub mod farm;
 mod force;
+pub mod html;
 pub mod in_force;
 pub mod limits;
 pub mod load;

@@ -36,7 +36,7 @@ impl Ratio {
 }
 
 /// The sentence for the rows of one load; empty unless a mode ran on both.
-pub(super) fn sentence(load: Load, rows: &[&Row]) -> String {
+pub(crate) fn sentence(load: Load, rows: &[&Row]) -> String {
     let of = |backend| rows.iter().filter(move |row| row.subject.backend == backend);
     let both: Vec<(&Row, &Row)> = of(Backend::Kernel)
         .filter_map(|kernel| {

@@ -38,7 +38,7 @@ pub struct MachineUse {
 
 impl MachineUse {
     /// What took the machine away, so that none can be called the best; `None` if nothing did.
-    pub(super) fn taken(&self, rows: &[&Row]) -> Option<String> {
+    pub(crate) fn taken(&self, rows: &[&Row]) -> Option<String> {
         let p99s = rows.iter().filter_map(|row| Some(row.measured()?.median.latency_us.p99));
         self.taken_from(p99s.fold(f64::INFINITY, f64::min))
     }
@@ -60,7 +60,7 @@ impl MachineUse {
     }
 
     /// As the line below a block says it.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let waited = self.client_waited_ms_per_s;
         let waited = waited.map_or_else(String::new, |ms| format!(", and the client waited {ms:.1} ms/s for its CPU"));
         format!(

@@ -1,12 +1,17 @@
 //! What the reader gets: the table, the JSON object and the raw histograms. All are made from one [`Report`].
 
-mod beside;
+pub(crate) mod beside;
+pub mod columns;
+pub mod differ;
+pub mod explain;
+pub mod export;
 pub mod hdrlog;
 pub mod json;
 mod machine;
 pub mod power;
 pub mod progress;
-mod sentence;
+pub mod read;
+pub(crate) mod sentence;
 pub mod table;
 pub mod transmit;
 
@@ -215,7 +220,7 @@ impl Row {
     }
 
     /// Whether nothing of it was begun when the comparison ended.
-    fn was_not_run(&self) -> bool {
+    pub(crate) fn was_not_run(&self) -> bool {
         self.lost.as_ref().is_some_and(|lost| lost.not_run == lost.of)
     }
 
@@ -236,19 +241,19 @@ impl Row {
 
 impl Report {
     /// Whether rows have to say where their mode was applied. Predicted ones always do.
-    fn among_backends(&self) -> bool {
+    pub(crate) fn among_backends(&self) -> bool {
         let other =
             |row: &Row| row.subject.backend == Backend::Sim || row.subject.backend != self.rows[0].subject.backend;
         self.rows.iter().any(other)
     }
 
     /// What else the machine did at a load.
-    fn machine_at(&self, load: Load) -> Option<&MachineUse> {
+    pub(crate) fn machine_at(&self, load: Load) -> Option<&MachineUse> {
         self.machine.iter().find(|machine| machine.load_rps == load)
     }
 
     /// Loads in the order of the rows, each with its rows.
-    fn by_load(&self) -> Vec<(Load, Vec<&Row>)> {
+    pub(crate) fn by_load(&self) -> Vec<(Load, Vec<&Row>)> {
         let mut loads: Vec<(Load, Vec<&Row>)> = Vec::new();
         for row in &self.rows {
             match loads.iter_mut().find(|(load, _)| *load == row.load) {

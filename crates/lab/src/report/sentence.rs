@@ -19,11 +19,8 @@ const RPS: Figure = |figures| figures.achieved_rps;
 
 /// The sentence for the rows of one load and one backend; empty if nothing was measured. `taken` says what took the machine
 /// away meanwhile, if anything did.
-pub(super) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String {
-    let measured: Vec<Candidate<'_>> = rows
-        .iter()
-        .filter_map(|row| Some(Candidate { subject: row.subject, measured: row.figures()?, sustains: row.sustains() }))
-        .collect();
+pub(crate) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String {
+    let measured = candidates(rows);
     let [first, rest @ ..] = measured.as_slice() else {
         return String::new();
     };
@@ -37,6 +34,27 @@ pub(super) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String
         Load::Rps(_) => open_loop(&measured, &doubt),
     };
     parts.join("; ") + "."
+}
+
+fn candidates<'a>(rows: &[&'a Row]) -> Vec<Candidate<'a>> {
+    let candidate =
+        |row: &&'a Row| Some(Candidate { subject: row.subject, measured: row.figures()?, sustains: row.sustains() });
+    rows.iter().filter_map(candidate).collect()
+}
+
+/// The modes of one load and backend that no other beats in p99 and CPU, from the cheapest; of those that sustain the load.
+pub(crate) fn on_frontier(rows: &[&Row]) -> Vec<Subject> {
+    let sustaining: Vec<Candidate<'_>> = candidates(rows).into_iter().filter(|candidate| candidate.sustains).collect();
+    unbeaten(&sustaining).iter().map(|candidate| candidate.subject).collect()
+}
+
+/// The mode of one load and backend with the lowest p99, if its runs lie apart from those of all others and nothing speaks against
+/// calling it the best. `taken` as in [`sentence`].
+pub(crate) fn clearly_lowest(rows: &[&Row], taken: Option<&str>) -> Option<Subject> {
+    let sustaining: Vec<Candidate<'_>> = candidates(rows).into_iter().filter(|candidate| candidate.sustains).collect();
+    let has_spread = sustaining.iter().all(|candidate| candidate.measured.runs > 1);
+    let lowest = least(&sustaining, P99).filter(|_| sustaining.len() > 1 && has_spread && taken.is_none())?;
+    rivals(&sustaining, lowest, P99).is_empty().then_some(lowest.subject)
 }
 
 /// Why none is called the best, whatever the medians say.
@@ -107,9 +125,7 @@ fn open_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
 
 /// The modes that no other beats, from the cheapest to the fastest, and what base has if it is none of them.
 fn frontier(sustaining: &[Candidate<'_>]) -> Vec<String> {
-    let unbeaten = |one: &&Candidate<'_>| !sustaining.iter().any(|other| other.beats(one));
-    let mut frontier: Vec<Candidate<'_>> = sustaining.iter().filter(unbeaten).copied().collect();
-    frontier.sort_by(|a, b| a.median(CPU).total_cmp(&b.median(CPU)));
+    let frontier = unbeaten(sustaining);
     let named: Vec<String> = frontier.iter().map(Candidate::figures).collect();
     let mut parts = vec![format!("Frontier of p99 and CPU: {}", named.join(", "))];
     let base = sustaining.iter().find(|candidate| candidate.subject.is_base());
@@ -117,6 +133,13 @@ fn frontier(sustaining: &[Candidate<'_>]) -> Vec<String> {
         parts.push(format!("beside it {}", base.figures()));
     }
     parts
+}
+
+fn unbeaten<'a>(sustaining: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    let unbeaten = |one: &&Candidate<'_>| !sustaining.iter().any(|other| other.beats(one));
+    let mut frontier: Vec<Candidate<'_>> = sustaining.iter().filter(unbeaten).copied().collect();
+    frontier.sort_by(|a, b| a.median(CPU).total_cmp(&b.median(CPU)));
+    frontier
 }
 
 fn lowest_p99(sustaining: &[Candidate<'_>]) -> String {

@@ -34,6 +34,14 @@ impl Cdf {
         Self::AT_PCT.into_iter().zip(self.0)
     }
 
+    /// Latency of the n-th point, in µs.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn us(&self, point: usize) -> f64 {
+        self.0[point]
+    }
+
     /// Each point by itself; `None` of none.
     pub(super) fn reduce(all: &[Self], by: Reduce) -> Option<Self> {
         let at = |point: usize| rounded(by(&mut all.iter().map(|cdf| cdf.0[point]).collect::<Vec<_>>()));

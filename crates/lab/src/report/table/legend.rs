@@ -1,9 +1,9 @@
 //! What stands above the blocks of a table and below them.
 
 use super::page::Page;
-use super::{Column, Report};
 use crate::loads::SustainSearch;
-use crate::report::Prediction;
+use crate::report::columns::Column;
+use crate::report::{Prediction, Report};
 use crate::subject::{Backend, Receive};
 
 /// CPU time of a query in the documents that the modes come from: eight CPUs, 1,054,805 (base) to 1,248,006 (fullbusy)
@@ -65,7 +65,7 @@ pub(super) fn sustained(page: &mut Page, report: &Report) {
 }
 
 /// How to read it, what ran and where.
-pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
+pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column], bold: bool) {
     let workload = &report.workload;
     let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
     let plural = |number: u64| if number == 1 { "" } else { "s" };
@@ -86,10 +86,12 @@ pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column]) {
          beats in both p99 and CPU. runs overlap: their ranges do, so do not choose by the difference. refused: the mode cannot be \
          applied here. closed: a closed loop, one request out per flow, bound by latency as well as by CPU. More: docs/compare.md.",
     );
+    let mark = if bold { "Bold" } else { "*" };
+    page.words(&format!("{mark}: the best of its column within the load. --explain says what each column is."));
     if !hidden.is_empty() {
         let heads: Vec<&str> = hidden.iter().map(|column| column.head).collect();
         page.words(&format!(
-            "Not shown at {} columns: {}. --width and --json have them.",
+            "Not shown at {} columns: {}. --wide shows all, --columns those that it names.",
             page.width(),
             heads.join(", ")
         ));

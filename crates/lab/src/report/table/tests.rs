@@ -38,7 +38,9 @@ fn columns_stand_below_their_heads() {
 fn best_of_each_column_is_bold_and_only_the_codes_differ() {
     let report = cover_letter();
     let (plain, bold) = (render(&report, false), render(&report, true));
-    assert_eq!(bold.replace(BOLD, "").replace(PLAIN, ""), plain);
+    let marked = bold.replace(&format!(" {BOLD}"), "*").replace(PLAIN, "").replace("Bold:", "*:");
+    assert_eq!(marked, plain, "where there are no codes, a star is in the space before");
+    assert!(plain.contains(" *132 ") && plain.contains("*: the best of its column"), "{plain}");
     assert!(bold.contains("\x1b[1m132\x1b[0m"), "lowest p99 at 200K");
     assert!(bold.contains("\x1b[1m18\x1b[0m"), "lowest CPU at 200K");
     assert!(bold.contains("\x1b[1m1248006\x1b[0m"), "highest rate at MAX");
@@ -225,4 +227,19 @@ fn what_is_predicted_is_named_so_and_is_never_the_best_of_what_was_measured() {
     assert!(text.contains("sim/base") && text.contains("\x1b[1m6.0\x1b[0m"), "{text}");
     report.rows.truncate(1);
     assert!(render(&report, false).contains("Predicted: Only base was predicted"), "{text}");
+}
+
+#[test]
+fn columns_that_were_asked_for_are_there_at_any_width() {
+    let report = cover_letter();
+    let heads = |which: Which| {
+        let text = Table::new(false, 80).with(which).end(&report);
+        let head = text.lines().find(|line| line.contains("testcase")).unwrap().to_owned();
+        head.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let chosen = Which::Chosen(crate::report::columns::parse_columns("ev/wait,cpu").unwrap());
+    assert_eq!(heads(chosen), ["ev/wait", "cpu"]);
+    let all = COLUMNS.iter().filter(|column| !column.optional).map(|column| column.head).collect::<Vec<_>>();
+    assert_eq!(heads(Which::All), all);
+    assert!(heads(Which::Fitting).len() < all.len());
 }

@@ -1,0 +1,187 @@
+//! How a comparison is shown: as a table, for other programs, or as a page.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use napier_lab::html::{Target, page_of_one};
+use napier_lab::report::columns::parse_columns;
+use napier_lab::report::explain::explain;
+use napier_lab::report::table::{self, Table, Which};
+use napier_lab::report::{Report, export, json};
+
+use crate::Usage;
+
+/// Options of what shows a comparison.
+#[derive(clap::Args)]
+pub(crate) struct Output {
+    /// Widest line of the table, in columns, 80 to 160; what does not fit is left out. By default that of the terminal, or
+    /// $COLUMNS, or 160
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=160))]
+    width: Option<u16>,
+
+    /// Columns of the table, in this order, such as qps,99%lat,cpu; by their heads, or their names in the JSON (--explain)
+    #[arg(long, value_name = "LIST", conflicts_with = "wide")]
+    columns: Option<String>,
+
+    /// All columns, however wide the terminal is
+    #[arg(long)]
+    wide: bool,
+
+    /// Say what each column is, with its name in the JSON, and do nothing else
+    #[arg(long)]
+    explain: bool,
+
+    /// Print one JSON object instead of the table (docs/json.md)
+    #[arg(long)]
+    json: bool,
+
+    /// Print CSV instead of the table, a line per row under the names of the JSON; with =FILE beside the table, to that file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STDOUT)]
+    csv: Option<PathBuf>,
+
+    /// Print the tables as Markdown instead; with =FILE beside the table, to that file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STDOUT)]
+    markdown: Option<PathBuf>,
+
+    /// Write a page to this file as well: figures and tables in one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+const STDOUT: &str = "-";
+
+/// What goes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Table,
+    Json,
+    Csv,
+    Markdown,
+}
+
+/// How it is to be shown, and files that can be written.
+pub(crate) struct Shown {
+    form: Form,
+    table: Table,
+    which: Which,
+    csv: Option<Target>,
+    markdown: Option<Target>,
+    html: Option<Target>,
+}
+
+impl Output {
+    /// The glossary was asked for, and is said.
+    pub(crate) fn explained(&self) -> anyhow::Result<bool> {
+        if self.explain {
+            say(&explain(width(self.width)))?;
+        }
+        Ok(self.explain)
+    }
+
+    /// Checks what was asked for; a file that cannot be written is an error before anything runs.
+    pub(crate) fn shown(&self) -> anyhow::Result<Shown> {
+        let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == STDOUT);
+        let asked =
+            [(self.json, Form::Json), (to_stdout(&self.csv), Form::Csv), (to_stdout(&self.markdown), Form::Markdown)];
+        let forms: Vec<Form> = asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, form)| form).collect();
+        let several =
+            "--json, --csv and --markdown cannot all go to standard output: give one of them, the others with =FILE";
+        let form = (|| {
+            ensure!(forms.len() <= 1, several);
+            Ok(forms.first().copied().unwrap_or(Form::Table))
+        })()
+        .map_err(Usage)?;
+        let which = match (&self.columns, self.wide) {
+            (Some(list), _) => Which::Chosen(parse_columns(list).map_err(|error| Usage(error.into()))?),
+            (None, true) => Which::All,
+            (None, false) => Which::Fitting,
+        };
+        let target = |path: &Option<PathBuf>, option| {
+            path.as_ref().filter(|path| path.as_os_str() != STDOUT).map(|path| Target::check(path, option)).transpose()
+        };
+        Ok(Shown {
+            form,
+            table: Table::new(is_bold(), width(self.width)).with(which.clone()),
+            which,
+            csv: target(&self.csv, "--csv")?,
+            markdown: target(&self.markdown, "--markdown")?,
+            html: target(&self.html, "--html")?,
+        })
+    }
+
+    /// Widest line of text.
+    pub(crate) fn width(&self) -> usize {
+        width(self.width)
+    }
+
+    /// Where a page goes, if one was asked for.
+    pub(crate) fn html(&self) -> anyhow::Result<Option<Target>> {
+        Ok(self.html.as_deref().map(|path| Target::check(path, "--html")).transpose()?)
+    }
+
+    /// An option that is about the table of one comparison, if any is given.
+    pub(crate) fn of_one(&self) -> Option<&'static str> {
+        let given = [
+            (self.columns.is_some(), "--columns"),
+            (self.wide, "--wide"),
+            (self.json, "--json"),
+            (self.csv.is_some(), "--csv"),
+            (self.markdown.is_some(), "--markdown"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+}
+
+impl Shown {
+    /// Prints what of the table can be printed already.
+    pub(crate) fn more(&mut self, report: &Report) -> anyhow::Result<()> {
+        if self.form == Form::Table { say(&self.table.more(report)) } else { Ok(()) }
+    }
+
+    /// Prints the rest and writes the files. `notes` say what the comparison lacks. A file that fails does not keep the others
+    /// from being written.
+    pub(crate) fn end(mut self, report: &Report, notes: &[String]) -> anyhow::Result<()> {
+        let printed = say(&match self.form {
+            Form::Table => self.table.end(report),
+            Form::Json => json::render(report),
+            Form::Csv => export::csv(report),
+            Form::Markdown => export::markdown(report, &self.which),
+        });
+        let files = [
+            self.csv.map(|file| file.write(&export::csv(report))),
+            self.markdown.map(|file| file.write(&export::markdown(report, &self.which))),
+            self.html.map(|file| file.write(&page_of_one(report, notes))),
+        ];
+        for written in files.into_iter().flatten() {
+            written?;
+        }
+        printed
+    }
+}
+
+/// Whether the best may be bold.
+fn is_bold() -> bool {
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns of a page: as asked for, of the terminal, or as the environment says.
+fn width(asked: Option<u16>) -> usize {
+    let from_environment = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok().filter(|columns| *columns > 0);
+    let from_terminal = || terminal_columns();
+    asked.map(usize::from).or_else(from_terminal).or_else(from_environment).unwrap_or(table::WIDTH_MAX)
+}
+
+/// Columns of the terminal that standard output is; `None` if it is none.
+fn terminal_columns() -> Option<usize> {
+    let (_, columns) = console::Term::stdout().size_checked()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// Writes text to standard output at once.
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

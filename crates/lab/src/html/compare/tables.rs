@@ -1,0 +1,107 @@
+//! The tables of a comparison.
+
+use maud::{Markup, html};
+
+use super::{load_words, loads};
+use crate::html::shell::{Cell, table};
+use crate::loads::SustainSearch;
+use crate::report::columns::{COLUMNS, Column, Range};
+use crate::report::{Outcome, Report, Row};
+
+/// All rows, load by load.
+pub(super) fn all(report: &Report) -> Markup {
+    let columns: Vec<&Column> =
+        COLUMNS.iter().filter(|column| !column.optional || column.is_in(&report.rows)).collect();
+    let mut heads = vec![("mode".to_owned(), String::new())];
+    heads.extend(columns.iter().map(|column| (column.head.to_owned(), format!("{} ({})", column.says, column.key))));
+    heads.push(("p99 of the runs".to_owned(), "lowest and highest 99th percentile over the runs, in us".to_owned()));
+    html! {
+        p.note {
+            "Medians over the runs, each figure on its own. ★ is the best of its column within the load. Latencies in µs from the intended send; cpu, useful, "
+            "spin in % of the server's CPUs; a column's head says more, as does docs/compare.md."
+        }
+        @for (load, rows) in loads(report) {
+            (table(&capital_load(&load_words(load)), &heads, &cells(&rows, &columns, report.among_backends())))
+        }
+    }
+}
+
+fn capital_load(words: &str) -> String {
+    format!("At {words}").replace("At closed loop", "In closed loop")
+}
+
+fn cells(rows: &[&Row], columns: &[&Column], backends: bool) -> Vec<Vec<Cell>> {
+    let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, rows)).collect();
+    rows.iter()
+        .map(|row| {
+            let mut line = vec![Cell::Name(row.subject.name(backends))];
+            let lost = row.lost.as_ref();
+            match &row.outcome {
+                Outcome::Refused(why) => line.push(Cell::Words(format!("refused: {why}"), columns.len() + 1)),
+                Outcome::Nothing => {
+                    let why = lost.map_or_else(
+                        || "nothing was measured".to_owned(),
+                        |lost| format!("of {} runs {}", lost.of, lost.why),
+                    );
+                    line.push(Cell::Words(format!("no figures: {why}"), columns.len() + 1));
+                }
+                Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => {
+                    for (column, range) in columns.iter().zip(&ranges) {
+                        let shown = column.shown((column.figure)(&figures.median), range);
+                        line.push(if range.is_best(column, row, rows) {
+                            Cell::Best(shown)
+                        } else {
+                            Cell::Figure(shown)
+                        });
+                    }
+                    let (min, max) = (figures.spread.min.latency_us.p99, figures.spread.max.latency_us.p99);
+                    let missing = lost.map_or_else(String::new, |lost| format!(", {} lost", lost.runs));
+                    line.push(Cell::Figure(format!("{min:.1}\u{2013}{max:.1} ({}{missing})", figures.runs)));
+                }
+            }
+            line
+        })
+        .collect()
+}
+
+/// What each mode sustains.
+pub(super) fn sustained(report: &Report) -> Markup {
+    let backends = report.among_backends();
+    let most = report.sustained.iter().map(|one| one.rps).max().unwrap_or(0);
+    let heads = ["mode", "sustains, requests/s", "99%lat there, µs", "cpu there, %", "fails at", "by"];
+    let heads: Vec<(String, String)> = heads.iter().map(|head| ((*head).to_owned(), String::new())).collect();
+    let rows: Vec<Vec<Cell>> = report
+        .sustained
+        .iter()
+        .map(|one| {
+            let dash = || "-".to_owned();
+            let rps = one.rps.to_string();
+            let [p99, cpu] = match one.at_most {
+                Some((p99, cpu)) => [format!("{p99:.1}"), format!("{cpu:.0}")],
+                None => [dash(), dash()],
+            };
+            let (fails, why) =
+                one.failed.clone().map_or_else(|| (dash(), String::new()), |(rps, why)| (rps.to_string(), why));
+            vec![
+                Cell::Name(one.subject.name(backends)),
+                if one.rps == most && most > 0 { Cell::Best(rps) } else { Cell::Figure(rps) },
+                Cell::Figure(p99),
+                Cell::Figure(cpu),
+                Cell::Figure(fails),
+                Cell::Name(why),
+            ]
+        })
+        .collect();
+    html! {
+        p.note {
+            (format!(
+                "In open loop: {:.0} % of the load is answered while it is offered, with a 99th percentile of at most {:.0} ms; searched by doubling and \
+                 halving, to {:.0} %, with one run each.",
+                100.0 * SustainSearch::ACHIEVED_MIN,
+                SustainSearch::P99_US_MAX / 1e3,
+                100.0 * SustainSearch::PRECISION
+            ))
+        }
+        (table("The most that each mode sustains", &heads, &rows))
+    }
+}

@@ -1,0 +1,17 @@
+//! Pages: one file each, without scripts and without anything from elsewhere, so they open offline and in ten years.
+//!
+//! ```text
+//! Report, Advice, ... --compare, advise, ...--> Page { title, answer, sections } --shell--> HTML
+//!                                   plot: figures as SVG, coloured by the style sheet of the page
+//! ```
+//!
+//! The figures are written by hand and not by a library for plots: colours that follow the reader's light or dark mode,
+//! dashes and marks that differ without colour, and a text for each mark need classes and titles in the SVG.
+
+mod compare;
+mod plot;
+mod shell;
+mod write;
+
+pub use compare::{page_of_one, page_of_several};
+pub use write::{Target, WriteError};

@@ -1,0 +1,63 @@
+//! What each mode costs and gives: CPU time to the right, latency upwards, and the line below which nothing was.
+
+use maud::{Markup, html};
+
+use super::labels::beside;
+use super::{Axis, Frame, Look, Margins, Said, Size, px};
+
+/// A mode.
+pub(in crate::html) struct Dot {
+    pub(in crate::html) name: String,
+    pub(in crate::html) look: Look,
+    pub(in crate::html) x: f64,
+    pub(in crate::html) y: f64,
+    /// Lowest and highest over the runs.
+    pub(in crate::html) x_range: (f64, f64),
+    pub(in crate::html) y_range: (f64, f64),
+    /// No other beats it in both.
+    pub(in crate::html) is_front: bool,
+    /// What it says.
+    pub(in crate::html) title: String,
+}
+
+/// Draws modes and their frontiers, which are lists of dots by their numbers, from the cheapest.
+pub(in crate::html) fn frontier(
+    size: Size,
+    said: &Said<'_>,
+    x: Axis,
+    y: Axis,
+    dots: &[Dot],
+    fronts: &[Vec<usize>],
+) -> Markup {
+    let frame = Frame::new(size, Margins { left: 56.0, right: 14.0, top: 26.0, bottom: 44.0 }, x, y);
+    let at = |dot: &Dot| (frame.x(dot.x), frame.y(dot.y));
+    let names: Vec<(f64, f64, &str)> = dots.iter().map(|dot| (at(dot).0, at(dot).1, dot.name.as_str())).collect();
+    let places = beside(&names, (size.width, frame.top() - 12.0, frame.bottom() - 2.0));
+    let content = html! {
+        @for front in fronts { (stairs(&front.iter().map(|i| at(&dots[*i])).collect::<Vec<_>>())) }
+        @for dot in dots {
+            @let (x, y) = at(dot);
+            path class=(dot.look.class("range")) d={
+                "M" (px(x)) " " (px(frame.y(dot.y_range.0))) "V" (px(frame.y(dot.y_range.1)))
+                "M" (px(frame.x(dot.x_range.0))) " " (px(y)) "H" (px(frame.x(dot.x_range.1)))
+            } {}
+        }
+        @for (dot, place) in dots.iter().zip(&places) {
+            @if let Some((x, y)) = place.lead {
+                path.lead d={ "M" (px(at(dot).0)) " " (px(at(dot).1)) "L" (px(x)) " " (px(y)) } {}
+            }
+        }
+        @for dot in dots { (dot.look.draw(at(dot), !dot.is_front, &dot.title)) }
+        @for (dot, place) in dots.iter().zip(&places) {
+            text.named.halo class=(dot.look.class("")) x=(px(place.x)) y=(px(place.y)) { (dot.name) }
+        }
+    };
+    frame.draw(said, &content)
+}
+
+/// From one to the next along what both allow.
+fn stairs(points: &[(f64, f64)]) -> Markup {
+    let [(x, y), rest @ ..] = points else { return html! {} };
+    let steps: String = rest.iter().map(|(x, y)| format!("H{}V{}", px(*x), px(*y))).collect();
+    html! { path.front d={ "M" (px(*x)) " " (px(*y)) (steps) } {} }
+}

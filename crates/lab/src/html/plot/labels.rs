@@ -1,0 +1,147 @@
+//! Where names stand so that none covers another.
+
+use super::text_width;
+
+/// Height of a line of text, in pixels.
+const LINE: f64 = 14.0;
+
+/// Moves names apart that stand one above the other: the place of each, in the same order, within bounds if they all fit.
+pub(super) fn apart(wanted: &[f64], from: f64, to: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
+    let step = LINE.min((to - from) / wanted.len().max(1) as f64);
+    let mut placed = vec![0.0; wanted.len()];
+    let mut least = from;
+    for at in &order {
+        placed[*at] = wanted[*at].max(least);
+        least = placed[*at] + step;
+    }
+    let mut most = to;
+    for at in order.iter().rev() {
+        placed[*at] = placed[*at].min(most);
+        most = placed[*at] - step;
+    }
+    placed
+}
+
+/// A rectangle that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
+
+impl Taken {
+    /// Around a mark.
+    pub(super) fn mark(x: f64, y: f64) -> Self {
+        Self { left: x - 6.0, top: y - 6.0, right: x + 6.0, bottom: y + 6.0 }
+    }
+
+    fn common(&self, other: &Self) -> f64 {
+        let width = (self.right.min(other.right) - self.left.max(other.left)).max(0.0);
+        let height = (self.bottom.min(other.bottom) - self.top.max(other.top)).max(0.0);
+        width * height
+    }
+}
+
+/// A name beside its mark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    /// Left end and baseline of the text.
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Where a line to the mark begins, if the name is not right beside it.
+    pub(super) lead: Option<(f64, f64)>,
+}
+
+/// Places names beside their marks, one after the other: where they cover least, and no further away than they must be.
+pub(super) fn beside(names: &[(f64, f64, &str)], (width, top, bottom): (f64, f64, f64)) -> Vec<Placed> {
+    let mut taken: Vec<Taken> = names.iter().map(|(x, y, _)| Taken::mark(*x, *y)).collect();
+    names
+        .iter()
+        .map(|(x, y, name)| {
+            let length = text_width(name);
+            let candidates = candidates(*x, *y, length).filter(|(left, base)| {
+                *left >= 0.0 && left + length <= width && base - LINE + 3.0 >= top && base + 3.0 <= bottom
+            });
+            let area = |(left, base): (f64, f64)| Taken {
+                left,
+                top: base - LINE + 3.0,
+                right: left + length,
+                bottom: base + 3.0,
+            };
+            let cost = |(at, place): &(usize, (f64, f64))| {
+                let covered: f64 = taken.iter().map(|other| area(*place).common(other)).sum();
+                covered + *at as f64 * 0.5
+            };
+            let best = candidates.enumerate().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+            let (left, base) = best.map_or((*x, *y), |(_, place)| place);
+            taken.push(area((left, base)));
+            let middle = (left + length / 2.0, base - 4.0);
+            let is_far = (middle.0 - x).abs() > length / 2.0 + 14.0 || (middle.1 - y).abs() > 20.0;
+            let lead = is_far.then(|| (x.clamp(left, left + length), if base < *y { base + 3.0 } else { base - 10.0 }));
+            Placed { x: left, y: base, lead }
+        })
+        .collect()
+}
+
+/// Places around a mark, the nearest first.
+fn candidates(x: f64, y: f64, length: f64) -> impl Iterator<Item = (f64, f64)> {
+    let right = x + 9.0;
+    let left = x - 9.0 - length;
+    let middle = x - length / 2.0;
+    let near = [(right, y + 4.0), (left, y + 4.0), (middle, y - 10.0), (middle, y + 19.0)];
+    let diagonal = [(right - 3.0, y - 8.0), (right - 3.0, y + 16.0), (left + 3.0, y - 8.0), (left + 3.0, y + 16.0)];
+    let far = (2..9).flat_map(move |step| {
+        let shift = f64::from(step) * LINE;
+        [
+            (right + 6.0, y - shift),
+            (right + 6.0, y + shift),
+            (left - 6.0, y - shift),
+            (left - 6.0, y + shift),
+            (middle, y - shift),
+            (middle, y + shift),
+        ]
+    });
+    near.into_iter().chain(diagonal).chain(far)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_moved_apart_and_keep_their_order() {
+        let placed = apart(&[50.0, 52.0, 10.0, 51.0], 0.0, 100.0);
+        let mut sorted: Vec<(f64, usize)> = placed.iter().copied().zip(0..).collect();
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(sorted.iter().map(|(_, i)| *i).collect::<Vec<_>>(), [2, 0, 3, 1]);
+        assert!(sorted.windows(2).all(|pair| pair[1].0 - pair[0].0 >= LINE - 1e-9), "{placed:?}");
+        let low = apart(&[99.0, 99.0, 99.0], 0.0, 100.0);
+        assert!(low.iter().all(|y| (0.0..=100.0).contains(y)), "{low:?}");
+        assert!(apart(&[], 0.0, 100.0).is_empty());
+    }
+
+    #[test]
+    fn no_name_covers_another_or_a_mark() {
+        let names: Vec<(f64, f64, &str)> = (0..6)
+            .map(|i| (100.0 + f64::from(i % 2) * 8.0, 100.0 + f64::from(i) * 3.0, "threaded-busy-poll"))
+            .collect();
+        let placed = beside(&names, (500.0, 0.0, 300.0));
+        let areas: Vec<Taken> = placed
+            .iter()
+            .map(|at| Taken {
+                left: at.x,
+                top: at.y - LINE + 3.0,
+                right: at.x + text_width("threaded-busy-poll"),
+                bottom: at.y + 3.0,
+            })
+            .collect();
+        for (i, a) in areas.iter().enumerate() {
+            assert!(areas[i + 1..].iter().all(|b| a.common(b) < 1.0), "{placed:?}");
+        }
+        assert!(placed.iter().any(|at| at.lead.is_some()), "those that are far away have a line");
+    }
+}

@@ -1,0 +1,148 @@
+//! Scales: from a figure to its place on an axis, and the figures that stand beside it.
+
+/// How figures are laid out along an axis.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::html) enum Scale {
+    /// Equal steps are equally long.
+    Linear { from: f64, to: f64, show: fn(f64) -> String },
+    /// Equal factors are equally long.
+    Log { from: f64, to: f64, show: fn(f64) -> String },
+    /// Each further nine of a percentile is equally long: 90, 99, 99.9.
+    Nines { to_pct: f64 },
+}
+
+impl Scale {
+    /// From zero to at least the largest of these.
+    pub(in crate::html) fn from_zero(values: impl Iterator<Item = f64>, least: f64, show: fn(f64) -> String) -> Self {
+        let most = values.filter(|value| value.is_finite()).fold(least, f64::max);
+        Self::Linear { from: 0.0, to: most, show }
+    }
+
+    /// Around these, which are above zero, with a little room on both sides.
+    pub(in crate::html) fn log(values: impl Iterator<Item = f64> + Clone, show: fn(f64) -> String) -> Self {
+        let usable = values.filter(|value| value.is_finite() && *value > 0.0);
+        let least = usable.clone().fold(f64::INFINITY, f64::min);
+        let most = usable.fold(0.0, f64::max);
+        if most <= 0.0 {
+            return Self::Log { from: 1.0, to: 10.0, show };
+        }
+        // Less than a factor of two would make noise look like a difference.
+        let stretch = (2.0 / (most / least)).max(1.0).sqrt();
+        Self::Log { from: least / stretch / 1.08, to: most * stretch * 1.08, show }
+    }
+
+    /// Where a figure is: 0 at the beginning, 1 at the end; not outside.
+    pub(in crate::html) fn share(&self, value: f64) -> f64 {
+        let share = match self {
+            Self::Linear { from, to, .. } => (value - from) / (to - from),
+            Self::Log { from, to, .. } => (value.max(f64::MIN_POSITIVE) / from).ln() / (to / from).ln(),
+            Self::Nines { to_pct } => nines(value) / nines(*to_pct),
+        };
+        if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
+    }
+
+    /// At most so many figures to stand beside the axis, from its beginning on, with their text.
+    pub(in crate::html) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
+        let most = most.max(2);
+        match *self {
+            Self::Linear { from, to, show } => linear(from, to, most).into_iter().map(|at| (at, show(at))).collect(),
+            Self::Log { from, to, show } => log(from, to, most).into_iter().map(|at| (at, show(at))).collect(),
+            Self::Nines { to_pct } => [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999]
+                .into_iter()
+                .filter(|pct| *pct <= to_pct)
+                .map(|pct| (pct, format!("{pct}")))
+                .collect(),
+        }
+    }
+}
+
+/// How many nines: 0 for 0 %, 1 for 90 %, 2 for 99 %.
+fn nines(pct: f64) -> f64 {
+    -(1.0 - pct / 100.0).max(1e-9).log10()
+}
+
+fn linear(from: f64, to: f64, most: usize) -> Vec<f64> {
+    let rough = (to - from) / most as f64;
+    let decade = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * decade).into_iter().find(|step| *step >= rough * 0.999);
+    let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return vec![from] };
+    let first = (from / step).ceil() as i64;
+    let last = (to / step * 1.000_001).floor() as i64;
+    (first..=last).map(|at| at as f64 * step).collect()
+}
+
+/// Decades; with 2 and 5 between them, or with all digits, where there is room. Of many decades every second or third.
+fn log(from: f64, to: f64, most: usize) -> Vec<f64> {
+    let at = |digits: &[f64], every: i32| -> Vec<f64> {
+        let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
+        (first..=last)
+            .filter(|decade| decade.rem_euclid(every) == 0)
+            .flat_map(|decade| digits.iter().map(move |digit| digit * 10_f64.powi(decade)))
+            .filter(|value| (from..=to).contains(value))
+            .collect()
+    };
+    let all: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+    let finest = [&all[..], &[1.0, 2.0, 5.0], &[1.0]].into_iter().map(|digits| at(digits, 1));
+    let coarser = [2, 3, 5].into_iter().map(|every| at(&[1.0], every));
+    finest.chain(coarser).find(|ticks| ticks.len() <= most).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: f64) -> String {
+        format!("{value}")
+    }
+
+    fn ticks(scale: &Scale, most: usize) -> Vec<f64> {
+        scale.ticks(most).into_iter().map(|(value, _)| value).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_and_few_and_in_bounds() {
+        assert_eq!(ticks(&Scale::Linear { from: 0.0, to: 100.0, show: text }, 6), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(
+            ticks(&Scale::Linear { from: 0.0, to: 910_000.0, show: text }, 4),
+            [0.0, 250_000.0, 500_000.0, 750_000.0]
+        );
+        assert_eq!(ticks(&Scale::Log { from: 4.0, to: 3000.0, show: text }, 5), [10.0, 100.0, 1000.0]);
+        assert_eq!(ticks(&Scale::Log { from: 4.0, to: 60.0, show: text }, 8), [5.0, 10.0, 20.0, 50.0]);
+        for most in 2..12 {
+            for (from, to) in [(1.0, 1e12), (3.2, 3.9), (0.2, 5e4)] {
+                let found = ticks(&Scale::Log { from, to, show: text }, most);
+                assert!(
+                    found.len() <= most && found.iter().all(|at| (from..=to).contains(at)),
+                    "{from} {to}: {found:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_nine_is_equally_long() {
+        let scale = Scale::Nines { to_pct: 99.99 };
+        let at = [0.0, 90.0, 99.0, 99.9, 99.99].map(|pct| scale.share(pct));
+        for (i, share) in at.iter().enumerate() {
+            assert!((share - i as f64 / 4.0).abs() < 1e-6, "{at:?}");
+        }
+        assert_eq!(scale.share(100.0), 1.0);
+    }
+
+    #[test]
+    fn odd_figures_stay_on_the_axis() {
+        for scale in [
+            Scale::log([f64::NAN, 0.0, f64::INFINITY].into_iter(), text),
+            Scale::log([5.0, 5.0].into_iter(), text),
+            Scale::log([1e-9, 1e13].into_iter(), text),
+            Scale::from_zero(std::iter::empty(), 1.0, text),
+        ] {
+            for value in [f64::NAN, -1.0, 0.0, 5.0, 1e300, f64::INFINITY] {
+                assert!((0.0..=1.0).contains(&scale.share(value)), "{scale:?} {value}");
+            }
+            assert!(scale.ticks(6).len() <= 7, "{scale:?}");
+        }
+        let Scale::Log { from, to, .. } = Scale::log([50.0, 51.0].into_iter(), text) else { unreachable!() };
+        assert!(to / from >= 2.0, "noise stays small: {from} to {to}");
+    }
+}

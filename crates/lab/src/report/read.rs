@@ -1,0 +1,253 @@
+//! A report read back from the JSON that a comparison printed, also from that of other versions. The file may be anything:
+//! what cannot be used is an error that says why, and nothing of it is taken.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::json::{JsonLoad, JsonReport, JsonRow, JsonSustained};
+use super::{Lost, Outcome, Report, Row, Sustained};
+use crate::loads::{Load, SustainSearch};
+use crate::modes::Mode;
+use crate::stats::{Figures, Measured, Spread};
+use crate::subject::{Backend, Subject};
+
+/// Largest file that is read, in bytes: a comparison of all modes at seven loads has about one million.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Most rows: ten loads of all modes on three backends are 360.
+const ROWS_MAX: usize = 5000;
+
+/// No figure of a comparison is larger; in the smallest of its units this is three hours.
+const FIGURE_MAX: f64 = 1e13;
+
+/// A comparison that was saved.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// Its name beside others: that of its file.
+    pub name: String,
+    /// What it found.
+    pub report: Report,
+    /// What of it this version cannot show, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refuses.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Too large.
+    #[error("{path} has more than {} MiB: that is no comparison", BYTES_MAX >> 20, path = path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It has something else, or only a part.
+    #[error("{path} {why}", path = path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+}
+
+/// Reads what `napier compare --json` wrote.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read(path: &Path) -> Result<Saved, ReadError> {
+    let open = |source| ReadError::Open { path: path.to_owned(), source };
+    let mut text = Vec::new();
+    File::open(path).map_err(open)?.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(open)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(ReadError::TooLarge { path: path.to_owned() });
+    }
+    let name = path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
+    parse(&text, name).map_err(|why| ReadError::Unusable { path: path.to_owned(), why })
+}
+
+/// The same of text that is there already.
+fn parse(text: &[u8], name: String) -> Result<Saved, String> {
+    if text.trim_ascii().is_empty() {
+        return Err("is empty; write it with `napier compare --json`".to_owned());
+    }
+    let value: Value = serde_json::from_slice(text).map_err(|error| {
+        if error.is_eof() {
+            format!("ends in the middle (line {}): it was cut short, so write it again", error.line())
+        } else {
+            format!("is not JSON ({error}); give what `napier compare --json` printed")
+        }
+    })?;
+    whose(&value)?;
+    for part in ["rows", "sustained", "machine"] {
+        figures_in_bounds(&value[part], part)?;
+    }
+    let report: JsonReport = serde_json::from_slice(text).map_err(|error| {
+        let by = value["commit"].as_str().map_or_else(String::new, |commit| format!(", written by commit {commit},"));
+        format!("{by} is not a comparison as this version knows it: {error}").trim_start_matches(',').trim().to_owned()
+    })?;
+    if report.rows.len() > ROWS_MAX {
+        return Err(format!("has {} rows, and a page of more than {ROWS_MAX} is none", report.rows.len()));
+    }
+    let mut notes = Vec::new();
+    let report = report_of(report, &mut notes);
+    Ok(Saved { name, report, notes })
+}
+
+/// Whether it is the JSON of a comparison; if of something else, of what.
+fn whose(value: &Value) -> Result<(), String> {
+    let has = |key: &str| value.get(key).is_some();
+    if has("host") && has("workload") && has("rows") {
+        return Ok(());
+    }
+    let command = [
+        ("bench", "napier bench"),
+        ("choice", "napier advise"),
+        ("cells", "napier sim plan"),
+        ("canaries", "napier sim farm"),
+        ("paths", "napier sim transmit"),
+        ("totals", "napier conform"),
+        ("counters", "napier serve kv"),
+        ("median", "napier load kv"),
+    ];
+    match command.iter().find(|(key, _)| has(key)) {
+        Some((_, command)) => Err(format!(
+            "is the JSON of `{command}`, which has no rows to compare; for a page of it give that command --html FILE"
+        )),
+        None => Err(
+            "is JSON, but no comparison: it lacks host, workload or rows; give what `napier compare --json` printed"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Refuses figures that were never measured: they would break every axis.
+fn figures_in_bounds(value: &Value, at: &str) -> Result<(), String> {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(figure) if (0.0..=FIGURE_MAX).contains(&figure) => Ok(()),
+            _ => Err(format!("holds {number} as {at}, which no comparison has measured: the file is damaged")),
+        },
+        Value::Array(items) => {
+            items.iter().enumerate().try_for_each(|(i, item)| figures_in_bounds(item, &format!("{at}[{i}]")))
+        }
+        Value::Object(map) => map.iter().try_for_each(|(key, item)| figures_in_bounds(item, &format!("{at}.{key}"))),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
+}
+
+fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
+    let mut unknown = Vec::new();
+    let rows = report.rows.iter().filter_map(|row| row_of(row).map_err(|mode| unknown.push(mode)).ok()).collect();
+    let sustained = report.sustained.iter().filter_map(|one| sustained_of(one).ok()).collect();
+    unknown.sort();
+    unknown.dedup();
+    if !unknown.is_empty() {
+        notes.push(format!("Rows of {} are left out: this version knows no such mode.", unknown.join(", ")));
+    }
+    let has_cdf = |row: &JsonRow| row.latency_cdf.is_some() || row.runs == 0;
+    if !report.rows.iter().all(has_cdf) {
+        notes.push(
+            "An older version wrote this: it has five percentiles and no latency_cdf, so percentile plots are coarse."
+                .to_owned(),
+        );
+    }
+    Report {
+        host: report.host,
+        commit: report.commit,
+        workload: report.workload,
+        rows,
+        failures: report.failures,
+        ended: report.ended,
+        memory: report.memory,
+        machine: report.machine,
+        sustained,
+        searched_again: report.searched_again,
+        prediction: report.prediction,
+    }
+}
+
+/// The name of the mode, if it is none.
+fn row_of(row: &JsonRow) -> Result<Row, String> {
+    let mode = Mode::parse(&row.mode).map_err(|_| row.mode.clone())?;
+    let load = match row.load_rps {
+        JsonLoad::Rps(rps) => Load::Rps(rps),
+        JsonLoad::Max(_) => Load::Max,
+    };
+    let subject = Subject { backend: row.backend, mode, receive: row.receive };
+    let outcome = match (&row.refused, figures_of(row)) {
+        (Some(why), _) => Outcome::Refused(why.clone()),
+        (None, None) => Outcome::Nothing,
+        (None, Some(median)) => {
+            let spread = row.spread.unwrap_or(Spread { min: median, max: median });
+            let figures = Box::new(Measured { median, spread, runs: row.runs });
+            if row.backend == Backend::Sim {
+                let answered = |rps: u64| median.achieved_rps >= SustainSearch::ACHIEVED_MIN * rps as f64;
+                let by_rate = match load {
+                    Load::Rps(rps) => answered(rps),
+                    Load::Max => true,
+                };
+                Outcome::Predicted { figures, sustained: row.sustains.unwrap_or(by_rate) }
+            } else {
+                Outcome::Measured(figures)
+            }
+        }
+    };
+    let lost = row.lost.as_ref().map(|why| Lost {
+        runs: row.lost_runs,
+        of: row.runs + row.lost_runs,
+        not_run: if *why == format!("{} not run", row.lost_runs) { row.lost_runs } else { 0 },
+        why: why.clone(),
+    });
+    Ok(Row { subject, load, outcome, lost })
+}
+
+/// `None` if nothing is behind the row.
+fn figures_of(row: &JsonRow) -> Option<Figures> {
+    if row.runs == 0 {
+        return None;
+    }
+    Some(Figures {
+        achieved_rps: row.achieved_rps?,
+        latency_us: row.latency_us?,
+        service_latency_us: row.service_latency_us?,
+        cpu: row.cpu?,
+        cycles_per_request: row.cycles_per_request,
+        cores: row.cores,
+        interrupts_per_s: row.interrupts_per_s,
+        polls_per_s: row.polls_per_s,
+        empty_polls_pct: row.empty_polls_pct,
+        work_per_poll: row.work_per_poll,
+        events_per_wait: row.events_per_wait,
+        run_delay_ms_per_s: row.run_delay_ms_per_s,
+        timers_per_s: row.timers_per_s,
+        softirqs_per_s: row.softirqs_per_s,
+        softirq_polls_per_s: row.softirq_polls_per_s,
+        context_switches_per_s: row.context_switches_per_s,
+        latency_cdf: row.latency_cdf,
+    })
+}
+
+fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
+    let mode = Mode::parse(&one.mode).map_err(|_| one.mode.clone())?;
+    Ok(Sustained {
+        subject: Subject { backend: one.backend, mode, receive: one.receive },
+        start_rps: one.sustained_rps,
+        rps: one.sustained_rps,
+        failed: one.failed_rps.map(|rps| (rps, one.why.clone().unwrap_or_default())),
+        at_most: one.p99_us.zip(one.cpu_pct),
+    })
+}
+
+#[cfg(test)]
+mod tests;
