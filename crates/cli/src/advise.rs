@@ -141,8 +141,9 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let machine = machine(args, interrupted)?;
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
     let effort = effort(args, !args.quick)?;
-    let bar = crate::sim::runs_bar(args.json);
-    let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &crate::sim::shown_in(&bar))?;
+    let bar = crate::progress::steps("runs");
+    let advice =
+        advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &crate::progress::shown_in(&bar))?;
     bar.finish_and_clear();
     let text = if args.json {
         serde_json::to_string(&advise::json(&advice, &args.dev)).context("advice as JSON")? + "\n"
@@ -162,8 +163,7 @@ fn effort(args: &Args, sensitivity: bool) -> anyhow::Result<Effort> {
 /// The machine that the options name, or one fitted to what was, or is now, measured.
 fn machine(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<MachineFile> {
     let fitted = |comparison: Comparison| {
-        let fitted =
-            crate::calibrate::fitted(comparison, &[], crate::calibrate::START, args.jobs, args.json, interrupted)?;
+        let fitted = crate::calibrate::fitted(comparison, &[], crate::calibrate::START, args.jobs, interrupted)?;
         if !args.json {
             eprintln!(
                 "napier: a machine was fitted to the comparison; root mean square error {:.0} %",

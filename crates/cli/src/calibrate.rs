@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         let error = anyhow!("{} has no rows at {load}, so they cannot be held back", args.comparison.display());
         return Err(crate::Usage(error).into());
     }
-    let calibrated = fitted(comparison, &held_back, &args.start, args.jobs, false, interrupted)?;
+    let calibrated = fitted(comparison, &held_back, &args.start, args.jobs, interrupted)?;
     if let Some(file) = &args.out {
         std::fs::write(file, &calibrated.machine.text).with_context(|| format!("cannot write {}", file.display()))?;
     }
@@ -86,7 +86,6 @@ pub(crate) fn fitted(
     held_back: &[Load],
     start: &str,
     jobs: Option<u16>,
-    hidden: bool,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Calibrated> {
     let start = plan::server_named(start).map_err(|error| crate::Usage(error.into()))?;
@@ -94,7 +93,7 @@ pub(crate) fn fitted(
         let error = anyhow!("all loads are held back, and none is left to fit to: compare several loads");
         return Err(crate::Usage(error).into());
     }
-    let bar = crate::sim::runs_bar(hidden);
+    let bar = crate::progress::steps("runs");
     let jobs = crate::sim::threads(jobs.map(usize::from))?;
     let calibrated = calibrate::calibrate(
         &start,
@@ -103,7 +102,7 @@ pub(crate) fn fitted(
         Depth::default(),
         jobs,
         interrupted,
-        &crate::sim::shown_in(&bar),
+        &crate::progress::shown_in(&bar),
     )?;
     bar.finish_and_clear();
     Ok(calibrated)

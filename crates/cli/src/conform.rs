@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
+use indicatif::ProgressBar;
 use napier_conform::{self as conform, Totals};
 use napier_lab::compare::host_and_commit;
 
 use crate::Usage;
+use crate::progress::shown_in;
 
 /// Options of `napier conform`.
 #[derive(clap::Args)]
@@ -55,6 +57,8 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     }
     let files = conform::find(&args.paths).map_err(|error| Usage(error.into()))?;
     let mut results = Vec::with_capacity(files.len());
+    // The lines of files show how far it is.
+    let bar = args.json.then(|| crate::progress::steps("files"));
     for file in &files {
         if interrupted.load(Ordering::Relaxed) {
             bail!("interrupted after {} of {} files", results.len(), files.len());
@@ -65,7 +69,9 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
             out.flush()?;
         }
         results.push(result);
+        bar.iter().for_each(|bar| shown_in(bar)(results.len(), files.len()));
     }
+    bar.iter().for_each(ProgressBar::finish_and_clear);
     let totals = Totals::of(&results);
     let end = if args.json { conform::json(&results, host_and_commit().1) } else { totals.line(executor.name()) };
     out.write_all(end.as_bytes())?;

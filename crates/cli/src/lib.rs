@@ -3,17 +3,21 @@
 mod advise;
 mod bench;
 mod calibrate;
+mod colour;
 mod compare;
 mod conform;
 mod device;
 mod doctor;
 mod export;
+mod generate;
 mod group;
+mod help;
 mod host;
 mod host_tune;
 mod load;
 mod output;
 mod page;
+mod progress;
 mod report;
 mod run;
 mod serve;
@@ -25,14 +29,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, FromArgMatches as _, Parser, Subcommand};
 use napier_lab::report::one_line;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Packet delivery in user space, and the bench that tells which way of it to choose.
+/// NAPI in user space, and the bench that tells which way of delivering packets to choose
+///
+/// Linux can hand packets to a program by interrupt, by deferred interrupt, by a thread per queue, by busy polling, or by
+/// suspending interrupts while the program is busy. Each trades tail latency for CPU. Napier runs one workload through all of them,
+/// on an engine of its own, on the live kernel or on a simulated machine, and says what each costs; it applies a mode to a
+/// program that nobody changed, and puts everything back after.
 #[derive(Parser)]
 #[command(name = "napier", version, about, max_term_width = 100)]
 struct Cli {
+    /// When to write in colours; auto: on a terminal, unless NO_COLOR or CLICOLOR=0 is in the environment
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto, global = true, hide_possible_values = true,
+          help_heading = "Everywhere")]
+    color: ColorChoice,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -80,6 +94,11 @@ enum Command {
     /// Groups of CPUs that poll queues of a running engine
     #[command(subcommand)]
     Group(group::Group),
+    /// Print completions for a shell
+    Completions(generate::Completions),
+    /// Write the manual pages, one per command
+    #[command(hide = true)]
+    Man(generate::Pages),
     /// The load generator of `compare --dev memif`, which starts it.
     #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
     InternalLoad,
@@ -170,31 +189,34 @@ fn exit_status(signal: i32) -> u8 {
 /// Reads the arguments of the process and does what they say.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = help::command(colour::asked(std::env::args_os())).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // Help and version are asked for.
         Err(error) if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.exit()
         }
         Err(error) => {
-            eprintln!("napier: {}", usage_line(&error.render().to_string()));
+            eprintln!("{} {}", colour::napier(), usage_line(&error.render().to_string()));
             return ExitCode::from(EXIT_USAGE);
         }
     };
+    colour::apply(cli.color);
     // A program that is run inherits what is ignored, as if it were started without this command.
     let is_run = matches!(cli.command, Command::Run(_));
     let taken = [SIGINT, SIGTERM].into_iter().filter(|signal| !is_run || !napier_linux::process::is_ignored(*signal));
     let interrupt = match Interrupt::new(taken) {
         Ok(interrupt) => interrupt,
         Err(error) => {
-            eprintln!("napier: {error:#}");
+            eprintln!("{} {error:#}", colour::napier());
             return ExitCode::FAILURE;
         }
     };
     let interrupted = &interrupt.flag;
     // Children of a comparison leave it to their parent.
     let is_child = matches!(cli.command, Command::InternalLoad | Command::InternalInit { .. });
-    let recovered = if is_child { Vec::new() } else { host::recover_and_say() };
+    let is_text = matches!(cli.command, Command::Completions(_) | Command::Man(_));
+    let recovered = if is_child || is_text { Vec::new() } else { host::recover_and_say() };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, interrupted),
         Command::Report(args) => report::run(&args),
@@ -214,6 +236,8 @@ pub fn main() -> ExitCode {
         Command::DevGet(args) => vocabulary::dev_get(&args),
         Command::QstatsGet(args) => vocabulary::qstats_get(&args),
         Command::Group(group) => group::run(&group),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::pages(&args),
         Command::InternalLoad => {
             napier_lab::compare::child::run(interrupted);
             Ok(())
@@ -233,16 +257,16 @@ fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
             ExitCode::from(error.downcast_ref::<ExitWith>().map_or(1, |ended| ended.0))
         }
         Err(error) if error.is::<Usage>() => {
-            eprintln!("napier: {}", one_line(&error));
+            eprintln!("{} {}", colour::napier(), one_line(&error));
             ExitCode::from(EXIT_USAGE)
         }
         Err(error) => match interrupt.status() {
             Some(status) if !error.is::<Told>() => {
-                eprintln!("napier: interrupted");
+                eprintln!("{} interrupted", colour::napier());
                 ExitCode::from(status)
             }
             _ => {
-                eprintln!("napier: {}", one_line(&error));
+                eprintln!("{} {}", colour::napier(), one_line(&error));
                 ExitCode::FAILURE
             }
         },

@@ -1,6 +1,5 @@
 //! `napier load`.
 
-use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +17,7 @@ use napier_lab::serve::device::MemifRole;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
+use crate::progress::Doing;
 use crate::serve::print_report;
 
 /// What is loaded.
@@ -180,12 +180,12 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
         ))
         .into());
     }
-    let shows_progress = std::io::stderr().is_terminal() && !args.json;
+    let each = config.warm_up + config.length;
+    let doing = Doing::new("records are set", Some(each * config.runs));
     let report = load_on(&device, &config, interrupted, &mut |run| {
-        if shows_progress {
-            eprintln!("run {} of {}", run + 1, config.runs);
-        }
+        doing.now(&format!("run {} of {}, {} s each", run + 1, config.runs, each.as_secs_f64()));
     })?;
+    drop(doing);
     print_report(&report, args.json, report.recording_failure.as_deref())
 }
 

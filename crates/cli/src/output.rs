@@ -1,6 +1,6 @@
 //! How a comparison is shown: as a table, for other programs, or as a page.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::ensure;
@@ -102,7 +102,7 @@ impl Output {
         };
         Ok(Shown {
             form,
-            table: Table::new(is_bold(), width(self.width)).with(which.clone()),
+            table: Table::new(crate::colour::on_stdout(), width(self.width)).with(which.clone()),
             which,
             csv: target(&self.csv, "--csv")?,
             markdown: target(&self.markdown, "--markdown")?,
@@ -158,12 +158,6 @@ impl Shown {
         }
         printed
     }
-}
-
-/// Whether the best may be bold.
-fn is_bold() -> bool {
-    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Columns of a page: as asked for, of the terminal, or as the environment says.

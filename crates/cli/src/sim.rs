@@ -1,17 +1,18 @@
 //! `napier sim`.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use indicatif::{ProgressBar, ProgressStyle};
 use napier_lab::farm::{self, Campaign};
 use napier_lab::modes::Mode;
 use napier_lab::plan;
 use napier_lab::transmit::{self, Experiment, Path, published};
+
+use crate::progress::{self, Doing, shown_in};
 
 /// What is simulated: a plan, or what a word says.
 #[derive(clap::Args)]
@@ -172,7 +173,10 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
             print_cells(&plan, &cells, *json)
         }
         What::Fidelity { jobs } => {
-            let Some(page) = plan::page(threads(*jobs)?, interrupted)? else { bail!("interrupted") };
+            let doing = Doing::new("every plan that comes along", None);
+            let page = plan::page(threads(*jobs)?, interrupted)?;
+            drop(doing);
+            let Some(page) = page else { bail!("interrupted") };
             std::io::stdout().lock().write_all(page.as_bytes())?;
             Ok(())
         }
@@ -198,7 +202,7 @@ fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> 
     if let Some(modes) = &args.modes {
         grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
     }
-    let bar = runs_bar(args.json);
+    let bar = progress::steps("runs");
     let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let text = if args.json {
@@ -239,7 +243,7 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
         .into_iter()
         .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
         .collect();
-    let bar = runs_bar(args.json);
+    let bar = progress::steps("runs");
     let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());
@@ -296,22 +300,6 @@ fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<pl
     Ok(results.cells(plan))
 }
 
-pub(crate) fn runs_bar(hidden: bool) -> ProgressBar {
-    if hidden || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed}").expect("a fixed template");
-    ProgressBar::no_length().with_style(style)
-}
-
-/// Shows how much is done, of how much in all.
-pub(crate) fn shown_in(bar: &ProgressBar) -> impl Fn(usize, usize) + Sync {
-    |done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    }
-}
-
 /// How many threads to use.
 pub(crate) fn threads(jobs: Option<usize>) -> anyhow::Result<usize> {
     match jobs {
@@ -333,7 +321,7 @@ fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result
         sensitivity: args.sensitivity,
         jobs: threads(args.jobs)?,
     };
-    let bar = runs_bar(args.json);
+    let bar = progress::steps("runs");
     let report =
         transmit::run(&experiment, interrupted, &shown_in(&bar)).map_err(|error| crate::Usage(error.into()))?;
     bar.finish_and_clear();
@@ -356,7 +344,8 @@ fn run_farm(args: &FarmArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
         time_limit: args.seconds.map(Duration::from_secs),
         jobs,
     };
-    let bar = progress_bar(args);
+    let bar = progress::steps("seeds");
+    bar.set_length(args.runs);
     let report = farm::run(&campaign, interrupted, &|done| bar.set_position(done));
     bar.finish_and_clear();
     if interrupted.load(Ordering::Relaxed) {
@@ -376,14 +365,6 @@ fn run_farm(args: &FarmArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
         bail!("{why}");
     }
     Ok(())
-}
-
-fn progress_bar(args: &FarmArgs) -> ProgressBar {
-    if !std::io::stderr().is_terminal() || args.json {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {elapsed}").expect("a fixed template");
-    ProgressBar::new(args.runs).with_style(style)
 }
 
 #[cfg(test)]

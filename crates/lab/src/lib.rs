@@ -20,6 +20,7 @@ pub mod limits;
 pub mod load;
 pub mod loads;
 pub mod modes;
+mod near;
 mod pair;
 mod parallel;
 pub mod plan;

@@ -12,6 +12,8 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::BusyOption;
 use napier_core::time::Span;
 
+use crate::near::did_you_mean;
+
 /// A named way of delivering packets; see [`Mode::parse`] for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented by the plan it stands for")]
@@ -70,7 +72,7 @@ pub(crate) fn busy_context(busy_poll_usecs: u32) -> Write {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModeError {
     /// Not a name of a mode.
-    #[error("`{name}` is no mode; give one of {ACCEPTED}")]
+    #[error("`{name}` is no mode{}; give one of {ACCEPTED}", did_you_mean(name, NAMES))]
     Unknown {
         /// As given.
         name: String,
@@ -104,6 +106,21 @@ pub enum ModeError {
 /// All that [`Mode::parse`] accepts, for help and errors.
 pub const ACCEPTED: &str = "base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us, such as defer20), threaded, \
                             workqueue, threaded-busy-poll, busy-read, group";
+
+/// The same as a list: what a name may be that was mistyped. An X at the end stands for a number.
+pub const NAMES: [&str; 11] = [
+    "base",
+    "deferX",
+    "napibusy",
+    "fullbusy",
+    "suspend0",
+    "suspendX",
+    "threaded",
+    "workqueue",
+    "threaded-busy-poll",
+    "busy-read",
+    "group",
+];
 
 /// What is compared if nothing else is asked for: the cover letter's modes, and those of the documents on threaded NAPI
 /// and on busy polling.

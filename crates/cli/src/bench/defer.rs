@@ -5,6 +5,8 @@ use std::time::Duration;
 use napier_lab::bench::{self, DeferConfig};
 use napier_lab::limits::MachineLimits;
 
+use crate::progress::Doing;
+
 /// Options of `bench defer`.
 #[derive(clap::Args)]
 pub(crate) struct DeferArgs {
@@ -24,11 +26,13 @@ pub(crate) struct DeferArgs {
 
 /// Runs `bench defer` and prints it.
 pub(crate) fn defer(args: &DeferArgs) -> anyhow::Result<()> {
+    let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::defer(&DeferConfig {
         timeout: Duration::from_micros(args.timeout),
         length: Duration::from_secs_f64(args.seconds),
         runs: args.runs,
     })?;
+    drop(doing);
     if args.json {
         return super::print_json("defer", &rows);
     }

@@ -1,7 +1,6 @@
 //! How the experiments with many connections are told what to do, and printed.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressStyle};
 use napier_lab::bench::{MESSAGE_BYTES_MAX, Spread};
 use napier_lab::compare::CpuLayout;
 use napier_lab::modes::{Mode, ServerStyle};
@@ -105,15 +104,6 @@ pub(super) fn print_row(label: &str, columns: &[Column], runs: u32) {
 /// What is published has one value each.
 pub(super) fn once(value: f64) -> Spread {
     Spread { median: value, min: value, max: value }
-}
-
-/// What runs now, on a terminal.
-pub(super) fn spinner() -> ProgressBar {
-    // indicatif draws on standard error, and only if that is a terminal.
-    let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} {msg}  {elapsed} gone").expect("the template is legal"));
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    bar
 }
 
 /// Columns of a terminal that text may take.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use napier_lab::bench::{self, MemifBenchConfig, MemifMode, MemifRole};
 
+use crate::progress::Doing;
+
 /// Options of `bench memif`.
 #[derive(clap::Args)]
 pub(crate) struct MemifArgs {
@@ -51,6 +53,7 @@ fn parse_mode(name: &str) -> Result<MemifMode, String> {
 
 /// Runs `bench memif` and prints it.
 pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
+    let doing = Doing::of_rows(args.runs, args.seconds);
     let row = bench::memif(&MemifBenchConfig {
         role: args.role,
         socket: args.socket.clone(),
@@ -61,6 +64,7 @@ pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
         runs: args.runs,
         length: Duration::from_secs_f64(args.seconds),
     })?;
+    drop(doing);
     if args.json {
         return super::print_json("memif", &[row]);
     }

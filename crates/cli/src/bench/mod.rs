@@ -21,6 +21,8 @@ use clap::Subcommand;
 use napier_lab::bench::{self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
 use serde::Serialize;
 
+use crate::progress::Doing;
+
 /// One experiment.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
@@ -145,12 +147,14 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
     if measured_entry()? {
         return Ok(());
     }
+    let doing = Doing::new(&format!("{} runs of {} ms of each row", args.runs, args.millis), None);
     let rows = bench::rx_cost(&RxCostConfig {
         runs: args.runs,
         length: Duration::from_millis(args.millis),
         instructions: !args.no_instructions,
         other_core: args.other_core,
     })?;
+    drop(doing);
     if args.json {
         return print_json("rx-cost", &rows);
     }
@@ -176,7 +180,9 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
 }
 
 fn wakeup(args: &Wakeup) -> anyhow::Result<()> {
+    let doing = Doing::new(&format!("{} samples of each row", args.samples), None);
     let rows = bench::wakeup(&WakeupConfig { samples: args.samples, gap: Duration::from_micros(args.gap) })?;
+    drop(doing);
     if args.json {
         return print_json("wakeup", &rows);
     }
@@ -207,8 +213,10 @@ fn us(ns: u64) -> String {
 }
 
 fn udp_rr(args: &Udp) -> anyhow::Result<()> {
+    let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
     let rows =
         bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() })?;
+    drop(doing);
     if args.json {
         return print_json("udp-rr", &rows);
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use napier_lab::bench::{self, RawRr, RawRrConfig, RawRrMode, published_raw_rr};
 use napier_lab::subject::Backend;
 
-use super::flow_table::{backends, print_words, spinner, time};
+use super::flow_table::{backends, print_words, time};
 use super::{parse_seconds, print_json};
+use crate::progress::spinner;
 use crate::{Told, Usage};
 
 /// Options of `bench raw-rr`.

@@ -12,7 +12,7 @@ use napier_lab::loads::Load;
 use napier_lab::subject::Backend;
 
 use super::flow_table::{
-    Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, spinner, time,
+    Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, time,
 };
 use super::{parse_seconds, print_json};
 use crate::{Told, Usage};
@@ -98,7 +98,7 @@ impl StorageArgs {
 
 pub(super) fn storage(args: &StorageArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let config = args.config().map_err(Usage)?;
-    let bar = spinner();
+    let bar = crate::progress::spinner();
     let measured = napier_lab::bench::storage(&config, interrupted, &mut |row| bar.set_message(row.to_owned()));
     bar.finish_and_clear();
     let rows = measured?;

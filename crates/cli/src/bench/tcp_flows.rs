@@ -7,7 +7,7 @@ use napier_lab::bench::{FLOWS_MAX, FlowsConfig, TcpFlows, TcpFlowsConfig, WORKER
 use napier_lab::subject::Backend;
 
 use super::flow_table::{
-    Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, spinner, time,
+    Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, time,
 };
 use super::{parse_seconds, print_json};
 use crate::Told;
@@ -60,7 +60,7 @@ pub(super) fn tcp_flows(
         request_bytes: args.request,
         response_bytes: args.response.clone(),
     };
-    let bar = spinner();
+    let bar = crate::progress::spinner();
     let measured = napier_lab::bench::tcp_flows(&config, interrupted, &mut |row| bar.set_message(row.to_owned()));
     bar.finish_and_clear();
     let rows = measured?;

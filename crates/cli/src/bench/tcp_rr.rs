@@ -6,6 +6,7 @@ use napier_lab::bench::{self, TCP_CONNECTIONS_MAX, TcpRrConfig, TcpRrTables, mea
 
 use super::print_json;
 use super::tcp_flows::{FlowsArgs, tcp_flows};
+use crate::progress::Doing;
 
 /// Most requests in flight: fewer than a ring has slots.
 const IN_FLIGHT_MAX: i64 = 512;
@@ -46,6 +47,7 @@ pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
     if let Some(flows) = args.flows.flows {
         return tcp_flows(&args.flows, flows, args.runs, args.json, interrupted);
     }
+    let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
     let tables = bench::tcp_rr(&TcpRrConfig {
         round_trips: args.round_trips,
         runs: args.runs,
@@ -54,6 +56,7 @@ pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
         round_trip_table: !args.no_round_trips,
         instructions: !args.no_instructions,
     })?;
+    drop(doing);
     if args.json {
         return print_json("tcp-rr", std::slice::from_ref(&tables));
     }

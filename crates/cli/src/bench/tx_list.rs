@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use napier_lab::bench::{self, TIMED_EVERY, TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant};
 
+use crate::progress::Doing;
+
 /// Options of `bench tx-list`.
 #[derive(clap::Args)]
 pub(crate) struct TxListArgs {
@@ -39,6 +41,7 @@ fn parse_variant(name: &str) -> Result<TxListVariant, String> {
 /// Runs `bench tx-list` and prints it.
 pub(crate) fn tx_list(args: &TxListArgs) -> anyhow::Result<()> {
     let variants = if args.variant.is_empty() { TxListVariant::ALL.to_vec() } else { args.variant.clone() };
+    let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::tx_list(&TxListConfig {
         threads: args.threads.clone(),
         variants,
@@ -46,6 +49,7 @@ pub(crate) fn tx_list(args: &TxListArgs) -> anyhow::Result<()> {
         length: Duration::from_secs_f64(args.seconds),
         pin: args.pin,
     })?;
+    drop(doing);
     if args.json {
         return super::print_json("tx-list", &rows);
     }

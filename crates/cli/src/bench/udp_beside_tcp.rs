@@ -5,6 +5,7 @@ use std::time::Duration;
 use napier_lab::bench::{self, Beside, UdpBesideTcpConfig};
 
 use super::{parse_seconds, print_json};
+use crate::progress::Doing;
 
 /// Options of `bench udp-beside-tcp`.
 #[derive(clap::Args)]
@@ -29,7 +30,9 @@ pub(crate) struct UdpBesideTcpArgs {
 pub(super) fn udp_beside_tcp(args: &UdpBesideTcpArgs) -> anyhow::Result<()> {
     let length = Duration::from_secs_f64(args.seconds);
     let period = Duration::from_micros(args.period);
+    let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::udp_beside_tcp(&UdpBesideTcpConfig { idle: args.idle, period, length, runs: args.runs })?;
+    drop(doing);
     if args.json {
         return print_json("udp-beside-tcp", &rows);
     }

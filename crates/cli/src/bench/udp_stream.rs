@@ -10,6 +10,8 @@ use napier_lab::bench::{
 };
 use napier_lab::report::transmit::time;
 
+use crate::progress::Doing;
+
 use crate::Usage;
 
 /// Options of `bench udp-stream`.
@@ -93,6 +95,7 @@ pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
         let name = variant.name();
         return Err(Usage(anyhow::anyhow!("{name} needs a queueing discipline; without one there is noqueue")).into());
     }
+    let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::udp_stream(&UdpStreamConfig {
         threads: args.threads.clone(),
         variants,
@@ -104,6 +107,7 @@ pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
         pin: args.pin,
         xmit: args.xmit,
     })?;
+    drop(doing);
     if args.json {
         return super::print_json("udp-stream", &rows);
     }

@@ -6,6 +6,7 @@ use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig, XdpRxPath};
 use napier_lab::device::XdpWay;
 
 use super::{parse_seconds, print_json, us};
+use crate::progress::Doing;
 
 /// Options of `bench xdp-rr`.
 #[derive(clap::Args)]
@@ -48,7 +49,9 @@ fn in_force<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) {
 }
 
 pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
+    let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
     let rows = bench::xdp_rr(&XdpRrConfig { round_trips: args.round_trips, runs: args.runs, xdp: args.xdp })?;
+    drop(doing);
     if args.json {
         return print_json("xdp-rr", &rows);
     }
@@ -72,7 +75,9 @@ pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
 }
 
 pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
+    let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::xdp_rx(&XdpRxConfig { length: Duration::from_secs_f64(args.seconds), runs: args.runs })?;
+    drop(doing);
     if args.json {
         return print_json("xdp-rx", &rows);
     }

@@ -41,7 +41,7 @@ pub(crate) fn describe(
 #[must_use]
 pub fn host_and_commit() -> (Host, String) {
     let host = Host { cpu_model: cpu_model(), cpus: available_cpus().len(), kernel: kernel(), ..Host::default() };
-    (host, commit())
+    (host, commit().to_owned())
 }
 
 fn cpu_model() -> String {
@@ -55,6 +55,9 @@ fn kernel() -> String {
 }
 
 /// Commit of the source that this binary was built from; `unknown` outside of a repository.
-pub(crate) fn commit() -> String {
-    option_env!("NAPIER_COMMIT").unwrap_or("unknown").to_owned()
+pub const fn commit() -> &'static str {
+    match option_env!("NAPIER_COMMIT") {
+        Some(commit) => commit,
+        None => "unknown",
+    }
 }

@@ -34,7 +34,7 @@ pub mod parts {
 pub use config::{CompareConfig, OnConfig, SimConfig, parse_modes};
 pub use cpus::{CpuLayout, TooFewCpus};
 pub(crate) use generator::plan as offer_plan;
-pub use host::host_and_commit;
+pub use host::{commit, host_and_commit};
 pub use kernel::program::{ProgramConfig, Speaks, init};
 pub(crate) use napier_core::frames::{self, HEADER_BYTES, Template};
 pub use run::{Watch, compare};

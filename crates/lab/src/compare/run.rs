@@ -294,7 +294,7 @@ impl Comparison<'_> {
         host.notes.extend(self.workload.untraced.iter().map(|why| ("tracepoints".to_owned(), why.clone())));
         Ok(Report {
             host,
-            commit: host::commit(),
+            commit: host::commit().to_owned(),
             workload: describe(self.config, &self.workload, found.run_length, found.request_cost_us),
             rows,
             failures: found.tally.failures(),

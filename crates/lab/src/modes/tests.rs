@@ -28,6 +28,14 @@ fn what_is_no_mode_is_refused_with_what_is() {
 }
 
 #[test]
+fn the_names_are_those_that_are_accepted() {
+    let accepted = ACCEPTED.replace(" (X in us, such as defer20)", "");
+    assert_eq!(accepted.split(", ").collect::<Vec<_>>(), NAMES);
+    let error = Mode::parse("suspnd20").unwrap_err().to_string();
+    assert!(error.starts_with("`suspnd20` is no mode (did you mean suspend20?); give one of base, "), "{error}");
+}
+
+#[test]
 fn lists() {
     assert_eq!(Mode::parse_list("base, suspend20"), Ok(vec![Mode::Base, Mode::Suspend { us: 20 }]));
     for list in ["", " , ", "base,,suspend20", "base,", ",base"] {

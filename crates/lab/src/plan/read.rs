@@ -95,13 +95,13 @@ pub enum PlanError {
     #[error("{0} cannot be read: {1}")]
     Unreadable(String, std::io::Error),
     /// Neither a file nor a name.
-    #[error("there is no plan {name}: give a file, or one of {}", names(PLANS))]
+    #[error("there is no plan {name}{}: give a file, or one of {}", near(name, PLANS), names(PLANS))]
     Unknown {
         /// As given.
         name: String,
     },
     /// Neither a file nor a name.
-    #[error("there is no machine {name}: give a file, or one of {}", servers())]
+    #[error("there is no machine {name}{}: give a file, or one of {}", near(name, MACHINES), servers())]
     UnknownMachine {
         /// As given.
         name: String,
@@ -117,6 +117,10 @@ pub enum PlanError {
 /// The plans that the program brings along.
 pub(super) fn plan_names() -> impl Iterator<Item = &'static str> {
     PLANS.iter().map(|(name, _)| *name)
+}
+
+fn near(name: &str, files: &[(&'static str, &str)]) -> String {
+    crate::near::did_you_mean(name, files.iter().map(|(known, _)| *known))
 }
 
 fn names(files: &[(&str, &str)]) -> String {

@@ -65,6 +65,8 @@ figures! {
     parks: Counter Count "napier_group_cpu_parks" "Times that a CPU of a group went to sleep";
     vain_parks: Counter Count "napier_group_cpu_vain_parks" "Times that a CPU of a group wanted to sleep and found something to do";
     doing: Gauge Truth "napier_group_cpu_asleep" "Whether the CPU of a group is asleep now";
+    fifo: Gauge Truth "napier_group_cpu_fifo" "Whether the thread of a group's CPU runs as SCHED_FIFO";
+    isolated: Gauge Truth "napier_group_cpu_isolated" "Whether the system keeps other threads from the CPU of a group";
     .. cpu, pid;
 }
 
