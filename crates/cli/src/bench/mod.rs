@@ -2,6 +2,7 @@
 
 mod defer;
 mod flow_table;
+mod group;
 mod memif;
 mod raw_rr;
 mod storage;
@@ -44,6 +45,8 @@ pub(crate) enum Bench {
     Storage(storage::StorageArgs),
     /// Request and response over UDP sockets, alone and beside a program that sends over TCP and is starved
     UdpBesideTcp(udp_beside_tcp::UdpBesideTcpArgs),
+    /// A polling group beside other pollers of the same CPU, asleep, at a step of load, and with senders and timers
+    Group(group::GroupArgs),
     /// The hand-over from many senders to one consumer, alone
     TxList(tx_list::TxListArgs),
     /// One side of a memif whose other side is another process
@@ -118,6 +121,7 @@ pub(crate) fn run(bench: &Bench, interrupted: &AtomicBool) -> anyhow::Result<()>
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args, interrupted),
         Bench::Storage(args) => storage::storage(args, interrupted),
         Bench::UdpBesideTcp(args) => udp_beside_tcp::udp_beside_tcp(args),
+        Bench::Group(args) => group::group(args),
         Bench::TxList(args) => tx_list::tx_list(args),
         Bench::Memif(args) => memif::memif(args),
         Bench::UdpStream(args) => udp_stream::udp_stream(args),

@@ -2,6 +2,7 @@
 
 mod defer;
 mod flows;
+mod group;
 mod instructions;
 mod memif;
 mod pin;
@@ -22,6 +23,7 @@ mod xdp;
 
 pub use defer::{Defer, DeferConfig, DeferCycle, defer};
 pub use flows::{FlowFigures, FlowsConfig, MESSAGE_BYTES_MAX, PublishedFlow, WORKERS_MAX};
+pub use group::{GroupBenchConfig, GroupFigure, group};
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
 pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, published_raw_rr, raw_rr};
 pub use rtt::Percentiles;

@@ -1,0 +1,154 @@
+//! Links whose tested ends are polled by a group, by threads or by interrupt, and one thread that sends and looks for what it sent:
+//! what it measures is the poller alone, from the send until the socket has the datagram.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use hdrhistogram::Histogram;
+use napier_rng::{Xoshiro256PlusPlus, below, open_unit, stream};
+use napier_runtime::device::{DeviceHandle, LinkConfig};
+use napier_runtime::engine::{Engine, GroupSettings};
+use napier_runtime::socket::UdpSocket;
+
+use super::super::rtt::histogram;
+use crate::force;
+use crate::modes::Mode;
+use crate::pair::{PEER_IP, Side, TESTED_IP, start_engine};
+
+const PORT: u16 = 9;
+/// A datagram that has not come after this time is lost.
+const PATIENCE: Duration = Duration::from_secs(5);
+const GROUP: &str = "bench";
+
+/// Who polls the tested ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Poller {
+    /// The softirq CPU, by interrupt.
+    Base,
+    /// A thread for each end, for ever.
+    Threads,
+    /// A group.
+    Group(GroupSettings),
+}
+
+/// One link: both sockets.
+pub(super) struct Wire {
+    pub(super) tested: DeviceHandle,
+    /// Receives.
+    pub(super) receiver: UdpSocket,
+    /// Sends.
+    pub(super) sender: UdpSocket,
+}
+
+/// All of it.
+pub(super) struct Rig {
+    pub(super) engine: Engine,
+    pub(super) wires: Vec<Wire>,
+    dice: Xoshiro256PlusPlus,
+}
+
+impl Rig {
+    /// So many links; all pollers are on `cpus`, softirqs of the tested ends on the first of them.
+    pub(super) fn new(links: usize, poller: Poller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
+        let engine = start_engine(&cpus[..1], &[own_cpu])?;
+        if let Poller::Group(settings) = poller {
+            engine.group_new(GROUP, cpus, settings)?;
+        }
+        let wires = (0..links).map(|_| wire(&engine, cpus[0], own_cpu)).collect::<anyhow::Result<Vec<_>>>()?;
+        for wire in &wires {
+            match poller {
+                Poller::Base => {}
+                Poller::Threads => {
+                    force::on_device(&engine, &wire.tested, &Mode::ThreadedBusyPoll.plan(), |_| Some(cpus[0]))?;
+                }
+                Poller::Group(_) => engine.group_attach(GROUP, wire.tested.napi_id(0))?,
+            }
+        }
+        Ok(Self { engine, wires, dice: stream(1, "bench-group") })
+    }
+
+    /// From the send until the datagram can be read, `samples` times on links by chance, each after a pause of about `gap` that the
+    /// sender spends spinning, or asleep if it is `idle`.
+    pub(super) fn deliver(&mut self, samples: u32, gap: Duration, idle: bool) -> anyhow::Result<Histogram<u64>> {
+        let mut latency = histogram();
+        let warm_up = samples / 10;
+        for sample in 0..samples + warm_up {
+            let wire = below(&mut self.dice, u32::try_from(self.wires.len())?) as usize;
+            let gap = gap.mul_f64(0.5 + open_unit(&mut self.dice));
+            if idle {
+                std::thread::sleep(gap);
+            } else {
+                let until = Instant::now() + gap;
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+            }
+            let took = self.wires[wire].deliver_one(sample)?;
+            if sample >= warm_up {
+                latency.saturating_record(u64::try_from(took.as_nanos())?);
+            }
+        }
+        Ok(latency)
+    }
+
+    /// One link more, which nobody but its softirq CPU polls.
+    pub(super) fn another(&self, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
+        wire(&self.engine, tested_cpu, own_cpu)
+    }
+
+    /// CPUs of the group that poll at this moment.
+    pub(super) fn awake(&self) -> usize {
+        let groups = self.engine.groups();
+        let polls = |cpu: &&napier_runtime::engine::PollerInfo| cpu.doing == napier_runtime::engine::Doing::Active;
+        groups.iter().flat_map(|group| &group.cpus).filter(polls).count()
+    }
+
+    /// Polls of all tested ends so far.
+    pub(super) fn polls(&self) -> u64 {
+        let of = |wire: &Wire| wire.tested.napi_stats(0).polls.total();
+        self.wires.iter().map(of).sum()
+    }
+
+    /// CPU time of all threads of the engine so far.
+    pub(super) fn cpu_time(&self) -> Duration {
+        self.engine.thread_times().iter().map(|thread| thread.cpu).sum()
+    }
+}
+
+impl Wire {
+    /// Sends one datagram and waits for it.
+    pub(super) fn deliver_one(&self, number: u32) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        self.sender.send(&number.to_ne_bytes()).context("sending")?;
+        let mut bytes = [0; 4];
+        loop {
+            match self.receiver.recv(&mut bytes) {
+                Ok(_) => {
+                    let took = began.elapsed();
+                    ensure!(bytes == number.to_ne_bytes(), "another datagram came than the one that was sent");
+                    return Ok(took);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).context("receiving"),
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("a datagram did not come within {PATIENCE:?}");
+            }
+        }
+    }
+}
+
+fn wire(engine: &Engine, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
+    let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
+    let ends = (Side::Tested.config(&tested_ns, &[tested_cpu]), Side::Peer.config(&peer_ns, &[own_cpu]));
+    let (tested, peer) = engine.add_link(&LinkConfig::default(), ends.0, ends.1)?;
+    Side::Tested.introduce_peer(&tested_ns, &tested)?;
+    Side::Peer.introduce_peer(&peer_ns, &peer)?;
+    let receiver = UdpSocket::bind(&tested_ns, SocketAddr::from((TESTED_IP, PORT)))?;
+    receiver.set_nonblocking(true)?;
+    let sender = UdpSocket::bind(&peer_ns, SocketAddr::from((PEER_IP, PORT)))?;
+    sender.connect(SocketAddr::from((TESTED_IP, PORT)))?;
+    Ok(Wire { tested, receiver, sender })
+}
