@@ -67,11 +67,16 @@ pub fn processor_of(tid: i32) -> Option<usize> {
     line.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
 
-/// Processors that this process may use.
+/// Processors that this process may use: those of the calling thread and of the first one, for a thread that was pinned is no
+/// measure of the process.
 #[must_use]
 pub fn available_cpus() -> Vec<usize> {
-    rustix::thread::sched_getaffinity(None)
-        .map_or_else(|_| vec![0], |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+    let of = |pid| rustix::thread::sched_getaffinity(pid).ok();
+    let sets: Vec<CpuSet> = [of(None), of(Some(rustix::process::getpid()))].into_iter().flatten().collect();
+    if sets.is_empty() {
+        return vec![0];
+    }
+    (0..CpuSet::MAX_CPU).filter(|cpu| sets.iter().any(|set| set.is_set(*cpu))).collect()
 }
 
 /// Pins the calling thread to one processor; where that is refused it stays where it may run.
