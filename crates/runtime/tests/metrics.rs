@@ -11,6 +11,7 @@ use std::time::Duration;
 use common::modes::{Mode, echo, round_trips, stop};
 use common::{PEER_V4, Pair, TESTED_V4, bound, eventually, v4};
 use napier_runtime::available_cpus;
+use napier_runtime::capture::CaptureConfig;
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::{Engine, GroupSettings};
@@ -77,6 +78,8 @@ fn every_metric_has_samples_and_they_are_what_was_counted() {
     let set = NapiSet { threaded: None, ..mode.settings() };
     pair.set_all(&pair.tested, &set);
     let counted = pair.engine.count_thread("test", None);
+    let file = std::env::temp_dir().join(format!("napier-metrics-{}.pcapng", std::process::id()));
+    let capture = pair.tested.capture(&CaptureConfig::new(&file)).unwrap();
     let (server, client) = (v4(TESTED_V4, 4000), v4(PEER_V4, 5000));
     let thread = echo(&pair.engine, mode, UdpSocket::bind(&pair.tested_ns, server).unwrap());
     let client = UdpSocket::bind(&pair.peer_ns, client).unwrap();
@@ -86,6 +89,10 @@ fn every_metric_has_samples_and_they_are_what_was_counted() {
     let without: Vec<_> = metrics().into_iter().map(|metric| metric.name).collect();
     let without = without.into_iter().filter(|name| !now.keys().any(|(seen, _)| seen == name));
     // Only devices on interfaces of the kernel have these.
+    drop(capture);
+    std::fs::remove_file(&file).unwrap();
+    assert!(sum(&now, "napier_capture_written", |labels| labels[0] == "tested") > 0);
+    assert!(!walk(&pair.engine).keys().any(|(name, _)| name.starts_with("napier_capture_")));
     assert_eq!(without.filter(|name| !name.starts_with("napier_xdp_")).collect::<Vec<_>>(), [""; 0]);
 
     stop(&client, server, thread);

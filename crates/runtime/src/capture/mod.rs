@@ -173,6 +173,7 @@ impl DeviceHandle {
         });
         let thread = Some(thread.map_err(CaptureError::Thread)?);
         sinks.into_iter().for_each(|(tap, sink)| tap.attach(sink));
+        taps.counts(&counters);
         self.device.look_at_taps();
         Ok(Capture { device: self.device.clone(), counters, stop, path: path.clone(), thread, _claim: claim })
     }

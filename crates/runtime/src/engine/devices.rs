@@ -65,6 +65,7 @@ impl Devices {
             rx: queues.iter().map(|queue| queue.rx.tap().clone()).collect(),
             tx: queues.iter().map(|queue| queue.tx.tap().clone()).collect(),
             busy: Arc::default(),
+            counted: Mutex::default(),
         };
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
         let tx_shared = TxShared::new(

@@ -1,7 +1,7 @@
 //! Where frames are copied for a capture: one tap per queue and direction, off without a capture.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use napier_ring::{Exclusive, spsc};
 
@@ -74,6 +74,20 @@ pub(crate) struct Taps {
     pub(crate) tx: Vec<Arc<Tap>>,
     /// Somebody captures.
     pub(crate) busy: Arc<AtomicBool>,
+    /// What the last capture has counted, while it is there.
+    pub(crate) counted: Mutex<Weak<Counters>>,
+}
+
+impl Taps {
+    /// Counters of the capture that runs.
+    pub(crate) fn counters(&self) -> Option<Arc<Counters>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// A capture begins.
+    pub(crate) fn counts(&self, counters: &Arc<Counters>) {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(counters);
+    }
 }
 
 /// The writing end of a tap's ring.

@@ -30,6 +30,7 @@ one system call for each.
 - **Name spaces** are numbered likewise (`netns`), and listed if a device is in them.
 - **Transmit queues** begin at 0 when they get another queueing discipline, as a new one does in the kernel.
   `napier_device_tx_qdisc_drops` goes on.
+- **Captures** count from 0 while one runs.
 - **Members of groups** count from when they were attached.
 - **Instances** are listed from the first time that their device is up. Their ids stay.
 
@@ -72,6 +73,7 @@ fn part_of(name: &str) -> &'static str {
         ("napier_group_", "Groups of CPUs"),
         ("napier_device_", "Devices"),
         ("napier_xdp_", "AF_XDP sockets of a device"),
+        ("napier_capture_", "Captures of a device"),
         ("napier_napi_", "NAPI instances"),
         ("napier_tx", "Transmit queues"),
         ("napier_stack_", "Name spaces"),

@@ -9,6 +9,7 @@ use super::{figures, metric};
 use crate::engine::{DeviceStats, EngineInner};
 use crate::napi::Napi;
 use crate::netdev::Device;
+use crate::port::tap::Counters as CaptureCounters;
 use crate::port::xsk::{Attachment, XdpStats};
 
 /// A name alone may be that of several devices, in name spaces of their own.
@@ -47,6 +48,13 @@ figures! {
     interrupts_put_away: Counter Count "napier_xdp_interrupts_put_away" "Times that a queue was polled for so long that no thread waits for its interrupt, until it is unmasked";
 }
 
+figures! {
+    CAPTURE, fn capture(CaptureCounters), LABELS;
+    written: Counter Count "napier_capture_written" "Frames that the capture of the device has written";
+    dropped: Counter Count "napier_capture_dropped" "Frames that the capture of the device has lost because its file was too slow";
+    .. failed;
+}
+
 static LINK: [Metric; 2] = [
     metric(
         "napier_device_up",
@@ -63,7 +71,7 @@ static LINK: [Metric; 2] = [
 ];
 
 pub(super) fn metrics() -> impl Iterator<Item = &'static Metric> {
-    LINK.iter().chain(&DEVICE).chain(&XDP)
+    LINK.iter().chain(&DEVICE).chain(&XDP).chain(&CAPTURE)
 }
 
 /// A device, as it was seen under the lock of devices.
@@ -100,6 +108,9 @@ impl Seen {
         device(&self.stats, &labels, sink);
         if let Some(stats) = &self.xdp {
             xdp(stats, &labels, sink);
+        }
+        if let Some(counters) = self.device.taps.counters() {
+            capture(&counters, &labels, sink);
         }
     }
 }

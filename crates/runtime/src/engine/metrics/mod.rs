@@ -10,6 +10,8 @@ mod napi;
 mod people;
 mod tx;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 use napier_core::time::Span;
 use napier_stack::STACK_METRICS;
@@ -32,6 +34,12 @@ impl Figure for u64 {
 impl Figure for u32 {
     fn figure(&self) -> Option<u64> {
         Some((*self).into())
+    }
+}
+
+impl Figure for AtomicU64 {
+    fn figure(&self) -> Option<u64> {
+        Some(self.load(Ordering::Relaxed))
     }
 }
 
