@@ -153,6 +153,15 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "top",
+        &[
+            ("napier top", "the engine that runs, live: ? shows the keys"),
+            ("sudo napier top --dev eth0", "the kernel's NAPI instances of an interface"),
+            ("napier top --engine 4711 --once", "tables as text, of one second"),
+            ("napier top --json --interval 10", "for programs"),
+        ],
+    ),
+    (
         "completions",
         &[
             ("napier completions bash > /usr/share/bash-completion/completions/napier", "bash"),

@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod serve;
 mod sim;
+mod top;
 mod vocabulary;
 
 use std::process::ExitCode;
@@ -94,6 +95,8 @@ enum Command {
     /// Groups of CPUs that poll queues of a running engine
     #[command(subcommand)]
     Group(group::Group),
+    /// Watch what a running engine does, or the kernel's NAPI instances of an interface
+    Top(top::Args),
     /// Print completions for a shell
     Completions(generate::Completions),
     /// Write the manual pages, one per command
@@ -204,7 +207,10 @@ pub fn main() -> ExitCode {
     colour::apply(cli.color);
     // A program that is run inherits what is ignored, as if it were started without this command.
     let is_run = matches!(cli.command, Command::Run(_));
-    let taken = [SIGINT, SIGTERM].into_iter().filter(|signal| !is_run || !napier_linux::process::is_ignored(*signal));
+    // The live view gives its terminal back first, whatever comes how often.
+    let is_view = matches!(&cli.command, Command::Top(args) if args.is_live());
+    let signals: &[i32] = if is_view { &[] } else { &[SIGINT, SIGTERM] };
+    let taken = signals.iter().copied().filter(|signal| !is_run || !napier_linux::process::is_ignored(*signal));
     let interrupt = match Interrupt::new(taken) {
         Ok(interrupt) => interrupt,
         Err(error) => {
@@ -236,6 +242,7 @@ pub fn main() -> ExitCode {
         Command::DevGet(args) => vocabulary::dev_get(&args),
         Command::QstatsGet(args) => vocabulary::qstats_get(&args),
         Command::Group(group) => group::run(&group),
+        Command::Top(args) => top::run(&args, interrupted),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::pages(&args),
         Command::InternalLoad => {

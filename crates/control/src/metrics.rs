@@ -27,7 +27,7 @@ pub const OPERATION: &str = "metrics";
 pub const METRICS_BYTES_MAX: usize = 8 << 20;
 
 /// A metric and its samples, as they come over the socket.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Family {
     /// Name, without unit.
     pub name: String,

@@ -10,11 +10,11 @@
 //! | `device` | interfaces, instances, their threads and interrupts | `netdev` netlink, `rtnetlink(7)`, `/proc/PID/schedstat` |
 //! | `queue` | queues | queue-get and qstats-get of `netdev` netlink |
 //! | `cpu` | CPUs | `/proc/softirqs`, `/proc/net/softnet_stat`, `/proc/interrupts`, `/proc/stat` |
-//! | `mode` | the settings of an instance by one name | |
+//! | [`mode`] | the settings of an instance by one name | |
 
 mod cpu;
 mod device;
-mod mode;
+pub mod mode;
 mod queue;
 #[cfg(test)]
 mod tests;

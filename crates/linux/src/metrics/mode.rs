@@ -6,7 +6,8 @@ use napier_core::control::{NapiInfo, ThreadedSetting};
 /// `threaded`, `threaded-busy-poll`, or `unknown` where the kernel shows no settings (before Linux 6.13).
 ///
 /// Busy polling is a program's and not an instance's: `napibusy` and `fullbusy` are `deferX` here.
-pub(crate) fn name_of(info: &NapiInfo) -> String {
+#[must_use]
+pub fn name_of(info: &NapiInfo) -> String {
     match info.threaded {
         Some(ThreadedSetting::BusyPoll) => return "threaded-busy-poll".to_owned(),
         Some(ThreadedSetting::Enabled) => return "threaded".to_owned(),

@@ -1,0 +1,115 @@
+//! `napier top`: what a running engine, or the kernel's NAPI instances, do now (docs/top.md).
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `snapshot` | what is counted at a moment |
+//! | `source`, `engine`, `kernel`, `figures` | where that comes from |
+//! | `rows`, `layout` | two snapshots as tables, tables as text: pure |
+//! | `app`, `view` | the state of the view and how it looks: no terminal |
+//! | `live`, `screen` | the terminal, and that it is given back |
+
+mod app;
+mod engine;
+mod figures;
+mod kernel;
+mod layout;
+mod live;
+mod rows;
+mod screen;
+mod snapshot;
+mod source;
+mod view;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use serde_json::{Value, json};
+
+use crate::Usage;
+use engine::EngineSource;
+use kernel::KernelSource;
+use source::Source;
+
+/// Whose figures, and how.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The engine of this process, or at this socket [default: the only one that answers]
+    #[arg(long, value_name = "PID|PATH", conflicts_with = "dev")]
+    engine: Option<String>,
+
+    /// Interfaces of the kernel instead
+    #[arg(long, value_name = "IF", num_args = 1.., value_delimiter = ',')]
+    dev: Vec<String>,
+
+    /// Seconds between two looks, 0.1 to 60
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+
+    /// Look for one interval, print tables and end
+    #[arg(long)]
+    once: bool,
+
+    /// The same as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Whether it takes the terminal.
+    pub(crate) const fn is_live(&self) -> bool {
+        !self.once && !self.json
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "it is 0.1 to 60".to_owned())
+}
+
+/// A clock that only runs forward, in ns.
+struct Clock(Instant);
+
+impl Clock {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if args.is_live() && !std::io::stdout().is_terminal() {
+        return Err(Usage(anyhow!("standard output is no terminal: give --once or --json")).into());
+    }
+    let mut source: Box<dyn Source> = if args.dev.is_empty() {
+        Box::new(EngineSource::open(args.engine.as_deref())?)
+    } else {
+        Box::new(KernelSource::open(&args.dev)?)
+    };
+    let clock = Clock(Instant::now());
+    if args.is_live() {
+        return live::run(source, clock, args.interval);
+    }
+    let then = source.look(clock.now_ns())?;
+    let ends = Instant::now() + args.interval;
+    while let Some(left) = ends.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        anyhow::ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    let now = source.look(clock.now_ns())?;
+    let tables = rows::tables(&then, &now);
+    let seconds = Duration::from_nanos(now.at_ns - then.at_ns).as_secs_f64();
+    let text = if args.json {
+        let mut object = layout::as_json(&tables);
+        object.insert("of".to_owned(), json!(source.title()));
+        object.insert("seconds".to_owned(), json!((seconds * 1e6).round() / 1e6));
+        object.insert("notes".to_owned(), json!(now.notes));
+        format!("{}\n", Value::Object(object))
+    } else {
+        let notes: String = now.notes.iter().map(|note| format!("\n{note}\n")).collect();
+        format!("{}, {seconds:.2} s\n\n{}{notes}", source.title(), layout::text(&tables, screen::width()))
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

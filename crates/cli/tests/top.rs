@@ -1,0 +1,250 @@
+//! `napier top` as a user has it: on a terminal, in a script, and when what it looks at goes away.
+
+mod common;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{NAPIER, Running, end, has, start, text};
+use serde_json::Value;
+
+/// A server with an engine of its own; its interface has no peer.
+struct Served(Option<Running>, String);
+
+impl Served {
+    fn new(test: &str) -> Self {
+        let device = format!("memif:@{test}-{}", std::process::id());
+        let server = start(&["serve", "kv", "--dev", &device, "--ip", "10.77.0.1/24"]);
+        let pid = server.0.id().to_string();
+        Self(Some(server), pid)
+    }
+
+    fn end(&mut self) {
+        self.0.take().into_iter().for_each(end);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+/// Status, standard output, standard error.
+fn top(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new("timeout").args(["60", NAPIER, "top"]).args(args).output().expect("timeout is installed");
+    (output.status.code(), text(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_script_gets_tables_or_json() {
+    let served = Served::new("top-once");
+    let (status, out, said) = top(&["--engine", &served.1, "--once", "--interval", "0.2"]);
+    assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with(&format!("engine {}, 0.2", served.1)), "{out}");
+    for word in ["threads:", "USEFUL%", "cpus:", "softirq", "queues:", "noqueue"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    let (status, out, said) = top(&["--engine", &served.1, "--json", "--interval", "0.2"]);
+    assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert!(json["seconds"].as_f64().is_some_and(|seconds| (0.1..30.0).contains(&seconds)), "{out}");
+    let threads = json["threads"].as_array().expect("a table");
+    let softirq = threads.iter().find(|row| row["role"] == "softirq").expect("an engine has one");
+    let shares: f64 = ["useful_pct", "spinning_pct", "asleep_pct"].iter().filter_map(|key| softirq[key].as_f64()).sum();
+    assert!((90.0..110.0).contains(&shares), "a thread is busy or asleep all the time: {softirq}");
+    assert!(json["cpus"].as_array().is_some_and(|rows| !rows.is_empty()), "{out}");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said_in_a_line() {
+    let refused = |args: &[&str], status: i32, words: &str| {
+        let (code, out, said) = top(args);
+        assert_eq!((code, out.as_str()), (Some(status), ""), "{args:?}: {said}");
+        assert!(said.starts_with("napier: ") && said.contains(words) && said.lines().count() == 1, "{args:?}: {said}");
+    };
+    refused(&["--engine", "1"], 2, "--once or --json");
+    refused(&["--once", "--engine", "4194305"], 1, "no engine answers as 4194305");
+    refused(&["--once", "--engine", "/no/such.sock"], 1, "/no/such.sock");
+    refused(&["--once", "--dev", "nosuchif0"], 1, "no interface is called nosuchif0");
+    refused(&["--once", "--dev", "lo", "--engine", "1"], 2, "cannot be used with");
+    for interval in ["0", "0.01", "61", "nan", "x"] {
+        refused(&["--once", "--interval", interval], 2, "it is 0.1 to 60");
+    }
+}
+
+#[test]
+fn an_interface_of_the_kernel_is_shown() {
+    let (status, out, said) = top(&["--dev", "lo", "--json", "--interval", "0.2"]);
+    assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    let row = &json["instances"][0];
+    assert_eq!((&row["device"], &row["queue"]), (&"lo".into(), &"all".into()), "{out}");
+    assert!(row["packets_per_s"].is_f64(), "{out}");
+    let cpu = &json["cpus"][0];
+    let shares: f64 = ["user_pct", "system_pct", "irq_pct", "softirq_pct", "idle_pct"]
+        .iter()
+        .filter_map(|key| cpu[key].as_f64())
+        .sum();
+    // The kernel counts in ticks of 10 ms, and a host may have taken some.
+    assert!((1.0..130.0).contains(&shares), "{cpu}");
+}
+
+/// A terminal with a shell in it, which is gone with the test.
+struct Tmux(String);
+
+impl Tmux {
+    fn new(test: &str, size: (u32, u32)) -> Option<Self> {
+        if !has(test, "tmux") {
+            return None;
+        }
+        let socket = format!("napier-{test}-{}", std::process::id());
+        let tmux = Self(socket);
+        let (x, y) = (size.0.to_string(), size.1.to_string());
+        // A shell without start-up files, whose prompt is known.
+        tmux.run(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &x,
+            "-y",
+            &y,
+            "env PS1='ready> ' TERM=screen-256color sh",
+        ]);
+        tmux.until("the shell", |screen| screen.contains("ready>"));
+        Some(tmux)
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        let output = Command::new("tmux").args(["-L", &self.0]).args(args).output().expect("tmux is installed");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        text(&output)
+    }
+
+    fn screen(&self) -> String {
+        self.run(&["capture-pane", "-p"])
+    }
+
+    fn keys(&self, keys: &str) {
+        self.run(&["send-keys", "-l", keys]);
+    }
+
+    fn line(&self, line: &str) {
+        self.keys(line);
+        self.run(&["send-keys", "Enter"]);
+    }
+
+    fn until(&self, what: &str, seen: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let screen = self.screen();
+            if seen(&screen) {
+                return screen;
+            }
+            assert!(Instant::now() < until, "{what} is not seen on\n{screen}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Starts the view and waits for its first table.
+    fn top(&self, args: &str) -> String {
+        self.line(&format!("clear; {NAPIER} top --interval 0.2 {args}; echo status $?"));
+        self.until("the view", |screen| screen.starts_with("napier top") && screen.contains("DEVICE"))
+    }
+
+    /// The process of the view.
+    fn pid(&self) -> String {
+        let shell = self.run(&["display-message", "-p", "#{pane_pid}"]);
+        let children =
+            std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.trim())).expect("it is there");
+        children.split_whitespace().next().expect("the shell runs it").to_owned()
+    }
+
+    /// The terminal is as it was: the view is gone from it, and what is typed is shown.
+    fn is_given_back(&self, status: &str) -> String {
+        let screen = self.until("the end", |screen| screen.contains(&format!("status {status}")));
+        assert!(!screen.contains("DEVICE") && !screen.contains("napier top  "), "{screen}");
+        self.line("stty -a | tr ' ;' '\\n\\n' | grep -x -e echo -e icanon -e isig | wc -l");
+        self.until("a terminal with echo", |screen| {
+            screen.contains("stty -a") && screen.lines().any(|line| line.trim() == "3")
+        })
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = Command::new("tmux").args(["-L", &self.0, "kill-server"]).output();
+    }
+}
+
+#[test]
+fn the_view_is_drawn_takes_keys_and_follows_the_window() {
+    let Some(tmux) = Tmux::new("the_view_is_drawn_takes_keys_and_follows_the_window", (80, 24)) else { return };
+    let served = Served::new("top-view");
+    let screen = tmux.top(&format!("--engine {}", served.1));
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    tmux.keys("2");
+    tmux.until("threads", |screen| screen.contains("ROLE") && screen.contains("softirq"));
+    tmux.keys("/nothing");
+    tmux.until("the filter", |screen| screen.contains("none has these letters"));
+    tmux.run(&["send-keys", "Escape"]);
+    tmux.until("all rows", |screen| screen.contains("softirq"));
+    tmux.keys("?");
+    tmux.until("help", |screen| screen.contains("sort by the next column"));
+    tmux.keys("xp");
+    tmux.until("the pause", |screen| screen.contains("PAUSED"));
+    tmux.run(&["resize-window", "-x", "120", "-y", "40"]);
+    tmux.until("a larger view", |screen| screen.lines().count() >= 40 && screen.contains("2 threads ("));
+    tmux.run(&["resize-window", "-x", "30", "-y", "8"]);
+    tmux.until("a smaller view", |screen| screen.starts_with("napier top") && screen.contains("ROLE"));
+    tmux.run(&["resize-window", "-x", "80", "-y", "24"]);
+    tmux.keys("q");
+    tmux.is_given_back("0");
+}
+
+#[test]
+fn the_terminal_is_given_back_after_signals() {
+    let Some(tmux) = Tmux::new("the_terminal_is_given_back_after_signals", (80, 24)) else { return };
+    let served = Served::new("top-signals");
+    for (signal, status) in [("TERM", "143"), ("HUP", "129"), ("INT", "130"), ("QUIT", "131")] {
+        tmux.top(&format!("--engine {}", served.1));
+        let pid = tmux.pid();
+        // The second one comes while the first is dealt with.
+        for _ in 0..2 {
+            let _ = Command::new("kill").args([&format!("-{signal}"), &pid]).output();
+        }
+        tmux.is_given_back(status);
+    }
+}
+
+#[test]
+fn an_engine_that_ends_is_said_on_a_terminal_that_is_given_back() {
+    let Some(tmux) = Tmux::new("an_engine_that_ends_is_said_on_a_terminal_that_is_given_back", (80, 24)) else {
+        return;
+    };
+    let mut served = Served::new("top-ends");
+    tmux.top(&format!("--engine {}", served.1));
+    served.end();
+    let screen = tmux.is_given_back("1");
+    assert!(screen.contains(&format!("napier: engine {} has ended", served.1)), "{screen}");
+}
+
+#[test]
+fn a_view_without_its_terminal_ends() {
+    let Some(tmux) = Tmux::new("a_view_without_its_terminal_ends", (80, 24)) else { return };
+    let served = Served::new("top-gone");
+    tmux.top(&format!("--engine {}", served.1));
+    let pid = tmux.pid();
+    tmux.run(&["kill-server"]);
+    let until = Instant::now() + Duration::from_secs(20);
+    // Of a process that has ended and was not waited for the command line is empty.
+    let runs = || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
+    while runs() {
+        assert!(Instant::now() < until, "it looks on without a terminal");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
