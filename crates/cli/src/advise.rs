@@ -9,10 +9,13 @@ use anyhow::{Context, anyhow, bail};
 use napier_kv::service::Service;
 use napier_lab::advise::{self, Effort, Goal, Workload};
 use napier_lab::calibrate::{self, Comparison, Wakeups};
+use napier_lab::html::advise_page;
 use napier_lab::loads::Load;
 use napier_lab::modes::Mode;
 use napier_lab::plan::{self, MachineFile};
 use napier_lab::subject::Backend;
+
+use crate::output::PageFile;
 
 /// What is compared before a machine is fitted: one mode of each kind.
 const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
@@ -69,7 +72,7 @@ pub(crate) struct Args {
     measure: bool,
 
     /// Instead of advice for a rate: at each load of these comparisons, hold the advice against what was measured there
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections"])]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html"])]
     judge: Option<Vec<PathBuf>>,
 
     /// Modes, instead of all and a sweep of their time-outs
@@ -95,6 +98,9 @@ pub(crate) struct Args {
     /// Print one JSON object instead of the page (docs/json.md)
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    page: PageFile,
 }
 
 /// A load as `compare` takes it, but no closed loop.
@@ -138,6 +144,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         Some(names) => plan_modes(names, &workload).map_err(usage)?,
         None => advise::swept(&workload),
     };
+    let page = args.page.target()?;
     let machine = machine(args, interrupted)?;
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
     let effort = effort(args, !args.quick)?;
@@ -151,6 +158,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         advise::text(&advice, &args.dev)
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
+    crate::output::write(page.as_ref(), || advise_page(&advice, &args.dev))?;
     // The advice is told; the status says that what was wanted is not reached.
     if advice.choice.reaches { Ok(()) } else { Err(crate::ExitWith(1).into()) }
 }

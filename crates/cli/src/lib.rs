@@ -66,8 +66,7 @@ enum Command {
     /// Say which mode to take for a workload, from a simulated machine, and what would change that
     Advise(advise::Args),
     /// One experiment: what a part costs, or how long it takes.
-    #[command(subcommand)]
-    Bench(bench::Bench),
+    Bench(bench::Args),
     /// Run the simulator.
     Sim(sim::Sim),
     /// Run a server on the kernel's or the engine's sockets until it is interrupted

@@ -49,11 +49,32 @@ pub(crate) struct Output {
     html: Option<PathBuf>,
 }
 
+/// The page of a command that has nothing else to choose.
+#[derive(clap::Args)]
+pub(crate) struct PageFile {
+    /// Write a page to this file as well: figures and tables in one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl PageFile {
+    /// Where it goes, if one was asked for; a file that cannot be written is an error before anything runs.
+    pub(crate) fn target(&self) -> anyhow::Result<Option<Target>> {
+        Ok(self.html.as_deref().map(|path| Target::check(path, "--html")).transpose()?)
+    }
+}
+
+/// Writes the page, if one was asked for.
+pub(crate) fn write(target: Option<&Target>, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+    target.map_or(Ok(()), |target| Ok(target.write(&page())?))
+}
+
 const STDOUT: &str = "-";
 
 /// What goes to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
+    Nothing,
     Table,
     Json,
     Csv,
@@ -134,6 +155,15 @@ impl Output {
 }
 
 impl Shown {
+    /// No table beside a file: where nothing runs, the file is what was asked for.
+    pub(crate) fn or_page(mut self) -> Self {
+        let has_file = self.html.is_some() || self.csv.is_some() || self.markdown.is_some();
+        if has_file && self.form == Form::Table {
+            self.form = Form::Nothing;
+        }
+        self
+    }
+
     /// Prints what of the table can be printed already.
     pub(crate) fn more(&mut self, report: &Report) -> anyhow::Result<()> {
         if self.form == Form::Table { say(&self.table.more(report)) } else { Ok(()) }
@@ -143,6 +173,7 @@ impl Shown {
     /// from being written.
     pub(crate) fn end(mut self, report: &Report, notes: &[String]) -> anyhow::Result<()> {
         let printed = say(&match self.form {
+            Form::Nothing => String::new(),
             Form::Table => self.table.end(report),
             Form::Json => json::render(report),
             Form::Csv => export::csv(report),

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut all = args.files.iter().map(|file| read(file)).collect::<Result<Vec<Saved>, _>>()?;
     distinct(&mut all, &args.files);
     if let [only] = all.as_slice() {
-        let shown = args.output.shown()?;
+        let shown = args.output.shown()?.or_page();
         only.notes.iter().for_each(|note| eprintln!("napier: {}: {note}", args.files[0].display()));
         return shown.end(&only.report, &only.notes);
     }

@@ -8,10 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use napier_lab::farm::{self, Campaign};
+use napier_lab::html::plan_page;
 use napier_lab::modes::Mode;
 use napier_lab::plan;
 use napier_lab::transmit::{self, Experiment, Path, published};
 
+use crate::output::{PageFile, write};
 use crate::progress::{self, Doing, shown_in};
 
 /// What is simulated: a plan, or what a word says.
@@ -84,6 +86,9 @@ pub(crate) struct PlanArgs {
     /// Print one JSON object instead of the table (docs/json.md)
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    page: PageFile,
 }
 
 /// Options of `napier sim transmit`.
@@ -202,7 +207,7 @@ fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> 
     if let Some(modes) = &args.modes {
         grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
     }
-    let bar = progress::steps("runs");
+    let (page, bar) = (args.page.target()?, progress::steps("runs"));
     let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let text = if args.json {
@@ -211,6 +216,7 @@ fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> 
         plan::grid_table(&grid, &cells)
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
+    write(page.as_ref(), || plan_page(&plan::grid_json(&grid, &cells)))?;
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted after {} of {} cells", cells.len(), grid.cells().count());
     }
@@ -243,7 +249,7 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
         .into_iter()
         .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
         .collect();
-    let bar = progress::steps("runs");
+    let (page, bar) = (args.page.target()?, progress::steps("runs"));
     let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());
@@ -253,6 +259,7 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
         Some(file) => plan::Results::new(&args.plan, &plan, &cells).write(file)?,
         None => print_cells(&plan, &cells, args.json)?,
     }
+    write(page.as_ref(), || plan_page(&plan::json(&plan, &cells, &plan::score(&plan, &cells))))?;
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted after {done} of {all} cells");
     }

@@ -33,8 +33,8 @@ pub(crate) fn defer(args: &DeferArgs) -> anyhow::Result<()> {
         runs: args.runs,
     })?;
     drop(doing);
-    if args.json {
-        return super::print_json("defer", &rows);
+    if super::shown(args.json, "defer", &rows)? {
+        return Ok(());
     }
     println!(
         "{:<40} {:>24} {:>24} {:>22}",

@@ -2,7 +2,7 @@
 
 use napier_lab::bench::{self, GroupBenchConfig, GroupFigure};
 
-use super::print_json;
+use super::shown;
 use crate::progress::Doing;
 
 /// Options of `bench group`.
@@ -23,8 +23,8 @@ pub(super) fn group(args: &GroupArgs) -> anyhow::Result<()> {
     let doing = Doing::new(&format!("9 figures, {} runs of each", args.runs), None);
     let rows = bench::group(&GroupBenchConfig { samples: args.samples, runs: args.runs }, &|_| {})?;
     drop(doing);
-    if args.json {
-        return print_json("group", &rows);
+    if shown(args.json, "group", &rows)? {
+        return Ok(());
     }
     for row in &rows {
         println!("{}", text(row));

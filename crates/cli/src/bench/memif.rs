@@ -65,8 +65,8 @@ pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
         length: Duration::from_secs_f64(args.seconds),
     })?;
     drop(doing);
-    if args.json {
-        return super::print_json("memif", &[row]);
+    if super::shown(args.json, "memif", std::slice::from_ref(&row))? {
+        return Ok(());
     }
     println!(
         "{:<8} {:>5} {:>24} {:>22} {:>20} {:>10}",

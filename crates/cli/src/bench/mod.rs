@@ -15,14 +15,27 @@ mod xdp;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Subcommand;
 use napier_lab::bench::{self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
+use napier_lab::html::{Target, WriteError, bench_page};
 use serde::Serialize;
 
 use crate::progress::Doing;
+
+/// What is measured, and where it is shown.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+
+    /// Write a page to this file as well: figures and tables in one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE", global = true)]
+    html: Option<PathBuf>,
+}
 
 /// One experiment.
 #[derive(Subcommand)]
@@ -111,8 +124,12 @@ pub(crate) struct Udp {
 }
 
 /// Runs one experiment and prints it.
-pub(crate) fn run(bench: &Bench, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    match bench {
+pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if let Some(path) = &args.html {
+        // Before anything runs, so that nothing is lost.
+        PAGE.get_or_init(|| Target::check(path, "--html")).as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
+    match &args.bench {
         Bench::RxCost(args) => rx_cost(args),
         Bench::Wakeup(args) => wakeup(args),
         Bench::Defer(args) => defer::defer(args),
@@ -139,12 +156,26 @@ struct Output<'a, Row> {
     rows: &'a [Row],
 }
 
-fn print_json<Row: Serialize>(bench: &str, rows: &[Row]) -> anyhow::Result<()> {
+/// Where the page goes, if one was asked for.
+static PAGE: OnceLock<Result<Target, WriteError>> = OnceLock::new();
+
+/// Writes the page if one was asked for, and prints the JSON object if that was; whether it was.
+fn shown<Row: Serialize>(json: bool, bench: &str, rows: &[Row]) -> anyhow::Result<bool> {
+    let page = PAGE.get().and_then(|checked| checked.as_ref().ok());
+    if !json && page.is_none() {
+        return Ok(false);
+    }
     let (host, commit) = napier_lab::compare::host_and_commit();
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &Output { bench, host, commit, rows })?;
-    writeln!(out)?;
-    Ok(())
+    let output = serde_json::to_value(Output { bench, host, commit, rows })?;
+    if json {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, &output)?;
+        writeln!(out)?;
+    }
+    if let Some(page) = page {
+        page.write(&bench_page(&output))?;
+    }
+    Ok(json)
 }
 
 fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
@@ -159,8 +190,8 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
         other_core: args.other_core,
     })?;
     drop(doing);
-    if args.json {
-        return print_json("rx-cost", &rows);
+    if shown(args.json, "rx-cost", &rows)? {
+        return Ok(());
     }
     println!("{:<46} {:>5} {:>24} {:>13}", "64-byte packets", "batch", "ns/packet [min-max]", "instr/packet");
     for row in &rows {
@@ -187,8 +218,8 @@ fn wakeup(args: &Wakeup) -> anyhow::Result<()> {
     let doing = Doing::new(&format!("{} samples of each row", args.samples), None);
     let rows = bench::wakeup(&WakeupConfig { samples: args.samples, gap: Duration::from_micros(args.gap) })?;
     drop(doing);
-    if args.json {
-        return print_json("wakeup", &rows);
+    if shown(args.json, "wakeup", &rows)? {
+        return Ok(());
     }
     println!("{:<42} {:>9} {:>9} {:>9} {:>9} {:>12}", "doorbell until (us)", "p50", "p95", "p99", "max", "sender p50");
     for row in &rows {
@@ -221,8 +252,8 @@ fn udp_rr(args: &Udp) -> anyhow::Result<()> {
     let rows =
         bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() })?;
     drop(doing);
-    if args.json {
-        return print_json("udp-rr", &rows);
+    if shown(args.json, "udp-rr", &rows)? {
+        return Ok(());
     }
     println!("{:<28} {:>28} {:>28}", "both programs", "p50 ns [min-max]", "p99 ns [min-max]");
     for row in &rows {

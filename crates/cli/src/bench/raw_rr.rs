@@ -7,7 +7,7 @@ use napier_lab::bench::{self, RawRr, RawRrConfig, RawRrMode, published_raw_rr};
 use napier_lab::subject::Backend;
 
 use super::flow_table::{backends, print_words, time};
-use super::{parse_seconds, print_json};
+use super::{parse_seconds, shown};
 use crate::progress::spinner;
 use crate::{Told, Usage};
 
@@ -82,9 +82,7 @@ pub(super) fn raw_rr(args: &RawRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
         }
     }
     bar.finish_and_clear();
-    if args.json {
-        print_json("raw-rr", &rows)?;
-    } else {
+    if !shown(args.json, "raw-rr", &rows)? {
         print(&rows, args.histogram);
     }
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.refused.is_some())) {

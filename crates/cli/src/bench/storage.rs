@@ -14,7 +14,7 @@ use napier_lab::subject::Backend;
 use super::flow_table::{
     Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, time,
 };
-use super::{parse_seconds, print_json};
+use super::{parse_seconds, shown};
 use crate::{Told, Usage};
 
 /// Options of `bench storage`.
@@ -102,9 +102,7 @@ pub(super) fn storage(args: &StorageArgs, interrupted: &AtomicBool) -> anyhow::R
     let measured = napier_lab::bench::storage(&config, interrupted, &mut |row| bar.set_message(row.to_owned()));
     bar.finish_and_clear();
     let rows = measured?;
-    if args.json {
-        print_json("storage", &rows)?;
-    } else {
+    if !shown(args.json, "storage", &rows)? {
         print(&rows, args);
     }
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.figures.is_none())) {

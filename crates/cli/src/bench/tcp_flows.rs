@@ -9,7 +9,7 @@ use napier_lab::subject::Backend;
 use super::flow_table::{
     Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, time,
 };
-use super::{parse_seconds, print_json};
+use super::{parse_seconds, shown};
 use crate::Told;
 
 /// Options of the experiment with all connections at once.
@@ -64,9 +64,7 @@ pub(super) fn tcp_flows(
     let measured = napier_lab::bench::tcp_flows(&config, interrupted, &mut |row| bar.set_message(row.to_owned()));
     bar.finish_and_clear();
     let rows = measured?;
-    if json {
-        print_json("tcp-rr", &rows)?;
-    } else {
+    if !shown(json, "tcp-rr", &rows)? {
         print(&rows, args.seconds, runs);
     }
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.figures.is_none())) {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use napier_lab::bench::{self, TCP_CONNECTIONS_MAX, TcpRrConfig, TcpRrTables, measured_tcp_entry};
 
-use super::print_json;
+use super::shown;
 use super::tcp_flows::{FlowsArgs, tcp_flows};
 use crate::progress::Doing;
 
@@ -57,8 +57,8 @@ pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
         instructions: !args.no_instructions,
     })?;
     drop(doing);
-    if args.json {
-        return print_json("tcp-rr", std::slice::from_ref(&tables));
+    if shown(args.json, "tcp-rr", std::slice::from_ref(&tables))? {
+        return Ok(());
     }
     if !args.no_round_trips {
         print_round_trips(&tables);

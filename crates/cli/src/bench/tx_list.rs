@@ -50,8 +50,8 @@ pub(crate) fn tx_list(args: &TxListArgs) -> anyhow::Result<()> {
         pin: args.pin,
     })?;
     drop(doing);
-    if args.json {
-        return super::print_json("tx-list", &rows);
+    if super::shown(args.json, "tx-list", &rows)? {
+        return Ok(());
     }
     Ok(print_tx_list(&rows, args)?)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use napier_lab::bench::{self, Beside, UdpBesideTcpConfig};
 
-use super::{parse_seconds, print_json};
+use super::{parse_seconds, shown};
 use crate::progress::Doing;
 
 /// Options of `bench udp-beside-tcp`.
@@ -33,8 +33,8 @@ pub(super) fn udp_beside_tcp(args: &UdpBesideTcpArgs) -> anyhow::Result<()> {
     let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::udp_beside_tcp(&UdpBesideTcpConfig { idle: args.idle, period, length, runs: args.runs })?;
     drop(doing);
-    if args.json {
-        return print_json("udp-beside-tcp", &rows);
+    if shown(args.json, "udp-beside-tcp", &rows)? {
+        return Ok(());
     }
     println!("{:<10} {:>24} {:>24} {:>24} {:>10}", "beside", "p50 us [min-max]", "p99 us", "max us", "TCP MB/s");
     for row in &rows {

@@ -108,8 +108,8 @@ pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
         xmit: args.xmit,
     })?;
     drop(doing);
-    if args.json {
-        return super::print_json("udp-stream", &rows);
+    if super::shown(args.json, "udp-stream", &rows)? {
+        return Ok(());
     }
     Ok(print_udp_stream(&rows, args)?)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig, XdpRxPath};
 use napier_lab::device::XdpWay;
 
-use super::{parse_seconds, print_json, us};
+use super::{parse_seconds, shown, us};
 use crate::progress::Doing;
 
 /// Options of `bench xdp-rr`.
@@ -52,8 +52,8 @@ pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
     let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
     let rows = bench::xdp_rr(&XdpRrConfig { round_trips: args.round_trips, runs: args.runs, xdp: args.xdp })?;
     drop(doing);
-    if args.json {
-        return print_json("xdp-rr", &rows);
+    if shown(args.json, "xdp-rr", &rows)? {
+        return Ok(());
     }
     println!("{:<36} {:>22} {:>22}  p50 of each run", "both ends spinning (us)", "p50 [min-max]", "p99 [min-max]");
     for row in &rows {
@@ -78,8 +78,8 @@ pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
     let doing = Doing::of_rows(args.runs, args.seconds);
     let rows = bench::xdp_rx(&XdpRxConfig { length: Duration::from_secs_f64(args.seconds), runs: args.runs })?;
     drop(doing);
-    if args.json {
-        return print_json("xdp-rx", &rows);
+    if shown(args.json, "xdp-rx", &rows)? {
+        return Ok(());
     }
     println!(
         "{:<31} {:>18} {:>18} {:>18} {:>10}  received in each run",

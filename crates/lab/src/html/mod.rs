@@ -8,10 +8,17 @@
 //! The figures are written by hand and not by a library for plots: colours that follow the reader's light or dark mode,
 //! dashes and marks that differ without colour, and a text for each mark need classes and titles in the SVG.
 
+mod advise;
+mod bench;
 mod compare;
+mod plan;
 mod plot;
 mod shell;
+mod value;
 mod write;
 
+pub use advise::advise_page;
+pub use bench::bench_page;
 pub use compare::{page_of_one, page_of_several};
+pub use plan::plan_page;
 pub use write::{Target, WriteError};

@@ -185,7 +185,13 @@ impl Range {
         if figures.len() < 2 || range.alike(column, lowest, highest) {
             return range;
         }
-        Self { best: Some(if column.best == Best::Lowest { lowest } else { highest }), ..range }
+        let best = if column.best == Best::Lowest { lowest } else { highest };
+        // A mark on most of many rows marks nothing: rates that were offered, or zeros.
+        let alike = figures.iter().filter(|figure| range.alike(column, **figure, best)).count();
+        if alike > 3 && alike * 2 > figures.len() {
+            return range;
+        }
+        Self { best: Some(best), ..range }
     }
 
     /// Whether it is the best of what may be: what is predicted is never the best of what was measured.

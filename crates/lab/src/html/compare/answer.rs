@@ -13,8 +13,6 @@ struct Loads {
     on_frontier: Vec<(Subject, usize)>,
     /// At so many of them a mode had clearly the lowest p99.
     lowest: Vec<(Subject, usize)>,
-    /// Why the machine was taken away, where it was.
-    taken: Vec<String>,
 }
 
 /// The answer, a paragraph each; the first is the one that matters.
@@ -39,6 +37,7 @@ pub(super) fn answer(report: &Report) -> Vec<String> {
         paragraphs.push(closed_loop(report));
     }
     paragraphs.extend(second);
+    paragraphs.extend(taken(report));
     paragraphs.extend(sustained(report));
     if let Some(why) = &report.ended {
         paragraphs.insert(0, format!("INCOMPLETE: {why}. What was measured until then follows."));
@@ -59,7 +58,7 @@ fn nothing(report: &Report) -> String {
 
 /// `None` without rows of this backend in the open loop.
 fn loads(report: &Report, backend: Backend) -> Option<Loads> {
-    let mut found = Loads { all: 0, on_frontier: Vec::new(), lowest: Vec::new(), taken: Vec::new() };
+    let mut found = Loads { all: 0, on_frontier: Vec::new(), lowest: Vec::new() };
     let count =
         |counts: &mut Vec<(Subject, usize)>, subject: Subject| match counts.iter_mut().find(|(s, _)| *s == subject) {
             Some((_, times)) => *times += 1,
@@ -76,7 +75,6 @@ fn loads(report: &Report, backend: Backend) -> Option<Loads> {
             report.machine_at(load).filter(|_| backend != Backend::Sim).and_then(|machine| machine.taken(&rows));
         on_frontier(&of_this).into_iter().for_each(|subject| count(&mut found.on_frontier, subject));
         clearly_lowest(&of_this, taken.as_deref()).into_iter().for_each(|subject| count(&mut found.lowest, subject));
-        found.taken.extend(taken);
     }
     for counts in [&mut found.on_frontier, &mut found.lowest] {
         counts.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
@@ -89,22 +87,20 @@ fn frontier(loads: &Loads) -> String {
     if loads.on_frontier.is_empty() {
         return format!("No mode sustains any of {all} {}, so every latency is that of a queue.", plural(all, "load"));
     }
-    let always: Vec<String> = names(loads.on_frontier.iter().filter(|(_, times)| *times == all));
-    let often = loads.on_frontier.iter().filter(|(_, times)| *times < all);
-    let often: Vec<String> = often.map(|(subject, times)| format!("{} at {times}", subject.name(false))).collect();
-    let at = if all == 1 { "the one load".to_owned() } else { format!("all {all} loads") };
-    let mut said = match always.as_slice() {
-        [] => format!("No mode is on the frontier of p99 and CPU time at {at}"),
-        [only] => format!("{only} is on the frontier of p99 and CPU time at {at}: no mode beats it in both"),
-        several => format!(
-            "{} are on the frontier of p99 and CPU time at {at}: no mode beats one of them in both",
-            and(several)
-        ),
-    };
-    if !often.is_empty() {
-        said += &format!("; {} of {all}", and(&often));
+    let mut groups: Vec<(usize, Vec<String>)> = Vec::new();
+    for (subject, times) in &loads.on_frontier {
+        match groups.last_mut().filter(|(of_group, _)| of_group == times) {
+            Some((_, names)) => names.push(subject.name(false)),
+            None => groups.push((*times, vec![subject.name(false)])),
+        }
     }
-    said + "."
+    let at = |times: usize| match times {
+        _ if all == 1 => "the one load".to_owned(),
+        times if times == all => format!("all {all} loads"),
+        times => format!("{times} of {all}"),
+    };
+    let said: Vec<String> = groups.iter().map(|(times, names)| format!("{} at {}", and(names), at(*times))).collect();
+    format!("On the frontier of p99 and CPU time, so that no mode beats them in both: {}.", said.join("; "))
 }
 
 fn lowest(loads: &Loads) -> String {
@@ -120,15 +116,7 @@ fn lowest(loads: &Loads) -> String {
     if !each.is_empty() && decided < all {
         said += &format!(", and at {} it is not decided", all - decided);
     }
-    match loads.taken.as_slice() {
-        [] => said + ".",
-        [first, rest @ ..] => {
-            format!(
-                "{said}. At {} of {all} the machine was taken away, so none is called the best there ({first}).",
-                rest.len() + 1
-            )
-        }
-    }
+    said + "."
 }
 
 /// Of a comparison that has nothing else.
@@ -144,6 +132,21 @@ fn closed_loop(report: &Report) -> String {
     })
 }
 
+/// Where others had the CPUs, so that nothing is decided.
+fn taken(report: &Report) -> Option<String> {
+    let by_load = report.by_load();
+    let measured = by_load.iter().filter(|(_, rows)| rows.iter().any(|row| row.measured().is_some()));
+    let taken: Vec<(Load, String)> =
+        measured.clone().filter_map(|(load, rows)| Some((*load, report.machine_at(*load)?.taken(rows)?))).collect();
+    let (_, first) = taken.first()?;
+    let all = measured.count();
+    let at = if taken.len() == all { format!("all {all}") } else { format!("{} of {all}", taken.len()) };
+    Some(format!(
+        "The machine was taken away at {at} {}, so no mode is called the best there ({first}): repeat it on a quieter machine.",
+        plural(all, "load")
+    ))
+}
+
 fn sustained(report: &Report) -> Option<String> {
     let most = report.sustained.iter().filter(|one| one.rps > 0).max_by_key(|one| one.rps)?;
     let base = report.sustained.iter().find(|one| one.subject.is_base() && one.subject.backend == most.subject.backend);
@@ -152,10 +155,6 @@ fn sustained(report: &Report) -> Option<String> {
         format!(", {:.2}x of what base does ({})", most.rps as f64 / base.rps as f64, super::rate(base.rps as f64))
     });
     Some(format!("{} sustains most: {} requests/s{beside}.", most.subject.name(backends), super::rate(most.rps as f64)))
-}
-
-fn names<'a>(counts: impl Iterator<Item = &'a (Subject, usize)>) -> Vec<String> {
-    counts.map(|(subject, _)| subject.name(false)).collect()
 }
 
 fn and(all: &[String]) -> String {

@@ -6,6 +6,7 @@ use super::{load_words, loads, rate, span};
 use crate::html::plot::bars::{Bar, bars};
 use crate::html::plot::frontier::{Dot, frontier};
 use crate::html::plot::lines::{Curve, Point, lines};
+use crate::html::plot::ranges::{RangeMark, RangeRow, ranges};
 use crate::html::plot::series::key;
 use crate::html::plot::{Axis, HALF, Look, PANEL, Said, Scale};
 use crate::html::shell::{figure, printable};
@@ -35,6 +36,11 @@ pub(super) fn has_several_loads(report: &Report) -> bool {
     report.rows.iter().filter(open).any(|row| Some(row.load) != first)
 }
 
+/// Whether rows of several backends stand side by side.
+fn several(report: &Report) -> bool {
+    report.rows.iter().any(|row| row.subject.backend != report.rows[0].subject.backend)
+}
+
 /// How all modes of a report look.
 fn looks(report: &Report) -> impl Fn(Subject) -> Look {
     let mut subjects: Vec<Subject> = Vec::new();
@@ -43,7 +49,7 @@ fn looks(report: &Report) -> impl Fn(Subject) -> Look {
             subjects.push(row.subject);
         }
     }
-    let looks = Look::of_modes(&subjects, report.among_backends());
+    let looks = Look::of_modes(&subjects, several(report));
     move |subject| {
         let at = subjects.iter().position(|other| *other == subject).expect("subjects of the same rows");
         looks[at]
@@ -70,12 +76,12 @@ pub(super) fn frontiers(report: &Report) -> Markup {
             "Each mode at what it costs and what it gives: lower left is better. Filled marks are on the frontier, which the line joins; "
             "thin lines reach from the lowest to the highest run."
         }
-        @if report.among_backends() { (marks_key(report)) }
+        @if several(report) { (marks_key(report)) }
         div.grid {
             @for (load, rows) in loads(report) {
                 div {
                     @if load != Load::Max { (frontier_of(load, &rows, report, &look)) }
-                    @else { h3 { (capital(&load_words(load))) } }
+                    @else { (closed_loop(&rows, report, &look)) }
                     @for said in sentences(load, &rows, report) { p.note { (printable(&said)) } }
                 }
             }
@@ -115,7 +121,7 @@ fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subjec
         return html! { h3 { (capital(&load_words(load))) } p { "No mode sustains this load." } };
     }
     let text = dots.iter().map(|dot| dot.title.clone()).collect::<Vec<_>>().join("; ");
-    let several = report.among_backends();
+    let extra = if several(report) { 120.0 } else { 0.0 };
     figure(caption, HALF, |size| {
         let x = Axis {
             scale: Scale::from_zero(dots.iter().map(|dot| dot.x_range.1), 100.0, |pct| format!("{pct:.0}")),
@@ -126,8 +132,31 @@ fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subjec
         let most = dots.iter().map(|dot| dot.y).fold(0.0, f64::max) * 4.0;
         let scale = Scale::log(ys.filter(move |y| *y <= most).collect::<Vec<_>>().into_iter(), span);
         let y = Axis { scale, name: "99th percentile latency, log scale".to_owned() };
-        let height = if several { size.height + 120.0 } else { size.height };
+        let height = size.height + extra;
         frontier(crate::html::plot::Size { height, ..size }, &Said { title: &title, text: &text }, x, y, &dots, &fronts)
+    })
+}
+
+/// The rate of each mode, for in a closed loop that is what is asked.
+fn closed_loop(rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> Look) -> Markup {
+    let row = |row: &&Row| {
+        let figures = row.figures()?;
+        let name = row.subject.name(several(report));
+        let (median, range) =
+            (figures.median.achieved_rps, (figures.spread.min.achieved_rps, figures.spread.max.achieved_rps));
+        let title = format!("{name}: {} requests/s (runs {} to {})", rate(median), rate(range.0), rate(range.1));
+        let mark = RangeMark { look: look(row.subject), median, range, title };
+        Some(RangeRow { name, marks: vec![mark] })
+    };
+    let all: Vec<RangeRow> = rows.iter().filter_map(row).collect();
+    let rates: Vec<f64> = all.iter().flat_map(|row| &row.marks).map(|mark| mark.range.1).collect();
+    let text = all.iter().flat_map(|row| &row.marks).map(|mark| mark.title.as_str()).collect::<Vec<_>>().join("; ");
+    figure(html! { b { "Closed loop: requests answered per second" } }, HALF, |size| {
+        let axis = Axis {
+            scale: Scale::from_zero(rates.iter().copied(), 1.0, rate),
+            name: "requests answered per second".to_owned(),
+        };
+        ranges(size.width, &Said { title: "Requests answered per second in closed loop", text: &text }, axis, &all)
     })
 }
 
@@ -163,7 +192,7 @@ pub(super) fn percentiles(report: &Report) -> Markup {
             "How long a request takes, by percentile; each nine is equally wide, and a curve ends where one run has no more requests to tell. "
             "A mode that does not sustain the load has the latency of its queue."
         }
-        @if report.among_backends() {
+        @if several(report) {
             (backend_key(report))
             @for (load, rows) in loads(report) {
                 h3 { (capital(&load_words(load))) }
@@ -229,7 +258,8 @@ pub(super) fn curve(row: &Row, name: String, look: Look, report: &Report) -> Cur
         }
         None => FEW.iter().map(|(pct, figure)| (*pct, figure(&figures.median), None)).collect(),
     };
-    let points = points.into_iter().filter(|(pct, us, _)| *pct <= to_pct && *us > 0.0);
+    // The shortest of all says little, and would take half of the scale.
+    let points = points.into_iter().filter(|(pct, us, _)| (10.0..=to_pct).contains(pct) && *us > 0.0);
     let point = |(pct, us, range)| Point { x: pct, y: us, range, is_off: false, title: String::new() };
     Curve { name, look, points: points.map(point).collect(), has_marks: false }
 }
@@ -238,7 +268,7 @@ pub(super) fn curve(row: &Row, name: String, look: Look, report: &Report) -> Cur
 pub(super) fn nines(size: crate::html::plot::Size, title: &str, curves: &[Curve]) -> Markup {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let to_pct = all().map(|point| point.x).fold(99.0, f64::max);
-    let x = Axis { scale: Scale::Nines { to_pct }, name: "percentile of requests".to_owned() };
+    let x = Axis { scale: Scale::Nines { to_pct }, name: "percentile of requests, %".to_owned() };
     let ys: Vec<f64> = all().map(|point| point.y).collect();
     let y = Axis { scale: Scale::log(ys.into_iter(), span), name: "latency, log scale".to_owned() };
     let at = |curve: &Curve, pct: f64| {
@@ -263,7 +293,7 @@ pub(super) fn nines(size: crate::html::plot::Size, title: &str, curves: &[Curve]
 /// The 99th percentile over load, a figure for each backend.
 pub(super) fn over_load(report: &Report) -> Markup {
     let look = looks(report);
-    let backends = report.among_backends();
+    let backends = several(report);
     html! {
         p.note { "A cross at the upper edge: the mode does not sustain that load, and its latency is the length of its queue." }
         div.grid {
@@ -323,7 +353,7 @@ fn loads_figure(size: crate::html::plot::Size, caption: &str, curves: &[Curve]) 
 
 /// CPU time by mode, useful and in vain, a figure for each load.
 pub(super) fn cpu_split(report: &Report) -> Markup {
-    let backends = report.among_backends();
+    let backends = several(report);
     html! {
         p.note {
             "CPU time of the server in % of its CPUs. Solid: of use. Hatched: spin, time in polls that found nothing. Empty: the kernel does not "

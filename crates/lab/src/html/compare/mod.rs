@@ -48,10 +48,10 @@ pub fn page_of_several(all: &[Saved]) -> String {
 
 fn title(report: &Report) -> String {
     let workload = &report.workload;
-    let way = match workload.device.as_str() {
-        "sim" => String::new(),
-        device => format!(" over {device}, {}", workload.proto),
-    };
+    let way = format!(" over {}, {}", workload.device, workload.proto);
+    if workload.device == "sim" {
+        return format!("napier compare: {}, predicted by simulation", workload.name);
+    }
     let served = workload.program.as_deref().unwrap_or(&workload.name);
     format!("napier compare: {served} on the {}{way}", workload.backend)
 }
@@ -89,7 +89,7 @@ fn load_words(load: Load) -> String {
 }
 
 /// A span in the unit that it deserves.
-fn span(us: f64) -> String {
+pub(super) fn span(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 1e3 => (us, "µs"),
         us if us < 1e6 => (us / 1e3, "ms"),

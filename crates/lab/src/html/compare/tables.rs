@@ -10,8 +10,7 @@ use crate::report::{Outcome, Report, Row};
 
 /// All rows, load by load.
 pub(super) fn all(report: &Report) -> Markup {
-    let columns: Vec<&Column> =
-        COLUMNS.iter().filter(|column| !column.optional || column.is_in(&report.rows)).collect();
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| column.is_in(&report.rows)).collect();
     let mut heads = vec![("mode".to_owned(), String::new())];
     heads.extend(columns.iter().map(|column| (column.head.to_owned(), format!("{} ({})", column.says, column.key))));
     heads.push(("p99 of the runs".to_owned(), "lowest and highest 99th percentile over the runs, in us".to_owned()));

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::labels::beside;
-use super::{Axis, Frame, Look, Margins, Said, Size, px};
+use super::labels::{Bounds, Taken, beside};
+use super::{Axis, Frame, Look, Margins, Said, Size, path, px};
 
 /// A mode.
 pub(in crate::html) struct Dot {
@@ -32,9 +32,16 @@ pub(in crate::html) fn frontier(
     let frame = Frame::new(size, Margins { left: 56.0, right: 14.0, top: 26.0, bottom: 44.0 }, x, y);
     let at = |dot: &Dot| (frame.x(dot.x), frame.y(dot.y));
     let names: Vec<(f64, f64, &str)> = dots.iter().map(|dot| (at(dot).0, at(dot).1, dot.name.as_str())).collect();
-    let places = beside(&names, (size.width, frame.top() - 12.0, frame.bottom() - 2.0));
+    let corners: Vec<Vec<(f64, f64)>> =
+        fronts.iter().map(|front| stairs(&front.iter().map(|i| at(&dots[*i])).collect::<Vec<_>>())).collect();
+    let lines = corners.iter().flat_map(|corners| corners.windows(2).map(|pair| Taken::line(pair[0], pair[1])));
+    let ranges =
+        dots.iter().map(|dot| Taken::line((at(dot).0, frame.y(dot.y_range.0)), (at(dot).0, frame.y(dot.y_range.1))));
+    let bounds =
+        Bounds { left: frame.left() + 2.0, right: size.width, top: frame.top() - 8.0, bottom: frame.bottom() - 2.0 };
+    let places = beside(&names, &lines.chain(ranges).collect::<Vec<_>>(), bounds);
     let content = html! {
-        @for front in fronts { (stairs(&front.iter().map(|i| at(&dots[*i])).collect::<Vec<_>>())) }
+        @for corners in corners.iter().filter(|corners| corners.len() > 1) { path.front d=(path(corners)) {} }
         @for dot in dots {
             @let (x, y) = at(dot);
             path class=(dot.look.class("range")) d={
@@ -49,15 +56,17 @@ pub(in crate::html) fn frontier(
         }
         @for dot in dots { (dot.look.draw(at(dot), !dot.is_front, &dot.title)) }
         @for (dot, place) in dots.iter().zip(&places) {
-            text.named.halo class=(dot.look.class("")) x=(px(place.x)) y=(px(place.y)) { (dot.name) }
+            text class=(dot.look.class("named halo")) x=(px(place.x)) y=(px(place.y)) text-anchor=(place.anchor) { (dot.name) }
         }
     };
     frame.draw(said, &content)
 }
 
-/// From one to the next along what both allow.
-fn stairs(points: &[(f64, f64)]) -> Markup {
-    let [(x, y), rest @ ..] = points else { return html! {} };
-    let steps: String = rest.iter().map(|(x, y)| format!("H{}V{}", px(*x), px(*y))).collect();
-    html! { path.front d={ "M" (px(*x)) " " (px(*y)) (steps) } {} }
+/// From one to the next along what both allow: level, then down.
+fn stairs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut corners: Vec<(f64, f64)> = points.first().copied().into_iter().collect();
+    for pair in points.windows(2) {
+        corners.extend([(pair[1].0, pair[0].1), pair[1]]);
+    }
+    corners
 }

@@ -34,6 +34,11 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// A line that is level or upright.
+    pub(super) fn line((x, y): (f64, f64), (to_x, to_y): (f64, f64)) -> Self {
+        Self { left: x.min(to_x) - 2.0, top: y.min(to_y) - 2.0, right: x.max(to_x) + 2.0, bottom: y.max(to_y) + 2.0 }
+    }
+
     /// Around a mark.
     pub(super) fn mark(x: f64, y: f64) -> Self {
         Self { left: x - 6.0, top: y - 6.0, right: x + 6.0, bottom: y + 6.0 }
@@ -49,22 +54,36 @@ impl Taken {
 /// A name beside its mark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
-    /// Left end and baseline of the text.
+    /// Where the text begins, has its middle or ends, and its baseline.
     pub(super) x: f64,
     pub(super) y: f64,
+    /// Which of the three, as SVG says it: the end at the mark is where it was meant to be, however wide the letters are.
+    pub(super) anchor: &'static str,
     /// Where a line to the mark begins, if the name is not right beside it.
     pub(super) lead: Option<(f64, f64)>,
 }
 
-/// Places names beside their marks, one after the other: where they cover least, and no further away than they must be.
-pub(super) fn beside(names: &[(f64, f64, &str)], (width, top, bottom): (f64, f64, f64)) -> Vec<Placed> {
-    let mut taken: Vec<Taken> = names.iter().map(|(x, y, _)| Taken::mark(*x, *y)).collect();
+/// Where names may stand.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
+
+/// Places names beside their marks, one after the other: where they cover least of each other, of marks and of `lines`, and no
+/// further away than they must be.
+pub(super) fn beside(names: &[(f64, f64, &str)], lines: &[Taken], bounds: Bounds) -> Vec<Placed> {
+    let mut taken: Vec<Taken> =
+        names.iter().map(|(x, y, _)| Taken::mark(*x, *y)).chain(lines.iter().copied()).collect();
     names
         .iter()
         .map(|(x, y, name)| {
             let length = text_width(name);
             let candidates = candidates(*x, *y, length).filter(|(left, base)| {
-                *left >= 0.0 && left + length <= width && base - LINE + 3.0 >= top && base + 3.0 <= bottom
+                let high_enough = base - LINE + 3.0 >= bounds.top && base + 3.0 <= bounds.bottom;
+                *left >= bounds.left && left + length <= bounds.right && high_enough
             });
             let area = |(left, base): (f64, f64)| Taken {
                 left,
@@ -82,7 +101,14 @@ pub(super) fn beside(names: &[(f64, f64, &str)], (width, top, bottom): (f64, f64
             let middle = (left + length / 2.0, base - 4.0);
             let is_far = (middle.0 - x).abs() > length / 2.0 + 14.0 || (middle.1 - y).abs() > 20.0;
             let lead = is_far.then(|| (x.clamp(left, left + length), if base < *y { base + 3.0 } else { base - 10.0 }));
-            Placed { x: left, y: base, lead }
+            let (x, anchor) = if left >= *x {
+                (left, "start")
+            } else if left + length <= *x {
+                (left + length, "end")
+            } else {
+                (middle.0, "middle")
+            };
+            Placed { x, y: base, anchor, lead }
         })
         .collect()
 }
@@ -129,16 +155,18 @@ mod tests {
         let names: Vec<(f64, f64, &str)> = (0..6)
             .map(|i| (100.0 + f64::from(i % 2) * 8.0, 100.0 + f64::from(i) * 3.0, "threaded-busy-poll"))
             .collect();
-        let placed = beside(&names, (500.0, 0.0, 300.0));
-        let areas: Vec<Taken> = placed
-            .iter()
-            .map(|at| Taken {
-                left: at.x,
-                top: at.y - LINE + 3.0,
-                right: at.x + text_width("threaded-busy-poll"),
-                bottom: at.y + 3.0,
-            })
-            .collect();
+        let placed = beside(&names, &[], Bounds { left: 0.0, right: 500.0, top: 0.0, bottom: 300.0 });
+        let length = text_width("threaded-busy-poll");
+        let area = |at: &Placed| {
+            let left = at.x
+                - match at.anchor {
+                    "start" => 0.0,
+                    "middle" => length / 2.0,
+                    _ => length,
+                };
+            Taken { left, top: at.y - LINE + 3.0, right: left + length, bottom: at.y + 3.0 }
+        };
+        let areas: Vec<Taken> = placed.iter().map(area).collect();
         for (i, a) in areas.iter().enumerate() {
             assert!(areas[i + 1..].iter().all(|b| a.common(b) < 1.0), "{placed:?}");
         }

@@ -67,7 +67,7 @@ pub(in crate::html) fn lines(size: Size, said: &Said<'_>, x: Axis, y: Axis, curv
         @for ((i, (x, y)), place) in ends.iter().zip(&places) {
             @let look = curves[*i].look;
             path.lead d={ "M" (px(x + 5.0)) " " (px(*y)) "L" (px(frame.right() + 8.0)) " " (px(*place)) } {}
-            text.named.halo class=(look.class("")) x=(px(frame.right() + 10.0)) y=(px(place + 4.0)) { (curves[*i].name) }
+            text class=(look.class("named halo")) x=(px(frame.right() + 10.0)) y=(px(place + 4.0)) { (curves[*i].name) }
         }
     };
     frame.draw(said, &content)

@@ -9,6 +9,7 @@ mod labels;
 pub(super) mod lines;
 pub(super) mod ranges;
 mod scale;
+pub(super) mod scatter;
 pub(super) mod series;
 
 use maud::{Markup, html};
@@ -76,6 +77,10 @@ impl Frame {
         self.size.height - self.margins.bottom - room * self.y.scale.share(value)
     }
 
+    fn left(&self) -> f64 {
+        self.margins.left
+    }
+
     fn right(&self) -> f64 {
         self.size.width - self.margins.right
     }
@@ -94,7 +99,7 @@ impl Frame {
     }
 
     fn axes(&self) -> Markup {
-        let (left, right, top, bottom) = (self.margins.left, self.right(), self.top(), self.bottom());
+        let (left, right, top, bottom) = (self.left(), self.right(), self.top(), self.bottom());
         let room = |length: f64, each: f64| (length / each) as usize;
         let xs = self.x.scale.ticks(room(right - left, 46.0));
         let ys = self.y.scale.ticks(room(bottom - top, 24.0));
@@ -138,7 +143,7 @@ fn px(pixels: f64) -> String {
 
 /// How wide a text will be, in pixels; rather too wide.
 fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
+    text.chars().count() as f64 * 7.2
 }
 
 /// A path through points.

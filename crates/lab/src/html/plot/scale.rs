@@ -49,7 +49,7 @@ impl Scale {
             Self::Log { from, to, show } => log(from, to, most).into_iter().map(|at| (at, show(at))).collect(),
             Self::Nines { to_pct } => [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999]
                 .into_iter()
-                .filter(|pct| *pct <= to_pct)
+                .filter(|pct| *pct <= to_pct && (*pct > 0.0 || most > 4))
                 .map(|pct| (pct, format!("{pct}")))
                 .collect(),
         }

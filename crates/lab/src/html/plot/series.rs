@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::px;
 use crate::modes::Mode;
-use crate::subject::{Backend, Subject};
+use crate::subject::{Backend, Receive, Subject};
 
 /// The shape of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +48,14 @@ impl Look {
 
     /// Of each mode; where there are several backends the mark says which.
     pub(in crate::html) fn of_modes(subjects: &[Subject], among_backends: bool) -> Vec<Self> {
-        let mut seen: Vec<(usize, Mode)> = Vec::new();
+        let mut seen: Vec<(usize, (Mode, Receive))> = Vec::new();
         let look = |subject: &Subject| {
             let family = family(subject.mode);
-            if !seen.contains(&(family, subject.mode)) {
-                seen.push((family, subject.mode));
+            let one = (subject.mode, subject.receive);
+            if !seen.contains(&(family, one)) {
+                seen.push((family, one));
             }
-            let nth = seen.iter().filter(|(other, _)| *other == family).position(|(_, mode)| *mode == subject.mode);
+            let nth = seen.iter().filter(|(other, _)| *other == family).position(|(_, other)| *other == one);
             let mark = if among_backends { Self::of_backend(subject.backend).mark } else { MARKS[family] };
             Self { colour: family, dash: DASHES[nth.unwrap_or(0) % DASHES.len()], mark }
         };
