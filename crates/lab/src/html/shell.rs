@@ -103,8 +103,9 @@ pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Cell>
                 caption { (caption) }
                 thead {
                     tr {
-                        @for (head, says) in heads {
-                            th scope="col" title=[(!says.is_empty()).then_some(says)] { (head) }
+                        @for (i, (head, says)) in heads.iter().enumerate() {
+                            @let is_text = rows.iter().any(|row| matches!(row.get(i), Some(Cell::Name(_))));
+                            th scope="col" class=[is_text.then_some("text")] title=[(!says.is_empty()).then_some(says)] { (head) }
                         }
                     }
                 }
@@ -117,6 +118,7 @@ pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Cell>
                                     Cell::Name(name) => td.text { (printable(name)) },
                                     Cell::Figure(figure) => td { (figure) },
                                     Cell::Best(figure) => td.best { (figure) },
+                                    Cell::Differs(figure) => td.differs { (figure) },
                                     Cell::Words(words, columns) => td.words colspan=(columns) { (printable(words)) },
                                 }
                             }
@@ -136,6 +138,8 @@ pub(super) enum Cell {
     Figure(String),
     /// The best figure of its column.
     Best(String),
+    /// A figure that differs from the other by more than the runs do.
+    Differs(String),
     /// Words over so many columns.
     Words(String, usize),
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::figures::{curve, nines};
+use super::figures::{capital, curve, nines};
 use super::{load_words, span};
 use crate::html::plot::ranges::{RangeMark, RangeRow, ranges};
 use crate::html::plot::series::key;
@@ -62,7 +62,7 @@ fn medians(differences: &Differences, sides: [(Look, &Saved); 2]) -> Markup {
         div.grid {
             @for load in loads {
                 @let cells: Vec<&Differing> = differences.cells.iter().filter(|cell| cell.load == load).collect();
-                (figure(html! { b { (load_words(load)) } }, HALF, |size| of_load(size.width, load, &cells, &sides)))
+                (figure(html! { b { (capital(&load_words(load))) } }, HALF, |size| of_load(size.width, load, &cells, &sides)))
             }
         }
     }
@@ -104,15 +104,9 @@ fn tables(differences: &Differences, first: &Saved, other: &Saved) -> Markup {
     let backends = cells.iter().any(|cell| cell.subjects[0].backend != cells[0].subjects[0].backend);
     let (a, b) = (&first.name, &other.name);
     let heads = |what: &str| -> Vec<(String, String)> {
-        let heads = [
-            "mode".to_owned(),
-            "load".to_owned(),
-            format!("{what}, {a}"),
-            format!("{what}, {b}"),
-            "ratio".to_owned(),
-            String::new(),
-        ];
-        let cpu = [format!("cpu %, {a}"), format!("cpu %, {b}"), "ratio".to_owned(), String::new()];
+        let heads =
+            ["mode".to_owned(), "load".to_owned(), format!("{what}, {a}"), format!("{what}, {b}"), "ratio".to_owned()];
+        let cpu = [format!("cpu %, {a}"), format!("cpu %, {b}"), "ratio".to_owned()];
         heads.into_iter().chain(cpu).map(|head| (head, String::new())).collect()
     };
     let (open, closed): (Vec<&Differing>, Vec<&Differing>) = cells.iter().partition(|cell| cell.load != Load::Max);
@@ -136,20 +130,22 @@ fn row(cell: &Differing, backends: bool) -> Vec<Cell> {
         let mark = if cell.sustains[i] { "" } else { ", not sustained" };
         line.push(Cell::Figure(format!("{median:.digits$} [{low:.digits$}\u{2013}{high:.digits$}]{mark}")));
     }
-    line.extend([Cell::Figure(asked.ratio()), Cell::Name(words(asked.verdict).to_owned())]);
+    line.push(judged(&asked));
     for i in [0, 1] {
         line.push(Cell::Figure(format!("{:.0}", cell.cpu_pct.medians[i])));
     }
-    line.extend([Cell::Figure(cell.cpu_pct.ratio()), Cell::Name(words(cell.cpu_pct.verdict).to_owned())]);
+    line.push(judged(&cell.cpu_pct));
     line
 }
 
-fn words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Lower => "lower",
-        Verdict::Higher => "higher",
-        Verdict::Overlap => "runs overlap",
-        Verdict::OneRun => "one run",
+/// The ratio, and whether it is one to speak of.
+fn judged(pair: &Pair) -> Cell {
+    let ratio = pair.ratio();
+    match pair.verdict {
+        Verdict::Lower => Cell::Differs(format!("{ratio} lower")),
+        Verdict::Higher => Cell::Differs(format!("{ratio} higher")),
+        Verdict::Overlap => Cell::Figure(format!("{ratio} runs overlap")),
+        Verdict::OneRun => Cell::Figure(format!("{ratio} one run")),
     }
 }
 

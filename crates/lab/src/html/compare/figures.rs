@@ -379,7 +379,7 @@ fn bar(row: &Row, backends: bool) -> Option<Bar> {
 }
 
 /// With a large letter at its beginning.
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -49,14 +49,14 @@ pub(in crate::html) fn frontier(
                 "M" (px(frame.x(dot.x_range.0))) " " (px(y)) "H" (px(frame.x(dot.x_range.1)))
             } {}
         }
-        @for (dot, place) in dots.iter().zip(&places) {
-            @if let Some((x, y)) = place.lead {
-                path.lead d={ "M" (px(at(dot).0)) " " (px(at(dot).1)) "L" (px(x)) " " (px(y)) } {}
-            }
-        }
         @for dot in dots { (dot.look.draw(at(dot), !dot.is_front, &dot.title)) }
         @for (dot, place) in dots.iter().zip(&places) {
             text class=(dot.look.class("named halo")) x=(px(place.x)) y=(px(place.y)) text-anchor=(place.anchor) { (dot.name) }
+        }
+        @for (dot, place) in dots.iter().zip(&places) {
+            @if let Some((x, y)) = place.lead {
+                path class=(dot.look.class("lead")) d={ "M" (px(at(dot).0)) " " (px(at(dot).1)) "L" (px(x)) " " (px(y)) } {}
+            }
         }
     };
     frame.draw(said, &content)

@@ -100,9 +100,8 @@ impl Frame {
 
     fn axes(&self) -> Markup {
         let (left, right, top, bottom) = (self.left(), self.right(), self.top(), self.bottom());
-        let room = |length: f64, each: f64| (length / each) as usize;
-        let xs = self.x.scale.ticks(room(right - left, 46.0));
-        let ys = self.y.scale.ticks(room(bottom - top, 24.0));
+        let xs = self.x.scale.ticks(right - left, |text| text_width(text) + 8.0);
+        let ys = self.y.scale.ticks(bottom - top, |_| 17.0);
         html! {
             g aria-hidden="true" {
                 @for (value, _) in &ys {

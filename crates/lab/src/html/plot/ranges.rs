@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Axis, Frame, Look, Margins, Said, Size, px, text_width};
+use super::{Axis, Frame, Look, Margins, Said, Scale, Size, px, text_width};
 
 /// A row: what is held against each other.
 pub(in crate::html) struct RangeRow {
@@ -24,8 +24,7 @@ pub(in crate::html) fn ranges(width: f64, said: &Said<'_>, x: Axis, rows: &[Rang
     let left = (rows.iter().map(|row| text_width(&row.name)).fold(0.0, f64::max) + 12.0).min(width * 0.5);
     let each = |row: &RangeRow| 12.0 + 11.0 * row.marks.len() as f64;
     let height = 6.0 + rows.iter().map(each).sum::<f64>() + 44.0;
-    let no_axis =
-        Axis { scale: super::Scale::Linear { from: 0.0, to: 1.0, show: |_| String::new() }, name: String::new() };
+    let no_axis = Axis { scale: Scale::Blank, name: String::new() };
     let frame = Frame::new(Size { width, height }, Margins { left, right: 16.0, top: 6.0, bottom: 44.0 }, x, no_axis);
     let mut y = 6.0;
     let content = html! {

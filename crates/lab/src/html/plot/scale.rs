@@ -7,6 +7,8 @@ pub(in crate::html) enum Scale {
     Linear { from: f64, to: f64, show: fn(f64) -> String },
     /// Equal factors are equally long.
     Log { from: f64, to: f64, show: fn(f64) -> String },
+    /// Nothing stands beside it.
+    Blank,
     /// Each further nine of a percentile is equally long: 90, 99, 99.9.
     Nines { to_pct: f64 },
 }
@@ -37,21 +39,36 @@ impl Scale {
             Self::Linear { from, to, .. } => (value - from) / (to - from),
             Self::Log { from, to, .. } => (value.max(f64::MIN_POSITIVE) / from).ln() / (to / from).ln(),
             Self::Nines { to_pct } => nines(value) / nines(*to_pct),
+            Self::Blank => 0.0,
         };
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 
-    /// At most so many figures to stand beside the axis, from its beginning on, with their text.
-    pub(in crate::html) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
-        let most = most.max(2);
+    /// Figures to stand beside an axis of this length, from its beginning on, with their text. `room` is what a text takes along it.
+    pub(in crate::html) fn ticks(&self, length: f64, room: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
+        let fit = |ticks: &Vec<(f64, String)>| {
+            ticks.windows(2).all(|pair| {
+                let apart = (self.share(pair[1].0) - self.share(pair[0].0)) * length;
+                apart >= f64::midpoint(room(&pair[0].1), room(&pair[1].1))
+            })
+        };
+        let texts = |values: Vec<f64>, show: fn(f64) -> String| values.into_iter().map(|at| (at, show(at))).collect();
         match *self {
-            Self::Linear { from, to, show } => linear(from, to, most).into_iter().map(|at| (at, show(at))).collect(),
-            Self::Log { from, to, show } => log(from, to, most).into_iter().map(|at| (at, show(at))).collect(),
-            Self::Nines { to_pct } => [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999]
-                .into_iter()
-                .filter(|pct| *pct <= to_pct && (*pct > 0.0 || most > 4))
-                .map(|pct| (pct, format!("{pct}")))
-                .collect(),
+            Self::Blank => Vec::new(),
+            Self::Linear { from, to, show } => {
+                let finest = (2..=10).rev().map(|most| texts(linear(from, to, most), show));
+                finest.into_iter().find(fit).unwrap_or_default()
+            }
+            Self::Log { from, to, show } => {
+                let finest = log(from, to).map(|values| texts(values, show));
+                finest.into_iter().find(fit).unwrap_or_default()
+            }
+            Self::Nines { to_pct } => {
+                let all = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999].into_iter().filter(|pct| *pct <= to_pct);
+                let all: Vec<(f64, String)> = all.map(|pct| (pct, format!("{pct}"))).collect();
+                // The first is the least needed.
+                (0..all.len()).map(|skip| all[skip..].to_vec()).find(fit).unwrap_or_default()
+            }
         }
     }
 }
@@ -71,9 +88,9 @@ fn linear(from: f64, to: f64, most: usize) -> Vec<f64> {
     (first..=last).map(|at| at as f64 * step).collect()
 }
 
-/// Decades; with 2 and 5 between them, or with all digits, where there is room. Of many decades every second or third.
-fn log(from: f64, to: f64, most: usize) -> Vec<f64> {
-    let at = |digits: &[f64], every: i32| -> Vec<f64> {
+/// Decades with all digits between them, with fewer, and alone; and of many decades every second or more. The finest first.
+fn log(from: f64, to: f64) -> impl Iterator<Item = Vec<f64>> {
+    let at = move |digits: &[f64], every: i32| -> Vec<f64> {
         let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
         (first..=last)
             .filter(|decade| decade.rem_euclid(every) == 0)
@@ -81,10 +98,13 @@ fn log(from: f64, to: f64, most: usize) -> Vec<f64> {
             .filter(|value| (from..=to).contains(value))
             .collect()
     };
-    let all: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
-    let finest = [&all[..], &[1.0, 2.0, 5.0], &[1.0]].into_iter().map(|digits| at(digits, 1));
-    let coarser = [2, 3, 5].into_iter().map(|every| at(&[1.0], every));
-    finest.chain(coarser).find(|ticks| ticks.len() <= most).unwrap_or_default()
+    let all: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+    let digits = [all, &[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], &[1.0, 2.0, 3.0, 5.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+    // One decade or less has digits, of which not every other may be lost.
+    digits
+        .into_iter()
+        .map(move |digits| at(digits, 1))
+        .chain([2, 3, 5, 8].into_iter().map(move |every| at(all.get(..1).unwrap_or_default(), every)))
 }
 
 #[cfg(test)]
@@ -95,26 +115,25 @@ mod tests {
         format!("{value}")
     }
 
-    fn ticks(scale: &Scale, most: usize) -> Vec<f64> {
-        scale.ticks(most).into_iter().map(|(value, _)| value).collect()
+    fn ticks(scale: &Scale, length: f64) -> Vec<f64> {
+        scale.ticks(length, |_| 40.0).into_iter().map(|(value, _)| value).collect()
     }
 
     #[test]
-    fn ticks_are_round_and_few_and_in_bounds() {
-        assert_eq!(ticks(&Scale::Linear { from: 0.0, to: 100.0, show: text }, 6), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+    fn ticks_are_round_and_have_room() {
         assert_eq!(
-            ticks(&Scale::Linear { from: 0.0, to: 910_000.0, show: text }, 4),
-            [0.0, 250_000.0, 500_000.0, 750_000.0]
+            ticks(&Scale::Linear { from: 0.0, to: 100.0, show: text }, 250.0),
+            [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
         );
-        assert_eq!(ticks(&Scale::Log { from: 4.0, to: 3000.0, show: text }, 5), [10.0, 100.0, 1000.0]);
-        assert_eq!(ticks(&Scale::Log { from: 4.0, to: 60.0, show: text }, 8), [5.0, 10.0, 20.0, 50.0]);
-        for most in 2..12 {
-            for (from, to) in [(1.0, 1e12), (3.2, 3.9), (0.2, 5e4)] {
-                let found = ticks(&Scale::Log { from, to, show: text }, most);
-                assert!(
-                    found.len() <= most && found.iter().all(|at| (from..=to).contains(at)),
-                    "{from} {to}: {found:?}"
-                );
+        assert_eq!(ticks(&Scale::Log { from: 4.0, to: 3000.0, show: text }, 200.0), [10.0, 100.0, 1000.0]);
+        assert_eq!(ticks(&Scale::Log { from: 4.0, to: 60.0, show: text }, 160.0), [5.0, 10.0, 20.0, 50.0]);
+        for length in [60.0, 150.0, 300.0, 600.0] {
+            for (from, to) in [(1.0, 1e12), (3.2, 3.9), (0.2, 5e4), (48.0, 210.0)] {
+                let scale = Scale::Log { from, to, show: text };
+                let found = ticks(&scale, length);
+                assert!(found.iter().all(|at| (from..=to).contains(at)), "{from} {to}: {found:?}");
+                let apart = found.windows(2).map(|pair| (scale.share(pair[1]) - scale.share(pair[0])) * length);
+                assert!(apart.fold(40.0, f64::min) >= 40.0, "{from} {to}: {found:?}");
             }
         }
     }
@@ -140,7 +159,7 @@ mod tests {
             for value in [f64::NAN, -1.0, 0.0, 5.0, 1e300, f64::INFINITY] {
                 assert!((0.0..=1.0).contains(&scale.share(value)), "{scale:?} {value}");
             }
-            assert!(scale.ticks(6).len() <= 7, "{scale:?}");
+            assert!(ticks(&scale, 300.0).len() <= 8, "{scale:?}");
         }
         let Scale::Log { from, to, .. } = Scale::log([50.0, 51.0].into_iter(), text) else { unreachable!() };
         assert!(to / from >= 2.0, "noise stays small: {from} to {to}");

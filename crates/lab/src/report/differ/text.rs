@@ -23,9 +23,10 @@ pub fn text(all: &[Saved], width: usize) -> String {
         let names = [first.name.as_str(), other.name.as_str()];
         two(&mut page, names, &differ(&first.report, &other.report), width);
     }
+    page.push('\n');
     page += &wrapped(
         "",
-        "\n< lower and > higher than every run of the other; ~ the runs overlap, so there is no difference to claim; ? one run, so the spread \
+        "< lower and > higher than every run of the other; ~ the runs overlap, so there is no difference to claim; ? one run, so the spread \
          is not known. 99%lat in us, cpu in % of the server's CPUs; ! does not sustain the load, so its latency is that of a queue.",
         width,
     );
@@ -53,7 +54,7 @@ fn two(page: &mut String, names: [&str; 2], differences: &Differences, width: us
         differences.cells.iter().any(|cell| cell.subjects[0].backend != differences.cells[0].subjects[0].backend);
     let name_width = differences.cells.iter().map(|cell| cell.name(backends).len()).max().unwrap_or(0).max(8);
     let (open, closed): (Vec<&Cell>, Vec<&Cell>) = differences.cells.iter().partition(|cell| cell.load != Load::Max);
-    let short = names.map(|name| name.chars().take(8).collect::<String>());
+    let short = names.map(|name| name.chars().take(7).collect::<String>());
     for (cells, what) in [(open, "99%lat"), (closed, "qps")] {
         if cells.is_empty() {
             continue;
