@@ -100,7 +100,7 @@ impl Frame {
 
     fn axes(&self) -> Markup {
         let (left, right, top, bottom) = (self.left(), self.right(), self.top(), self.bottom());
-        let xs = self.x.scale.ticks(right - left, |text| text_width(text) + 8.0);
+        let xs = self.x.scale.ticks(right - left, |text| text_width(text) + 4.0);
         let ys = self.y.scale.ticks(bottom - top, |_| 17.0);
         html! {
             g aria-hidden="true" {

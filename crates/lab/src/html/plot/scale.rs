@@ -64,10 +64,16 @@ impl Scale {
                 finest.into_iter().find(fit).unwrap_or_default()
             }
             Self::Nines { to_pct } => {
-                let all = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999].into_iter().filter(|pct| *pct <= to_pct);
-                let all: Vec<(f64, String)> = all.map(|pct| (pct, format!("{pct}"))).collect();
-                // The first is the least needed.
-                (0..all.len()).map(|skip| all[skip..].to_vec()).find(fit).unwrap_or_default()
+                // From the end, for the last nines are what such an axis is for.
+                let mut kept: Vec<(f64, String)> = Vec::new();
+                for pct in [99.999, 99.99, 99.9, 99.0, 90.0, 50.0, 0.0].into_iter().filter(|pct| *pct <= to_pct) {
+                    let next = (pct, pct.to_string());
+                    if kept.last().is_none_or(|last| fit(&vec![next.clone(), last.clone()])) {
+                        kept.push(next);
+                    }
+                }
+                kept.reverse();
+                kept
             }
         }
     }
