@@ -4,7 +4,7 @@ use maud::html;
 use serde_json::Value;
 
 use super::shell::{Page, facts};
-use super::value::{Ranged, Rows, rows_of, shown};
+use super::value::{Ranged, Rows, quantity, rows_of};
 
 /// The page of what an experiment prints as JSON: `bench`, `host`, `commit`, `rows`.
 #[must_use]
@@ -53,10 +53,10 @@ fn answer(rows: &Rows) -> Option<String> {
     let overlaps = |other: &Ranged| other.low <= of_best.high && of_best.low <= other.high;
     let rivals: Vec<String> =
         known.iter().filter(|(i, other)| i != best && overlaps(other)).map(|(i, _)| rows.row_name(*i)).collect();
-    let what = name.replace(['_', '.'], " ");
+    let (what, shown) = quantity(&name);
     let which = if is_more_better { "highest" } else { "lowest" };
     let Ranged { median, low, high } = of_best;
-    let figures = format!("{} [{}\u{2013}{}]", shown(*median), shown(*low), shown(*high));
+    let figures = format!("{} [{} to {}]", shown(*median), shown(*low), shown(*high));
     Some(match rivals.as_slice() {
         [] => format!("The {which} {what} has {}: {figures}.", rows.row_name(*best)),
         rivals => format!(
@@ -77,16 +77,19 @@ mod tests {
         let spread = |[median, min, max]: [f64; 3]| json!({"median": median, "min": min, "max": max});
         json!({
             "bench": "udp-rr", "commit": "abc", "host": {"cpu_model": "A <b>CPU</b>", "cpus": 2, "kernel": "6.1", "in_force": {}, "notes": {}},
-            "rows": [{"mode": "event-context", "p50_ns": spread([20.0, 19.0, 21.0])}, {"mode": "busy", "p50_ns": spread(second)}],
+            "rows": [{"mode": "event-context", "p50_ns": spread([20e3, 19e3, 21e3])}, {"mode": "busy", "p50_ns": spread(second)}],
         })
     }
 
     #[test]
     fn the_best_is_named_only_if_its_runs_lie_apart() {
-        let page = bench_page(&rows([10.0, 9.0, 11.0]));
-        assert!(page.contains("The lowest p50 ns has busy: 10 [9\u{2013}11]."), "{page}");
-        assert!(bench_page(&rows([10.0, 9.0, 19.5])).contains("not decided between it and event-context"));
-        assert!(page.contains("A &lt;b&gt;CPU") && page.contains("20 [19\u{2013}21]"), "text from outside is text");
+        let page = bench_page(&rows([10e3, 9e3, 11e3]));
+        assert!(page.contains("The lowest p50 has busy: 10 µs [9 µs to 11 µs]."), "{page}");
+        assert!(bench_page(&rows([10e3, 9e3, 19.5e3])).contains("not decided between it and event-context"));
+        assert!(
+            page.contains("A &lt;b&gt;CPU") && page.contains("20\u{202f}000 [19\u{202f}000\u{2013}21\u{202f}000]"),
+            "text from outside is text"
+        );
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub(super) fn rows_of(name: &str, items: &[Value]) -> Vec<Rows> {
     // What later rows have more than the first ones.
     let width = found.columns.len();
     found.rows.iter_mut().for_each(|row| row.resize(width, Entry::Nothing));
+    found.without_empty();
     found.names_first();
     let mut all = if found.columns.is_empty() { Vec::new() } else { vec![found] };
     for (name, items) in inner {
@@ -100,13 +101,24 @@ fn ranged(object: &Map<String, Value>) -> Option<Ranged> {
 }
 
 impl Rows {
+    /// Leaves out columns in which no row has anything.
+    fn without_empty(&mut self) {
+        let is_used = |i: &usize| self.rows.iter().any(|row| row[*i] != Entry::Nothing);
+        let used: Vec<usize> = (0..self.columns.len()).filter(is_used).collect();
+        self.keep(&used);
+    }
+
+    /// Keeps these columns, in this order.
+    fn keep(&mut self, order: &[usize]) {
+        self.columns = order.iter().map(|i| self.columns[*i].clone()).collect();
+        self.rows.iter_mut().for_each(|row| *row = order.iter().map(|i| row[*i].clone()).collect());
+    }
+
     /// Puts columns of text before those of figures.
     fn names_first(&mut self) {
         let is_text = |i: usize| self.rows.iter().any(|row| matches!(row[i], Entry::Text(_)));
         let (texts, others): (Vec<usize>, Vec<usize>) = (0..self.columns.len()).partition(|i| is_text(*i));
-        let order = [texts, others].concat();
-        self.columns = order.iter().map(|i| self.columns[*i].clone()).collect();
-        self.rows.iter_mut().for_each(|row| *row = order.iter().map(|i| row[*i].clone()).collect());
+        self.keep(&[texts, others].concat());
     }
 
     /// What tells a row from the others: its texts, and numbers that are no measurements but settings, for they are whole and differ.
@@ -161,7 +173,7 @@ impl Rows {
 
     /// Draws such a column.
     pub(super) fn draw(&self, name: &str, values: &[Option<Ranged>]) -> Markup {
-        let what = name.replace('_', " ");
+        let (what, shown) = quantity(name);
         let over_runs = self.columns.iter().position(|other| other == name);
         let over_runs = over_runs.is_some_and(|i| self.rows.iter().any(|row| matches!(row[i], Entry::Ranged(_))));
         let says = if over_runs { "median, lowest and highest run" } else { "median, and to the 99th percentile" };
@@ -181,6 +193,16 @@ impl Rows {
             let axis = Axis { scale: Scale::log(all.iter().copied(), shown), name: format!("{what}, log scale") };
             ranges(size.width, &Said { title: &what, text: &text }, axis, &rows)
         })
+    }
+}
+
+/// What a column is in words, and how its figures are written: times in the unit that they deserve.
+pub(super) fn quantity(column: &str) -> (String, fn(f64) -> String) {
+    let words = |name: &str| name.replace(['_', '.'], " ");
+    match (column.strip_suffix("_ns"), column.strip_suffix("_us")) {
+        (Some(name), _) => (words(name), |ns| super::compare::span(ns / 1e3)),
+        (None, Some(name)) => (words(name), super::compare::span),
+        (None, None) => (words(column), shown),
     }
 }
 

@@ -17,8 +17,14 @@ use crate::report::{Report, Row};
 use crate::stats::Figures;
 use crate::subject::{Backend, Subject};
 
+/// A figure of a run.
+type Figure = fn(&Figures) -> f64;
+
+/// Percentile, µs, and the lowest and highest run.
+type Percentile = (f64, f64, Option<(f64, f64)>);
+
 /// Percentiles that every version has.
-const FEW: [(f64, fn(&Figures) -> f64); 5] = [
+const FEW: [(f64, Figure); 5] = [
     (50.0, |f| f.latency_us.p50),
     (90.0, |f| f.latency_us.p90),
     (95.0, |f| f.latency_us.p95),
@@ -250,7 +256,7 @@ pub(super) fn curve(row: &Row, name: String, look: Look, report: &Report) -> Cur
         (Backend::Engine | Backend::Kernel, Some(seconds)) => figures.median.achieved_rps * seconds,
     };
     let to_pct = 100.0 * (1.0 - 1.0 / requests.max(10.0));
-    let points: Vec<(f64, f64, Option<(f64, f64)>)> = match &figures.median.latency_cdf {
+    let points: Vec<Percentile> = match &figures.median.latency_cdf {
         Some(cdf) => {
             let bounds = figures.spread.min.latency_cdf.zip(figures.spread.max.latency_cdf);
             let bound = |i: usize| bounds.map(|(min, max)| (min.us(i), max.us(i)));
