@@ -143,6 +143,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
 
+    /// Answer to Prometheus with the figures of each run's engine at http://ADDR:PORT/metrics, without a password (docs/metrics.md)
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::export::parse_addr)]
+    metrics: Option<SocketAddr>,
+
     /// Keep the raw latency histograms in this directory, as HdrHistogram logs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -171,6 +175,7 @@ impl Args {
         if backends == [Backend::Sim] {
             let dev = self.dev.as_ref().map(|_| "--dev");
             let ignored = dev.or(self.proto.map(|_| "--proto")).or(self.oversubscribe.then_some("--oversubscribe"));
+            let ignored = ignored.or(self.metrics.map(|_| "--metrics"));
             if let Some(option) = ignored {
                 bail!(
                     "{option} is for what is measured, and rows of sim are predicted: omit it, or give --backend engine,sim"
@@ -260,6 +265,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         return Ok(());
     }
     let config = args.config().and_then(|config| config.check().map(|()| config)).map_err(Usage)?;
+    let _exporter = crate::export::of_engine(args.metrics, &config.cpus(), &config.shown)?;
     let mut shown = args.output.shown()?;
     let report = compare(&config, interrupted, &mut |report| shown.more(report))?;
     shown.end(&report, &[])?;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use napier_core::metric::Sink;
-use napier_export::{Exporter, Exposition, Format, Place};
+use napier_export::{Exporter, Exposition, Format, Place, Polling};
+use napier_lab::shown::Shown;
 use napier_linux::metrics::{self, Kernel};
 use sd_notify::NotifyState;
 
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         out.write_all(Exposition::new(walk).text(format).as_bytes())?;
         return Ok(out.flush()?);
     }
-    let exporter = start(args.listen, &metrics::polling_cpus(), walk)?;
+    let exporter = start(args.listen, Polling::On(metrics::polling_cpus()), walk)?;
     let line = format!("ready: http://{}/metrics", exporter.addr());
     // Whoever waits for the line may be gone; the exporter goes on.
     let mut out = std::io::stdout();
@@ -83,14 +84,23 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// `--metrics` of a command that runs engines. `cpus`: those that their threads are pinned to.
+pub(crate) fn of_engine(addr: Option<SocketAddr>, cpus: &[usize], shown: &Shown) -> anyhow::Result<Option<Exporter>> {
+    let Some(addr) = addr else { return Ok(None) };
+    let polling = if cpus.is_empty() { Polling::Anywhere } else { Polling::On(cpus.to_vec()) };
+    let shown = shown.clone();
+    start(addr, polling, move |sink: &mut dyn Sink| shown.metrics(sink)).map(Some)
+}
+
 /// Answers at an address, off the CPUs that poll; says so where every CPU does.
-pub(crate) fn start(
+fn start(
     addr: SocketAddr,
-    polling: &[usize],
+    polling: Polling,
     walk: impl Fn(&mut dyn Sink) + Send + Sync + 'static,
 ) -> anyhow::Result<Exporter> {
+    let is_told = matches!(polling, Polling::On(_));
     let exporter = Exporter::start(addr, polling, walk)?;
-    if *exporter.place() == Place::Idle {
+    if is_told && *exporter.place() == Place::Idle {
         eprintln!("napier: every CPU polls: figures are gathered when one of them is idle, and may come late");
     }
     Ok(exporter)

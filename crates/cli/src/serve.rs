@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
@@ -10,6 +11,7 @@ use napier_lab::modes::Mode;
 use napier_lab::serve::device::MemifRole;
 use napier_lab::serve::limits::Limits;
 use napier_lab::serve::run::{ServeConfig, serve};
+use napier_lab::shown::Shown;
 
 use serde::Serialize;
 
@@ -83,6 +85,11 @@ pub(crate) struct KvArgs {
     #[arg(long)]
     no_control: bool,
 
+    /// Answer to Prometheus with the figures of the engine at http://ADDR:PORT/metrics, without a password (docs/metrics.md). On a
+    /// device of the engine
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::export::parse_addr)]
+    metrics: Option<SocketAddr>,
+
     /// Print the summary as one JSON object (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -96,7 +103,13 @@ impl KvArgs {
             "--no-control would be ignored with --dev {}: there is no engine; leave it away",
             self.dev
         );
+        anyhow::ensure!(
+            self.metrics.is_none() || !matches!(device.device, Device::Kernel { .. }),
+            "--metrics would have nothing to say with --dev {}: there is no engine; napier export has the kernel's figures",
+            self.dev
+        );
         let config = ServeConfig {
+            shown: Shown::default(),
             device,
             port: self.port,
             resp_port: self.resp_port,
@@ -116,6 +129,7 @@ impl KvArgs {
 pub(crate) fn run(command: &Serve, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let Serve::Kv(args) = command;
     let config = args.config().map_err(Usage)?;
+    let _exporter = crate::export::of_engine(args.metrics, &config.device.cpus, &config.shown)?;
     let report = serve(&config, interrupted, &mut || {
         let resp = config.resp_port.map(|port| format!(", redis on port {port}")).unwrap_or_default();
         let sockperf = config.sockperf_port.map(|port| format!(", sockperf on port {port}")).unwrap_or_default();

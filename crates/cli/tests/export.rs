@@ -119,6 +119,29 @@ fn what_cannot_be_listened_at_is_told_in_one_line() {
     }
 }
 
+#[test]
+fn an_engine_is_looked_into_over_http() {
+    let folder = Folder::new("export-engine");
+    let (dev, port) = (format!("memif:{}", folder.file("memif.sock")), free_port());
+    let addr = format!("127.0.0.1:{port}");
+    let serve = ["serve", "kv", "--dev", &dev, "--ip", "10.78.0.1/24", "--metrics", &addr];
+    let server = start(&serve);
+    let page = scrape(port);
+    assert!(page.contains("\nnapier_engine_info{version=\"") && page.ends_with("# EOF\n"), "{page}");
+    assert!(page.contains("\n# UNIT napier_thread_cpu_seconds seconds\n"), "{page}");
+    // The second one does not even begin.
+    let output = napier(&serve);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).starts_with("napier: another program has 127.0.0.1:"), "{}", said(&output));
+    end(server);
+    let output = napier(&["serve", "kv", "--metrics", &addr]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("napier export has the kernel's figures"), "{}", said(&output));
+    let output = napier(&["compare", "--backend", "sim", "--metrics", &addr]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).starts_with("napier: --metrics is for what is measured"), "{}", said(&output));
+}
+
 /// `docs/metrics-kernel.md` as it is to be.
 fn page() -> String {
     let all: Vec<&Metric> = napier_linux::metrics::all().collect();
@@ -129,9 +152,9 @@ fn page() -> String {
 #[test]
 fn the_page_of_the_kernels_figures_is_current() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics-kernel.md");
-    if std::env::var_os("NAPIER_DOCS").is_some_and(|how| how == "write") {
+    if std::env::var_os("NAPIER_UPDATE").is_some() {
         std::fs::write(&path, page()).expect("written");
     }
     let is_current = std::fs::read_to_string(&path).unwrap_or_default() == page();
-    assert!(is_current, "docs/metrics-kernel.md is old; run: NAPIER_DOCS=write cargo test -p napier --test export");
+    assert!(is_current, "docs/metrics-kernel.md is old; run: NAPIER_UPDATE=1 cargo test -p napier --test export");
 }

@@ -31,4 +31,4 @@ mod server;
 pub use exposition::{Exposition, full_name};
 pub use page::table;
 pub use request::Format;
-pub use server::{CONNECTIONS_MAX, Exporter, ListenError, Place};
+pub use server::{CONNECTIONS_MAX, Exporter, ListenError, Place, Polling};

@@ -57,12 +57,22 @@ pub enum ListenError {
     },
 }
 
+/// Where threads poll that are not to be disturbed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Polling {
+    /// On these CPUs, or on none.
+    On(Vec<usize>),
+    /// On any: they are not pinned.
+    Anywhere,
+}
+
 /// Where the thread runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// On these CPUs, none of which polls, at the lowest niceness.
     Apart(Vec<usize>),
-    /// Every CPU that it may use polls: it gets what is idle of them (`SCHED_IDLE`), and answers late.
+    /// On any CPU, while nothing else wants it (`SCHED_IDLE`): each may poll. It takes the CPU from no thread, and where all are
+    /// busy it answers late.
     Idle,
 }
 
@@ -76,13 +86,13 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Listens, and starts the thread, on none of the CPUs of `polling`. Port 0 takes any that is free.
+    /// Listens, and starts the thread, where it disturbs nobody of `polling`. Port 0 takes any that is free.
     ///
     /// # Errors
     /// [`ListenError`].
     pub fn start(
         addr: SocketAddr,
-        polling: &[usize],
+        polling: Polling,
         walk: impl Fn(&mut dyn Sink) + Send + Sync + 'static,
     ) -> Result<Self, ListenError> {
         let listener = TcpListener::bind(addr).map_err(|error| refused(addr, error))?;
@@ -100,7 +110,6 @@ impl Exporter {
             listens_at_ns: 0,
             pages: Pages { exposition, last: None },
         };
-        let polling = polling.to_vec();
         let thread = std::thread::Builder::new().name("napier-export".to_owned()).spawn(move || {
             let _ = tell.send(settle(&polling));
             server.run();
@@ -141,10 +150,12 @@ fn refused(addr: SocketAddr, source: io::Error) -> ListenError {
     }
 }
 
-fn settle(polling: &[usize]) -> Place {
+fn settle(polling: &Polling) -> Place {
     // Inherited from a thread that may be in a real-time class, and may be pinned.
     let _ = sched::set_other();
-    if let Some(cpus) = sched::keep_off(polling) {
+    if let Polling::On(cpus) = polling
+        && let Some(cpus) = sched::keep_off(cpus)
+    {
         sched::least_urgent();
         return Place::Apart(cpus);
     }

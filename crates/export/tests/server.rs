@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use napier_core::metric::{Kind, Metric, Sink, Unit};
-use napier_export::{Exporter, ListenError, Place};
+use napier_export::{Exporter, ListenError, Place, Polling};
 use napier_testkit::PATIENCE;
 
 static WALKS: Metric =
@@ -25,7 +25,7 @@ fn exporter(samples: u64) -> Exporter {
         sink.sample(&WALKS, &[], walks.fetch_add(1, Ordering::Relaxed) + 1);
         (0..samples).for_each(|nth| sink.sample(&FILL, &[&nth.to_string()], nth));
     };
-    Exporter::start(ANY, &[], walk).expect("a port is free")
+    Exporter::start(ANY, Polling::On(Vec::new()), walk).expect("a port is free")
 }
 
 fn connect(exporter: &Exporter) -> TcpStream {
@@ -193,7 +193,7 @@ fn many_that_ask_at_once_are_all_answered() {
 fn an_address_that_cannot_be_had_is_told() {
     let taken = TcpListener::bind(ANY).expect("a port is free");
     let addr = taken.local_addr().expect("bound");
-    let error = Exporter::start(addr, &[], |_: &mut dyn Sink| {}).expect_err("it is taken");
+    let error = Exporter::start(addr, Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect_err("it is taken");
     assert!(matches!(error, ListenError::InUse { .. }), "{error}");
     assert_eq!(
         error.to_string(),
@@ -201,7 +201,7 @@ fn an_address_that_cannot_be_had_is_told() {
     );
     // TEST-NET-1, RFC 5737.
     let addr: SocketAddr = "192.0.2.1:9".parse().expect("an address");
-    let error = Exporter::start(addr, &[], |_: &mut dyn Sink| {}).expect_err("it is nobody's");
+    let error = Exporter::start(addr, Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect_err("it is nobody's");
     assert!(matches!(error, ListenError::NotLocal { .. }), "{error}");
     assert!(error.to_string().starts_with("192.0.2.1 is no address of this machine"), "{error}");
 }
@@ -213,7 +213,7 @@ fn an_address_is_free_again_after_the_end() {
     let left = connect(&first);
     scrape(&first);
     drop(first);
-    let again = Exporter::start(addr, &[], |_: &mut dyn Sink| {}).expect("the first has ended");
+    let again = Exporter::start(addr, Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect("the first has ended");
     assert!(ask(&again, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
     drop(left);
 }
@@ -236,16 +236,17 @@ fn seen(name: &str) -> Vec<(String, i32, u32)> {
 #[test]
 fn the_thread_keeps_off_cpus_that_poll() {
     let all = napier_sys::sched::available_cpus();
-    let start = |polling: &[usize]| Exporter::start(ANY, polling, |_: &mut dyn Sink| {}).expect("a port is free");
+    let start = |polling: Polling| Exporter::start(ANY, polling, |_: &mut dyn Sink| {}).expect("a port is free");
     // `include/uapi/linux/sched.h SCHED_IDLE`.
-    let nowhere = start(&all);
+    let nowhere = start(Polling::On(all.clone()));
     assert_eq!(nowhere.place(), &Place::Idle);
+    assert_eq!(start(Polling::Anywhere).place(), &Place::Idle);
     assert!(seen("napier-export").iter().any(|(_, _, class)| *class == 5), "{:?}", seen("napier-export"));
     let [first, rest @ ..] = all.as_slice() else { unreachable!("a CPU runs this") };
     if rest.is_empty() {
         return napier_testkit::skip!("the_thread_keeps_off_cpus_that_poll", "one CPU");
     }
-    let apart = start(&[*first]);
+    let apart = start(Polling::On(vec![*first]));
     assert_eq!(apart.place(), &Place::Apart(rest.to_vec()));
     let list = |cpus: &str| cpus.split(',').map(|part| part.split('-').next().map(str::to_owned)).next().flatten();
     let found = seen("napier-export");

@@ -27,6 +27,7 @@ pub mod plan;
 pub mod report;
 mod roll_call;
 pub mod serve;
+pub mod shown;
 pub mod stats;
 pub mod subject;
 pub mod transmit;

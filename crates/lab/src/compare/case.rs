@@ -30,6 +30,7 @@ use crate::device::XdpWay;
 use crate::in_force::InForce;
 use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
+use crate::shown::Shown;
 use crate::stats::CoreUse;
 use crate::subject::Subject;
 
@@ -69,6 +70,7 @@ pub(crate) struct Workload {
     pub(crate) coalesce: Coalesce,
     /// Of AF_XDP devices at either end.
     pub(crate) xdp: XdpWay,
+    pub(crate) shown: Shown,
 }
 
 impl Workload {

@@ -10,11 +10,13 @@ use napier_kv::service::Service;
 use napier_runtime::device::{Coalesce, LinkConfig};
 
 use super::kernel::program::{ProgramConfig, Speaks};
+use super::{host, setup};
 use crate::agent::Secret;
 use crate::device::{Device, XdpWay};
 use crate::loads::Load;
 use crate::modes::{Mode, ModeError};
 use crate::plan::MachineFile;
+use crate::shown::Shown;
 use crate::subject::{Backend, IRQ_SUFFIX, Subject, subjects};
 
 /// An interface of this machine, and the client at its other end.
@@ -88,6 +90,8 @@ pub struct CompareConfig {
     pub oversubscribe: bool,
     /// Directory for raw histograms.
     pub out: Option<PathBuf>,
+    /// Where the engine of each run is shown.
+    pub shown: Shown,
 }
 
 impl Default for CompareConfig {
@@ -116,6 +120,7 @@ impl Default for CompareConfig {
             xdp: XdpWay::Auto,
             oversubscribe: false,
             out: None,
+            shown: Shown::default(),
         }
     }
 }
@@ -124,6 +129,15 @@ impl CompareConfig {
     /// Whether there are rows of the kernel.
     pub(super) fn has_kernel(&self) -> bool {
         self.backends.contains(&Backend::Kernel)
+    }
+
+    /// CPUs that runs use; threads there may poll.
+    #[must_use]
+    pub fn cpus(&self) -> Vec<usize> {
+        let available = host::available_cpus();
+        let has_pollers = self.modes.contains(&Mode::ThreadedBusyPoll);
+        let Ok(layout) = setup::layout(self, &available, has_pollers) else { return available };
+        layout.of_server().into_iter().chain(layout.of_client()).collect()
     }
 
     /// Whether nothing is measured.

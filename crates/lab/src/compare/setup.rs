@@ -71,6 +71,7 @@ pub(super) fn workload(
         seed: config.seed,
         coalesce: config.coalesce,
         xdp: config.xdp,
+        shown: config.shown.clone(),
     })
 }
 

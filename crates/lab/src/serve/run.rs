@@ -24,6 +24,7 @@ use super::workers::{run_workers, serve_on};
 use crate::device::Device;
 use crate::force;
 use crate::modes::Mode;
+use crate::shown::Shown;
 
 /// What a server is to be.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct ServeConfig {
     pub service: Option<(Service, u64)>,
     /// Whether an engine answers at a control socket.
     pub control: bool,
+    /// Where an engine is shown.
+    pub shown: Shown,
 }
 
 impl ServeConfig {
@@ -167,6 +170,7 @@ fn serve_on_engine(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     let mut one = OneDevice::start(&config.device)?;
+    config.shown.set(&one.engine);
     let control = config.control.then(|| ControlSocket::open(&one.engine)).transpose();
     // It is for looking and setting; the server does without.
     let _control = control.unwrap_or_else(|why| {

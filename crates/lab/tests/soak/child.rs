@@ -136,6 +136,7 @@ fn engine(dev: &Dev, role: MemifRole, ip: &str, pinned: Option<usize>) -> Device
 
 fn serve_kv(dev: &Dev, mode: &str, pinned: Option<usize>, stop: &AtomicBool) -> anyhow::Result<()> {
     let config = ServeConfig {
+        shown: napier_lab::shown::Shown::default(),
         service: None,
         control: false,
         device: engine(dev, MemifRole::Server, SERVER_IP, pinned),
