@@ -36,11 +36,12 @@ fn alerts_fire_and_are_quiet_when_they_are_to() {
     run("promtool", &["check", "config", &path_of("deploy/prometheus/prometheus.yml")]);
     run("promtool", &["test", "rules", &path_of("deploy/prometheus/napier.test.yml")]);
     // Each alert has a story in which it fires, and one in which it does not.
-    let stories = read("deploy/prometheus/napier.test.yml");
+    let (stories, page) = (read("deploy/prometheus/napier.test.yml"), read("deploy/prometheus/README.md"));
     for alert in names::alerts() {
         for how in ["fires", "is quiet"] {
             assert!(stories.contains(&format!("- name: {alert}, {how}\n")), "{alert} has no story in which it {how}");
         }
+        assert!(page.contains(&alert), "README.md does not name {alert}");
     }
 }
 
