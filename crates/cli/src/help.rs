@@ -120,6 +120,14 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "export",
+        &[
+            ("napier export", "for Prometheus on this machine: http://127.0.0.1:19100/metrics"),
+            ("napier export --listen [::]:19100 --dev eth0", "for one elsewhere; there is no password"),
+            ("napier export --once", "on standard output, for promtool or node_exporter's textfile collector"),
+        ],
+    ),
+    (
         "conform",
         &[
             ("napier conform conformance", "every scenario, in virtual time"),
