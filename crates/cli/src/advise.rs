@@ -14,6 +14,7 @@ use napier_lab::loads::Load;
 use napier_lab::modes::Mode;
 use napier_lab::plan::{self, MachineFile};
 use napier_lab::subject::Backend;
+use napier_linux::process::this_program;
 
 use crate::output::PageFile;
 
@@ -209,9 +210,8 @@ fn measure(args: &Args) -> anyhow::Result<Comparison> {
 
 /// What this program prints with these arguments.
 fn printed(args: &[&str]) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("this program's own file")?;
     let called = format!("napier {}", args.join(" "));
-    let mut command = Command::new(program);
+    let mut command = Command::new(this_program());
     let ran =
         command.args(args).stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{called}`"))?;
     if !ran.status.success() {

@@ -40,7 +40,7 @@ pub(crate) fn completions(args: &Completions) -> anyhow::Result<()> {
 
 /// Writes a manual page for every command that is shown, or prints them as markdown.
 pub(crate) fn pages(args: &Pages) -> anyhow::Result<()> {
-    let mut command = help::plain_command().disable_help_subcommand(true);
+    let mut command = with_words(help::plain_command().disable_help_subcommand(true));
     command.build();
     if let Some(folder) = &args.folder {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -50,6 +50,11 @@ pub(crate) fn pages(args: &Pages) -> anyhow::Result<()> {
     markdown_status(&mut text);
     markdown(&command, "", &mut text);
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The words that help has for what is below a command; pages would have others.
+fn with_words(command: Command) -> Command {
+    command.subcommand_value_name("COMMAND").subcommand_help_heading("COMMANDS").mut_subcommands(with_words)
 }
 
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
@@ -123,7 +128,10 @@ const FILES: &[(&str, &str)] = &[
         "/var/lib/napier",
         "Journals of what is changed on this machine, written before it is changed, or $STATE_DIRECTORY.",
     ),
-    ("$XDG_RUNTIME_DIR/napier", "Control sockets of running engines, or /run/napier for root."),
+    (
+        "/run/user/UID/napier",
+        "Control sockets of running engines: there, in $XDG_RUNTIME_DIR/napier or in /run/napier-UID.",
+    ),
     ("libnapier_modes.so", "Loaded into programs under fullbusy; looked for beside napier and in ../lib/napier."),
 ];
 
@@ -166,7 +174,10 @@ fn markdown(command: &Command, path: &str, text: &mut String) {
             *text += &format!("| [`{name}`](#{}) | {} |\n", name.replace(' ', "-"), escaped(&about));
         }
     }
-    let args: Vec<_> = command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help").collect();
+    let args: Vec<_> = command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set() && arg.get_id() != "help" && (path.is_empty() || arg.get_id() != "color"))
+        .collect();
     if !args.is_empty() {
         *text += "\n";
     }

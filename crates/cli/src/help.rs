@@ -232,7 +232,14 @@ fn exit_statuses(styles: &Styles) -> String {
     let header = styles.get_header();
     let mut text = format!("{header}Exit status:{header:#}\n");
     for (status, what) in EXIT_STATUS {
-        text += &format!("  {status:<7}{what}\n");
+        let mut line = format!("  {status:<6}");
+        for word in what.split_whitespace() {
+            if line.len() + 1 + word.len() > 80 {
+                text += &(std::mem::replace(&mut line, " ".repeat(8)) + "\n");
+            }
+            line += &format!(" {word}");
+        }
+        text += &(line + "\n");
     }
     text.trim_end().to_owned()
 }

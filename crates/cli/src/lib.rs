@@ -15,6 +15,7 @@ mod help;
 mod host;
 mod host_tune;
 mod load;
+mod mode_names;
 mod output;
 mod page;
 mod progress;
@@ -43,9 +44,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 #[derive(Parser)]
 #[command(name = "napier", version, about, max_term_width = 100)]
 struct Cli {
-    /// When to write in colours; auto: on a terminal, unless NO_COLOR or CLICOLOR=0 is in the environment
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto, global = true, hide_possible_values = true,
-          help_heading = "Everywhere")]
+    /// Colours: always, never, or auto: on a terminal, unless NO_COLOR or CLICOLOR=0 is set
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = ColorChoice::Auto,
+        global = true,
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     color: ColorChoice,
 
     #[command(subcommand)]
@@ -191,7 +199,9 @@ fn exit_status(signal: i32) -> u8 {
 /// Reads the arguments of the process and does what they say.
 #[must_use]
 pub fn main() -> ExitCode {
-    let parsed = help::command(colour::asked(std::env::args_os())).try_get_matches();
+    let choice = colour::asked(std::env::args_os());
+    colour::apply(choice);
+    let parsed = help::command(choice).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // Help and version are asked for.
@@ -283,7 +293,11 @@ fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
 fn usage_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let said = text.split("\n\n").filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
-    let lines = said.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = said.map(|part| {
+        // How to pass on what looks like an option is no help where it was mistyped.
+        let lines = part.lines().filter(|line| !line.trim_start().starts_with("tip: to pass"));
+        lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    });
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 

@@ -16,6 +16,7 @@ use napier_linux::process::{
     PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
 };
 
+use crate::mode_names::ModeNames;
 use crate::{ExitWith, Usage};
 use instances::Instances;
 use live::Live;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     dev: String,
 
     /// How packets are delivered, by the names of `compare`
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = ModeNames, hide_possible_values = true)]
     mode: Mode,
 
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted

@@ -53,7 +53,7 @@ pub(crate) struct KvArgs {
     sockperf_port: Option<u16>,
 
     /// How packets are delivered, by the names of `compare`
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = crate::mode_names::ModeNames, hide_possible_values = true)]
     mode: Option<Mode>,
 
     /// Threads that serve

@@ -51,3 +51,8 @@ pub fn below(rng: &mut impl Rng, end: u32) -> u32 {
 
 #[cfg(test)]
 mod tests;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -16,6 +16,7 @@ use napier_kv::load::codec::Format;
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
+use napier_linux::process::this_program;
 use napier_runtime::device::{MemifConfig, MemifRole, MemifSecret};
 use serde::{Deserialize, Serialize};
 
@@ -75,8 +76,7 @@ pub(crate) struct Generator {
 impl Generator {
     /// Starts the child and waits until its end of the memif is there.
     pub(crate) fn start(task: &Task, interrupted: &AtomicBool) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program to run it as the load generator")?;
-        let mut child = Command::new(program)
+        let mut child = Command::new(this_program())
             .arg(SUBCOMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::read::Load;
 
 /// The tables that the program brings along: name, text.
-const TABLES: &[(&str, &str)] = &[("irq-suspension", include_str!("../../../../plans/published/irq-suspension.csv"))];
+const TABLES: &[(&str, &str)] = &[("irq-suspension", include_str!("../../plans/published/irq-suspension.csv"))];
 
 /// One row of a document.
 #[derive(Clone, Copy, PartialEq, Debug)]

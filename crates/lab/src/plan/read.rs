@@ -15,19 +15,19 @@ use crate::modes::Mode;
 
 /// Files that the program brings along: name, text.
 const PLANS: &[(&str, &str)] = &[
-    ("irq-suspension", include_str!("../../../../plans/irq-suspension.toml")),
-    ("xsk-rr", include_str!("../../../../plans/xsk-rr.toml")),
-    ("busy-read", include_str!("../../../../plans/busy-read.toml")),
-    ("udp-stream", include_str!("../../../../plans/udp-stream.toml")),
-    ("tcp-rr", include_str!("../../../../plans/tcp-rr.toml")),
-    ("remote-ssd", include_str!("../../../../plans/remote-ssd.toml")),
+    ("irq-suspension", include_str!("../../plans/irq-suspension.toml")),
+    ("xsk-rr", include_str!("../../plans/xsk-rr.toml")),
+    ("busy-read", include_str!("../../plans/busy-read.toml")),
+    ("udp-stream", include_str!("../../plans/udp-stream.toml")),
+    ("tcp-rr", include_str!("../../plans/tcp-rr.toml")),
+    ("remote-ssd", include_str!("../../plans/remote-ssd.toml")),
 ];
 const MACHINES: &[(&str, &str)] = &[
-    ("epyc-7662-cx5", include_str!("../../../../lab/machines/epyc-7662-cx5.toml")),
-    ("xsk-rr-pair", include_str!("../../../../lab/machines/xsk-rr-pair.toml")),
-    ("mlx4-pair", include_str!("../../../../lab/machines/mlx4-pair.toml")),
-    ("threaded-napi-pair", include_str!("../../../../lab/machines/threaded-napi-pair.toml")),
-    ("small-vm", include_str!("../../../../lab/machines/small-vm.toml")),
+    ("epyc-7662-cx5", include_str!("../../machines/epyc-7662-cx5.toml")),
+    ("xsk-rr-pair", include_str!("../../machines/xsk-rr-pair.toml")),
+    ("mlx4-pair", include_str!("../../machines/mlx4-pair.toml")),
+    ("threaded-napi-pair", include_str!("../../machines/threaded-napi-pair.toml")),
+    ("small-vm", include_str!("../../machines/small-vm.toml")),
 ];
 
 /// What a cell is offered.

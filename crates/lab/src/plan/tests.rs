@@ -65,7 +65,7 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
     let folder = std::env::temp_dir().join(format!("napier-plan-results-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = |name: &str| folder.join(name);
-    let text = include_str!("../../../../plans/irq-suspension.toml");
+    let text = include_str!("../../plans/irq-suspension.toml");
     let text =
         text.replace("\"1s\"", "\"20ms\"").replace("seeds = 3", "seeds = 1").replace("400000, 600000, 800000, ", "");
     let plan = Plan::parse(&text, "plan").expect("a plan");
@@ -114,8 +114,8 @@ fn suspension_does_not_collapse_and_interrupts_fall_with_load() {
 
 #[test]
 fn what_is_wrong_has_a_file_and_a_line() {
-    let plan = include_str!("../../../../plans/irq-suspension.toml");
-    let machine = include_str!("../../../../lab/machines/epyc-7662-cx5.toml");
+    let plan = include_str!("../../plans/irq-suspension.toml");
+    let machine = include_str!("../../machines/epyc-7662-cx5.toml");
     let wrong = |was: &str, is: &str| Plan::parse(&plan.replace(was, is), "plan.toml").expect_err(is).to_string();
     let refused = |was: &str, is: &str| {
         assert!(machine.contains(was), "{was}");

@@ -26,6 +26,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,14 @@ pub use signals::{SignalSeen, Signals, is_ignored, wait_for};
 pub use strict::{Held, Strict};
 pub use tree::descendants;
 pub use watcher::{Roots, Scan, Watcher};
+
+/// The file of this program, for a child of the same version: also where an upgrade has put another file in its place since it
+/// was started. Source: `proc_pid_exe(5)`.
+#[must_use]
+pub fn this_program() -> PathBuf {
+    let named = std::env::current_exe().ok().filter(|file| file.is_file());
+    named.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
+}
 
 /// A process: its number, and when it started, which tells it from a later one with that number.
 #[derive(Clone, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]

@@ -8,10 +8,10 @@ use crate::transmit::{Path, published};
 
 /// The tables that the program brings along: kind, text.
 const TABLES: &[(Kind, &str)] = &[
-    (Kind::XskRr, include_str!("../../../../../plans/published/xsk-rr.csv")),
-    (Kind::BusyRead, include_str!("../../../../../plans/published/busy-read.csv")),
-    (Kind::TcpRr, include_str!("../../../../../plans/published/tcp-rr.csv")),
-    (Kind::RemoteSsd, include_str!("../../../../../plans/published/remote-ssd.csv")),
+    (Kind::XskRr, include_str!("../../../plans/published/xsk-rr.csv")),
+    (Kind::BusyRead, include_str!("../../../plans/published/busy-read.csv")),
+    (Kind::TcpRr, include_str!("../../../plans/published/tcp-rr.csv")),
+    (Kind::RemoteSsd, include_str!("../../../plans/published/remote-ssd.csv")),
 ];
 
 /// Rows of a table: mode, load, figures in the order of [`columns`].

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::plan::{AnyPlan, MachineFile, Plan, named};
 
-const XSK_RR: &str = include_str!("../../../../../plans/xsk-rr.toml");
-const BUSY_READ: &str = include_str!("../../../../../plans/busy-read.toml");
-const UDP_STREAM: &str = include_str!("../../../../../plans/udp-stream.toml");
-const TCP_RR: &str = include_str!("../../../../../plans/tcp-rr.toml");
-const REMOTE_SSD: &str = include_str!("../../../../../plans/remote-ssd.toml");
-const MANY: &str = include_str!("../../../../../lab/machines/threaded-napi-pair.toml");
-const MACHINE: &str = include_str!("../../../../../lab/machines/xsk-rr-pair.toml");
+const XSK_RR: &str = include_str!("../../../plans/xsk-rr.toml");
+const BUSY_READ: &str = include_str!("../../../plans/busy-read.toml");
+const UDP_STREAM: &str = include_str!("../../../plans/udp-stream.toml");
+const TCP_RR: &str = include_str!("../../../plans/tcp-rr.toml");
+const REMOTE_SSD: &str = include_str!("../../../plans/remote-ssd.toml");
+const MANY: &str = include_str!("../../../machines/threaded-napi-pair.toml");
+const MACHINE: &str = include_str!("../../../machines/xsk-rr-pair.toml");
 
 fn grid(name: &str) -> Grid {
     match named(name).expect("a plan") {
@@ -244,7 +244,7 @@ fn what_is_wrong_has_a_file_and_a_line() {
     ] {
         assert!(found.contains(expected), "{found}");
     }
-    let plan = include_str!("../../../../../plans/irq-suspension.toml").replace("epyc-7662-cx5", "mlx4-pair");
+    let plan = include_str!("../../../plans/irq-suspension.toml").replace("epyc-7662-cx5", "mlx4-pair");
     let found = Plan::parse(&plan, "plan.toml").expect_err("no clients").to_string();
     assert!(found.contains("plan.toml:2: machine: two hosts on a wire are no server"), "{found}");
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use napier_linux::Netns;
-use napier_linux::process::ld_preload;
+use napier_linux::process::{ld_preload, this_program};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, UnshareFlags};
 
@@ -132,7 +132,7 @@ fn keep(
         rustix::thread::sched_setaffinity(None, &set)?;
         #[expect(deprecated, reason = "unsafe only with the flag for descriptors, which is not set")]
         rustix::thread::unshare(UnshareFlags::NEWPID)?;
-        let mut init = Command::new(std::env::current_exe()?);
+        let mut init = Command::new(this_program());
         // The one that waits for the program has it as well, and never waits for events.
         if let Some(preload) = preload {
             init.env("LD_PRELOAD", preload);
