@@ -116,8 +116,7 @@ impl EngineBuilder {
     /// See [`StartError`]; nothing is left running then.
     pub fn start(self) -> Result<Engine, StartError> {
         let thread_cpus = rustix::thread::sched_getaffinity(None).ok();
-        let allowed: Vec<usize> =
-            (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| thread_cpus.is_none_or(|set| set.is_set(*cpu))).collect();
+        let allowed = napier_sys::sched::available_cpus();
         let cpus = if self.softirq_cpus.is_empty() { allowed.clone() } else { self.softirq_cpus.clone() };
         check_cpus(&cpus, &allowed)?;
         let pinned = !self.softirq_cpus.is_empty();
