@@ -1,6 +1,6 @@
 //! As few CPUs as fit, by the delay that a CPU's queues are estimated to have.
 
-use super::{CpuState, CpuView, Decider, MemberView, nearest};
+use super::{CpuState, CpuView, Decider, GroupCpu, MemberView, nearest};
 use crate::time::{Instant, Span};
 
 /// Targets between two looks at the whole.
@@ -53,13 +53,19 @@ impl Decider {
         true
     }
 
+    fn awake_for(&self, now: Instant, cpu: GroupCpu) -> Span {
+        self.cpus.iter().find(|memory| memory.cpu == cpu).map_or(Span::ZERO, |memory| now - memory.woken)
+    }
+
     /// The CPU with the least load gives its members to the others, if each fits somewhere, and parks.
     fn repack(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) {
         let active = self.active(cpus);
         if active <= usize::from(self.settings.min_active) {
             return;
         }
-        let runs = cpus.iter().filter(|cpu| self.runs(cpu));
+        // What was woken a moment ago has not shown yet how much it has to do.
+        let shown = |cpu: &&CpuView| self.runs(cpu) && self.awake_for(now, cpu.cpu) >= self.patience(cpu.cpu);
+        let runs = cpus.iter().filter(shown);
         let Some(goes) = runs.min_by_key(|cpu| self.load_of(cpu.cpu, members)).copied() else { return };
         let mine = || members.iter().enumerate().filter(|(_, member)| member.cpu == goes.cpu);
         if mine().any(|(_, member)| member.fixed || member.backlog > 0) {

@@ -1,65 +1,88 @@
 //! By queueing delay: grow at once, shrink slowly.
 
-use super::{CpuState, CpuView, Decider, MemberView, nearest};
+use super::{CpuState, CpuView, Decider, Decision, GroupCpu, MemberView, nearest};
 use crate::time::{Instant, Span};
 
 /// Thousandths of a CPU that the members of two CPUs may take together if they are to go to one. Half: what comes in
 /// bursts must not make the group grow again at once.
 const TOGETHER_MAX: u32 = 500;
 /// A delay is small below this part of the target.
-const SMALL_PART: u64 = 4;
+const SMALL_PART: u64 = 2;
 
 impl Decider {
     pub(super) fn delay(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) {
-        if self.fill(cpus) || self.grow(now, members, cpus) {
-            self.calm_since = None;
-            return;
+        self.feel(now, members, cpus);
+        if !self.fill(cpus) && !self.grow(now, members, cpus) {
+            self.shrink(now, members, cpus);
         }
-        let small = self.settings.delay_target.ns / SMALL_PART;
-        if members.iter().any(|member| member.age.ns > small) {
-            self.calm_since = None;
-            return;
-        }
-        let calm_since = *self.calm_since.get_or_insert(now);
-        self.shrink(now, now - calm_since, members, cpus);
     }
 
-    /// A member waits too long, and is not alone on its CPU: one of the two goes elsewhere. True: something was decided.
+    /// Remembers of each CPU since when its delays have been small. Each by itself: of many CPUs there is always one where
+    /// something waits.
+    fn feel(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) {
+        let small = self.settings.delay_target.ns / SMALL_PART;
+        for (memory, view) in self.cpus.iter_mut().zip(cpus) {
+            let waits = members.iter().any(|member| member.cpu == view.cpu && member.age.ns > small);
+            if waits || !matches!(view.state, CpuState::Active { .. }) {
+                memory.calm_since = None;
+            } else {
+                memory.calm_since.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Whether the delays of a CPU have been small for so long.
+    fn calm_for(&self, now: Instant, cpu: GroupCpu, span: Span) -> bool {
+        let memory = self.cpus.iter().find(|memory| memory.cpu == cpu);
+        memory.and_then(|memory| memory.calm_since).is_some_and(|since| now - since >= span)
+    }
+
+    /// Members wait too long that are not alone on their CPUs: the oldest goes elsewhere, then the next, each to a CPU of its
+    /// own, until nobody is late beside others. True: something was decided.
     fn grow(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) -> bool {
-        let late = |member: &MemberView| member.age > self.settings.delay_target;
-        let oldest = members.iter().enumerate().filter(|(_, member)| late(member)).max_by_key(|(_, member)| member.age);
-        let Some((oldest, waits)) = oldest else { return false };
-        let Some(home) = cpus.iter().find(|cpu| cpu.cpu == waits.cpu) else { return false };
+        let before = self.decisions.len();
+        for _ in 0..members.len() {
+            let Some((member, to)) = self.relief(now, members, cpus) else { break };
+            self.send(now, member, &to);
+        }
+        self.decisions.len() > before
+    }
+
+    /// The oldest that is late, and where it goes.
+    fn relief(&self, now: Instant, members: &[MemberView], cpus: &[CpuView]) -> Option<(usize, CpuView)> {
+        let goes =
+            |at: usize| self.decisions.iter().any(|it| matches!(it, Decision::Move { member, .. } if *member == at));
+        let taken =
+            |cpu: &CpuView| self.decisions.iter().any(|it| matches!(it, Decision::Move { to, .. } if *to == cpu.cpu));
         // What was moved a moment ago still has its backlog: more moves would not make it shorter.
         let settled = |at: usize| self.members[at].settles <= now && !members[at].fixed;
-        let busy = |member: &MemberView| member.backlog > 0 || member.load > 0;
-        let beside = members.iter().enumerate().filter(|(_, member)| member.cpu == home.cpu && busy(member)).count();
-        if beside < 2 || !settled(oldest) {
-            return false;
-        }
+        let busy = |at: usize| members[at].backlog > 0 || members[at].load > 0;
+        let beside = |cpu| (0..members.len()).filter(|at| members[*at].cpu == cpu && busy(*at) && !goes(*at)).count();
+        let late = (0..members.len()).filter(|at| members[*at].age > self.settings.delay_target && settled(*at));
+        let late = late.filter(|at| !goes(*at) && beside(members[*at].cpu) >= 2);
+        let oldest = late.max_by_key(|at| members[*at].age)?;
+        let waits = &members[oldest];
+        let home = cpus.iter().find(|cpu| cpu.cpu == waits.cpu)?;
         let here = self.load_of(home.cpu, members);
         let free = |cpu: &CpuView| {
             let at_ease = !members.iter().any(|member| member.cpu == cpu.cpu && member.age.ns > 0);
-            self.runs(cpu) && at_ease && 2 * self.load_of(cpu.cpu, members) <= here
+            self.runs(cpu) && !taken(cpu) && at_ease && 2 * self.load_of(cpu.cpu, members) <= here
         };
         let to = nearest(home, waits.last, cpus, free)
-            .or_else(|| nearest(home, waits.last, cpus, |cpu| cpu.state == CpuState::Parked));
-        let Some(to) = to.copied() else { return false };
-        self.send(now, oldest, &to);
-        true
+            .or_else(|| nearest(home, waits.last, cpus, |cpu| cpu.state == CpuState::Parked && !taken(cpu)))?;
+        Some((oldest, *to))
     }
 
-    /// All delays have been small for `calm`: the CPU with the least to do gives its members away and parks.
-    fn shrink(&mut self, now: Instant, calm: Span, members: &[MemberView], cpus: &[CpuView]) {
+    /// Of the CPUs that have been calm for long enough, the one with the least to do gives its members to another calm one and
+    /// parks.
+    fn shrink(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) {
         let active = self.active(cpus);
-        if active <= usize::from(self.settings.min_active) || calm < self.settings.shrink_after {
+        if active <= usize::from(self.settings.min_active) {
             return;
         }
-        let runs = cpus.iter().filter(|cpu| self.runs(cpu));
-        let Some(goes) = runs.min_by_key(|cpu| self.load_of(cpu.cpu, members)).copied() else { return };
-        if calm < self.patience(goes.cpu) {
-            return;
-        }
+        let patient = |cpu: &&CpuView| self.runs(cpu) && self.calm_for(now, cpu.cpu, self.patience(cpu.cpu));
+        let goes = cpus.iter().filter(patient).min_by_key(|cpu| self.load_of(cpu.cpu, members));
+        let Some(goes) = goes.copied() else { return };
         if active == 1 {
             // The last one parks only if there is nothing to do at all.
             if members.iter().all(|member| member.backlog == 0 && member.load == 0) {
@@ -68,7 +91,12 @@ impl Decider {
             return;
         }
         let load = self.load_of(goes.cpu, members);
-        let fits = |cpu: &CpuView| self.runs(cpu) && self.load_of(cpu.cpu, members) + load <= TOGETHER_MAX;
+        let shrink_after = self.settings.shrink_after;
+        let fits = |cpu: &CpuView| {
+            self.runs(cpu)
+                && self.calm_for(now, cpu.cpu, shrink_after)
+                && self.load_of(cpu.cpu, members) + load <= TOGETHER_MAX
+        };
         let Some(to) = nearest(&goes, None, cpus, fits).copied() else { return };
         let mine = || members.iter().enumerate().filter(|(_, member)| member.cpu == goes.cpu);
         if mine().any(|(_, member)| member.fixed) {
@@ -76,6 +104,10 @@ impl Decider {
         }
         for (at, _) in mine() {
             self.send(now, at, &to);
+        }
+        // It takes time to see what the other one makes of them.
+        if let Some(memory) = self.memory(to.cpu) {
+            memory.calm_since = None;
         }
         self.park(now, goes.cpu);
     }

@@ -195,6 +195,10 @@ struct CpuMemory {
     parked: Option<Instant>,
     /// Parks in a row that were in vain.
     vain: u32,
+    /// Since when the delays of its members have been small ([`Policy::Delay`]).
+    calm_since: Option<Instant>,
+    /// When it was last woken ([`Policy::Compact`]).
+    woken: Instant,
 }
 
 /// Doublings of [`Settings::shrink_after`] at most, for parks that were in vain.
@@ -207,8 +211,6 @@ pub struct Decider {
     members: Vec<MemberMemory>,
     cpus: Vec<CpuMemory>,
     decisions: Vec<Decision>,
-    /// Since when all delays have been small.
-    calm_since: Option<Instant>,
     /// When the policy last looked at the whole ([`Policy::Compact`]).
     looked: Instant,
     vain: u64,
@@ -218,15 +220,7 @@ impl Decider {
     /// Begins.
     #[must_use]
     pub const fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            members: Vec::new(),
-            cpus: Vec::new(),
-            decisions: Vec::new(),
-            calm_since: None,
-            looked: Instant::ZERO,
-            vain: 0,
-        }
+        Self { settings, members: Vec::new(), cpus: Vec::new(), decisions: Vec::new(), looked: Instant::ZERO, vain: 0 }
     }
 
     /// The settings in force.
@@ -236,9 +230,9 @@ impl Decider {
     }
 
     /// Other settings, from the next turn on.
-    pub const fn set(&mut self, settings: Settings) {
+    pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
-        self.calm_since = None;
+        self.cpus.iter_mut().for_each(|memory| memory.calm_since = None);
     }
 
     /// Parks so far that ended before they had paid: something came within [`Settings::shrink_after`].
@@ -282,7 +276,13 @@ impl Decider {
         let same = self.cpus.len() == cpus.len() && self.cpus.iter().zip(cpus).all(|(old, new)| old.cpu == new.cpu);
         if !same {
             self.cpus.clear();
-            let fresh = |view: &CpuView| CpuMemory { cpu: view.cpu, parked: None, vain: 0 };
+            let fresh = |view: &CpuView| CpuMemory {
+                cpu: view.cpu,
+                parked: None,
+                vain: 0,
+                calm_since: None,
+                woken: Instant::ZERO,
+            };
             self.cpus.extend(cpus.iter().map(fresh));
             // A turn makes at most a move for each member, and a wake-up or a park for each CPU.
             self.decisions.reserve(members + cpus.len());
@@ -290,7 +290,7 @@ impl Decider {
         for (memory, view) in self.cpus.iter_mut().zip(cpus) {
             if let (Some(since), CpuState::Active { .. }) = (memory.parked, view.state) {
                 memory.parked = None;
-                self.calm_since = None;
+                memory.calm_since = None;
                 if now - since < self.settings.shrink_after {
                     memory.vain = (memory.vain + 1).min(VAIN_MAX);
                     self.vain += 1;
@@ -344,6 +344,9 @@ impl Decider {
     fn send(&mut self, now: Instant, member: usize, to: &CpuView) {
         if to.state == CpuState::Parked && !self.decisions.contains(&Decision::Wake(to.cpu)) {
             self.decisions.push(Decision::Wake(to.cpu));
+            if let Some(memory) = self.memory(to.cpu) {
+                memory.woken = now;
+            }
         }
         self.decisions.push(Decision::Move { member, to: to.cpu });
         // What waits has to be polled before it can be seen whether the move helped.
@@ -352,10 +355,14 @@ impl Decider {
 
     fn park(&mut self, now: Instant, cpu: GroupCpu) {
         self.decisions.push(Decision::Park(cpu));
-        if let Some(memory) = self.cpus.iter_mut().find(|memory| memory.cpu == cpu) {
+        if let Some(memory) = self.memory(cpu) {
             memory.parked = Some(now);
+            memory.calm_since = None;
         }
-        self.calm_since = None;
+    }
+
+    fn memory(&mut self, cpu: GroupCpu) -> Option<&mut CpuMemory> {
+        self.cpus.iter_mut().find(|memory| memory.cpu == cpu)
     }
 
     /// Wakes CPUs until enough are active. True: some were.

@@ -77,6 +77,12 @@ fn delay_grows_at_once() {
         (vec![late, member(0, 3, 300), member(2, 0, 400)], vec![ACTIVE, Parked, ACTIVE], vec![wake(1), moves(0, 1)]),
         // The oldest goes first.
         (vec![late, member(0, TARGET_US + 9, 300)], vec![ACTIVE, Parked], vec![wake(1), moves(1, 1)]),
+        // Of three that are late two go, each to a CPU of its own.
+        (
+            vec![member(0, 20, 300), member(0, 30, 300), member(0, 15, 300)],
+            vec![ACTIVE, Parked, Parked, Parked],
+            vec![wake(1), moves(1, 1), wake(2), moves(0, 2)],
+        ),
         // All CPUs are awake and at work: nothing is better.
         (vec![late, member(0, 12, 300), member(1, 8, 600)], vec![ACTIVE, ACTIVE], vec![]),
         // Nothing goes to a CPU that leaves.
@@ -125,11 +131,37 @@ fn delay_shrinks_slowly() {
     assert_eq!(decider.decide(at(1000), &calm, &both), []);
     assert_eq!(decider.decide(at(1199), &calm, &both), []);
     // One delay that is not small, and the time begins anew.
-    let uneasy = [member(0, 3, 100), member(1, 2, 50), member(1, 0, 0)];
+    let uneasy = [member(0, 6, 100), member(1, 2, 50), member(1, 0, 0)];
     assert_eq!(decider.decide(at(1199), &uneasy, &both), []);
     assert_eq!(decider.decide(at(1200), &calm, &both), []);
     assert_eq!(decider.decide(at(1399), &calm, &both), []);
     assert_eq!(decider.decide(at(1400), &calm, &both), [moves(1, 0), moves(2, 0), park(1)]);
+}
+
+/// Of many CPUs there is always one where something waits: the others shrink all the same.
+#[test]
+fn a_cpu_that_is_not_calm_keeps_only_itself_awake() {
+    let mut decider = decider(Policy::Delay, 1);
+    let members = [member(0, 6, 400), member(1, 0, 200), member(2, 0, 100)];
+    let three = cpus(&[ACTIVE, ACTIVE, ACTIVE]);
+    assert_eq!(decider.decide(at(1000), &members, &three), []);
+    assert_eq!(decider.decide(at(1200), &members, &three), [moves(2, 1), park(2)]);
+    // And the one that was given more is looked at anew.
+    let two = [members[0], members[1], member(1, 0, 100)];
+    let states = cpus(&[ACTIVE, ACTIVE, CpuState::Parked]);
+    assert_eq!(decider.decide(at(1300), &two, &states), []);
+    assert_eq!(decider.decide(at(1600), &two, &states), [], "the first CPU is not calm");
+}
+
+#[test]
+fn compact_does_not_park_what_it_woke_a_moment_ago() {
+    let mut decider = decider(Policy::Compact, 1);
+    let (asleep, awake) = (cpus(&[ACTIVE, CpuState::Parked]), cpus(&[ACTIVE, ACTIVE]));
+    let full = [queued(0, 9, 100), queued(0, 9, 100)];
+    assert_eq!(decider.decide(at(1000), &full, &asleep), [wake(1), moves(0, 1)]);
+    let moved = [queued(1, 0, 100), queued(0, 0, 200)];
+    assert_eq!(decider.decide(at(1110), &moved, &awake), []);
+    assert_eq!(decider.decide(at(1210), &moved, &awake), [moves(0, 0), park(1)]);
 }
 
 #[test]
