@@ -18,7 +18,7 @@ pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, T
 pub use event::{Answer, DropReason, Event, Kind, Seen};
 pub use expect::{EnginePart, Expect, Expected, KernelPart, Pattern, Range, Release, Tolerance};
 pub use group::{Group, GroupCall, GroupCheck, GroupDeed, GroupEvent, GroupIx};
-pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread};
+pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread, Topology};
 pub use napier_core::context::PollContext;
 pub use parse::ParseError;
 pub use transmit::{ByteLimits, QdiscIx, QdiscSpec, Sending, StopBy, Transmit, TxCheck, TxDeed, TxEvent, TxqIx};

@@ -13,6 +13,8 @@ use super::{CpuIx, DeviceIx, Group, NapiIx, SocketIx, Transmit};
 pub struct Machine {
     /// Number of CPUs, at least 1.
     pub cpus: u16,
+    /// How they share cores and memory nodes.
+    pub topology: Topology,
     /// Jiffies per second.
     pub hz: u32,
     /// Seed of everything that is random.
@@ -36,6 +38,42 @@ pub struct Machine {
     pub epolls: Vec<Epoll>,
     /// Groups of CPUs that poll.
     pub groups: Vec<Group>,
+}
+
+/// How CPUs share cores and memory nodes, equally many each. They are numbered as Linux mostly does: the first threads of all
+/// cores, node after node, then the second threads of all cores.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Topology {
+    /// CPUs of a core, at least 1. Default 1.
+    pub threads_per_core: u16,
+    /// Memory nodes, at least 1. Default 1.
+    pub nodes: u16,
+}
+
+impl Topology {
+    /// Each CPU is a core, all on one node.
+    pub const FLAT: Self = Self { threads_per_core: 1, nodes: 1 };
+
+    /// Whether so many CPUs can be like that.
+    #[must_use]
+    pub const fn fits(self, cpus: u16) -> bool {
+        self.threads_per_core > 0
+            && self.nodes > 0
+            && cpus.is_multiple_of(self.threads_per_core)
+            && (cpus / self.threads_per_core).is_multiple_of(self.nodes)
+    }
+
+    /// The core of a CPU, of so many that [fit](Self::fits).
+    #[must_use]
+    pub const fn core(self, cpu: CpuIx, cpus: u16) -> u16 {
+        cpu.0 % (cpus / self.threads_per_core)
+    }
+
+    /// The memory node of a CPU, likewise.
+    #[must_use]
+    pub const fn node(self, cpu: CpuIx, cpus: u16) -> u16 {
+        self.core(cpu, cpus) / (cpus / self.threads_per_core / self.nodes)
+    }
 }
 
 /// Knobs under `/proc/sys/net/core`.

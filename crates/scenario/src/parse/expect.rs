@@ -301,7 +301,7 @@ const COUNTERS: [&str; 21] = [
     "DEVICE.tx_dropped",
     "tx_drops.REASON",
     SNDBUF_ERRORS,
-    "GROUP.turns, .parks, .parks_in_vain, .wakes, .moves",
+    "GROUP.turns, .parks, .parks_in_vain, .wakes, .moves, .moves_back, .moves_sibling, .moves_node, .moves_far",
 ];
 
 fn is_counter(name: &str, machine: &Machine) -> bool {

@@ -16,7 +16,8 @@ const GROUPS_MAX: usize = 64;
 const MEMBERS_MAX: usize = 1024;
 
 /// Counters of a group.
-const COUNTERS: [&str; 5] = ["turns", "parks", "parks_in_vain", "wakes", "moves"];
+const COUNTERS: [&str; 9] =
+    ["turns", "parks", "parks_in_vain", "wakes", "moves", "moves_back", "moves_sibling", "moves_node", "moves_far"];
 
 const SET_KEYS: &[&str] =
     &["at", "by", "call", "group", "policy", "delay-target", "min-active", "shrink-after", "stall-after"];

@@ -10,7 +10,9 @@ use super::ParseError;
 use super::lookup::{Names, new_name};
 use super::node::{Node, Table};
 use super::transmit;
-use crate::{Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread};
+use crate::{
+    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
+};
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -61,6 +63,7 @@ pub(super) fn read(whole: &Table<'_>) -> Result<Machine> {
 fn machine(whole: &Table<'_>) -> Result<Machine> {
     let mut machine = Machine {
         cpus: 1,
+        topology: Topology::FLAT,
         hz: 250,
         seed: 1,
         jitter: false,
@@ -75,8 +78,27 @@ fn machine(whole: &Table<'_>) -> Result<Machine> {
     };
     let Some(node) = whole.get("machine") else { return Ok(machine) };
     let table = node.table("the table [machine]")?;
-    let table = table.only(&["cpus", "hz", "seed", "jitter", "late-interrupts", "sysctl", "costs"])?;
+    let table = table.only(&[
+        "cpus",
+        "threads-per-core",
+        "nodes",
+        "hz",
+        "seed",
+        "jitter",
+        "late-interrupts",
+        "sysctl",
+        "costs",
+    ])?;
     machine.cpus = table.number("cpus", 1..=CPUS_MAX, machine.cpus)?;
+    machine.topology = Topology {
+        threads_per_core: table.number("threads-per-core", 1..=CPUS_MAX, 1)?,
+        nodes: table.number("nodes", 1..=CPUS_MAX, 1)?,
+    };
+    if !machine.topology.fits(machine.cpus) {
+        return Err(table.error(
+            "cores have equally many CPUs, and nodes equally many cores: take other cpus, threads-per-core or nodes",
+        ));
+    }
     machine.hz = table.number("hz", 1..=HZ_MAX, machine.hz)?;
     machine.seed = table.number("seed", 0..=i128::from(u64::MAX), machine.seed)?;
     machine.jitter = table.flag("jitter", machine.jitter)?;

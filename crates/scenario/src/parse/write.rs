@@ -76,6 +76,8 @@ impl Out<'_> {
         let machine = self.machine;
         self.text.push_str("\n[machine]\n");
         self.line("cpus", machine.cpus);
+        self.line("threads-per-core", machine.topology.threads_per_core);
+        self.line("nodes", machine.topology.nodes);
         self.line("hz", machine.hz);
         self.line("seed", machine.seed);
         self.line("jitter", machine.jitter);

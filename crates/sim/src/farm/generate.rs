@@ -11,7 +11,7 @@ use super::random::Random;
 use napier_scenario::{
     Action, Call, Costs, CpuIx, Device, DeviceIx, EnginePart, Epoll, EpollIx, Expect, KernelPart, Machine, NapiIx,
     NapiRef, Packets, Policy, Quirk, Scenario, Socket, SocketIx, SocketKind, Step, Sysctl, Target, Thread, ThreadIx,
-    Tolerance,
+    Tolerance, Topology,
 };
 
 /// How long the disturbance lasts at most.
@@ -63,6 +63,7 @@ impl Draw {
         let hz = self.of(&[100, 250, 1000]);
         let mut machine = Machine {
             cpus: self.of(&[1, 2, 2, 3, 4]),
+            topology: Topology::FLAT,
             hz,
             seed,
             jitter: !self.one_in(8),

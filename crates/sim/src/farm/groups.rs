@@ -8,7 +8,8 @@ use rand::RngExt;
 
 use super::random::Random;
 use napier_scenario::{
-    Action, Call, CpuIx, Group, GroupCall, GroupDeed, GroupIx, Machine, NapiIx, Packets, Policy, Step, Target, ThreadIx,
+    Action, Call, CpuIx, Group, GroupCall, GroupDeed, GroupIx, Machine, NapiIx, Packets, Policy, Step, Target,
+    ThreadIx, Topology,
 };
 
 /// Gives some scenarios groups, and things that happen to them.
@@ -18,6 +19,7 @@ pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
         return;
     }
     draw.groups(machine);
+    machine.topology = topology(seed, machine.cpus);
     // Long steps, so that something comes between those of a park.
     machine.costs.op = Span::from_ns(draw.of(&[10, 10, 200, 1000]));
     let last = timeline.last().map_or(Instant::ZERO, |step| step.at);
@@ -33,6 +35,13 @@ pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
         let deed = if draw.one_in(2) { GroupDeed::Delete } else { GroupDeed::Set(sleepy) };
         timeline.push(Step { at: last, line: 0, action: control(machine, group, deed) });
     }
+}
+
+/// How the CPUs share cores and nodes; from a stream of its own, for it came later than the other draws.
+fn topology(seed: u64, cpus: u16) -> Topology {
+    let mut draw = Draw { rng: napier_rng::stream(seed, "topology") };
+    let topology = Topology { threads_per_core: draw.of(&[1, 2]), nodes: draw.of(&[1, 2]) };
+    if topology.fits(cpus) { topology } else { Topology::FLAT }
 }
 
 /// A call of the control thread, which is the last one.

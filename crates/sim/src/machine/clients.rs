@@ -12,7 +12,8 @@ use rand::RngExt;
 
 use super::device::FrameAt;
 use super::event::Ev;
-use super::figures::{Core, SERVER_EPOLL};
+use super::figures::Core;
+use super::group::Rates;
 use super::vm::K;
 use super::work::{Class, Work};
 use super::world::World;
@@ -69,6 +70,9 @@ pub(super) struct Asking {
     of: Clients,
     rng: Xoshiro256PlusPlus,
     connections: Vec<Connection>,
+    /// Rates of the queues, in percent of the pace, since the beginning; none: the pace as it is.
+    rates: Vec<Rates>,
+    begun: Instant,
     /// Answers count from here on.
     pub(super) from: Instant,
     /// From send to answer, in the order of the answers.
@@ -89,6 +93,8 @@ impl Asking {
             of,
             rng: napier_rng::stream(seed, "clients"),
             connections: vec![idle; of.connections.into()],
+            rates: Vec::new(),
+            begun: Instant::ZERO,
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
             from_due_ns: Vec::new(),
@@ -98,15 +104,29 @@ impl Asking {
         }
     }
 
-    /// Time until a connection's next request, drawn.
-    fn gap(&mut self) -> Span {
-        match self.of.pace {
-            Pace::Closed => Span::ZERO,
-            Pace::Open { rate_rps } => {
-                let mean_ns = 1e9 * f64::from(self.of.connections) / rate_rps.max(1) as f64;
-                self.exponential(mean_ns)
-            }
-        }
+    /// The same with a rate of its own for each queue; connections take them in turn.
+    pub(super) fn with_rates(self, begun: Instant, rates: Vec<Rates>) -> Self {
+        Self { begun, rates, ..self }
+    }
+
+    /// When a connection's next request is due whose last was due at `last`, drawn.
+    fn next_due(&mut self, connection: usize, last: Instant) -> Instant {
+        let Pace::Open { rate_rps } = self.of.pace else { return last };
+        let mean_ns = 1e9 * f64::from(self.of.connections) / rate_rps.max(1) as f64;
+        let gap = self.exponential(mean_ns);
+        let Some(queue) = connection.checked_rem(self.rates.len()) else { return last + gap };
+        let since_ns = (last - self.begun).ns;
+        self.begun + Span::from_ns(self.rates[queue].after(since_ns, gap.ns))
+    }
+
+    /// When a connection's first request is due.
+    fn first_due(&mut self, connection: usize, now: Instant) -> Instant {
+        let spread_ns = match self.of.pace {
+            Pace::Closed => 1_000_000,
+            Pace::Open { .. } if !self.rates.is_empty() => return self.next_due(connection, now),
+            Pace::Open { rate_rps } => 1_000_000_000 * u64::from(self.of.connections) / rate_rps.max(1),
+        };
+        Instant::from_ns(now.ns + self.rng.random_range(0..=spread_ns))
     }
 
     fn exponential(&mut self, mean_ns: f64) -> Span {
@@ -147,13 +167,9 @@ impl World {
     pub(super) fn begin_asking(&mut self, asking: Asking) {
         let now = self.now;
         let asking = self.asking.insert(asking);
-        let spread_ns = match asking.of.pace {
-            Pace::Closed => 1_000_000,
-            Pace::Open { rate_rps } => 1_000_000_000 * u64::from(asking.of.connections) / rate_rps.max(1),
-        };
         let dues: Vec<Instant> = (0..asking.connections.len())
             .map(|at| {
-                let due = Instant::from_ns(now.ns + asking.rng.random_range(0..=spread_ns));
+                let due = asking.first_due(at, now);
                 asking.connections[at].due = due;
                 due
             })
@@ -202,8 +218,7 @@ impl World {
                 .push(now.ns - if asking.of.pace == Pace::Closed { this.sent.ns } else { this.was_due.ns });
         }
         let ack_at = now + asking.of.to_server;
-        let gap = asking.gap();
-        let due = asking.connections[connection].due + gap;
+        let due = asking.next_due(connection, this.due);
         asking.connections[connection].due = due;
         let next = due.max(now);
         if asking.of.acknowledges {
@@ -236,26 +251,29 @@ impl World {
 /// The program of a server; see [`Core`].
 #[derive(Debug)]
 pub(super) struct Server {
+    /// Which thread, and which event context.
+    nth: u16,
     wait: Option<Span>,
     events_max: usize,
     warm_max: usize,
     service_ns: Arc<[u64]>,
 }
 
-impl From<&Core> for Server {
-    fn from(core: &Core) -> Self {
+impl Server {
+    /// The thread with this number, with the event context of the same number.
+    pub(super) fn of(core: &Core, nth: u16) -> Self {
         let Core { wait, events_max, warm_max, .. } = *core;
-        Self { wait, events_max, warm_max, service_ns: core.service_ns.clone() }
+        Self { nth, wait, events_max, warm_max, service_ns: core.service_ns.clone() }
     }
 }
 
 impl K {
     /// A server that waits in an event context, answers what is there, and waits again.
     pub(super) async fn serve_main(self, server: Server) {
-        let me = ThreadIx(0);
+        let me = ThreadIx(server.nth);
         loop {
             self.work(Work::Syscall).await;
-            let ready = self.epoll_wait(SERVER_EPOLL.at(), server.wait, server.events_max, me).await;
+            let ready = self.epoll_wait(server.nth.into(), server.wait, server.events_max, me).await;
             if let Some(asking) = &mut self.w().asking {
                 asking.waits += 1;
                 asking.events += ready.len() as u64;

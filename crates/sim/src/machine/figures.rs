@@ -8,7 +8,7 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 use napier_scenario::{
-    Costs, CpuIx, Device, Epoll, EpollIx, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread,
+    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
 };
 
 use super::clients::{Asking, Clients, Server};
@@ -112,7 +112,7 @@ struct Counted {
 pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures {
     let machine = machine(core, clients, seed);
     let code = |k: K, thread: usize| -> Option<Code> {
-        (thread == 0).then(|| Box::pin(k.serve_main(Server::from(core))) as Code)
+        (thread == 0).then(|| Box::pin(k.serve_main(Server::of(core, 0))) as Code)
     };
     let programs = setup::Programs { costs: core.costs, code: &code };
     let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
@@ -209,6 +209,7 @@ fn machine(core: &Core, clients: &Clients, seed: u64) -> Machine {
         |name: &str| Thread { name: name.to_owned(), cpu: CpuIx(0), policy: Policy::Fair, cap_net_admin: true };
     Machine {
         cpus: 1 + u16::from(core.apart),
+        topology: Topology::FLAT,
         hz: core.hz,
         seed,
         jitter: false,
@@ -222,6 +223,3 @@ fn machine(core: &Core, clients: &Clients, seed: u64) -> Machine {
         groups: Vec::new(),
     }
 }
-
-/// The event context of the server.
-pub(super) const SERVER_EPOLL: EpollIx = EpollIx(0);

@@ -15,7 +15,7 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 use napier_scenario::{
-    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread,
+    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
 };
 
 use super::exec::Code;
@@ -242,6 +242,7 @@ fn machine(of: &Flows, seed: u64) -> Machine {
     threads.push(thread("ctl".to_owned(), cpu(SERVER, 0)));
     Machine {
         cpus: 2 * of.cpus,
+        topology: Topology::FLAT,
         hz: of.hz,
         seed,
         jitter: false,

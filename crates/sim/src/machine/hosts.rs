@@ -12,7 +12,7 @@ use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
-use napier_scenario::{Costs, CpuIx, Device, Machine, NapiIx, Policy, Socket, SocketKind, Sysctl, Thread};
+use napier_scenario::{Costs, CpuIx, Device, Machine, NapiIx, Policy, Socket, SocketKind, Sysctl, Thread, Topology};
 
 use super::exec::Code;
 use super::figures::Length;
@@ -207,6 +207,7 @@ fn machine(hosts: &Hosts, seed: u64) -> Machine {
     ];
     Machine {
         cpus: (2 * CPUS) as u16,
+        topology: Topology::FLAT,
         hz: hosts.hz,
         seed,
         jitter: false,

@@ -14,7 +14,7 @@
 //! | `figures`, `clients` | runs for figures: a server, and those who ask it |
 //! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
 //! | `flows`, `streams`, `link` | runs for figures: two hosts of many CPUs, programs of many threads, messages of any size |
-//! | `group` | CPUs that poll for ever |
+//! | `group` | CPUs that poll for ever; runs for figures of a server of many CPUs |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
 //!
@@ -60,6 +60,7 @@ use napier_core::time::Instant;
 
 pub use clients::{Clients, Pace};
 pub use coverage::{Coverage, Decision};
+pub use group::{Shape, many};
 pub use work::{Account, Class, Disturbance, Work, WorkCosts};
 
 use napier_scenario::{DropReason, Scenario, Seen};

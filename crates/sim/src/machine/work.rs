@@ -53,6 +53,7 @@ kinds! {
     IdleExit "idle-exit", "what an interrupt or a wake-up of an idle CPU takes more";
     DeepIdleExit "deep-idle-exit", "what it takes more than that, if the CPU was idle for long";
     QueueWork "queue-work", "queueing a poll for a pool of workers, beside waking one";
+    GroupLook "group-look", "what the policy of a group takes to look at one member or CPU of it";
     CopyKib "copy", "copying a KiB between a program and the kernel";
     Recycle "recycle", "what a program does with a frame when it has used the packet";
     Request "request", "what a program itself does for one request";

@@ -2,8 +2,8 @@
 //! `napier_core::group`.
 
 use napier_core::group::{
-    Awake, CpuState, CpuView, CpuWord, Decider, Doing, GiveWay, GroupCpu, Groups as Table, Load, Machine as Cpus,
-    MemberId, MemberView, Phase, Policy, Seat, Woken,
+    Awake, CpuState, CpuView, CpuWord, Decider, Distance, Doing, GiveWay, GroupCpu, Groups as Table, Load,
+    Machine as Cpus, MemberId, MemberView, Phase, Policy, Seat, Woken,
 };
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
@@ -11,11 +11,16 @@ use napier_core::time::{Instant, Span};
 use super::napi::Owner;
 use super::vm::CtxId;
 use super::world::{Ctx, World};
-use napier_scenario::{Event, GroupCheck, Machine};
+use napier_scenario::{CpuIx, Event, GroupCheck, Machine};
 
+mod arrivals;
 mod check;
 mod control;
+pub mod many;
 mod thread;
+
+pub(super) use arrivals::Rates;
+pub use arrivals::Shape;
 
 /// Other threads of a CPU wait at most this long for a group's thread that would not be preempted.
 pub(super) const GIVE_WAY: Span = Span::from_ms(1);
@@ -48,6 +53,8 @@ pub(super) struct Poller {
     waking: u32,
     /// It was told to leave, and has not yet.
     leaving: bool,
+    core: u16,
+    node: u16,
     way: GiveWay,
 }
 
@@ -60,11 +67,31 @@ pub(super) struct Group {
     decider: Decider,
     awake: Awake,
     decided: Instant,
+    /// A CPU is at it.
+    deciding: bool,
     policy: napier_scenario::Policy,
     turns: u64,
     parks: u64,
     wakes: u64,
-    moves: u64,
+    /// Moves of members, by [`Way`].
+    moves: [u64; Way::COUNT],
+}
+
+/// Where a member goes, as the policy prefers it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Way {
+    /// To the CPU that had it before.
+    Back,
+    /// To the other thread of the core.
+    Sibling,
+    /// To another core of the node.
+    Node,
+    /// To another node.
+    Far,
+}
+
+impl Way {
+    const COUNT: usize = Self::Far as usize + 1;
 }
 
 /// All of it.
@@ -114,6 +141,8 @@ pub(super) fn add_groups(w: &mut World, machine: &Machine) {
             counted: false,
             waking: 0,
             leaving: false,
+            core: machine.topology.core(CpuIx(cpu as u16), machine.cpus),
+            node: machine.topology.node(CpuIx(cpu as u16), machine.cpus),
             way: GiveWay::new(GIVE_WAY),
         });
     }
@@ -127,11 +156,12 @@ pub(super) fn add_groups(w: &mut World, machine: &Machine) {
             decider: Decider::new(group.settings),
             awake: Awake::default(),
             decided: Instant::ZERO,
+            deciding: false,
             policy: group.policy,
             turns: 0,
             parks: 0,
             wakes: 0,
-            moves: 0,
+            moves: [0; Way::COUNT],
         });
     }
 }
@@ -259,17 +289,31 @@ impl World {
     }
 
     fn cpu_views(&self, group: usize) -> Vec<CpuView> {
-        let view = |cpu: &usize| {
-            let poller = &self.groups.pollers[*cpu];
-            let state = match poller.word.doing() {
-                _ if poller.word.is_going() => CpuState::Leaving,
-                Doing::Off => CpuState::Leaving,
-                Doing::Asleep => CpuState::Parked,
-                Doing::Active | Doing::Announced => CpuState::Active { silent: self.now - poller.turned },
-            };
-            CpuView { cpu: GroupCpu(*cpu as u16), state, core: *cpu as u16, node: 0 }
+        self.groups.all[group].cpus.iter().map(|cpu| self.cpu_view(*cpu)).collect()
+    }
+
+    fn cpu_view(&self, cpu: usize) -> CpuView {
+        let poller = &self.groups.pollers[cpu];
+        let state = match poller.word.doing() {
+            _ if poller.word.is_going() => CpuState::Leaving,
+            Doing::Off => CpuState::Leaving,
+            Doing::Asleep => CpuState::Parked,
+            Doing::Active | Doing::Announced => CpuState::Active { silent: self.now - poller.turned },
         };
-        self.groups.all[group].cpus.iter().map(view).collect()
+        CpuView { cpu: GroupCpu(cpu as u16), state, core: poller.core, node: poller.node }
+    }
+
+    /// Which way a member goes from one CPU to another.
+    fn way(&self, last: Option<GroupCpu>, from: GroupCpu, to: GroupCpu) -> Way {
+        if last == Some(to) {
+            return Way::Back;
+        }
+        let view = |cpu: GroupCpu| self.cpu_view(cpu.0.into());
+        match view(from).distance(&view(to)) {
+            Distance::Same | Distance::Sibling => Way::Sibling,
+            Distance::Node => Way::Node,
+            Distance::Other => Way::Far,
+        }
     }
 
     pub(super) fn group_counters(&self, add: &mut impl FnMut(String, u64)) {
@@ -279,7 +323,11 @@ impl World {
                 ("parks", group.parks),
                 ("parks_in_vain", group.decider.parks_in_vain()),
                 ("wakes", group.wakes),
-                ("moves", group.moves),
+                ("moves", group.moves.iter().sum()),
+                ("moves_back", group.moves[Way::Back as usize]),
+                ("moves_sibling", group.moves[Way::Sibling as usize]),
+                ("moves_node", group.moves[Way::Node as usize]),
+                ("moves_far", group.moves[Way::Far as usize]),
             ] {
                 add(format!("{}.{what}", group.name), value);
             }

@@ -139,17 +139,21 @@ impl K {
 
     /// Asks the policy, if nobody has for a while, and does what it says.
     async fn group_decide(&self) {
-        let (decisions, which) = {
+        let (group, looked, decisions, which) = {
             let mut w = self.w();
             let (now, group) = (w.now, w.groups.pollers[self.cpu()].group);
-            if now - w.groups.all[group].decided < DECIDE_EVERY {
+            if w.groups.all[group].deciding || now - w.groups.all[group].decided < DECIDE_EVERY {
                 return;
             }
             w.groups.all[group].decided = now;
+            w.groups.all[group].deciding = true;
             let (members, which) = w.member_views(group);
             let cpus = w.cpu_views(group);
-            (w.groups.all[group].decider.decide(now, &members, &cpus).to_vec(), which)
+            let looked = (members.len() + cpus.len()) as u64;
+            (group, looked, w.groups.all[group].decider.decide(now, &members, &cpus).to_vec(), which)
         };
+        self.works(&[(Work::GroupLook, looked)]).await;
+        self.w().groups.all[group].deciding = false;
         for decision in decisions {
             self.op().await;
             match decision {
@@ -349,9 +353,10 @@ impl World {
         let Some((next, _)) = seat.move_to(to).filter(|_| !seat.is_held() && seat.cpu() != to) else { return false };
         let group = self.groups.members[napi].group;
         self.groups.members[napi].seat = next;
-        self.groups.members[napi].last = Some(seat.cpu());
+        let last = self.groups.members[napi].last.replace(seat.cpu());
+        let way = self.way(last, seat.cpu(), to);
         self.groups.pollers[usize::from(to.0)].waking += 1;
-        self.groups.all[group].moves += 1;
+        self.groups.all[group].moves[way as usize] += 1;
         self.hit(Decision::GroupMoved);
         let index = self.napis[napi].index;
         self.note(Event::Group(GroupEvent::Move { napi: index, to: CpuIx(to.0) }));
