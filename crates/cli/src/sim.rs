@@ -59,7 +59,7 @@ pub(crate) enum What {
 /// Options of `napier sim plan`.
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
-    /// A plan that comes along (irq-suspension, xsk-rr, busy-read, udp-stream, tcp-rr, remote-ssd), or a file (docs/plans.md)
+    /// A plan that comes along (irq-suspension, xsk-rr, busy-read, udp-stream, tcp-rr, remote-ssd, groups), or a file (docs/plans.md)
     #[arg(value_name = "FILE|NAME")]
     plan: String,
 

@@ -90,6 +90,8 @@ pub fn page(jobs: usize, stop: &AtomicBool) -> Result<Option<String>, PlanError>
     let mut text = HEAD.to_owned();
     for name in plan_names() {
         let table = match named(name)? {
+            // Where nothing was published, no table says how near it is.
+            AnyPlan::Grid(grid) if grid.published.is_empty() => continue,
             AnyPlan::EventLoop(plan) => {
                 let wanted: Vec<_> = plan.cells().collect();
                 let cells = run(&plan, &wanted, jobs, stop, &|_, _| ());

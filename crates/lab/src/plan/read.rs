@@ -21,6 +21,7 @@ const PLANS: &[(&str, &str)] = &[
     ("udp-stream", include_str!("../../plans/udp-stream.toml")),
     ("tcp-rr", include_str!("../../plans/tcp-rr.toml")),
     ("remote-ssd", include_str!("../../plans/remote-ssd.toml")),
+    ("groups", include_str!("../../plans/groups.toml")),
 ];
 const MACHINES: &[(&str, &str)] = &[
     ("epyc-7662-cx5", include_str!("../../machines/epyc-7662-cx5.toml")),
@@ -28,6 +29,7 @@ const MACHINES: &[(&str, &str)] = &[
     ("mlx4-pair", include_str!("../../machines/mlx4-pair.toml")),
     ("threaded-napi-pair", include_str!("../../machines/threaded-napi-pair.toml")),
     ("small-vm", include_str!("../../machines/small-vm.toml")),
+    ("many-cpus", include_str!("../../machines/many-cpus.toml")),
 ];
 
 /// What a cell is offered.

@@ -1,6 +1,7 @@
 //! Plans of the kinds that are run as a whole: two hosts on a wire, and senders on transmit queues. Each has modes, loads and
 //! figures of its own; reading, running, scoring and printing them is one.
 
+mod groups;
 mod json;
 mod many;
 mod published;
@@ -9,9 +10,11 @@ mod table;
 
 use std::fmt;
 
+use napier_core::group::Settings;
 use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
+use napier_sim::machine::Shape;
 use napier_sim::machine::figures::Length;
 
 use super::machine::{MachineFile, Wire};
@@ -37,12 +40,14 @@ pub enum Kind {
     TcpRr,
     /// The same with a storage device behind the server, asked at a fixed rate.
     RemoteSsd,
+    /// Who polls on a server of many CPUs.
+    Groups,
 }
 
 impl Kind {
     /// The words for them in plan files.
-    pub const WORDS: [&str; 5] = ["xsk-rr", "busy-read", "udp-stream", "tcp-rr", "remote-ssd"];
-    const ALL: [Self; 5] = [Self::XskRr, Self::BusyRead, Self::UdpStream, Self::TcpRr, Self::RemoteSsd];
+    pub const WORDS: [&str; 6] = ["xsk-rr", "busy-read", "udp-stream", "tcp-rr", "remote-ssd", "groups"];
+    const ALL: [Self; 6] = [Self::XskRr, Self::BusyRead, Self::UdpStream, Self::TcpRr, Self::RemoteSsd, Self::Groups];
 
     /// The word for it.
     #[must_use]
@@ -61,6 +66,7 @@ impl Kind {
             Self::BusyRead => &["interrupts-16-44", "interrupts-1-1", "busy-poll-3.11", "busy-poll-4.11"],
             Self::UdpStream => &["locked", "llist"],
             Self::TcpRr | Self::RemoteSsd => &["base", "threaded", "workqueue"],
+            Self::Groups => groups::MODES,
         }
     }
 }
@@ -97,6 +103,17 @@ pub enum Offer {
         /// How long the run is.
         length: Length,
     },
+    /// Requests at rates that change, to a server of so many CPUs.
+    Requests {
+        /// CPUs.
+        cpus: u16,
+        /// Memory nodes.
+        nodes: u16,
+        /// How the rates go; `None`: the next request of a connection when the last is answered.
+        shape: Option<Shape>,
+        /// How long the run is.
+        length: Length,
+    },
 }
 
 impl fmt::Display for Offer {
@@ -110,6 +127,7 @@ impl fmt::Display for Offer {
                 write!(f, "{}B/{}B", Bytes(*request_bytes), Bytes(*response_bytes))
             }
             Self::Operations { bytes, .. } => Bytes(*bytes).fmt(f),
+            Self::Requests { cpus, shape, .. } => write!(f, "{cpus}cpus/{}", groups::Shown(*shape)),
         }
     }
 }
@@ -155,6 +173,19 @@ pub enum Subject {
         /// Runs of each cell.
         seeds: u16,
     },
+    /// A server of many CPUs.
+    Server {
+        /// What work costs on it.
+        machine: Box<MachineFile>,
+        /// Connections of each queue.
+        connections: u16,
+        /// Requests per second of each queue that are 100 %.
+        full_rps: u64,
+        /// How groups decide, but for their policy.
+        group: Settings,
+        /// Runs of each cell.
+        seeds: u16,
+    },
     /// Senders on transmit queues.
     Senders {
         /// Programs that send.
@@ -193,6 +224,7 @@ impl Grid {
             Kind::XskRr | Kind::BusyRead => Self::read_pair(kind, whole),
             Kind::UdpStream => Self::read_senders(whole),
             Kind::TcpRr | Kind::RemoteSsd => many::read(kind, whole),
+            Kind::Groups => groups::read(whole),
         })
     }
 
@@ -260,7 +292,9 @@ impl Grid {
     #[must_use]
     pub fn machine(&self) -> Option<&MachineFile> {
         match &self.subject {
-            Subject::Pair { machine, .. } | Subject::Many { machine, .. } => Some(machine),
+            Subject::Pair { machine, .. } | Subject::Many { machine, .. } | Subject::Server { machine, .. } => {
+                Some(machine)
+            }
             Subject::Senders { .. } => None,
         }
     }
@@ -269,7 +303,9 @@ impl Grid {
     #[must_use]
     pub fn machine_title(&self) -> String {
         match &self.subject {
-            Subject::Pair { machine, .. } | Subject::Many { machine, .. } => machine.title.clone(),
+            Subject::Pair { machine, .. } | Subject::Many { machine, .. } | Subject::Server { machine, .. } => {
+                machine.title.clone()
+            }
             Subject::Senders { senders, queues, .. } => {
                 format!("{senders} senders on {queues} transmit queues, the machine of `napier sim transmit`")
             }

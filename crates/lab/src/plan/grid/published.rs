@@ -25,6 +25,11 @@ impl Rows {
         self.0.iter().find(|(of, at, _)| of == mode && *at == load).map(|(.., figures)| figures.as_slice())
     }
 
+    /// Nothing was published.
+    pub(in crate::plan) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Rows that there are.
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<(&str, &str)> {
@@ -39,6 +44,7 @@ pub(super) const fn columns(kind: Kind) -> &'static [&'static str] {
         Kind::BusyRead => &["transactions_per_s"],
         Kind::UdpStream => &["mpps", "cpu_pct"],
         Kind::TcpRr => &["qps", "p50_us", "p90_us", "p99_us", "p999_us"],
+        Kind::Groups => &["qps", "p50_us", "p99_us", "p999_us", "cpus_polling", "cpus_busy"],
         Kind::RemoteSsd => &["qps", "p50_us", "p95_us", "p99_us", "p999_us"],
     }
 }

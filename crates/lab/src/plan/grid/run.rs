@@ -11,7 +11,7 @@ use napier_sim::machine::flows;
 use napier_sim::machine::hosts::{self, Hosts, Poller, Program, Traffic, Trip};
 use napier_sim::machine::{Work, WorkCosts};
 
-use super::{Grid, Kind, Offer, Subject, many, path};
+use super::{Grid, Kind, Offer, Subject, groups, many, path};
 use crate::parallel::in_parallel;
 use crate::plan::machine::{MachineFile, Wire};
 use crate::transmit::{self, Experiment};
@@ -54,6 +54,13 @@ pub fn run_grid(
                 flows::run(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| many::together(size.cpus, runs))
+        }
+        subject @ Subject::Server { seeds, .. } => {
+            let one = |load, mode: &str, seed| {
+                let (server, length) = groups::server_in(subject, mode, load);
+                napier_sim::machine::many::run(&server, length, seed)
+            };
+            each_cell(grid, *seeds, jobs, stop, progress, one, groups::together)
         }
         Subject::Senders { senders, queues, seed } => {
             let experiment = Experiment {

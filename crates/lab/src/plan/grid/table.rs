@@ -28,6 +28,9 @@ pub(super) fn errors_of(grid: &Grid, cells: &[GridCell], fitted: bool) -> (Optio
 /// Writes a plan's cells and how near they are.
 #[must_use]
 pub fn grid_table(grid: &Grid, cells: &[GridCell]) -> String {
+    if let Subject::Server { .. } = grid.subject {
+        return super::groups::table(grid, cells);
+    }
     let mut text = format!("{}\n{}\n", grid.title, grid.machine_title());
     text += "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n";
     let mut load = None;
@@ -107,6 +110,7 @@ fn closing(text: &mut String, grid: &Grid, cells: &[GridCell]) -> std::fmt::Resu
                 machine.parameters.len()
             )
         }
+        Subject::Server { .. } => Ok(()),
         Subject::Senders { seed, .. } => writeln!(
             text,
             "seed {seed}; one cost comes from another figure of the same document, 12 are assumed: `napier sim transmit` lists them"

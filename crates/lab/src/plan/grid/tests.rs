@@ -36,6 +36,13 @@ fn short(name: &str, modes: &[&str], loads: impl Fn(&Offer) -> bool) -> Grid {
                 }
             }
         }
+        Subject::Server { .. } => {
+            for load in &mut grid.loads {
+                if let Offer::Requests { length, .. } = load {
+                    *length = Length { warm_up: Span::from_ms(2), measured: Span::from_ms(3) };
+                }
+            }
+        }
         Subject::Senders { .. } => {}
     }
     grid
