@@ -112,6 +112,7 @@ impl World {
         }
         let end = Instant::from_ns(self.now.ns + remaining);
         if end < self.next_event_at() && end <= self.horizon {
+            self.ran(cpu, id, self.now, end);
             self.now = end;
             self.ctxs[id].remaining = 0;
             self.ctxs[id].vruntime += remaining;

@@ -14,6 +14,7 @@
 //! | `figures`, `clients` | runs for figures: a server, and those who ask it |
 //! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
 //! | `flows`, `streams`, `link` | runs for figures: two hosts of many CPUs, programs of many threads, messages of any size |
+//! | `story` | runs to look at: what each CPU did when |
 //! | `group` | CPUs that poll for ever; runs for figures of a server of many CPUs |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
@@ -49,6 +50,7 @@ mod setup;
 mod socket;
 mod softirq;
 mod steps;
+pub mod story;
 mod streams;
 mod trips;
 mod tx;

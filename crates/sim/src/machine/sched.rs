@@ -291,6 +291,7 @@ impl World {
         c.generation += 1;
         if let Some((id, since)) = c.top.take() {
             let spent = self.now.ns - since.ns;
+            self.ran(cpu, id, since, self.now);
             self.ctxs[id].remaining -= spent;
             self.ctxs[id].vruntime += spent;
         }

@@ -20,6 +20,7 @@ use super::napi::Napi;
 use super::place::Places;
 use super::sched::Cpu;
 use super::socket::{Ep, Sock};
+use super::story::Told;
 use super::streams::Streams;
 use super::trips::Trips;
 use super::tx::Tx;
@@ -148,6 +149,8 @@ pub(super) struct World {
     pub(super) streams: Option<Box<Streams>>,
     /// Frames without data that reached their connections.
     pub(super) acks: u64,
+    /// What each CPU did, in runs to look at.
+    pub(super) told: Option<Box<Told>>,
 }
 
 impl World {
@@ -200,6 +203,7 @@ impl World {
             trips: None,
             streams: None,
             acks: 0,
+            told: None,
         }
     }
 
