@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod serve;
 mod sim;
+mod timeline;
 mod top;
 mod vocabulary;
 

@@ -48,6 +48,8 @@ pub(crate) enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Draw how a few packets reach a program in a mode, as SVG (docs/modes.md)
+    Timeline(crate::timeline::Args),
     /// Run every plan that comes along, and print the page that says how near predictions are (docs/fidelity.md)
     Fidelity {
         /// Threads; the result does not depend on it [default: one per CPU]
@@ -173,6 +175,7 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
         What::Transmit(args) => run_transmit(args, interrupted),
         What::Plan(args) => run_plan(args, interrupted),
         What::Calibrate(args) => crate::calibrate::run(args, interrupted),
+        What::Timeline(args) => crate::timeline::run(args),
         What::Merge { files, json } => {
             let (plan, cells) = plan::merge(files)?;
             print_cells(&plan, &cells, *json)

@@ -3,7 +3,7 @@
 //! Read in this order: [`modes`] (what a mode name means), [`loads`] (what is offered, and in which order the cells of
 //! an experiment run), [`stats`] (what is made of the replies) and [`report`] (what the reader gets). The workload is
 //! `napier_kv`. Nothing in these modules reads a clock or starts a thread; [`compare`] and [`mod@bench`] do, with the engine.
-//! [`transmit`] carries out a published experiment in virtual time. [`serve`] and [`load`] run
+//! [`transmit`] carries out a published experiment in virtual time, and [`timeline`] draws modes. [`serve`] and [`load`] run
 //! its server and its load generator for programs of others, on the sockets of the engine or the kernel.
 
 pub mod advise;
@@ -30,5 +30,6 @@ pub mod serve;
 pub mod shown;
 pub mod stats;
 pub mod subject;
+pub mod timeline;
 pub mod transmit;
 mod wrap;

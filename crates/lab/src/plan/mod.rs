@@ -23,7 +23,7 @@ pub use published::{Published, Row};
 pub use read::{AnyPlan, Load, Plan, PlanError, named, server_named};
 pub use result::{Results, ResultsError, cell_name, merge};
 pub use run::{Cell, Predicted, run};
-pub(crate) use run::{clients_of, core_of};
+pub(crate) use run::{clients_of, core_of, instance_settings};
 pub use score::{Score, score};
 pub use table::table;
 

@@ -87,9 +87,8 @@ fn one(plan: &Plan, load: Load, mode: Mode, seed: u64) -> Figures {
     figures::run(&core, &clients, Length { warm_up: plan.warm_up, measured: plan.measured }, seed)
 }
 
-/// A core of a machine in a mode, with a program whose requests take times of these beside.
-pub(crate) fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Core {
-    let set = mode.plan();
+/// What a mode's plan sets on an instance.
+pub(crate) fn instance_settings(set: &napier_core::control::plan::Plan) -> (Tunables, ThreadedSetting) {
     let (mut tunables, mut threaded) = (Tunables::default(), ThreadedSetting::Disabled);
     for change in set.changes() {
         match change {
@@ -99,6 +98,13 @@ pub(crate) fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>)
             NapiChange::GroFlushTimeout(span) => tunables.gro_flush_timeout = span,
         }
     }
+    (tunables, threaded)
+}
+
+/// A core of a machine in a mode, with a program whose requests take times of these beside.
+pub(crate) fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Core {
+    let set = mode.plan();
+    let (tunables, threaded) = instance_settings(&set);
     Core {
         costs: machine.costs,
         disturbance: machine.disturbance,
