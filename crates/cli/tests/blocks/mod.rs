@@ -36,6 +36,9 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/compare.md", "compare --dev memif", "minutes, and root"),
     ("docs/compare.md", "redis-server", "minutes, and root"),
     ("docs/compare.md", "napier.secret", "needs root and a second machine"),
+    ("docs/compare.md", "napier report", "minutes"),
+    ("docs/metrics-kernel.md", "napier export", "a server that ends when it is told to"),
+    ("docs/top.md", "napier top", "a live view, until it is told to end"),
     ("docs/groups.md", "group new fast", "needs a peer and CPUs 2 and 3; docs/howto/polling-group.md is run"),
     ("docs/json.md", "jq -r", "minutes"),
 ];
