@@ -255,6 +255,7 @@ fn machine(mode: Mode) -> Machine {
     };
     Machine {
         cpus: 1 + u16::from(apart),
+        topology: napier_scenario::Topology::FLAT,
         hz: HZ,
         seed: 1,
         jitter: false,
