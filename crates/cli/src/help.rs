@@ -127,6 +127,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("napier export --once", "on standard output, for promtool or node_exporter's textfile collector"),
         ],
     ),
+    ("report", &[("napier report result.json", "what compare --json printed, for people")]),
     (
         "conform",
         &[
