@@ -11,9 +11,9 @@ const BESIDE: &str = "threaded-busy-poll";
 /// Writes a plan's cells.
 pub(in super::super) fn table(grid: &Grid, cells: &[GridCell]) -> String {
     let mut text = format!("{}\n{}\n", grid.title, grid.machine_title());
-    text += "Predicted only. Latency from when a request is due at the ring until its answer is\n\
-             written; CPUs that are busy in the mean, those for polling and all; x: times those\n\
-             of threaded-busy-poll.\n";
+    text += "Predicted only. Latency from when a request is due at the ring until its answer\n\
+             is written; CPUs that are busy in the mean, those for polling and all; x: times\n\
+             those of threaded-busy-poll.\n";
     let mut size = None;
     let mut load = None;
     for cell in cells {
@@ -79,8 +79,8 @@ fn what_groups_did(text: &mut String, cells: &[GridCell]) -> fmt::Result {
     }
     writeln!(
         text,
-        "\nWhat groups did in a second: wake-ups, parks in vain; moves of members to the CPU that\n\
-         had them last, to the core's other thread, on the node, to another node."
+        "\nWhat groups did in a second: wake-ups, parks in vain; moves of members to the\n\
+         CPU that had them last, to the core's other thread, on the node, to another."
     )?;
     writeln!(
         text,
@@ -107,8 +107,9 @@ fn closing(text: &mut String, grid: &Grid) -> fmt::Result {
     let fitted = machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
     writeln!(
         text,
-        "\n100 % is {full_rps} requests a second of each queue, on {connections} connections; delay-target {} us,\n\
-         min-active {}, shrink-after {} us; seeds 1 to {seeds}; {} figures of the machine, {fitted} of them fitted.",
+        "\n100 % is {full_rps} requests a second of each queue, on {connections} connections;\n\
+         delay-target {} us, min-active {}, shrink-after {} us; seeds 1 to {seeds};\n\
+         {} figures of the machine, {fitted} of them fitted.",
         group.delay_target.ns as f64 / 1000.0,
         group.min_active,
         group.shrink_after.ns as f64 / 1000.0,

@@ -57,7 +57,7 @@ fn the_same_whatever_the_number_of_jobs_and_every_mode_is_shown() {
     assert_eq!(one, three);
     let text = grid_table(&grid, &one);
     assert!(grid.modes.iter().all(|mode| text.contains(mode)), "{text}");
-    assert!(text.lines().all(|line| line.len() <= 90), "{text}");
+    assert!(text.lines().skip(1).all(|line| line.len() <= 80), "{text}");
     let json = serde_json::to_string(&grid_json(&grid, &one)).expect("JSON");
     assert!(json.contains("\"load\":\"16cpus/20%\"") && json.contains("\"cpus_polling\""), "{json}");
 }
@@ -68,12 +68,14 @@ fn a_group_takes_fewer_cpus_than_a_thread_for_each_queue_and_answers_as_much() {
     let grid =
         short(Some(Shape::Steady { pct: 20 }), &["threaded-busy-poll", "group", "group-compact", "group-static"]);
     let cells = run_all(&grid, 2);
-    assert!((7.9..=8.0).contains(&figure(&cells, "threaded-busy-poll", "cpus_polling")));
-    assert!((7.9..=8.0).contains(&figure(&cells, "group-static", "cpus_polling")));
+    // A piece of work counts when it begins, so that a little more than all is possible.
+    assert!((7.9..8.1).contains(&figure(&cells, "threaded-busy-poll", "cpus_polling")));
+    assert!((7.9..8.1).contains(&figure(&cells, "group-static", "cpus_polling")));
     for mode in ["group", "group-compact"] {
         assert!(figure(&cells, mode, "cpus_polling") < 6.0, "{mode}");
         let (is, of) = (figure(&cells, mode, "qps"), figure(&cells, "threaded-busy-poll", "qps"));
-        assert!((is / of - 1.0).abs() < 0.03, "{mode}: {is} and {of}");
+        // Some 800 requests at times of their own in each: five standard deviations.
+        assert!((is / of - 1.0).abs() < 0.2, "{mode}: {is} and {of}");
     }
 }
 
