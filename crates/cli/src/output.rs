@@ -1,7 +1,7 @@
 //! How a comparison is shown: as a table, for other programs, or as a page.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use napier_lab::html::{Target, page_of_one};
@@ -60,8 +60,13 @@ pub(crate) struct PageFile {
 impl PageFile {
     /// Where it goes, if one was asked for; a file that cannot be written is an error before anything runs.
     pub(crate) fn target(&self) -> anyhow::Result<Option<Target>> {
-        Ok(self.html.as_deref().map(|path| Target::check(path, "--html")).transpose()?)
+        page_target(self.html.as_deref())
     }
+}
+
+/// Where a page goes, likewise.
+pub(crate) fn page_target(html: Option<&Path>) -> anyhow::Result<Option<Target>> {
+    Ok(html.map(|path| Target::check(path, "--html")).transpose()?)
 }
 
 /// Writes the page, if one was asked for.
@@ -138,7 +143,7 @@ impl Output {
 
     /// Where a page goes, if one was asked for.
     pub(crate) fn html(&self) -> anyhow::Result<Option<Target>> {
-        Ok(self.html.as_deref().map(|path| Target::check(path, "--html")).transpose()?)
+        page_target(self.html.as_deref())
     }
 
     /// An option that is about the table of one comparison, if any is given.

@@ -13,7 +13,7 @@ use napier_lab::modes::Mode;
 use napier_lab::plan;
 use napier_lab::transmit::{self, Experiment, Path, published};
 
-use crate::output::{PageFile, write};
+use crate::output::{page_target, write};
 use crate::progress::{self, Doing, shown_in};
 
 /// What is simulated: a plan, or what a word says.
@@ -89,8 +89,10 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     json: bool,
 
-    #[command(flatten)]
-    page: PageFile,
+    // Not flattened: a struct with such a part is never found to be given where it is an option.
+    /// Write a page to this file as well: figures and tables in one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Options of `napier sim transmit`.
@@ -210,7 +212,7 @@ fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> 
     if let Some(modes) = &args.modes {
         grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
     }
-    let (page, bar) = (args.page.target()?, progress::steps("runs"));
+    let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
     let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let text = if args.json {
@@ -252,7 +254,7 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
         .into_iter()
         .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
         .collect();
-    let (page, bar) = (args.page.target()?, progress::steps("runs"));
+    let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
     let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());

@@ -47,7 +47,7 @@ fn the_rich_file_says_what_it_should() {
     let scenario = parse(RICH);
     assert_eq!(scenario.machine.seed, u64::MAX);
     assert_eq!(scenario.machine.napis(), 3);
-    assert_eq!(scenario.timeline[0].line, 84);
+    assert_eq!(scenario.timeline[0].line, 86);
     assert_eq!(scenario.expect.events[26].repeat, Range { min: 0, max: 210 });
     assert_eq!(scenario.expect.events[1].fields[0], ("napi".to_owned(), Pattern::Text("eth0/0".to_owned())));
     let napi_set = scenario.timeline.iter().find_map(|step| match &step.action {

@@ -1,11 +1,10 @@
 //! A run for figures: two hosts of many CPUs, with programs of many threads that the scheduler places, and messages of any size.
-//!
+//! A client may also be none but a source of requests at a rate, which takes no time of its own.
 //! ```text
 //!  client: CPUs 0..n                                      server: CPUs n..2n
 //!  queue q interrupts CPU q         <-- wire, its rate -->     queue q interrupts CPU n + q
 //!  threads, an event context each                              threads, an event context each
 //! ```
-//! A client may also be none but a source of requests at a rate, which takes no time of its own.
 
 use std::sync::Arc;
 

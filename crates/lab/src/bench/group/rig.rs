@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use hdrhistogram::Histogram;
 use napier_rng::{Xoshiro256PlusPlus, below, open_unit, stream};
-use napier_runtime::device::{DeviceHandle, LinkConfig};
+use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig};
 use napier_runtime::engine::{Engine, GroupSettings};
 use napier_runtime::socket::UdpSocket;
 
@@ -56,7 +56,8 @@ impl Rig {
         if let Poller::Group(settings) = poller {
             engine.group_new(GROUP, cpus, settings)?;
         }
-        let wires = (0..links).map(|_| wire(&engine, cpus[0], own_cpu)).collect::<anyhow::Result<Vec<_>>>()?;
+        let wires =
+            (0..links).map(|number| wire(&engine, number, cpus[0], own_cpu)).collect::<anyhow::Result<Vec<_>>>()?;
         for wire in &wires {
             match poller {
                 Poller::Base => {}
@@ -95,7 +96,7 @@ impl Rig {
 
     /// One link more, which nobody but its softirq CPU polls.
     pub(super) fn another(&self, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
-        wire(&self.engine, tested_cpu, own_cpu)
+        wire(&self.engine, self.wires.len(), tested_cpu, own_cpu)
     }
 
     /// CPUs of the group that poll at this moment.
@@ -140,10 +141,12 @@ impl Wire {
     }
 }
 
-fn wire(engine: &Engine, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
+fn wire(engine: &Engine, number: usize, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
     let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
-    let ends = (Side::Tested.config(&tested_ns, &[tested_cpu]), Side::Peer.config(&peer_ns, &[own_cpu]));
-    let (tested, peer) = engine.add_link(&LinkConfig::default(), ends.0, ends.1)?;
+    let named = |end: EndConfig| EndConfig { name: format!("{}{number}", end.name), ..end };
+    let tested = named(Side::Tested.config(&tested_ns, &[tested_cpu]));
+    let peer = named(Side::Peer.config(&peer_ns, &[own_cpu]));
+    let (tested, peer) = engine.add_link(&LinkConfig::default(), tested, peer)?;
     Side::Tested.introduce_peer(&tested_ns, &tested)?;
     Side::Peer.introduce_peer(&peer_ns, &peer)?;
     let receiver = UdpSocket::bind(&tested_ns, SocketAddr::from((TESTED_IP, PORT)))?;
