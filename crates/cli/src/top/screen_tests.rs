@@ -20,7 +20,9 @@ struct Tmux(String);
 
 impl Tmux {
     fn run(&self, args: &[&str]) -> String {
-        let output = Command::new("tmux").args(["-L", &self.0]).args(args).output().expect("tmux is installed");
+        // A user such as `nobody` has no shell that tmux could run a command with.
+        let tmux = || Command::new("tmux").env("SHELL", "/bin/sh").args(["-L", &self.0]).args(args).output();
+        let output = tmux().expect("tmux is installed");
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
