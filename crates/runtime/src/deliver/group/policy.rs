@@ -10,6 +10,8 @@ use super::{Group, Member, NOWHERE, Poller, instant};
 
 /// The policy is asked at most this often.
 const PERIOD: Span = Span::from_us(2);
+/// If there is nothing to decide: how soon it is seen that this has changed.
+const LONG_PERIOD: Span = Span::from_us(100);
 
 /// The policy, and the room for what it sees.
 pub(super) struct Turn {
@@ -86,6 +88,12 @@ impl Group {
         self.decided_ns.store(now.ns, Ordering::Relaxed);
         let seen = self.members.load();
         turn.look(self, &seen, now);
+        if let [only] = &turn.cpus[..]
+            && turn.decider.settings().min_awake(1) == 1
+            && only.state != CpuState::Leaving
+        {
+            self.decided_ns.store((now + LONG_PERIOD).ns, Ordering::Relaxed);
+        }
         let Turn { decider, members, cpus } = &mut *turn;
         for decision in decider.decide(now, members, cpus) {
             match *decision {

@@ -8,20 +8,22 @@ use napier_core::context::PollContext;
 use napier_core::group::{GroupCpu, Seat};
 use napier_core::poll::NAPI_POLL_WEIGHT;
 use napier_core::state::{GroupTurn, State};
-use napier_core::time::Span;
+use napier_core::time::{Instant, Span};
 use napier_sys::sched::pin_current_thread;
 use napier_sys::tsc::ticks;
 
 use super::class::{step_aside, way};
-use super::{Group, Member, Poller};
+use super::{Group, Member, Poller, instant};
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::deliver::softirq::never_run_inline;
 use crate::threads::ThreadRole;
 use crate::tx::OwnerTurn;
 
-/// Rounds in a row without a packet after which the processor is offered to others.
-const YIELD_EVERY: u32 = 64;
+/// Rounds in a row without a packet after which who waits for room on a transmit queue is told.
+const LOOK_EVERY: u32 = 64;
+/// And after which the processor is offered to others: as often as a thread that busy polls does it.
+const YIELD_EVERY: u32 = 256;
 
 impl Group {
     /// Starts the thread of a CPU.
@@ -65,17 +67,21 @@ impl Deliver {
         let (mut empty_rounds, mut last, mut way) = (0_u32, ticks(), way());
         while !group.stop.load(Ordering::Acquire) {
             let members = group.members.load();
-            let (mut work, mut spun_at) = (0, None);
+            let (mut work, mut spun_at, mut now) = (0, None, instant(&poller.seen_ns));
             for member in members.iter().filter(|member| member.seat().cpu() == poller.cpu) {
-                if let Some(found) = self.group_turn(group, member, poller.cpu) {
+                if let Some(found) = self.group_turn(group, member, poller.cpu, &mut now) {
                     work += found;
                     spun_at = Some(member);
                 }
             }
-            poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
-            self.serve_softirq(poller.cpu);
-            let now = self.clock.now();
+            if spun_at.is_none() {
+                now = self.clock.now();
+            }
             poller.seen_ns.store(now.ns, Ordering::Relaxed);
+            if self.serve_softirq(poller.cpu, now) {
+                now = self.clock.now();
+                poller.seen_ns.store(now.ns, Ordering::Relaxed);
+            }
             group.ask_policy(now);
             step_aside(poller, &mut way, now);
             if poller.word().is_going() && group.has_left(poller) {
@@ -88,23 +94,25 @@ impl Deliver {
                 if let Some(member) = spun_at {
                     member.napi.counters.spun(ticks.wrapping_sub(last));
                 }
-                empty_rounds += 1;
+                empty_rounds = empty_rounds.wrapping_add(1);
                 std::hint::spin_loop();
             }
             last = ticks;
             drop(members);
             if poller.shall_park.swap(false, Ordering::Relaxed) && self.park(group, poller) {
                 (empty_rounds, last) = (0, napier_sys::tsc::ticks());
-            } else if empty_rounds >= YIELD_EVERY {
-                empty_rounds = 0;
+            } else if empty_rounds > 0 && empty_rounds.is_multiple_of(LOOK_EVERY) {
                 group.look_for_senders(poller.cpu);
-                std::thread::yield_now();
+                if empty_rounds.is_multiple_of(YIELD_EVERY) {
+                    std::thread::yield_now();
+                }
             }
         }
     }
 
-    /// A turn of a member: its packets, if it is this CPU's to poll. `None`: it is not.
-    fn group_turn(&self, group: &Group, member: &Member, cpu: GroupCpu) -> Option<u32> {
+    /// A turn of a member: its packets, if it is this CPU's to poll. `None`: it is not. `now` becomes the time of
+    /// its end, or of its beginning if nothing was there: the clock is read once then.
+    fn group_turn(&self, group: &Group, member: &Member, cpu: GroupCpu, now: &mut Instant) -> Option<u32> {
         if !member.sit_if(|seat| seat.take(cpu).ok()) {
             return None;
         }
@@ -120,6 +128,7 @@ impl Deliver {
             }
         }
         let began = self.clock.now();
+        *now = began;
         let (work, backlog) = {
             let mut owned = napi.owned.enter();
             napi.tx_path().napi_polled();
@@ -128,7 +137,10 @@ impl Deliver {
             (work, owned.rx.pending())
         };
         let served = member.has_run.load(Ordering::Relaxed) && self.run_turn(member);
-        self.note_turn(member, began, work, backlog);
+        if work > 0 || served {
+            *now = self.clock.now();
+        }
+        note_turn(member, began, *now, work, backlog);
         let moved = member.sit(|seat| (seat.give(), seat.cpu()));
         if moved != cpu {
             group.wake(member, moved);
@@ -144,21 +156,6 @@ impl Deliver {
         path.owner_turn(&mut own.run) == OwnerTurn::Served
     }
 
-    /// What a turn says for the policy.
-    fn note_turn(&self, member: &Member, began: napier_core::time::Instant, work: u32, backlog: u32) {
-        let now = self.clock.now();
-        let spent = if work > 0 { now - began } else { Span::ZERO };
-        let mut own = member.own.enter();
-        own.load.polled(now, spent);
-        member.load_permille.store(own.load.permille(now).into(), Ordering::Relaxed);
-        drop(own);
-        if work > 0 {
-            member.per_packet_ns.store(spent.ns / u64::from(work), Ordering::Relaxed);
-        }
-        member.backlog.store(backlog, Ordering::Relaxed);
-        member.turn_ended_ns.store(now.ns, Ordering::Relaxed);
-    }
-
     /// A disable waits for the instance.
     fn group_gives_up(&self, member: &Member) {
         member.sit(|seat| (Seat::arm(seat), ()));
@@ -169,10 +166,22 @@ impl Deliver {
         });
     }
 
-    /// While a CPU of a group is awake it does what was raised on it.
-    fn serve_softirq(&self, cpu: GroupCpu) {
-        if let Some(index) = self.softirq_index_of(cpu.0.into()) {
-            self.softirq[index as usize].run(self);
-        }
+    /// While a CPU of a group is awake it does what was raised on it, and what is due. False: it was nothing.
+    fn serve_softirq(&self, cpu: GroupCpu, now: Instant) -> bool {
+        self.softirq_index_of(cpu.0.into()).is_some_and(|index| self.softirq[index as usize].serve(self, now))
     }
+}
+
+/// What a turn says for the policy.
+fn note_turn(member: &Member, began: Instant, now: Instant, work: u32, backlog: u32) {
+    let spent = if work > 0 { now - began } else { Span::ZERO };
+    let mut own = member.own.enter();
+    own.load.polled(now, spent);
+    member.load_permille.store(own.load.permille(now).into(), Ordering::Relaxed);
+    drop(own);
+    if work > 0 {
+        member.per_packet_ns.store(spent.ns / u64::from(work), Ordering::Relaxed);
+    }
+    member.backlog.store(backlog, Ordering::Relaxed);
+    member.turn_ended_ns.store(now.ns, Ordering::Relaxed);
 }

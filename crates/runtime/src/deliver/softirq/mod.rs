@@ -128,6 +128,24 @@ impl SoftirqCpu {
         let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
     }
 
+    /// A thread that polls on this CPU for ever comes round: it runs what is raised, the timers that are due and the holds that
+    /// are over. False: there was nothing.
+    pub(super) fn serve(&self, deliver: &Deliver, now: Instant) -> bool {
+        let due = self.has_timers() && self.timer_is_due(now) || self.holds.due(now, true).is_some();
+        if due {
+            let before = HERE.get();
+            // What becomes of them is looked at below: nobody has to be woken for it.
+            HERE.set(Here { stands_in: Some(self.index), ..before });
+            self.run_due_timers(deliver);
+            HERE.set(before);
+        }
+        let raised = due || self.is_raised() || self.left_over.load(Ordering::Relaxed);
+        if raised {
+            self.run(deliver);
+        }
+        raised
+    }
+
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
     pub(super) fn run(&self, deliver: &Deliver) {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
