@@ -67,8 +67,7 @@ impl Decider {
         let shown = |cpu: &&CpuView| self.runs(cpu) && self.awake_for(now, cpu.cpu) >= self.patience(cpu.cpu);
         let runs = cpus.iter().filter(shown);
         let Some(goes) = runs.min_by_key(|cpu| self.load_of(cpu.cpu, members)).copied() else { return };
-        let mine = || members.iter().enumerate().filter(|(_, member)| member.cpu == goes.cpu);
-        if mine().any(|(_, member)| member.fixed || member.backlog > 0) {
+        if members.iter().any(|member| member.cpu == goes.cpu && member.backlog > 0) {
             return;
         }
         if active == 1 {
@@ -77,29 +76,15 @@ impl Decider {
             }
             return;
         }
-        // First fit; a move is decided only when all of them have a place.
-        let before = self.decisions.len();
-        for (at, member) in mine() {
-            let fits = |cpu: &CpuView, decider: &Self| {
-                let promised: u32 = decider.decisions[before..]
-                    .iter()
-                    .filter_map(|decision| match decision {
-                        super::Decision::Move { member, to } if *to == cpu.cpu => {
-                            Some(u32::from(members[*member].load))
-                        }
-                        _ => None,
-                    })
-                    .sum();
-                let load = decider.load_of(cpu.cpu, members) + promised + u32::from(member.load);
-                decider.runs(cpu) && load <= FILL_MAX
+        // First fit.
+        let place = |decider: &Self, load: u32| {
+            let fits = |cpu: &&CpuView| {
+                cpu.cpu != goes.cpu && decider.runs(cpu) && decider.load_to_be(cpu.cpu, members) + load <= FILL_MAX
             };
-            let to = cpus.iter().find(|cpu| cpu.cpu != goes.cpu && fits(cpu, self)).copied();
-            let Some(to) = to else {
-                self.decisions.truncate(before);
-                return;
-            };
-            self.send(now, at, &to);
+            cpus.iter().find(fits).map(|cpu| cpu.cpu)
+        };
+        if self.give_away(now, goes.cpu, members, place) {
+            self.park(now, goes.cpu);
         }
-        self.park(now, goes.cpu);
     }
 }

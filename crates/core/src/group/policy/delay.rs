@@ -3,7 +3,7 @@
 use super::{CpuState, CpuView, Decider, Decision, GroupCpu, MemberView, nearest};
 use crate::time::{Instant, Span};
 
-/// Thousandths of a CPU that the members of two CPUs may take together if they are to go to one. Half: what comes in
+/// Thousandths of a CPU that members may take together if some of them are to come from another one. Half: what comes in
 /// bursts must not make the group grow again at once.
 const TOGETHER_MAX: u32 = 500;
 /// A delay is small below this part of the target.
@@ -64,16 +64,17 @@ impl Decider {
         let waits = &members[oldest];
         let home = cpus.iter().find(|cpu| cpu.cpu == waits.cpu)?;
         let here = self.load_of(home.cpu, members);
+        // Two thirds of the load: much less sends nearly all that is late to CPUs that sleep, and they do not get together again.
         let free = |cpu: &CpuView| {
             let at_ease = !members.iter().any(|member| member.cpu == cpu.cpu && member.age.ns > 0);
-            self.runs(cpu) && !taken(cpu) && at_ease && 2 * self.load_of(cpu.cpu, members) <= here
+            self.runs(cpu) && !taken(cpu) && at_ease && 3 * self.load_of(cpu.cpu, members) <= 2 * here
         };
         let to = nearest(home, waits.last, cpus, free)
             .or_else(|| nearest(home, waits.last, cpus, |cpu| cpu.state == CpuState::Parked && !taken(cpu)))?;
         Some((oldest, *to))
     }
 
-    /// Of the CPUs that have been calm for long enough, the one with the least to do gives its members to another calm one and
+    /// Of the CPUs that have been calm for long enough, the one with the least to do gives its members to other calm ones and
     /// parks.
     fn shrink(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) {
         let active = self.active(cpus);
@@ -90,25 +91,21 @@ impl Decider {
             }
             return;
         }
-        let load = self.load_of(goes.cpu, members);
-        let shrink_after = self.settings.shrink_after;
-        let fits = |cpu: &CpuView| {
-            self.runs(cpu)
-                && self.calm_for(now, cpu.cpu, shrink_after)
-                && self.load_of(cpu.cpu, members) + load <= TOGETHER_MAX
+        let place = |decider: &Self, load: u32| {
+            let fits = |cpu: &CpuView| {
+                decider.runs(cpu)
+                    && decider.calm_for(now, cpu.cpu, decider.settings.shrink_after)
+                    && decider.load_to_be(cpu.cpu, members) + load <= TOGETHER_MAX
+            };
+            nearest(&goes, None, cpus, fits).map(|cpu| cpu.cpu)
         };
-        let Some(to) = nearest(&goes, None, cpus, fits).copied() else { return };
-        let mine = || members.iter().enumerate().filter(|(_, member)| member.cpu == goes.cpu);
-        if mine().any(|(_, member)| member.fixed) {
+        if !self.give_away(now, goes.cpu, members, place) {
             return;
         }
-        for (at, _) in mine() {
-            self.send(now, at, &to);
-        }
-        // It takes time to see what the other one makes of them.
-        if let Some(memory) = self.memory(to.cpu) {
-            memory.calm_since = None;
-        }
+        // It takes time to see what the others make of them.
+        let Self { decisions, cpus: memories, .. } = self;
+        let gets = |cpu| decisions.iter().any(|it| matches!(it, Decision::Move { to, .. } if *to == cpu));
+        memories.iter_mut().filter(|memory| gets(memory.cpu)).for_each(|memory| memory.calm_since = None);
         self.park(now, goes.cpu);
     }
 }

@@ -349,8 +349,44 @@ impl Decider {
             }
         }
         self.decisions.push(Decision::Move { member, to: to.cpu });
-        // What waits has to be polled before it can be seen whether the move helped.
+        self.let_settle(now, member);
+    }
+
+    /// What waits has to be polled before it can be seen whether a move helped.
+    fn let_settle(&mut self, now: Instant, member: usize) {
         self.members[member].settles = now + Span::from_ns(self.settings.delay_target.ns.saturating_mul(4));
+    }
+
+    /// Moves all members of a CPU to others that are awake; `place` gives one that has room for so much load. False: a member has
+    /// no place or cannot be moved, and nothing was decided.
+    fn give_away(
+        &mut self,
+        now: Instant,
+        from: GroupCpu,
+        members: &[MemberView],
+        place: impl Fn(&Self, u32) -> Option<GroupCpu>,
+    ) -> bool {
+        let before = self.decisions.len();
+        let mine = || members.iter().enumerate().filter(|(_, member)| member.cpu == from);
+        for (at, member) in mine() {
+            let to = if member.fixed { None } else { place(self, member.load.into()) };
+            let Some(to) = to else {
+                self.decisions.truncate(before);
+                return false;
+            };
+            self.decisions.push(Decision::Move { member: at, to });
+        }
+        mine().for_each(|(at, _)| self.let_settle(now, at));
+        true
+    }
+
+    /// The load of a CPU with what was decided to go there.
+    fn load_to_be(&self, cpu: GroupCpu, members: &[MemberView]) -> u32 {
+        let comes = |decision: &Decision| match decision {
+            Decision::Move { member, to } if *to == cpu => u32::from(members[*member].load),
+            _ => 0,
+        };
+        self.load_of(cpu, members) + self.decisions.iter().map(comes).sum::<u32>()
     }
 
     fn park(&mut self, now: Instant, cpu: GroupCpu) {
