@@ -12,6 +12,8 @@ use crate::time::Span;
 pub const DELAY_TARGET_MIN: Span = Span::from_us(1);
 /// Largest target.
 pub const DELAY_TARGET_MAX: Span = Span::from_secs(1);
+/// Shortest time after which a CPU parks, and after which it is taken for stopped: a few rounds.
+const PATIENCE_MIN: [(&str, Span); 2] = [("shrink-after", Span::from_us(1)), ("stall-after", Span::from_us(10))];
 /// Longest name of a group.
 pub const NAME_BYTES_MAX: usize = 32;
 
@@ -66,6 +68,8 @@ pub enum GroupError {
     MemberNotHere { member: String, group: String },
     /// Outside what can be asked for.
     DelayTarget { got: Span },
+    /// Too short: a CPU would be taken for stopped, or calm, between two rounds.
+    TooShort { what: &'static str, got: Span, min: Span },
     /// More CPUs than the group has.
     MinActive { got: u16, cpus: usize },
 }
@@ -101,6 +105,7 @@ impl fmt::Display for GroupError {
                 "a delay target of {} ns: it is {} ns to {} ns",
                 got.ns, DELAY_TARGET_MIN.ns, DELAY_TARGET_MAX.ns
             ),
+            Self::TooShort { what, got, min } => write!(f, "{what} of {} ns: it is at least {} ns", got.ns, min.ns),
             Self::MinActive { got, cpus } => {
                 write!(f, "min-active {got} for a group of {cpus} CPUs: it is 0 to {cpus}")
             }
@@ -292,6 +297,11 @@ fn check_name(name: &str) -> Result<()> {
 fn check_settings(settings: &Settings, cpus: usize) -> Result<()> {
     if settings.delay_target < DELAY_TARGET_MIN || settings.delay_target > DELAY_TARGET_MAX {
         return Err(GroupError::DelayTarget { got: settings.delay_target });
+    }
+    for ((what, min), got) in PATIENCE_MIN.into_iter().zip([settings.shrink_after, settings.stall_after]) {
+        if got < min {
+            return Err(GroupError::TooShort { what, got, min });
+        }
     }
     if usize::from(settings.min_active) > cpus {
         return Err(GroupError::MinActive { got: settings.min_active, cpus });

@@ -68,6 +68,10 @@ fn values_out_of_range_are_refused() {
     refused(|g| g.set("g0", with(Span::from_ns(999), 1)), &small);
     let large = alloc::format!("a delay target of 1000000001 ns: {range}");
     refused(|g| g.set("g0", with(Span::from_ns(1_000_000_001), 1)), &large);
+    let stall_after = Settings { stall_after: Span::ZERO, ..Settings::default() };
+    refused(|g| g.set("g0", stall_after), "stall-after of 0 ns: it is at least 10000 ns");
+    let shrink_after = Settings { shrink_after: Span::ZERO, ..Settings::default() };
+    refused(|g| g.set("g0", shrink_after), "shrink-after of 0 ns: it is at least 1000 ns");
     refused(|g| g.set("g0", with(DELAY_TARGET_MIN, 3)), "min-active 3 for a group of 2 CPUs: it is 0 to 2");
     let mut groups = two();
     groups.set("g0", with(DELAY_TARGET_MAX, 2)).unwrap();

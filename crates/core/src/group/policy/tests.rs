@@ -71,10 +71,10 @@ fn delay_grows_at_once() {
         (vec![late, member(1, 0, 300)], vec![ACTIVE, ACTIVE, Parked], vec![]),
         // The one beside it has nothing to do: it is as good as alone.
         (vec![late, member(0, 0, 0)], vec![ACTIVE, Parked], vec![]),
-        // A CPU that is awake and has less than half to do is taken before one that sleeps.
-        (vec![late, member(0, 3, 300), member(2, 0, 100)], vec![ACTIVE, Parked, ACTIVE], vec![moves(0, 2)]),
+        // A CPU that is awake and has at most two thirds as much to do is taken before one that sleeps.
+        (vec![late, member(0, 3, 300), member(2, 0, 400)], vec![ACTIVE, Parked, ACTIVE], vec![moves(0, 2)]),
         // One with more is not.
-        (vec![late, member(0, 3, 300), member(2, 0, 400)], vec![ACTIVE, Parked, ACTIVE], vec![wake(1), moves(0, 1)]),
+        (vec![late, member(0, 3, 300), member(2, 0, 401)], vec![ACTIVE, Parked, ACTIVE], vec![wake(1), moves(0, 1)]),
         // The oldest goes first.
         (vec![late, member(0, TARGET_US + 9, 300)], vec![ACTIVE, Parked], vec![wake(1), moves(1, 1)]),
         // Of three that are late two go, each to a CPU of its own.

@@ -91,12 +91,14 @@ impl Group {
     }
 }
 
-/// Between two rounds: a real-time thread lets the others of its CPU run.
-pub(super) fn step_aside(poller: &Poller, way: &mut GiveWay, now: Instant) {
+/// Between two rounds: a real-time thread lets the others of its CPU run. True: it did.
+pub(super) fn step_aside(poller: &Poller, way: &mut GiveWay, now: Instant) -> bool {
     let others = poller.fifo.load(Ordering::Relaxed) && poller.shared.load(Ordering::Relaxed);
-    if way.asks(now, others) {
+    let aside = way.asks(now, others);
+    if aside {
         std::thread::sleep(ASIDE);
     }
+    aside
 }
 
 /// The bound for other threads.

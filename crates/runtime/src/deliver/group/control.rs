@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use napier_core::group::{
-    CpuWord, Decider, GroupCpu, GroupError, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
+    CpuWord, Decider, GroupCpu, GroupError, Groups, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
 };
 use napier_core::state::State;
 
 use super::policy::Turn;
-use super::{Group, GroupClass, Member, Poller, Table};
+use super::{Group, GroupClass, Member, Poller, stall_ns};
 use crate::deliver::Deliver;
 use crate::deliver::softirq::KickOnly;
 use crate::napi::Napi;
@@ -59,16 +59,14 @@ pub enum GroupChangeError {
     Closing,
 }
 
-impl Table {
-    fn group(&self, name: &str) -> Arc<Group> {
-        let found = self.running.iter().find(|group| group.name == name);
-        found.expect("a group that is known runs").clone()
-    }
-}
-
 impl Deliver {
-    pub(super) fn known_groups(&self) -> MutexGuard<'_, Table> {
+    fn known_groups(&self) -> MutexGuard<'_, Groups> {
         self.groups.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn running_group(&self, name: &str) -> Arc<Group> {
+        let running = self.groups.running.load();
+        running.iter().find(|group| group.name == name).expect("a group that is known runs").clone()
     }
 
     fn may_change_groups(&self) -> Result<(), GroupChangeError> {
@@ -87,16 +85,17 @@ impl Deliver {
     ) -> Result<(), GroupChangeError> {
         self.may_change_groups()?;
         let mut table = self.known_groups();
-        let mut known = table.known.clone();
+        let mut known = table.clone();
         known.create(name, cpus, settings, machine(&offline()))?;
         let group = Arc::new(Group {
             name: name.to_owned(),
             pollers: ArcSwap::default(),
             members: ArcSwap::default(),
             turn: Mutex::new(Turn::new(Decider::new(settings))),
+            settings: Mutex::new(settings),
             class: Mutex::default(),
             decided_ns: AtomicU64::new(0),
-            stall_ns: AtomicU64::new(settings.stall_after.ns),
+            stall_ns: AtomicU64::new(stall_ns(&settings)),
             stop: AtomicBool::new(false),
         });
         for cpu in cpus {
@@ -105,8 +104,8 @@ impl Deliver {
                 return Err(error);
             }
         }
-        table.known = known;
-        table.running.push(group);
+        *table = known;
+        self.groups.running.rcu(|all| all.iter().cloned().chain([group.clone()]).collect::<Vec<_>>());
         Ok(())
     }
 
@@ -126,12 +125,12 @@ impl Deliver {
     /// See [`crate::engine::Engine::group_del`].
     pub(crate) fn group_del(&self, name: &str) -> Result<(), GroupChangeError> {
         let mut table = self.known_groups();
-        table.known.delete(name)?;
-        let group = table.group(name);
+        table.delete(name)?;
+        let group = self.running_group(name);
         for member in group.members.load_full().iter() {
             self.take_out(&group, member);
         }
-        table.running.retain(|other| other.name != name);
+        self.groups.running.rcu(|all| all.iter().filter(|other| other.name != name).cloned().collect::<Vec<_>>());
         group.end();
         Ok(())
     }
@@ -139,8 +138,8 @@ impl Deliver {
     /// See [`crate::engine::Engine::group_set`].
     pub(crate) fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
         let mut table = self.known_groups();
-        table.known.set(name, settings)?;
-        let group = table.group(name);
+        table.set(name, settings)?;
+        let group = self.running_group(name);
         group.set(settings);
         for member in group.members.load().iter() {
             self.set_run(&group, member);
@@ -151,28 +150,28 @@ impl Deliver {
     /// See [`crate::engine::Engine::group_set_class`].
     pub(crate) fn group_set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
         let table = self.known_groups();
-        table.known.find(name)?;
-        table.group(name).set_class(class)
+        table.find(name)?;
+        self.running_group(name).set_class(class)
     }
 
     /// See [`crate::engine::Engine::group_attach_cpu`].
     pub(crate) fn group_attach_cpu(self: &Arc<Self>, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
         self.may_change_groups()?;
         let mut table = self.known_groups();
-        let mut known = table.known.clone();
+        let mut known = table.clone();
         known.attach_cpu(name, cpu, machine(&offline()))?;
-        self.add_poller(&table.group(name), cpu)?;
-        table.known = known;
+        self.add_poller(&self.running_group(name), cpu)?;
+        *table = known;
         Ok(())
     }
 
     /// See [`crate::engine::Engine::group_detach_cpu`].
     pub(crate) fn group_detach_cpu(&self, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
         let mut table = self.known_groups();
-        table.known.detach_cpu(name, cpu)?;
-        let group = table.group(name);
-        let position = table.known.find(name)?;
-        group.set(table.known.all()[position].settings);
+        table.detach_cpu(name, cpu)?;
+        let group = self.running_group(name);
+        let position = table.find(name)?;
+        group.set(table.all()[position].settings);
         let Some(poller) = group.poller(cpu) else { return Ok(()) };
         if poller.change(CpuWord::go) == Woken::Rouse {
             poller.parker.wake();
@@ -193,11 +192,11 @@ impl Deliver {
     pub(crate) fn group_attach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
         self.may_change_groups()?;
         let mut table = self.known_groups();
-        table.known.find(name)?;
+        table.find(name)?;
         let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
         let called = called(&napi);
-        table.known.attach(name, MemberId(napi.index), &called, true)?;
-        let group = table.group(name);
+        table.attach(name, MemberId(napi.index), &called, true)?;
+        let group = self.running_group(name);
         let cpu = {
             let mut turn = group.turn.lock().unwrap_or_else(PoisonError::into_inner);
             turn.place(&group, self.clock.now())
@@ -254,10 +253,10 @@ impl Deliver {
     /// See [`crate::engine::Engine::group_detach`].
     pub(crate) fn group_detach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
         let mut table = self.known_groups();
-        table.known.find(name)?;
+        table.find(name)?;
         let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
-        table.known.detach(name, MemberId(napi.index), &called(&napi))?;
-        let group = table.group(name);
+        table.detach(name, MemberId(napi.index), &called(&napi))?;
+        let group = self.running_group(name);
         if let Some(member) = self.groups.member(&napi).load_full() {
             self.take_out(&group, &member);
         }
@@ -295,10 +294,13 @@ impl Deliver {
 
     /// Ends all groups; the instances are disabled.
     pub(crate) fn end_groups(&self) {
-        let running = std::mem::take(&mut self.known_groups().running);
+        let running = {
+            let _known = self.known_groups();
+            self.groups.running.swap(Arc::default())
+        };
         // First all of them: one that fails leaves no other running.
         running.iter().for_each(|group| group.stop());
-        for group in running {
+        for group in running.iter() {
             for member in group.members.load().iter() {
                 member.set_run(false);
                 self.groups.member(&member.napi).store(None);
@@ -310,15 +312,15 @@ impl Deliver {
 
 impl Group {
     fn is_always_awake(&self) -> bool {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let settings = turn.decider.settings();
+        let settings = self.settings.lock().expect("only stored");
         settings.min_active > 0 || settings.policy == Policy::Static
     }
 
     fn set(&self, settings: Settings) {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         turn.decider.set(settings);
-        self.stall_ns.store(settings.stall_after.ns, Ordering::Relaxed);
+        *self.settings.lock().expect("only stored") = settings;
+        self.stall_ns.store(stall_ns(&settings), Ordering::Relaxed);
         // What was asked for by the settings before.
         self.pollers.load().iter().for_each(|poller| poller.shall_park.store(false, Ordering::Relaxed));
         drop(turn);

@@ -18,10 +18,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use napier_core::group::{CpuWord, Doing, GroupCpu, Groups, Load, Seat, Woken};
+use napier_core::group::{CpuWord, Doing, GroupCpu, Groups, Load, Policy, Seat, Settings, Woken};
 use napier_core::time::Instant;
 use napier_ring::{Exclusive, StateCell};
 use napier_stack::park::Parker;
+use napier_sys::clock::Clock;
 use napier_sys::topology::{Place, place_of};
 
 use super::Deliver;
@@ -172,6 +173,10 @@ impl Poller {
 
     /// Something is there for it; false: it has left the group.
     fn wake(&self) -> bool {
+        if sleeps(self) {
+            // It counts as having come round now, not as silent since it went to sleep.
+            self.seen_ns.store(Clock.now().ns, Ordering::Relaxed);
+        }
         match self.change(CpuWord::wake) {
             Woken::Awake => true,
             Woken::Rouse => {
@@ -189,10 +194,12 @@ pub(crate) struct Group {
     pollers: ArcSwap<Vec<Arc<Poller>>>,
     members: ArcSwap<Vec<Arc<Member>>>,
     turn: Mutex<Turn>,
+    /// What is in force, for who looks: `turn` may be with a CPU that the host has stopped.
+    settings: Mutex<Settings>,
     class: Mutex<GroupClass>,
     /// When the policy was last asked.
     decided_ns: AtomicU64,
-    /// A CPU that has not come round for so long is taken for stopped.
+    /// A CPU that has not come round for so long is taken for stopped ([`stall_ns`]).
     stall_ns: AtomicU64,
     stop: AtomicBool,
 }
@@ -234,15 +241,18 @@ impl Group {
 
 /// All groups of an engine.
 pub(crate) struct GroupTable {
-    /// The control path's: no poller takes it.
-    known: Mutex<Table>,
+    /// The control path's, for a change as a whole, which may have to wait for a CPU: who polls and who looks does not take it.
+    known: Mutex<Groups>,
+    /// In the order of `known`.
+    running: ArcSwap<Vec<Arc<Group>>>,
     /// What an instance is in its group, by its number.
     members: Box<[ArcSwapOption<Member>]>,
 }
 
 impl GroupTable {
     pub(super) fn new() -> Self {
-        Self { known: Mutex::default(), members: (0..NAPI_MAX).map(|_| ArcSwapOption::empty()).collect() }
+        let running = ArcSwap::default();
+        Self { known: Mutex::default(), running, members: (0..NAPI_MAX).map(|_| ArcSwapOption::empty()).collect() }
     }
 
     fn member(&self, napi: &Napi) -> &ArcSwapOption<Member> {
@@ -258,12 +268,6 @@ impl GroupTable {
     }
 }
 
-#[derive(Default)]
-struct Table {
-    known: Groups,
-    running: Vec<Arc<Group>>,
-}
-
 /// A group as an owner: it is given instances whose interrupt was armed.
 pub(super) struct Grouped;
 
@@ -272,6 +276,8 @@ impl Owner for Grouped {
         let member = deliver.groups.member(napi).load_full().expect("an instance of a group is its member");
         // Whoever took it after a timer has not masked it.
         napi.mask();
+        // A hold that the interrupt began would never end: a group completes nothing.
+        let _ = napi.moderation.end();
         let cpu = member.sit(Seat::ready);
         if let Some(group) = member.group.upgrade() {
             group.wake(&member, cpu);
@@ -282,6 +288,14 @@ impl Owner for Grouped {
 /// Asleep, for as long as nobody wakes it.
 fn sleeps(poller: &Poller) -> bool {
     poller.word().doing() == Doing::Asleep
+}
+
+/// How long a CPU may be silent before its members are taken over; never, under a policy that moves nothing.
+const fn stall_ns(settings: &Settings) -> u64 {
+    match settings.policy {
+        Policy::Static => u64::MAX,
+        Policy::Delay | Policy::Compact => settings.stall_after.ns,
+    }
 }
 
 fn instant(ns: &AtomicU64) -> Instant {

@@ -1,7 +1,7 @@
 //! How a CPU of a group goes to sleep: announce, arm each member and look again, sleep.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, TryLockError};
 
 use napier_core::completion::Flush;
 use napier_core::group::{ArmStep, Arming, CpuWord, Doing, Policy, Seat};
@@ -10,6 +10,9 @@ use napier_core::time::{Deadline, Instant, Span};
 
 use super::{Group, Member, Poller, instant, sleeps};
 use crate::deliver::Deliver;
+
+/// How often a CPU that sleeps looks whether others still do, if all did.
+const ALL_ASLEEP: Span = Span::from_ms(100);
 
 impl Deliver {
     /// Tries to park; false if there was something to do, or the CPU is told to leave.
@@ -27,9 +30,13 @@ impl Deliver {
         let awake = || !sleeps(poller) || group.stop.load(Ordering::Acquire);
         let stall = Span::from_ns(group.stall_ns.load(Ordering::Relaxed));
         loop {
-            // Who sleeps looks after those that poll; with all asleep there is nobody to look after.
-            let watches = group.others(poller).any(|other| other.word().doing() == Doing::Active);
-            let until = if watches { Deadline::after(self.clock.now(), stall) } else { Deadline::NEVER };
+            // Who sleeps looks after those that poll. With all asleep one may be woken, which tells nobody.
+            let active = group.others(poller).map(|other| other.word().doing() == Doing::Active);
+            let until = match active.reduce(|one, another| one || another) {
+                Some(true) => Deadline::after(self.clock.now(), stall),
+                Some(false) => Deadline::after(self.clock.now(), ALL_ASLEEP.max(stall)),
+                None => Deadline::NEVER,
+            };
             if poller.parker.wait(awake, until, &self.clock) {
                 break;
             }
@@ -108,11 +115,22 @@ impl Deliver {
     }
 }
 
+impl Poller {
+    /// It should poll, and has not come round for so long.
+    pub(super) fn is_silent(&self, now: Instant, stall: Span) -> bool {
+        self.word().doing() == Doing::Active && now - instant(&self.seen_ns) >= stall
+    }
+}
+
 impl Group {
     /// The CPU says that it is about to sleep; false if it is needed, or has members while others are awake. What it goes by cannot
     /// change meanwhile: others park, and settings change, under the same lock.
     fn announce(&self, poller: &Poller) -> bool {
-        let Ok(turn) = self.turn.try_lock() else { return false };
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
         let settings = turn.decider.settings();
         let awake = |other: &Poller| {
             let word = other.word();
@@ -136,10 +154,7 @@ impl Group {
     fn somebody_stopped(&self, poller: &Poller, now: Instant, stall: Span) -> bool {
         let members = self.members.load();
         self.others(poller).any(|other| {
-            let silent = now - instant(&other.seen_ns);
-            other.word().doing() == Doing::Active
-                && silent >= stall
-                && members.iter().any(|member| member.seat().keeps_awake(other.cpu))
+            other.is_silent(now, stall) && members.iter().any(|member| member.seat().keeps_awake(other.cpu))
         })
     }
 

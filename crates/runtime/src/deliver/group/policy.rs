@@ -1,7 +1,7 @@
 //! When the policy is asked, what it sees, and what is done of what it says. Whichever CPU comes first asks; the others do not wait.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, TryLockError};
 
 use napier_core::group::{CpuState, CpuView, Decider, Decision, Doing, GroupCpu, MemberView, Phase};
 use napier_core::time::{Instant, Span};
@@ -48,9 +48,11 @@ impl Turn {
     }
 }
 
-fn member_view(member: &Member, now: Instant) -> MemberView {
+pub(super) fn member_view(member: &Member, now: Instant) -> MemberView {
     let seat = member.seat();
-    let backlog = member.backlog.load(Ordering::Relaxed);
+    // What its last turn left says nothing of one that nobody polls.
+    let of_turn = |figure: &AtomicU32| if seat.phase() == Phase::Armed { 0 } else { figure.load(Ordering::Relaxed) };
+    let backlog = of_turn(&member.backlog);
     // It has waited since the last turn at most; without a packet nobody waits.
     let waits = seat.phase() == Phase::Ready && (backlog > 0 || member.napi.irq.packets_wait());
     let since = instant(&member.turn_ended_ns);
@@ -60,7 +62,7 @@ fn member_view(member: &Member, now: Instant) -> MemberView {
         last: (last != NOWHERE).then_some(GroupCpu(last as u16)),
         age: if waits { now.max(since) - since } else { Span::ZERO },
         backlog,
-        load: member.load_permille.load(Ordering::Relaxed) as u16,
+        load: of_turn(&member.load_permille) as u16,
         per_packet: Span::from_ns(member.per_packet_ns.load(Ordering::Relaxed)),
         fixed: false,
     }
@@ -80,11 +82,15 @@ fn cpu_view(poller: &Poller, now: Instant) -> CpuView {
 
 impl Group {
     /// Asks the policy, if it is time and nobody else is asking.
-    pub(super) fn ask_policy(&self, now: Instant) {
+    pub(super) fn ask_policy(&self, poller: &Poller, now: Instant) {
         if now.ns.saturating_sub(self.decided_ns.load(Ordering::Relaxed)) < PERIOD.ns {
             return;
         }
-        let Ok(mut turn) = self.turn.try_lock() else { return };
+        let mut turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return self.rescue(poller, now),
+        };
         self.decided_ns.store(now.ns, Ordering::Relaxed);
         let seen = self.members.load();
         turn.look(self, &seen, now);
@@ -98,16 +104,28 @@ impl Group {
         for decision in decider.decide(now, members, cpus) {
             match *decision {
                 Decision::Park(cpu) => self.with_poller(cpu, |poller| poller.shall_park.store(true, Ordering::Relaxed)),
-                Decision::Wake(cpu) => self.with_poller(cpu, |poller| {
-                    // It counts as having come round when it was woken, not as silent since it went to sleep.
-                    poller.seen_ns.store(now.ns, Ordering::Relaxed);
-                    let _ = poller.wake();
-                }),
+                Decision::Wake(cpu) => self.with_poller(cpu, |poller| _ = poller.wake()),
                 Decision::Move { member, to } => {
                     if let Some(member) = seen.get(member) {
                         self.move_member(member, to);
                     }
                 }
+            }
+        }
+    }
+
+    /// Who is asking has been stopped in the midst of it: this CPU takes what that one and others that are silent should poll.
+    #[cold]
+    pub(super) fn rescue(&self, poller: &Poller, now: Instant) {
+        let stall = Span::from_ns(self.stall_ns.load(Ordering::Relaxed));
+        if now - instant(&self.decided_ns) < stall || poller.word().is_going() {
+            return;
+        }
+        for member in self.members.load().iter().filter(|member| !member.seat().is_held()) {
+            let home = member.seat().cpu();
+            let stopped = self.poller(home).is_some_and(|home| home.is_silent(now, stall));
+            if home != poller.cpu && stopped {
+                self.move_member(member, poller.cpu);
             }
         }
     }

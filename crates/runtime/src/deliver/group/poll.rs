@@ -78,12 +78,13 @@ impl Deliver {
                 now = self.clock.now();
             }
             poller.seen_ns.store(now.ns, Ordering::Relaxed);
-            if self.serve_softirq(poller.cpu, now) {
+            let served = self.serve_softirq(poller.cpu, now);
+            if served {
                 now = self.clock.now();
                 poller.seen_ns.store(now.ns, Ordering::Relaxed);
             }
-            group.ask_policy(now);
-            step_aside(poller, &mut way, now);
+            group.ask_policy(poller, now);
+            let aside = step_aside(poller, &mut way, now);
             if poller.word().is_going() && group.has_left(poller) {
                 return;
             }
@@ -91,8 +92,10 @@ impl Deliver {
             if work > 0 {
                 empty_rounds = 0;
             } else {
-                if let Some(member) = spun_at {
-                    member.napi.counters.spun(ticks.wrapping_sub(last));
+                let spun = if served || aside { 0 } else { ticks.wrapping_sub(last) };
+                match spun_at {
+                    Some(member) => member.napi.counters.spun(spun),
+                    None => crate::threads::spun(spun),
                 }
                 empty_rounds = empty_rounds.wrapping_add(1);
                 std::hint::spin_loop();
@@ -117,10 +120,14 @@ impl Deliver {
             return None;
         }
         let napi = &*member.napi;
-        match napi.state.update(|bits| {
-            let (next, turn) = State::from_bits(bits).group_turn();
-            (next.bits(), turn)
-        }) {
+        let (turn, missed) = napi.state.update(|bits| {
+            let state = State::from_bits(bits);
+            let (next, turn) = state.group_turn();
+            (next.bits(), (turn, state.contains(State::MISSED)))
+        });
+        match turn {
+            // An interrupt came although the group has the instance: who had it before unmasked after the group had masked.
+            GroupTurn::Poll if missed => napi.mask(),
             GroupTurn::Poll => {}
             GroupTurn::GiveUp => {
                 self.group_gives_up(member);

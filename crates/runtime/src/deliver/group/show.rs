@@ -73,14 +73,12 @@ pub struct GroupMemberInfo {
 impl Deliver {
     /// All groups, in the order in which they were made.
     pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
-        let table = self.known_groups();
-        let with_settings = table.running.iter().zip(table.known.all());
-        with_settings.map(|(group, known)| group.info(known.settings)).collect()
+        self.groups.running.load().iter().map(|group| group.info()).collect()
     }
 }
 
 impl Group {
-    fn info(&self, settings: Settings) -> GroupInfo {
+    fn info(&self) -> GroupInfo {
         let cpu = |poller: &Arc<Poller>| PollerInfo {
             cpu: poller.cpu.0,
             pid: poller.pid.load(Ordering::Relaxed),
@@ -100,7 +98,7 @@ impl Group {
         };
         GroupInfo {
             name: self.name.clone(),
-            settings,
+            settings: *self.settings.lock().expect("only stored"),
             class: *self.class.lock().expect("only stored"),
             cpus: self.pollers.load().iter().map(cpu).collect(),
             members: self.members.load().iter().map(member).collect(),

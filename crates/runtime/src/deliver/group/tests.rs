@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use napier_core::context::PollContext;
 use napier_core::control::NapiGet;
-use napier_core::group::{Doing, GroupError, Policy, Settings};
+use napier_core::group::{Doing, GroupCpu, GroupError, Policy, Settings};
 use napier_core::time::Span;
 
 use napier_sys::sched::pin_current_thread;
 
-use super::{GroupChangeError, GroupClass};
+use super::{GroupChangeError, GroupClass, instant};
 use crate::available_cpus;
 use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig};
 use crate::engine::Engine;
@@ -298,4 +298,50 @@ fn a_group_that_is_always_awake_runs_the_queues_of_its_members() {
     (340..400).for_each(|number| rig.round(number));
     let stats = rig.ends[0].tx_stats(0).unwrap();
     assert!(stats.packets >= 400 && stats.qlen == 0 && stats.drops.is_empty(), "{stats:?}");
+}
+
+/// Who holds the policy's turn may be stopped by the host with it in hand.
+#[test]
+fn members_are_taken_over_from_a_cpu_that_stopped_in_the_midst_of_deciding() {
+    let [first, second, ..] = available_cpus()[..] else {
+        return napier_testkit::skip!(
+            "members_are_taken_over_from_a_cpu_that_stopped_in_the_midst_of_deciding",
+            "one processor only"
+        );
+    };
+    let rig = Rig::new();
+    // Longer than this host keeps a thread from its processor.
+    let settings = Settings { min_active: 2, stall_after: Span::from_secs(10), ..Settings::default() };
+    rig.engine.group_new("g", &[first, second], settings).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    let group = rig.engine.inner.deliver.running_group("g");
+    let home = usize::from(rig.engine.groups()[0].members[0].cpu);
+    let other = if home == first { second } else { first };
+    let poller = group.poller(GroupCpu(u16::try_from(other).unwrap())).unwrap();
+    let deciding = group.turn.lock().unwrap();
+    let now = instant(&poller.seen_ns);
+    // As long as both come round nothing is taken from anybody, whoever is deciding.
+    group.rescue(&poller, now);
+    assert_eq!(usize::from(rig.engine.groups()[0].members[0].cpu), home);
+    // Seen from a minute later nobody has come round.
+    group.rescue(&poller, now + Span::from_secs(60));
+    assert_eq!(usize::from(rig.engine.groups()[0].members[0].cpu), other);
+    drop(deciding);
+    (0..50).for_each(|number| rig.round(number));
+}
+
+#[test]
+fn a_member_that_nobody_polls_has_no_load() {
+    let rig = Rig::new();
+    rig.engine.group_new("g", &available_cpus()[..1], sleepy()).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    rig.round(0);
+    let group = rig.engine.inner.deliver.running_group("g");
+    eventually("it parks", || rig.engine.groups()[0].cpus[0].doing == Doing::Asleep);
+    let member = group.members.load()[0].clone();
+    // As a device that goes down under load leaves it.
+    member.load_permille.store(300, Ordering::Relaxed);
+    member.backlog.store(5, Ordering::Relaxed);
+    let view = super::policy::member_view(&member, instant(&member.turn_ended_ns));
+    assert_eq!((view.load, view.backlog, view.age), (0, 0, Span::ZERO));
 }
