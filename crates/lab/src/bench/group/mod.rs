@@ -56,6 +56,8 @@ fn awake() -> Poller {
 const GAP: Duration = Duration::from_micros(20);
 /// Between two datagrams to a group that sleeps meanwhile.
 const IDLE_GAP: Duration = Duration::from_millis(3);
+/// Datagrams that come on each link at once when the load rises: more than a CPU delivers meanwhile.
+const BURST: usize = 32;
 /// How long nothing comes.
 const SILENCE: Duration = Duration::from_millis(500);
 /// Members of the largest rig.
@@ -202,16 +204,14 @@ impl Bench {
     fn second_cpu(&self) -> anyhow::Result<GroupFigure> {
         self.alone("second CPU woken after a step of load, median of 20", "us", || {
             let rig = Rig::new(4, awake(), &[self.poller, self.own], self.own)?;
+            let floods = rig.wires.iter().map(|wire| wire.flood()).collect::<anyhow::Result<Vec<_>>>()?;
             let mut times = histogram();
             for _ in 0..20 {
                 wait(|| rig.awake() == 1).context("the second CPU does not go to sleep")?;
                 let began = Instant::now();
                 while rig.awake() < 2 {
                     ensure!(began.elapsed() < LONG, "a flood wakes nobody within {LONG:?}");
-                    for wire in rig.wires.iter().flat_map(|wire| std::iter::repeat_n(wire, 8)) {
-                        // A ring that is full is load enough.
-                        let _ = wire.sender.send(&[0; 4]);
-                    }
+                    floods.iter().for_each(|flood| flood.send(BURST));
                 }
                 times.saturating_record(u64::try_from(began.elapsed().as_nanos())?);
                 for wire in &rig.wires {
@@ -222,29 +222,49 @@ impl Bench {
         })
     }
 
-    /// What a send costs a real-time thread on a queue whose run the group has.
+    /// What a send costs a real-time thread on a queue whose run the group has, beside spinning for as long as a send mostly takes:
+    /// what the machine takes away meanwhile it takes from both.
     fn sends(&self) -> anyhow::Result<GroupFigure> {
         // Threads that it starts do not inherit it.
         let what = match set_fifo(1) {
             Ok(()) => "p99.9 of a send of a FIFO thread, the group has the run",
             Err(_) => "p99.9 of a send (FIFO is not granted), the group has the run",
         };
-        let figure = self.alone(what, "us", || {
-            let rig = Rig::new(1, awake(), &[self.poller], self.own)?;
-            let wire = &rig.wires[0];
-            wire.tested.set_qdisc(0, &QdiscConfig::Pfifo { limit_pkts: 10_000 })?;
-            let mut times = histogram();
-            for _ in 0..self.config.samples {
-                let began = Instant::now();
-                wire.receiver.send_to(&[0; 4], (PEER_IP, 9).into()).context("sending")?;
-                times.saturating_record(u64::try_from(began.elapsed().as_nanos())?);
-                // As a program would that has something else to do; a real-time thread would keep others out for ever.
-                std::thread::sleep(Duration::from_micros(20));
-            }
-            Ok(us(times.value_at_quantile(0.999)))
-        });
+        let (mut sends, mut spins, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.config.runs {
+            let [send, spin] = self.send_beside_spin().context(what)?;
+            sends.push(send);
+            spins.push(spin);
+            ratio.push(send / spin);
+        }
         set_other()?;
-        figure
+        let beside = Some(("spinning for as long as the median send", Spread::of(&spins)));
+        Ok(GroupFigure { what, unit: "us", group: Spread::of(&sends), beside, ratio: Some(Spread::of(&ratio)) })
+    }
+
+    fn send_beside_spin(&self) -> anyhow::Result<[f64; 2]> {
+        let rig = Rig::new(1, awake(), &[self.poller], self.own)?;
+        let wire = &rig.wires[0];
+        wire.tested.set_qdisc(0, &QdiscConfig::Pfifo { limit_pkts: 10_000 })?;
+        let (mut sends, mut spins) = (histogram(), histogram());
+        let mut median = Duration::ZERO;
+        for sample in 0..self.config.samples {
+            let began = Instant::now();
+            wire.receiver.send_to(&[0; 4], (PEER_IP, 9).into()).context("sending")?;
+            sends.saturating_record(u64::try_from(began.elapsed().as_nanos())?);
+            // As a program would that has something else to do; a real-time thread would keep others out for ever.
+            std::thread::sleep(Duration::from_micros(20));
+            if sample % 100 == 0 {
+                median = Duration::from_nanos(sends.value_at_quantile(0.5));
+            }
+            let began = Instant::now();
+            while began.elapsed() < median {
+                std::hint::spin_loop();
+            }
+            spins.saturating_record(u64::try_from(began.elapsed().as_nanos())?);
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        Ok([&sends, &spins].map(|times| us(times.value_at_quantile(0.999))))
     }
 
     /// How late deferral timers of another instance are on a CPU that a group polls on.

@@ -2,14 +2,16 @@
 //! what it measures is the poller alone, from the send until the socket has the datagram.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use hdrhistogram::Histogram;
+use napier_core::frames::{HEADER_BYTES, Template};
 use napier_rng::{Xoshiro256PlusPlus, below, open_unit, stream};
 use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig};
 use napier_runtime::engine::{Engine, GroupSettings};
+use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
 
 use super::super::rtt::histogram;
@@ -36,6 +38,7 @@ pub(super) enum Poller {
 /// One link: both sockets.
 pub(super) struct Wire {
     pub(super) tested: DeviceHandle,
+    peer: DeviceHandle,
     /// Receives.
     pub(super) receiver: UdpSocket,
     /// Sends.
@@ -118,7 +121,38 @@ impl Rig {
     }
 }
 
+/// Sends frames faster than a CPU delivers them: they are made once and copied into the ring.
+pub(super) struct Flood {
+    port: RawPort,
+    frame: Vec<u8>,
+}
+
+impl Flood {
+    /// So many datagrams to the wire's receiver, as far as the ring has room.
+    pub(super) fn send(&self, frames: usize) {
+        for _ in 0..frames {
+            let write = |into: &mut [u8]| {
+                into[..self.frame.len()].copy_from_slice(&self.frame);
+                self.frame.len()
+            };
+            // A ring that is full is load enough.
+            let _ = self.port.build(self.frame.len(), write);
+        }
+        self.port.flush();
+    }
+}
+
 impl Wire {
+    /// From here on the peer is a generator's.
+    pub(super) fn flood(&self) -> anyhow::Result<Flood> {
+        let (from, to) = (SocketAddrV4::new(PEER_IP, PORT), SocketAddrV4::new(TESTED_IP, PORT));
+        let template = Template::new(self.peer.mac(), self.tested.mac(), from, to);
+        let mut frame = vec![0; HEADER_BYTES + 4];
+        let bytes = template.complete(&mut frame, 4);
+        frame.truncate(bytes);
+        Ok(Flood { port: RawPort::bind(&self.peer, 0)?, frame })
+    }
+
     /// Sends one datagram and waits for it.
     pub(super) fn deliver_one(&self, number: u32) -> anyhow::Result<Duration> {
         let began = Instant::now();
@@ -153,5 +187,5 @@ fn wire(engine: &Engine, number: usize, tested_cpu: usize, own_cpu: usize) -> an
     receiver.set_nonblocking(true)?;
     let sender = UdpSocket::bind(&peer_ns, SocketAddr::from((PEER_IP, PORT)))?;
     sender.connect(SocketAddr::from((TESTED_IP, PORT)))?;
-    Ok(Wire { tested, receiver, sender })
+    Ok(Wire { tested, peer, receiver, sender })
 }

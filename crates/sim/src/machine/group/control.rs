@@ -19,7 +19,7 @@ fn errno(error: &GroupError) -> Errno {
         GroupError::NameTaken { .. } | GroupError::CpuTwice { .. } | GroupError::MemberTwice { .. } => Errno::EEXIST,
         GroupError::CpuTaken { .. } | GroupError::MemberTaken { .. } | GroupError::LastCpu { .. } => Errno::EBUSY,
         GroupError::NoSuchCpu { .. } | GroupError::CpuOffline { .. } | GroupError::NoSuchMember { .. } => Errno::ENODEV,
-        GroupError::DelayTarget { .. } | GroupError::MinActive { .. } => Errno::ERANGE,
+        GroupError::DelayTarget { .. } | GroupError::TooShort { .. } | GroupError::MinActive { .. } => Errno::ERANGE,
         GroupError::BadName { .. } | GroupError::NoCpus { .. } => Errno::EINVAL,
     }
 }
