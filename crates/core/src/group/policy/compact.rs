@@ -66,7 +66,7 @@ impl Decider {
         // What was woken a moment ago has not shown yet how much it has to do.
         let shown = |cpu: &&CpuView| self.runs(cpu) && self.awake_for(now, cpu.cpu) >= self.patience(cpu.cpu);
         let runs = cpus.iter().filter(shown);
-        let Some(goes) = runs.min_by_key(|cpu| self.load_of(cpu.cpu, members)).copied() else { return };
+        let Some(goes) = runs.min_by_key(|cpu| self.to_move(cpu.cpu, members)).copied() else { return };
         if members.iter().any(|member| member.cpu == goes.cpu && member.backlog > 0) {
             return;
         }

@@ -82,7 +82,7 @@ impl Decider {
             return;
         }
         let patient = |cpu: &&CpuView| self.runs(cpu) && self.calm_for(now, cpu.cpu, self.patience(cpu.cpu));
-        let goes = cpus.iter().filter(patient).min_by_key(|cpu| self.load_of(cpu.cpu, members));
+        let goes = cpus.iter().filter(patient).min_by_key(|cpu| self.to_move(cpu.cpu, members));
         let Some(goes) = goes.copied() else { return };
         if active == 1 {
             // The last one parks only if there is nothing to do at all.

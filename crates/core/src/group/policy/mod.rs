@@ -16,6 +16,9 @@ use crate::time::{Instant, Span};
 
 mod compact;
 mod delay;
+mod view;
+
+pub use view::{CpuState, CpuView, Distance, MemberView};
 
 /// How a group decides.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash, Default)]
@@ -89,81 +92,6 @@ impl Default for Settings {
     }
 }
 
-/// A member as a turn sees it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct MemberView {
-    /// The CPU that has it.
-    pub cpu: GroupCpu,
-    /// The one that had it before, if it has moved.
-    pub last: Option<GroupCpu>,
-    /// How long its oldest packet has waited.
-    pub age: Span,
-    /// Packets that wait.
-    pub backlog: u32,
-    /// Share of a CPU that it took lately, in thousandths ([`super::Load`]).
-    pub load: u16,
-    /// Time that one packet of it takes, as the last polls had it.
-    pub per_packet: Span,
-    /// It cannot be moved now: it is in a turn of a CPU that has stopped, or somebody takes it out of the group.
-    pub fixed: bool,
-}
-
-/// What a CPU of the group is doing.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum CpuState {
-    /// It polls. `silent`: since when no turn of it has ended.
-    Active {
-        /// How long ago its last turn ended.
-        silent: Span,
-    },
-    /// It sleeps.
-    Parked,
-    /// It is leaving the group: nothing goes to it.
-    Leaving,
-}
-
-/// A CPU as a turn sees it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct CpuView {
-    /// Which.
-    pub cpu: GroupCpu,
-    /// What it is doing.
-    pub state: CpuState,
-    /// CPUs with the same number are threads of one core.
-    pub core: u16,
-    /// Memory node.
-    pub node: u16,
-}
-
-/// How far two CPUs are from each other.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Distance {
-    /// One and the same.
-    Same,
-    /// Threads of one core: the nearest caches are shared.
-    Sibling,
-    /// On one memory node.
-    Node,
-    /// On different nodes.
-    Other,
-}
-
-impl CpuView {
-    /// The distance to another.
-    #[must_use]
-    pub const fn distance(&self, other: &Self) -> Distance {
-        if self.cpu.0 == other.cpu.0 {
-            Distance::Same
-        } else if self.node != other.node {
-            Distance::Other
-        } else if self.core == other.core {
-            Distance::Sibling
-        } else {
-            Distance::Node
-        }
-    }
-}
-
 /// One thing to do. They are to be done in order: a move to a CPU that sleeps comes after its wake-up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
@@ -193,6 +121,8 @@ struct CpuMemory {
     cpu: GroupCpu,
     /// A park was asked for at this time, and how it ended is not known yet.
     parked: Option<Instant>,
+    /// It was seen asleep since.
+    slept: bool,
     /// Parks in a row that were in vain.
     vain: u32,
     /// Since when the delays of its members have been small ([`Policy::Delay`]).
@@ -279,6 +209,7 @@ impl Decider {
             let fresh = |view: &CpuView| CpuMemory {
                 cpu: view.cpu,
                 parked: None,
+                slept: false,
                 vain: 0,
                 calm_since: None,
                 woken: Instant::ZERO,
@@ -288,15 +219,19 @@ impl Decider {
             self.decisions.reserve(members + cpus.len());
         }
         for (memory, view) in self.cpus.iter_mut().zip(cpus) {
-            if let (Some(since), CpuState::Active { .. }) = (memory.parked, view.state) {
-                memory.parked = None;
-                memory.calm_since = None;
-                if now - since < self.settings.shrink_after {
+            let Some(since) = memory.parked else { continue };
+            let soon = now - since < self.settings.shrink_after;
+            memory.slept |= view.state == CpuState::Parked;
+            // It takes a CPU a round or two to get there.
+            let over = matches!(view.state, CpuState::Active { .. }) && (memory.slept || !soon);
+            if over {
+                if soon || !memory.slept {
                     memory.vain = (memory.vain + 1).min(VAIN_MAX);
                     self.vain += 1;
                 } else {
                     memory.vain /= 2;
                 }
+                (memory.parked, memory.slept, memory.calm_since) = (None, false, None);
             }
         }
     }
@@ -338,6 +273,11 @@ impl Decider {
 
     fn load_of(&self, cpu: GroupCpu, members: &[MemberView]) -> u32 {
         members.iter().filter(|member| member.cpu == cpu).map(|member| u32::from(member.load)).sum()
+    }
+
+    /// How much would move if this CPU parked: load, and members.
+    fn to_move(&self, cpu: GroupCpu, members: &[MemberView]) -> (u32, usize) {
+        (self.load_of(cpu, members), members.iter().filter(|member| member.cpu == cpu).count())
     }
 
     /// Decides a move, and the wake-up before it if one is needed.

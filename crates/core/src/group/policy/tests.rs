@@ -138,6 +138,19 @@ fn delay_shrinks_slowly() {
     assert_eq!(decider.decide(at(1400), &calm, &both), [moves(1, 0), moves(2, 0), park(1)]);
 }
 
+/// Nothing has to move for the one that has no member.
+#[test]
+fn of_cpus_with_as_much_to_do_the_one_with_fewer_members_parks() {
+    for policy in [Policy::Delay, Policy::Compact] {
+        let mut decider = decider(policy, 1);
+        let (members, both) = ([member(0, 0, 0), member(0, 0, 0)], cpus(&[ACTIVE, ACTIVE]));
+        let first = decider.decide(at(1000), &members, &both).to_vec();
+        let then = decider.decide(at(2000), &members, &both).to_vec();
+        let both = [first, then].concat();
+        assert!(both.contains(&park(1)) && both.iter().all(|it| *it == park(1)), "{policy:?}: {both:?}");
+    }
+}
+
 /// Of many CPUs there is always one where something waits: the others shrink all the same.
 #[test]
 fn a_cpu_that_is_not_calm_keeps_only_itself_awake() {
@@ -229,6 +242,26 @@ fn parks_in_vain_make_it_wait_longer() {
         park_takes(&mut decider, 50);
     }
     assert_eq!(park_takes(&mut decider, 50), 51_200, "and there is an end to it");
+}
+
+#[test]
+fn a_park_that_takes_a_moment_is_not_in_vain() {
+    let mut decider = decider(Policy::Delay, 0);
+    let idle = [member(0, 0, 0)];
+    let (awake, asleep) = (cpus(&[ACTIVE]), cpus(&[CpuState::Parked]));
+    assert_eq!(decider.decide(at(1000), &idle, &awake), []);
+    assert_eq!(decider.decide(at(1200), &idle, &awake), [park(0)]);
+    // It is on its way, and sleeps for long.
+    for (us, seen) in [(1202, &awake), (1210, &awake), (1212, &asleep), (9000, &awake)] {
+        assert_eq!(decider.decide(at(us), &idle, seen), [], "{us}");
+    }
+    assert_eq!(decider.parks_in_vain(), 0);
+    // One that never gets there is.
+    assert_eq!(decider.decide(at(9200), &idle, &awake), [park(0)]);
+    assert_eq!(decider.decide(at(9399), &idle, &awake), []);
+    assert_eq!(decider.parks_in_vain(), 0);
+    assert_eq!(decider.decide(at(9400), &idle, &awake), []);
+    assert_eq!(decider.parks_in_vain(), 1);
 }
 
 #[test]

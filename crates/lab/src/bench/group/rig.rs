@@ -102,11 +102,16 @@ impl Rig {
         wire(&self.engine, self.wires.len(), tested_cpu, own_cpu)
     }
 
+    /// One CPU more for the group.
+    pub(super) fn join(&self, cpu: usize) -> anyhow::Result<()> {
+        Ok(self.engine.group_attach_cpu(GROUP, cpu)?)
+    }
+
     /// CPUs of the group that poll at this moment.
-    pub(super) fn awake(&self) -> usize {
+    pub(super) fn awake(&self) -> Vec<usize> {
         let groups = self.engine.groups();
         let polls = |cpu: &&napier_runtime::engine::PollerInfo| cpu.doing == napier_runtime::engine::Doing::Active;
-        groups.iter().flat_map(|group| &group.cpus).filter(polls).count()
+        groups.iter().flat_map(|group| &group.cpus).filter(polls).map(|cpu| cpu.cpu.into()).collect()
     }
 
     /// Polls of all tested ends so far.
