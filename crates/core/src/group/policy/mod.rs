@@ -141,7 +141,9 @@ pub struct Decider {
     members: Vec<MemberMemory>,
     cpus: Vec<CpuMemory>,
     decisions: Vec<Decision>,
-    /// When the policy last looked at the whole ([`Policy::Compact`]).
+    /// When the policy was last asked.
+    asked: Instant,
+    /// When it last looked at the whole ([`Policy::Compact`]).
     looked: Instant,
     vain: u64,
 }
@@ -150,7 +152,15 @@ impl Decider {
     /// Begins.
     #[must_use]
     pub const fn new(settings: Settings) -> Self {
-        Self { settings, members: Vec::new(), cpus: Vec::new(), decisions: Vec::new(), looked: Instant::ZERO, vain: 0 }
+        Self {
+            settings,
+            members: Vec::new(),
+            cpus: Vec::new(),
+            decisions: Vec::new(),
+            asked: Instant::ZERO,
+            looked: Instant::ZERO,
+            vain: 0,
+        }
     }
 
     /// The settings in force.
@@ -218,10 +228,13 @@ impl Decider {
             // A turn makes at most a move for each member, and a wake-up or a park for each CPU.
             self.decisions.reserve(members + cpus.len());
         }
+        // With all asleep nobody looks.
+        let unseen = now - self.asked >= self.settings.shrink_after;
+        self.asked = now;
         for (memory, view) in self.cpus.iter_mut().zip(cpus) {
             let Some(since) = memory.parked else { continue };
             let soon = now - since < self.settings.shrink_after;
-            memory.slept |= view.state == CpuState::Parked;
+            memory.slept |= view.state == CpuState::Parked || unseen;
             // It takes a CPU a round or two to get there.
             let over = matches!(view.state, CpuState::Active { .. }) && (memory.slept || !soon);
             if over {

@@ -256,11 +256,15 @@ fn a_park_that_takes_a_moment_is_not_in_vain() {
         assert_eq!(decider.decide(at(us), &idle, seen), [], "{us}");
     }
     assert_eq!(decider.parks_in_vain(), 0);
-    // One that never gets there is.
+    // As does one that nobody saw asleep: it was alone.
     assert_eq!(decider.decide(at(9200), &idle, &awake), [park(0)]);
-    assert_eq!(decider.decide(at(9399), &idle, &awake), []);
+    assert_eq!(decider.decide(at(20_000), &idle, &awake), []);
     assert_eq!(decider.parks_in_vain(), 0);
-    assert_eq!(decider.decide(at(9400), &idle, &awake), []);
+    // One that never gets there is.
+    assert_eq!(decider.decide(at(20_200), &idle, &awake), [park(0)]);
+    assert_eq!(decider.decide(at(20_399), &idle, &awake), []);
+    assert_eq!(decider.parks_in_vain(), 0);
+    assert_eq!(decider.decide(at(20_400), &idle, &awake), []);
     assert_eq!(decider.parks_in_vain(), 1);
 }
 
