@@ -71,10 +71,11 @@ pub fn group(config: &GroupBenchConfig, each: &(dyn Fn(&GroupFigure) + Sync)) ->
     let cpus = napier_runtime::available_cpus();
     ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: a poller and the thread that sends");
     let bench = Bench { config: config.clone(), own: cpus[0], poller: cpus[1] };
-    let experiments: [fn(&Bench) -> anyhow::Result<GroupFigure>; 9] = [
+    let experiments: [fn(&Bench) -> anyhow::Result<GroupFigure>; 10] = [
         Bench::one_member,
         Bench::two_members,
         Bench::many_members,
+        Bench::cold_path,
         Bench::first_packet,
         Bench::silence,
         Bench::low_load,
@@ -133,6 +134,25 @@ impl Bench {
     fn first_packet(&self) -> anyhow::Result<GroupFigure> {
         let load = Load { gap: IDLE_GAP, quantile: 0.5, idle: true };
         self.pair("p50, all CPUs asleep before (min-active 0)", (1, sleepy()), ("base", 1, Poller::Base), load)
+    }
+
+    /// What polls that find nothing leave cold: the most that dry runs of the paths could gain.
+    fn cold_path(&self) -> anyhow::Result<GroupFigure> {
+        let (mut group, mut beside, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.config.runs {
+            let [cold, warm] = [IDLE_GAP, GAP].map(|gap| {
+                let mut rig = Rig::new(1, awake(), &[self.poller], self.own)?;
+                let latency = rig.deliver(self.config.samples.min(300), gap, false)?;
+                Ok::<_, anyhow::Error>(us(latency.value_at_quantile(0.5)))
+            });
+            let (cold, warm) = (cold?, warm?);
+            group.push(cold);
+            beside.push(warm);
+            ratio.push(cold / warm);
+        }
+        let beside = Some(("after 20 us", Spread::of(&beside)));
+        let what = "p50, one member, after 3 ms of polls that found nothing";
+        Ok(GroupFigure { what, unit: "us", group: Spread::of(&group), beside, ratio: Some(Spread::of(&ratio)) })
     }
 
     /// Two rigs in turn, in each run.
@@ -329,7 +349,7 @@ mod tests {
             }
             Err(error) => panic!("{error:#}"),
         };
-        assert_eq!((figures.len(), said.into_inner()), (9, 9));
+        assert_eq!((figures.len(), said.into_inner()), (10, 10));
         assert!(figures.iter().all(|figure| figure.group.median >= 0.0), "{figures:?}");
         let awake = figures.iter().find(|figure| figure.unit == "CPUs").expect("one of them");
         assert!(awake.group.min >= 1.0, "one CPU at least polls: {awake:?}");
