@@ -1,5 +1,5 @@
 //! What review would forget: the sizes of files and functions, the arrows between the modules of the engine, who reads a
-//! clock, and whether the paths that the documentation names exist.
+//! clock, whether the paths that the documentation names exist, and whether the container files copy what is there.
 //!
 //! What is there today and should not be stands in the lists of `tests/tidy/lists/`. A list may only shrink: what is
 //! not on it, or larger than there, fails, and so does an entry that is not needed any more. After a move, or when something
@@ -11,6 +11,7 @@
 
 mod arrows;
 mod clocks;
+mod images;
 mod paths;
 mod sizes;
 mod sources;
