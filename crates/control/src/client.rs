@@ -125,12 +125,12 @@ impl Client {
         self.asked(&json!({"op": operation, "how": "do", "attributes": attributes}))
     }
 
-    /// Asks for the figures whose names begin with `prefix`.
+    /// Asks for the figures whose names begin with one of these; with none, for all.
     ///
     /// # Errors
     /// [`AskError::Refused`]: there are too many at once, or the engine has stopped; [`AskError::System`].
-    pub fn metrics(&mut self, prefix: &str) -> Result<Vec<Family>, AskError> {
-        let attributes = if prefix.is_empty() { json!({}) } else { json!({"prefix": prefix}) };
+    pub fn metrics(&mut self, prefixes: &[&str]) -> Result<Vec<Family>, AskError> {
+        let attributes = if prefixes.is_empty() { json!({}) } else { json!({"prefix": prefixes}) };
         let request = json!({"op": metrics::OPERATION, "how": "dump", "attributes": attributes});
         let families: Vec<Family> = serde_json::from_value(self.asked(&request)?)
             .map_err(|error| AskError::System { path: self.path.clone(), source: error.into() })?;

@@ -6,7 +6,7 @@
 //!             "samples": [{"labels": {"cpu": "0"}, "value": 7}]}, ...]}
 //! ```
 //!
-//! `prefix` is what names begin with; without it all are asked for. `unit` is `count`, `bytes`, `ns` or `bool`. A metric without
+//! `prefix` is what names begin with, or an array of such beginnings; without it all are asked for. `unit` is `count`, `bytes`, `ns` or `bool`. A metric without
 //! samples is left out. The answer is bounded ([`METRICS_BYTES_MAX`]): an engine with thousands of instances is to be asked for
 //! one part after the other.
 
@@ -25,6 +25,9 @@ pub const OPERATION: &str = "metrics";
 
 /// Bytes of an answer, about.
 pub const METRICS_BYTES_MAX: usize = 8 << 20;
+
+/// Beginnings of names in one request.
+pub const PREFIXES_MAX: usize = 64;
 
 /// A metric and its samples, as they come over the socket.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -65,33 +68,46 @@ pub(crate) fn answer(engine: &Engine, attributes: &Map<String, Value>) -> Result
     if let Some(unknown) = attributes.keys().find(|key| *key != "prefix") {
         return Err(invalid(format!("{OPERATION} does not accept {unknown}: it takes prefix")));
     }
-    let prefix = match attributes.get("prefix") {
-        None => "",
-        Some(Value::String(prefix)) => prefix,
-        Some(other) => return Err(invalid(format!("prefix must be a text, not {other}"))),
+    let prefixes = match attributes.get("prefix") {
+        None => vec![""],
+        Some(Value::String(prefix)) => vec![prefix.as_str()],
+        Some(Value::Array(several)) if several.len() <= PREFIXES_MAX => {
+            let texts = several.iter().map(|one| one.as_str().ok_or_else(|| wrong(one)));
+            texts.collect::<Result<_, _>>()?
+        }
+        Some(Value::Array(_)) => return Err(invalid(format!("prefix has at most {PREFIXES_MAX} texts"))),
+        Some(other) => return Err(wrong(other)),
     };
-    let mut text = Text { prefix, families: Vec::new(), by_name: HashMap::new(), bytes: 0 };
+    let mut text = Text::new(&prefixes);
     engine.metrics(&mut text);
     text.finish()
 }
 
+fn wrong(prefix: &Value) -> Refused {
+    invalid(format!("prefix must be a text or an array of texts, not {prefix}"))
+}
+
 /// Figures as text, without a tree in between.
 struct Text<'a> {
-    prefix: &'a str,
+    prefixes: &'a [&'a str],
     families: Vec<String>,
-    by_name: HashMap<&'static str, usize>,
+    /// Their places; none for what was not asked for.
+    by_name: HashMap<&'static str, Option<usize>>,
     bytes: usize,
 }
 
 impl Sink for Text<'_> {
     fn sample(&mut self, metric: &'static Metric, labels: &[&str], value: u64) {
-        if !metric.name.starts_with(self.prefix) || self.bytes > METRICS_BYTES_MAX {
+        if self.bytes > METRICS_BYTES_MAX {
             return;
         }
         let place = *self.by_name.entry(metric.name).or_insert_with(|| {
-            self.families.push(head(metric));
-            self.families.len() - 1
+            self.prefixes.iter().any(|prefix| metric.name.starts_with(prefix)).then(|| {
+                self.families.push(head(metric));
+                self.families.len() - 1
+            })
         });
+        let Some(place) = place else { return };
         let family = &mut self.families[place];
         let before = family.len();
         family.push_str(if family.ends_with('[') { "{\"labels\": {" } else { ", {\"labels\": {" });
@@ -103,7 +119,11 @@ impl Sink for Text<'_> {
     }
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
+    fn new(prefixes: &'a [&'a str]) -> Self {
+        Self { prefixes, families: Vec::new(), by_name: HashMap::new(), bytes: 0 }
+    }
+
     fn finish(self) -> Result<String, Refused> {
         if self.bytes > METRICS_BYTES_MAX {
             return Err(Refused::plain(format!(
@@ -147,13 +167,9 @@ mod tests {
         labels: &["device", "queue"],
     };
 
-    fn text(prefix: &str) -> Text<'_> {
-        Text { prefix, families: Vec::new(), by_name: HashMap::new(), bytes: 0 }
-    }
-
     #[test]
     fn figures_are_json_whatever_devices_are_called() {
-        let mut sink = text("napier_");
+        let mut sink = Text::new(&["x", "napier_"]);
         sink.sample(&METRIC, &["a\"\\\n\u{1b}[2J", "0"], u64::MAX);
         sink.sample(&METRIC, &["b", "1"], 0);
         let line = sink.finish().map_err(|refused| refused.line()).expect("it is short");
@@ -164,14 +180,14 @@ mod tests {
         assert_eq!((family.samples.len(), family.samples[0].value), (2, u64::MAX));
         assert_eq!(family.samples[0].labels["device"], "a\"\\\n\u{1b}[2J");
         assert_eq!(family.clone().cleaned().samples[0].labels["device"], "a\"\\[2J");
-        let mut sink = text("napier_y");
+        let mut sink = Text::new(&["napier_y"]);
         sink.sample(&METRIC, &["a", "0"], 1);
         assert_eq!(sink.finish().ok().as_deref(), Some(r#"{"reply": []}"#));
     }
 
     #[test]
     fn what_is_too_long_is_refused_and_not_cut() {
-        let mut sink = text("");
+        let mut sink = Text::new(&[""]);
         let name = "d".repeat(1000);
         for queue in 0..10_000 {
             sink.sample(&METRIC, &[&name, &queue.to_string()], 1);

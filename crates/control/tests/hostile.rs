@@ -42,8 +42,8 @@ impl Drop for Folder {
 /// A figure as text: name, labels.
 type Key = (String, BTreeMap<String, String>);
 
-fn asked(client: &mut Client, prefix: &str) -> BTreeMap<Key, u64> {
-    let families = client.metrics(prefix).expect("answered");
+fn asked(client: &mut Client, prefixes: &[&str]) -> BTreeMap<Key, u64> {
+    let families = client.metrics(prefixes).expect("answered");
     let all = families.into_iter().flat_map(|family| {
         family.samples.into_iter().map(move |sample| ((family.name.clone(), sample.labels), sample.value))
     });
@@ -64,7 +64,7 @@ fn the_figures_come_over_the_socket() {
     let folder = Folder::new("figures");
     let (engine, _socket, path) = folder.engine();
     let mut client = Client::connect(&path).expect("connected");
-    let (before, over, after) = (walked(&engine), asked(&mut client, ""), walked(&engine));
+    let (before, over, after) = (walked(&engine), asked(&mut client, &[]), walked(&engine));
     assert_eq!(over.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     let counters = over.iter().filter(|((name, _), _)| {
         metrics().iter().any(|metric| metric.name == name && metric.kind == napier_runtime::metric::Kind::Counter)
@@ -72,14 +72,17 @@ fn the_figures_come_over_the_socket() {
     for (key, value) in counters {
         assert!(before[key] <= *value && *value <= after[key], "{key:?}");
     }
-    let some = asked(&mut client, "napier_napi_p");
+    let some = asked(&mut client, &["napier_napi_p"]);
     assert!(!some.is_empty() && some.keys().all(|(name, _)| name.starts_with("napier_napi_p")));
-    assert_eq!(asked(&mut client, "no_such"), BTreeMap::new());
+    let more = asked(&mut client, &["napier_engine_uptime", "napier_napi_p"]);
+    assert_eq!(more.len(), some.len() + 1);
+    assert!(client.metrics(&["napier_napi_p"; 65]).expect_err("too many").to_string().contains("at most 64"));
+    assert_eq!(asked(&mut client, &["no_such"]), BTreeMap::new());
 
     let stream = UnixStream::connect(&path).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
     let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
-    for attributes in [r#"{"prefix": 1}"#, r#"{"name": "x"}"#] {
+    for attributes in [r#"{"prefix": 1}"#, r#"{"prefix": ["x", 1]}"#, r#"{"name": "x"}"#] {
         let request = format!("{{\"op\": \"metrics\", \"how\": \"dump\", \"attributes\": {attributes}}}\n");
         (&stream).write_all(request.as_bytes()).expect("sent");
         let mut line = String::new();
@@ -87,7 +90,7 @@ fn the_figures_come_over_the_socket() {
         assert!(line.contains("EINVAL") && line.contains("prefix"), "{line}");
     }
     drop(engine);
-    assert!(client.metrics("").expect_err("it has stopped").to_string().contains("the engine has stopped"));
+    assert!(client.metrics(&[]).expect_err("it has stopped").to_string().contains("the engine has stopped"));
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn answered_with(folder: &Folder, bytes: &[u8]) -> AskError {
             let _ = (&stream).write_all(bytes);
         });
         let mut client = Client::connect(path.to_str().expect("a plain path")).expect("connected");
-        client.metrics("").expect_err("it is no answer")
+        client.metrics(&[]).expect_err("it is no answer")
     })
 }
 
@@ -160,7 +163,7 @@ fn who_floods_the_socket_keeps_nobody_else_waiting() {
         }
         let mut client = Client::connect(&path).expect("connected");
         for _ in 0..30 {
-            client.metrics("napier_napi_").expect("answered");
+            client.metrics(&["napier_napi_"]).expect("answered");
         }
         ends.store(true, Ordering::Relaxed);
     });
@@ -172,7 +175,7 @@ fn ten_thousand_connections_are_bounded_and_an_honest_client_is_answered() {
     let folder = Folder::new("many");
     let (_engine, socket, path) = folder.engine();
     let mut client = Client::connect(&path).expect("connected");
-    client.metrics("napier_softirq_").expect("answered");
+    client.metrics(&["napier_softirq_"]).expect("answered");
     let descriptors = || fs::read_dir("/proc/self/fd").expect("it is there").count();
     let before = descriptors();
     let mut open = VecDeque::new();
@@ -185,8 +188,8 @@ fn ten_thousand_connections_are_bounded_and_an_honest_client_is_answered() {
         }
         if nth % 500 == 0 {
             // The one that asked before is not given up for those that never did; and who comes now is answered, too.
-            client.metrics("napier_softirq_").expect("answered");
-            Client::connect(&path).expect("connected").metrics("napier_softirq_").expect("answered");
+            client.metrics(&["napier_softirq_"]).expect("answered");
+            Client::connect(&path).expect("connected").metrics(&["napier_softirq_"]).expect("answered");
         }
     }
     let until = Instant::now() + Duration::from_secs(20);
@@ -196,5 +199,5 @@ fn ten_thousand_connections_are_bounded_and_an_honest_client_is_answered() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(descriptors() <= most, "{} after {before}", descriptors());
-    client.metrics("napier_softirq_").expect("answered");
+    client.metrics(&["napier_softirq_"]).expect("answered");
 }

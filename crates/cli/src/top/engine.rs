@@ -40,13 +40,13 @@ impl Source for EngineSource {
     }
 
     fn look(&mut self, at_ns: u64) -> anyhow::Result<Snapshot> {
-        let families = match self.client.metrics("") {
+        let families = match self.client.metrics(&[]) {
             Ok(families) => families,
             // It may have given this connection to another client; if it is gone, that shows now.
             Err(AskError::System { .. }) => {
                 let again = Client::connect(&self.name).map_err(|_| Ended(self.title()))?;
                 self.client = again;
-                self.client.metrics("").with_context(|| format!("looking at {}", self.title()))?
+                self.client.metrics(&[]).with_context(|| format!("looking at {}", self.title()))?
             }
             Err(AskError::Refused { message, .. }) if message.contains("has stopped") => {
                 return Err(Ended(self.title()).into());
