@@ -6,7 +6,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{NAPIER, Running, end, has, start, text};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
 
 /// A server with an engine of its own; its interface has no peer.
 struct Served(Option<Running>, String);
@@ -248,5 +255,121 @@ fn a_view_without_its_terminal_ends() {
     while runs() {
         assert!(Instant::now() < until, "it looks on without a terminal");
         std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+/// A terminal without a program that shows it: what is written stays in it until it is full.
+struct Bare {
+    master: OwnedFd,
+    path: std::ffi::CString,
+}
+
+impl Bare {
+    fn new() -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is ours");
+        let path = ptsname(&master, Vec::new()).expect("it has a name");
+        let bare = Self { master, path };
+        let size = Winsize { ws_row: 50, ws_col: 150, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(bare.end(OFlags::empty()), size).expect("set");
+        bare
+    }
+
+    fn end(&self, flags: OFlags) -> OwnedFd {
+        let flags = flags | OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        rustix::fs::open(&self.path, flags, Mode::empty()).expect("it opens")
+    }
+
+    fn start(&self, args: &[&str]) -> Running {
+        let end = || Stdio::from(self.end(OFlags::empty()));
+        let started = Command::new(NAPIER).args(args).stdin(end()).stdout(end()).stderr(end()).spawn();
+        Running(started.expect("the binary starts"))
+    }
+
+    fn fill(&self) {
+        let mut end = File::from(self.end(OFlags::NONBLOCK));
+        while end.write_all(&[b'x'; 64]).is_ok() {}
+    }
+
+    /// Whether lines are edited and shown: no program has it.
+    fn is_given_back(&self) -> bool {
+        let modes = tcgetattr(self.end(OFlags::empty())).expect("its settings").local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+    }
+
+    /// Starts a view, and waits until it has the terminal.
+    fn view(&self, args: &[&str]) -> Running {
+        let view = self.start(&[&["top", "--interval", "0.1"], args].concat());
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.is_given_back() {
+            assert!(Instant::now() < until, "it takes no terminal");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        view
+    }
+}
+
+fn kill(view: &Running, signal: &str) {
+    let sent = Command::new("kill").args([&format!("-{signal}"), &view.0.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal}");
+}
+
+/// The status that it ends with, soon.
+fn ended(view: &mut Running) -> Option<i32> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(status) = view.0.try_wait().expect("it is ours") {
+            return status.code();
+        }
+        assert!(Instant::now() < until, "it is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_is_given_back() {
+    let served = Served::new("top-stalls");
+    for (signal, status) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
+        let terminal = Bare::new();
+        let mut view = terminal.view(&["--engine", &served.1]);
+        // Where it draws, and waits for room. Source: `drivers/tty/n_tty.c n_tty_write`.
+        let hangs = || {
+            terminal.fill();
+            let place = std::fs::read_to_string(format!("/proc/{}/wchan", view.0.id())).unwrap_or_default();
+            ["wait_woken", "n_tty_write"].contains(&place.as_str())
+        };
+        // A kernel that does not name places gives it the time.
+        let begun = Instant::now();
+        while !hangs() && begun.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        kill(&view, signal);
+        assert_eq!(ended(&mut view), Some(status), "SIG{signal}");
+        assert!(terminal.is_given_back(), "SIG{signal}");
+    }
+}
+
+/// Whether a process has an instance of tracefs, wherever that is mounted; `None` where it cannot be.
+fn is_traced_by(pid: u32) -> Option<bool> {
+    let list = "mount -t tracefs none /sys/kernel/tracing && ls /sys/kernel/tracing/instances";
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", list]).output().ok()?;
+    output.status.success().then(|| text(&output).lines().any(|name| name.starts_with(&format!("napier-{pid}-"))))
+}
+
+#[test]
+fn nothing_is_traced_after_the_view() {
+    for (end, status) in [("q", 0), ("TERM", 143), ("HUP", 129)] {
+        let terminal = Bare::new();
+        let mut view = terminal.view(&["--dev", "lo"]);
+        let pid = view.0.id();
+        if is_traced_by(pid) != Some(true) {
+            return napier_testkit::skip!("nothing_is_traced_after_the_view", "tracefs, or the privilege for it");
+        }
+        match end {
+            "q" => drop(rustix::io::write(&terminal.master, b"q").expect("a key")),
+            signal => kill(&view, signal),
+        }
+        assert_eq!(ended(&mut view), Some(status), "{end}");
+        assert_eq!(is_traced_by(pid), Some(false), "{end}");
     }
 }

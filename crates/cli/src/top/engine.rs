@@ -5,9 +5,33 @@ use napier_control::client::engines;
 use napier_control::metrics::{Family, Sample};
 use napier_control::{AskError, Client};
 
+use super::Clock;
 use super::figures::{Figures, Key, label_of};
 use super::snapshot::{Context, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread, mode};
 use super::source::{Ended, Source};
+
+/// What the names of figures begin with that are shown; an engine with thousands of instances has more than one answer holds.
+const SHOWN: [&str; 19] = [
+    "napier_engine_uptime",
+    "napier_napi_info",
+    "napier_napi_owner",
+    "napier_napi_polls",
+    "napier_napi_empty_polls",
+    "napier_napi_packets",
+    "napier_napi_interrupts",
+    "napier_napi_deferrals",
+    "napier_napi_suspensions",
+    "napier_napi_timer_fires",
+    "napier_napi_spinning",
+    "napier_napi_defer_hard_irqs",
+    "napier_napi_gro_flush_timeout",
+    "napier_napi_irq_suspend_timeout",
+    "napier_thread",
+    "napier_softirq_",
+    "napier_tx",
+    "napier_event_",
+    "napier_group_",
+];
 
 /// An engine that is looked at.
 pub(super) struct EngineSource {
@@ -39,27 +63,29 @@ impl Source for EngineSource {
         format!("engine {}", self.name)
     }
 
-    fn look(&mut self, at_ns: u64) -> anyhow::Result<Snapshot> {
-        let families = match self.client.metrics(&[]) {
+    fn look(&mut self, _clock: &Clock) -> anyhow::Result<Snapshot> {
+        let families = match self.client.metrics(&SHOWN) {
             Ok(families) => families,
             // It may have given this connection to another client; if it is gone, that shows now.
             Err(AskError::System { .. }) => {
                 let again = Client::connect(&self.name).map_err(|_| Ended(self.title()))?;
                 self.client = again;
-                self.client.metrics(&[]).with_context(|| format!("looking at {}", self.title()))?
+                self.client.metrics(&SHOWN).with_context(|| format!("looking at {}", self.title()))?
             }
             Err(AskError::Refused { message, .. }) if message.contains("has stopped") => {
                 return Err(Ended(self.title()).into());
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(snapshot(&families, at_ns))
+        Ok(snapshot(&families))
     }
 }
 
 /// What families of figures say of an engine.
-pub(super) fn snapshot(families: &[Family], at_ns: u64) -> Snapshot {
+pub(super) fn snapshot(families: &[Family]) -> Snapshot {
     let figures = Figures::new(families);
+    // The engine's own: an answer may be late.
+    let at_ns = figures.samples("napier_engine_uptime").first().map_or(0, |sample| sample.value);
     let contexts = contexts(&figures);
     let all = figures.samples("napier_event_contexts").first().map_or(0, |sample| sample.value);
     let mut notes = Vec::new();
@@ -204,4 +230,19 @@ fn groups(figures: &Figures<'_>) -> Vec<GroupCpu> {
         }
     };
     figures.objects("napier_group_cpu_parks", &["group", "cpu"]).into_iter().map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SHOWN;
+
+    #[test]
+    fn what_is_looked_for_is_asked_for() {
+        let code = include_str!("engine.rs").split("\n#[cfg(test)]").next().unwrap_or_default();
+        let names: Vec<&str> = code.split('"').filter(|word| word.starts_with("napier_")).collect();
+        assert!(names.len() > 2 * SHOWN.len(), "{names:?}");
+        for name in &names[SHOWN.len()..] {
+            assert!(SHOWN.iter().any(|prefix| name.starts_with(prefix)), "{name}");
+        }
+    }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use napier_linux::metrics::Kernel;
 use napier_linux::tracefs::{NAPI_POLL, TraceError, Tracer};
 
+use super::Clock;
 use super::figures::{Collected, Figures, label_of};
 use super::snapshot::{Count, Cpu, Instance, Snapshot, Thread};
-use super::source::{Ended, Source};
+use super::source::{Ended, Source, Traced};
 
 /// Buffer of each processor: events are only counted.
 const TRACE_KIB: u32 = 64;
@@ -20,8 +21,9 @@ const PROCESSES_MAX: usize = 100_000;
 /// Interfaces of the kernel, in the network namespace of the calling thread.
 pub(super) struct KernelSource {
     kernel: Kernel,
-    /// Interfaces, and what counts their polls.
-    watched: Vec<(String, Option<Tracer>)>,
+    watched: Vec<String>,
+    /// What counts the polls of each of them.
+    traced: Traced,
     /// `ksoftirqd/N`: its CPU and its process.
     ksoftirqd: Vec<(String, u32)>,
     notes: Vec<String>,
@@ -33,13 +35,11 @@ impl KernelSource {
     pub(super) fn open(names: &[String]) -> anyhow::Result<Self> {
         let kernel = Kernel::new(names)?;
         let mut notes = Vec::new();
-        let mut traced = |name: &String| {
-            let tracer = tracer(name).map_err(|error| notes.push(format!("polls are not counted: {error}"))).ok();
-            (name.clone(), tracer)
-        };
-        let watched = names.iter().map(&mut traced).collect();
+        let mut traced =
+            |name: &String| tracer(name).map_err(|error| notes.push(format!("polls are not counted: {error}"))).ok();
+        let traced = Traced::new(names.iter().map(&mut traced).collect());
         notes.dedup();
-        Ok(Self { kernel, watched, ksoftirqd: ksoftirqd(), notes })
+        Ok(Self { kernel, watched: names.to_vec(), traced, ksoftirqd: ksoftirqd(), notes })
     }
 }
 
@@ -67,13 +67,18 @@ fn ksoftirqd() -> Vec<(String, u32)> {
 
 impl Source for KernelSource {
     fn title(&self) -> String {
-        let names: Vec<_> = self.watched.iter().map(|(name, _)| name.as_str()).collect();
-        format!("kernel: {}", names.join(", "))
+        format!("kernel: {}", self.watched.join(", "))
     }
 
-    fn look(&mut self, at_ns: u64) -> anyhow::Result<Snapshot> {
+    fn traced(&self) -> Traced {
+        self.traced.clone()
+    }
+
+    fn look(&mut self, clock: &Clock) -> anyhow::Result<Snapshot> {
         let mut collected = Collected::default();
-        self.kernel.walk(Duration::from_nanos(at_ns), &mut collected);
+        self.kernel.walk(Duration::from_nanos(clock.now_ns()), &mut collected);
+        // A walk may take long, such as one that looks for findings.
+        let at_ns = clock.now_ns();
         let figures = Figures::new(collected.families());
         let mut now = Snapshot { at_ns, notes: self.notes.clone(), ..Snapshot::default() };
         now.cpus = cpus(&figures);
@@ -82,12 +87,11 @@ impl Source for KernelSource {
             let of = ["ksoftirqd", "", cpu];
             now.threads.extend(read.and_then(|text| schedstat(&text)).map(|spent| thread(of, spent, at_ns)));
         }
-        for (name, tracer) in &self.watched {
+        for (place, name) in self.watched.iter().enumerate() {
             if figures.get("napier_kernel_device_up", &[("device", name)]).is_none() {
                 return Err(Ended(format!("the interface {name}")).into());
             }
-            let polls = tracer.as_ref().and_then(|tracer| Some(tracer.seen().ok()?.total()));
-            now.instances.extend(instances(&figures, name, polls));
+            now.instances.extend(instances(&figures, name, self.traced.seen(place)));
             now.threads.extend(threads(&figures, name, at_ns));
             if figures.of("napier_kernel_napi_mode", &[("device", name)]).next().is_none() {
                 now.notes.push(format!("{name} has no NAPI instance: it is down, or a veth with GRO off"));

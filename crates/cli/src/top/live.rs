@@ -1,6 +1,6 @@
 //! The view on a terminal: one thread looks, one draws and takes keys.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,21 +9,33 @@ use ratatui::crossterm::event::{Event, poll, read};
 use super::app::{App, Next};
 use super::screen::Screen;
 use super::snapshot::Snapshot;
-use super::source::Source;
+use super::source::{Source, Traced};
 use super::{Clock, view};
 
 /// How long a snapshot or a change of the window may wait for being drawn.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Undoes what is traced however the view ends, but for a signal, which `screen` takes.
+struct Undone(Traced);
+
+impl Drop for Undone {
+    fn drop(&mut self) {
+        self.0.undo();
+    }
+}
+
 pub(super) fn run(mut source: Box<dyn Source>, clock: Clock, interval: Duration) -> anyhow::Result<()> {
     let mut app = App::new(source.title(), interval);
     // Before anything is drawn: what cannot be looked at is said as of any command.
-    app.take(source.look(clock.now_ns())?);
-    let (found, snapshots) = channel();
+    app.take(source.look(&clock)?);
+    let traced = source.traced();
+    let _undone = Undone(traced.clone());
+    // On a terminal that takes nothing for long, snapshots must not pile up.
+    let (found, snapshots) = sync_channel(1);
     let (pace, paces) = channel();
     let looks = move || look(&mut *source, &clock, interval, &found, &paces);
     std::thread::Builder::new().name("top-looks".to_owned()).spawn(looks).context("starting a thread")?;
-    let mut screen = Screen::take()?;
+    let mut screen = Screen::take(&traced)?;
     let ended = shows(&mut app, &mut screen, &snapshots, &pace);
     drop(screen);
     ended
@@ -34,7 +46,7 @@ fn look(
     source: &mut dyn Source,
     clock: &Clock,
     mut interval: Duration,
-    found: &Sender<anyhow::Result<Snapshot>>,
+    found: &SyncSender<anyhow::Result<Snapshot>>,
     paces: &Receiver<Duration>,
 ) {
     loop {
@@ -46,7 +58,7 @@ fn look(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let snapshot = source.look(clock.now_ns());
+        let snapshot = source.look(clock);
         let failed = snapshot.is_err();
         if found.send(snapshot).is_err() || failed {
             return;

@@ -90,15 +90,15 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.is_live() {
         return live::run(source, clock, args.interval);
     }
-    let then = source.look(clock.now_ns())?;
+    let then = source.look(&clock)?;
     let ends = Instant::now() + args.interval;
     while let Some(left) = ends.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         anyhow::ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
-    let now = source.look(clock.now_ns())?;
+    let now = source.look(&clock)?;
     let tables = rows::tables(&then, &now);
-    let seconds = Duration::from_nanos(now.at_ns - then.at_ns).as_secs_f64();
+    let seconds = Duration::from_nanos(now.at_ns.saturating_sub(then.at_ns)).as_secs_f64();
     let text = if args.json {
         let mut object = layout::as_json(&tables);
         object.insert("of".to_owned(), json!(source.title()));

@@ -8,7 +8,7 @@ use super::*;
 #[test]
 #[ignore = "it panics with the terminal in hand; a_panic_gives_the_terminal_back runs it"]
 fn a_view_that_panics() {
-    let mut screen = Screen::take().expect("it runs on a terminal");
+    let mut screen = Screen::take(&Traced::default()).expect("it runs on a terminal");
     let _ = screen.draw(|frame| {
         frame.render_widget("the view", frame.area());
     });

@@ -1,6 +1,11 @@
 //! Where snapshots come from.
 
-use super::snapshot::Snapshot;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use napier_linux::tracefs::Tracer;
+
+use super::Clock;
+use super::snapshot::{Count, Snapshot};
 
 /// An engine, or the kernel.
 pub(super) trait Source: Send {
@@ -11,7 +16,37 @@ pub(super) trait Source: Send {
     ///
     /// # Errors
     /// [`Ended`] if it is there no more, or what was looked at cannot be read.
-    fn look(&mut self, at_ns: u64) -> anyhow::Result<Snapshot>;
+    fn look(&mut self, clock: &Clock) -> anyhow::Result<Snapshot>;
+
+    /// What it traces.
+    fn traced(&self) -> Traced {
+        Traced::default()
+    }
+}
+
+/// What counts events of the kernel while somebody looks. A process may end while another thread looks, so all clones are one,
+/// and any of them undoes it.
+#[derive(Clone, Default)]
+pub(super) struct Traced(Arc<Mutex<Vec<Option<Tracer>>>>);
+
+impl Traced {
+    pub(super) fn new(tracers: Vec<Option<Tracer>>) -> Self {
+        Self(Arc::new(Mutex::new(tracers)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Tracer>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events of the tracer at this place.
+    pub(super) fn seen(&self, place: usize) -> Count {
+        Some(self.lock().get(place)?.as_ref()?.seen().ok()?.total())
+    }
+
+    /// The kernel is left as it was; nothing is counted any more.
+    pub(super) fn undo(&self) {
+        self.lock().clear();
+    }
 }
 
 /// What was looked at has ended.
