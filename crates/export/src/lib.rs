@@ -4,9 +4,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `exposition` | families out of a walk, and the OpenMetrics text of them, which `prometheus-client` writes |
+//! | `exposition` | families out of a walk, and the text of them in either format |
 //! | `page` | metrics as a table for people |
-//! | `plain` | the same text in the older format, for who does not ask for OpenMetrics |
 //! | `request` | what a client asked for, and what it is told: pure |
 //! | `connection` | one client, bounded in bytes and in time |
 //! | `server` | the thread |
@@ -24,7 +23,6 @@
 mod connection;
 mod exposition;
 mod page;
-mod plain;
 mod request;
 mod server;
 
