@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         out.write_all(Exposition::new(walk).text(format).as_bytes())?;
         return Ok(out.flush()?);
     }
-    let exporter = start(args.listen, Polling::On(metrics::polling_cpus()), walk)?;
+    let exporter = start(args.listen, || Polling::On(metrics::polling_cpus()), walk)?;
     let line = format!("ready: http://{}/metrics", exporter.addr());
     // Whoever waits for the line may be gone; the exporter goes on.
     let mut out = std::io::stdout();
@@ -87,7 +87,11 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
 /// `--metrics` of a command that runs engines. `cpus`: those that their threads are pinned to.
 pub(crate) fn of_engine(addr: Option<SocketAddr>, cpus: &[usize], shown: &Shown) -> anyhow::Result<Option<Exporter>> {
     let Some(addr) = addr else { return Ok(None) };
-    let polling = if cpus.is_empty() { Polling::Anywhere } else { Polling::On(cpus.to_vec()) };
+    let (pinned, grouped) = (cpus.to_vec(), shown.clone());
+    let polling = move || match [&pinned[..], &grouped.group_cpus()].concat() {
+        none if none.is_empty() => Polling::Anywhere,
+        cpus => Polling::On(cpus),
+    };
     let shown = shown.clone();
     start(addr, polling, move |sink: &mut dyn Sink| shown.metrics(sink)).map(Some)
 }
@@ -95,13 +99,15 @@ pub(crate) fn of_engine(addr: Option<SocketAddr>, cpus: &[usize], shown: &Shown)
 /// Answers at an address, off the CPUs that poll; says so where every CPU does.
 fn start(
     addr: SocketAddr,
-    polling: Polling,
+    polling: impl Fn() -> Polling + Send + 'static,
     walk: impl Fn(&mut dyn Sink) + Send + Sync + 'static,
 ) -> anyhow::Result<Exporter> {
-    let is_told = matches!(polling, Polling::On(_));
+    let is_told = matches!(polling(), Polling::On(_));
     let exporter = Exporter::start(addr, polling, walk)?;
-    if is_told && *exporter.place() == Place::Idle {
-        eprintln!("napier: every CPU polls: figures are gathered when one of them is idle, and may come late");
+    if is_told && *exporter.place() == Place::Anywhere {
+        eprintln!(
+            "napier: every CPU polls: figures are gathered on one of them, at the lowest niceness, and may come late"
+        );
     }
     Ok(exporter)
 }

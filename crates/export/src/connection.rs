@@ -7,8 +7,11 @@
 //!
 //! Leaving: what a client still sends is read, for closing on unread bytes would throw the answer away on its way.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+use napier_sys::clock::Clock;
 
 use crate::request::{self, Asked, HEAD_BYTES_MAX, Wrong};
 
@@ -23,8 +26,21 @@ const LEAVE_READS_MAX: u32 = 16;
 
 enum State {
     Reading { head: Vec<u8> },
-    Writing { answer: Vec<u8>, written: usize },
+    Writing(Answer),
     Leaving,
+}
+
+/// What is sent: bytes of its own, then a page that others may be sent as well.
+struct Answer {
+    own: Vec<u8>,
+    page: Option<Arc<str>>,
+    written: usize,
+}
+
+impl From<Vec<u8>> for Answer {
+    fn from(own: Vec<u8>) -> Self {
+        Self { own, page: None, written: 0 }
+    }
 }
 
 pub(crate) struct Connection {
@@ -42,11 +58,19 @@ impl Connection {
 
     /// Whether it waits for room for its answer, not for bytes.
     pub(crate) const fn is_writing(&self) -> bool {
-        matches!(self.state, State::Writing { .. })
+        matches!(self.state, State::Writing(_))
+    }
+
+    /// The page that it takes so slowly.
+    pub(crate) fn page(&self) -> Option<&Arc<str>> {
+        match &self.state {
+            State::Writing(answer) => answer.page.as_ref(),
+            State::Reading { .. } | State::Leaving => None,
+        }
     }
 
     /// Goes on as far as it can without waiting. False: it has ended.
-    pub(crate) fn turn(&mut self, now_ns: u64, page: &mut dyn FnMut(request::Format) -> String) -> bool {
+    pub(crate) fn turn(&mut self, now_ns: u64, page: &mut dyn FnMut(request::Format) -> Arc<str>) -> bool {
         let is_late = now_ns >= self.until_ns;
         if let State::Reading { head } = &mut self.state {
             let asked = match receive(&mut self.stream, head) {
@@ -54,22 +78,27 @@ impl Connection {
                 Err(_) => return false,
             };
             let answer = match asked {
-                Asked::More if is_late => request::refusal(Wrong::TooSlow),
+                Asked::More if is_late => request::refusal(Wrong::TooSlow).into(),
                 Asked::More => return true,
-                Asked::Metrics { format, is_head } => request::figures(format, is_head, &page(format)),
-                Asked::Root { is_head } => request::root(is_head),
-                Asked::Wrong(wrong) => request::refusal(wrong),
+                Asked::Metrics { format, is_head } => {
+                    let page = page(format);
+                    let own = request::figures(format, page.len());
+                    Answer { own, page: (!is_head).then_some(page), written: 0 }
+                }
+                Asked::Root { is_head } => request::root(is_head).into(),
+                Asked::Wrong(wrong) => request::refusal(wrong).into(),
             };
-            self.state = State::Writing { answer, written: 0 };
-            self.until_ns = now_ns.saturating_add(ANSWER_NS);
+            self.state = State::Writing(answer);
+            // A page may have taken long.
+            self.until_ns = Clock.now().ns.saturating_add(ANSWER_NS);
         } else if is_late {
             return false;
         }
-        if let State::Writing { answer, written } = &mut self.state {
-            match send(&mut self.stream, answer, written) {
+        if let State::Writing(answer) = &mut self.state {
+            match send(&mut self.stream, answer) {
                 Ok(true) if self.stream.shutdown(Shutdown::Write).is_ok() => {
                     self.state = State::Leaving;
-                    self.until_ns = now_ns.saturating_add(LEAVE_NS);
+                    self.until_ns = Clock.now().ns.saturating_add(LEAVE_NS);
                 }
                 Ok(false) => return true,
                 Ok(true) | Err(_) => return false,
@@ -82,8 +111,10 @@ impl Connection {
 /// Reads until there is a whole head, or no more for now.
 fn receive(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<Asked> {
     let mut bytes = [0; 1024];
+    let mut seen = head.len();
     loop {
-        let asked = request::read(head);
+        let asked = request::read(head, seen);
+        seen = head.len();
         if asked != Asked::More {
             return Ok(asked);
         }
@@ -100,11 +131,15 @@ fn receive(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<Asked> {
 }
 
 /// Whether all of it is out.
-fn send(stream: &mut TcpStream, answer: &[u8], written: &mut usize) -> io::Result<bool> {
-    while *written < answer.len() {
-        match stream.write(&answer[*written..]) {
+fn send(stream: &mut TcpStream, answer: &mut Answer) -> io::Result<bool> {
+    let page = answer.page.as_deref().unwrap_or_default().as_bytes();
+    let length = answer.own.len() + page.len();
+    while answer.written < length {
+        let own = &answer.own[answer.written.min(answer.own.len())..];
+        let page = &page[answer.written.saturating_sub(answer.own.len())..];
+        match stream.write_vectored(&[IoSlice::new(own), IoSlice::new(page)]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => *written += count,
+            Ok(count) => answer.written += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -125,4 +160,30 @@ fn is_still_sending(stream: &mut TcpStream) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_page_is_not_the_clients() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("taken");
+        let (stream, _) = listener.accept().expect("it has connected");
+        // As if the page had taken ten seconds: more than the buffers of both ends hold.
+        let begun_ns = Clock.now().ns.saturating_sub(2 * ANSWER_NS);
+        let mut one = Connection::new(stream, begun_ns).expect("a connection");
+        let page: Arc<str> = "x".repeat(64 << 20).into();
+        while !one.is_writing() {
+            assert!(one.turn(begun_ns, &mut |_| page.clone()), "its answer is on its way");
+        }
+        assert!(one.page().is_some_and(|held| Arc::ptr_eq(held, &page)));
+        let now_ns = Clock.now().ns;
+        assert!(one.until_ns > now_ns, "it has all of its time");
+        assert!(one.turn(now_ns, &mut |_| unreachable!("there is one")));
+    }
 }

@@ -69,9 +69,11 @@ impl Wrong {
     }
 }
 
-/// Reads what came so far.
-pub(crate) fn read(bytes: &[u8]) -> Asked {
-    let Some(end) = head_end(bytes) else {
+/// Reads what came so far; the first `seen` bytes of it had no end of a head.
+pub(crate) fn read(bytes: &[u8], seen: usize) -> Asked {
+    // An end may have begun among them.
+    let from = seen.saturating_sub(3);
+    let Some(end) = head_end(&bytes[from..]).map(|end| from + end) else {
         // What can be no request is answered at once, not when its time is up.
         let begin = &bytes[..bytes.len().min(16)];
         return match bytes.len() {
@@ -147,9 +149,9 @@ fn format<'a>(fields: impl Iterator<Item = &'a str>) -> Format {
     }
 }
 
-/// The answer with figures.
-pub(crate) fn figures(format: Format, is_head: bool, page: &str) -> Vec<u8> {
-    message("200 OK", format.content_type(), "", page, is_head)
+/// What stands before a page of figures of so many bytes.
+pub(crate) fn figures(format: Format, bytes: usize) -> Vec<u8> {
+    head("200 OK", format.content_type(), "", bytes)
 }
 
 /// The answer at `/`.
@@ -166,16 +168,19 @@ pub(crate) fn refusal(wrong: Wrong) -> Vec<u8> {
 }
 
 fn message(status: &str, content_type: &str, more: &str, body: &str, is_head: bool) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{more}\
-         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-    );
-    let mut bytes = head.into_bytes();
+    let mut bytes = head(status, content_type, more, body.len());
     if !is_head {
         bytes.extend_from_slice(body.as_bytes());
     }
     bytes
+}
+
+fn head(status: &str, content_type: &str, more: &str, length: usize) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{more}\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    );
+    head.into_bytes()
 }
 
 #[cfg(test)]
@@ -211,27 +216,31 @@ mod tests {
             ("", Asked::More),
         ];
         for (bytes, asked) in rows {
-            assert_eq!(read(bytes.as_bytes()), asked, "{bytes:?}");
+            assert_eq!(read(bytes.as_bytes(), 0), asked, "{bytes:?}");
+            // In two pieces, wherever it is cut.
+            let whole = bytes.as_bytes();
+            let first = (0..whole.len()).find(|cut| read(&whole[..*cut], 0) != Asked::More).unwrap_or(whole.len());
+            (0..first).for_each(|cut| assert_eq!(read(whole, cut), asked, "{bytes:?} cut at {cut}"));
         }
     }
 
     #[test]
     fn a_head_is_bounded() {
         let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
-        assert_eq!(read(long.as_bytes()), Asked::Wrong(Wrong::TooLong));
-        assert_eq!(read(format!("{long}\r\n\r\n").as_bytes()), Asked::Wrong(Wrong::TooLong));
+        assert_eq!(read(long.as_bytes(), 0), Asked::Wrong(Wrong::TooLong));
+        assert_eq!(read(format!("{long}\r\n\r\n").as_bytes(), 0), Asked::Wrong(Wrong::TooLong));
     }
 
     #[test]
     fn an_answer_says_how_long_it_is() {
         let text = |bytes| String::from_utf8(bytes).expect("text");
-        let page = text(figures(Format::OpenMetrics, false, "# EOF\n"));
+        let page = text(figures(Format::OpenMetrics, 6));
         assert!(
             page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0;"),
             "{page}"
         );
-        assert!(page.contains("\r\nContent-Length: 6\r\n") && page.ends_with("\r\n\r\n# EOF\n"), "{page}");
-        assert!(text(figures(Format::Plain, true, "# EOF\n")).ends_with("close\r\n\r\n"));
+        assert!(page.contains("\r\nContent-Length: 6\r\n") && page.ends_with("close\r\n\r\n"), "{page}");
+        assert!(text(root(true)).ends_with("close\r\n\r\n") && text(root(false)).ends_with("</html>\n"));
         assert!(text(refusal(Wrong::Method)).contains("\r\nAllow: GET, HEAD\r\n"));
     }
 }

@@ -1,6 +1,6 @@
-//! The thread that answers. It never runs on a CPU that polls, if there is any other; what a client can make it do is bounded:
-//! [`CONNECTIONS_MAX`] at a time, of which the oldest goes when another comes, each for a few seconds; and figures are gathered
-//! at most once in [`FRESH_NS`], however many ask.
+//! The thread that answers. It keeps off the CPUs that poll, if there is any other, and asks again which those are; what a client
+//! can make it do is bounded: [`CONNECTIONS_MAX`] at a time, of which the oldest goes when another comes, each for a few seconds;
+//! figures are gathered at most once in [`FRESH_NS`], however many ask; and a page is there once for all who take it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -23,6 +23,10 @@ pub const CONNECTIONS_MAX: usize = 64;
 const ACCEPTS_MAX: usize = 16;
 /// How long a page is given to others who ask, ns: no scraper asks so often, and who does costs a tenth of the walks.
 const FRESH_NS: u64 = 100_000_000;
+/// How long the thread stays where it is before it asks again which CPUs poll, ns.
+const SETTLED_NS: u64 = 5_000_000_000;
+/// Clients at a time that take an older page than the last one; of more the oldest goes.
+const SLOW_MAX: usize = 16;
 /// How long the listener is left alone when no descriptor is left, ns.
 const PAUSE_NS: u64 = 1_000_000_000;
 
@@ -66,14 +70,13 @@ pub enum Polling {
     Anywhere,
 }
 
-/// Where the thread runs.
+/// Where the thread runs, at the lowest niceness: not `SCHED_IDLE`, for while it gathers it may hold a lock that others wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// On these CPUs, none of which polls, at the lowest niceness.
+    /// On these CPUs, none of which polls.
     Apart(Vec<usize>),
-    /// On any CPU, while nothing else wants it (`SCHED_IDLE`): each may poll. It takes the CPU from no thread, and where all are
-    /// busy it answers late.
-    Idle,
+    /// On any CPU: each may poll.
+    Anywhere,
 }
 
 /// Answers `/metrics` while it lives.
@@ -86,13 +89,14 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Listens, and starts the thread, where it disturbs nobody of `polling`. Port 0 takes any that is free.
+    /// Listens, and starts the thread, where it disturbs nobody of `polling`, which is asked again before a walk if some seconds
+    /// have passed. Port 0 takes any that is free.
     ///
     /// # Errors
     /// [`ListenError`].
     pub fn start(
         addr: SocketAddr,
-        polling: Polling,
+        polling: impl Fn() -> Polling + Send + 'static,
         walk: impl Fn(&mut dyn Sink) + Send + Sync + 'static,
     ) -> Result<Self, ListenError> {
         let listener = TcpListener::bind(addr).map_err(|error| refused(addr, error))?;
@@ -103,19 +107,19 @@ impl Exporter {
         let stop = Arc::new(stop.map_err(|errno| system(errno.into()))?);
         let exposition = Exposition::new(walk);
         let (tell, told) = mpsc::sync_channel(1);
-        let server = Server {
+        let mut server = Server {
             listener,
             stop: stop.clone(),
             connections: Vec::new(),
             listens_at_ns: 0,
-            pages: Pages { exposition, last: [None, None] },
+            pages: Pages { exposition, last: [None, None], polling: Box::new(polling), settled_ns: 0 },
         };
         let thread = std::thread::Builder::new().name("napier-export".to_owned()).spawn(move || {
-            let _ = tell.send(settle(&polling));
+            let _ = tell.send(server.pages.settle());
             server.run();
         });
         let thread = Some(thread.map_err(system)?);
-        let place = told.recv().unwrap_or(Place::Idle);
+        let place = told.recv().unwrap_or(Place::Anywhere);
         Ok(Self { addr: bound, place, stop, thread })
     }
 
@@ -125,7 +129,7 @@ impl Exporter {
         self.addr
     }
 
-    /// Where its thread runs.
+    /// Where its thread ran at first.
     #[must_use]
     pub const fn place(&self) -> &Place {
         &self.place
@@ -153,34 +157,48 @@ fn refused(addr: SocketAddr, source: io::Error) -> ListenError {
 fn settle(polling: &Polling) -> Place {
     // Inherited from a thread that may be in a real-time class, and may be pinned.
     let _ = sched::set_other();
+    sched::least_urgent();
     if let Polling::On(cpus) = polling
         && let Some(cpus) = sched::keep_off(cpus)
     {
-        sched::least_urgent();
         return Place::Apart(cpus);
     }
-    sched::set_idle();
-    Place::Idle
+    let _ = sched::keep_off(&[]);
+    Place::Anywhere
 }
 
 /// The last text of each format, and when it was written.
 struct Pages {
     exposition: Exposition,
-    last: [Option<(u64, String)>; 2],
+    last: [Option<(u64, Arc<str>)>; 2],
+    polling: Box<dyn Fn() -> Polling + Send>,
+    /// When it was asked.
+    settled_ns: u64,
 }
 
 impl Pages {
-    fn get(&mut self, format: Format, now_ns: u64) -> String {
-        let last = &mut self.last[usize::from(format == Format::Plain)];
-        if let Some((at_ns, page)) = last
+    fn settle(&mut self) -> Place {
+        self.settled_ns = Clock.now().ns;
+        settle(&(self.polling)())
+    }
+
+    fn get(&mut self, format: Format, now_ns: u64) -> Arc<str> {
+        if let Some((at_ns, page)) = &self.last[usize::from(format == Format::Plain)]
             && now_ns < *at_ns + FRESH_NS
         {
             return page.clone();
         }
-        let page = self.exposition.text(format);
+        if now_ns >= self.settled_ns.saturating_add(SETTLED_NS) {
+            self.settle();
+        }
+        let page: Arc<str> = self.exposition.text(format).into();
         // When it was done: gathering may take longer than it stays fresh.
-        *last = Some((Clock.now().ns, page.clone()));
+        self.last[usize::from(format == Format::Plain)] = Some((Clock.now().ns, page.clone()));
         page
+    }
+
+    fn is_last(&self, page: &Arc<str>) -> bool {
+        self.last.iter().flatten().any(|(_, last)| Arc::ptr_eq(last, page))
     }
 }
 
@@ -202,9 +220,22 @@ impl Server {
             let mut page = |format| pages.get(format, now_ns);
             self.connections.retain_mut(|one| !ready.next().unwrap_or(false) || one.turn(now_ns, &mut page));
             if is_listener_ready {
-                self.accept(now_ns);
+                self.accept();
             }
+            self.leave_slow();
         }
+    }
+
+    /// Pages that only slow clients have are memory that grows with each of them.
+    fn leave_slow(&mut self) {
+        let pages = &self.pages;
+        let is_slow = |one: &Connection| one.page().is_some_and(|page| !pages.is_last(page));
+        let mut more = self.connections.iter().filter(|one| is_slow(one)).count().saturating_sub(SLOW_MAX);
+        self.connections.retain(|one| {
+            let leaves = more > 0 && is_slow(one);
+            more -= usize::from(leaves);
+            !leaves
+        });
     }
 
     /// Whether the listener and each connection have something to do; `None` when this is to end.
@@ -236,8 +267,10 @@ impl Server {
         Some(listener.chain(self.connections.iter().enumerate().map(one)).collect())
     }
 
-    fn accept(&mut self, now_ns: u64) {
+    fn accept(&mut self) {
         for _ in 0..ACCEPTS_MAX {
+            // Pages may have been made for others.
+            let now_ns = Clock.now().ns;
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {

@@ -25,7 +25,7 @@ fn exporter(samples: u64) -> Exporter {
         sink.sample(&WALKS, &[], walks.fetch_add(1, Ordering::Relaxed) + 1);
         (0..samples).for_each(|nth| sink.sample(&FILL, &[&nth.to_string()], nth));
     };
-    Exporter::start(ANY, Polling::On(Vec::new()), walk).expect("a port is free")
+    Exporter::start(ANY, || Polling::On(Vec::new()), walk).expect("a port is free")
 }
 
 fn connect(exporter: &Exporter) -> TcpStream {
@@ -193,7 +193,7 @@ fn many_that_ask_at_once_are_all_answered() {
 fn an_address_that_cannot_be_had_is_told() {
     let taken = TcpListener::bind(ANY).expect("a port is free");
     let addr = taken.local_addr().expect("bound");
-    let error = Exporter::start(addr, Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect_err("it is taken");
+    let error = Exporter::start(addr, || Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect_err("it is taken");
     assert!(matches!(error, ListenError::InUse { .. }), "{error}");
     assert_eq!(
         error.to_string(),
@@ -201,7 +201,7 @@ fn an_address_that_cannot_be_had_is_told() {
     );
     // TEST-NET-1, RFC 5737.
     let addr: SocketAddr = "192.0.2.1:9".parse().expect("an address");
-    let error = Exporter::start(addr, Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect_err("it is nobody's");
+    let error = Exporter::start(addr, || Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect_err("it is nobody's");
     assert!(matches!(error, ListenError::NotLocal { .. }), "{error}");
     assert!(error.to_string().starts_with("192.0.2.1 is no address of this machine"), "{error}");
 }
@@ -213,7 +213,7 @@ fn an_address_is_free_again_after_the_end() {
     let left = connect(&first);
     scrape(&first);
     drop(first);
-    let again = Exporter::start(addr, Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect("the first has ended");
+    let again = Exporter::start(addr, || Polling::On(Vec::new()), |_: &mut dyn Sink| {}).expect("the first has ended");
     assert!(ask(&again, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
     drop(left);
 }
@@ -234,14 +234,39 @@ fn seen(name: &str) -> Vec<(String, i32, u32)> {
 }
 
 #[test]
+fn slow_clients_do_not_hold_a_page_each() {
+    // More than the buffers of both ends hold, so that each holds its page.
+    let exporter = exporter(200_000);
+    let ask_only = || {
+        let mut stream = connect(&exporter);
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+        // A page of its own.
+        thread::sleep(std::time::Duration::from_millis(120));
+        assert!(ask(&exporter, "GET / HTTP/1.1\r\n\r\n").contains("/metrics"));
+        stream
+    };
+    let begun = std::time::Instant::now();
+    let mut slow: Vec<TcpStream> = (0..20).map(|_| ask_only()).collect();
+    if begun.elapsed() > std::time::Duration::from_secs(5) {
+        return napier_testkit::skip!("slow_clients_do_not_hold_a_page_each", "a machine that makes pages faster");
+    }
+    // The first one has gone for others, not for its time: its answer is cut. The last one has all of it.
+    let last = rest(slow.pop().expect("twenty"));
+    assert!(last.contains("\nnapier_test_fill{nth=\"199999\"} 199999\n"), "{} bytes", last.len());
+    let first = rest(slow.remove(0));
+    assert!(!first.contains("\nnapier_test_fill{nth=\"199999\"} 199999\n"), "{} bytes", first.len());
+}
+
+#[test]
 fn the_thread_keeps_off_cpus_that_poll() {
     let all = napier_sys::sched::available_cpus();
-    let start = |polling: Polling| Exporter::start(ANY, polling, |_: &mut dyn Sink| {}).expect("a port is free");
-    // `include/uapi/linux/sched.h SCHED_IDLE`.
+    let start = |polling: Polling| Exporter::start(ANY, move || polling.clone(), |_: &mut dyn Sink| {});
+    let start = |polling: Polling| start(polling).expect("a port is free");
     let nowhere = start(Polling::On(all.clone()));
-    assert_eq!(nowhere.place(), &Place::Idle);
-    assert_eq!(start(Polling::Anywhere).place(), &Place::Idle);
-    assert!(seen("napier-export").iter().any(|(_, _, class)| *class == 5), "{:?}", seen("napier-export"));
+    assert_eq!(nowhere.place(), &Place::Anywhere);
+    assert_eq!(start(Polling::Anywhere).place(), &Place::Anywhere);
+    // `include/uapi/linux/sched.h SCHED_NORMAL`.
+    assert!(seen("napier-export").iter().any(|(_, nice, class)| (*nice, *class) == (19, 0)));
     let [first, rest @ ..] = all.as_slice() else { unreachable!("a CPU runs this") };
     if rest.is_empty() {
         return napier_testkit::skip!("the_thread_keeps_off_cpus_that_poll", "one CPU");
@@ -253,4 +278,38 @@ fn the_thread_keeps_off_cpus_that_poll() {
     let is_it =
         |(cpus, nice, class): &&(String, i32, u32)| (list(cpus), *nice, *class) == (Some(rest[0].to_string()), 19, 0);
     assert!(found.iter().find(is_it).is_some(), "{found:?}");
+}
+
+#[test]
+fn the_thread_leaves_a_cpu_that_begins_to_poll() {
+    let test = "the_thread_leaves_a_cpu_that_begins_to_poll";
+    let all = napier_sys::sched::available_cpus();
+    let [first, second, ..] = all[..] else { return napier_testkit::skip!(test, "one CPU") };
+    let polls = Arc::new(AtomicU64::new(0));
+    let begun = polls.clone();
+    let polling = move || Polling::On(if begun.load(Ordering::Relaxed) == 0 { vec![first] } else { vec![second] });
+    // Of the thread that walks, which no other test can be taken for.
+    static ALLOWED: std::sync::Mutex<Vec<usize>> = std::sync::Mutex::new(Vec::new());
+    let walk = |_: &mut dyn Sink| {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("proc");
+        let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).expect("a mask").trim();
+        let low = u64::from_str_radix(&cpus[cpus.len().saturating_sub(8)..], 16).expect("a number");
+        *ALLOWED.lock().expect("short") = (0..32).filter(|cpu| low >> cpu & 1 == 1).collect();
+    };
+    if second >= 32 {
+        return napier_testkit::skip!(test, "CPUs with lower numbers");
+    }
+    let exporter = Exporter::start(ANY, polling, walk).expect("a port is free");
+    let allowed = || {
+        ask(&exporter, "GET /metrics HTTP/1.1\r\n\r\n");
+        ALLOWED.lock().expect("short").clone()
+    };
+    assert!(!allowed().contains(&first) && allowed().contains(&second));
+    polls.store(1, Ordering::Relaxed);
+    let begun = std::time::Instant::now();
+    while allowed().contains(&second) {
+        assert!(begun.elapsed() < PATIENCE, "it stays");
+        thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert!(allowed().contains(&first));
 }

@@ -1,7 +1,7 @@
 //! The engine that runs now, for who looks at it from beside.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use napier_core::metric::Sink;
 use napier_runtime::engine::{Engine, WeakEngine};
@@ -11,17 +11,47 @@ use napier_runtime::engine::{Engine, WeakEngine};
 #[derive(Clone, Default)]
 pub struct Shown(Arc<Mutex<Option<WeakEngine>>>);
 
+/// An engine is shown until this goes, which waits for who looks at it: so that whoever looks never has the last handle to it,
+/// and stops it.
+#[must_use]
+pub(crate) struct Showing<'a>(&'a Shown);
+
+impl Drop for Showing<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
+
 impl Shown {
+    /// Whoever looks has the lock meanwhile.
+    fn lock(&self) -> MutexGuard<'_, Option<WeakEngine>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// This one runs now.
-    pub(crate) fn set(&self, engine: &Engine) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine.downgrade());
+    pub(crate) fn set(&self, engine: &Engine) -> Showing<'_> {
+        *self.lock() = Some(engine.downgrade());
+        Showing(self)
     }
 
     /// The figures of the engine that runs; none before the first one, and between two.
     pub fn metrics(&self, sink: &mut dyn Sink) {
-        let engine = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(engine) = engine.and_then(|engine| engine.upgrade()) {
-            engine.metrics(sink);
+        self.look(|engine| engine.metrics(sink));
+    }
+
+    /// The CPUs of its groups: threads poll there, whatever else it was pinned to.
+    #[must_use]
+    pub fn group_cpus(&self) -> Vec<usize> {
+        let mut cpus = Vec::new();
+        let of = |engine: &Engine| engine.groups().into_iter().flat_map(|group| group.cpus).map(|one| one.cpu.into());
+        self.look(|engine| cpus = of(engine).collect());
+        cpus
+    }
+
+    fn look(&self, at: impl FnOnce(&Engine)) {
+        let shown = self.lock();
+        if let Some(engine) = shown.as_ref().and_then(WeakEngine::upgrade) {
+            at(&engine);
         }
     }
 }
@@ -29,5 +59,40 @@ impl Shown {
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shown").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use napier_core::metric::Metric;
+
+    use super::*;
+
+    #[test]
+    fn an_engine_is_shown_until_nobody_looks_at_it() {
+        let engine = Engine::builder().start().expect("it starts");
+        let shown = Shown::default();
+        let showing = shown.set(&engine);
+        let (begins, begun) = channel();
+        let looked = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                shown.metrics(&mut |_: &'static Metric, _: &[&str], _: u64| {
+                    if begins.send(()).is_ok() && !looked.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_millis(100));
+                        looked.store(true, Ordering::Relaxed);
+                    }
+                });
+            });
+            begun.recv().expect("there are figures");
+            drop(showing);
+            assert!(looked.load(Ordering::Relaxed), "it is still looked at");
+            drop(engine);
+        });
+        shown.metrics(&mut |_: &'static Metric, _: &[&str], _: u64| panic!("none is shown"));
     }
 }

@@ -106,11 +106,6 @@ pub fn least_urgent() {
     let _ = rustix::process::nice(19);
 }
 
-/// Puts the calling thread into `SCHED_IDLE`: it never takes the processor from another thread.
-pub fn set_idle() {
-    let _ = set_class(0, libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK, 0);
-}
-
 /// `tid` 0 is the calling thread.
 fn set_class(tid: libc::pid_t, class: libc::c_int, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };

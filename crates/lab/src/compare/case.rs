@@ -177,6 +177,7 @@ pub(crate) fn run_case(
     workload.server.restart_service();
     let ends = Ends::new(workload, subject, &plan, cpus, (pace, window), interrupted)?;
     let mut bench = Bench { workload, cpus, ends, stop: Stop::new()? };
+    let _showing = workload.shown.set(&bench.ends.engine);
     let result = bench.run(&plan, (pace, window), interrupted)?;
     bench.ends.put_back().context("somebody else changed what the mode is made of during the run, or")?;
     Ok(result)

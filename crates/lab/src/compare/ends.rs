@@ -142,7 +142,6 @@ impl Ends {
             }
             (_, Backend::Sim) => unreachable!("what is predicted has no ends"),
         };
-        workload.shown.set(&ends.engine);
         match &mut ends.tested {
             Tested::Engine { device, .. } => {
                 force::mode_on_device(&ends.engine, device, subject.mode, |queue| cpus.poller(queue))?;

@@ -170,7 +170,7 @@ fn serve_on_engine(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     let mut one = OneDevice::start(&config.device)?;
-    config.shown.set(&one.engine);
+    let _showing = config.shown.set(&one.engine);
     let control = config.control.then(|| ControlSocket::open(&one.engine)).transpose();
     // It is for looking and setting; the server does without.
     let _control = control.unwrap_or_else(|why| {
