@@ -1,21 +1,23 @@
 //! A walk as text: families in the order in which they first came, each with all its samples behind one head.
-//!
-//! Two formats: OpenMetrics 1.0, and the text format 0.0.4, which tools without OpenMetrics read (node_exporter's textfile
-//! collector, `promtool check metrics`). In the older one the head of a counter has the counter's whole name, and there is
-//! neither unit nor end. Source: OpenMetrics 1.0, "Text format"; prometheus.io, "Exposition formats", "Text-based format".
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
+use std::sync::Arc;
 
 use napier_core::metric::{Kind, Metric, Sink, Unit};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit as EncodedUnit};
 
+use crate::plain;
 use crate::request::Format;
 
 type Walk = dyn Fn(&mut dyn Sink) + Send + Sync;
 
 /// What can be asked for figures again and again.
 pub struct Exposition {
-    walk: Box<Walk>,
+    registry: Registry,
 }
 
 impl fmt::Debug for Exposition {
@@ -27,7 +29,9 @@ impl fmt::Debug for Exposition {
 impl Exposition {
     /// Of a walk, which is done anew for each text.
     pub fn new(walk: impl Fn(&mut dyn Sink) + Send + Sync + 'static) -> Self {
-        Self { walk: Box::new(walk) }
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Walked { walk: Arc::new(walk) }));
+        Self { registry }
     }
 
     /// Walks, and writes what was found.
@@ -36,142 +40,102 @@ impl Exposition {
     /// A sample has not as many labels as its metric: a mistake of the walk.
     #[must_use]
     pub fn text(&self, format: Format) -> String {
-        let mut families = Families::default();
-        (self.walk)(&mut families);
-        families.text(format)
+        let mut text = String::new();
+        // A string takes whatever is written.
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a string has room");
+        match format {
+            Format::OpenMetrics => text,
+            Format::Plain => plain::from_open_metrics(&text),
+        }
     }
 }
 
 /// A metric's name as scrapers see it: with its unit, and `_total` behind a counter.
 #[must_use]
 pub fn full_name(metric: &Metric) -> String {
-    family_name(metric) + end_of(metric)
-}
-
-fn family_name(metric: &Metric) -> String {
-    let unit = unit_of(metric.unit).map(|unit| format!("_{unit}")).unwrap_or_default();
-    format!("{}{unit}", metric.name)
-}
-
-const fn end_of(metric: &Metric) -> &'static str {
-    match metric.kind {
+    let unit = unit_of(metric.unit).map(|unit| format!("_{}", unit.as_str())).unwrap_or_default();
+    let end = match metric.kind {
         Kind::Counter => "_total",
         Kind::Gauge => "",
-    }
+    };
+    format!("{}{unit}{end}", metric.name)
 }
 
-const fn unit_of(unit: Unit) -> Option<&'static str> {
+const fn unit_of(unit: Unit) -> Option<EncodedUnit> {
     match unit {
         Unit::Count | Unit::Truth => None,
-        Unit::Bytes => Some("bytes"),
-        Unit::Nanoseconds => Some("seconds"),
+        Unit::Bytes => Some(EncodedUnit::Bytes),
+        Unit::Nanoseconds => Some(EncodedUnit::Seconds),
     }
 }
 
-/// A metric, and its samples as lines.
-struct Family {
-    metric: &'static Metric,
-    /// What each line begins with.
-    name: String,
-    lines: String,
+struct Walked {
+    walk: Arc<Walk>,
 }
+
+impl fmt::Debug for Walked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walked").finish_non_exhaustive()
+    }
+}
+
+/// Samples of one metric: the values of its labels, and the figure.
+type Samples = Vec<(Vec<String>, u64)>;
 
 /// What came, in the order of the first sample of each metric.
 #[derive(Default)]
 struct Families {
     places: HashMap<&'static str, usize>,
-    all: Vec<Family>,
-    /// The one that the last sample was of.
-    last: usize,
-}
-
-impl Families {
-    fn place_of(&mut self, metric: &'static Metric) -> usize {
-        // An object's samples come in the same order as those of the object before it.
-        let is_of = |place: &usize| self.all.get(*place).is_some_and(|family| std::ptr::eq(family.metric, metric));
-        if let Some(place) = [self.last + 1, self.last].into_iter().find(is_of) {
-            return place;
-        }
-        *self.places.entry(metric.name).or_insert_with(|| {
-            self.all.push(Family { metric, name: full_name(metric), lines: String::new() });
-            self.all.len() - 1
-        })
-    }
-
-    fn text(&self, format: Format) -> String {
-        /// Of a head, about.
-        const HEAD_BYTES: usize = 256;
-        let mut text = String::with_capacity(self.all.iter().map(|family| family.lines.len() + HEAD_BYTES).sum());
-        for Family { metric, name, lines } in &self.all {
-            let (kind, family) = (kind_of(metric), family_name(metric));
-            let (head, unit) = match format {
-                Format::OpenMetrics => (&family, unit_of(metric.unit)),
-                Format::Plain => (name, None),
-            };
-            // The format wants a sentence, which `help` is without its full stop.
-            text.extend(["# HELP ", head, " ", metric.help, ".\n# TYPE ", head, " ", kind, "\n"]);
-            unit.into_iter().for_each(|unit| text.extend(["# UNIT ", head, " ", unit, "\n"]));
-            text += lines;
-        }
-        if format == Format::OpenMetrics {
-            text += "# EOF\n";
-        }
-        text
-    }
-}
-
-const fn kind_of(metric: &Metric) -> &'static str {
-    match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-    }
+    all: Vec<(&'static Metric, Samples)>,
 }
 
 impl Sink for Families {
     fn sample(&mut self, metric: &'static Metric, labels: &[&str], value: u64) {
         assert_eq!(labels.len(), metric.labels.len(), "{} has the labels {:?}", metric.name, metric.labels);
-        self.last = self.place_of(metric);
-        let Family { name, lines, .. } = &mut self.all[self.last];
-        *lines += name;
-        for (nth, (label, value)) in metric.labels.iter().zip(labels).enumerate() {
-            lines.extend([if nth == 0 { "{" } else { "," }, label, "=\""]);
-            escaped(value, lines);
-            lines.push('"');
-        }
-        *lines += if labels.is_empty() { " " } else { "} " };
-        figure(metric.unit, value, lines);
-        lines.push('\n');
+        let place = *self.places.entry(metric.name).or_insert_with(|| {
+            self.all.push((metric, Samples::new()));
+            self.all.len() - 1
+        });
+        self.all[place].1.push((labels.iter().map(|label| (*label).to_owned()).collect(), value));
     }
 }
 
-fn escaped(label: &str, lines: &mut String) {
-    if !label.contains(['\\', '"', '\n']) {
-        *lines += label;
-        return;
-    }
-    for letter in label.chars() {
-        match letter {
-            '\\' => *lines += "\\\\",
-            '"' => *lines += "\\\"",
-            '\n' => *lines += "\\n",
-            other => lines.push(other),
+impl Collector for Walked {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::default();
+        (self.walk)(&mut families);
+        for (metric, samples) in &families.all {
+            let kind = match metric.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+            };
+            let unit = unit_of(metric.unit);
+            // The format wants a sentence, which `help` is without its full stop.
+            let help = format!("{}.", metric.help);
+            let mut family = encoder.encode_descriptor(metric.name, &help, unit.as_ref(), kind)?;
+            for (values, figure) in samples {
+                let labels: Vec<(&str, &str)> =
+                    metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
+                if labels.is_empty() {
+                    figure_of(&mut family, metric, *figure)?;
+                } else {
+                    figure_of(&mut family.encode_family(&labels)?, metric, *figure)?;
+                }
+            }
         }
+        Ok(())
     }
 }
 
-/// A string takes whatever is written.
-fn figure(unit: Unit, value: u64, lines: &mut String) {
-    const NS_PER_S: u64 = 1_000_000_000;
-    let (whole, ns) = match unit {
-        Unit::Nanoseconds => (value / NS_PER_S, Some(value % NS_PER_S)),
-        Unit::Count | Unit::Bytes | Unit::Truth => (value, None),
-    };
-    let _ = write!(lines, "{whole}");
-    if let Some(ns) = ns {
-        let _ = write!(lines, ".{ns:09}");
-        let kept = lines.trim_end_matches('0').len();
-        // A digit behind the point, always.
-        lines.truncate(kept + usize::from(lines[..kept].ends_with('.')));
+fn figure_of(encoder: &mut MetricEncoder<'_>, metric: &Metric, figure: u64) -> fmt::Result {
+    const NS_PER_S: f64 = 1e9;
+    #[expect(clippy::cast_precision_loss, reason = "53 bits of nanoseconds are 104 days to the nanosecond")]
+    let seconds = figure as f64 / NS_PER_S;
+    match (metric.kind, metric.unit) {
+        (Kind::Counter, Unit::Nanoseconds) => encoder.encode_counter::<NoLabelSet, _, f64>(&seconds, None),
+        (Kind::Counter, _) => encoder.encode_counter::<NoLabelSet, _, f64>(&figure, None),
+        (Kind::Gauge, Unit::Nanoseconds) => encoder.encode_gauge(&seconds),
+        (Kind::Gauge, _) => encoder.encode_gauge(&figure),
     }
 }
 
@@ -224,17 +188,6 @@ mod tests {
                         napier_x_filled_bytes{a=\"1\",b=\"quote \\\" slash \\\\ line\\nend\"} 9\n\
                         # HELP napier_x_up It is up.\n# TYPE napier_x_up gauge\nnapier_x_up 1\n";
         assert_eq!(page().text(Format::Plain), expected);
-    }
-
-    #[test]
-    fn seconds_are_exact() {
-        let of = |ns| {
-            let mut lines = String::new();
-            figure(Unit::Nanoseconds, ns, &mut lines);
-            lines
-        };
-        assert_eq!([0, 1, 1_500_000_000, 20_000_000_000].map(of), ["0.0", "0.000000001", "1.5", "20.0"]);
-        assert_eq!(of(u64::MAX), "18446744073.709551615");
     }
 
     #[test]

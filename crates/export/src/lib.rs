@@ -4,8 +4,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `exposition` | families out of a walk, and the text of them in either format |
+//! | `exposition` | families out of a walk, and the OpenMetrics text of them, which `prometheus-client` writes |
 //! | `page` | metrics as a table for people |
+//! | `plain` | the same text in the older format, for who does not ask for OpenMetrics |
 //! | `request` | what a client asked for, and what it is told: pure |
 //! | `connection` | one client, bounded in bytes and in time |
 //! | `server` | the thread |
@@ -23,6 +24,7 @@
 mod connection;
 mod exposition;
 mod page;
+mod plain;
 mod request;
 mod server;
 
