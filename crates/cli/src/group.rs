@@ -250,8 +250,13 @@ fn cpus_of(node: u32) -> anyhow::Result<Vec<u32>> {
 
 /// Whether others may run on these CPUs, and how that ends.
 fn about_isolation(name: &str, cpus: &[u32]) -> String {
-    let isolated = |cpu: u32| u16::try_from(cpu).is_ok_and(napier_sys::topology::is_isolated);
-    let shared: Vec<String> = cpus.iter().filter(|cpu| !isolated(**cpu)).map(ToString::to_string).collect();
+    let isolated = read_list("/sys/devices/system/cpu/isolated").unwrap_or_default();
+    let partition = read_list("/sys/fs/cgroup/cpuset.cpus.isolated").unwrap_or_default();
+    let shared: Vec<String> = cpus
+        .iter()
+        .filter(|cpu| !isolated.contains(cpu) && !partition.contains(cpu))
+        .map(ToString::to_string)
+        .collect();
     if shared.is_empty() {
         return String::new();
     }
