@@ -1,5 +1,7 @@
 //! CPUs: what softirqs, interrupts and programs took of them. Source: `proc(5)`; `net/core/net-procfs.c softnet_seq_show`.
 
+use std::collections::HashMap;
+
 use napier_core::metric::{Metric, Sink, Unit};
 
 use super::{Sources, counter, gauge};
@@ -118,20 +120,20 @@ fn spent(table: &str, ticks_per_s: u64, sink: &mut dyn Sink) {
 /// A table of counts: the CPUs at its head, and rows by their names. `/proc/interrupts` and `/proc/softirqs`.
 pub(super) struct Interrupts<'a> {
     cpus: Vec<u32>,
-    table: &'a str,
+    rows: HashMap<&'a str, &'a str>,
 }
 
 impl<'a> Interrupts<'a> {
     pub(super) fn parse(table: &'a str) -> Self {
         let head = table.lines().next().unwrap_or_default();
         let cpus = head.split_whitespace().filter_map(|word| word.strip_prefix("CPU")?.parse().ok()).collect();
-        Self { cpus, table }
+        let rows = table.lines().skip(1).filter_map(|row| row.split_once(':'));
+        Self { cpus, rows: rows.map(|(name, row)| (name.trim(), row)).collect() }
     }
 
     /// A row: CPUs and counts. A row may end before the last CPU.
     pub(super) fn of(&self, name: &str) -> impl Iterator<Item = (u32, u64)> + use<'_, 'a> {
-        let mut rows = self.table.lines().skip(1).filter_map(|row| row.split_once(':'));
-        let row = rows.find(|(found, _)| found.trim() == name).map_or("", |(_, row)| row);
+        let row = self.rows.get(name).copied().unwrap_or_default();
         self.cpus.iter().copied().zip(row.split_whitespace().map_while(|word| word.parse().ok()))
     }
 }
