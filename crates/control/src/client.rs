@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::connect;
 use crate::metrics::{self, Family};
 use crate::place;
 use crate::words::{How, Operation};
@@ -80,10 +81,15 @@ impl Client {
     pub fn connect(name: &str) -> Result<Self, AskError> {
         let paths = paths(name);
         for path in &paths {
-            match UnixStream::connect(path) {
+            match connect::to(path, PATIENCE) {
                 Ok(stream) => return Self::over(stream, path.clone()),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(AskError::NotYours { path: path.clone() });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let words = "it takes no connection: its process is stopped, or many others ask";
+                    let source = io::Error::new(io::ErrorKind::TimedOut, words);
+                    return Err(AskError::System { path: path.clone(), source });
                 }
                 Err(_) => {}
             }
@@ -170,7 +176,7 @@ pub fn engines() -> Vec<String> {
         folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().take(ENGINES_MAX).flatten());
     let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock"));
     let mut names: Vec<String> = sockets
-        .filter(|path| UnixStream::connect(path).is_ok())
+        .filter(|path| connect::is_there(path))
         .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
         .collect();
     names.sort_by_key(|name| (name.len(), name.clone()));

@@ -32,6 +32,7 @@
 
 mod answer;
 pub mod client;
+mod connect;
 pub mod groups;
 pub mod metrics;
 pub mod place;

@@ -1,6 +1,7 @@
 //! The engine's end of a control socket: one thread for all clients.
 //!
-//! A client cannot do more than ask: what it sends is bounded in bytes and in rate, what it does not read is not kept for it for
+//! A client cannot do more than ask: what it sends is bounded in bytes and in rate, what its answers take of a CPU as well; what it
+//! does not read is not kept for it for
 //! long, and there are at most [`CLIENTS_MAX`] of them; when another comes one goes: one that has asked for nothing if there is one,
 //! and of those the one that was silent for longest. No lock of
 //! the packet path is taken for it, and with no client nothing runs.
@@ -9,19 +10,23 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use napier_runtime::engine::{Engine, WeakEngine};
 use napier_sys::clock::Clock;
+use napier_sys::cpuclock::ThreadClock;
+use napier_sys::sched;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::answer::answer;
+use crate::connect;
 use crate::place::{self, PlaceError};
 pub use crate::session::{BURST_MAX, REQUEST_BYTES_MAX, REQUESTS_PER_S_MAX};
-use crate::session::{Session, Waits};
+use crate::session::{Said, Session, Waits};
 
 /// Clients at a time.
 pub const CLIENTS_MAX: usize = 16;
@@ -29,6 +34,8 @@ pub const CLIENTS_MAX: usize = 16;
 const SOCKETS_MAX: u32 = 64;
 /// Entries of a folder that are looked at for sockets that were left.
 const SWEEP_MAX: usize = 1000;
+/// How long the thread stays where it is before it looks again which CPUs groups have, ns.
+const SETTLED_NS: u64 = 5_000_000_000;
 /// How long the listener is left alone when no descriptor is left, ns.
 const PAUSE_NS: u64 = 1_000_000_000;
 
@@ -89,6 +96,8 @@ impl ControlSocket {
             stop: stop.clone(),
             sessions: Vec::new(),
             listens_at_ns: 0,
+            kept_off: Vec::new(),
+            settles_at_ns: 0,
         };
         let thread = std::thread::Builder::new().name("napier-control".to_owned()).spawn(move || server.run());
         let thread = thread.map_err(|error| {
@@ -167,7 +176,7 @@ fn sweep(folder: &Path) {
 }
 
 fn is_left(path: &Path) -> bool {
-    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    connect::to(path, Duration::ZERO).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 struct Server {
@@ -177,20 +186,47 @@ struct Server {
     stop: Arc<OwnedFd>,
     sessions: Vec<Session>,
     listens_at_ns: u64,
+    /// CPUs of groups: threads poll there.
+    kept_off: Vec<usize>,
+    /// When it is looked again which those are.
+    settles_at_ns: u64,
 }
 
 impl Server {
     fn run(mut self) {
+        let clock = ThreadClock::current();
+        let used = || clock.and_then(ThreadClock::read).unwrap_or_default();
         while let Some(ready) = self.wait() {
             let now_ns = Clock.now().ns;
+            if now_ns >= self.settles_at_ns {
+                self.settle();
+                self.settles_at_ns = now_ns.saturating_add(SETTLED_NS);
+            }
             let engine = &self.engine;
-            let mut reply = |line: &[u8]| answer(engine.upgrade().as_ref(), line);
+            let mut reply = |line: &[u8]| {
+                let before = used();
+                let line = answer(engine.upgrade().as_ref(), line);
+                Said { line, spent: used().saturating_sub(before) }
+            };
             let mut ready = ready.into_iter();
             let listener = ready.next().unwrap_or(false);
             self.sessions.retain_mut(|session| !ready.next().unwrap_or(false) || session.turn(now_ns, &mut reply));
             if listener {
                 self.accept(now_ns);
             }
+        }
+    }
+
+    /// Leaves the CPUs that groups have, unless they have all.
+    fn settle(&mut self) {
+        let groups = self.engine.upgrade().map(|engine| engine.groups()).unwrap_or_default();
+        let cpus: Vec<usize> =
+            groups.into_iter().flat_map(|group| group.cpus).map(|one| usize::from(one.cpu)).collect();
+        if cpus != self.kept_off {
+            if sched::keep_off(&cpus).is_none() {
+                let _ = sched::keep_off(&[]);
+            }
+            self.kept_off = cpus;
         }
     }
 
@@ -222,7 +258,7 @@ impl Server {
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             // No memory for it: try again, not at once.
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
         let now_ns = Clock.now().ns;
         let is_ready = |place: Option<usize>| place.is_some_and(|place| !fds[place].revents().is_empty());

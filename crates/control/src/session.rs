@@ -9,6 +9,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use crate::answer::Refused;
 
@@ -23,6 +24,8 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// So many bytes of an answer cost what a request costs.
 const BYTES_PER_REQUEST: usize = 16 * 1024;
 const NS_PER_REQUEST: u64 = 1_000_000_000 / REQUESTS_PER_S_MAX;
+/// In the long run a client's answers take one part in so many of a CPU.
+const CPU_PARTS: u32 = 10;
 
 /// What a client is waited for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -39,6 +42,12 @@ pub(crate) enum Waits {
         /// Time, ns.
         at_ns: u64,
     },
+}
+
+/// An answer, and what it took of a CPU.
+pub(crate) struct Said {
+    pub(crate) line: String,
+    pub(crate) spent: Duration,
 }
 
 pub(crate) struct Session {
@@ -82,7 +91,7 @@ impl Session {
     }
 
     /// Goes on as far as it can without waiting, by one request at most. False: it has ended.
-    pub(crate) fn turn(&mut self, now_ns: u64, answer: &mut dyn FnMut(&[u8]) -> String) -> bool {
+    pub(crate) fn turn(&mut self, now_ns: u64, answer: &mut dyn FnMut(&[u8]) -> Said) -> bool {
         if self.output.is_empty() && self.line_end().is_none() && !self.read(now_ns) {
             return false;
         }
@@ -92,10 +101,13 @@ impl Session {
         {
             self.paid_ns = self.paid_ns.max(now_ns.saturating_sub(BURST_MAX * NS_PER_REQUEST)) + NS_PER_REQUEST;
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            let answer = answer(&line[..end]);
-            self.paid_ns += (answer.len() / BYTES_PER_REQUEST) as u64 * NS_PER_REQUEST;
+            let Said { line, spent } = answer(&line[..end]);
+            let bytes_ns = (line.len() / BYTES_PER_REQUEST) as u64 * NS_PER_REQUEST;
+            // A short answer may have been long to look for.
+            let spent_ns = u64::try_from((spent * CPU_PARTS).as_nanos()).unwrap_or(u64::MAX);
+            self.paid_ns = self.paid_ns.saturating_add(bytes_ns.max(spent_ns));
             self.has_asked = true;
-            self.say(answer, now_ns);
+            self.say(line, now_ns);
         } else if self.output.is_empty() && self.input.len() >= REQUEST_BYTES_MAX && self.line_end().is_none() {
             let words = format!("EMSGSIZE: a request has at most {REQUEST_BYTES_MAX} bytes");
             self.say(Refused::plain(words).line(), now_ns);

@@ -1,5 +1,10 @@
 use super::*;
 
+/// An answer that took nothing.
+fn free(line: impl Into<String>) -> Said {
+    Said { line: line.into(), spent: Duration::ZERO }
+}
+
 fn pair(now_ns: u64) -> (Session, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("two descriptors");
     theirs.set_nonblocking(true).expect("set");
@@ -22,7 +27,7 @@ fn a_burst_is_answered_at_once_and_what_is_beyond_it_at_the_rate() {
     let turn = |session: &mut Session, now: u64, answered: &mut u64| {
         session.turn(now, &mut |_| {
             *answered += 1;
-            String::new()
+            free("")
         })
     };
     let _ = theirs.write(&[b'\n'; 3000]).expect("sent");
@@ -42,9 +47,23 @@ fn a_burst_is_answered_at_once_and_what_is_beyond_it_at_the_rate() {
 }
 
 #[test]
+fn what_takes_long_to_answer_is_paid_for() {
+    let (mut session, mut theirs) = pair(0);
+    theirs.write_all(b"a\nb\n").expect("sent");
+    let now = 1_000_000_000;
+    assert!(session.turn(now, &mut |_| Said { line: String::new(), spent: Duration::from_millis(30) }));
+    let Waits::Turn { at_ns } = session.waits() else { panic!("{:?}", session.waits()) };
+    let credit = BURST_MAX * NS_PER_REQUEST;
+    assert_eq!(at_ns, now - credit + NS_PER_REQUEST + 300_000_000);
+    assert!(session.turn(at_ns - 1, &mut |_| panic!("it may not ask yet")));
+    assert!(session.turn(at_ns, &mut |_| free("")));
+    assert_eq!(session.waits(), Waits::Input);
+}
+
+#[test]
 fn a_request_comes_in_pieces_and_answers_keep_their_order() {
     let (mut session, mut theirs) = pair(0);
-    let mut echo = |line: &[u8]| String::from_utf8_lossy(line).to_uppercase();
+    let mut echo = |line: &[u8]| free(String::from_utf8_lossy(line).to_uppercase());
     assert!(session.turn(1, &mut echo));
     assert_eq!(session.waits(), Waits::Input);
     theirs.write_all(b"one\ntw").expect("sent");
@@ -85,7 +104,7 @@ fn a_client_that_does_not_read_is_left_after_a_while_and_is_asked_for_no_more() 
     let mut answers = 0;
     let mut big = |_: &[u8]| {
         answers += 1;
-        "x".repeat(8 << 20)
+        free("x".repeat(8 << 20))
     };
     let now = 5;
     assert!(session.turn(now, &mut big), "more than a socket holds");
