@@ -1,8 +1,11 @@
-//! One client: a request in, an answer out, then the end; each within a time.
+//! One client: a request in, an answer out, then the end, or if the client asks for that the next request; each within a time.
 //!
 //! ```text
 //! reading --a whole head, or one that cannot be--> writing --all is out--> leaving --the peer has closed--> ended
 //!    `--REQUEST_NS--> writing (408)                   `--ANSWER_NS--> ended   `--LEAVE_NS--> ended
+//!
+//! writing --all is out, and it is kept--> reading --a byte--> reading, within REQUEST_NS
+//!                                            `--KEPT_NS--> ended
 //! ```
 //!
 //! Leaving: what a client still sends is read, for closing on unread bytes would throw the answer away on its way.
@@ -19,13 +22,19 @@ use crate::request::{self, Asked, HEAD_BYTES_MAX, Wrong};
 pub(crate) const REQUEST_NS: u64 = 2_000_000_000;
 /// For an answer to be taken, ns.
 const ANSWER_NS: u64 = 5_000_000_000;
+/// For the next request of one that is kept to begin, ns: scrapers ask every 15 s, or more often.
+const KEPT_NS: u64 = 20_000_000_000;
 /// For the client to close, ns.
 const LEAVE_NS: u64 = 500_000_000;
 /// Reads while leaving at each turn.
 const LEAVE_READS_MAX: u32 = 16;
 
 enum State {
-    Reading { head: Vec<u8> },
+    /// `is_kept`: it has had an answer, and nothing has come since.
+    Reading {
+        head: Vec<u8>,
+        is_kept: bool,
+    },
     Writing(Answer),
     Leaving,
 }
@@ -35,11 +44,12 @@ struct Answer {
     own: Vec<u8>,
     page: Option<Arc<str>>,
     written: usize,
+    is_kept: bool,
 }
 
 impl From<Vec<u8>> for Answer {
     fn from(own: Vec<u8>) -> Self {
-        Self { own, page: None, written: 0 }
+        Self { own, page: None, written: 0, is_kept: false }
     }
 }
 
@@ -53,7 +63,8 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(stream: TcpStream, now_ns: u64) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, state: State::Reading { head: Vec::new() }, until_ns: now_ns.saturating_add(REQUEST_NS) })
+        let state = State::Reading { head: Vec::new(), is_kept: false };
+        Ok(Self { stream, state, until_ns: now_ns.saturating_add(REQUEST_NS) })
     }
 
     /// Whether it waits for room for its answer, not for bytes.
@@ -72,18 +83,26 @@ impl Connection {
     /// Goes on as far as it can without waiting. False: it has ended.
     pub(crate) fn turn(&mut self, now_ns: u64, page: &mut dyn FnMut(request::Format) -> Arc<str>) -> bool {
         let is_late = now_ns >= self.until_ns;
-        if let State::Reading { head } = &mut self.state {
+        if let State::Reading { head, is_kept } = &mut self.state {
             let asked = match receive(&mut self.stream, head) {
                 Ok(asked) => asked,
                 Err(_) => return false,
             };
             let answer = match asked {
+                Asked::More if *is_kept => {
+                    if head.is_empty() {
+                        return !is_late;
+                    }
+                    *is_kept = false;
+                    self.until_ns = now_ns.saturating_add(REQUEST_NS);
+                    return true;
+                }
                 Asked::More if is_late => request::refusal(Wrong::TooSlow).into(),
                 Asked::More => return true,
-                Asked::Metrics { format, is_head } => {
+                Asked::Metrics { format, is_head, is_kept } => {
                     let page = page(format);
-                    let own = request::figures(format, page.len());
-                    Answer { own, page: (!is_head).then_some(page), written: 0 }
+                    let own = request::figures(format, page.len(), is_kept);
+                    Answer { own, page: (!is_head).then_some(page), written: 0, is_kept }
                 }
                 Asked::Root { is_head } => request::root(is_head).into(),
                 Asked::Wrong(wrong) => request::refusal(wrong).into(),
@@ -96,6 +115,11 @@ impl Connection {
         }
         if let State::Writing(answer) = &mut self.state {
             match send(&mut self.stream, answer) {
+                Ok(true) if answer.is_kept => {
+                    self.state = State::Reading { head: Vec::new(), is_kept: true };
+                    self.until_ns = Clock.now().ns.saturating_add(KEPT_NS);
+                    return true;
+                }
                 Ok(true) if self.stream.shutdown(Shutdown::Write).is_ok() => {
                     self.state = State::Leaving;
                     self.until_ns = Clock.now().ns.saturating_add(LEAVE_NS);

@@ -1,4 +1,5 @@
-//! What a client sent, and what it is told: pure. Source: RFC 9110, RFC 9112; an answer ends its connection.
+//! What a client sent, and what it is told: pure. Source: RFC 9110, RFC 9112; an answer ends its connection, unless the client
+//! asks for more than that.
 
 /// Bytes of a request's head; no scraper sends a tenth of it.
 pub(crate) const HEAD_BYTES_MAX: usize = 8192;
@@ -27,7 +28,7 @@ pub(crate) enum Asked {
     /// The head is not whole yet.
     More,
     /// `/metrics`.
-    Metrics { format: Format, is_head: bool },
+    Metrics { format: Format, is_head: bool, is_kept: bool },
     /// `/`: where the figures are.
     Root { is_head: bool },
     /// Nothing of ours.
@@ -88,7 +89,7 @@ pub(crate) fn read(bytes: &[u8], seen: usize) -> Asked {
         return Asked::Wrong(Wrong::TooLong);
     }
     match std::str::from_utf8(&bytes[..end]) {
-        Ok(head) => whole(head).unwrap_or_else(Asked::Wrong),
+        Ok(head) => whole(head, end == bytes.len()).unwrap_or_else(Asked::Wrong),
         Err(_) => Asked::Wrong(Wrong::NotHttp),
     }
 }
@@ -100,7 +101,8 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     ends.into_iter().filter_map(find).min()
 }
 
-fn whole(head: &str) -> Result<Asked, Wrong> {
+/// `is_all`: nothing came behind it.
+fn whole(head: &str, is_all: bool) -> Result<Asked, Wrong> {
     let mut lines = head.lines();
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
@@ -126,9 +128,26 @@ fn whole(head: &str) -> Result<Asked, Wrong> {
         return Err(Wrong::Method);
     }
     Ok(match path {
-        "/metrics" => Asked::Metrics { format: format(lines), is_head },
+        "/metrics" => {
+            Asked::Metrics { format: format(lines.clone()), is_head, is_kept: is_all && is_to_be_kept(lines) }
+        }
         _ => Asked::Root { is_head },
     })
+}
+
+/// Whether the connection is to outlast the answer. Many a client of HTTP/1.1 reads until the end although it has not asked for one,
+/// so this has to be asked for. What has a body has it behind the head.
+fn is_to_be_kept<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
+    let mut is_kept = false;
+    for (name, value) in fields.filter_map(|field| field.split_once(':')) {
+        if name.eq_ignore_ascii_case("connection") {
+            is_kept = value.split(',').any(|word| word.trim().eq_ignore_ascii_case("keep-alive"));
+        }
+        if ["content-length", "transfer-encoding"].iter().any(|body| name.eq_ignore_ascii_case(body)) {
+            return false;
+        }
+    }
+    is_kept
 }
 
 /// As Prometheus' own clients choose: OpenMetrics for who names it, the older format for all others, which every reader knows.
@@ -150,8 +169,8 @@ fn format<'a>(fields: impl Iterator<Item = &'a str>) -> Format {
 }
 
 /// What stands before a page of figures of so many bytes.
-pub(crate) fn figures(format: Format, bytes: usize) -> Vec<u8> {
-    head("200 OK", format.content_type(), "", bytes)
+pub(crate) fn figures(format: Format, bytes: usize, is_kept: bool) -> Vec<u8> {
+    head("200 OK", format.content_type(), "", bytes, is_kept)
 }
 
 /// The answer at `/`.
@@ -168,17 +187,18 @@ pub(crate) fn refusal(wrong: Wrong) -> Vec<u8> {
 }
 
 fn message(status: &str, content_type: &str, more: &str, body: &str, is_head: bool) -> Vec<u8> {
-    let mut bytes = head(status, content_type, more, body.len());
+    let mut bytes = head(status, content_type, more, body.len(), false);
     if !is_head {
         bytes.extend_from_slice(body.as_bytes());
     }
     bytes
 }
 
-fn head(status: &str, content_type: &str, more: &str, length: usize) -> Vec<u8> {
+fn head(status: &str, content_type: &str, more: &str, length: usize, is_kept: bool) -> Vec<u8> {
+    let then = if is_kept { "keep-alive" } else { "close" };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{more}\
-         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+         X-Content-Type-Options: nosniff\r\nConnection: {then}\r\n\r\n"
     );
     head.into_bytes()
 }
@@ -189,9 +209,10 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_told_apart() {
-        let plain = Asked::Metrics { format: Format::Plain, is_head: false };
-        let open = Asked::Metrics { format: Format::OpenMetrics, is_head: false };
-        let rows: [(&str, Asked); 22] = [
+        let plain = Asked::Metrics { format: Format::Plain, is_head: false, is_kept: false };
+        let kept = Asked::Metrics { format: Format::Plain, is_head: false, is_kept: true };
+        let open = Asked::Metrics { format: Format::OpenMetrics, is_head: false, is_kept: false };
+        let rows: [(&str, Asked); 26] = [
             ("GET /metrics HTTP/1.1\r\n\r\n", plain),
             ("GET /metrics HTTP/1.0\n\n", plain),
             ("GET /metrics?name[]=x HTTP/1.1\r\nHost: h\r\n\r\nbody", plain),
@@ -200,7 +221,11 @@ mod tests {
             ("GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n\r\n", open),
             ("GET /metrics HTTP/1.1\r\nAccept: text/plain\r\nAccept: Application/OpenMetrics-Text\r\n\r\n", open),
             ("GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text; q=0\r\n\r\n", plain),
-            ("HEAD /metrics HTTP/1.1\r\n\r\n", Asked::Metrics { format: Format::Plain, is_head: true }),
+            ("GET /metrics HTTP/1.1\r\nConnection: TE, Keep-Alive\r\n\r\n", kept),
+            ("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n", plain),
+            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", plain),
+            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\n\r\nGET", plain),
+            ("HEAD /metrics HTTP/1.1\r\n\r\n", Asked::Metrics { format: Format::Plain, is_head: true, is_kept: false }),
             ("GET / HTTP/1.1\r\n\r\n", Asked::Root { is_head: false }),
             ("GET http://host HTTP/1.1\r\n\r\n", Asked::Root { is_head: false }),
             ("GET /metric HTTP/1.1\r\n\r\n", Asked::Wrong(Wrong::NotFound)),
@@ -234,7 +259,7 @@ mod tests {
     #[test]
     fn an_answer_says_how_long_it_is() {
         let text = |bytes| String::from_utf8(bytes).expect("text");
-        let page = text(figures(Format::OpenMetrics, 6));
+        let page = text(figures(Format::OpenMetrics, 6, false));
         assert!(
             page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0;"),
             "{page}"

@@ -74,6 +74,34 @@ fn figures_are_answered() {
 }
 
 #[test]
+fn a_connection_is_kept_for_who_asks() {
+    let exporter = exporter(0);
+    let mut stream = connect(&exporter);
+    let mut one = |close: bool| {
+        let then = if close { "close" } else { "keep-alive" };
+        stream.write_all(b"GET /metr").expect("it reads");
+        thread::sleep(std::time::Duration::from_millis(20));
+        stream.write_all(format!("ics HTTP/1.1\r\nConnection: {then}\r\n\r\n").as_bytes()).expect("it reads");
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a head");
+            bytes.extend(byte);
+        }
+        let head = String::from_utf8(bytes).expect("text");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\nConnection: {then}\r\n")), "{head}");
+        let length = head.split("Content-Length: ").nth(1).and_then(|rest| rest.lines().next()).expect("a length");
+        let mut page = vec![0; length.parse().expect("a number")];
+        stream.read_exact(&mut page).expect("a page");
+        assert!(page.starts_with(b"# HELP napier_test_walks_total "), "{}", String::from_utf8_lossy(&page));
+    };
+    (0..3).for_each(|_| one(false));
+    one(true);
+    assert_eq!(rest(stream), "");
+}
+
+#[test]
 fn a_request_may_come_in_pieces() {
     let exporter = exporter(0);
     let mut stream = connect(&exporter);
