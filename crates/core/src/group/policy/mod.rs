@@ -134,6 +134,9 @@ struct CpuMemory {
 /// Doublings of [`Settings::shrink_after`] at most, for parks that were in vain.
 const VAIN_MAX: u32 = 8;
 
+/// A policy that was not asked for so long was not asked because all CPUs slept: who polls asks every few microseconds.
+const UNSEEN: Span = Span::from_us(10);
+
 /// A policy with its memory. One turn of it is made by one CPU at a time.
 #[derive(Clone, Debug)]
 pub struct Decider {
@@ -229,7 +232,7 @@ impl Decider {
             self.decisions.reserve(members + cpus.len());
         }
         // With all asleep nobody looks.
-        let unseen = now - self.asked >= self.settings.shrink_after;
+        let unseen = now - self.asked >= UNSEEN;
         self.asked = now;
         for (memory, view) in self.cpus.iter_mut().zip(cpus) {
             let Some(since) = memory.parked else { continue };
