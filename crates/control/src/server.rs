@@ -1,10 +1,9 @@
 //! The engine's end of a control socket: one thread for all clients.
 //!
 //! A client cannot do more than ask: what it sends is bounded in bytes and in rate, what its answers take of a CPU as well; what it
-//! does not read is not kept for it for
-//! long, and there are at most [`CLIENTS_MAX`] of them; when another comes one goes: one that has asked for nothing if there is one,
-//! and of those the one that was silent for longest. No lock of
-//! the packet path is taken for it, and with no client nothing runs.
+//! does not read is not kept for it for long; and there are at most [`CLIENTS_MAX`] of them. When another comes one goes: one that
+//! has asked for nothing if there is one, and of those the one that was silent for longest. No lock of the packet path is taken
+//! for it, and with no client nothing runs.
 
 use std::fs;
 use std::io;
