@@ -14,7 +14,7 @@ pub struct MemberView {
     pub age: Span,
     /// Packets that wait.
     pub backlog: u32,
-    /// Share of a CPU that it took lately, in thousandths ([`super::Load`]).
+    /// Share of a CPU that it took lately, in thousandths ([`crate::group::Load`]).
     pub load: u16,
     /// Time that one packet of it takes, as the last polls had it.
     pub per_packet: Span,
