@@ -151,7 +151,7 @@ pub struct UdpStream {
     pub packets_per_s: Spread,
     /// Packets per second by those of the first variant in the same round. Absent if that had a round without a packet.
     pub ratio_to_first: Option<Spread>,
-    /// Packets that the discipline or its list dropped, as they may; all runs.
+    /// Packets that the discipline or its list dropped, as they may, or the other end for want of a frame; all runs.
     pub dropped: u64,
     /// Packets that were sent, not dropped, and did not come; all runs.
     pub lost: u64,
