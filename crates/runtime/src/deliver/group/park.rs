@@ -1,7 +1,7 @@
 //! How a CPU of a group goes to sleep: announce, arm each member and look again, sleep.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
 
 use napier_core::completion::Flush;
 use napier_core::group::{ArmStep, Arming, CpuWord, Doing, Policy, Seat};
@@ -126,11 +126,7 @@ impl Group {
     /// The CPU says that it is about to sleep; false if it is needed, or has members while others are awake. What it goes by cannot
     /// change meanwhile: others park, and settings change, under the same lock.
     fn announce(&self, poller: &Poller) -> bool {
-        let turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+        let Some(turn) = self.try_turn() else { return false };
         let settings = turn.decider.settings();
         let awake = |other: &Poller| {
             let word = other.word();

@@ -1,7 +1,7 @@
 //! When the policy is asked, what it sees, and what is done of what it says. Whichever CPU comes first asks; the others do not wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, MutexGuard, TryLockError};
 
 use napier_core::group::{CpuState, CpuView, Decider, Decision, Doing, GroupCpu, MemberView, Phase};
 use napier_core::time::{Instant, Span};
@@ -81,16 +81,21 @@ fn cpu_view(poller: &Poller, now: Instant) -> CpuView {
 }
 
 impl Group {
+    /// The right to decide, if nobody has it.
+    pub(super) fn try_turn(&self) -> Option<MutexGuard<'_, Turn>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Asks the policy, if it is time and nobody else is asking.
     pub(super) fn ask_policy(&self, poller: &Poller, now: Instant) {
         if now.ns.saturating_sub(self.decided_ns.load(Ordering::Relaxed)) < PERIOD.ns {
             return;
         }
-        let mut turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return self.rescue(poller, now),
-        };
+        let Some(mut turn) = self.try_turn() else { return self.rescue(poller, now) };
         self.decided_ns.store(now.ns, Ordering::Relaxed);
         let seen = self.members.load();
         turn.look(self, &seen, now);

@@ -139,17 +139,13 @@ impl SoftirqCpu {
             self.run_due_timers(deliver);
             HERE.set(before);
         }
-        let raised = due || self.is_raised() || self.left_over.load(Ordering::Relaxed);
-        if raised {
-            self.run(deliver);
-        }
-        raised
+        self.run(deliver) || due
     }
 
-    /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already.
-    pub(super) fn run(&self, deliver: &Deliver) {
+    /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already. False: nothing was.
+    pub(super) fn run(&self, deliver: &Deliver) -> bool {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let mut held = self.baton.try_take();
         while let Some(baton) = held {
@@ -159,6 +155,7 @@ impl SoftirqCpu {
             HERE.set(before);
             held = baton.pass(|| self.is_raised());
         }
+        true
     }
 
     /// `handle_softirqs`: repeats the receive handler within the limits of time and passes.
