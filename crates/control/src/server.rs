@@ -218,9 +218,7 @@ impl Server {
 
     /// Leaves the CPUs that groups have, unless they have all.
     fn settle(&mut self) {
-        let groups = self.engine.upgrade().map(|engine| engine.groups()).unwrap_or_default();
-        let cpus: Vec<usize> =
-            groups.into_iter().flat_map(|group| group.cpus).map(|one| usize::from(one.cpu)).collect();
+        let cpus = self.engine.upgrade().map(|engine| engine.group_cpus()).unwrap_or_default();
         if cpus != self.kept_off {
             if sched::keep_off(&cpus).is_none() {
                 let _ = sched::keep_off(&[]);

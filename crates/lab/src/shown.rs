@@ -39,12 +39,11 @@ impl Shown {
         self.look(|engine| engine.metrics(sink));
     }
 
-    /// The CPUs of its groups: threads poll there, whatever else it was pinned to.
+    /// The CPUs of its groups.
     #[must_use]
     pub fn group_cpus(&self) -> Vec<usize> {
         let mut cpus = Vec::new();
-        let of = |engine: &Engine| engine.groups().into_iter().flat_map(|group| group.cpus).map(|one| one.cpu.into());
-        self.look(|engine| cpus = of(engine).collect());
+        self.look(|engine| cpus = engine.group_cpus());
         cpus
     }
 

@@ -84,6 +84,12 @@ impl Engine {
     pub fn groups(&self) -> Vec<GroupInfo> {
         self.inner.deliver.group_infos()
     }
+
+    /// The CPUs of all groups: threads poll there, whatever others are pinned to.
+    #[must_use]
+    pub fn group_cpus(&self) -> Vec<usize> {
+        self.inner.deliver.group_cpus()
+    }
 }
 
 fn group_cpu(cpu: usize) -> Result<GroupCpu, GroupError> {

@@ -75,6 +75,12 @@ impl Deliver {
     pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
         self.groups.running.load().iter().map(|group| group.info()).collect()
     }
+
+    /// The CPUs of all groups.
+    pub(crate) fn group_cpus(&self) -> Vec<usize> {
+        let of = |group: &Arc<Group>| group.pollers.load().iter().map(|one| one.cpu.0.into()).collect::<Vec<_>>();
+        self.groups.running.load().iter().flat_map(of).collect()
+    }
 }
 
 impl Group {
