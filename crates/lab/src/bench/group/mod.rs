@@ -138,21 +138,14 @@ impl Bench {
 
     /// What polls that find nothing leave cold: the most that dry runs of the paths could gain.
     fn cold_path(&self) -> anyhow::Result<GroupFigure> {
-        let (mut group, mut beside, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..self.config.runs {
+        self.beside("p50, one member, after 3 ms of polls that found nothing", "after 20 us", || {
             let [cold, warm] = [IDLE_GAP, GAP].map(|gap| {
                 let mut rig = Rig::new(1, awake(), &[self.poller], self.own)?;
                 let latency = rig.deliver(self.config.samples.min(300), gap, false)?;
                 Ok::<_, anyhow::Error>(us(latency.value_at_quantile(0.5)))
             });
-            let (cold, warm) = (cold?, warm?);
-            group.push(cold);
-            beside.push(warm);
-            ratio.push(cold / warm);
-        }
-        let beside = Some(("after 20 us", Spread::of(&beside)));
-        let what = "p50, one member, after 3 ms of polls that found nothing";
-        Ok(GroupFigure { what, unit: "us", group: Spread::of(&group), beside, ratio: Some(Spread::of(&ratio)) })
+            Ok([cold?, warm?])
+        })
     }
 
     /// Two rigs in turn, in each run.
@@ -163,21 +156,28 @@ impl Bench {
         (name, other_links, other): (&'static str, usize, Poller),
         load: Load,
     ) -> anyhow::Result<GroupFigure> {
-        let (mut group, mut beside, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..self.config.runs {
+        self.beside(what, name, || {
             let [one, another] = [(links, poller), (other_links, other)].map(|(links, poller)| {
                 let mut rig = Rig::new(links, poller, &[self.poller], self.own)?;
                 let samples = if load.idle { self.config.samples.min(300) } else { self.config.samples };
-                let latency = rig.deliver(samples, load.gap, load.idle).context(what)?;
+                let latency = rig.deliver(samples, load.gap, load.idle)?;
                 Ok::<_, anyhow::Error>(us(latency.value_at_quantile(load.quantile)))
             });
-            let (one, another) = (one?, another?);
-            group.push(one);
-            beside.push(another);
-            ratio.push(one / another);
-        }
-        let beside = Some((name, Spread::of(&beside)));
-        Ok(GroupFigure { what, unit: "us", group: Spread::of(&group), beside, ratio: Some(Spread::of(&ratio)) })
+            Ok([one?, another?])
+        })
+    }
+
+    /// A figure in us of the group, and what stands beside it, of each run.
+    fn beside(
+        &self,
+        what: &'static str,
+        name: &'static str,
+        mut run: impl FnMut() -> anyhow::Result<[f64; 2]>,
+    ) -> anyhow::Result<GroupFigure> {
+        let runs = (0..self.config.runs).map(|_| run().context(what)).collect::<anyhow::Result<Vec<_>>>()?;
+        let spread = |of: fn(&[f64; 2]) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
+        let (beside, ratio) = (Some((name, spread(|run| run[1]))), Some(spread(|run| run[0] / run[1])));
+        Ok(GroupFigure { what, unit: "us", group: spread(|run| run[0]), beside, ratio })
     }
 
     /// A figure of the group alone.
@@ -256,16 +256,9 @@ impl Bench {
             Ok(()) => "p99.9 of a send of a FIFO thread, the group has the run",
             Err(_) => "p99.9 of a send (FIFO is not granted), the group has the run",
         };
-        let (mut sends, mut spins, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..self.config.runs {
-            let [send, spin] = self.send_beside_spin().context(what)?;
-            sends.push(send);
-            spins.push(spin);
-            ratio.push(send / spin);
-        }
+        let figure = self.beside(what, "spinning for as long as the median send", || self.send_beside_spin());
         set_other()?;
-        let beside = Some(("spinning for as long as the median send", Spread::of(&spins)));
-        Ok(GroupFigure { what, unit: "us", group: Spread::of(&sends), beside, ratio: Some(Spread::of(&ratio)) })
+        figure
     }
 
     fn send_beside_spin(&self) -> anyhow::Result<[f64; 2]> {

@@ -126,22 +126,18 @@ impl Rig {
     }
 }
 
-/// Sends frames faster than a CPU delivers them: they are made once and copied into the ring.
+/// Sends frames faster than a CPU delivers them.
 pub(super) struct Flood {
     port: RawPort,
-    frame: Vec<u8>,
+    template: Template,
 }
 
 impl Flood {
     /// So many datagrams to the wire's receiver, as far as the ring has room.
     pub(super) fn send(&self, frames: usize) {
         for _ in 0..frames {
-            let write = |into: &mut [u8]| {
-                into[..self.frame.len()].copy_from_slice(&self.frame);
-                self.frame.len()
-            };
             // A ring that is full is load enough.
-            let _ = self.port.build(self.frame.len(), write);
+            let _ = self.port.build(HEADER_BYTES + 4, |frame| self.template.complete(frame, 4));
         }
         self.port.flush();
     }
@@ -152,10 +148,7 @@ impl Wire {
     pub(super) fn flood(&self) -> anyhow::Result<Flood> {
         let (from, to) = (SocketAddrV4::new(PEER_IP, PORT), SocketAddrV4::new(TESTED_IP, PORT));
         let template = Template::new(self.peer.mac(), self.tested.mac(), from, to);
-        let mut frame = vec![0; HEADER_BYTES + 4];
-        let bytes = template.complete(&mut frame, 4);
-        frame.truncate(bytes);
-        Ok(Flood { port: RawPort::bind(&self.peer, 0)?, frame })
+        Ok(Flood { port: RawPort::bind(&self.peer, 0)?, template })
     }
 
     /// Sends one datagram and waits for it.

@@ -129,7 +129,7 @@ pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
             run.cpu.add_transmitter(usage);
             run.counts.merge(&counts);
         }
-        // A receiver without a processor for longer than deferral lasts has the ring emptied by the softirq, until no frame is left.
+        // Lost for want of a frame, as if the receiver kept them all: the device counts that.
         let no_frame = || pair.peer.stats().rx_no_frame;
         // What a discipline still holds comes by itself.
         let drained = wait_until(DRAIN_MAX, || {
