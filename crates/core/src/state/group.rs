@@ -74,6 +74,13 @@ impl State {
         }
     }
 
+    /// A [turn](Self::group_turn) would find more than packets: an event, or a disable that waits.
+    #[inline]
+    #[must_use]
+    pub const fn group_turn_is_due(self) -> bool {
+        self.intersects(Self::DISABLE.with(Self::MISSED))
+    }
+
     /// The group gives ownership up and keeps the instance; the caller unmasks next and looks at the ring again. `true`:
     /// an event came since the last turn, the group still owns it, and nothing is to be unmasked. With a disable pending
     /// it lets go in any case, and the interrupt stays masked.

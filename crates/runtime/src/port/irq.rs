@@ -86,6 +86,11 @@ pub(crate) trait Line: Send + Sync {
         true
     }
 
+    /// While [`packets_wait`](Self::packets_wait) says no, a poll would find nothing either, nor do anything that brings packets.
+    fn look_suffices(&self) -> bool {
+        false
+    }
+
     /// Interrupts raised so far.
     fn interrupts(&self) -> u64;
 
@@ -174,7 +179,13 @@ impl IrqLine {
         on_line!(self, line => line.heard())
     }
 
+    /// See [`Line::look_suffices`].
+    pub(crate) fn look_suffices(&self) -> bool {
+        on_line!(self, line => line.look_suffices())
+    }
+
     /// See [`Line::packets_wait`].
+    #[inline]
     pub(crate) fn packets_wait(&self) -> bool {
         on_line!(self, line => line.packets_wait())
     }

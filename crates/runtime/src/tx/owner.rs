@@ -116,6 +116,12 @@ impl TxPath {
         self.tell(news);
     }
 
+    /// A turn of an owner who let nothing wait would find something.
+    #[inline]
+    pub(crate) fn wants_owner(&self) -> bool {
+        !self.defer.list.is_empty() || self.for_owner.load(Ordering::Relaxed)
+    }
+
     /// One turn of an owner, whichever thread that is; one at a time.
     pub(crate) fn owner_turn(&self, turns: &mut OwnerTurns) -> OwnerTurn {
         let listed = !self.defer.list.is_empty();

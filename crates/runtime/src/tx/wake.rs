@@ -334,6 +334,12 @@ impl TxPath {
         true
     }
 
+    /// [`napi_polled`](Self::napi_polled) would do something.
+    #[inline]
+    pub(crate) fn wants_poll(&self) -> bool {
+        self.queue_bits().stopped() || self.has_left.load(Ordering::Relaxed) || self.has_stuck.load(Ordering::Relaxed)
+    }
+
     /// The poll of the queue's NAPI instance, where a driver takes back what was sent.
     #[inline]
     pub(crate) fn napi_polled(&self) {

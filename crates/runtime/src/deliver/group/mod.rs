@@ -50,6 +50,8 @@ pub(crate) struct Member {
     /// The group has the transmit run.
     has_run: AtomicBool,
     turn_ended_ns: AtomicU64,
+    /// Its last turn found nothing to do, and a look tells whether that has changed.
+    idle: AtomicBool,
     backlog: AtomicU32,
     load_permille: AtomicU32,
     per_packet_ns: AtomicU64,
@@ -75,6 +77,7 @@ impl Member {
             run_before: Mutex::new(None),
             has_run: AtomicBool::new(false),
             turn_ended_ns: AtomicU64::new(0),
+            idle: AtomicBool::new(false),
             backlog: AtomicU32::new(0),
             load_permille: AtomicU32::new(0),
             per_packet_ns: AtomicU64::new(0),

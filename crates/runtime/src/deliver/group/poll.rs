@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use napier_core::completion::Flush;
 use napier_core::context::PollContext;
-use napier_core::group::{GroupCpu, Seat};
+use napier_core::group::{GroupCpu, Phase, Seat};
 use napier_core::poll::NAPI_POLL_WEIGHT;
 use napier_core::state::{GroupTurn, State};
 use napier_core::time::{Instant, Span};
@@ -64,11 +64,17 @@ impl Deliver {
         never_run_inline();
         napier_sys::nowait::this_thread();
         napier_sys::sched::exact_timers();
-        let (mut empty_rounds, mut last, mut way) = (0_u32, ticks(), way());
+        let (mut empty_rounds, mut last, mut way, mut due) = (0_u32, ticks(), way(), 0);
         while !group.stop.load(Ordering::Acquire) {
             let members = group.members.load();
             let (mut work, mut spun_at, mut now) = (0, None, instant(&poller.seen_ns));
-            for member in members.iter().filter(|member| member.seat().cpu() == poller.cpu) {
+            // One member has its turn in any case, each round another one: what a look cannot see waits no longer than that, and the
+            // path that a packet takes stays warm.
+            due = if due + 1 < members.len() { due + 1 } else { 0 };
+            for (nth, member) in members.iter().enumerate() {
+                if member.seat().cpu() != poller.cpu || nth != due && member.is_quiet(now) {
+                    continue;
+                }
                 if let Some(found) = self.group_turn(group, member, poller.cpu, &mut now) {
                     work += found;
                     spun_at = Some(member);
@@ -136,17 +142,21 @@ impl Deliver {
         }
         let began = self.clock.now();
         *now = began;
-        let (work, backlog) = {
+        let (work, backlog, held) = {
             let mut owned = napi.owned.enter();
             napi.tx_path().napi_polled();
             let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
-            (work, owned.rx.pending())
+            (work, owned.rx.pending(), owned.merging.held())
         };
-        let served = member.has_run.load(Ordering::Relaxed) && self.run_turn(member);
+        let run = if member.has_run.load(Ordering::Relaxed) { self.run_turn(member) } else { OwnerTurn::Idle };
+        // What waits for its time, or for room, is no reason to keep the processor from others.
+        let served = run == OwnerTurn::Served;
         if work > 0 || served {
             *now = self.clock.now();
         }
+        let idle = work == 0 && backlog == 0 && !held && run == OwnerTurn::Idle && napi.irq.look_suffices();
+        member.idle.store(idle, Ordering::Relaxed);
         note_turn(member, began, *now, work, backlog);
         let moved = member.sit(|seat| (seat.give(), seat.cpu()));
         if moved != cpu {
@@ -155,12 +165,11 @@ impl Deliver {
         Some(work + u32::from(served))
     }
 
-    /// What senders have pushed goes on its way; true if there was something.
-    fn run_turn(&self, member: &Member) -> bool {
+    /// What senders have pushed goes on its way.
+    fn run_turn(&self, member: &Member) -> OwnerTurn {
         let path = member.napi.tx_path();
         let mut own = member.own.enter();
-        // What waits for its time, or for room, is no reason to keep the processor from others.
-        path.owner_turn(&mut own.run) == OwnerTurn::Served
+        path.owner_turn(&mut own.run)
     }
 
     /// A disable waits for the instance.
@@ -176,6 +185,31 @@ impl Deliver {
     /// While a CPU of a group is awake it does what was raised on it, and what is due. False: it was nothing.
     fn serve_softirq(&self, cpu: GroupCpu, now: Instant) -> bool {
         self.softirq_index_of(cpu.0.into()).is_some_and(|index| self.softirq[index as usize].serve(self, now))
+    }
+}
+
+impl Member {
+    /// A turn would find nothing, as far as a look tells, which costs a few loads of words that nobody writes meanwhile. It does
+    /// not see frames that came home, or a load that sinks.
+    #[inline]
+    fn is_quiet(&self, now: Instant) -> bool {
+        // Relaxed: mostly the CPU that looks has written it. An old one costs a turn, or lets it wait until it is due.
+        if !self.idle.load(Ordering::Relaxed) || self.seat().phase() != Phase::Ready {
+            return false;
+        }
+        let (napi, path) = (&*self.napi, self.napi.tx_path());
+        #[cfg(test)]
+        if napi.never_empty.load(Ordering::Relaxed) {
+            return false;
+        }
+        let wanted = napi.irq.packets_wait()
+            || napi.state().group_turn_is_due()
+            || path.wants_poll()
+            || self.has_run.load(Ordering::Relaxed) && path.wants_owner();
+        if !wanted {
+            self.turn_ended_ns.store(now.ns, Ordering::Relaxed);
+        }
+        !wanted
     }
 }
 

@@ -118,6 +118,10 @@ impl Line for LinkLine {
         self.switch().packets_wait()
     }
 
+    fn look_suffices(&self) -> bool {
+        true
+    }
+
     fn interrupts(&self) -> u64 {
         self.interrupts.get()
     }

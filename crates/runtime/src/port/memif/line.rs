@@ -118,6 +118,10 @@ impl Line for MemifLine {
         self.switch.load().as_ref().is_some_and(|switch| switch.has_news())
     }
 
+    fn look_suffices(&self) -> bool {
+        true
+    }
+
     fn heard(&self) -> bool {
         self.interrupts.add_shared(1);
         true
