@@ -67,7 +67,7 @@ pub use gateway::GatewayError;
 pub use in_hand::injected;
 pub use netns::{DeviceError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
-pub use pass::{RxPass, View};
+pub use pass::{DryRun, RxPass, View};
 pub use sndbuf::{OVERHEAD_BYTES, SendBuffers};
 pub use socket::{MergedDatagram, UdpSocket};
 pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};

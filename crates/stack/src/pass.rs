@@ -15,6 +15,7 @@
 //! reporting at the end of each round covers every frame by a report that comes after it. The price is a report about
 //! frames that a fast reader has already taken; an event context looks again before it returns the socket.
 
+mod dry;
 mod held;
 mod lost;
 
@@ -39,6 +40,7 @@ use super::slow;
 use super::tcp::ahead::Waiting;
 use super::wire::{self, Datagram, Meta, Packet};
 use crate::event::Interest;
+pub use dry::DryRun;
 use lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
 
 /// Frames after which sockets are told.
@@ -87,6 +89,8 @@ impl View<'_> {
             now: None,
             merging: None,
             in_hand: None,
+            dry: false,
+            went_dry: None,
         })
     }
 }
@@ -109,6 +113,10 @@ pub struct RxPass<'v> {
     merging: Option<&'v mut Merging>,
     /// The frame that is parsed: a guard of its own (`InHand`) would cost each datagram.
     in_hand: Option<Frame>,
+    /// Nothing has come: a dry run ends at the socket.
+    dry: bool,
+    /// Where it left its frame.
+    went_dry: Option<(Frame, DryRun)>,
 }
 
 /// A socket that got something.
@@ -162,6 +170,7 @@ impl<'v> RxPass<'v> {
                 frames.set_meta(&mut frame, meta.bits());
                 self.deliver(frame, len, &datagram, meta.truesize());
             }
+            _ if self.dry => self.end_dry(frame, DryRun::Nowhere),
             Ok(Packet::Tcp(segment)) => {
                 *(if segment.dst.addr.is_v4() { &mut self.tally.tcp4 } else { &mut self.tally.tcp6 }) += 1;
                 let Some(merging) = &mut self.merging else { return self.take_segment(frame, len, &segment) };
@@ -206,6 +215,10 @@ impl<'v> RxPass<'v> {
         let Some(socket) = snapshot.demux.find(datagram.src, datagram.dst, self.napi_id) else {
             return self.lose(frame, v4, NO_PORTS);
         };
+        if self.dry {
+            let came = if socket.has_room(0, truesize) { DryRun::Reached } else { DryRun::Nowhere };
+            return self.end_dry(frame, came);
+        }
         if socket.wants_merged()
             && let Some(merging) = self.merging.take_if(|merging| merging.is_on())
         {

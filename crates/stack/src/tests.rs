@@ -1,4 +1,5 @@
 mod answers;
+mod dry;
 mod faults;
 mod gateway;
 mod neighbours;

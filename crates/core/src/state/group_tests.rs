@@ -43,7 +43,9 @@ fn a_turn_covers_what_came_before_it() {
     assert_eq!(POLLED.with(State::MISSED).group_turn(), (POLLED, GroupTurn::Poll));
     let ending = POLLED.disable_begin();
     assert_eq!(ending.group_turn(), (ending, GroupTurn::GiveUp));
-    assert!(!POLLED.group_turn_is_due() && POLLED.with(State::MISSED).group_turn_is_due() && ending.group_turn_is_due());
+    assert!(
+        !POLLED.group_turn_is_due() && POLLED.with(State::MISSED).group_turn_is_due() && ending.group_turn_is_due()
+    );
 }
 
 #[test]

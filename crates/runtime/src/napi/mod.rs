@@ -7,11 +7,13 @@ pub(crate) mod hold;
 mod kthread;
 mod moderation;
 pub(crate) mod place;
+mod rehearsal;
 mod sink;
 mod stats;
+mod timer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use napier_core::completion::{Flush, Tunables};
@@ -31,9 +33,11 @@ use napier_stack::merge::Merging;
 use napier_stack::park::Parker;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
+use rehearsal::Rehearsal;
 pub(crate) use sink::RawSink;
 use stats::NapiCounters;
 pub use stats::NapiStats;
+use timer::TimerSlot;
 
 /// What only the owner of SCHED may touch.
 pub(crate) struct Owned {
@@ -44,6 +48,7 @@ pub(crate) struct Owned {
     pub(crate) raw: Option<RawSink>,
     /// Packets that wait for others of their flow.
     pub(crate) merging: Merging,
+    rehearsal: Rehearsal,
 }
 
 /// One NAPI instance.
@@ -79,6 +84,9 @@ pub(crate) struct Napi {
     /// Polls claim their whole budget, as those of a queue do that is never empty.
     #[cfg(test)]
     pub(crate) never_empty: std::sync::atomic::AtomicBool,
+    /// Dry runs that came to a socket.
+    #[cfg(test)]
+    pub(crate) dry_runs: AtomicU64,
 }
 
 impl Napi {
@@ -99,7 +107,13 @@ impl Napi {
             id: AtomicU32::new(0),
             state: StateCell::new(State::ADDED.bits()),
             journal,
-            owned: Exclusive::new(Owned { rx, defers_left: 0, raw: None, merging: Merging::default() }),
+            owned: Exclusive::new(Owned {
+                rx,
+                defers_left: 0,
+                raw: None,
+                merging: Merging::default(),
+                rehearsal: Rehearsal::new(),
+            }),
             irq,
             irq_cpu: AtomicU32::new(irq_cpu),
             defer_hard_irqs: AtomicU32::new(0),
@@ -115,6 +129,8 @@ impl Napi {
             counters: NapiCounters::default(),
             #[cfg(test)]
             never_empty: std::sync::atomic::AtomicBool::new(false),
+            #[cfg(test)]
+            dry_runs: AtomicU64::new(0),
         }
     }
 
@@ -277,7 +293,7 @@ impl Napi {
     /// long ago this poll began. So a round takes no more than was there at its beginning.
     #[inline]
     fn drive_stack(&self, owned: &mut Owned, budget_pkts: u32) -> u32 {
-        let Owned { rx, merging, .. } = owned;
+        let Owned { rx, merging, rehearsal, .. } = owned;
         merging.switch(self.device.merges.load(Ordering::Relaxed));
         let mut work = 0;
         loop {
@@ -293,6 +309,9 @@ impl Napi {
                 while work < until
                     && let Some((frame, len)) = rx.take()
                 {
+                    if rehearsal.wants_sample() {
+                        rehearsal.keep(rx.frames_home().table().data(&frame, len as usize));
+                    }
                     // Before it is handled: that may panic, which costs the frame and no more.
                     work += 1;
                     pass.receive(frame, len);
@@ -315,84 +334,5 @@ impl Napi {
                 return work;
             }
         }
-    }
-}
-
-/// The instance's one timer: when it expires and on which softirq CPU, in one word.
-///
-/// Arming replaces any earlier expiry; the last arming wins.
-pub(crate) struct TimerSlot {
-    /// 0 = not armed; else ns since `epoch_ns` and the softirq CPU.
-    word: AtomicU64,
-    epoch_ns: u64,
-    /// A program that runs looks at it by itself, so that the CPU's thread need not be exact. A hint.
-    looked_after: AtomicBool,
-}
-
-const CPU_BITS: u32 = 10;
-
-impl TimerSlot {
-    fn new(epoch: Instant) -> Self {
-        Self { word: AtomicU64::new(0), epoch_ns: epoch.ns, looked_after: AtomicBool::new(false) }
-    }
-
-    fn instant(&self, word: u64) -> Instant {
-        Instant { ns: self.epoch_ns + (word >> CPU_BITS) }
-    }
-
-    /// Arms for `at` on softirq CPU `cpu`.
-    pub(crate) fn arm(&self, at: Instant, cpu: u32) {
-        assert!(cpu < 1 << CPU_BITS, "softirq CPU number does not fit a timer slot");
-        // 54 bits of nanoseconds since the engine started are 208 days; later means never, as the kernel saturates too.
-        let ns = at.ns.saturating_sub(self.epoch_ns).clamp(1, (1 << (64 - CPU_BITS)) - 1);
-        // Release: pairs with the Acquire of `take_due`; what the armer did before is seen by the callback.
-        self.word.store(ns << CPU_BITS | u64::from(cpu), Ordering::Release);
-    }
-
-    /// Disarms for who has just taken the instance: whatever comes after arms anew, or needs no timer. Until then an expiry does
-    /// nothing by the rules, for the instance has an owner (`napi_watchdog`), so that this is no event.
-    #[inline]
-    pub(crate) fn moot(&self) {
-        // Relaxed: as if it had expired meanwhile.
-        if self.word.load(Ordering::Relaxed) != 0 {
-            self.word.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a program looks at it by itself.
-    #[inline]
-    pub(crate) fn is_looked_after(&self) -> bool {
-        self.looked_after.load(Ordering::Relaxed)
-    }
-
-    /// A program will look at it by itself from now on, or will not.
-    #[inline]
-    pub(crate) fn look_after(&self, looks: bool) {
-        if self.is_looked_after() != looks {
-            self.looked_after.store(looks, Ordering::Relaxed);
-        }
-    }
-
-    /// Disarms; a callback that took the slot before is not stopped by this. True if it was armed.
-    pub(crate) fn cancel(&self) -> bool {
-        self.word.swap(0, Ordering::AcqRel) != 0
-    }
-
-    /// The expiry, if armed on `cpu`.
-    #[inline]
-    pub(crate) fn expiry_on(&self, cpu: u32) -> Option<Instant> {
-        let word = self.word.load(Ordering::Acquire);
-        (word != 0 && word & ((1 << CPU_BITS) - 1) == u64::from(cpu)).then(|| self.instant(word))
-    }
-
-    /// Takes the slot if it is armed on `cpu` and due: the caller runs the callback.
-    pub(crate) fn take_due(&self, cpu: u32, now: Instant) -> Option<Instant> {
-        let word = self.word.load(Ordering::Acquire);
-        let at = self.instant(word);
-        if word == 0 || word & ((1 << CPU_BITS) - 1) != u64::from(cpu) || at > now {
-            return None;
-        }
-        // AcqRel: pairs with `arm`; a re-arming in between wins and leaves the slot to its own expiry.
-        self.word.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).ok().map(|_| at)
     }
 }

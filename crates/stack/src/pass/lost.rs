@@ -4,7 +4,7 @@ use napier_ring::{Frame, FrameChain};
 
 use super::super::counters::Counter;
 use super::super::wire::{self, Refused};
-use super::RxPass;
+use super::{DryRun, RxPass};
 
 /// What a lost datagram adds to, over IPv4 and over IPv6.
 pub(super) const ADDR_ERRORS: [&[Counter]; 2] = [&[Counter::IpInAddrErrors], &[Counter::Ip6InAddrErrors]];
@@ -18,7 +18,10 @@ pub(super) const RCVBUF_ERRORS: [&[Counter]; 2] = [
 impl RxPass<'_> {
     /// The one place where datagrams are lost on their way in.
     #[cold]
-    pub(super) fn lose(&self, frame: Frame, v4: bool, counters: [&[Counter]; 2]) {
+    pub(super) fn lose(&mut self, frame: Frame, v4: bool, counters: [&[Counter]; 2]) {
+        if self.dry {
+            return self.end_dry(frame, DryRun::Nowhere);
+        }
         self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
         for counter in counters[usize::from(!v4)] {
             self.ns.counters.count(*counter);
@@ -42,7 +45,7 @@ impl RxPass<'_> {
     }
 
     #[cold]
-    pub(super) fn lose_chain(&self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
+    pub(super) fn lose_chain(&mut self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
         let mut frames = frames.into_fifo(&self.ns.frames);
         while let Some(frame) = frames.pop(&self.ns.frames) {
             self.lose(frame, v4, counters);

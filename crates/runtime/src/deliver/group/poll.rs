@@ -147,6 +147,9 @@ impl Deliver {
             napi.tx_path().napi_polled();
             let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
+            if work == 0 {
+                napi.polled_in_vain(&mut owned);
+            }
             (work, owned.rx.pending(), owned.merging.held())
         };
         let run = if member.has_run.load(Ordering::Relaxed) { self.run_turn(member) } else { OwnerTurn::Idle };

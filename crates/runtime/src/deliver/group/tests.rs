@@ -96,6 +96,33 @@ fn a_group_polls_its_members_without_an_interrupt_and_gives_them_back() {
     assert!(rig.engine.groups().is_empty());
 }
 
+#[test]
+fn dry_runs_keep_to_themselves() {
+    let rig = Rig::new();
+    rig.engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
+    rig.engine.group_attach("g", rig.id(0)).unwrap();
+    let napi = rig.engine.inner.deliver.napi_by_id(rig.id(0)).unwrap().clone();
+    let (ns, runs) = (rig.ends[0].netns(), || napi.dry_runs.load(Ordering::Relaxed));
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(runs(), 0, "nothing has come yet that could be sent again");
+    for number in 0..3 {
+        // The packet after so many polls in vain is kept.
+        rig.round(number);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    eventually("they go on while nothing comes", || runs() > 100);
+    let (before, ran) = (ns.counters(), runs());
+    eventually("they go on while nothing comes", || runs() > ran + 100);
+    assert_eq!(ns.counters(), before);
+    rig.sockets[0].set_nonblocking(true).unwrap();
+    assert_eq!(rig.sockets[0].recv(&mut [0; 4]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    rig.engine.group_detach("g", rig.id(0)).unwrap();
+    let ran = runs();
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(runs(), ran, "who polls by interrupt has none");
+    rig.engine.group_del("g").unwrap();
+}
+
 /// One poller, one look at each ring, one sleep: what comes then wakes it.
 #[test]
 fn all_cpus_sleep_when_there_is_nothing_to_do() {
