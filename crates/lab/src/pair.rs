@@ -10,7 +10,7 @@ use anyhow::ensure;
 use napier_core::time::Span;
 use napier_linux::{Veth, VethEnd};
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpConfig};
-use napier_runtime::engine::{Engine, StartError};
+use napier_runtime::engine::{Engine, EngineBuilder, StartError};
 use napier_runtime::socket::NetNs;
 
 use crate::force::writes_on_device;
@@ -138,10 +138,15 @@ impl Side {
 
 /// An engine whose softirqs run on these processors, and the workers of its pool on the first ones.
 pub(crate) fn start_engine(worker_cpus: &[usize], other_cpus: &[usize]) -> Result<Engine, StartError> {
+    engine_on(worker_cpus, other_cpus).start()
+}
+
+/// The same, not yet started.
+pub(crate) fn engine_on(worker_cpus: &[usize], other_cpus: &[usize]) -> EngineBuilder {
     let mut softirq_cpus = [worker_cpus, other_cpus].concat();
     softirq_cpus.sort_unstable();
     softirq_cpus.dedup();
-    Engine::builder().softirq_cpus(&softirq_cpus).worker_cpus(worker_cpus).start()
+    Engine::builder().softirq_cpus(&softirq_cpus).worker_cpus(worker_cpus)
 }
 
 /// An AF_XDP device on one end of a veth pair.

@@ -87,6 +87,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) pinned: bool,
     pub(crate) sysctl: Sysctls,
     pub(crate) workers: usize,
+    /// Members of groups have dry runs.
+    pub(crate) dry_runs: bool,
     pub(crate) worker_cpus: Option<CpuSet>,
     pub(crate) thread_cpus: Option<CpuSet>,
     /// Records of the journal, at most; none if there is none.
@@ -99,7 +101,7 @@ impl Deliver {
     /// # Errors
     /// A softirq CPU gets no descriptors.
     pub(crate) fn new(setup: Setup<'_>) -> rustix::io::Result<Arc<Self>> {
-        let Setup { cpus, pinned, sysctl, workers, worker_cpus, thread_cpus, records_max } = setup;
+        let Setup { cpus, pinned, sysctl, workers, dry_runs, worker_cpus, thread_cpus, records_max } = setup;
         let mut softirq_by_cpu = vec![u32::MAX; cpus.iter().max().map_or(0, |cpu| cpu + 1)];
         let mut softirq = Vec::with_capacity(cpus.len());
         for (index, &cpu) in (0..).zip(cpus) {
@@ -120,7 +122,7 @@ impl Deliver {
             ids: Mutex::new(IdAllocator::new(NR_CPUS)),
             control: Mutex::new(()),
             workqueue: Workqueue::new(workers),
-            groups: GroupTable::new(),
+            groups: GroupTable::new(dry_runs),
             journal: records_max.map(|max| Arc::new(Recorder::new(clock, cpus, max))),
             threads: Threads::default(),
             overseer: Overseer::new(cpus.len()),

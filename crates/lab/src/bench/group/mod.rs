@@ -71,10 +71,11 @@ pub fn group(config: &GroupBenchConfig, each: &(dyn Fn(&GroupFigure) + Sync)) ->
     let cpus = napier_runtime::available_cpus();
     ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: a poller and the thread that sends");
     let bench = Bench { config: config.clone(), own: cpus[0], poller: cpus[1] };
-    let experiments: [fn(&Bench) -> anyhow::Result<GroupFigure>; 10] = [
+    let experiments: [fn(&Bench) -> anyhow::Result<GroupFigure>; 11] = [
         Bench::one_member,
         Bench::two_members,
         Bench::many_members,
+        Bench::dry_runs,
         Bench::cold_path,
         Bench::first_packet,
         Bench::silence,
@@ -136,9 +137,21 @@ impl Bench {
         self.pair("p50, all CPUs asleep before (min-active 0)", (1, sleepy()), ("base", 1, Poller::Base), load)
     }
 
-    /// What polls that find nothing leave cold: the most that dry runs of the paths could gain.
+    /// What dry runs gain, of the receive path.
+    fn dry_runs(&self) -> anyhow::Result<GroupFigure> {
+        self.beside("p50, one member, after 3 ms of dry runs", "of polls that only found nothing", || {
+            let [dry, not] = [true, false].map(|dry_runs| {
+                let mut rig = Rig::with_dry_runs(dry_runs, self.poller, self.own)?;
+                let latency = rig.deliver(self.config.samples.min(300), IDLE_GAP, false)?;
+                Ok::<_, anyhow::Error>(us(latency.value_at_quantile(0.5)))
+            });
+            Ok([dry?, not?])
+        })
+    }
+
+    /// What such a pause costs all the same, the sender's cold path with it.
     fn cold_path(&self) -> anyhow::Result<GroupFigure> {
-        self.beside("p50, one member, after 3 ms of polls that found nothing", "after 20 us", || {
+        self.beside("p50, one member, after 3 ms in which nothing came", "after 20 us", || {
             let [cold, warm] = [IDLE_GAP, GAP].map(|gap| {
                 let mut rig = Rig::new(1, awake(), &[self.poller], self.own)?;
                 let latency = rig.deliver(self.config.samples.min(300), gap, false)?;
@@ -342,7 +355,7 @@ mod tests {
             }
             Err(error) => panic!("{error:#}"),
         };
-        assert_eq!((figures.len(), said.into_inner()), (10, 10));
+        assert_eq!((figures.len(), said.into_inner()), (11, 11));
         assert!(figures.iter().all(|figure| figure.group.median >= 0.0), "{figures:?}");
         let awake = figures.iter().find(|figure| figure.unit == "CPUs").expect("one of them");
         assert!(awake.group.min >= 1.0, "one CPU at least polls: {awake:?}");

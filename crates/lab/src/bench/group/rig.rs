@@ -17,7 +17,7 @@ use napier_runtime::socket::UdpSocket;
 use super::super::rtt::histogram;
 use crate::force;
 use crate::modes::Mode;
-use crate::pair::{PEER_IP, Side, TESTED_IP, start_engine};
+use crate::pair::{PEER_IP, Side, TESTED_IP, engine_on, start_engine};
 
 const PORT: u16 = 9;
 /// A datagram that has not come after this time is lost.
@@ -55,7 +55,16 @@ pub(super) struct Rig {
 impl Rig {
     /// So many links; all pollers are on `cpus`, softirqs of the tested ends on the first of them.
     pub(super) fn new(links: usize, poller: Poller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
-        let engine = start_engine(&cpus[..1], &[own_cpu])?;
+        Self::on(start_engine(&cpus[..1], &[own_cpu])?, links, poller, cpus, own_cpu)
+    }
+
+    /// One link that a group polls on a CPU, with dry runs or without.
+    pub(super) fn with_dry_runs(dry_runs: bool, cpu: usize, own_cpu: usize) -> anyhow::Result<Self> {
+        let engine = engine_on(&[cpu], &[own_cpu]).dry_runs(dry_runs).start()?;
+        Self::on(engine, 1, Poller::Group(GroupSettings::default()), &[cpu], own_cpu)
+    }
+
+    fn on(engine: Engine, links: usize, poller: Poller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
         if let Poller::Group(settings) = poller {
             engine.group_new(GROUP, cpus, settings)?;
         }

@@ -250,12 +250,15 @@ pub(crate) struct GroupTable {
     running: ArcSwap<Vec<Arc<Group>>>,
     /// What an instance is in its group, by its number.
     members: Box<[ArcSwapOption<Member>]>,
+    /// Members have dry runs while nothing comes.
+    dry_runs: bool,
 }
 
 impl GroupTable {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(dry_runs: bool) -> Self {
         let running = ArcSwap::default();
-        Self { known: Mutex::default(), running, members: (0..NAPI_MAX).map(|_| ArcSwapOption::empty()).collect() }
+        let members = (0..NAPI_MAX).map(|_| ArcSwapOption::empty()).collect();
+        Self { known: Mutex::default(), running, members, dry_runs }
     }
 
     fn member(&self, napi: &Napi) -> &ArcSwapOption<Member> {

@@ -147,7 +147,7 @@ impl Deliver {
             napi.tx_path().napi_polled();
             let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
-            if work == 0 {
+            if work == 0 && self.groups.dry_runs {
                 napi.polled_in_vain(&mut owned);
             }
             (work, owned.rx.pending(), owned.merging.held())
