@@ -127,7 +127,15 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("napier export --once", "on standard output, for promtool or node_exporter's textfile collector"),
         ],
     ),
-    ("report", &[("napier report result.json", "what compare --json printed, for people")]),
+    (
+        "report",
+        &[
+            ("napier report result.json", "what compare --json printed, for people"),
+            ("napier report before.json after.json", "what differs by more than the runs do"),
+            ("napier report before.json after.json --json", "the same for programs; --csv for what draws"),
+            ("napier report before.json after.json --markdown", "the same as tables, for a review"),
+        ],
+    ),
     (
         "conform",
         &[

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use napier_lab::html::{Target, page_of_one};
+use napier_lab::html::{Target, page_of_one, page_of_several};
 use napier_lab::report::columns::parse_columns;
+use napier_lab::report::differ::{self, SideBySide};
 use napier_lab::report::explain::explain;
 use napier_lab::report::table::{self, Table, Which};
 use napier_lab::report::{Report, export, json};
@@ -76,7 +77,7 @@ pub(crate) fn write(target: Option<&Target>, page: impl FnOnce() -> String) -> a
 
 const STDOUT: &str = "-";
 
-/// What goes to standard output.
+/// How a comparison can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -84,16 +85,18 @@ enum Form {
     Json,
     Csv,
     Markdown,
+    Page,
 }
 
 /// How it is to be shown, and files that can be written.
 pub(crate) struct Shown {
+    /// What goes to standard output.
     form: Form,
+    width: usize,
     table: Table,
     which: Which,
-    csv: Option<Target>,
-    markdown: Option<Target>,
-    html: Option<Target>,
+    /// What goes to files.
+    files: Vec<(Form, Target)>,
 }
 
 impl Output {
@@ -123,38 +126,30 @@ impl Output {
             (None, true) => Which::All,
             (None, false) => Which::Fitting,
         };
-        let target = |path: &Option<PathBuf>, option| {
-            path.as_ref().filter(|path| path.as_os_str() != STDOUT).map(|path| Target::check(path, option)).transpose()
-        };
+        let asked = [
+            (Form::Csv, &self.csv, "--csv"),
+            (Form::Markdown, &self.markdown, "--markdown"),
+            (Form::Page, &self.html, "--html"),
+        ];
+        let mut files = Vec::new();
+        for (form, path, option) in asked {
+            // A page is never for a terminal, so `-` is a file's name there.
+            if let Some(path) = path.as_ref().filter(|path| form == Form::Page || path.as_os_str() != STDOUT) {
+                files.push((form, Target::check(path, option)?));
+            }
+        }
         Ok(Shown {
             form,
+            width: width(self.width),
             table: Table::new(crate::colour::on_stdout(), width(self.width)).with(which.clone()),
             which,
-            csv: target(&self.csv, "--csv")?,
-            markdown: target(&self.markdown, "--markdown")?,
-            html: target(&self.html, "--html")?,
+            files,
         })
-    }
-
-    /// Widest line of text.
-    pub(crate) fn width(&self) -> usize {
-        width(self.width)
-    }
-
-    /// Where a page goes, if one was asked for.
-    pub(crate) fn html(&self) -> anyhow::Result<Option<Target>> {
-        page_target(self.html.as_deref())
     }
 
     /// An option that is about the table of one comparison, if any is given.
     pub(crate) fn of_one(&self) -> Option<&'static str> {
-        let given = [
-            (self.columns.is_some(), "--columns"),
-            (self.wide, "--wide"),
-            (self.json, "--json"),
-            (self.csv.is_some(), "--csv"),
-            (self.markdown.is_some(), "--markdown"),
-        ];
+        let given = [(self.columns.is_some(), "--columns"), (self.wide, "--wide")];
         given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
     }
 }
@@ -162,8 +157,7 @@ impl Output {
 impl Shown {
     /// No table beside a file: where nothing runs, the file is what was asked for.
     pub(crate) fn or_page(mut self) -> Self {
-        let has_file = self.html.is_some() || self.csv.is_some() || self.markdown.is_some();
-        if has_file && self.form == Form::Table {
+        if !self.files.is_empty() && self.form == Form::Table {
             self.form = Form::Nothing;
         }
         self
@@ -174,26 +168,45 @@ impl Shown {
         if self.form == Form::Table { say(&self.table.more(report)) } else { Ok(()) }
     }
 
-    /// Prints the rest and writes the files. `notes` say what the comparison lacks. A file that fails does not keep the others
-    /// from being written.
-    pub(crate) fn end(mut self, report: &Report, notes: &[String]) -> anyhow::Result<()> {
-        let printed = say(&match self.form {
+    /// Prints the rest and writes the files. `notes` say what the comparison lacks.
+    pub(crate) fn end(self, report: &Report, notes: &[String]) -> anyhow::Result<()> {
+        let Self { form, mut table, which, files, .. } = self;
+        put(form, files, |form| match form {
             Form::Nothing => String::new(),
-            Form::Table => self.table.end(report),
+            Form::Table => table.end(report),
             Form::Json => json::render(report),
             Form::Csv => export::csv(report),
-            Form::Markdown => export::markdown(report, &self.which),
-        });
-        let files = [
-            self.csv.map(|file| file.write(&export::csv(report))),
-            self.markdown.map(|file| file.write(&export::markdown(report, &self.which))),
-            self.html.map(|file| file.write(&page_of_one(report, notes))),
-        ];
-        for written in files.into_iter().flatten() {
-            written?;
-        }
-        printed
+            Form::Markdown => export::markdown(report, &which),
+            Form::Page => page_of_one(report, notes),
+        })
     }
+
+    /// Prints what differs and writes the files.
+    pub(crate) fn differences(self, all: &SideBySide<'_>) -> anyhow::Result<()> {
+        put(self.form, self.files, |form| match form {
+            Form::Nothing => String::new(),
+            Form::Table => differ::text(all, self.width),
+            Form::Json => differ::json(all),
+            Form::Csv => differ::csv(all),
+            Form::Markdown => differ::markdown(all),
+            Form::Page => page_of_several(all),
+        })
+    }
+
+    /// Whether notes on the comparisons stand in nothing that is printed.
+    pub(crate) fn leaves_notes_out(&self) -> bool {
+        matches!(self.form, Form::Nothing | Form::Csv)
+    }
+}
+
+/// Prints one form and writes the others. A file that fails does not keep the others from being written.
+fn put(printed: Form, files: Vec<(Form, Target)>, mut made: impl FnMut(Form) -> String) -> anyhow::Result<()> {
+    let said = say(&made(printed));
+    let written: Vec<_> = files.into_iter().map(|(form, file)| file.write(&made(form))).collect();
+    for written in written {
+        written?;
+    }
+    said
 }
 
 /// Columns of a page: as asked for, of the terminal, or as the environment says.

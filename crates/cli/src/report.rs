@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use napier_lab::html::page_of_several;
-use napier_lab::report::differ;
+use napier_lab::report::differ::SideBySide;
 use napier_lab::report::read::{Saved, read};
 
 use crate::Usage;
-use crate::output::{Output, say};
+use crate::output::Output;
 
 /// Most comparisons on one page.
 const FILES_MAX: usize = 6;
@@ -15,7 +14,8 @@ const FILES_MAX: usize = 6;
 /// Options of `napier report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What `napier compare --json` printed; several are set side by side, each beside the first
+    /// What `napier compare --json` printed; several are set side by side, each beside the first, and --json, --csv,
+    /// --markdown and --html show what differs
     #[arg(value_name = "FILE", required_unless_present = "explain")]
     files: Vec<PathBuf>,
 
@@ -35,21 +35,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
         return Err(Usage(error).into());
     }
-    let is_one = args.files.len() == 1;
-    if let Some(option) = args.output.of_one().filter(|_| !is_one) {
+    if let Some(option) = args.output.of_one().filter(|_| args.files.len() > 1) {
         return Err(Usage(anyhow::anyhow!("{option} is for one comparison: omit it, or give one file")).into());
     }
     let mut all = args.files.iter().map(|file| read(file)).collect::<Result<Vec<Saved>, _>>()?;
     distinct(&mut all, &args.files);
-    if let [only] = all.as_slice() {
-        let shown = args.output.shown()?.or_page();
-        only.notes.iter().for_each(|note| eprintln!("napier: {}: {note}", args.files[0].display()));
-        return shown.end(&only.report, &only.notes);
+    let shown = args.output.shown()?.or_page();
+    let [first, others @ ..] = all.as_slice() else { unreachable!("the parser asks for a file") };
+    let is_one = others.is_empty();
+    if is_one || shown.leaves_notes_out() {
+        for (saved, file) in all.iter().zip(&args.files) {
+            saved.notes.iter().for_each(|note| eprintln!("napier: {}: {note}", file.display()));
+        }
     }
-    match args.output.html()? {
-        Some(target) => Ok(target.write(&page_of_several(&all))?),
-        None => say(&differ::text(&all, args.output.width())),
-    }
+    if is_one { shown.end(&first.report, &first.notes) } else { shown.differences(&SideBySide::of(first, others)) }
 }
 
 /// Files of the same name in several directories are named by the paths that were given.

@@ -86,7 +86,38 @@ fn two_comparisons_say_what_differs() {
     let output = napier(&["report", &a, &b, "--html", &folder.file("ab.html")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(has(&folder, "ab.html").contains("Percentiles side by side"));
-    assert_refused(&napier(&["report", &a, &b, "--csv"]), 2, "--csv is for one comparison");
+    for option in [&["--wide"][..], &["--columns", "cpu"]] {
+        let refused = napier(&[&["report", &a, &b], option].concat());
+        assert_refused(&refused, 2, &format!("{} is for one comparison", option[0]));
+    }
+}
+
+#[test]
+fn what_differs_goes_to_json_csv_markdown_and_a_page_in_one_run() {
+    let folder = Folder::new("forms");
+    let (a, b) = (compared(&folder, "a.json", &[]), compared(&folder, "b.json", &["--service", "20us"]));
+    let (html, csv) = (folder.file("ab.html"), format!("--csv={}", folder.file("ab.csv")));
+    let markdown = format!("--markdown={}", folder.file("ab.md"));
+    let output = napier(&["report", &a, &b, "--json", &csv, &markdown, "--html", &html]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let names: Vec<&str> =
+        value["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let p99 = &value["rows"][0]["metrics"]["latency_us.p99"][1];
+    assert_eq!((&p99["differs"], &p99["verdict"]), (&true.into(), &"higher".into()), "{p99}");
+    let (csv, markdown, summary) =
+        (has(&folder, "ab.csv"), has(&folder, "ab.md"), value["summaries"][0].as_str().unwrap());
+    let line = format!("base,device,20000,latency_us.p99,b,sim,2,true,{},", p99["median"]);
+    assert!(csv.starts_with("mode,receive,load_rps,metric,file,") && csv.contains(&line), "{line}\n{csv}");
+    assert!(markdown.starts_with(&format!("### b beside a\n\n{summary}\n")), "{summary}\n{markdown}");
+    assert!(has(&folder, "ab.html").contains("Percentiles side by side"));
+    for (option, begins) in [("--csv", "mode,receive,"), ("--markdown", "### b beside a")] {
+        assert!(text(&napier(&["report", &a, &b, option]).stdout).starts_with(begins), "{option}");
+    }
+    assert_refused(&napier(&["report", &a, &b, "--csv", "--json"]), 2, "cannot all go to standard output");
+    fs::write(folder.file("ab.json"), &output.stdout).expect("a file of one's own can be written");
+    assert_refused(&napier(&["report", &folder.file("ab.json")]), 1, "is the JSON of `napier report`");
 }
 
 #[test]

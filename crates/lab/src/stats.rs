@@ -205,7 +205,7 @@ pub struct Figures {
 type Reduce = fn(&mut [f64]) -> f64;
 
 /// Six decimals: finer than any clock here, and free of the tails that binary fractions leave in a JSON file.
-fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 

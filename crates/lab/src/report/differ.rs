@@ -1,17 +1,79 @@
-//! Two comparisons side by side: what differs by more than the runs of each do, and how differently they ran.
+//! Comparisons side by side: what differs by more than the runs of each do, and how differently they ran.
+//!
+//! There is one [`SideBySide`]. Text, JSON, CSV, Markdown and the page are all made from it, so they cannot say different things.
 
+mod export;
+mod json;
+mod markdown;
+mod setups;
+mod summary;
 mod text;
 
 use std::fmt;
 
-use serde_json::Value;
-
+use super::columns::{Column, us};
+use super::read::Saved;
 use super::{Report, Row};
 use crate::loads::Load;
-use crate::stats::{Figures, Measured};
+use crate::stats::{Figures, Measured, rounded};
 use crate::subject::{Receive, Subject};
 
+pub use export::csv;
+pub use json::json;
+pub use markdown::markdown;
 pub use text::text;
+
+/// Comparisons, each to be held against the first.
+#[derive(Clone, Debug)]
+pub struct SideBySide<'a> {
+    /// All of them; the one that the others are held against stands first.
+    pub files: Vec<&'a Saved>,
+    /// Every mode at every load of which any has figures: in the order of the first, then what only others have.
+    pub lines: Vec<Line<'a>>,
+    /// What ran differently.
+    pub setups: Vec<Setup>,
+    /// Which have no backend in common with the first, so that modes are compared whatever the backend is.
+    across_backends: Vec<bool>,
+}
+
+/// A mode at a load, and the row of it that each file has.
+#[derive(Clone, Debug)]
+pub struct Line<'a> {
+    /// The load.
+    pub load: Load,
+    /// In the order of the files; `None` where one has no figures of it.
+    pub rows: Vec<Option<&'a Row>>,
+}
+
+/// Something that is set or found before a comparison runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// What it is.
+    pub name: String,
+    /// What it was, in the order of the files; `None` where one does not have it.
+    pub values: Vec<Option<String>>,
+}
+
+/// A figure of one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// Median over the runs.
+    pub median: f64,
+    /// Lowest and highest run.
+    pub range: (f64, f64),
+    /// Number of runs.
+    pub runs: u32,
+}
+
+/// A figure of one row, and how it stands to that of the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Standing {
+    pub(crate) value: Value,
+    /// It over that of the first; 1 in the first itself, `None` where that has none or 0.
+    pub(crate) ratio: Option<f64>,
+    /// `None` in the first, and beside none.
+    pub(crate) verdict: Option<Verdict>,
+}
 
 /// What two comparisons say of the same mode at the same load.
 #[derive(Clone, Debug)]
@@ -54,26 +116,192 @@ pub enum Verdict {
     OneRun,
 }
 
-impl Pair {
-    fn of(a: &Measured, b: &Measured, figure: fn(&Figures) -> f64) -> Self {
-        let range = |of: &Measured| (figure(&of.spread.min), figure(&of.spread.max));
-        let ranges = [range(a), range(b)];
-        let verdict = if a.runs < 2 || b.runs < 2 {
+/// One comparison beside the first: what they have in common, and what not.
+#[derive(Clone, Debug)]
+pub struct Differences<'a> {
+    /// The first, and the other.
+    pub files: [&'a Saved; 2],
+    /// What both have.
+    pub cells: Vec<Cell>,
+    /// Rows that only the first has, and only the other.
+    pub alone: [usize; 2],
+    /// What ran differently: its name, and what it was in each.
+    pub setups: Vec<(&'a str, [&'a str; 2])>,
+    /// They have no backend in common, so modes are compared whatever the backend is.
+    pub across_backends: bool,
+}
+
+impl<'a> SideBySide<'a> {
+    /// Sets the others beside the first.
+    #[must_use]
+    pub fn of(first: &'a Saved, others: &'a [Saved]) -> Self {
+        let files: Vec<&Saved> = std::iter::once(first).chain(others).collect();
+        let across_backends: Vec<bool> =
+            files.iter().map(|file| !have_common_backend(&first.report, &file.report)).collect();
+        let mut lines: Vec<Line<'a>> = Vec::new();
+        for (i, file) in files.iter().enumerate() {
+            for row in file.report.rows.iter().filter(|row| row.figures().is_some()) {
+                let fits = |line: &&mut Line<'_>| line.rows[i].is_none() && line.takes(row, across_backends[i]);
+                if let Some(line) = lines.iter_mut().find(fits) {
+                    line.rows[i] = Some(row);
+                } else {
+                    let rows = (0..files.len()).map(|j| (j == i).then_some(row)).collect();
+                    lines.push(Line { load: row.load, rows });
+                }
+            }
+        }
+        Self { setups: setups::of(&files), files, lines, across_backends }
+    }
+
+    /// Each of the others beside the first.
+    #[must_use]
+    pub fn each(&self) -> Vec<Differences<'_>> {
+        (1..self.files.len()).map(|i| self.beside_first(i)).collect()
+    }
+
+    fn beside_first(&self, i: usize) -> Differences<'_> {
+        let only = |this: usize, other: usize| {
+            self.lines.iter().filter(|line| line.rows[this].is_some() && line.rows[other].is_none()).count()
+        };
+        let setups = self.setups.iter().filter(|setup| setup.values[0] != setup.values[i]);
+        Differences {
+            files: [self.files[0], self.files[i]],
+            cells: self.lines.iter().filter_map(|line| line.cell(i)).collect(),
+            alone: [only(0, i), only(i, 0)],
+            setups: setups.map(|setup| (setup.name.as_str(), [setup.shown(0), setup.shown(i)])).collect(),
+            across_backends: self.across_backends[i],
+        }
+    }
+}
+
+fn have_common_backend(a: &Report, b: &Report) -> bool {
+    a.rows.iter().any(|row| b.rows.iter().any(|other| other.subject.backend == row.subject.backend))
+}
+
+impl Line<'_> {
+    /// Whether a row belongs here. A mode of another backend belongs beside that of the first, and there only.
+    fn takes(&self, row: &Row, across_backends: bool) -> bool {
+        let stands_alone = |subject: Subject| subject.receive == Receive::Device;
+        let same = |own: &Row| match (across_backends, self.rows[0]) {
+            (true, Some(_)) => {
+                let both_stand_alone = stands_alone(own.subject) && stands_alone(row.subject);
+                own.subject.mode == row.subject.mode && both_stand_alone
+            }
+            (false, _) | (true, None) => own.subject == row.subject,
+        };
+        self.load == row.load && self.rows.iter().flatten().next().is_some_and(|own| same(own))
+    }
+
+    /// Whose line it is: the first file's subject, or that of the first file that has any.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        self.rows.iter().flatten().next().expect("a line is made of a row").subject
+    }
+
+    /// Whether a file sustained the load; `None` without figures, and in a closed loop.
+    pub(crate) fn sustains(&self, i: usize) -> Option<bool> {
+        self.rows[i].filter(|row| row.load != Load::Max).map(Row::sustains)
+    }
+
+    /// A figure of a file, and how it stands to that of the first; `None` where it does not have it.
+    pub(crate) fn standing(&self, i: usize, column: &Column) -> Option<Standing> {
+        let value = |i: usize| Value::of(self.rows[i]?.figures()?, column.figure);
+        let own = value(i)?;
+        let pair = value(0).map(|first| own.beside(first));
+        let verdict = pair.filter(|_| i > 0).map(|pair| pair.verdict);
+        Some(Standing { value: own, ratio: pair.and_then(|pair| pair.ratio()), verdict })
+    }
+
+    fn cell(&self, i: usize) -> Option<Cell> {
+        let (a, b) = (self.rows[0]?, self.rows[i]?);
+        let pair = |figure: fn(&Figures) -> Option<f64>| {
+            Some(Value::of(b.figures()?, figure)?.beside(Value::of(a.figures()?, figure)?))
+        };
+        Some(Cell {
+            load: self.load,
+            subjects: [a.subject, b.subject],
+            p99_us: pair(|f| Some(f.latency_us.p99))?,
+            cpu_pct: pair(|f| Some(f.cpu.total_pct))?,
+            achieved_rps: pair(|f| Some(f.achieved_rps))?,
+            sustains: [a.sustains(), b.sustains()],
+        })
+    }
+}
+
+impl Setup {
+    /// What it was in a file, in words.
+    pub(super) fn shown(&self, i: usize) -> &str {
+        self.values[i].as_deref().unwrap_or("null")
+    }
+}
+
+impl Value {
+    fn of(measured: &Measured, figure: fn(&Figures) -> Option<f64>) -> Option<Self> {
+        let range = (figure(&measured.spread.min)?, figure(&measured.spread.max)?);
+        Some(Self { median: figure(&measured.median)?, range, runs: measured.runs })
+    }
+
+    /// How it stands to that of the first.
+    pub(crate) fn beside(self, first: Self) -> Pair {
+        let verdict = if first.runs < 2 || self.runs < 2 {
             Verdict::OneRun
-        } else if ranges[1].1 < ranges[0].0 {
+        } else if self.range.1 < first.range.0 {
             Verdict::Lower
-        } else if ranges[1].0 > ranges[0].1 {
+        } else if self.range.0 > first.range.1 {
             Verdict::Higher
         } else {
             Verdict::Overlap
         };
-        Self { medians: [figure(&a.median), figure(&b.median)], ranges, verdict }
+        Pair { medians: [first.median, self.median], ranges: [first.range, self.range], verdict }
+    }
+}
+
+impl Pair {
+    /// The second over the first; `None` where the first is 0.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.medians[0] > 0.0).then(|| rounded(self.medians[1] / self.medians[0]))
     }
 
-    /// The second over the first, such as `0.83x`.
+    /// The same as text has it, such as `0.83x`.
     #[must_use]
-    pub fn ratio(&self) -> String {
-        if self.medians[0] > 0.0 { format!("{:.2}x", self.medians[1] / self.medians[0]) } else { "?x".to_owned() }
+    pub fn times(&self) -> String {
+        self.ratio().map_or_else(|| "?x".to_owned(), |ratio| format!("{ratio:.2}x"))
+    }
+
+    /// The ratio, and in words whether it is one to speak of.
+    #[must_use]
+    pub fn judged(&self) -> String {
+        let words = match self.verdict {
+            Verdict::Lower => "lower",
+            Verdict::Higher => "higher",
+            Verdict::Overlap => "runs overlap",
+            Verdict::OneRun => "one run",
+        };
+        format!("{} {words}", self.times())
+    }
+}
+
+impl Verdict {
+    /// Whether there is a difference beyond that of the runs; `None` where that is not known.
+    #[must_use]
+    pub const fn differs(self) -> Option<bool> {
+        match self {
+            Self::Lower | Self::Higher => Some(true),
+            Self::Overlap => Some(false),
+            Self::OneRun => None,
+        }
+    }
+
+    /// As JSON and CSV have it.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+            Self::Overlap => "overlap",
+            Self::OneRun => "one-run",
+        }
     }
 }
 
@@ -89,82 +317,6 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What two comparisons have in common, and what not.
-#[derive(Clone, Debug)]
-pub struct Differences {
-    /// What both have.
-    pub cells: Vec<Cell>,
-    /// Rows that only the first has, and only the second.
-    pub alone: [usize; 2],
-    /// What ran differently: its name, and what it was in each.
-    pub setups: Vec<(String, [String; 2])>,
-    /// They have no backend in common, so modes are compared whatever the backend is.
-    pub across_backends: bool,
-}
-
-/// Holds the second comparison against the first.
-#[must_use]
-pub fn differ(a: &Report, b: &Report) -> Differences {
-    let has = |report: &Report, subject: Subject| report.rows.iter().any(|row| row.subject.backend == subject.backend);
-    let across_backends = !a.rows.iter().any(|row| has(b, row.subject));
-    let same = |a: &Row, b: &Row| {
-        let stands_alone = |row: &Row| row.subject.receive == Receive::Device;
-        let subject = if across_backends {
-            a.subject.mode == b.subject.mode && stands_alone(a) && stands_alone(b)
-        } else {
-            a.subject == b.subject
-        };
-        subject && a.load == b.load
-    };
-    let partner = |row: &Row| b.rows.iter().find(|other| same(row, other) && other.figures().is_some());
-    let with_figures = |report: &Report| report.rows.iter().filter(|row| row.figures().is_some()).count();
-    let cells: Vec<Cell> = a.rows.iter().filter_map(|row| cell(row, partner(row)?)).collect();
-    let alone = [with_figures(a) - cells.len(), with_figures(b).saturating_sub(cells.len())];
-    Differences { cells, alone, setups: setups(a, b), across_backends }
-}
-
-fn cell(a: &Row, b: &Row) -> Option<Cell> {
-    let (of_a, of_b) = (a.figures()?, b.figures()?);
-    let pair = |figure| Pair::of(of_a, of_b, figure);
-    Some(Cell {
-        load: a.load,
-        subjects: [a.subject, b.subject],
-        p99_us: pair(|f| f.latency_us.p99),
-        cpu_pct: pair(|f| f.cpu.total_pct),
-        achieved_rps: pair(|f| f.achieved_rps),
-        sustains: [a.sustains(), b.sustains()],
-    })
-}
-
-/// Commit, machine and workload, where they are not the same.
-fn setups(a: &Report, b: &Report) -> Vec<(String, [String; 2])> {
-    let of = |report: &Report| {
-        let mut all = vec![
-            ("commit".to_owned(), report.commit.clone()),
-            ("CPU".to_owned(), report.host.cpu_model.clone()),
-            ("CPUs".to_owned(), report.host.cpus.to_string()),
-            ("kernel".to_owned(), report.host.kernel.clone()),
-        ];
-        // What a request costs is found, not set.
-        let workload = serde_json::to_value(&report.workload).expect("it is written as JSON elsewhere");
-        let set = workload.as_object().into_iter().flatten().filter(|(key, _)| *key != "request_cost_us");
-        all.extend(
-            set.map(|(key, value)| (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))),
-        );
-        all.extend(report.host.in_force.iter().map(|(name, what)| (name.clone(), what.clone())));
-        all
-    };
-    let (of_a, of_b) = (of(a), of(b));
-    let missing = || Value::Null.to_string();
-    let find = |all: &[(String, String)], name: &str| {
-        all.iter().find(|(n, _)| n == name).map_or_else(missing, |(_, v)| v.clone())
-    };
-    let mut names: Vec<&String> = of_a.iter().map(|(name, _)| name).collect();
-    names.extend(of_b.iter().map(|(name, _)| name).filter(|name| of_a.iter().all(|(other, _)| other != *name)));
-    let both = names.into_iter().map(|name| (name.clone(), [find(&of_a, name), find(&of_b, name)]));
-    both.filter(|(_, [a, b])| a != b).collect()
-}
-
 impl Cell {
     /// Whose row it is; where two backends are held against each other, the mode.
     #[must_use]
@@ -178,81 +330,41 @@ impl Cell {
     pub fn asked(&self) -> Pair {
         if self.load == Load::Max { self.achieved_rps } else { self.p99_us }
     }
-}
 
-impl Differences {
-    /// What differs, in a few sentences; `names` are those of the comparisons.
-    #[must_use]
-    pub fn summary(&self, names: [&str; 2]) -> String {
-        let [a, b] = names;
-        if self.cells.is_empty() {
-            return format!(
-                "{b} and {a} have no mode at the same load in common, so nothing can be held against each other: give both the same \
-                 --load and --modes."
-            );
-        }
-        let backends = self.cells.iter().any(|cell| cell.subjects[0].backend != self.cells[0].subjects[0].backend);
-        let mut parts = Vec::new();
-        let open: Vec<&Cell> = self.cells.iter().filter(|cell| cell.load != Load::Max).collect();
-        let (kept_up, failed): (Vec<&Cell>, Vec<&Cell>) = open.iter().partition(|cell| cell.sustains == [true, true]);
-        parts.extend(said("p99", &kept_up, backends, |cell| cell.p99_us));
-        parts.extend(said("CPU", &kept_up, backends, |cell| cell.cpu_pct));
-        let closed: Vec<&Cell> = self.cells.iter().filter(|cell| cell.load == Load::Max).collect();
-        parts.extend(said("closed-loop rate", &closed, backends, |cell| cell.achieved_rps));
-        let only = |which: [bool; 2]| {
-            failed.iter().filter(|cell| cell.sustains == which).map(|cell| named(cell, backends)).collect::<Vec<_>>()
-        };
-        for (which, who) in [([true, false], a), ([false, true], b)] {
-            let only = only(which);
-            if !only.is_empty() {
-                parts.push(format!("only {who} sustains {}", listed(&only)));
-            }
-        }
-        format!("{b} beside {a}: {}.", parts.join("; "))
+    /// A figure of that as tables have it: with a decimal where one of the medians needs it.
+    pub(crate) fn shown(&self, figure: f64) -> String {
+        let [a, b] = self.asked().medians;
+        if self.load == Load::Max { format!("{figure:.0}") } else { us(figure, a.min(b)) }
     }
 }
 
-/// In how many cells a figure is lower, higher, or not decided.
-fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) -> Option<String> {
-    let of = |verdict| cells.iter().filter(|cell| figure(cell).verdict == verdict).copied().collect::<Vec<_>>();
-    let each = |cells: &[&Cell]| {
-        let texts: Vec<String> =
-            cells.iter().map(|cell| format!("{} {}", named(cell, backends), figure(cell).ratio())).collect();
-        listed(&texts)
-    };
-    if cells.is_empty() {
-        return None;
+impl Differences<'_> {
+    /// The names of both.
+    pub(crate) fn names(&self) -> [&str; 2] {
+        self.files.map(|file| file.name.as_str())
     }
-    let all = cells.len();
-    let (lower, higher, one_run) = (of(Verdict::Lower), of(Verdict::Higher), of(Verdict::OneRun));
-    if one_run.len() == all {
-        return Some(format!("{what} is not decided anywhere, for of one run the spread is unknown"));
-    }
-    if lower.is_empty() && higher.is_empty() {
-        return Some(format!("{what} differs nowhere by more than the runs do (of {all})"));
-    }
-    let mut parts = Vec::new();
-    for (which, cells) in [("lower", lower), ("higher", higher)] {
-        if !cells.is_empty() {
-            parts.push(format!("{which} in {} of {all} ({})", cells.len(), each(&cells)));
-        }
-    }
-    Some(format!("{what} is {}", parts.join(" and ")))
-}
 
-fn named(cell: &Cell, backends: bool) -> String {
-    match cell.load {
-        Load::Max => cell.name(backends),
-        load @ Load::Rps(_) => format!("{} at {load}", cell.name(backends)),
+    /// Whether names of cells have to say the backend.
+    pub(crate) fn among_backends(&self) -> bool {
+        self.cells.iter().any(|cell| cell.subjects[0].backend != self.cells[0].subjects[0].backend)
     }
-}
 
-/// The first few of them.
-fn listed(all: &[String]) -> String {
-    const MOST: usize = 4;
-    match all.len() {
-        0..=MOST => all.join(", "),
-        more => format!("{} and {} more", all[..MOST].join(", "), more - MOST),
+    /// Cells in open loop, and in closed loop.
+    pub(crate) fn by_loop(&self) -> (Vec<&Cell>, Vec<&Cell>) {
+        self.cells.iter().partition(|cell| cell.load != Load::Max)
+    }
+
+    /// How modes of different backends came to stand beside each other; `None` where they do not.
+    pub(crate) fn about_backends(&self) -> Option<&'static str> {
+        const WORDS: &str =
+            "They have no backend in common: a mode of the one stands beside the same mode of the other.";
+        (self.across_backends && !self.cells.is_empty()).then_some(WORDS)
+    }
+
+    /// How many rows are not compared; `None` if all are.
+    pub(crate) fn about_alone(&self) -> Option<String> {
+        let ([a, b], [of_a, of_b]) = (self.alone, self.names());
+        (a + b > 0).then(|| format!("Rows without a partner: {a} of {of_a}, {b} of {of_b}."))
     }
 }
 

@@ -52,7 +52,7 @@ pub fn csv(report: &Report) -> String {
 }
 
 /// As RFC 4180 has it.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn sentences(load: Load, rows: &[&Row], report: &Report) -> Vec<Strin
 }
 
 /// Text from outside without what Markdown would obey.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let special = |c: char| matches!(c, '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\');
     text.chars()
         .flat_map(|c| {

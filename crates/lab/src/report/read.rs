@@ -112,6 +112,7 @@ fn whose(value: &Value) -> Result<(), String> {
     }
     let command = [
         ("bench", "napier bench"),
+        ("summaries", "napier report"),
         ("choice", "napier advise"),
         ("cells", "napier sim plan"),
         ("canaries", "napier sim farm"),

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::shell::Page;
 use crate::loads::Load;
-use crate::report::read::Saved;
+use crate::report::differ::SideBySide;
 use crate::report::{Report, Row};
 
 /// The page of a comparison. `notes` are sentences of what it lacks.
@@ -25,15 +25,11 @@ pub fn page_of_one(report: &Report, notes: &[String]) -> String {
 
 /// The page of several comparisons: what differs, then each of them.
 #[must_use]
-pub fn page_of_several(all: &[Saved]) -> String {
-    let [first, others @ ..] = all else { return Page::new("napier report", Vec::new()).render() };
-    if others.is_empty() {
-        return page_of_one(&first.report, &first.notes);
-    }
-    let names: Vec<&str> = all.iter().map(|saved| saved.name.as_str()).collect();
-    let mut page = Page::new(format!("napier report: {}", names.join(", ")), differences::answer(first, others));
-    page.section("What differs", differences::section(first, others));
-    for saved in all {
+pub fn page_of_several(all: &SideBySide<'_>) -> String {
+    let names: Vec<&str> = all.files.iter().map(|saved| saved.name.as_str()).collect();
+    let mut page = Page::new(format!("napier report: {}", names.join(", ")), differences::answer(all));
+    page.section("What differs", differences::section(all));
+    for saved in &all.files {
         let content = html! {
             @for paragraph in answer::answer(&saved.report) { p { (super::shell::printable(&paragraph)) } }
             @for (heading, content) in sections(&saved.report, &saved.notes) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::report::read::Saved;
 use crate::report::samples::{beside_the_kernel, cover_letter, predicted, prediction, refused, row, sustained};
 use crate::report::{MachineUse, Outcome, samples};
 
@@ -32,10 +33,9 @@ fn assert_nested(page: &str) {
 
 #[test]
 fn a_page_needs_nothing_from_elsewhere_and_has_no_script() {
-    let all = [saved("a", cover_letter()), saved("b", cover_letter())];
-    for page in
-        [one(&Report { sustained: sustained(), ..cover_letter() }), one(&beside_the_kernel()), page_of_several(&all)]
-    {
+    let (first, others) = (saved("a", cover_letter()), [saved("b", cover_letter())]);
+    let several = page_of_several(&SideBySide::of(&first, &others));
+    for page in [one(&Report { sustained: sustained(), ..cover_letter() }), one(&beside_the_kernel()), several] {
         for never in ["<script", "http:", "https:", "src=", "@import", "url(\"", "javascript", "onload", "NaN", "inf"] {
             let places = page.match_indices(never).filter(|(at, _)| never != "inf" || !page[at + 3..].starts_with('o'));
             assert_eq!(places.count(), 0, "{never}");
@@ -157,7 +157,7 @@ fn several_comparisons_say_first_what_differs() {
         machine: Vec::new(),
         ..cover_letter()
     };
-    let page = page_of_several(&[saved("old", of(100.0, "aaa")), saved("new", of(80.0, "bbb"))]);
+    let page = page_of_several(&SideBySide::of(&saved("old", of(100.0, "aaa")), &[saved("new", of(80.0, "bbb"))]));
     assert!(page.contains("<p class=\"answer\">new beside old: p99 is lower in 1 of 2 (base at 1K 0.80x)"), "{page}");
     assert!(page.contains("What ran differently") && page.contains("Percentiles side by side"), "{page}");
     assert!(page.contains("runs overlap") && page.contains("<h2>new</h2>"), "{page}");

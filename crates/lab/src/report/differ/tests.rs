@@ -1,39 +1,49 @@
 use super::*;
-use crate::report::read::Saved;
 use crate::report::samples::{cover_letter, predicted, refused, row};
+
+mod forms;
 
 const LOAD: Load = Load::Rps(1000);
 
-fn report(rows: Vec<Row>) -> Report {
-    Report { rows, ..cover_letter() }
+fn saved(name: &str, rows: Vec<Row>) -> Saved {
+    Saved { name: name.to_owned(), report: Report { rows, ..cover_letter() }, notes: Vec::new() }
 }
 
-fn saved(name: &str, rows: Vec<Row>) -> Saved {
-    Saved { name: name.to_owned(), report: report(rows), notes: Vec::new() }
+/// One beside the other, in a sentence.
+fn summary(a: &Saved, b: &Saved) -> String {
+    SideBySide::of(a, std::slice::from_ref(b)).each()[0].summary()
 }
 
 #[test]
 fn only_runs_that_lie_apart_make_a_difference() {
-    let a = report(vec![
-        row("base", LOAD, 1e3, 100.0, 50.0, 0.05),
-        row("defer20", LOAD, 1e3, 100.0, 50.0, 0.05),
-        row("fullbusy", LOAD, 1e3, 100.0, 50.0, 0.05),
-    ]);
-    let mut b = report(vec![
-        row("base", LOAD, 1e3, 80.0, 54.0, 0.05),
-        row("defer20", LOAD, 1e3, 104.0, 70.0, 0.05),
-        row("fullbusy", LOAD, 1e3, 120.0, 50.0, 0.05),
-        row("suspend20", LOAD, 1e3, 120.0, 50.0, 0.05),
-        refused("threaded", LOAD, "no"),
-    ]);
-    b.commit = "ffff".to_owned();
-    let found = differ(&a, &b);
+    let old = saved(
+        "old",
+        vec![
+            row("base", LOAD, 1e3, 100.0, 50.0, 0.05),
+            row("defer20", LOAD, 1e3, 100.0, 50.0, 0.05),
+            row("fullbusy", LOAD, 1e3, 100.0, 50.0, 0.05),
+        ],
+    );
+    let mut new = saved(
+        "new",
+        vec![
+            row("base", LOAD, 1e3, 80.0, 54.0, 0.05),
+            row("defer20", LOAD, 1e3, 104.0, 70.0, 0.05),
+            row("fullbusy", LOAD, 1e3, 120.0, 50.0, 0.05),
+            row("suspend20", LOAD, 1e3, 120.0, 50.0, 0.05),
+            refused("threaded", LOAD, "no"),
+        ],
+    );
+    new.report.commit = "ffff".to_owned();
+    let others = [new];
+    let all = SideBySide::of(&old, &others);
+    let found = &all.each()[0];
     let p99: Vec<Verdict> = found.cells.iter().map(|cell| cell.p99_us.verdict).collect();
     assert_eq!(p99, [Verdict::Lower, Verdict::Overlap, Verdict::Higher]);
     assert_eq!(found.alone, [0, 1]);
-    assert_eq!(found.setups, [("commit".to_owned(), ["0123456789ab".to_owned(), "ffff".to_owned()])]);
+    assert_eq!(found.setups, [("commit", ["0123456789ab", "ffff"])]);
     assert_eq!(
-        found.summary(["old", "new"]),
+        found.summary(),
         "new beside old: p99 is lower in 1 of 3 (base at 1K 0.80x) and higher in 1 of 3 (fullbusy at 1K 1.20x); CPU is higher in 1 of 3 \
          (defer20 at 1K 1.40x)."
     );
@@ -45,32 +55,58 @@ fn nothing_is_claimed_of_one_run_of_overload_or_without_common_loads() {
     if let crate::report::Outcome::Measured(measured) = &mut one.outcome {
         measured.runs = 1;
     }
-    let other = report(vec![row("base", LOAD, 1e3, 10.0, 5.0, 0.0)]);
-    let found = differ(&report(vec![one]), &other);
-    assert_eq!(found.cells[0].p99_us.verdict, Verdict::OneRun);
-    assert!(found.summary(["a", "b"]).contains("p99 is not decided anywhere"));
-    let overloaded = report(vec![row("base", LOAD, 500.0, 9e5, 99.0, 0.0)]);
-    let said = differ(&overloaded, &other).summary(["a", "b"]);
-    assert_eq!(said, "b beside a: only b sustains base at 1K.");
-    let elsewhere = report(vec![row("base", Load::Rps(2000), 2e3, 10.0, 5.0, 0.0)]);
-    assert!(differ(&elsewhere, &other).summary(["a", "b"]).contains("give both the same --load"));
+    let (one, other) = (saved("a", vec![one]), saved("b", vec![row("base", LOAD, 1e3, 10.0, 5.0, 0.0)]));
+    assert!(summary(&one, &other).contains("p99 is not decided anywhere"));
+    let overloaded = saved("a", vec![row("base", LOAD, 500.0, 9e5, 99.0, 0.0)]);
+    assert_eq!(summary(&overloaded, &other), "b beside a: only b sustains base at 1K.");
+    assert!(
+        summary(&overloaded, &overloaded)
+            .ends_with("neither sustains any of these loads, so every latency is that of a queue.")
+    );
+    let elsewhere = saved("a", vec![row("base", Load::Rps(2000), 2e3, 10.0, 5.0, 0.0)]);
+    assert!(summary(&elsewhere, &other).contains("give both the same --load"));
 }
 
 #[test]
 fn other_backends_are_held_against_each_other_by_mode() {
-    let engine = report(vec![row("base", LOAD, 1e3, 100.0, 50.0, 0.01)]);
-    let sim = report(vec![predicted("base", LOAD, 1e3, 50.0, 50.0)]);
-    let found = differ(&engine, &sim);
+    let engine = saved("engine", vec![row("base", LOAD, 1e3, 100.0, 50.0, 0.01)]);
+    let sim = [saved("sim", vec![predicted("base", LOAD, 1e3, 50.0, 50.0)])];
+    let all = SideBySide::of(&engine, &sim);
+    let found = &all.each()[0];
     assert!(found.across_backends && found.cells.len() == 1, "{found:?}");
     assert_eq!(found.cells[0].name(true), "base");
 }
 
 #[test]
+fn what_only_some_have_has_a_line_of_its_own() {
+    let mine = |mode: &str| row(mode, LOAD, 1e3, 100.0, 50.0, 0.05);
+    let a = saved("a", vec![mine("base"), mine("defer20")]);
+    let others = [saved("b", vec![mine("fullbusy"), mine("base")]), saved("c", vec![mine("fullbusy")])];
+    let all = SideBySide::of(&a, &others);
+    let lines: Vec<_> = all
+        .lines
+        .iter()
+        .map(|line| (line.subject().name(false), line.rows.iter().map(Option::is_some).collect::<Vec<_>>()))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ("base".to_owned(), vec![true, true, false]),
+            ("defer20".to_owned(), vec![true, false, false]),
+            ("fullbusy".to_owned(), vec![false, true, true])
+        ]
+    );
+    assert_eq!(all.each().iter().map(|two| two.alone).collect::<Vec<_>>(), [[1, 1], [2, 1]]);
+}
+
+#[test]
 fn the_text_fits_80_columns_and_has_every_cell() {
-    let a =
-        vec![row("threaded-busy-poll", LOAD, 1e3, 6239.0, 100.0, 0.05), row("base", Load::Max, 1.2e6, 9.0, 99.0, 0.01)];
+    let a = saved(
+        "before-the-change",
+        vec![row("threaded-busy-poll", LOAD, 1e3, 6239.0, 100.0, 0.05), row("base", Load::Max, 1.2e6, 9.0, 99.0, 0.01)],
+    );
     let b = vec![row("threaded-busy-poll", LOAD, 1e3, 12.0, 200.0, 0.05), row("base", Load::Max, 9e5, 9.0, 99.0, 0.01)];
-    let text = text(&[saved("before-the-change", a), saved("after", b)], 80);
+    let text = text(&SideBySide::of(&a, &[saved("after", b)]), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.contains("after beside before-the-change: p99 is lower in 1 of 1"), "{text}");
     assert!(
@@ -78,4 +114,28 @@ fn the_text_fits_80_columns_and_has_every_cell() {
         "{text}"
     );
     assert!(text.contains("closed    1200000     900000  <0.75x"), "{text}");
+}
+
+#[test]
+fn heads_that_are_cut_tell_the_files_apart() {
+    let mine = || vec![row("base", LOAD, 1e3, 100.0, 50.0, 0.05)];
+    let head = |a: &str, b: &str| {
+        let text = text(&SideBySide::of(&saved(a, mine()), &[saved(b, mine())]), 80);
+        text.lines()
+            .find(|line| line.contains("testcase"))
+            .expect("a head")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(head("monday", "tuesday"), "testcase load monday tuesday ratio monday tuesday ratio");
+    assert_eq!(head("before-the-change", "after"), "testcase load before-the after ratio before- after ratio");
+    assert_eq!(
+        head("compare-monday", "compare-friday"),
+        "testcase load compare-mo compare-fr ratio -monday -friday ratio"
+    );
+    assert_eq!(
+        head("bench-of-monday-eve", "bench-of-tuesday-eve"),
+        "testcase load bench-of-m bench-of-t ratio first other ratio"
+    );
 }

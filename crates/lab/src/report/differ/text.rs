@@ -1,27 +1,22 @@
 //! Differences as text.
 
-use super::{Cell, Differences, Pair, differ};
-use crate::loads::Load;
-use crate::report::columns::us;
-use crate::report::read::Saved;
+use super::{Cell, Differences, Pair, SideBySide};
 use crate::wrap::wrapped;
 
 /// The comparisons behind the first, each beside it, in lines of at most `width` columns; a row is never broken.
 #[must_use]
-pub fn text(all: &[Saved], width: usize) -> String {
-    let [first, others @ ..] = all else { return String::new() };
+pub fn text(all: &SideBySide<'_>, width: usize) -> String {
     let mut page = String::new();
-    for saved in all {
-        for note in &saved.notes {
-            page += &wrapped("", &format!("{}: {note}", saved.name), width);
+    for file in &all.files {
+        for note in &file.notes {
+            page += &wrapped("", &format!("{}: {note}", file.name), width);
         }
     }
-    for (i, other) in others.iter().enumerate() {
+    for (i, differences) in all.each().iter().enumerate() {
         if i > 0 {
             page.push('\n');
         }
-        let names = [first.name.as_str(), other.name.as_str()];
-        two(&mut page, names, &differ(&first.report, &other.report), width);
+        two(&mut page, differences, width);
     }
     page.push('\n');
     page += &wrapped(
@@ -33,15 +28,11 @@ pub fn text(all: &[Saved], width: usize) -> String {
     page
 }
 
-fn two(page: &mut String, names: [&str; 2], differences: &Differences, width: usize) {
-    *page += &wrapped("", &differences.summary(names), width);
+fn two(page: &mut String, differences: &Differences<'_>, width: usize) {
+    *page += &wrapped("", &differences.summary(), width);
     page.push('\n');
-    if differences.across_backends && !differences.cells.is_empty() {
-        *page += &wrapped(
-            "",
-            "They have no backend in common: a mode of the one stands beside the same mode of the other.",
-            width,
-        );
+    if let Some(words) = differences.about_backends() {
+        *page += &wrapped("", words, width);
     }
     let setups = &differences.setups;
     if !setups.is_empty() {
@@ -50,34 +41,40 @@ fn two(page: &mut String, names: [&str; 2], differences: &Differences, width: us
     for (name, [a, b]) in setups {
         *page += &wrapped(&format!("  {name}: "), &format!("{a} | {b}"), width);
     }
-    let backends =
-        differences.cells.iter().any(|cell| cell.subjects[0].backend != differences.cells[0].subjects[0].backend);
+    let backends = differences.among_backends();
     let name_width = differences.cells.iter().map(|cell| cell.name(backends).len()).max().unwrap_or(0).max(8);
-    let (open, closed): (Vec<&Cell>, Vec<&Cell>) = differences.cells.iter().partition(|cell| cell.load != Load::Max);
-    let short = names.map(|name| name.chars().take(7).collect::<String>());
-    for (cells, what) in [(open, "99%lat"), (closed, "qps")] {
+    let (open, closed) = differences.by_loop();
+    let [[a, b], [cpu_a, cpu_b]] = [10, 7].map(|columns| heads(differences.names(), columns));
+    for (cells, what) in [(open, "99%lat (us)"), (closed, "qps")] {
         if cells.is_empty() {
             continue;
         }
         *page += &format!(
-            "\n{:>name_width$} {:>7} {:>21}        {:>15}\n{:>name_width$} {:>7} {:>10} {:>10} {:>7} {:>7} {:>7} {:>7}\n",
-            "", "", what, "cpu", "testcase", "load", short[0], short[1], "ratio", short[0], short[1], "ratio"
+            "\n{:>name_width$} {:>7} {:>21}        {:>15}\n{:>name_width$} {:>7} {a:>10} {b:>10} {:>7} {cpu_a:>7} {cpu_b:>7} {:>7}\n",
+            "", "", what, "cpu (%)", "testcase", "load", "ratio", "ratio"
         );
         cells.iter().for_each(|cell| row(page, cell, &cell.name(backends), name_width));
     }
-    let [a, b] = differences.alone;
-    if a + b > 0 {
-        *page += &wrapped("", &format!("Rows without a partner: {a} of {}, {b} of {}.", names[0], names[1]), width);
+    if let Some(words) = differences.about_alone() {
+        *page += &wrapped("", &words, width);
     }
+}
+
+/// Names as heads of so many columns: their beginnings, or their ends if only these tell them apart.
+fn heads(names: [&str; 2], columns: usize) -> [String; 2] {
+    let begins = names.map(|name| name.chars().take(columns).collect::<String>());
+    if begins[0] != begins[1] {
+        return begins;
+    }
+    let ends = names.map(|name| name.chars().skip(name.chars().count().saturating_sub(columns)).collect::<String>());
+    if ends[0] != ends[1] { ends } else { ["first", "other"].map(str::to_owned) }
 }
 
 fn row(page: &mut String, cell: &Cell, name: &str, name_width: usize) {
     let asked = cell.asked();
-    let lowest = asked.medians[0].min(asked.medians[1]);
     let figure = |i: usize| {
         let mark = if cell.sustains[i] { "" } else { "!" };
-        let figure = asked.medians[i];
-        mark.to_owned() + &if cell.load == Load::Max { format!("{figure:.0}") } else { us(figure, lowest) }
+        mark.to_owned() + &cell.shown(asked.medians[i])
     };
     let cpu = |i: usize| format!("{:.0}", cell.cpu_pct.medians[i]);
     *page += &format!(
@@ -94,5 +91,5 @@ fn row(page: &mut String, cell: &Cell, name: &str, name_width: usize) {
 
 /// The ratio with its sign before.
 fn judged(pair: Pair) -> String {
-    format!("{}{}", pair.verdict, pair.ratio())
+    format!("{}{}", pair.verdict, pair.times())
 }

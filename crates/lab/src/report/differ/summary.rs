@@ -1,0 +1,85 @@
+//! What differs between two comparisons, in a few sentences.
+
+use super::{Cell, Differences, Pair, Verdict};
+use crate::loads::Load;
+
+impl Differences<'_> {
+    /// What differs, in a few sentences.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let [a, b] = self.names();
+        if self.cells.is_empty() {
+            return format!(
+                "{b} and {a} have no mode at the same load in common, so nothing can be held against each other: give both the same \
+                 --load and --modes."
+            );
+        }
+        let backends = self.among_backends();
+        let mut parts = Vec::new();
+        let (open, closed) = self.by_loop();
+        let (kept_up, failed): (Vec<&Cell>, Vec<&Cell>) =
+            open.into_iter().partition(|cell| cell.sustains == [true, true]);
+        parts.extend(said("p99", &kept_up, backends, |cell| cell.p99_us));
+        parts.extend(said("CPU", &kept_up, backends, |cell| cell.cpu_pct));
+        parts.extend(said("closed-loop rate", &closed, backends, |cell| cell.achieved_rps));
+        let only = |which: [bool; 2]| {
+            failed.iter().filter(|cell| cell.sustains == which).map(|cell| named(cell, backends)).collect::<Vec<_>>()
+        };
+        for (which, who) in [([true, false], a), ([false, true], b)] {
+            let only = only(which);
+            if !only.is_empty() {
+                parts.push(format!("only {who} sustains {}", listed(&only)));
+            }
+        }
+        if parts.is_empty() {
+            return format!(
+                "{b} beside {a}: neither sustains any of these loads, so every latency is that of a queue."
+            );
+        }
+        format!("{b} beside {a}: {}.", parts.join("; "))
+    }
+}
+
+/// In how many cells a figure is lower, higher, or not decided.
+fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) -> Option<String> {
+    let of = |verdict| cells.iter().filter(|cell| figure(cell).verdict == verdict).copied().collect::<Vec<_>>();
+    let each = |cells: &[&Cell]| {
+        let texts: Vec<String> =
+            cells.iter().map(|cell| format!("{} {}", named(cell, backends), figure(cell).times())).collect();
+        listed(&texts)
+    };
+    if cells.is_empty() {
+        return None;
+    }
+    let all = cells.len();
+    let (lower, higher, one_run) = (of(Verdict::Lower), of(Verdict::Higher), of(Verdict::OneRun));
+    if one_run.len() == all {
+        return Some(format!("{what} is not decided anywhere, for of one run the spread is unknown"));
+    }
+    if lower.is_empty() && higher.is_empty() {
+        return Some(format!("{what} differs nowhere by more than the runs do (of {all})"));
+    }
+    let mut parts = Vec::new();
+    for (which, cells) in [("lower", lower), ("higher", higher)] {
+        if !cells.is_empty() {
+            parts.push(format!("{which} in {} of {all} ({})", cells.len(), each(&cells)));
+        }
+    }
+    Some(format!("{what} is {}", parts.join(" and ")))
+}
+
+fn named(cell: &Cell, backends: bool) -> String {
+    match cell.load {
+        Load::Max => cell.name(backends),
+        load @ Load::Rps(_) => format!("{} at {load}", cell.name(backends)),
+    }
+}
+
+/// The first few of them.
+fn listed(all: &[String]) -> String {
+    const MOST: usize = 4;
+    match all.len() {
+        0..=MOST => all.join(", "),
+        more => format!("{} and {} more", all[..MOST].join(", "), more - MOST),
+    }
+}
