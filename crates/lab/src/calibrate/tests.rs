@@ -60,6 +60,24 @@ fn a_machine_is_found_again_from_what_it_would_measure() {
 }
 
 #[test]
+fn a_fitted_figure_that_the_start_does_not_name_is_in_the_file() {
+    let text = include_str!("../../machines/small-vm.toml");
+    let is_lost = |line: &&str| line.starts_with("answer = ") || line.starts_with("to-client-noise = ");
+    let kept: Vec<&str> = text.lines().filter(|line| !is_lost(line)).collect();
+    let start = MachineFile::parse(&kept.join("\n"), "a start without them").unwrap();
+    assert_eq!(start.parameters.len() + 2, server_named("small-vm").unwrap().parameters.len());
+    let comparison = comparison(&server_named("small-vm").unwrap());
+    let stop = AtomicBool::new(false);
+    let found = calibrate(&start, comparison, &[Load::Rps(60_000)], SHORT, 2, &stop, &|_, _| ()).unwrap();
+    for one in &found.determined {
+        let written = found.machine.parameters.iter().find(|parameter| parameter.name == one.name);
+        assert_eq!(written.map(|parameter| parameter.value), Some(one.value_ns), "{}", one.name);
+    }
+    assert!(Figure::Cost(Work::Answer).get(&found.machine) > 0, "{}", found.machine.text);
+    assert!(found.machine.text.contains("not in the machine that the fit began with"), "{}", found.machine.text);
+}
+
+#[test]
 fn the_result_does_not_depend_on_threads() {
     let start = server_named("small-vm").unwrap();
     let comparison = comparison(&start);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{Calibrated, FITTED, Observed, Seen, Settlement};
+use super::{Calibrated, FITTED, Figure, Observed, Seen, Settlement};
 use crate::loads::Load;
 use crate::plan::{MachineFile, Parameter};
 
@@ -39,11 +39,17 @@ pub(super) fn machine_file(
                 let _ = writeln!(file, "{key} = {{ ns = {value_ns}, origin = \"measured\", why = {why:?} }}");
             }
         }
-        for parameter in
-            start.parameters.iter().filter(|parameter| settled.iter().all(|one| one.name != parameter.name))
-        {
+        let is_settled = |name: &str| settled.iter().any(|one| one.name == name);
+        for parameter in start.parameters.iter().filter(|parameter| !is_settled(&parameter.name)) {
             if let Some(key) = key(&parameter.name) {
                 file += &line(&key, parameter, machine, &modes);
+            }
+        }
+        // A figure that the start does not name was 0 there, and is fitted all the same.
+        let is_new = |name: &str| !is_settled(name) && start.parameters.iter().all(|parameter| parameter.name != name);
+        for (figure, ..) in FITTED.iter().filter(|(figure, ..)| is_new(&figure.name())) {
+            if let Some(key) = key(&figure.name()) {
+                file += &fitted(&key, *figure, machine, &modes, "not in the machine that the fit began with");
             }
         }
     }
@@ -53,15 +59,17 @@ pub(super) fn machine_file(
 fn line(key: &str, parameter: &Parameter, machine: &MachineFile, modes: &[String]) -> String {
     let why = &parameter.why;
     match FITTED.iter().find(|(figure, ..)| figure.name() == parameter.name) {
-        Some((figure, ..)) => {
-            let rows = modes.join(", ");
-            format!("{key} = {{ ns = {}, origin = \"fitted\", rows = [{rows}], why = {why:?} }}\n", figure.get(machine))
-        }
+        Some((figure, ..)) => fitted(key, *figure, machine, modes, why),
         // Wherever it came from, it is not of this machine.
         None => {
             format!("{key} = {{ {} = {}, origin = \"reckoned\", why = {why:?} }}\n", parameter.unit, parameter.value)
         }
     }
+}
+
+fn fitted(key: &str, figure: Figure, machine: &MachineFile, modes: &[String], why: &str) -> String {
+    let (ns, rows) = (figure.get(machine), modes.join(", "));
+    format!("{key} = {{ ns = {ns}, origin = \"fitted\", rows = [{rows}], why = {why:?} }}\n")
 }
 
 /// What was fitted, how well it is determined, and how near the rows come.
