@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_bindings::rt_addr::{self, Ifaddrmsg};
-use netlink_bindings::rt_link::{self, IfinfoFlags, Ifinfomsg};
+pub(crate) use netlink_bindings::rt_link::RtnlLinkStats64 as Counters;
+use netlink_bindings::rt_link::{self, IfinfoFlags, Ifinfomsg, IterableLinkAttrs};
 use netlink_bindings::rt_neigh::{self, Ndmsg};
 use netlink_socket2::{NetlinkSocket, ReplyError};
 
@@ -35,80 +36,62 @@ pub(crate) fn add_pair(name: &str, queues: u16) -> io::Result<()> {
     NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
 }
 
-/// Index of an interface, and that of its peer.
-pub(crate) fn indices(name: &str) -> io::Result<(u32, u32)> {
+/// What the kernel says of an interface.
+fn named<T>(name: &str, read: impl FnOnce(&Ifinfomsg, &IterableLinkAttrs<'_>) -> io::Result<T>) -> io::Result<T> {
     let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
     request.encode().push_ifname_bytes(name.as_bytes());
     let mut socket = NetlinkSocket::new();
     let mut replies = socket.request(&request)?;
     let (header, attributes) = replies.recv_one().map_err(plain)?;
-    let peer = attributes.get_link().map_err(io::Error::other)?;
-    Ok((header.ifi_index.cast_unsigned(), peer))
+    read(&header, &attributes)
+}
+
+/// The same of all interfaces.
+fn each<T>(read: impl Fn(&Ifinfomsg, &IterableLinkAttrs<'_>) -> io::Result<T>) -> io::Result<Vec<T>> {
+    let request = rt_link::Request::new().op_getlink_dump(&Ifinfomsg::new());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let mut found = Vec::new();
+    while let Some(reply) = replies.recv() {
+        let (header, attributes) = reply.map_err(plain)?;
+        found.push(read(&header, &attributes)?);
+    }
+    Ok(found)
+}
+
+fn index_of(header: &Ifinfomsg) -> u32 {
+    header.ifi_index.cast_unsigned()
+}
+
+fn name_of(attributes: &IterableLinkAttrs<'_>) -> io::Result<String> {
+    Ok(attributes.get_ifname().map_err(io::Error::other)?.to_string_lossy().into_owned())
+}
+
+/// Index of an interface, and that of its peer.
+pub(crate) fn indices(name: &str) -> io::Result<(u32, u32)> {
+    named(name, |header, attributes| Ok((index_of(header), attributes.get_link().map_err(io::Error::other)?)))
 }
 
 /// Index of an interface.
 pub(crate) fn index(name: &str) -> io::Result<u32> {
-    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
-    request.encode().push_ifname_bytes(name.as_bytes());
-    let mut socket = NetlinkSocket::new();
-    let (header, _) = socket.request(&request)?.recv_one().map_err(plain)?;
-    Ok(header.ifi_index.cast_unsigned())
+    named(name, |header, _| Ok(index_of(header)))
 }
 
 /// All interfaces: number, name, and of a virtual one what it is (`veth`).
 pub(crate) fn all() -> io::Result<Vec<(u32, String, Option<String>)>> {
-    let request = rt_link::Request::new().op_getlink_dump(&Ifinfomsg::new());
-    let mut socket = NetlinkSocket::new();
-    let mut replies = socket.request(&request)?;
-    let mut found = Vec::new();
-    while let Some(reply) = replies.recv() {
-        let (header, attributes) = reply.map_err(plain)?;
-        let name = attributes.get_ifname().map_err(io::Error::other)?.to_string_lossy().into_owned();
+    each(|header, attributes| {
         let kind = attributes.get_linkinfo().and_then(|info| info.get_kind().map(|kind| kind.to_string_lossy()));
-        found.push((header.ifi_index.cast_unsigned(), name, kind.ok().map(|kind| kind.into_owned())));
-    }
-    Ok(found)
-}
-
-/// Counters of an interface, which every driver has. Source: `include/uapi/linux/if_link.h struct rtnl_link_stats64`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Counters {
-    pub(crate) rx_packets: u64,
-    pub(crate) rx_bytes: u64,
-    pub(crate) tx_packets: u64,
-    pub(crate) tx_bytes: u64,
-    pub(crate) rx_errors: u64,
-    pub(crate) tx_errors: u64,
-    pub(crate) rx_dropped: u64,
-    pub(crate) tx_dropped: u64,
-    pub(crate) rx_missed_errors: u64,
+        Ok((index_of(header), name_of(attributes)?, kind.ok().map(|kind| kind.into_owned())))
+    })
 }
 
 /// All interfaces with their counters: number, name, whether it is up.
 pub(crate) fn counters() -> io::Result<Vec<(u32, String, bool, Counters)>> {
-    let request = rt_link::Request::new().op_getlink_dump(&Ifinfomsg::new());
-    let mut socket = NetlinkSocket::new();
-    let mut replies = socket.request(&request)?;
-    let mut found = Vec::new();
-    while let Some(reply) = replies.recv() {
-        let (header, attributes) = reply.map_err(plain)?;
-        let name = attributes.get_ifname().map_err(io::Error::other)?.to_string_lossy().into_owned();
-        let all = attributes.get_stats64().map_err(io::Error::other)?;
-        let counters = Counters {
-            rx_packets: all.rx_packets,
-            rx_bytes: all.rx_bytes,
-            tx_packets: all.tx_packets,
-            tx_bytes: all.tx_bytes,
-            rx_errors: all.rx_errors,
-            tx_errors: all.tx_errors,
-            rx_dropped: all.rx_dropped,
-            tx_dropped: all.tx_dropped,
-            rx_missed_errors: all.rx_missed_errors,
-        };
+    each(|header, attributes| {
         let is_up = header.ifi_flags & IfinfoFlags::Up as u32 != 0;
-        found.push((header.ifi_index.cast_unsigned(), name, is_up, counters));
-    }
-    Ok(found)
+        let counters = attributes.get_stats64().map_err(io::Error::other)?;
+        Ok((index_of(header), name_of(attributes)?, is_up, counters))
+    })
 }
 
 /// Name of an interface. `ENODEV` where the namespace has none with this number.
@@ -120,8 +103,7 @@ pub(crate) fn name(ifindex: u32) -> io::Result<String> {
         Some(number) => io::Error::from_raw_os_error(number),
         None => plain(error),
     })?;
-    let name = attributes.get_ifname().map_err(io::Error::other)?;
-    Ok(name.to_string_lossy().into_owned())
+    name_of(&attributes)
 }
 
 /// Whether packets pass: the kernel activates a transmit queue some time after its interface came up, and drops what it
@@ -129,23 +111,15 @@ pub(crate) fn name(ifindex: u32) -> io::Result<String> {
 pub(crate) fn is_operational(name: &str) -> io::Result<bool> {
     /// `include/uapi/linux/if.h`.
     const IF_OPER_UP: u8 = 6;
-    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
-    request.encode().push_ifname_bytes(name.as_bytes());
-    let mut socket = NetlinkSocket::new();
-    let mut replies = socket.request(&request)?;
-    let (_, attributes) = replies.recv_one().map_err(plain)?;
-    Ok(attributes.get_operstate().map_err(io::Error::other)? == IF_OPER_UP)
+    named(name, |_, attributes| Ok(attributes.get_operstate().map_err(io::Error::other)? == IF_OPER_UP))
 }
 
 /// Whether an XDP program is attached.
 pub(crate) fn has_xdp(name: &str) -> io::Result<bool> {
-    let mut request = rt_link::Request::new().op_getlink_do(&Ifinfomsg::new());
-    request.encode().push_ifname_bytes(name.as_bytes());
-    let mut socket = NetlinkSocket::new();
-    let mut replies = socket.request(&request)?;
-    let (_, attributes) = replies.recv_one().map_err(plain)?;
-    let attached = attributes.get_xdp().and_then(|xdp| xdp.get_attached());
-    Ok(attached.is_ok_and(|mode| mode != 0))
+    named(name, |_, attributes| {
+        let attached = attributes.get_xdp().and_then(|xdp| xdp.get_attached());
+        Ok(attached.is_ok_and(|mode| mode != 0))
+    })
 }
 
 /// What to change of an interface.

@@ -17,27 +17,41 @@ const THREAD: &[&str] = &["device", "napi_id", "thread"];
 
 static UP: Metric =
     gauge("napier_kernel_device_up", Unit::Truth, "Whether an interface is set up", &["device", "ifindex"]);
-static RX_PACKETS: Metric = counter("napier_kernel_device_rx_packets", Unit::Count, "Packets received", DEVICE);
-static RX_BYTES: Metric = counter("napier_kernel_device_rx", Unit::Bytes, "Bytes received", DEVICE);
-static TX_PACKETS: Metric = counter("napier_kernel_device_tx_packets", Unit::Count, "Packets sent", DEVICE);
-static TX_BYTES: Metric = counter("napier_kernel_device_tx", Unit::Bytes, "Bytes sent", DEVICE);
-static RX_ERRORS: Metric = counter("napier_kernel_device_rx_errors", Unit::Count, "Packets that came damaged", DEVICE);
-static TX_ERRORS: Metric =
-    counter("napier_kernel_device_tx_errors", Unit::Count, "Packets that could not be sent", DEVICE);
-static RX_DROPPED: Metric = counter(
-    "napier_kernel_device_rx_dropped",
-    Unit::Count,
-    "Packets received and not processed, such as for want of memory",
-    DEVICE,
-);
-static TX_DROPPED: Metric =
-    counter("napier_kernel_device_tx_dropped", Unit::Count, "Packets dropped on their way out", DEVICE);
-static RX_MISSED: Metric = counter(
-    "napier_kernel_device_rx_missed",
-    Unit::Count,
-    "Packets that the device dropped for want of room in a ring",
-    DEVICE,
-);
+/// Takes one of an interface's counters.
+type Take = fn(&Counters) -> u64;
+
+/// What every driver counts. Source: `include/uapi/linux/if_link.h struct rtnl_link_stats64`.
+static COUNTERS: [(Metric, Take); 9] = [
+    (counter("napier_kernel_device_rx_packets", Unit::Count, "Packets received", DEVICE), |all| all.rx_packets),
+    (counter("napier_kernel_device_rx", Unit::Bytes, "Bytes received", DEVICE), |all| all.rx_bytes),
+    (counter("napier_kernel_device_tx_packets", Unit::Count, "Packets sent", DEVICE), |all| all.tx_packets),
+    (counter("napier_kernel_device_tx", Unit::Bytes, "Bytes sent", DEVICE), |all| all.tx_bytes),
+    (counter("napier_kernel_device_rx_errors", Unit::Count, "Packets that came damaged", DEVICE), |all| all.rx_errors),
+    (counter("napier_kernel_device_tx_errors", Unit::Count, "Packets that could not be sent", DEVICE), |all| {
+        all.tx_errors
+    }),
+    (
+        counter(
+            "napier_kernel_device_rx_dropped",
+            Unit::Count,
+            "Packets received and not processed, such as for want of memory",
+            DEVICE,
+        ),
+        |all| all.rx_dropped,
+    ),
+    (counter("napier_kernel_device_tx_dropped", Unit::Count, "Packets dropped on their way out", DEVICE), |all| {
+        all.tx_dropped
+    }),
+    (
+        counter(
+            "napier_kernel_device_rx_missed",
+            Unit::Count,
+            "Packets that the device dropped for want of room in a ring",
+            DEVICE,
+        ),
+        |all| all.rx_missed_errors,
+    ),
+];
 
 static MODE: Metric = gauge(
     "napier_kernel_napi_mode",
@@ -92,28 +106,12 @@ static INTERRUPTS: Metric = counter(
     &["device", "irq", "name", "cpu"],
 );
 
-pub(super) static ALL: [&Metric; 20] = [
-    &UP,
-    &RX_PACKETS,
-    &RX_BYTES,
-    &TX_PACKETS,
-    &TX_BYTES,
-    &RX_ERRORS,
-    &TX_ERRORS,
-    &RX_DROPPED,
-    &TX_DROPPED,
-    &RX_MISSED,
-    &MODE,
-    &DEFER,
-    &FLUSH,
-    &SUSPEND,
-    &THREADED,
-    &IRQ,
-    &THREAD_CPU,
-    &THREAD_DELAY,
-    &THREAD_SWITCHES,
-    &INTERRUPTS,
-];
+/// All of them, in the order of a walk.
+pub(super) fn all() -> impl Iterator<Item = &'static Metric> {
+    let of_instances =
+        [&MODE, &DEFER, &FLUSH, &SUSPEND, &THREADED, &IRQ, &THREAD_CPU, &THREAD_DELAY, &THREAD_SWITCHES, &INTERRUPTS];
+    [&UP].into_iter().chain(COUNTERS.iter().map(|(metric, _)| metric)).chain(of_instances)
+}
 
 /// Number, name, whether it is up, counters.
 pub(super) type Link = (u32, String, bool, Counters);
@@ -121,30 +119,7 @@ pub(super) type Link = (u32, String, bool, Counters);
 pub(super) fn links(links: &[Link], sink: &mut dyn Sink) {
     for (ifindex, name, is_up, counters) in links {
         sink.sample(&UP, &[name, &ifindex.to_string()], u64::from(*is_up));
-        // Whole, so that a new counter has to be named here.
-        let Counters {
-            rx_packets,
-            rx_bytes,
-            tx_packets,
-            tx_bytes,
-            rx_errors,
-            tx_errors,
-            rx_dropped,
-            tx_dropped,
-            rx_missed_errors,
-        } = *counters;
-        let figures = [
-            (&RX_PACKETS, rx_packets),
-            (&RX_BYTES, rx_bytes),
-            (&TX_PACKETS, tx_packets),
-            (&TX_BYTES, tx_bytes),
-            (&RX_ERRORS, rx_errors),
-            (&TX_ERRORS, tx_errors),
-            (&RX_DROPPED, rx_dropped),
-            (&TX_DROPPED, tx_dropped),
-            (&RX_MISSED, rx_missed_errors),
-        ];
-        figures.into_iter().for_each(|(metric, figure)| sink.sample(metric, &[name], figure));
+        COUNTERS.iter().for_each(|(metric, take)| sink.sample(metric, &[name], take(counters)));
     }
 }
 

@@ -64,7 +64,7 @@ static FINDINGS: Metric = gauge(
 /// All metrics of a kernel, in the order of a walk.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     let own = [&SOURCE, &SYSCTL, &FINDINGS];
-    device::ALL.into_iter().chain(queue::all()).chain(cpu::ALL).chain(own)
+    device::all().chain(queue::all()).chain(cpu::ALL).chain(own)
 }
 
 /// CPUs on which threads of instances poll for ever now: what must not be late keeps off them.
