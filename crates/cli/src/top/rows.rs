@@ -1,5 +1,7 @@
 //! Tables: what happened between two snapshots, per second. Pure.
 
+use Kind::{Number, Percent, Rate, Text};
+
 use super::snapshot::{Context, Count, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread};
 
 /// A page of the view.
@@ -71,89 +73,95 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-const fn column(head: &'static str, key: &'static str, kind: Kind, rank: u8) -> Column {
-    Column { head, key, kind, rank }
+const fn column(head: &'static str, key: &'static str, kind: Kind) -> Column {
+    Column { head, key, kind, rank: 0 }
+}
+
+impl Column {
+    const fn rank(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
 }
 
 const INSTANCES: &[Column] = &[
-    column("DEVICE", "device", Kind::Text, 0),
-    column("Q", "queue", Kind::Text, 0),
-    column("ID", "napi_id", Kind::Text, 0),
-    column("MODE", "mode", Kind::Text, 0),
-    column("POLLER", "poller", Kind::Text, 0),
-    column("PKT/S", "packets_per_s", Kind::Rate, 0),
-    column("POLL/S", "polls_per_s", Kind::Rate, 0),
-    column("WORK", "work_per_poll", Kind::Number, 0),
-    column("IRQ/S", "interrupts_per_s", Kind::Rate, 0),
-    column("DEFER/S", "deferrals_per_s", Kind::Rate, 0),
-    column("SUSP/S", "suspensions_per_s", Kind::Rate, 0),
-    column("EMPTY%", "empty_polls_pct", Kind::Percent, 2),
-    column("SPIN%", "spinning_pct", Kind::Percent, 1),
-    column("TIMER/S", "timers_per_s", Kind::Rate, 3),
-    column("OWNER", "owner", Kind::Text, 4),
+    column("DEVICE", "device", Text),
+    column("Q", "queue", Text),
+    column("ID", "napi_id", Text),
+    column("MODE", "mode", Text),
+    column("POLLER", "poller", Text),
+    column("PKT/S", "packets_per_s", Rate),
+    column("POLL/S", "polls_per_s", Rate),
+    column("WORK", "work_per_poll", Number),
+    column("IRQ/S", "interrupts_per_s", Rate),
+    column("DEFER/S", "deferrals_per_s", Rate),
+    column("SUSP/S", "suspensions_per_s", Rate),
+    column("EMPTY%", "empty_polls_pct", Percent).rank(2),
+    column("SPIN%", "spinning_pct", Percent).rank(1),
+    column("TIMER/S", "timers_per_s", Rate).rank(3),
+    column("OWNER", "owner", Text).rank(4),
 ];
 
 const THREADS: &[Column] = &[
-    column("ROLE", "role", Kind::Text, 0),
-    column("NAME", "name", Kind::Text, 0),
-    column("CPU", "cpu", Kind::Text, 0),
-    column("ALIVE", "alive", Kind::Number, 0),
-    column("USEFUL%", "useful_pct", Kind::Percent, 0),
-    column("SPIN%", "spinning_pct", Kind::Percent, 0),
-    column("ASLEEP%", "asleep_pct", Kind::Percent, 0),
+    column("ROLE", "role", Text),
+    column("NAME", "name", Text),
+    column("CPU", "cpu", Text),
+    column("ALIVE", "alive", Number),
+    column("USEFUL%", "useful_pct", Percent),
+    column("SPIN%", "spinning_pct", Percent),
+    column("ASLEEP%", "asleep_pct", Percent),
 ];
 
 const CPUS: &[Column] = &[
-    column("CPU", "cpu", Kind::Text, 0),
-    column("USER%", "user_pct", Kind::Percent, 0),
-    column("SYS%", "system_pct", Kind::Percent, 0),
-    column("IRQ%", "irq_pct", Kind::Percent, 0),
-    column("SOFTIRQ%", "softirq_pct", Kind::Percent, 0),
-    column("IDLE%", "idle_pct", Kind::Percent, 0),
-    column("RUN/S", "receive_runs_per_s", Kind::Rate, 0),
-    column("PKT/S", "packets_per_s", Kind::Rate, 0),
-    column("SQUEEZE/S", "squeezes_per_s", Kind::Rate, 0),
-    column("DROP/S", "drops_per_s", Kind::Rate, 0),
-    column("WAKE/S", "wakeups_per_s", Kind::Rate, 0),
-    column("TIMER/S", "timers_per_s", Kind::Rate, 0),
-    column("DELAY%", "run_delay_pct", Kind::Percent, 0),
+    column("CPU", "cpu", Text),
+    column("USER%", "user_pct", Percent),
+    column("SYS%", "system_pct", Percent),
+    column("IRQ%", "irq_pct", Percent),
+    column("SOFTIRQ%", "softirq_pct", Percent),
+    column("IDLE%", "idle_pct", Percent),
+    column("RUN/S", "receive_runs_per_s", Rate),
+    column("PKT/S", "packets_per_s", Rate),
+    column("SQUEEZE/S", "squeezes_per_s", Rate),
+    column("DROP/S", "drops_per_s", Rate),
+    column("WAKE/S", "wakeups_per_s", Rate),
+    column("TIMER/S", "timers_per_s", Rate),
+    column("DELAY%", "run_delay_pct", Percent),
 ];
 
 const QUEUES: &[Column] = &[
-    column("DEVICE", "device", Kind::Text, 0),
-    column("Q", "queue", Kind::Text, 0),
-    column("QDISC", "qdisc", Kind::Text, 0),
-    column("VARIANT", "variant", Kind::Text, 0),
-    column("PKT/S", "packets_per_s", Kind::Rate, 0),
-    column("BYTE/S", "bytes_per_s", Kind::Rate, 0),
-    column("DROP/S", "drops_per_s", Kind::Rate, 0),
-    column("REQ/S", "requeues_per_s", Kind::Rate, 1),
-    column("FLUSH/S", "flushes_per_s", Kind::Rate, 1),
-    column("STOP/S", "stops_per_s", Kind::Rate, 0),
-    column("WAIT", "waiting_pkts", Kind::Number, 0),
+    column("DEVICE", "device", Text),
+    column("Q", "queue", Text),
+    column("QDISC", "qdisc", Text),
+    column("VARIANT", "variant", Text),
+    column("PKT/S", "packets_per_s", Rate),
+    column("BYTE/S", "bytes_per_s", Rate),
+    column("DROP/S", "drops_per_s", Rate),
+    column("REQ/S", "requeues_per_s", Rate).rank(1),
+    column("FLUSH/S", "flushes_per_s", Rate).rank(1),
+    column("STOP/S", "stops_per_s", Rate),
+    column("WAIT", "waiting_pkts", Number),
 ];
 
 const CONTEXTS: &[Column] = &[
-    column("CONTEXT", "event_context", Kind::Text, 0),
-    column("POLLS", "busy_poll_napi_id", Kind::Text, 0),
-    column("WAIT/S", "waits_per_s", Kind::Rate, 0),
-    column("EVENT/S", "events_per_s", Kind::Rate, 0),
-    column("PER WAIT", "events_per_wait", Kind::Number, 0),
-    column("LOOP/S", "busy_loops_per_s", Kind::Rate, 0),
-    column("SLEEP/S", "sleeps_per_s", Kind::Rate, 0),
-    column("WAKE/S", "wakes_per_s", Kind::Rate, 0),
+    column("CONTEXT", "event_context", Text),
+    column("POLLS", "busy_poll_napi_id", Text),
+    column("WAIT/S", "waits_per_s", Rate),
+    column("EVENT/S", "events_per_s", Rate),
+    column("PER WAIT", "events_per_wait", Number),
+    column("LOOP/S", "busy_loops_per_s", Rate),
+    column("SLEEP/S", "sleeps_per_s", Rate),
+    column("WAKE/S", "wakes_per_s", Rate),
 ];
 
 const GROUPS: &[Column] = &[
-    column("GROUP", "group", Kind::Text, 0),
-    column("CPU", "cpu", Kind::Text, 0),
-    column("NOW", "doing", Kind::Text, 0),
-    column("QUEUES", "queues", Kind::Number, 0),
-    column("USEFUL%", "useful_pct", Kind::Percent, 0),
-    column("SPIN%", "spinning_pct", Kind::Percent, 0),
-    column("ASLEEP%", "asleep_pct", Kind::Percent, 0),
-    column("PARK/S", "parks_per_s", Kind::Rate, 0),
-    column("VAIN/S", "vain_parks_per_s", Kind::Rate, 0),
+    column("GROUP", "group", Text),
+    column("CPU", "cpu", Text),
+    column("NOW", "doing", Text),
+    column("QUEUES", "queues", Number),
+    column("USEFUL%", "useful_pct", Percent),
+    column("SPIN%", "spinning_pct", Percent),
+    column("ASLEEP%", "asleep_pct", Percent),
+    column("PARK/S", "parks_per_s", Rate),
+    column("VAIN/S", "vain_parks_per_s", Rate),
 ];
 
 /// What lies between two snapshots.
