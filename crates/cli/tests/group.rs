@@ -4,24 +4,14 @@ mod common;
 
 use std::process::Command;
 
-use common::{NAPIER, Running, end, start};
+use common::{NAPIER, Served};
 use serde_json::Value;
 
-struct Served(Option<Running>, String);
-
 impl Served {
-    /// A server with an engine of its own; its interface has no peer.
-    fn new(test: &str) -> Self {
-        let device = format!("memif:@{test}-{}", std::process::id());
-        let server = start(&["serve", "kv", "--dev", &device, "--ip", "10.77.0.1/24"]);
-        let pid = server.0.id().to_string();
-        Self(Some(server), pid)
-    }
-
     /// Status, standard output, standard error.
     fn group(&self, line: &str) -> (Option<i32>, String, String) {
         let mut command = Command::new("timeout");
-        command.args(["60", NAPIER, "group"]).args(line.split_whitespace()).args(["--engine", &self.1]);
+        command.args(["60", NAPIER, "group"]).args(line.split_whitespace()).args(["--engine", &self.pid]);
         let output = command.output().expect("timeout is installed");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -41,16 +31,6 @@ impl Served {
 
     fn shown(&self) -> Value {
         serde_json::from_str(&self.done("show --json")).expect("JSON")
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(server) = self.0.take()
-            && !std::thread::panicking()
-        {
-            end(server);
-        }
     }
 }
 

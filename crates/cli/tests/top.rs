@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{NAPIER, Running, end, has, start, text};
+use common::{NAPIER, Running, Served, has, text};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -14,30 +14,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
-
-/// A server with an engine of its own; its interface has no peer.
-struct Served(Option<Running>, String);
-
-impl Served {
-    fn new(test: &str) -> Self {
-        let device = format!("memif:@{test}-{}", std::process::id());
-        let server = start(&["serve", "kv", "--dev", &device, "--ip", "10.77.0.1/24"]);
-        let pid = server.0.id().to_string();
-        Self(Some(server), pid)
-    }
-
-    fn end(&mut self) {
-        self.0.take().into_iter().for_each(end);
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.end();
-        }
-    }
-}
 
 /// Status, standard output, standard error.
 fn top(args: &[&str]) -> (Option<i32>, String, String) {
@@ -48,13 +24,13 @@ fn top(args: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn a_script_gets_tables_or_json() {
     let served = Served::new("top-once");
-    let (status, out, said) = top(&["--engine", &served.1, "--once", "--interval", "0.2"]);
+    let (status, out, said) = top(&["--engine", &served.pid, "--once", "--interval", "0.2"]);
     assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
-    assert!(out.starts_with(&format!("engine {}, 0.2", served.1)), "{out}");
+    assert!(out.starts_with(&format!("engine {}, 0.2", served.pid)), "{out}");
     for word in ["threads:", "USEFUL%", "cpus:", "softirq", "queues:", "noqueue"] {
         assert!(out.contains(word), "{word}: {out}");
     }
-    let (status, out, said) = top(&["--engine", &served.1, "--json", "--interval", "0.2"]);
+    let (status, out, said) = top(&["--engine", &served.pid, "--json", "--interval", "0.2"]);
     assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
     let json: Value = serde_json::from_str(&out).expect("JSON");
     assert!(json["seconds"].as_f64().is_some_and(|seconds| (0.1..30.0).contains(&seconds)), "{out}");
@@ -194,7 +170,7 @@ impl Drop for Tmux {
 fn the_view_is_drawn_takes_keys_and_follows_the_window() {
     let Some(tmux) = Tmux::new("the_view_is_drawn_takes_keys_and_follows_the_window", (80, 24)) else { return };
     let served = Served::new("top-view");
-    let screen = tmux.top(&format!("--engine {}", served.1));
+    let screen = tmux.top(&format!("--engine {}", served.pid));
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     tmux.keys("2");
     tmux.until("threads", |screen| screen.contains("ROLE") && screen.contains("softirq"));
@@ -220,7 +196,7 @@ fn the_terminal_is_given_back_after_signals() {
     let Some(tmux) = Tmux::new("the_terminal_is_given_back_after_signals", (80, 24)) else { return };
     let served = Served::new("top-signals");
     for (signal, status) in [("TERM", "143"), ("HUP", "129"), ("INT", "130"), ("QUIT", "131")] {
-        tmux.top(&format!("--engine {}", served.1));
+        tmux.top(&format!("--engine {}", served.pid));
         let pid = tmux.pid();
         // The second one comes while the first is dealt with.
         for _ in 0..2 {
@@ -236,17 +212,17 @@ fn an_engine_that_ends_is_said_on_a_terminal_that_is_given_back() {
         return;
     };
     let mut served = Served::new("top-ends");
-    tmux.top(&format!("--engine {}", served.1));
+    tmux.top(&format!("--engine {}", served.pid));
     served.end();
     let screen = tmux.is_given_back("1");
-    assert!(screen.contains(&format!("napier: engine {} has ended", served.1)), "{screen}");
+    assert!(screen.contains(&format!("napier: engine {} has ended", served.pid)), "{screen}");
 }
 
 #[test]
 fn a_view_without_its_terminal_ends() {
     let Some(tmux) = Tmux::new("a_view_without_its_terminal_ends", (80, 24)) else { return };
     let served = Served::new("top-gone");
-    tmux.top(&format!("--engine {}", served.1));
+    tmux.top(&format!("--engine {}", served.pid));
     let pid = tmux.pid();
     tmux.run(&["kill-server"]);
     let until = Instant::now() + Duration::from_secs(20);
@@ -331,7 +307,7 @@ fn a_terminal_that_takes_nothing_is_given_back() {
     let served = Served::new("top-stalls");
     for (signal, status) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
         let terminal = Bare::new();
-        let mut view = terminal.view(&["--engine", &served.1]);
+        let mut view = terminal.view(&["--engine", &served.pid]);
         // Where it draws, and waits for room. Source: `drivers/tty/n_tty.c n_tty_write`.
         let hangs = || {
             terminal.fill();

@@ -145,6 +145,35 @@ pub(crate) fn end(mut server: Running) {
     assert!(server.0.wait().expect("it can be waited for").success());
 }
 
+/// A server with an engine of its own; its interface has no peer. It ends with the test.
+pub(crate) struct Served {
+    server: Option<Running>,
+    /// Its number, as `--engine` takes it.
+    pub(crate) pid: String,
+}
+
+impl Served {
+    pub(crate) fn new(test: &str) -> Self {
+        let device = format!("memif:@{test}-{}", std::process::id());
+        let server = start(&["serve", "kv", "--dev", &device, "--ip", "10.77.0.1/24"]);
+        let pid = server.0.id().to_string();
+        Self { server: Some(server), pid }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.server.take().into_iter().for_each(end);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A test that has failed says why, and not that its server ended otherwise than a user ends it.
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
 /// A pair whose first end has only an address of the kernel that nobody asks, or a line that says why not.
 pub(crate) fn pair(test: &str) -> Option<Veth> {
     let address = |text: &str| text.parse().expect("an address");
