@@ -180,7 +180,8 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
         What::Timeline(args) => crate::timeline::run(args),
         What::Merge { files, json } => {
             let (plan, cells) = plan::merge(files)?;
-            print_cells(&plan, &cells, *json)
+            print_cells(&plan, &cells, *json)?;
+            all_held(&cells)
         }
         What::Fidelity { jobs } => {
             let doing = Doing::new("every plan that comes along", None);
@@ -268,10 +269,15 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted after {done} of {all} cells");
     }
-    if let Some((cell, broken)) = cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
-        bail!("{} at {}: a rule did not hold: {broken}", cell.mode, cell.load);
+    all_held(&cells)
+}
+
+/// An error if an invariant did not hold in any of the cells.
+fn all_held(cells: &[plan::Cell]) -> anyhow::Result<()> {
+    match cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
+        Some((cell, broken)) => bail!("{} at {}: a rule did not hold: {broken}", cell.mode, cell.load),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn print_cells(plan: &plan::Plan, cells: &[plan::Cell], json: bool) -> anyhow::Result<()> {

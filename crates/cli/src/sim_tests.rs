@@ -31,6 +31,21 @@ fn a_plan_needs_no_word() {
 }
 
 #[test]
+fn parts_that_are_joined_fail_as_the_plan_does() {
+    let plan::AnyPlan::EventLoop(plan) = plan::named("irq-suspension").expect("it comes along") else {
+        panic!("a plan that is run in parts")
+    };
+    let broken = |(load, mode)| plan::Cell { load, mode, predicted: Err("two owners".to_owned()) };
+    let cells: Vec<plan::Cell> = plan.cells().map(broken).collect();
+    let file = std::env::temp_dir().join(format!("napier-merge-{}.json", std::process::id()));
+    plan::Results::new("irq-suspension", &plan, &cells).write(&file).expect("a file of one's own can be written");
+    let sim = parsed(&format!("merge {}", file.display())).expect("a word");
+    let error = run(&sim, &AtomicBool::new(false)).expect_err("no rule held").to_string();
+    std::fs::remove_file(&file).expect("it is there");
+    assert!(error.ends_with(": a rule did not hold: two owners"), "{error}");
+}
+
+#[test]
 fn what_is_run_as_a_whole_has_no_parts() {
     let stop = AtomicBool::new(false);
     let said = |line: &str| {
