@@ -18,7 +18,10 @@ use crate::progress::{self, Doing, shown_in};
 
 /// What is simulated: a plan, or what a word says.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    subcommand_negates_reqs = true,
+    override_usage = "napier sim [OPTIONS] <FILE|NAME>\n       napier sim <COMMAND>"
+)]
 pub(crate) struct Sim {
     #[command(subcommand)]
     what: Option<What>,
@@ -168,9 +171,14 @@ pub(crate) struct FarmArgs {
 
 /// Runs the command.
 pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let Some(what) = &sim.what else {
-        let plan = sim.plan.as_ref().expect("the parser asks for one of the two");
-        return run_plan(plan, interrupted);
+    let what = match (&sim.what, &sim.plan) {
+        (None, plan) => return run_plan(plan.as_ref().expect("the parser asks for one of the two"), interrupted),
+        // The parser's own rule for this would count --color, which stands before any word, as an option of a plan.
+        (Some(_), Some(plan)) => {
+            let error = anyhow::anyhow!("give the plan {} or one of the commands of `napier sim`, not both", plan.plan);
+            return Err(crate::Usage(error).into());
+        }
+        (Some(what), None) => what,
     };
     match what {
         What::Farm(args) => run_farm(args, interrupted),

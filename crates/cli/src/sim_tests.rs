@@ -25,9 +25,26 @@ fn a_plan_needs_no_word() {
     }
     assert!(matches!(parsed("farm --runs 1").expect("a word").what, Some(What::Farm(_))));
     assert!(matches!(parsed("fidelity --jobs 1").expect("a word").what, Some(What::Fidelity { jobs: Some(1) })));
-    for line in ["", "--jobs 1", "xsk-rr farm", "xsk-rr --shard 1/2"] {
+    for line in ["", "--jobs 1", "--jobs 1 farm", "xsk-rr --shard 1/2"] {
         assert!(parsed(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn colours_are_chosen_before_a_word_as_behind_it() {
+    for line in ["sim --color never farm", "sim farm --color never", "--color never sim farm"] {
+        let parsed = crate::Cli::try_parse_from(std::iter::once("napier").chain(line.split_whitespace()));
+        let cli = parsed.unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(cli.color, clap::ColorChoice::Never, "{line}");
+        assert!(matches!(cli.command, crate::Command::Sim(Sim { what: Some(What::Farm(_)), .. })), "{line}");
+    }
+}
+
+#[test]
+fn a_plan_and_a_word_are_not_given_together() {
+    let sim = parsed("xsk-rr farm --runs 1").expect("the parser takes both");
+    let error = run(&sim, &AtomicBool::new(false)).expect_err("both were given");
+    assert!(error.is::<crate::Usage>() && error.to_string().contains("give the plan xsk-rr or one of"), "{error}");
 }
 
 #[test]
