@@ -6,17 +6,21 @@
 //!
 //! writing --all is out, and it is kept--> reading --a byte--> reading, within REQUEST_NS
 //!                                            `--KEPT_NS--> ended
+//! writing --all is out, and the request was whole--> ended
 //! ```
 //!
-//! Leaving: what a client still sends is read, for closing on unread bytes would throw the answer away on its way.
+//! Leaving: what a client still sends is read, for closing on unread bytes would throw the answer away on its way. Behind a request
+//! that was whole nothing comes, so its connection is closed, in the packet that has the end of the answer.
 
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, IoSlice, Read as _};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use napier_sys::clock::Clock;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use crate::request::{self, Asked, HEAD_BYTES_MAX, Wrong};
+use crate::request::{self, Asked, HEAD_BYTES_MAX, Then, Wrong};
 
 /// For a request to come whole, ns.
 pub(crate) const REQUEST_NS: u64 = 2_000_000_000;
@@ -42,14 +46,14 @@ enum State {
 /// What is sent: bytes of its own, then a page that others may be sent as well.
 struct Answer {
     own: Vec<u8>,
-    page: Option<Arc<str>>,
+    page: Option<Arc<String>>,
     written: usize,
-    is_kept: bool,
+    then: Then,
 }
 
 impl From<Vec<u8>> for Answer {
     fn from(own: Vec<u8>) -> Self {
-        Self { own, page: None, written: 0, is_kept: false }
+        Self { own, page: None, written: 0, then: Then::Leave }
     }
 }
 
@@ -61,10 +65,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, now_ns: u64) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
+    /// `stream` does not block.
+    pub(crate) fn new(stream: TcpStream, now_ns: u64) -> Self {
         let state = State::Reading { head: Vec::new(), is_kept: false };
-        Ok(Self { stream, state, until_ns: now_ns.saturating_add(REQUEST_NS) })
+        Self { stream, state, until_ns: now_ns.saturating_add(REQUEST_NS) }
     }
 
     /// Whether it waits for room for its answer, not for bytes.
@@ -73,7 +77,7 @@ impl Connection {
     }
 
     /// The page that it takes so slowly.
-    pub(crate) fn page(&self) -> Option<&Arc<str>> {
+    pub(crate) fn page(&self) -> Option<&Arc<String>> {
         match &self.state {
             State::Writing(answer) => answer.page.as_ref(),
             State::Reading { .. } | State::Leaving => None,
@@ -81,7 +85,7 @@ impl Connection {
     }
 
     /// Goes on as far as it can without waiting. False: it has ended.
-    pub(crate) fn turn(&mut self, now_ns: u64, page: &mut dyn FnMut(request::Format) -> Arc<str>) -> bool {
+    pub(crate) fn turn(&mut self, now_ns: u64, page: &mut dyn FnMut(request::Format) -> Arc<String>) -> bool {
         let is_late = now_ns >= self.until_ns;
         if let State::Reading { head, is_kept } = &mut self.state {
             let asked = match receive(&mut self.stream, head) {
@@ -99,10 +103,10 @@ impl Connection {
                 }
                 Asked::More if is_late => request::refusal(Wrong::TooSlow).into(),
                 Asked::More => return true,
-                Asked::Metrics { format, is_head, is_kept } => {
+                Asked::Metrics { format, is_head, then } => {
                     let page = page(format);
-                    let own = request::figures(format, page.len(), is_kept);
-                    Answer { own, page: (!is_head).then_some(page), written: 0, is_kept }
+                    let own = request::figures(format, page.len(), then);
+                    Answer { own, page: (!is_head).then_some(page), written: 0, then }
                 }
                 Asked::Root { is_head } => request::root(is_head).into(),
                 Asked::Wrong(wrong) => request::refusal(wrong).into(),
@@ -114,18 +118,23 @@ impl Connection {
             return false;
         }
         if let State::Writing(answer) = &mut self.state {
-            match send(&mut self.stream, answer) {
-                Ok(true) if answer.is_kept => {
+            match send(&self.stream, answer) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+            match answer.then {
+                Then::Keep => {
                     self.state = State::Reading { head: Vec::new(), is_kept: true };
                     self.until_ns = Clock.now().ns.saturating_add(KEPT_NS);
                     return true;
                 }
-                Ok(true) if self.stream.shutdown(Shutdown::Write).is_ok() => {
+                Then::Close => return false,
+                Then::Leave if self.stream.shutdown(Shutdown::Write).is_err() => return false,
+                Then::Leave => {
                     self.state = State::Leaving;
                     self.until_ns = Clock.now().ns.saturating_add(LEAVE_NS);
                 }
-                Ok(false) => return true,
-                Ok(true) | Err(_) => return false,
             }
         }
         is_still_sending(&mut self.stream)
@@ -154,19 +163,24 @@ fn receive(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<Asked> {
     }
 }
 
-/// Whether all of it is out.
-fn send(stream: &mut TcpStream, answer: &mut Answer) -> io::Result<bool> {
-    let page = answer.page.as_deref().unwrap_or_default().as_bytes();
+/// Whether all of it is out. The last packet of what is closed then waits for that.
+fn send(stream: &TcpStream, answer: &mut Answer) -> io::Result<bool> {
+    let page = answer.page.as_ref().map(|page| page.as_bytes()).unwrap_or_default();
     let length = answer.own.len() + page.len();
+    let more = match answer.then {
+        Then::Keep => SendFlags::empty(),
+        Then::Close | Then::Leave => SendFlags::MORE,
+    };
     while answer.written < length {
         let own = &answer.own[answer.written.min(answer.own.len())..];
         let page = &page[answer.written.saturating_sub(answer.own.len())..];
-        match stream.write_vectored(&[IoSlice::new(own), IoSlice::new(page)]) {
+        let parts = [IoSlice::new(own), IoSlice::new(page)];
+        match sendmsg(stream, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL | more) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => answer.written += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(true)
@@ -188,6 +202,7 @@ fn is_still_sending(stream: &mut TcpStream) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::net::TcpListener;
 
     use super::*;
@@ -200,8 +215,9 @@ mod tests {
         let (stream, _) = listener.accept().expect("it has connected");
         // As if the page had taken ten seconds: more than the buffers of both ends hold.
         let begun_ns = Clock.now().ns.saturating_sub(2 * ANSWER_NS);
-        let mut one = Connection::new(stream, begun_ns).expect("a connection");
-        let page: Arc<str> = "x".repeat(64 << 20).into();
+        stream.set_nonblocking(true).expect("open");
+        let mut one = Connection::new(stream, begun_ns);
+        let page = Arc::new("x".repeat(64 << 20));
         while !one.is_writing() {
             assert!(one.turn(begun_ns, &mut |_| page.clone()), "its answer is on its way");
         }
@@ -209,5 +225,31 @@ mod tests {
         let now_ns = Clock.now().ns;
         assert!(one.until_ns > now_ns, "it has all of its time");
         assert!(one.turn(now_ns, &mut |_| unreachable!("there is one")));
+    }
+
+    #[test]
+    fn behind_a_whole_request_nothing_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let addr = listener.local_addr().expect("bound");
+        for (request, goes_on) in [
+            ("GET /metrics HTTP/1.1\r\n\r\n", false),
+            ("GET /metrics HTTP/1.1\r\n\r\nGET", true),
+            ("GET /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\n", true),
+            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\n\r\n", true),
+        ] {
+            let mut client = TcpStream::connect(addr).expect("it listens");
+            client.write_all(request.as_bytes()).expect("taken");
+            let (stream, _) = listener.accept().expect("it has connected");
+            let now_ns = Clock.now().ns;
+            let mut one = Connection::new(stream, now_ns);
+            one.stream.set_nonblocking(true).expect("open");
+            let page = Arc::new("a page\n".to_owned());
+            assert_eq!(one.turn(now_ns, &mut |_| page.clone()), goes_on, "{request:?}");
+            drop(one);
+            let mut answer = String::new();
+            // Of bytes that were not read, a reset.
+            let ended = client.read_to_string(&mut answer);
+            assert!(goes_on || (ended.is_ok() && answer.ends_with("\r\n\r\na page\n")), "{ended:?} {answer}");
+        }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabel as _, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit as EncodedUnit};
 
@@ -30,7 +33,7 @@ impl Exposition {
     /// Of a walk, which is done anew for each text.
     pub fn new(walk: impl Fn(&mut dyn Sink) + Send + Sync + 'static) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Walked { walk: Arc::new(walk) }));
+        registry.register_collector(Box::new(Walked { walk: Box::new(walk), families: Mutex::default() }));
         Self { registry }
     }
 
@@ -41,11 +44,24 @@ impl Exposition {
     #[must_use]
     pub fn text(&self, format: Format) -> String {
         let mut text = String::new();
-        // A string takes whatever is written.
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a string has room");
+        self.write(format, &mut text);
+        text
+    }
+
+    /// The same in place of what is in `text`, whose memory is used again.
+    pub(crate) fn write(&self, format: Format, text: &mut String) {
+        text.clear();
+        let encode = |text: &mut String| {
+            // A string takes whatever is written.
+            prometheus_client::encoding::text::encode(text, &self.registry).expect("a string has room");
+        };
         match format {
-            Format::OpenMetrics => text,
-            Format::Plain => plain::from_open_metrics(&text),
+            Format::OpenMetrics => encode(text),
+            Format::Plain => {
+                let mut open = String::with_capacity(text.capacity());
+                encode(&mut open);
+                plain::from_open_metrics(&open, text);
+            }
         }
     }
 }
@@ -70,7 +86,9 @@ const fn unit_of(unit: Unit) -> Option<EncodedUnit> {
 }
 
 struct Walked {
-    walk: Arc<Walk>,
+    walk: Box<Walk>,
+    /// Of one walk at a time.
+    families: Mutex<Families>,
 }
 
 impl fmt::Debug for Walked {
@@ -79,47 +97,120 @@ impl fmt::Debug for Walked {
     }
 }
 
-/// Samples of one metric: the values of its labels, and the figure.
-type Samples = Vec<(Vec<String>, u64)>;
-
-/// What came, in the order of the first sample of each metric.
+/// What came, in the order in which each metric first came. Walks are much alike, so the memory of one serves the next, and where a
+/// sample belongs is looked for where the last walk had it.
 #[derive(Default)]
 struct Families {
     places: HashMap<&'static str, usize>,
-    all: Vec<(&'static Metric, Samples)>,
+    all: Vec<Family>,
+    /// Values of labels, one behind the other, and where each ends.
+    values: String,
+    ends: Vec<usize>,
+    /// The places of the samples of the last walk, and of those of this one so far.
+    order: Vec<usize>,
+    samples: usize,
+}
+
+/// A metric and what a walk found of it.
+struct Family {
+    metric: &'static Metric,
+    /// The format wants a sentence, which `help` is without its full stop.
+    help: String,
+    samples: Vec<Sample>,
+}
+
+/// A figure, and which of [`Families::ends`] end its labels.
+struct Sample {
+    labels: Range<usize>,
+    figure: u64,
+}
+
+impl Families {
+    /// For the next walk.
+    fn clear(&mut self) {
+        self.all.iter_mut().for_each(|family| family.samples.clear());
+        self.values.clear();
+        self.ends.clear();
+        self.order.truncate(self.samples);
+        self.samples = 0;
+    }
+
+    /// Of a sample that comes now.
+    fn place(&mut self, metric: &'static Metric) -> usize {
+        let nth = self.samples;
+        self.samples += 1;
+        if let Some(place) = self.order.get(nth)
+            && std::ptr::eq(self.all[*place].metric, metric)
+        {
+            return *place;
+        }
+        let place = *self.places.entry(metric.name).or_insert_with(|| {
+            self.all.push(Family { metric, help: format!("{}.", metric.help), samples: Vec::new() });
+            self.all.len() - 1
+        });
+        self.order.truncate(nth);
+        self.order.push(place);
+        place
+    }
+
+    fn labels<'a>(&'a self, metric: &Metric, sample: &Sample) -> Labels<'a> {
+        let begin = sample.labels.start.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Labels { names: metric.labels, values: &self.values, begin, ends: &self.ends[sample.labels.clone()] }
+    }
 }
 
 impl Sink for Families {
     fn sample(&mut self, metric: &'static Metric, labels: &[&str], value: u64) {
         assert_eq!(labels.len(), metric.labels.len(), "{} has the labels {:?}", metric.name, metric.labels);
-        let place = *self.places.entry(metric.name).or_insert_with(|| {
-            self.all.push((metric, Samples::new()));
-            self.all.len() - 1
-        });
-        self.all[place].1.push((labels.iter().map(|label| (*label).to_owned()).collect(), value));
+        let place = self.place(metric);
+        let first = self.ends.len();
+        for label in labels {
+            self.values.push_str(label);
+            self.ends.push(self.values.len());
+        }
+        self.all[place].samples.push(Sample { labels: first..self.ends.len(), figure: value });
+    }
+}
+
+/// The labels of a sample.
+struct Labels<'a> {
+    names: &'static [&'static str],
+    values: &'a str,
+    /// Of the first value.
+    begin: usize,
+    ends: &'a [usize],
+}
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        let mut begin = self.begin;
+        for (name, end) in self.names.iter().zip(self.ends) {
+            (*name, &self.values[begin..*end]).encode(encoder.encode_label())?;
+            begin = *end;
+        }
+        Ok(())
     }
 }
 
 impl Collector for Walked {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut families = Families::default();
-        (self.walk)(&mut families);
-        for (metric, samples) in &families.all {
+        // One that was given up half-way is cleared as well.
+        let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        families.clear();
+        (self.walk)(&mut *families);
+        for Family { metric, help, samples } in families.all.iter().filter(|family| !family.samples.is_empty()) {
             let kind = match metric.kind {
                 Kind::Counter => MetricType::Counter,
                 Kind::Gauge => MetricType::Gauge,
             };
             let unit = unit_of(metric.unit);
-            // The format wants a sentence, which `help` is without its full stop.
-            let help = format!("{}.", metric.help);
-            let mut family = encoder.encode_descriptor(metric.name, &help, unit.as_ref(), kind)?;
-            for (values, figure) in samples {
-                let labels: Vec<(&str, &str)> =
-                    metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
-                if labels.is_empty() {
-                    figure_of(&mut family, metric, *figure)?;
+            let mut family = encoder.encode_descriptor(metric.name, help, unit.as_ref(), kind)?;
+            for sample in samples {
+                if sample.labels.is_empty() {
+                    figure_of(&mut family, metric, sample.figure)?;
                 } else {
-                    figure_of(&mut family.encode_family(&labels)?, metric, *figure)?;
+                    let labels = families.labels(metric, sample);
+                    figure_of(&mut family.encode_family(&labels)?, metric, sample.figure)?;
                 }
             }
         }
@@ -197,6 +288,43 @@ mod tests {
         for name in names {
             assert!(text.contains(&format!("# TYPE {name} ")), "{name}");
         }
+    }
+
+    #[test]
+    fn walks_that_differ_are_each_written_whole() {
+        let walks = std::sync::atomic::AtomicUsize::new(0);
+        let page = Exposition::new(move |sink: &mut dyn Sink| {
+            match walks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => {
+                    sink.sample(&POLLS, &["eth0"], 1);
+                    sink.sample(&UP, &[], 1);
+                }
+                // One has gone, one is new and comes first, one has other labels.
+                1 => {
+                    sink.sample(&FILLED, &["", "b"], 2);
+                    sink.sample(&POLLS, &["a longer name"], 3);
+                    sink.sample(&POLLS, &["eth1"], 4);
+                }
+                2 => {}
+                _ => sink.sample(&UP, &[], 0),
+            }
+        });
+        let samples = || {
+            let text = page.text(Format::Plain);
+            let heads = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
+            let lines: Vec<String> = text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+            (heads, lines)
+        };
+        let both = ["napier_x_polls_total{device=\"eth0\"} 1", "napier_x_up 1"].map(str::to_owned);
+        assert_eq!(samples(), (2, both.to_vec()));
+        let other = [
+            "napier_x_polls_total{device=\"a longer name\"} 3",
+            "napier_x_polls_total{device=\"eth1\"} 4",
+            "napier_x_filled_bytes{a=\"\",b=\"b\"} 2",
+        ];
+        assert_eq!(samples(), (2, other.map(str::to_owned).to_vec()));
+        assert_eq!(samples(), (0, Vec::new()));
+        assert_eq!(samples(), (1, vec!["napier_x_up 0".to_owned()]));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //!
 //! Source: prometheus.io, "Exposition formats", "Text-based format"; OpenMetrics 1.0, "Counter".
 
-/// Of a text that `prometheus-client` wrote, with counters and gauges only.
-pub(crate) fn from_open_metrics(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
+/// Of a text that `prometheus-client` wrote, with counters and gauges only, behind what is in `plain`.
+pub(crate) fn from_open_metrics(text: &str, plain: &mut String) {
+    plain.reserve(text.len());
     // Written before the type is known, which decides the name.
     let mut help = None;
     for line in text.lines() {
@@ -14,13 +14,11 @@ pub(crate) fn from_open_metrics(text: &str) -> String {
         } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
             let end = if kind == "counter" { "_total" } else { "" };
             if let Some((_, help)) = help.take() {
-                plain += &format!("# HELP {name}{end} {help}\n");
+                plain.extend(["# HELP ", name, end, " ", help, "\n"]);
             }
-            plain += &format!("# TYPE {name}{end} {kind}\n");
+            plain.extend(["# TYPE ", name, end, " ", kind, "\n"]);
         } else if !line.starts_with('#') {
-            plain += line;
-            plain.push('\n');
+            plain.extend([line, "\n"]);
         }
     }
-    plain
 }

@@ -28,11 +28,22 @@ pub(crate) enum Asked {
     /// The head is not whole yet.
     More,
     /// `/metrics`.
-    Metrics { format: Format, is_head: bool, is_kept: bool },
+    Metrics { format: Format, is_head: bool, then: Then },
     /// `/`: where the figures are.
     Root { is_head: bool },
     /// Nothing of ours.
     Wrong(Wrong),
+}
+
+/// What becomes of a connection behind an answer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    /// The next request may come.
+    Keep,
+    /// The request was whole, and nothing came behind it. Who sends the next one unasked has to send it again, RFC 9112 9.3.2.
+    Close,
+    /// Bytes may be on their way.
+    Leave,
 }
 
 /// Why a request is refused.
@@ -129,25 +140,27 @@ fn whole(head: &str, is_all: bool) -> Result<Asked, Wrong> {
     }
     Ok(match path {
         "/metrics" => {
-            Asked::Metrics { format: format(lines.clone()), is_head, is_kept: is_all && is_to_be_kept(lines) }
+            let then = if is_all { then(lines.clone()) } else { Then::Leave };
+            Asked::Metrics { format: format(lines), is_head, then }
         }
         _ => Asked::Root { is_head },
     })
 }
 
-/// Whether the connection is to outlast the answer. Many a client of HTTP/1.1 reads until the end although it has not asked for one,
-/// so this has to be asked for. What has a body has it behind the head.
-fn is_to_be_kept<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
-    let mut is_kept = false;
+/// Many a client of HTTP/1.1 reads until the end although it has not asked for one, so to be kept has to be asked for. What has a
+/// body has it behind the head.
+fn then<'a>(fields: impl Iterator<Item = &'a str>) -> Then {
+    let mut then = Then::Close;
     for (name, value) in fields.filter_map(|field| field.split_once(':')) {
         if name.eq_ignore_ascii_case("connection") {
-            is_kept = value.split(',').any(|word| word.trim().eq_ignore_ascii_case("keep-alive"));
+            let is_kept = value.split(',').any(|word| word.trim().eq_ignore_ascii_case("keep-alive"));
+            then = if is_kept { Then::Keep } else { Then::Close };
         }
         if ["content-length", "transfer-encoding"].iter().any(|body| name.eq_ignore_ascii_case(body)) {
-            return false;
+            return Then::Leave;
         }
     }
-    is_kept
+    then
 }
 
 /// As Prometheus' own clients choose: OpenMetrics for who names it, the older format for all others, which every reader knows.
@@ -169,8 +182,8 @@ fn format<'a>(fields: impl Iterator<Item = &'a str>) -> Format {
 }
 
 /// What stands before a page of figures of so many bytes.
-pub(crate) fn figures(format: Format, bytes: usize, is_kept: bool) -> Vec<u8> {
-    head("200 OK", format.content_type(), "", bytes, is_kept)
+pub(crate) fn figures(format: Format, bytes: usize, then: Then) -> Vec<u8> {
+    head("200 OK", format.content_type(), "", bytes, then)
 }
 
 /// The answer at `/`.
@@ -187,15 +200,18 @@ pub(crate) fn refusal(wrong: Wrong) -> Vec<u8> {
 }
 
 fn message(status: &str, content_type: &str, more: &str, body: &str, is_head: bool) -> Vec<u8> {
-    let mut bytes = head(status, content_type, more, body.len(), false);
+    let mut bytes = head(status, content_type, more, body.len(), Then::Leave);
     if !is_head {
         bytes.extend_from_slice(body.as_bytes());
     }
     bytes
 }
 
-fn head(status: &str, content_type: &str, more: &str, length: usize, is_kept: bool) -> Vec<u8> {
-    let then = if is_kept { "keep-alive" } else { "close" };
+fn head(status: &str, content_type: &str, more: &str, length: usize, then: Then) -> Vec<u8> {
+    let then = match then {
+        Then::Keep => "keep-alive",
+        Then::Close | Then::Leave => "close",
+    };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{more}\
          X-Content-Type-Options: nosniff\r\nConnection: {then}\r\n\r\n"
@@ -209,13 +225,16 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_told_apart() {
-        let plain = Asked::Metrics { format: Format::Plain, is_head: false, is_kept: false };
-        let kept = Asked::Metrics { format: Format::Plain, is_head: false, is_kept: true };
-        let open = Asked::Metrics { format: Format::OpenMetrics, is_head: false, is_kept: false };
+        let metrics = |format, then| Asked::Metrics { format, is_head: false, then };
+        let plain = metrics(Format::Plain, Then::Close);
+        let kept = metrics(Format::Plain, Then::Keep);
+        let more = metrics(Format::Plain, Then::Leave);
+        let open = metrics(Format::OpenMetrics, Then::Close);
+        let head = Asked::Metrics { format: Format::Plain, is_head: true, then: Then::Close };
         let rows: [(&str, Asked); 26] = [
             ("GET /metrics HTTP/1.1\r\n\r\n", plain),
             ("GET /metrics HTTP/1.0\n\n", plain),
-            ("GET /metrics?name[]=x HTTP/1.1\r\nHost: h\r\n\r\nbody", plain),
+            ("GET /metrics?name[]=x HTTP/1.1\r\nHost: h\r\n\r\nbody", more),
             ("GET http://host:1/metrics HTTP/1.1\r\n\r\n", plain),
             ("GET /metrics HTTP/1.1\r\nAccept: */*\r\n\r\n", plain),
             ("GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n\r\n", open),
@@ -223,9 +242,9 @@ mod tests {
             ("GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text; q=0\r\n\r\n", plain),
             ("GET /metrics HTTP/1.1\r\nConnection: TE, Keep-Alive\r\n\r\n", kept),
             ("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n", plain),
-            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", plain),
-            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\n\r\nGET", plain),
-            ("HEAD /metrics HTTP/1.1\r\n\r\n", Asked::Metrics { format: Format::Plain, is_head: true, is_kept: false }),
+            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", more),
+            ("GET /metrics HTTP/1.1\r\nConnection: keep-alive\r\n\r\nGET", more),
+            ("HEAD /metrics HTTP/1.1\r\n\r\n", head),
             ("GET / HTTP/1.1\r\n\r\n", Asked::Root { is_head: false }),
             ("GET http://host HTTP/1.1\r\n\r\n", Asked::Root { is_head: false }),
             ("GET /metric HTTP/1.1\r\n\r\n", Asked::Wrong(Wrong::NotFound)),
@@ -259,7 +278,7 @@ mod tests {
     #[test]
     fn an_answer_says_how_long_it_is() {
         let text = |bytes| String::from_utf8(bytes).expect("text");
-        let page = text(figures(Format::OpenMetrics, 6, false));
+        let page = text(figures(Format::OpenMetrics, 6, Then::Close));
         assert!(
             page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0;"),
             "{page}"

@@ -3,7 +3,7 @@
 //! figures are gathered at most once in [`FRESH_NS`], however many ask; and a page is there once for all who take it.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -12,6 +12,8 @@ use napier_core::metric::Sink;
 use napier_sys::clock::Clock;
 use napier_sys::sched;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
 
 use crate::connection::Connection;
 use crate::exposition::Exposition;
@@ -19,8 +21,6 @@ use crate::request::Format;
 
 /// Connections at a time.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Connections that are taken in before those that are there have their turn.
-const ACCEPTS_MAX: usize = 16;
 /// How long a page is given to others who ask, ns: no scraper asks so often, and who does costs a tenth of the walks.
 const FRESH_NS: u64 = 100_000_000;
 /// How long the thread stays where it is before it asks again which CPUs poll, ns.
@@ -170,7 +170,7 @@ fn settle(polling: &Polling) -> Place {
 /// The last text of each format, and when it was written.
 struct Pages {
     exposition: Exposition,
-    last: [Option<(u64, Arc<str>)>; 2],
+    last: [Option<(u64, Arc<String>)>; 2],
     polling: Box<dyn Fn() -> Polling + Send>,
     /// When it was asked.
     settled_ns: u64,
@@ -182,8 +182,9 @@ impl Pages {
         settle(&(self.polling)())
     }
 
-    fn get(&mut self, format: Format, now_ns: u64) -> Arc<str> {
-        if let Some((at_ns, page)) = &self.last[usize::from(format == Format::Plain)]
+    fn get(&mut self, format: Format, now_ns: u64) -> Arc<String> {
+        let at = usize::from(format == Format::Plain);
+        if let Some((at_ns, page)) = &self.last[at]
             && now_ns < *at_ns + FRESH_NS
         {
             return page.clone();
@@ -191,13 +192,18 @@ impl Pages {
         if now_ns >= self.settled_ns.saturating_add(SETTLED_NS) {
             self.settle();
         }
-        let page: Arc<str> = self.exposition.text(format).into();
+        // The memory of the last one, unless a client still takes it.
+        let mut page = self.last[at].take().map(|(_, page)| page).unwrap_or_default();
+        if Arc::get_mut(&mut page).is_none() {
+            page = Arc::new(String::with_capacity(page.len()));
+        }
+        self.exposition.write(format, Arc::get_mut(&mut page).expect("no other has it"));
         // When it was done: gathering may take longer than it stays fresh.
-        self.last[usize::from(format == Format::Plain)] = Some((Clock.now().ns, page.clone()));
+        self.last[at] = Some((Clock.now().ns, page.clone()));
         page
     }
 
-    fn is_last(&self, page: &Arc<str>) -> bool {
+    fn is_last(&self, page: &Arc<String>) -> bool {
         self.last.iter().flatten().any(|(_, last)| Arc::ptr_eq(last, page))
     }
 }
@@ -253,7 +259,7 @@ impl Server {
         }
         let timeout = (wake_ns != u64::MAX).then(|| timespec(wake_ns.saturating_sub(now_ns)));
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             // No memory for it: try again, not at once.
             Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
         }
@@ -267,32 +273,27 @@ impl Server {
         Some(listener.chain(self.connections.iter().enumerate().map(one)).collect())
     }
 
+    /// Takes one in; `poll` tells of more, and those that are there have their turn before.
     fn accept(&mut self) {
-        for _ in 0..ACCEPTS_MAX {
-            // Pages may have been made for others.
-            let now_ns = Clock.now().ns;
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {
-                    continue;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    self.listens_at_ns = now_ns.saturating_add(PAUSE_NS);
-                    return;
-                }
-            };
-            if self.connections.len() >= CONNECTIONS_MAX {
-                // The oldest: whoever asks at once has its answer long before it is that.
-                drop(self.connections.remove(0));
+        // Pages may have been made for others.
+        let now_ns = Clock.now().ns;
+        let stream = match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(stream) => TcpStream::from(stream),
+            Err(Errno::INTR | Errno::CONNABORTED | Errno::AGAIN) => return,
+            Err(_) => {
+                self.listens_at_ns = now_ns.saturating_add(PAUSE_NS);
+                return;
             }
-            if let Ok(mut one) = Connection::new(stream, now_ns) {
-                // A request is mostly there already.
-                let pages = &mut self.pages;
-                if one.turn(now_ns, &mut |format| pages.get(format, now_ns)) {
-                    self.connections.push(one);
-                }
-            }
+        };
+        if self.connections.len() >= CONNECTIONS_MAX {
+            // The oldest: whoever asks at once has its answer long before it is that.
+            drop(self.connections.remove(0));
+        }
+        // A request is mostly there already.
+        let mut one = Connection::new(stream, now_ns);
+        let pages = &mut self.pages;
+        if one.turn(now_ns, &mut |format| pages.get(format, now_ns)) {
+            self.connections.push(one);
         }
     }
 }
