@@ -227,7 +227,7 @@ impl Deliver {
     }
 
     /// The group becomes the owner, once whoever is has let go; false: the instance is disabled.
-    fn claim_for_group(&self, napi: &Napi) -> bool {
+    pub(super) fn claim_for_group(&self, napi: &Napi) -> bool {
         // Nobody enables or disables meanwhile.
         let _control = self.control();
         let at_once = napi.state.update(|bits| {
@@ -264,7 +264,7 @@ impl Deliver {
     }
 
     /// A member leaves its group: from here on it is polled as if it had never been there.
-    fn take_out(&self, group: &Group, member: &Arc<Member>) {
+    pub(super) fn take_out(&self, group: &Group, member: &Arc<Member>) {
         member.set_run(false);
         let _control = self.control();
         let napi = &*member.napi;

@@ -229,3 +229,7 @@ fn note_turn(member: &Member, began: Instant, now: Instant, work: u32, backlog: 
     member.backlog.store(backlog, Ordering::Relaxed);
     member.turn_ended_ns.store(now.ns, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+#[path = "poll_tests.rs"]
+mod tests;
