@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use napier_testkit::explore;
 
-use super::model::{Config, Handler, Rule, Step, World, Wrong};
+use super::handler::Handler;
+use super::model::{Config, Rule, Step, World, Wrong};
 use crate::group::{ArmStep, Arming, CpuWord, Doing, GroupCpu, Phase};
 use crate::state::{GroupTurn, State};
 
@@ -135,7 +136,7 @@ impl World {
                 arming.on_released(false);
                 Thread::Arm { member, arming }
             }
-            Thread::Event { member, handler } => match self.handle(member, handler, config.wrong)? {
+            Thread::Event { member, handler } => match self.handle(config, member, handler)? {
                 Handler::Idle => self.stop_parking(at),
                 handler => Thread::Event { member, handler },
             },

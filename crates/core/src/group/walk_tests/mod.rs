@@ -6,6 +6,7 @@ use napier_testkit::explore;
 
 mod control;
 mod cpu;
+mod handler;
 mod model;
 mod mover;
 
@@ -20,6 +21,7 @@ const BASE: Config = Config {
     come_and_go: false,
     moves: false,
     parks: true,
+    first_turn: false,
     wrong: Wrong::Nothing,
 };
 
@@ -66,6 +68,16 @@ fn cpus_come_and_go() {
 fn everything_but_parks() {
     let all = Config { attach: true, updown: true, come_and_go: true, moves: true, ..BASE };
     check("everything but parks", &Config { parks: false, ..all });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many worlds")]
+fn who_takes_the_interrupt_polls_first() {
+    let first = Config { first_turn: true, ..BASE };
+    check("first turn, parks, moves", &Config { packets: 2, moves: true, ..first });
+    check("first turn, two members", &Config { members: 2, ..first });
+    check("first turn, down, up, attach, detach", &Config { cpus: 1, updown: true, attach: true, ..first });
+    check("first turn, CPUs come and go", &Config { come_and_go: true, moves: true, ..first });
 }
 
 #[test]

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use napier_testkit::explore;
 
 use super::cpu::Thread;
+use super::handler::Handler;
 use crate::completion::{Completion, Tunables, complete};
 use crate::group::{CpuWord, GroupCpu, Phase, Seat, Woken};
 use crate::state::State;
@@ -32,6 +33,8 @@ pub(super) struct Config {
     pub(super) moves: bool,
     /// CPUs park.
     pub(super) parks: bool,
+    /// Who takes an interrupt polls once before it wakes the group's thread.
+    pub(super) first_turn: bool,
     pub(super) wrong: Wrong,
 }
 
@@ -59,16 +62,6 @@ pub(super) enum Wrong {
     LeaveWithoutLook,
     /// An attach takes the instance from its owner.
     AttachAtOnce,
-}
-
-/// An interrupt handler of a member, or whoever else does what an interrupt does.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Handler {
-    Idle,
-    Prep,
-    /// It masks, and gives the instance to whom it belongs.
-    Hand,
-    Wake(GroupCpu),
 }
 
 /// The softirq of a member that is in no group.
@@ -201,37 +194,6 @@ impl World {
         woken
     }
 
-    /// A step of whoever does what an interrupt does. False: it has to wait, or is done.
-    pub(super) fn handle(&mut self, at: usize, handler: Handler, wrong: Wrong) -> Result<Handler, Rule> {
-        let member = &mut self.members[at];
-        Ok(match handler {
-            Handler::Idle => Handler::Idle,
-            Handler::Prep => {
-                let (next, took) = member.word.schedule_prep();
-                member.word = next;
-                if took { Handler::Hand } else { Handler::Idle }
-            }
-            Handler::Hand if member.word.to_group() => {
-                member.masked = true;
-                let (next, cpu) = member.seat.ready();
-                member.seat = next;
-                if wrong == Wrong::EventWithoutWake { Handler::Idle } else { Handler::Wake(cpu) }
-            }
-            Handler::Hand => {
-                if member.soft != Soft::Idle {
-                    return Err("on a poll list twice");
-                }
-                member.masked = true;
-                member.soft = Soft::Listed;
-                Handler::Idle
-            }
-            Handler::Wake(cpu) => {
-                let _ = self.wake(cpu);
-                Handler::Idle
-            }
-        })
-    }
-
     fn device_steps(&self, config: &Config, at: usize, steps: &mut Vec<Step>) {
         let name = |what: &str| -> String { alloc::format!("{what} {at}") };
         if self.members[at].arrived < config.packets && !self.members[at].is_down() {
@@ -253,7 +215,7 @@ impl World {
                 Handler::Idle => Handler::Prep,
                 other => other,
             };
-            world.members[at].handler = world.handle(at, handler, config.wrong)?;
+            world.members[at].handler = world.handle(config, at, handler)?;
             Ok(true)
         });
     }
@@ -294,7 +256,7 @@ impl World {
             }
             After::Look if member.has_packets() => After::Event(Handler::Prep),
             After::Look => After::Nothing,
-            After::Event(handler) => match self.handle(at, handler, config.wrong)? {
+            After::Event(handler) => match self.handle(config, at, handler)? {
                 Handler::Idle => After::Nothing,
                 next => After::Event(next),
             },

@@ -286,7 +286,8 @@ impl Owner for Grouped {
         let _ = napi.moderation.end();
         let cpu = member.sit(Seat::ready);
         if let Some(group) = member.group.upgrade() {
-            group.wake(&member, cpu);
+            deliver.first_turn(&group, &member, cpu);
+            group.wake(&member, member.seat().cpu());
         }
     }
 }

@@ -13,10 +13,11 @@ use napier_sys::sched::pin_current_thread;
 use napier_sys::tsc::ticks;
 
 use super::class::{step_aside, way};
-use super::{Group, Member, Poller, instant};
+use super::{Group, Member, Poller, instant, sleeps};
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::deliver::softirq::never_run_inline;
+use crate::napi::place::HERE;
 use crate::threads::ThreadRole;
 use crate::tx::OwnerTurn;
 
@@ -116,6 +117,19 @@ impl Deliver {
                     std::thread::yield_now();
                 }
             }
+        }
+    }
+
+    /// An interrupt has woken the softirq thread of the member's CPU, and the group's thread is asleep: the packet does not wait
+    /// for a second thread to wake.
+    pub(super) fn first_turn(&self, group: &Group, member: &Member, cpu: GroupCpu) {
+        let here = HERE.get();
+        let is_of_cpu = here.thread_of.is_some_and(|index| self.softirq[index as usize].cpu == usize::from(cpu.0));
+        // Who is polling already, or was told to leave that to others, only wakes.
+        let may = is_of_cpu && here.handling.is_none() && !here.kicks_only;
+        if may && group.poller(cpu).is_some_and(|poller| sleeps(&poller)) {
+            let mut now = Instant::ZERO;
+            let _ = self.group_turn(group, member, cpu, &mut now);
         }
     }
 
