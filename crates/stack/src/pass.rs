@@ -89,8 +89,7 @@ impl View<'_> {
             now: None,
             merging: None,
             in_hand: None,
-            dry: false,
-            went_dry: None,
+            dry: None,
         })
     }
 }
@@ -113,10 +112,8 @@ pub struct RxPass<'v> {
     merging: Option<&'v mut Merging>,
     /// The frame that is parsed: a guard of its own (`InHand`) would cost each datagram.
     in_hand: Option<Frame>,
-    /// Nothing has come: a dry run ends at the socket.
-    dry: bool,
-    /// Where it left its frame.
-    went_dry: Option<(Frame, DryRun)>,
+    /// Nothing has come: a dry run ends at the socket, and leaves its frame here.
+    dry: Option<&'v mut Option<(Frame, DryRun)>>,
 }
 
 /// A socket that got something.
@@ -170,7 +167,7 @@ impl<'v> RxPass<'v> {
                 frames.set_meta(&mut frame, meta.bits());
                 self.deliver(frame, len, &datagram, meta.truesize());
             }
-            _ if self.dry => self.end_dry(frame, DryRun::Nowhere),
+            _ if self.dry.is_some() => self.end_dry(frame, DryRun::Nowhere),
             Ok(Packet::Tcp(segment)) => {
                 *(if segment.dst.addr.is_v4() { &mut self.tally.tcp4 } else { &mut self.tally.tcp6 }) += 1;
                 let Some(merging) = &mut self.merging else { return self.take_segment(frame, len, &segment) };
@@ -215,7 +212,7 @@ impl<'v> RxPass<'v> {
         let Some(socket) = snapshot.demux.find(datagram.src, datagram.dst, self.napi_id) else {
             return self.lose(frame, v4, NO_PORTS);
         };
-        if self.dry {
+        if self.dry.is_some() {
             let came = if socket.has_room(0, truesize) { DryRun::Reached } else { DryRun::Nowhere };
             return self.end_dry(frame, came);
         }

@@ -24,10 +24,12 @@ impl View<'_> {
     #[must_use = "the frame goes back to its pool"]
     pub fn dry_run(&self, ifindex: u32, frame: Frame, len: u32) -> (Frame, DryRun) {
         // Without an instance: none is recorded, and no socket of a group is claimed for one.
+        let mut end = None;
         let Some(mut pass) = self.pass(0, ifindex) else { return (frame, DryRun::Nowhere) };
-        pass.dry = true;
+        pass.dry = Some(&mut end);
         pass.receive(frame, len);
-        pass.went_dry.take().expect("every way out of a dry run leaves the frame")
+        drop(pass);
+        end.expect("every way out of a dry run leaves the frame")
     }
 }
 
@@ -35,6 +37,6 @@ impl RxPass<'_> {
     /// The end of a dry run.
     #[cold]
     pub(super) fn end_dry(&mut self, frame: Frame, came: DryRun) {
-        self.went_dry = Some((frame, came));
+        **self.dry.as_mut().expect("only a dry run ends so") = Some((frame, came));
     }
 }

@@ -19,7 +19,7 @@ impl RxPass<'_> {
     /// The one place where datagrams are lost on their way in.
     #[cold]
     pub(super) fn lose(&mut self, frame: Frame, v4: bool, counters: [&[Counter]; 2]) {
-        if self.dry {
+        if self.dry.is_some() {
             return self.end_dry(frame, DryRun::Nowhere);
         }
         self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
