@@ -39,13 +39,13 @@ impl Rehearsal {
         self.wants_sample
     }
 
-    /// Keeps a packet, if it is short.
+    /// Keeps a packet, if it is short. Else another is asked for after more polls in vain: those behind it are not looked at.
     #[cold]
     pub(super) fn keep(&mut self, packet: &[u8]) {
+        self.wants_sample = false;
         if packet.len() <= SAMPLE_BYTES_MAX {
             self.bytes[..packet.len()].copy_from_slice(packet);
             self.length = packet.len() as u8; // 128 at most
-            self.wants_sample = false;
         }
     }
 

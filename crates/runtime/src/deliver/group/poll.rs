@@ -124,7 +124,7 @@ impl Deliver {
     /// for a second thread to wake.
     pub(super) fn first_turn(&self, group: &Group, member: &Member, cpu: GroupCpu) {
         let here = HERE.get();
-        let is_of_cpu = here.thread_of.is_some_and(|index| self.softirq[index as usize].cpu == usize::from(cpu.0));
+        let is_of_cpu = here.thread_of.is_some() && here.thread_of == self.softirq_index_of(cpu.0.into());
         // Who is polling already, or was told to leave that to others, only wakes.
         let may = is_of_cpu && here.handling.is_none() && !here.kicks_only;
         if may && group.poller(cpu).is_some_and(|poller| sleeps(&poller)) {
