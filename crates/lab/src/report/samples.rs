@@ -4,6 +4,13 @@ use super::*;
 use crate::loads::Shortfall;
 use crate::stats::{Cdf, CoreUse, CpuSplit, Figures, SideUse, Summary};
 
+/// The names in a JSON object, sorted.
+pub(crate) fn keys(value: &serde_json::Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
 pub(crate) fn latency(p99: f64) -> Summary {
     Summary { mean: p99 * 0.4, p50: p99 * 0.35, p90: p99 * 0.7, p95: p99 * 0.8, p99, p999: p99 * 1.4, max: p99 * 3.0 }
 }

@@ -56,6 +56,8 @@ fn nothing_is_claimed_of_one_run_of_overload_or_without_common_loads() {
         measured.runs = 1;
     }
     let (one, other) = (saved("a", vec![one]), saved("b", vec![row("base", LOAD, 1e3, 10.0, 5.0, 0.0)]));
+    let others = std::slice::from_ref(&other);
+    assert_eq!(SideBySide::of(&one, others).each()[0].cells[0].p99_us.verdict, Verdict::OneRun);
     assert!(summary(&one, &other).contains("p99 is not decided anywhere"));
     let overloaded = saved("a", vec![row("base", LOAD, 500.0, 9e5, 99.0, 0.0)]);
     assert_eq!(summary(&overloaded, &other), "b beside a: only b sustains base at 1K.");

@@ -1,16 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::samples::{cover_letter, predicted, prediction};
+use crate::report::samples::{cover_letter, keys, predicted, prediction};
 
 fn value() -> Value {
     serde_json::from_str(&render(&cover_letter())).unwrap()
-}
-
-fn keys(value: &Value) -> Vec<&str> {
-    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    keys.sort_unstable();
-    keys
 }
 
 #[test]

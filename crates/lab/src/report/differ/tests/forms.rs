@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json as written};
 
 use super::*;
 use crate::report::differ;
+use crate::report::samples::keys;
 use crate::stats::Figures;
 
 /// Three files: figures lower, higher and alike; overload, one run, closed loop, and rows that only some have.
@@ -45,12 +46,6 @@ fn files() -> (Saved, [Saved; 2]) {
 fn value() -> Json {
     let (first, others) = files();
     serde_json::from_str(&differ::json(&SideBySide::of(&first, &others))).unwrap()
-}
-
-fn keys(value: &Json) -> Vec<&str> {
-    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    keys.sort_unstable();
-    keys
 }
 
 #[test]
