@@ -229,6 +229,7 @@ pub fn main() -> ExitCode {
         }
     };
     let interrupted = &interrupt.flag;
+    napier_linux::given::heed(interrupt.flag.clone());
     // Children of a comparison leave it to their parent.
     let is_child = matches!(cli.command, Command::InternalLoad | Command::InternalInit { .. });
     let is_text = matches!(cli.command, Command::Completions(_) | Command::Man(_));

@@ -5,6 +5,9 @@ mod common;
 use std::process::{Command, Stdio};
 
 use common::{Folder, NAPIER};
+use napier_testkit::eventually;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What a command says on stderr, and its status; it must come to an end.
 fn said(args: &[&str]) -> (Option<i32>, String) {
@@ -102,22 +105,64 @@ fn no_option_is_ignored_in_silence() {
     is_bad_usage("load kv --server 127.0.0.1 --ip 10.0.0.1/24", "--ip is for devices of the engine");
 }
 
+/// Every option and argument that names a file to read; `FILE` stands for it.
+const READERS: &[&str] = &[
+    "conform FILE",
+    "sim plan FILE",
+    "sim merge FILE",
+    "sim calibrate FILE",
+    "report FILE",
+    "advise --rate 10k --quick --machine FILE",
+    "advise --rate 10k --quick --from FILE",
+    "advise --rate 10k --quick --service hist:FILE",
+    "compare --quick --service hist:FILE",
+    "load kv --agent 127.0.0.1:0 --secret-file FILE",
+];
+
 #[test]
-fn a_scenario_is_a_regular_file() {
-    let folder = Folder::new("usage");
-    let pipe = folder.file("pipe.toml");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
-    for path in [pipe.as_str(), "/dev/zero"] {
-        let (status, said) = said(&["conform", path]);
-        assert_eq!(status, Some(1), "{path}: {said}");
-        let output = Command::new(NAPIER).args(["conform", path]).output().expect("napier starts");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("no regular file"), "{output:?}");
+fn no_file_is_read_for_ever() {
+    for reader in READERS {
+        let words = reader.replace("FILE", "/dev/zero");
+        let output = Command::new(NAPIER).args(words.split(' ')).output().expect("napier starts");
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(!output.status.success(), "{words}: {said}");
+        // A secret that others may read is refused before.
+        assert!(said.contains("it is a device") || said.contains("chmod 600"), "{words}: {said}");
     }
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_pipe() {
+    let folder = Folder::new("pipes");
+    let pipe = folder.file("pipe");
+    assert!(Command::new("mkfifo").args(["-m", "600", &pipe]).status().expect("mkfifo is there").success());
+    for reader in READERS {
+        let words = reader.replace("FILE", &pipe);
+        let mut command = Command::new(NAPIER);
+        let child = command.args(words.split(' ')).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
+        let mut child = child.expect("napier starts");
+        // It can be opened for writing once it is open for reading; it is not written to.
+        let mut writer = None;
+        eventually("it opens the pipe", || {
+            let options = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            writer = rustix::fs::open(pipe.as_str(), options, Mode::empty()).ok();
+            writer.is_some()
+        });
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+        let status = child.wait().expect("it ends");
+        assert!(!status.success(), "{words}: {status}");
+        drop(writer);
+    }
+}
+
+#[test]
+fn a_scenario_has_a_bound() {
+    let folder = Folder::new("usage");
     // Longer than a scenario may be, and nobody knows beforehand: the end of such a file is never seen.
     let long = folder.file("long.toml");
     std::fs::File::create(&long).and_then(|file| file.set_len((16 << 20) + 1)).expect("a file without blocks");
     let output = Command::new(NAPIER).args(["conform", &long]).output().expect("napier starts");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("at most"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("more than 16 MiB"), "{output:?}");
 }
 
 #[test]

@@ -16,7 +16,6 @@ mod report;
 mod rules;
 mod sim;
 
-use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -148,18 +147,8 @@ pub fn run_file(file: &Path, executor: &mut dyn Executor) -> FileResult {
 
 /// Reads one file; the error names it.
 fn read(file: &Path) -> Result<Scenario, String> {
-    let named = |error: std::io::Error| format!("{}: {error}", file.display());
-    // Before it is opened: that would wait for whoever writes to a pipe.
-    if !std::fs::metadata(file).map_err(named)?.is_file() {
-        return Err(format!("{}: no regular file; a scenario is one", file.display()));
-    }
-    let mut text = String::new();
-    // A length that is known beforehand is no promise.
-    let file_read = std::fs::File::open(file).map_err(named)?;
-    file_read.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(named)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("{}: a scenario has at most {FILE_BYTES_MAX} bytes", file.display()));
-    }
+    let text = napier_linux::given::read_text(file, FILE_BYTES_MAX);
+    let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
     Scenario::parse(&text, &file.display().to_string()).map_err(|error| error.to_string())
 }
 

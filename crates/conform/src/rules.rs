@@ -87,7 +87,7 @@ pub fn coverage(folder: &Path) -> Result<String, CoverageError> {
 
 fn rules(path: &Path) -> Result<Vec<Rule>, CoverageError> {
     let error = |why: String| CoverageError::Rules { path: path.to_owned(), why };
-    let text = std::fs::read_to_string(path).map_err(|found| error(found.to_string()))?;
+    let text = napier_linux::given::read_text(path, crate::FILE_BYTES_MAX).map_err(|found| error(found.to_string()))?;
     let rules = toml::from_str::<Rules>(&text).map_err(|found| error(found.to_string().trim_end().to_owned()))?.rule;
     for (at, rule) in rules.iter().enumerate() {
         if rules[..at].iter().any(|other| other.id == rule.id) {

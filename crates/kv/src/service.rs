@@ -24,6 +24,9 @@ const EXPONENTIAL_MAX: f64 = 20.0;
 /// Most lines of a histogram.
 const BUCKETS_MAX: usize = 100_000;
 
+/// Largest file of a histogram: each bucket a short line.
+const HISTOGRAM_BYTES_MAX: u64 = 16 << 20;
+
 /// Time that each request takes in its worker. Cloning shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
@@ -94,7 +97,7 @@ impl FromStr for Service {
         let times = if let Some(mean) = text.strip_prefix("exp:") {
             Times::Exponential(time_ns(mean)?)
         } else if let Some(path) = text.strip_prefix("hist:") {
-            let read = std::fs::read_to_string(Path::new(path));
+            let read = napier_linux::given::read_text(Path::new(path), HISTOGRAM_BYTES_MAX);
             let content = read.map_err(|error| ServiceError::File { path: path.to_owned(), error })?;
             Times::Histogram(buckets(path, &content)?)
         } else {

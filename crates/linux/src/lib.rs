@@ -13,6 +13,7 @@
 //! | `netns` | a network namespace without a name | `namespaces(7)` |
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
 //! | [`ethtool`] | channels, rings, coalescing and offloads of an interface | `ethtool` netlink |
+//! | [`given`] | files that are given on the command line, read within a bound | |
 //! | [`facts`] | what a machine has and how it is set, read once | |
 //! | [`doctor`] | what is wrong with that: pure | |
 //! | [`metrics`] | what a live kernel counts, as figures with names | |
@@ -51,6 +52,7 @@ pub mod epoll;
 mod error;
 pub mod ethtool;
 pub mod facts;
+pub mod given;
 mod link;
 pub mod metrics;
 pub mod netdev;

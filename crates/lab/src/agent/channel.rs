@@ -97,7 +97,7 @@ impl Secret {
         if about.len() > SECRET_BYTES.1 as u64 {
             return Err(SecretError::Length { path: name(), bytes: about.len() });
         }
-        let bytes = std::fs::read(path).map_err(unreadable)?.trim_ascii().to_vec();
+        let bytes = napier_linux::given::read(path, SECRET_BYTES.1 as u64).map_err(unreadable)?.trim_ascii().to_vec();
         match bytes.len() < SECRET_BYTES.0 {
             true => Err(SecretError::Length { path: name(), bytes: bytes.len() as u64 }),
             false => Ok(Self(bytes)),

@@ -1,10 +1,15 @@
 //! The agent: takes connections, lets in who has the secret, and offers the loads that one of them asks for.
+//!
+//! Connections that have not shown the secret yet keep no other one out: when all places are taken the one that has been
+//! unknown for longest goes, once it has had [`GRACE`] to show it. What comes before that waits in the system's queue.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use napier_kv::load::generator::Generator;
@@ -14,12 +19,18 @@ use napier_kv::load::wire::SocketWire;
 use napier_kv::profile::{Profile, ProfileConfig};
 use rustix::net::sockopt;
 
-use super::channel::{Incoming, Outgoing, Secret, Side, open};
+use super::channel::{ChannelError, Incoming, Outgoing, Secret, Side, open};
 use super::{Offer, Report};
 use crate::compare::offer_plan;
 
-/// Connections that may be open at a time, those that are still unknown included; more are closed at once.
+/// Connections that may be open at a time, those that are still unknown included.
 const CONNECTIONS_MAX: usize = 16;
+
+/// How long a connection may be unknown when others wait for its place: some round trips of the longest path.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// At most one line in so long about connections that are turned away.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it is looked for a new connection.
 const LOOK: Duration = Duration::from_millis(20);
@@ -57,6 +68,22 @@ struct Shared<'a> {
     /// One drives it.
     is_driven: AtomicBool,
     open: AtomicUsize,
+    unknown: Mutex<Unknown>,
+    turned_away: Mutex<TurnedAway>,
+}
+
+/// Connections that have not shown the secret yet, the oldest first.
+#[derive(Debug, Default)]
+struct Unknown {
+    next: u64,
+    since: VecDeque<(u64, Instant, TcpStream)>,
+}
+
+/// What was not told about connections that were turned away.
+#[derive(Debug, Default)]
+struct TurnedAway {
+    told_at: Option<Instant>,
+    untold: u64,
 }
 
 impl Agent {
@@ -81,15 +108,17 @@ impl Agent {
     /// Serves until it is interrupted; what happens is told in lines.
     pub fn serve(&self, interrupted: &AtomicBool, served: &Served, told: &(dyn Fn(String) + Sync)) {
         let (is_driven, open) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let shared = &Shared { secret: &self.secret, served, told, interrupted, is_driven, open };
+        let (unknown, turned_away) = (Mutex::default(), Mutex::default());
+        let shared = &Shared { secret: &self.secret, served, told, interrupted, is_driven, open, unknown, turned_away };
         std::thread::scope(|scope| {
             while !interrupted.load(Ordering::Relaxed) {
+                if shared.open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+                    shared.make_room(Instant::now());
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
                 match self.listener.accept() {
                     Ok((stream, from)) => {
-                        if shared.open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-                            served.refused.fetch_add(1, Ordering::Relaxed);
-                            continue;
-                        }
                         shared.open.fetch_add(1, Ordering::Relaxed);
                         let named = std::thread::Builder::new().name("connection".to_owned());
                         let started = named.spawn_scoped(scope, move || {
@@ -109,15 +138,71 @@ impl Agent {
     }
 }
 
+impl Unknown {
+    fn add(&mut self, stream: &TcpStream) -> io::Result<u64> {
+        self.next += 1;
+        self.since.push_back((self.next, Instant::now(), stream.try_clone()?));
+        Ok(self.next)
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.since.retain(|(of, ..)| *of != number);
+    }
+
+    /// Ends the one that has been unknown for longest, if it had its time.
+    fn end_oldest(&mut self, now: Instant) {
+        if self.since.front().is_some_and(|(_, since, _)| now.duration_since(*since) >= GRACE)
+            && let Some((_, _, stream)) = self.since.pop_front()
+        {
+            // Its thread reads the end, and gives its place back. It may be closed already.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl TurnedAway {
+    /// Whether a line is due now, and how many were not told before it.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        if self.told_at.is_some_and(|at| now.duration_since(at) < TOLD_EVERY) {
+            self.untold += 1;
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
 impl Shared<'_> {
+    fn unknown(&self) -> MutexGuard<'_, Unknown> {
+        self.unknown.lock().expect("its holders do not panic")
+    }
+
+    fn make_room(&self, now: Instant) {
+        self.unknown().end_oldest(now);
+    }
+
+    fn refuse(&self, from: SocketAddr, why: &str) {
+        self.served.refused.fetch_add(1, Ordering::Relaxed);
+        let due = self.turned_away.lock().expect("its holders do not panic").due(Instant::now());
+        match due {
+            None => {}
+            Some(0) => (self.told)(format!("{from} is turned away: {why}")),
+            Some(untold) => (self.told)(format!("{from} is turned away: {why} ({untold} more since the last line)")),
+        }
+    }
+
+    /// Takes part of the handshake that shows the secret; until then the connection is one of the unknown.
+    fn open(&self, stream: TcpStream) -> Result<(Outgoing, Incoming), ChannelError> {
+        keep_alive(&stream)?;
+        let number = self.unknown().add(&stream)?;
+        let opened = open(stream, Side::Agent, self.secret, self.interrupted);
+        self.unknown().remove(number);
+        opened
+    }
+
     fn connection(&self, stream: TcpStream, from: SocketAddr) {
-        let refuse = |why: &str| {
-            self.served.refused.fetch_add(1, Ordering::Relaxed);
-            (self.told)(format!("{from} is turned away: {why}"));
-        };
-        let opened = keep_alive(&stream)
-            .map_err(Into::into)
-            .and_then(|()| open(stream, Side::Agent, self.secret, self.interrupted));
+        let refuse = |why: &str| self.refuse(from, why);
+        let opened = self.open(stream);
         let (mut out, incoming) = match opened {
             Ok(both) => both,
             Err(error) => return refuse(&error.to_string()),

@@ -69,6 +69,79 @@ fn who_has_the_secret_drives_one_at_a_time() {
     assert!(agent.refused() >= 2 && agent.served.drivers.load(Ordering::Relaxed) == 2);
 }
 
+/// Connections that say nothing, made again as soon as they are ended, until this is dropped.
+struct Silent {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Silent {
+    fn new(count: usize, at: SocketAddr) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let silent = |_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = TcpStream::connect(at) else { continue };
+                    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                    // What comes is the greeting, and then the end.
+                    while !stop.load(Ordering::Relaxed) {
+                        match stream.read(&mut [0; 100]) {
+                            Ok(0) => break,
+                            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => break,
+                            _ => {}
+                        }
+                    }
+                }
+            })
+        };
+        let threads = (0..count).map(silent).collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().expect("it does not panic"));
+    }
+}
+
+#[test]
+fn silent_connections_keep_none_out_that_has_the_secret() {
+    let agent = Running::new(SECRET);
+    let silent = Silent::new(20, agent.at);
+    napier_testkit::eventually("the silent ones have all places", || agent.refused() > 4);
+    for _ in 0..3 {
+        // The system's queue may be full of silent ones for a while, which is longer than an answer may take.
+        napier_testkit::eventually("a driver gets in", || {
+            Driver::connect(agent.at, &Secret::of(SECRET), &NEVER).is_ok()
+        });
+    }
+    drop(silent);
+}
+
+#[test]
+fn lines_about_who_is_turned_away_are_few() {
+    let lines = Arc::<std::sync::Mutex<Vec<String>>>::default();
+    let agent = Agent::bind((Ipv4Addr::LOCALHOST, 0).into(), Secret::of(SECRET)).unwrap();
+    let (at, stop, served) = (agent.at().unwrap(), AtomicBool::new(false), Served::default());
+    let tell = |line| lines.lock().unwrap().push(line);
+    std::thread::scope(|scope| {
+        scope.spawn(|| agent.serve(&stop, &served, &tell));
+        let begun = Instant::now();
+        for _ in 0..200 {
+            let mut stranger = TcpStream::connect(at).unwrap();
+            let _ = stranger.write_all(&[b'x'; 64]);
+            let _ = stranger.read_to_end(&mut Vec::new());
+        }
+        let seconds_max = begun.elapsed().as_secs() + 2;
+        stop.store(true, Ordering::Relaxed);
+        assert!(lines.lock().unwrap().len() as u64 <= seconds_max, "{lines:?}");
+    });
+    assert!(served.refused.load(Ordering::Relaxed) >= 190, "{served:?}");
+}
+
 #[test]
 fn a_run_that_cannot_be_fails_and_the_next_is_served() {
     let agent = Running::new(SECRET);

@@ -102,7 +102,8 @@ pub enum ObservedError {
 /// [`ObservedError`] says what was expected.
 pub fn read(file: &Path, backend: Backend) -> Result<Comparison, ObservedError> {
     let name = || file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| ObservedError::Unreadable { file: name(), error })?;
+    let text = napier_linux::given::read_text(file, crate::report::read::BYTES_MAX)
+        .map_err(|error| ObservedError::Unreadable { file: name(), error })?;
     parse(&text, &name(), backend)
 }
 

@@ -92,8 +92,8 @@ impl Wakeups {
     /// [`WakeupsError`] says what was expected.
     pub fn read(file: &Path, compared: &str) -> Result<Self, WakeupsError> {
         let name: Arc<str> = file.display().to_string().into();
-        let text =
-            std::fs::read_to_string(file).map_err(|error| WakeupsError::Unreadable { file: name.clone(), error })?;
+        let text = napier_linux::given::read_text(file, crate::report::read::BYTES_MAX)
+            .map_err(|error| WakeupsError::Unreadable { file: name.clone(), error })?;
         Self::parse(&text, &name, compared)
     }
 

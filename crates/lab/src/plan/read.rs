@@ -5,6 +5,7 @@ use std::path::Path;
 use std::{fmt, io};
 
 use napier_core::time::Span;
+use napier_linux::given;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
 
@@ -12,6 +13,9 @@ use super::grid::{Grid, Kind};
 use super::machine::MachineFile;
 use super::published::Published;
 use crate::modes::Mode;
+
+/// Largest file of a plan or a machine.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Files that the program brings along: name, text.
 const PLANS: &[(&str, &str)] = &[
@@ -140,7 +144,8 @@ pub fn named(name: &str) -> Result<AnyPlan, PlanError> {
     if !Path::new(name).exists() {
         return Err(PlanError::Unknown { name: name.to_owned() });
     }
-    let text = std::fs::read_to_string(name).map_err(|error| PlanError::Unreadable(name.to_owned(), error))?;
+    let text = given::read_text(Path::new(name), FILE_BYTES_MAX);
+    let text = text.map_err(|error| PlanError::Unreadable(name.to_owned(), error))?;
     Ok(AnyPlan::parse(&text, name)?)
 }
 
@@ -280,7 +285,7 @@ pub(super) fn measured(whole: &Table<'_>) -> Result<Span, ParseError> {
 fn machine_text(name: &str) -> io::Result<Cow<'static, str>> {
     match MACHINES.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok(Cow::Borrowed(text)),
-        None => std::fs::read_to_string(name).map(Cow::Owned),
+        None => given::read_text(Path::new(name), FILE_BYTES_MAX).map(Cow::Owned),
     }
 }
 

@@ -8,6 +8,9 @@ use super::read::{Load, Plan};
 use super::run::{Cell, Predicted};
 use crate::modes::Mode;
 
+/// Largest file of results.
+const BYTES_MAX: u64 = 256 << 20;
+
 /// A file of results.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
@@ -99,7 +102,8 @@ impl Results {
     /// It cannot be read, or is none.
     pub fn read(path: &Path) -> Result<Self, ResultsError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ResultsError::Io { file: file.clone(), error })?;
+        let text = napier_linux::given::read_text(path, BYTES_MAX)
+            .map_err(|error| ResultsError::Io { file: file.clone(), error })?;
         serde_json::from_str(&text).map_err(|error| ResultsError::NotOurs { file, why: error.to_string() })
     }
 

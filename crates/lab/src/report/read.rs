@@ -1,8 +1,7 @@
 //! A report read back from the JSON that a comparison printed, also from that of other versions. The file may be anything:
 //! what cannot be used is an error that says why, and nothing of it is taken.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -15,7 +14,7 @@ use crate::stats::{Figures, Measured, Spread};
 use crate::subject::{Backend, Subject};
 
 /// Largest file that is read, in bytes: a comparison of all modes at seven loads has about one million.
-const BYTES_MAX: u64 = 64 << 20;
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
 /// Most rows: ten loads of all modes on three backends are 360.
 const ROWS_MAX: usize = 5000;
@@ -66,12 +65,10 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`].
 pub fn read(path: &Path) -> Result<Saved, ReadError> {
-    let open = |source| ReadError::Open { path: path.to_owned(), source };
-    let mut text = Vec::new();
-    File::open(path).map_err(open)?.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(open)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(ReadError::TooLarge { path: path.to_owned() });
-    }
+    let text = napier_linux::given::read(path, BYTES_MAX).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => ReadError::TooLarge { path: path.to_owned() },
+        _ => ReadError::Open { path: path.to_owned(), source },
+    })?;
     let name = path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
     parse(&text, name).map_err(|why| ReadError::Unusable { path: path.to_owned(), why })
 }
