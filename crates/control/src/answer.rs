@@ -77,6 +77,12 @@ pub(crate) fn answer(engine: Option<&Engine>, line: &[u8]) -> String {
     answer.unwrap_or_else(|refused| refused.line())
 }
 
+/// Whether a line changes groups, which may take its time: such a change waits for threads that poll.
+pub(crate) fn is_change(line: &[u8]) -> bool {
+    let changes = |op: &str| groups::OPERATIONS.contains(&op) && op != groups::GET;
+    read(line).is_ok_and(|line| line.dev.is_none() && changes(&line.op))
+}
+
 fn read(line: &[u8]) -> Result<Line, Refused> {
     serde_json::from_slice(line).map_err(|error| Refused {
         errno: Some(Errno::EINVAL),

@@ -17,8 +17,10 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{Refused, ifindex, invalid};
 
+/// The operation that only looks.
+pub(crate) const GET: &str = "group-get";
 /// The operations.
-pub const OPERATIONS: [&str; 6] = ["group-new", "group-set", "group-del", "group-attach", "group-detach", "group-get"];
+pub const OPERATIONS: [&str; 6] = ["group-new", "group-set", "group-del", "group-attach", "group-detach", GET];
 
 const SETTINGS: [&str; 4] = ["policy", "delay-target", "min-active", "class"];
 
@@ -42,14 +44,14 @@ pub(crate) fn carry_out(engine: &Engine, op: &str, attributes: &Map<String, Valu
         "group-new" => ["name", "cpus"].into_iter().chain(SETTINGS).collect(),
         "group-set" => ["name"].into_iter().chain(SETTINGS).collect(),
         "group-del" => vec!["name"],
-        "group-get" => Vec::new(),
+        GET => Vec::new(),
         _ => vec!["name", "cpu", "queue", "id"],
     };
     if let Some(unknown) = attributes.keys().find(|key| !accepted.contains(&key.as_str())) {
         let takes = if accepted.is_empty() { "no attributes".to_owned() } else { accepted.join(", ") };
         return Err(invalid(format!("{op} does not accept {unknown}: it takes {takes}")));
     }
-    if op == "group-get" {
+    if op == GET {
         return Ok(engine.groups().iter().map(record).collect());
     }
     let name = attributes.get("name").and_then(Value::as_str).ok_or_else(|| invalid("name must be a text"))?;

@@ -31,6 +31,7 @@
 //! ```
 
 mod answer;
+mod changes;
 pub mod client;
 mod connect;
 pub mod groups;

@@ -1,4 +1,4 @@
-//! The engine's end of a control socket: one thread for all clients.
+//! The engine's end of a control socket: one thread for all clients, and one that carries out what they change (`changes`).
 //!
 //! A client cannot do more than ask: what it sends is bounded in bytes and in rate, what its answers take of a CPU as well; what it
 //! does not read is not kept for it for long; and there are at most [`CLIENTS_MAX`] of them. When another comes one goes: one that
@@ -21,11 +21,12 @@ use napier_sys::cpuclock::ThreadClock;
 use napier_sys::sched;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::answer::answer;
+use crate::answer::{answer, is_change};
+use crate::changes::Changes;
 use crate::connect;
 use crate::place::{self, PlaceError};
+use crate::session::{Answer, Said, Session, Waits};
 pub use crate::session::{BURST_MAX, REQUEST_BYTES_MAX, REQUESTS_PER_S_MAX};
-use crate::session::{Said, Session, Waits};
 
 /// Clients at a time.
 pub const CLIENTS_MAX: usize = 16;
@@ -88,9 +89,12 @@ impl ControlSocket {
         let system = |source| OpenError::System { path: path.clone(), source };
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|errno| system(errno.into()))?);
+        let changes = Changes::start(engine.downgrade()).map_err(system)?;
         let server = Server {
             listener,
             engine: engine.downgrade(),
+            changes,
+            taken: 0,
             uid: place::own_uid(),
             stop: stop.clone(),
             sessions: Vec::new(),
@@ -181,6 +185,9 @@ fn is_left(path: &Path) -> bool {
 struct Server {
     listener: UnixListener,
     engine: WeakEngine,
+    changes: Changes,
+    /// Sessions so far.
+    taken: u64,
     uid: u32,
     stop: Arc<OwnedFd>,
     sessions: Vec<Session>,
@@ -201,17 +208,33 @@ impl Server {
                 self.settle();
                 self.settles_at_ns = now_ns.saturating_add(SETTLED_NS);
             }
-            let engine = &self.engine;
-            let mut reply = |line: &[u8]| {
+            let mut ready = ready.into_iter();
+            let (listener, changed) = (ready.next().unwrap_or(false), ready.next().unwrap_or(false));
+            if changed {
+                self.tell_what_is_done(now_ns);
+            }
+            let (engine, changes) = (&self.engine, &self.changes);
+            let mut reply = |number, line: &[u8]| {
+                if is_change(line) {
+                    changes.ask(number, line);
+                    return Answer::Later;
+                }
                 let before = used();
                 let line = answer(engine.upgrade().as_ref(), line);
-                Said { line, spent: used().saturating_sub(before) }
+                Answer::Now(Said { line, spent: used().saturating_sub(before) })
             };
-            let mut ready = ready.into_iter();
-            let listener = ready.next().unwrap_or(false);
             self.sessions.retain_mut(|session| !ready.next().unwrap_or(false) || session.turn(now_ns, &mut reply));
             if listener {
                 self.accept(now_ns);
+            }
+        }
+    }
+
+    /// Gives answers to those that asked for changes and are still there.
+    fn tell_what_is_done(&mut self, now_ns: u64) {
+        for (number, said) in self.changes.done() {
+            if let Some(session) = self.sessions.iter_mut().find(|session| session.number == number) {
+                session.answered(said, now_ns);
             }
         }
     }
@@ -227,7 +250,7 @@ impl Server {
         }
     }
 
-    /// Whether the listener and each session have something to do; `None` when this is to end.
+    /// Whether the listener, the changes and each session have something to do; `None` when this is to end.
     fn wait(&self) -> Option<Vec<bool>> {
         let now_ns = Clock.now().ns;
         let mut wake_ns = u64::MAX;
@@ -243,11 +266,13 @@ impl Server {
             true => watch(self.listener.as_fd(), None, self.listens_at_ns),
             false => watch(self.listener.as_fd(), Some(PollFlags::IN), u64::MAX),
         }
+        watch(self.changes.as_fd(), Some(PollFlags::IN), u64::MAX);
         for session in &self.sessions {
             let fd = session.stream.as_fd();
             match session.waits() {
                 Waits::Input => watch(fd, Some(PollFlags::IN), u64::MAX),
                 Waits::Output { until_ns } => watch(fd, Some(PollFlags::OUT), until_ns),
+                Waits::Answer => watch(fd, None, u64::MAX),
                 Waits::Turn { at_ns } => watch(fd, None, at_ns),
             }
         }
@@ -281,7 +306,8 @@ impl Server {
             let silent = (0..self.sessions.len()).min_by_key(worth);
             silent.into_iter().for_each(|index| drop(self.sessions.remove(index)));
         }
-        self.sessions.extend(Session::new(stream, now_ns));
+        self.taken += 1;
+        self.sessions.extend(Session::new(self.taken, stream, now_ns));
     }
 }
 

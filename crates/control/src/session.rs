@@ -4,6 +4,7 @@
 //! reading --a line, and it may ask--> answering --all is written--> reading
 //!    |                                    `--nothing moves for PATIENCE--> ended
 //!    |--a line, but it asked too often--> waiting --time--> answering
+//!    |--a line that changes something--> changing --it is done--> answering
 //!    `--more than REQUEST_BYTES_MAX without an end--> told so, then ended
 //! ```
 
@@ -37,6 +38,8 @@ pub(crate) enum Waits {
         /// Time, ns.
         until_ns: u64,
     },
+    /// Its answer, which another thread makes.
+    Answer,
     /// Until it may ask again.
     Turn {
         /// Time, ns.
@@ -50,7 +53,17 @@ pub(crate) struct Said {
     pub(crate) spent: Duration,
 }
 
+/// What becomes of a request.
+pub(crate) enum Answer {
+    /// It is answered.
+    Now(Said),
+    /// It is carried out elsewhere; [`Session::answered`] is called then.
+    Later,
+}
+
 pub(crate) struct Session {
+    /// Tells it from all others of this socket.
+    pub(crate) number: u64,
     pub(crate) stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -61,14 +74,17 @@ pub(crate) struct Session {
     pub(crate) has_asked: bool,
     /// When bytes moved last.
     pub(crate) moved_ns: u64,
+    /// Its last request is carried out elsewhere.
+    awaits_answer: bool,
     /// It is ended when the output is out.
     last: bool,
 }
 
 impl Session {
-    pub(crate) fn new(stream: UnixStream, now_ns: u64) -> io::Result<Self> {
+    pub(crate) fn new(number: u64, stream: UnixStream, now_ns: u64) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
+            number,
             stream,
             input: Vec::new(),
             output: Vec::new(),
@@ -76,12 +92,15 @@ impl Session {
             paid_ns: now_ns,
             has_asked: false,
             moved_ns: now_ns,
+            awaits_answer: false,
             last: false,
         })
     }
 
     pub(crate) fn waits(&self) -> Waits {
-        if !self.output.is_empty() {
+        if self.awaits_answer {
+            Waits::Answer
+        } else if !self.output.is_empty() {
             Waits::Output { until_ns: self.moved_ns.saturating_add(PATIENCE_NS) }
         } else if self.line_end().is_some() {
             Waits::Turn { at_ns: self.may_ask_at_ns() }
@@ -91,7 +110,10 @@ impl Session {
     }
 
     /// Goes on as far as it can without waiting, by one request at most. False: it has ended.
-    pub(crate) fn turn(&mut self, now_ns: u64, answer: &mut dyn FnMut(&[u8]) -> Said) -> bool {
+    pub(crate) fn turn(&mut self, now_ns: u64, answer: &mut dyn FnMut(u64, &[u8]) -> Answer) -> bool {
+        if self.awaits_answer {
+            return true;
+        }
         if self.output.is_empty() && self.line_end().is_none() && !self.read(now_ns) {
             return false;
         }
@@ -101,19 +123,30 @@ impl Session {
         {
             self.paid_ns = self.paid_ns.max(now_ns.saturating_sub(BURST_MAX * NS_PER_REQUEST)) + NS_PER_REQUEST;
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            let Said { line, spent } = answer(&line[..end]);
-            let bytes_ns = (line.len() / BYTES_PER_REQUEST) as u64 * NS_PER_REQUEST;
-            // A short answer may have been long to look for.
-            let spent_ns = u64::try_from((spent * CPU_PARTS).as_nanos()).unwrap_or(u64::MAX);
-            self.paid_ns = self.paid_ns.saturating_add(bytes_ns.max(spent_ns));
             self.has_asked = true;
-            self.say(line, now_ns);
+            match answer(self.number, &line[..end]) {
+                Answer::Now(said) => self.answered(said, now_ns),
+                Answer::Later => {
+                    self.awaits_answer = true;
+                    return true;
+                }
+            }
         } else if self.output.is_empty() && self.input.len() >= REQUEST_BYTES_MAX && self.line_end().is_none() {
             let words = format!("EMSGSIZE: a request has at most {REQUEST_BYTES_MAX} bytes");
             self.say(Refused::plain(words).line(), now_ns);
             self.last = true;
         }
         self.write(now_ns)
+    }
+
+    /// Takes the answer to its last request.
+    pub(crate) fn answered(&mut self, Said { line, spent }: Said, now_ns: u64) {
+        let bytes_ns = (line.len() / BYTES_PER_REQUEST) as u64 * NS_PER_REQUEST;
+        // A short answer may have been long to look for.
+        let spent_ns = u64::try_from((spent * CPU_PARTS).as_nanos()).unwrap_or(u64::MAX);
+        self.paid_ns = self.paid_ns.saturating_add(bytes_ns.max(spent_ns));
+        self.awaits_answer = false;
+        self.say(line, now_ns);
     }
 
     fn say(&mut self, line: String, now_ns: u64) {

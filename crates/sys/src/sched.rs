@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 
-use rustix::thread::CpuSet;
+use rustix::thread::{CpuSet, Pid};
 
 /// Puts the calling thread into `SCHED_FIFO` at `priority` (1..=99).
 ///
@@ -89,6 +89,31 @@ pub fn pin_current_thread(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
     let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Pins another thread of this process to one processor. Who starts a thread pins it from outside, once it runs: a thread that
+/// pinned itself first would report in only when that processor has time for it. Where that is refused it stays where it may run.
+pub fn pin_thread(tid: u32, cpu: usize) {
+    if cpu < CpuSet::MAX_CPU {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        set_affinity(tid, &set);
+    }
+}
+
+/// Lets another thread of this process run wherever the process may: one that is waited for gets on though its own processor has
+/// no time for it.
+pub fn unpin_thread(tid: u32) {
+    let mut set = CpuSet::new();
+    available_cpus().into_iter().for_each(|cpu| set.set(cpu));
+    set_affinity(tid, &set);
+}
+
+fn set_affinity(tid: u32, set: &CpuSet) {
+    if let Some(thread) = i32::try_from(tid).ok().and_then(Pid::from_raw) {
+        // Refused if the set has shrunk meanwhile, or the thread has just ended.
+        let _ = rustix::thread::sched_setaffinity(Some(thread), set);
+    }
 }
 
 /// Lets the calling thread run on all processors that the first thread of this process may use, but for these. Returns them;

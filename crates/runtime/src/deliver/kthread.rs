@@ -13,7 +13,6 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
 use crate::napi::{Kthread, Napi};
 use crate::threads::ThreadRole;
-use napier_sys::sched::pin_current_thread;
 use napier_sys::tsc::ticks;
 
 /// Empty polls in a row after which a busy-polling thread offers its processor to others.
@@ -30,11 +29,7 @@ impl Kthread {
         let handle = std::thread::Builder::new().name(name).spawn({
             let (deliver, napi, stop) = (deliver.clone(), napi.clone(), stop.clone());
             move || {
-                let cpu = *napi.thread_cpu.lock().expect("only copied");
-                match cpu {
-                    Some(cpu) => pin_current_thread(cpu),
-                    None => deliver.unpin_thread(),
-                }
+                deliver.unpin_thread();
                 deliver.threads.register(ThreadRole::Napi { device: napi.device.name.clone(), queue: napi.queue });
                 let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 drop(report);
@@ -43,6 +38,9 @@ impl Kthread {
             }
         })?;
         let pid = pid.recv().map_err(std::io::Error::other)?;
+        if let Some(cpu) = *napi.thread_cpu.lock().expect("only copied") {
+            napier_sys::sched::pin_thread(pid, cpu);
+        }
         Ok(Self { stop, handle, pid })
     }
 }

@@ -223,7 +223,10 @@ impl Deliver {
         self.workqueue.stop();
         self.end_groups();
         self.stop.store(true, Ordering::Release);
-        self.softirq.iter().for_each(|cpu| cpu.kick());
+        self.softirq.iter().for_each(|cpu| {
+            cpu.kick();
+            cpu.unpin();
+        });
     }
 
     fn stopping(&self) -> bool {

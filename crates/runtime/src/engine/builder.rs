@@ -165,6 +165,7 @@ impl EngineBuilder {
         for _ in &cpus {
             started.recv().map_err(std::io::Error::other)?;
         }
+        inner.deliver.softirq.iter().for_each(|cpu| cpu.pin());
         Ok(Engine { inner, _running: Arc::new(running) })
     }
 }

@@ -21,6 +21,9 @@ impl Kthread {
         // Release: pairs with the Acquire of the waiting loop.
         self.stop.store(true, Ordering::Release);
         napi.thread_parker.wake();
+        if !self.handle.is_finished() {
+            napier_sys::sched::unpin_thread(self.pid);
+        }
         if let Err(panic) = self.handle.join() {
             pass_on(panic);
         }

@@ -9,6 +9,8 @@ use napier_core::group::{
     CpuWord, Decider, GroupCpu, GroupError, Groups, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
 };
 use napier_core::state::State;
+use napier_core::time::{Instant, Span};
+use napier_sys::sched::{pin_thread, unpin_thread};
 
 use super::policy::Turn;
 use super::{Group, GroupClass, Member, Poller, stall_ns};
@@ -19,6 +21,8 @@ use crate::threads::pass_on;
 
 /// Pause between two looks while waiting for an owner to let go.
 const WAIT: Duration = Duration::from_micros(50);
+/// How long a turn of a thread that polls may take before it is helped on.
+const STANDS: Span = Span::from_ms(10);
 
 /// A change of groups that was refused; nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -207,7 +211,11 @@ impl Deliver {
         assert!(member.sit_if(|seat| seat.reserve(cpu)), "it is new");
         self.groups.member(&napi).store(Some(member.clone()));
         let owned = self.claim_for_group(&napi);
-        group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
+        let before = group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
+        if before.is_empty() {
+            // They sleep for want of members, whatever the settings say.
+            group.wake_all();
+        }
         let wake = if owned { Some(member.sit(Seat::attached)) } else { member.sit(Seat::unhold) };
         if let Some(cpu) = wake {
             group.wake(&member, cpu);
@@ -269,7 +277,9 @@ impl Deliver {
         let _control = self.control();
         let napi = &*member.napi;
         assert!(member.sit_if(Seat::hold), "one change at a time");
+        let mut stands = Stands::new(self.clock.now());
         while !member.sit_if(Seat::take_held) {
+            stands.look(group, member, self.clock.now());
             let is_armed = member.seat().phase() == Phase::Armed;
             let disabled = napi.state().is_disabled();
             if is_armed && (disabled || napi.transition(crate::journal::Rule::SchedulePrep, State::schedule_prep)) {
@@ -278,6 +288,7 @@ impl Deliver {
             }
             std::thread::sleep(WAIT);
         }
+        drop(stands);
         let owned = napi.state.update(|bits| {
             let (next, owned) = State::from_bits(bits).group_leave();
             (next.bits(), owned)
@@ -352,11 +363,40 @@ impl Group {
 
 impl Poller {
     fn join(&self) {
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
-            && let Err(panic) = thread.join()
-        {
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        if !thread.is_finished() {
+            // It ends though another thread may have its processor.
+            unpin_thread(self.pid.load(Ordering::Relaxed));
+        }
+        if let Err(panic) = thread.join() {
             pass_on(panic);
         }
+    }
+}
+
+/// A thread of a group that does not end its turn, for another one has its processor: it goes on elsewhere until this is dropped.
+struct Stands {
+    since: Instant,
+    elsewhere: Option<Arc<Poller>>,
+}
+
+impl Stands {
+    const fn new(now: Instant) -> Self {
+        Self { since: now, elsewhere: None }
+    }
+
+    fn look(&mut self, group: &Group, member: &Member, now: Instant) {
+        if self.elsewhere.is_none() && now - self.since >= STANDS {
+            self.elsewhere = group.poller(member.seat().cpu());
+            self.elsewhere.iter().for_each(|poller| unpin_thread(poller.pid.load(Ordering::Relaxed)));
+        }
+    }
+}
+
+impl Drop for Stands {
+    fn drop(&mut self) {
+        let elsewhere = self.elsewhere.iter();
+        elsewhere.for_each(|poller| pin_thread(poller.pid.load(Ordering::Relaxed), poller.cpu.0.into()));
     }
 }
 

@@ -123,7 +123,7 @@ impl Poller {
 }
 
 impl Group {
-    /// The CPU says that it is about to sleep; false if it is needed, or has members while others are awake. What it goes by cannot
+    /// The CPU says that it is about to sleep; false if it is needed for members that there are, or has members while others are awake. What it goes by cannot
     /// change meanwhile: others park, and settings change, under the same lock.
     fn announce(&self, poller: &Poller) -> bool {
         let Some(turn) = self.try_turn() else { return false };
@@ -133,11 +133,12 @@ impl Group {
             other.cpu != poller.cpu && !word.is_going() && word.doing() == Doing::Active
         };
         let others = self.pollers.load().iter().filter(|other| awake(other)).count();
-        let has_members = self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu));
-        settings.policy != Policy::Static
-            && others >= usize::from(settings.min_active)
-            && !(others > 0 && has_members)
-            && poller.change_if(CpuWord::announce)
+        let members = self.members.load();
+        let has_members = members.iter().any(|member| member.seat().keeps_awake(poller.cpu));
+        let is_needed = settings.policy == Policy::Static || others < usize::from(settings.min_active);
+        // Whatever the settings say, a group without members has nothing to poll. The first that comes wakes all.
+        let may_sleep = members.is_empty() || !is_needed && !(others > 0 && has_members);
+        may_sleep && poller.change_if(CpuWord::announce)
     }
 
     /// The other CPUs.

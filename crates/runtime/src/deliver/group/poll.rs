@@ -9,7 +9,7 @@ use napier_core::group::{GroupCpu, Phase, Seat};
 use napier_core::poll::NAPI_POLL_WEIGHT;
 use napier_core::state::{GroupTurn, State};
 use napier_core::time::{Instant, Span};
-use napier_sys::sched::pin_current_thread;
+use napier_sys::sched::pin_thread;
 use napier_sys::tsc::ticks;
 
 use super::class::{step_aside, way};
@@ -36,7 +36,7 @@ impl Group {
         let (report, began) = std::sync::mpsc::sync_channel(1);
         let name = format!("group/{}/{}", self.name, poller.cpu.0);
         let handle = std::thread::Builder::new().name(name).spawn(move || {
-            pin_current_thread(of.cpu.0.into());
+            deliver.unpin_thread();
             let role = ThreadRole::Group { name: group.name.clone(), cpu: of.cpu.0.into() };
             deliver.threads.register(role);
             of.pid.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
@@ -46,6 +46,7 @@ impl Group {
             deliver.threads.unregister();
         })?;
         began.recv().map_err(std::io::Error::other)?;
+        pin_thread(poller.pid.load(Ordering::Relaxed), poller.cpu.0.into());
         *poller.thread.lock().expect("only stored") = Some(handle);
         Ok(())
     }
@@ -108,8 +109,9 @@ impl Deliver {
                 std::hint::spin_loop();
             }
             last = ticks;
+            let (shall_park, is_empty) = (poller.shall_park.swap(false, Ordering::Relaxed), members.is_empty());
             drop(members);
-            if poller.shall_park.swap(false, Ordering::Relaxed) && self.park(group, poller) {
+            if (shall_park || is_empty) && self.park(group, poller) {
                 (empty_rounds, last) = (0, napier_sys::tsc::ticks());
             } else if empty_rounds > 0 && empty_rounds.is_multiple_of(LOOK_EVERY) {
                 group.look_for_senders(poller.cpu);

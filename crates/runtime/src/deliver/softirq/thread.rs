@@ -173,7 +173,7 @@ impl SoftirqCpu {
     }
 }
 
-/// Starts the thread `softirq/<cpu>`, pinned if that was asked for and the system allows it.
+/// Starts the thread `softirq/<cpu>`, which the caller pins ([`SoftirqCpu::pin`]) once it is ready.
 pub(crate) fn start(
     deliver: Arc<Deliver>,
     cpu: Arc<SoftirqCpu>,
@@ -182,11 +182,8 @@ pub(crate) fn start(
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
         HERE.set(Here { thread_of: Some(cpu.index), ..Here::NOWHERE });
-        if cpu.pinned {
-            napier_sys::sched::pin_current_thread(cpu.cpu);
-        } else {
-            deliver.unpin_thread();
-        }
+        // The starter pins it, once it runs: its processor may have no time for it now.
+        deliver.unpin_thread();
         let class = Class::begin(&cpu, want_fifo, deliver.clock.now());
         cpu.place.open(deliver.this());
         cpu.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);

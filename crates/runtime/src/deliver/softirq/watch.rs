@@ -66,6 +66,22 @@ fn watch(deliver: &Deliver, stopped: &Receiver<()>) {
 }
 
 impl SoftirqCpu {
+    /// Pins the thread to its processor, if that was asked for and the system allows it.
+    pub(crate) fn pin(&self) {
+        if self.pinned
+            && let Ok(tid) = u32::try_from(self.thread.load(Ordering::Relaxed))
+        {
+            napier_sys::sched::pin_thread(tid, self.cpu);
+        }
+    }
+
+    /// Lets the thread run anywhere, so that it ends though its own processor has no time for it.
+    pub(crate) fn unpin(&self) {
+        if let Ok(tid) = u32::try_from(self.thread.load(Ordering::Relaxed)) {
+            napier_sys::sched::unpin_thread(tid);
+        }
+    }
+
     /// Lets a pinned thread that stands still run anywhere but there; false if there is no other place for it, or if it
     /// has not gone on since it was let go.
     pub(super) fn let_go(&self, deliver: &Deliver, now: Instant) -> bool {
