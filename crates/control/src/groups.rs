@@ -30,9 +30,10 @@ impl From<GroupChangeError> for Refused {
             GroupChangeError::NoSuchNapi { .. } => Errno::ENOENT,
             GroupChangeError::Journal => Errno::EOPNOTSUPP,
             GroupChangeError::ClassNotGranted { .. } => Errno::EPERM,
-            GroupChangeError::Refused(_) | GroupChangeError::ThreadNotCreated { .. } | GroupChangeError::Closing => {
-                Errno::EINVAL
-            }
+            GroupChangeError::Refused(_)
+            | GroupChangeError::ThreadNotCreated { .. }
+            | GroupChangeError::NoCpuLeft
+            | GroupChangeError::Closing => Errno::EINVAL,
         };
         Self::because(errno, error.to_string())
     }

@@ -10,7 +10,7 @@ use napier_core::group::{
 };
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
-use napier_sys::sched::{pin_thread, unpin_thread};
+use napier_sys::sched::{available_cpus, pin_thread, unpin_thread};
 
 use super::policy::Turn;
 use super::{Group, GroupClass, Member, Poller, stall_ns};
@@ -55,6 +55,12 @@ pub enum GroupChangeError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Real-time threads that poll would have every CPU.
+    #[error(
+        "real-time threads that poll would have every CPU that this process may use, and programs almost nothing of them: leave \
+         the group a CPU less, or take the class other"
+    )]
+    NoCpuLeft,
     /// The journal records what Linux does, and Linux has no groups.
     #[error("an engine that keeps a journal has no groups: start it without the journal")]
     Journal,
@@ -155,7 +161,9 @@ impl Deliver {
     pub(crate) fn group_set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
         let table = self.known_groups();
         table.find(name)?;
-        self.running_group(name).set_class(class)
+        let group = self.running_group(name);
+        self.leaves_a_cpu(&group, class, None)?;
+        group.set_class(class)
     }
 
     /// See [`crate::engine::Engine::group_attach_cpu`].
@@ -164,9 +172,26 @@ impl Deliver {
         let mut table = self.known_groups();
         let mut known = table.clone();
         known.attach_cpu(name, cpu, machine(&offline()))?;
-        self.add_poller(&self.running_group(name), cpu)?;
+        let group = self.running_group(name);
+        let class = *group.class.lock().expect("only stored");
+        self.leaves_a_cpu(&group, class, Some(cpu))?;
+        self.add_poller(&group, cpu)?;
         *table = known;
         Ok(())
+    }
+
+    /// Whether programs have a CPU without a real-time thread that polls, if this group gets the class and the CPU.
+    fn leaves_a_cpu(&self, group: &Group, class: GroupClass, more: Option<GroupCpu>) -> Result<(), GroupChangeError> {
+        if class != GroupClass::Fifo {
+            return Ok(());
+        }
+        let is_fifo = |other: &Group| *other.class.lock().expect("only stored") == GroupClass::Fifo;
+        let running = self.groups.running.load();
+        let cpus_of = |group: &Group| group.pollers.load().iter().map(|poller| poller.cpu).collect::<Vec<_>>();
+        let others = running.iter().filter(|other| other.name != group.name && is_fifo(other));
+        let taken: Vec<GroupCpu> = others.flat_map(|other| cpus_of(other)).chain(cpus_of(group)).chain(more).collect();
+        let is_left = |cpu: &usize| !taken.iter().any(|taken| usize::from(taken.0) == *cpu);
+        if available_cpus().iter().any(is_left) { Ok(()) } else { Err(GroupChangeError::NoCpuLeft) }
     }
 
     /// See [`crate::engine::Engine::group_detach_cpu`].
@@ -407,12 +432,12 @@ fn called(napi: &Napi) -> String {
 
 /// Processors that this process may not use, among those below the last that it may.
 fn offline() -> Vec<GroupCpu> {
-    let may = napier_sys::sched::available_cpus();
+    let may = available_cpus();
     let last = may.iter().copied().max().unwrap_or(0);
     (0..=last).filter(|cpu| !may.contains(cpu)).map(|cpu| GroupCpu(cpu as u16)).collect()
 }
 
 fn machine(offline: &[GroupCpu]) -> Machine<'_> {
-    let last = napier_sys::sched::available_cpus().into_iter().max().unwrap_or(0);
+    let last = available_cpus().into_iter().max().unwrap_or(0);
     Machine { cpus: u16::try_from(last + 1).unwrap_or(u16::MAX), offline }
 }

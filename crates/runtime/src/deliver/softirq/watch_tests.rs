@@ -59,6 +59,42 @@ fn only_who_is_pinned_and_has_a_place_is_let_go() {
     assert_eq!(without(&one, 5).map(|set| set.count()), Some(1));
 }
 
+/// Takes a processor as a real-time thread does, until it is told to end or for `PATIENCE`.
+fn hog(cpu: usize, priority: i32, stop: &AtomicBool, runs: &AtomicBool) {
+    pin_current_thread(cpu);
+    let _real_time = RealTime::begin(priority).expect("the engine may too");
+    let begun = std::time::Instant::now();
+    while !stop.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE {
+        runs.store(true, Ordering::Relaxed);
+        std::hint::spin_loop();
+    }
+}
+
+/// Whoever starts or ends an engine does not wait for a processor that a real-time thread has.
+#[test]
+fn an_engine_starts_and_ends_beside_a_real_time_thread() {
+    let test = "an_engine_starts_and_ends_beside_a_real_time_thread";
+    let Some(cpus) = two_cpus(test) else { return };
+    if RealTime::begin(FIFO_PRIORITY).is_err() {
+        return skip!(test, "real-time scheduling is not allowed here");
+    }
+    let (stop, runs) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let hog = scope.spawn(|| hog(cpus[1], FIFO_PRIORITY + 10, &stop, &runs));
+        eventually("the other runs", || runs.load(Ordering::Relaxed));
+        let engine = Engine::builder().softirq_cpus(&cpus[1..2]).start().unwrap();
+        let end = |name, mac| EndConfig { irq_cpus: vec![cpus[1]], ..end(&engine, name, mac) };
+        let (first, _second) = engine.add_link(&LinkConfig::default(), end("first", 1), end("second", 2)).unwrap();
+        engine.group_new("g", &cpus[1..2], crate::engine::GroupSettings::default()).unwrap();
+        engine.group_attach("g", first.napi_id(0)).unwrap();
+        engine.group_detach("g", first.napi_id(0)).unwrap();
+        engine.group_del("g").unwrap();
+        drop(engine);
+        assert!(!hog.is_finished(), "it took {PATIENCE:?}");
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 /// All threads of the engine sleep, and the pinned one waits behind a real-time thread: its work is done all the same, while
 /// that one goes on.
 #[test]
@@ -75,15 +111,7 @@ fn work_behind_a_real_time_thread_is_done() {
     let napi = inner.napi_by_id(first.napi_id(0)).unwrap();
     let (stop, runs) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            pin_current_thread(cpus[0]);
-            let _real_time = RealTime::begin(FIFO_PRIORITY).expect("the engine may too");
-            let begun = std::time::Instant::now();
-            while !stop.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE {
-                runs.store(true, Ordering::Relaxed);
-                std::hint::spin_loop();
-            }
-        });
+        scope.spawn(|| hog(cpus[0], FIFO_PRIORITY, &stop, &runs));
         eventually("the other runs", || runs.load(Ordering::Relaxed));
         // Nothing waits, so there is no poll.
         let heard = || napi.stats().irq_needless;
