@@ -127,6 +127,9 @@ fn whole(head: &str, is_all: bool) -> Result<Asked, Wrong> {
     if !["HTTP/1.0", "HTTP/1.1"].contains(&version) {
         return Err(Wrong::Version);
     }
+    if !lines.clone().take_while(|line| !line.is_empty()).all(is_field) {
+        return Err(Wrong::NotHttp);
+    }
     // The other form, which a proxy is sent, RFC 9112 3.2.2.
     let path = target.strip_prefix("http://").map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
     let path = path.split(['?', '#']).next().unwrap_or_default();
@@ -145,6 +148,14 @@ fn whole(head: &str, is_all: bool) -> Result<Asked, Wrong> {
         }
         _ => Asked::Root { is_head },
     })
+}
+
+/// Whether a line names a field. Blanks before the colon, and a line that goes on the one before, hide fields from who reads
+/// them otherwise: RFC 9112 5.1 and 5.2 have both refused.
+fn is_field(line: &str) -> bool {
+    let Some((name, _)) = line.split_once(':') else { return false };
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// Many a client of HTTP/1.1 reads until the end although it has not asked for one, so to be kept has to be asked for. What has a
@@ -231,10 +242,18 @@ mod tests {
         let more = metrics(Format::Plain, Then::Leave);
         let open = metrics(Format::OpenMetrics, Then::Close);
         let head = Asked::Metrics { format: Format::Plain, is_head: true, then: Then::Close };
-        let rows: [(&str, Asked); 26] = [
+        let rows: [(&str, Asked); 31] = [
             ("GET /metrics HTTP/1.1\r\n\r\n", plain),
             ("GET /metrics HTTP/1.0\n\n", plain),
             ("GET /metrics?name[]=x HTTP/1.1\r\nHost: h\r\n\r\nbody", more),
+            (
+                "GET /metrics HTTP/1.1\r\nContent-Length : 5\r\nConnection: keep-alive\r\n\r\n",
+                Asked::Wrong(Wrong::NotHttp),
+            ),
+            ("GET /metrics HTTP/1.1\r\nA: b\r\n  folded\r\n\r\n", Asked::Wrong(Wrong::NotHttp)),
+            ("GET /metrics HTTP/1.1\r\n: no name\r\n\r\n", Asked::Wrong(Wrong::NotHttp)),
+            ("GET /metrics HTTP/1.1\r\nno colon\r\n\r\n", Asked::Wrong(Wrong::NotHttp)),
+            ("GET /metrics HTTP/1.1\r\nX-A_b.c: \r\n\r\n", plain),
             ("GET http://host:1/metrics HTTP/1.1\r\n\r\n", plain),
             ("GET /metrics HTTP/1.1\r\nAccept: */*\r\n\r\n", plain),
             ("GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n\r\n", open),
