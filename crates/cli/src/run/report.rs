@@ -44,7 +44,7 @@ pub(crate) fn dry_run(args: &Args, changes: &Changes) -> anyhow::Result<()> {
         }
     }
     if refused > 0 {
-        bail!("{refused} of {} values cannot be read, so the mode cannot be applied", previews.len());
+        bail!("{refused} of {} values would be refused, so the mode cannot be applied", previews.len());
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod key;
 mod ledger;
 mod napi;
 mod plan;
+mod probe;
 mod read;
 mod recover;
 pub(crate) mod text;
@@ -90,11 +91,19 @@ impl fmt::Display for Entry {
 pub struct Preview {
     /// What shall be.
     pub line: Line,
-    /// What is there.
+    /// What is there; or why the line would be refused, as far as that is known without writing it.
     pub now: Result<Option<String>, KeyError>,
 }
 
 impl Preview {
+    fn of(line: &Line) -> Self {
+        let preview = Self { line: line.clone(), now: line.key.read() };
+        match probe::refusal(line).filter(|_| preview.now.is_ok() && preview.is_change()) {
+            Some(error) => Self { now: Err(error), ..preview },
+            None => preview,
+        }
+    }
+
     /// Whether it would change anything.
     #[must_use]
     pub fn is_change(&self) -> bool {
@@ -105,7 +114,7 @@ impl Preview {
 /// What lines would change, without changing it.
 #[must_use]
 pub fn preview(lines: &[Line]) -> Vec<Preview> {
-    lines.iter().map(|line| Preview { line: line.clone(), now: line.key.read() }).collect()
+    lines.iter().map(Preview::of).collect()
 }
 
 /// Why lines are not in force. All that was changed is put back, but for what `left` names.
