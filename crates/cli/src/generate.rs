@@ -132,7 +132,10 @@ const FILES: &[(&str, &str)] = &[
         "/run/user/UID/napier",
         "Control sockets of running engines: there, in $XDG_RUNTIME_DIR/napier or in /run/napier-UID.",
     ),
-    ("libnapier_modes.so", "Loaded into programs under fullbusy; looked for beside napier and in ../lib/napier."),
+    (
+        "/run/napier-modes/libnapier_modes-HASH.so",
+        "Loaded into programs under fullbusy, and written there by napier; without root in $XDG_RUNTIME_DIR, ~/.cache or $TMPDIR.",
+    ),
 ];
 
 fn files_section(roff: &mut Roff) {

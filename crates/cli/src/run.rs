@@ -14,6 +14,7 @@ use napier_lab::modes::{Mode, NO_GROUPS};
 use napier_linux::change::{DeviceRef, Ledger, Line, Scope, Undone, lines_of};
 use napier_linux::process::{
     PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
+    preload_would_be,
 };
 
 use crate::mode_names::ModeNames;
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// Apply the mode to each descriptor before the call that makes it returns. The program ends if this command is killed
+    /// Apply the mode to each descriptor before the call that makes it returns
     #[arg(long, conflicts_with = "attach")]
     strict: bool,
 
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long)]
     steer: bool,
 
-    /// Library for modes that need another time-out of the program's epoll_wait (fullbusy), if it is not beside this command
+    /// Another library than this command's own for modes that need other waits of the program (fullbusy)
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
 
@@ -83,7 +84,7 @@ impl Changes {
     pub(crate) fn program_lines(&self) -> Vec<String> {
         let library = self.library.iter().map(|library| {
             format!(
-                "every epoll_wait of the program lasts 1 ms at most, and is repeated: LD_PRELOAD {}",
+                "waits of the program for events poll for packets as long as they last: LD_PRELOAD {}",
                 library.display()
             )
         });
@@ -97,6 +98,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         return Err(crate::Usage(anyhow!("{NO_GROUPS}")).into());
     }
     let attached = args.attach.map(|pid| attachable(pid, &settings(args))).transpose()?;
+    startable(args)?;
     let changes = changes(args)?;
     if args.dry_run {
         return report::dry_run(args, &changes);
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let status = match &attached {
         Some(process) => live.accompany(process).map(|()| None),
         None => start(args, changes.library.as_deref(), &mut live, &changes.settings)
-            .and_then(|mut program| live.follow(&mut program))
+            .and_then(|program| live.follow(program))
             .map(|ended| Some(ended.status())),
     };
     report.counts(live.counts());
@@ -175,6 +177,21 @@ fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
     Ok(process)
 }
 
+/// Whether the program can be started as it is asked for, which a dry run says too.
+fn startable(args: &Args) -> anyhow::Result<()> {
+    let Some(program) = args.program.first() else { return Ok(()) };
+    let Some(found) = find_program(program) else {
+        bail!("{} cannot be started: there is no such program", program.display());
+    };
+    if args.strict && !is_root() && is_setuid(&found) {
+        bail!(
+            "{} is setuid, which --strict takes from it without CAP_SYS_ADMIN: run it as root, or without --strict",
+            program.display()
+        );
+    }
+    Ok(())
+}
+
 fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &ProgramSettings) -> anyhow::Result<Program> {
     let (program, rest) = args.program.split_first().expect("clap asks for it");
     let mut command = Command::new(program);
@@ -182,15 +199,9 @@ fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &Progra
     if let Some(library) = library {
         command.env("LD_PRELOAD", ld_preload(library));
     }
-    if args.strict && !is_root() && find_program(program).is_some_and(|found| is_setuid(&found)) {
-        bail!(
-            "{} is setuid, which --strict takes from it without CAP_SYS_ADMIN: run it as root, or without --strict",
-            program.display()
-        );
-    }
     let is_made = settings.epoll.is_some() || !settings.sockets.is_empty();
     let strict = (args.strict && is_made).then_some(settings);
-    let started = live.start(&mut command, strict);
+    let started = live.start(&mut command, strict, library);
     started.with_context(|| format!("{} cannot be started", program.to_string_lossy()))
 }
 
@@ -204,7 +215,7 @@ fn library(args: &Args) -> anyhow::Result<PathBuf> {
     let mode = args.mode;
     let Some(name) = args.program.first() else {
         return Err(Usage(anyhow!(
-            "{mode} needs another time-out of epoll_wait, which a process that runs already cannot get"
+            "{mode} needs other waits for events, which a process that runs already cannot get"
         ))
         .into());
     };
@@ -212,11 +223,14 @@ fn library(args: &Args) -> anyhow::Result<PathBuf> {
     if let Some(path) = given.filter(|path| !path.is_file()) {
         return Err(Usage(anyhow!("--preload {}: there is no such file", path.display())).into());
     }
-    preload_for(name, given).map_err(|error| match error {
+    let found = if args.dry_run { preload_would_be(name, given) } else { preload_for(name, given) };
+    found.map_err(|error| match error {
         PreloadError::NoProgram(_) => error.into(),
-        PreloadError::NotLoadable { .. } => anyhow!("{mode} needs a library in the program: {error}"),
-        PreloadError::NotFound => {
-            anyhow!("{mode} needs a library in the program: {error}, or say where it is (--preload FILE)")
+        PreloadError::NotLoadable { .. } => {
+            anyhow!("{mode} needs a library in the program: {error}: take another mode, such as suspend20")
+        }
+        PreloadError::NoPlace(_) | PreloadError::Path(_) => {
+            anyhow!("{mode} needs a library in the program: {error}; say where one is (--preload FILE)")
         }
     })
 }

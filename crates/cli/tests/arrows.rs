@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-scenario", &["napier-core"]),
     ("napier-sim", &["napier-core", "napier-rng", "napier-scenario"]),
     ("napier-conform", &["napier-core", "napier-linux", "napier-runtime", "napier-scenario", "napier-sim"]),
-    ("napier-linux", &["napier-core"]),
+    ("napier-linux", &["napier-core", "napier-preload"]),
     ("napier-preload", &[]),
     ("napier-testkit", &[]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),

@@ -8,6 +8,8 @@ mod bench;
 mod common;
 #[path = "run/faults.rs"]
 mod faults;
+#[path = "run/loops.rs"]
+mod loops;
 #[path = "run/programs.rs"]
 mod programs;
 #[path = "run/steer.rs"]

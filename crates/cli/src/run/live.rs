@@ -1,15 +1,27 @@
 //! A program while it runs: its descriptors watched, signals passed on.
+//!
+//! Signals and the end of children are the work of a thread of their own, for which nothing else is done: a look at a program may take long, and
+//! its calls may be held without end.
 
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use napier_linux::change::Ledger;
 use napier_linux::process::{
-    Ended, Process, Program, ProgramSettings, Roots, SignalSeen, Signals, Strict, Watcher, wait_for,
+    Answer, Ended, Meeting, Process, Program, ProgramSettings, Roots, SignalSeen, Signals, Strict, Watcher, wait_for,
+    wait_for_one,
 };
-use std::os::fd::AsFd as _;
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::instances::Instances;
+
+/// Held calls that are answered before the rest is looked at.
+const ANSWERS_MAX: usize = 64;
+
+/// Until a socket that a held call has gone on to make is there.
+const SOON: Duration = Duration::from_micros(200);
 
 /// What watches a program.
 pub(crate) struct Live {
@@ -19,6 +31,7 @@ pub(crate) struct Live {
     watcher: Watcher,
     is_watching: bool,
     strict: Option<Strict>,
+    meeting: Option<Meeting>,
 }
 
 impl Live {
@@ -31,15 +44,17 @@ impl Live {
     ) -> Self {
         let is_watching = !settings.is_empty();
         let watcher = Watcher::new(settings, roots, Instant::now());
-        Self { signals, ledger, instances, watcher, is_watching, strict: None }
+        Self { signals, ledger, instances, watcher, is_watching, strict: None, meeting: None }
     }
 
-    /// Starts a program under it.
+    /// Starts a program under it, into which a library is loaded if one is named.
     pub(crate) fn start(
         &mut self,
         command: &mut Command,
         strict: Option<&ProgramSettings>,
+        library: Option<&Path>,
     ) -> std::io::Result<Program> {
+        self.meeting = library.map(|file| Meeting::new(file.to_owned(), Instant::now()));
         let Some(settings) = strict else { return Program::start(command, &self.signals) };
         let (program, strict) = Program::start_strict(command, &self.signals, settings)?;
         self.strict = Some(strict);
@@ -63,28 +78,35 @@ impl Live {
     }
 
     /// Until nothing of the program runs any more.
-    pub(crate) fn follow(&mut self, program: &mut Program) -> anyhow::Result<Ended> {
-        let mut is_said = false;
+    pub(crate) fn follow(&mut self, program: Program) -> anyhow::Result<Ended> {
+        let passing = Passing::begin(self.signals.again()?, program)?;
+        // What ends the looks does not end the program.
+        let watched = self.watch(&passing.over);
+        let ended = passing.end();
+        watched.and(ended)
+    }
+
+    /// Looks and answers until the program is over.
+    fn watch(&mut self, over: &OwnedFd) -> anyhow::Result<()> {
+        let mut due = Instant::now();
         loop {
-            let pause = Some(self.look());
-            self.wait(pause)?;
-            while let Some(signal) = self.signals.next()? {
-                match signal {
-                    SignalSeen::Child => program.reap()?,
-                    // A hangup goes to the leader of the session alone, which this may be.
-                    SignalSeen::Other { number, is_from_terminal: true }
-                        if number != signal_hook::consts::SIGHUP && program.ended().is_none() => {}
-                    SignalSeen::Other { number, .. } => program.signal(number),
-                }
+            let now = Instant::now();
+            if now >= due {
+                due = now + self.look();
             }
-            match program.ended() {
-                Some(ended) if program.is_over() => return Ok(ended),
-                Some(_) if !is_said => {
-                    is_said = true;
-                    let left = "the program has ended, but not all that it started: the mode stays until that ends";
-                    crate::host::say(&[left.to_owned()]);
-                }
-                _ => {}
+            let pause = due.saturating_duration_since(Instant::now());
+            let held = self.strict.as_ref().map(|strict| strict.as_fd());
+            let beside: Vec<_> = std::iter::once(over.as_fd()).chain(held).collect();
+            match wait_for_one(&beside, pause)? {
+                Some(0) => return Ok(()),
+                Some(_) => {}
+                None => continue,
+            }
+            match self.answer()? {
+                Some(true) => due = due.min(Instant::now() + SOON),
+                Some(false) => {}
+                // The last process that could make one has ended, which the other thread hears of.
+                None => std::thread::sleep(SOON),
             }
         }
     }
@@ -106,21 +128,25 @@ impl Live {
         Ok(())
     }
 
-    /// Waits for a signal, answering held calls meanwhile.
-    fn wait(&mut self, pause: Option<Duration>) -> anyhow::Result<()> {
-        let Some(strict) = &mut self.strict else { return Ok(wait_for(&self.signals, &[], pause)?) };
-        wait_for(&self.signals, &[strict.as_fd()], pause)?;
-        while let Some(held) = strict.next()? {
+    /// Answers calls that are held, a few at once; whether one of them makes a socket that is to be found soon, and `None` if there was none.
+    fn answer(&mut self) -> anyhow::Result<Option<bool>> {
+        let Some(strict) = &mut self.strict else { return Ok(None) };
+        let mut follows = None;
+        for _ in 0..ANSWERS_MAX {
+            let Some(held) = strict.next()? else { break };
+            follows.get_or_insert(false);
             // Noted before its first descriptor is set.
             if held.pid.is_some_and(|pid| !self.watcher.knows(pid)) {
                 let scan = self.watcher.scan(&mut self.ledger, Instant::now());
                 crate::host::say(&scan.said);
             }
-            if let Some(said) = strict.answer(&held)? {
-                crate::host::say(&[said]);
+            match strict.answer(&held)? {
+                Answer::Done => {}
+                Answer::Follows => follows = Some(true),
+                Answer::Without(said) => crate::host::say(&[said]),
             }
         }
-        Ok(())
+        Ok(follows)
     }
 
     /// Looks at the interface and at the program once; how long until the next time.
@@ -135,11 +161,82 @@ impl Live {
         let now = Instant::now();
         self.watcher.took(now - begun);
         crate::host::say(&scan.said);
+        if let Some(meeting) = &mut self.meeting {
+            crate::host::say(&meeting.look(self.watcher.processes(), now));
+        }
         self.watcher.pause(now).min(until)
     }
 }
 
-/// What ends `--attach`: the others are for programs.
+/// The thread that passes signals on, and waits for the program.
+struct Passing {
+    /// Can be read once the program is over.
+    over: OwnedFd,
+    thread: std::thread::JoinHandle<anyhow::Result<Ended>>,
+}
+
+impl Passing {
+    fn begin(signals: Signals, mut program: Program) -> anyhow::Result<Self> {
+        let over = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let told = over.try_clone()?;
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let ended = pass_on(&signals, &mut program);
+            // It has room: nothing else is written to it.
+            rustix::io::write(&told, &1_u64.to_ne_bytes())?;
+            ended
+        })?;
+        Ok(Self { over, thread })
+    }
+
+    fn end(self) -> anyhow::Result<Ended> {
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Until nothing of the program runs any more.
+fn pass_on(signals: &Signals, program: &mut Program) -> anyhow::Result<Ended> {
+    let mut asked = None;
+    let mut is_said = false;
+    loop {
+        wait_for(signals, &[], None)?;
+        while let Some(signal) = signals.next()? {
+            match signal {
+                SignalSeen::Child => program.reap()?,
+                // A hangup goes to the leader of the session alone, which this may be.
+                SignalSeen::Other { number, is_from_terminal: true }
+                    if number != signal_hook::consts::SIGHUP && program.ended().is_none() => {}
+                SignalSeen::Other { number, .. } => {
+                    if program.ended().is_none() && ENDS.contains(&number) {
+                        asked = Some(number);
+                    }
+                    program.signal(number);
+                }
+            }
+        }
+        match program.ended() {
+            Some(ended) if program.is_over() => return Ok(ended),
+            Some(_) if !is_said => {
+                is_said = true;
+                crate::host::say(&[left(program, asked)]);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The first process has ended, and others have not. If it was asked to end, so was the program: who asked knows one number only, as a
+/// service manager that signals the process that it has started.
+fn left(program: &Program, asked: Option<i32>) -> String {
+    let Some(number) = asked else {
+        return "the program has ended, but not all that it started: the mode stays until that ends".to_owned();
+    };
+    program.signal(number);
+    format!(
+        "the program has ended, and what it started is asked to end as well (signal {number}): the mode stays until then"
+    )
+}
+
+/// What ends `--attach`, and asks a program to end.
 const ENDS: [i32; 4] = [
     signal_hook::consts::SIGINT,
     signal_hook::consts::SIGTERM,

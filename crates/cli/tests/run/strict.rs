@@ -1,4 +1,4 @@
-//! `--strict`: in force before the call returns; and how long it takes without.
+//! `--strict`: in force before the call returns, and how long it takes without; and what is put into a program.
 
 use std::process::Stdio;
 
@@ -76,52 +76,183 @@ fn a_descriptor_has_its_mode_before_the_call_returns() {
     assert!(bench.is_clean());
 }
 
-#[test]
-fn a_program_that_nobody_answers_ends() {
-    let Some(bench) = Bench::new("a_program_that_nobody_answers_ends") else { return };
-    let (running, pid) = bench.python("suspend20", &["--strict"], super::WAITS);
-    end(running, "-KILL");
-    let process = format!("/proc/{pid}/stat");
-    napier_testkit::eventually("it ends", || {
-        std::fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "))
-    });
-    assert!(bench.napier(&["host", "undo"]).status.success());
+/// A worker, a daemon and one that became another user, which all make descriptors for ever and say how that went.
+const MAKES: &str = "
+import errno, os, select, socket, sys, time
+end = sys.argv[1] + '/end'
+def make(name):
+    said = open(sys.argv[1] + '/said', 'a', 1)
+    if name == 'user':
+        os.setresuid(65534, 65534, 65534)
+    while not os.path.exists(end):
+        try:
+            socket.socket().close(); select.epoll().close(); word = 'ok'
+        except OSError as error:
+            word = errno.errorcode[error.errno]
+        said.write(name + ' ' + word + '\\n')
+        time.sleep(0.01)
+    os._exit(0)
+if os.fork() == 0:
+    os.setsid()
+    make('daemon') if os.fork() == 0 else os._exit(0)
+for name in ('worker', 'user'):
+    if os.fork() == 0:
+        make(name)
+print(os.getpid())
+make('first')
+";
+
+/// Processes that keep calls for those of a test.
+fn keepers(folder: &str) -> usize {
+    let is_ours = |pid: &std::path::Path| {
+        let read = |file: &str| std::fs::read(pid.join(file)).unwrap_or_default();
+        read("comm") == b"napier-keeper\n" && String::from_utf8_lossy(&read("environ")).contains(folder)
+    };
+    std::fs::read_dir("/proc").expect("it is there").flatten().filter(|entry| is_ours(&entry.path())).count()
 }
 
 #[test]
-fn waits_are_shortened_for_fullbusy_only() {
-    let test = "waits_are_shortened_for_fullbusy_only";
+fn a_program_goes_on_when_the_command_that_answers_it_was_killed() {
+    let Some(bench) = Bench::new("a_program_goes_on_when_the_command_that_answers_it_was_killed") else { return };
+    for mode in ["suspend20", "busy-read"] {
+        let folder = bench.folder.file(mode);
+        std::fs::create_dir(&folder).expect("made");
+        let mut command = bench.command(NAPIER);
+        command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-uc", MAKES, &folder]);
+        let (running, _) = bench.begin(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let said = || std::fs::read_to_string(format!("{folder}/said")).unwrap_or_default();
+        let names = ["first", "worker", "user", "daemon"];
+        let all_say = |since: usize| {
+            let said = said();
+            names.iter().all(|name| said[since..].matches(&format!("{name} ok\n")).count() > 10)
+        };
+        napier_testkit::eventually("all make descriptors", || all_say(0));
+        assert_eq!(keepers(&folder_of(&bench)), 1);
+        end(running, "-KILL");
+        let since = said().len();
+        napier_testkit::eventually("all still do", || all_say(since));
+        assert!(said().lines().all(|line| line.ends_with(" ok")), "{}", said());
+        std::fs::write(format!("{folder}/end"), "").expect("written");
+        napier_testkit::eventually("the keeper ends with the last of them", || keepers(&folder_of(&bench)) == 0);
+        assert!(bench.napier(&["host", "undo"]).status.success());
+        // The same end where nobody was killed.
+        let mut command = bench.command(NAPIER);
+        command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-uc", MAKES, &folder]);
+        assert!(bench.output(&mut command).status.success());
+        napier_testkit::eventually("and with the command", || keepers(&folder_of(&bench)) == 0);
+        assert!(bench.is_clean());
+    }
+}
+
+fn folder_of(bench: &Bench) -> String {
+    bench.folder.file("state")
+}
+
+/// Its children make sockets as fast as they can.
+const STORMS: &str = "
+import os, signal, socket, sys
+parent = os.getpid()
+children = []
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        while os.getppid() == parent:
+            socket.socket().close()
+        os._exit(0)
+    children.append(child)
+def ends(*_):
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    os._exit(9)
+signal.signal(signal.SIGTERM, ends)
+print(parent)
+while True:
+    signal.pause()
+";
+
+#[test]
+fn a_signal_is_passed_on_while_calls_are_held_without_end() {
+    let Some(bench) = Bench::new("a_signal_is_passed_on_while_calls_are_held_without_end") else { return };
+    let (mut running, _) = bench.python("busy-read", &["--strict"], STORMS);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    super::kill(running.0.id(), "-TERM");
+    napier_testkit::eventually("it ends", || running.0.try_wait().expect("it can be waited for").is_some());
+    assert_eq!(running.0.wait().expect("it has ended").code(), Some(9), "{}", super::said(&mut running));
+    assert!(bench.is_clean());
+}
+
+/// Goes into a control group of its own, and says which its socket is in and when it has its options.
+const GROUPED: &str = "
+import os, socket, subprocess, sys, time
+open(sys.argv[1] + '/cgroup.procs', 'w').write(str(os.getpid()))
+s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()
+words = subprocess.run(['ss', '-Htlne', 'sport = :%d' % s.getsockname()[1]], capture_output=True, text=True).stdout.split()
+print([word for word in words if word.startswith('cgroup:')][0].rsplit('/', 1)[1])
+until = time.monotonic() + 20
+while (s.getsockopt(1, 46), s.getsockopt(1, 69)) != (400, 1) and time.monotonic() < until:
+    time.sleep(0.001)
+print(s.getsockopt(1, 46), s.getsockopt(1, 69))
+";
+
+#[test]
+fn a_socket_is_of_the_control_group_of_its_program() {
+    let test = "a_socket_is_of_the_control_group_of_its_program";
+    let Some(bench) = Bench::new(test).filter(|_| crate::common::has(test, "ss")) else { return };
+    let groups = bench.folder.file("groups");
+    std::fs::create_dir(&groups).expect("made");
+    let mounted = bench.output(bench.command("mount").args(["-t", "cgroup2", "none", &groups]));
+    let group = format!("{groups}/napier-test-{}", std::process::id());
+    if !mounted.status.success() || std::fs::create_dir(&group).is_err() {
+        let _ = bench.output(bench.command("umount").arg(&groups));
+        napier_testkit::skip!(test, "no control group can be made: {}", stderr(&mounted));
+        return;
+    }
+    let args = ["run", "--dev", "server", "--mode", "busy-read", "--strict", "--", "python3", "-c", GROUPED, &group];
+    let output = bench.napier(&args);
+    let removed = std::fs::remove_dir(&group);
+    assert!(bench.output(bench.command("umount").arg(&groups)).status.success());
+    let wanted = format!("napier-test-{}\n400 1\n", std::process::id());
+    assert_eq!((output.status.code(), text(&output)), (Some(0), wanted), "{}", stderr(&output));
+    removed.expect("nothing is in it");
+}
+
+/// A master that leaves its worker when it ends.
+const LEAVES: &str = "
+import os, signal
+if os.fork() == 0:
+    signal.pause()
+print(os.getpid())
+signal.pause()
+";
+
+#[test]
+fn what_a_program_leaves_is_asked_to_end_as_the_program_was() {
+    let Some(bench) = Bench::new("what_a_program_leaves_is_asked_to_end_as_the_program_was") else { return };
+    let (mut running, _) = bench.python("suspend20", &[], LEAVES);
+    super::kill(running.0.id(), "-TERM");
+    napier_testkit::eventually("it ends", || running.0.try_wait().expect("it can be waited for").is_some());
+    let status = running.0.wait().expect("it has ended").code();
+    let said = super::said(&mut running);
+    assert!(status == Some(143) && said.contains("asked to end as well (signal 15)"), "{status:?} {said}");
+    assert!(bench.is_clean());
+}
+
+#[test]
+fn fullbusy_has_its_library_from_the_command_alone() {
+    let test = "fullbusy_has_its_library_from_the_command_alone";
     let Some(bench) = Bench::new(test) else { return };
+    // The program becomes another user, and starts another program.
     let script = "
-import ctypes, os, select, signal, threading, time
-e = select.epoll()
-def span(wait):
-    begun = time.monotonic(); e.poll(wait); return time.monotonic() - begun
-zero, some = span(0), span(0.02)
-# A signal ends a wait whichever of its parts it meets, and is blocked for nobody afterwards.
-signal.signal(signal.SIGUSR1, lambda *_: None)
-libc, events = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(12)
-def interrupted():
-    own = threading.get_ident()
-    threading.Timer(0.05, lambda: signal.pthread_kill(own, signal.SIGUSR1)).start()
-    return libc.epoll_wait(e.fileno(), events, 1, 20000) == -1 and ctypes.get_errno() == 4
-cut = all(interrupted() for _ in range(10)) and not signal.pthread_sigmask(signal.SIG_BLOCK, [])
-print(zero > 0.0009, some >= 0.02, cut, open('/proc/self/maps').read().count('libnapier_modes') > 0)
+import os, sys
+os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+os.execvp('python3', ['python3', '-c', 'print(open(\"/proc/self/maps\").read().count(\"/libnapier_modes-\") > 0)'])
 ";
     let run = |more: &[&str], program: &[&str]| {
         bench.napier(&[&["run", "--dev", "server", "--mode", "fullbusy"], more, &["--"], program].concat())
     };
     let output = run(&[], &["python3", "-c", script]);
-    if stderr(&output).contains("libnapier_modes.so is not beside") {
-        napier_testkit::skip!(test, "the library is not built: cargo build -p napier-preload");
-    } else {
-        assert_eq!(
-            (output.status.code(), text(&output).as_str()),
-            (Some(0), "True True True True\n"),
-            "{}",
-            stderr(&output)
-        );
-    }
+    assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), "True\n"), "{}", stderr(&output));
     // What no library can be loaded into is refused.
     let static_program = bench.folder.file("static");
     let source = bench.folder.file("static.c");
@@ -131,12 +262,38 @@ print(zero > 0.0009, some >= 0.02, cut, open('/proc/self/maps').read().count('li
         .stderr(Stdio::null())
         .status();
     if built.is_ok_and(|status| status.success()) {
-        let output = run(&[], &[&static_program]);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("linked statically"), "{}", stderr(&output));
+        for more in [&[][..], &["--dry-run"]] {
+            let output = run(more, &[&static_program]);
+            assert_eq!(output.status.code(), Some(1));
+            assert!(stderr(&output).contains("linked statically"), "{}", stderr(&output));
+        }
     }
     let output = run(&["--preload", "/no/such/file"], &["true"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn a_dry_run_ends_as_the_run_would() {
+    let Some(bench) = Bench::new("a_dry_run_ends_as_the_run_would") else { return };
+    for mode in ["suspend20", "fullbusy", "threaded", "threaded-busy-poll", "defer20", "workqueue"] {
+        let run = |more: &[&str], program: &str| {
+            let output = bench.napier(&[&["run", "--dev", "server", "--mode", mode], more, &["--", program]].concat());
+            (output.status.code(), stderr(&output), text(&output))
+        };
+        let (wet, dry) = (run(&[], "true"), run(&["--dry-run"], "true"));
+        assert_eq!(wet.0, dry.0, "{mode}: {wet:?} {dry:?}");
+        // The same reason for each value.
+        if let Some((_, why)) = wet.1.trim_end().rsplit_once("instance ").filter(|_| wet.0 == Some(1)) {
+            let why = why.split_once(": ").map_or(why, |(_, why)| why);
+            assert!(dry.2.contains(why) || dry.1.contains(why), "{mode}: {wet:?} {dry:?}");
+        }
+        assert_eq!(
+            (run(&[], "no-such-program").0, run(&["--dry-run"], "no-such-program").0),
+            (Some(1), Some(1)),
+            "{mode}"
+        );
+    }
+    assert!(bench.is_clean());
 }
 
 /// Prints how long a descriptor is there before it has its mode.

@@ -48,7 +48,8 @@ impl Program {
         Ok(Self { pid: command.spawn()?.id(), ended: None, is_over: false })
     }
 
-    /// The same with the calls held by which it makes the descriptors that settings are for: [`Strict`] answers them.
+    /// The same with the calls held by which it makes the descriptors that settings are for: [`Strict`] answers them, and a process that is
+    /// started beside lets them go on when this one has ended. The calling thread has to be the only one.
     ///
     /// # Errors
     /// It cannot be started, or this kernel has no notifications of system calls (`seccomp_unotify(2)`, since Linux 5.14).
@@ -57,9 +58,11 @@ impl Program {
         signals: &Signals,
         settings: &ProgramSettings,
     ) -> io::Result<(Self, Strict)> {
+        // Before orphans come here: it is none of the program's.
+        let keeper = crate::sys::keeper::start()?;
         set_child_subreaper(Some(rustix::process::getpid()))?;
         signals.leave_to(command);
-        let (child, strict) = Strict::spawn(command, settings)?;
+        let (child, strict) = Strict::spawn(command, settings, keeper)?;
         Ok((Self { pid: child.id(), ended: None, is_over: false }, strict))
     }
 

@@ -14,6 +14,8 @@
 //! sockets without a descriptor, and objects that went to a process outside of the program.
 
 mod child;
+mod library;
+mod met;
 mod preload;
 mod settings;
 mod signals;
@@ -35,10 +37,11 @@ use crate::change::KeyError;
 use crate::procfs::Stat;
 
 pub use child::{Ended, Program};
-pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for};
+pub use met::{Library, LibraryCounts, Meeting, library_in};
+pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be};
 pub use settings::{DescriptorSetting, EpollValue, ProgramSettings, SocketValue};
-pub use signals::{SignalSeen, Signals, is_ignored, wait_for};
-pub use strict::{Held, Strict};
+pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
+pub use strict::{Answer, Held, Strict};
 pub use tree::descendants;
 pub use watcher::{Roots, Scan, Watcher};
 

@@ -1,5 +1,5 @@
-//! The library that is loaded into a program where a mode needs another time-out of its waits (`fullbusy`), and the program's
-//! file, as far as that depends on it.
+//! What is loaded into a program where a mode needs other waits of it (`fullbusy`), and the program's file, as far as that depends
+//! on it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -7,8 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The library beside this command.
-const LIBRARY: &str = "libnapier_modes.so";
+use super::library::{first_place, library};
 
 /// Scripts that are run by scripts; more are taken for no program.
 const SCRIPTS_MAX: usize = 4;
@@ -20,33 +19,51 @@ pub enum PreloadError {
     #[error("{} cannot be started: there is no such program", .0.display())]
     NoProgram(PathBuf),
     /// It loads none.
-    #[error("{} is {is}, so no library can be loaded into it: take another mode, such as suspend20", file.display())]
+    #[error("{} is {is}, so this one cannot be loaded into it", file.display())]
     NotLoadable {
         /// The program.
         file: PathBuf,
-        /// Setuid, or linked statically.
+        /// Setuid, linked statically, or of another C library.
         is: &'static str,
     },
-    /// It was not built, or is elsewhere.
-    #[error("{LIBRARY} is not beside this command: build it (cargo build --release -p napier-preload)")]
-    NotFound,
+    /// There is no place for the library's file.
+    #[error("the library cannot be written anywhere: {0}")]
+    NoPlace(String),
+    /// The file that was given cannot be named to a loader.
+    #[error("{}: the loader takes no path with a blank or a colon (ld.so(8))", .0.display())]
+    Path(PathBuf),
 }
 
-/// The library for a program: the one that is given, else the one beside this command or where it is installed.
+/// The library for a program: the one that is given, else this command's own.
 ///
 /// # Errors
-/// [`PreloadError`]: it cannot be loaded into this program, or there is none.
+/// [`PreloadError`]: it cannot be loaded into this program, or there is no place for it.
 pub fn preload_for(program: &OsStr, given: Option<&Path>) -> Result<PathBuf, PreloadError> {
+    preload(program, given, || library().map_err(PreloadError::NoPlace))
+}
+
+/// The same without writing its file: where it would be.
+///
+/// # Errors
+/// [`PreloadError`]: it cannot be loaded into this program.
+pub fn preload_would_be(program: &OsStr, given: Option<&Path>) -> Result<PathBuf, PreloadError> {
+    preload(program, given, || Ok(first_place()))
+}
+
+fn preload(
+    program: &OsStr,
+    given: Option<&Path>,
+    own: impl FnOnce() -> Result<PathBuf, PreloadError>,
+) -> Result<PathBuf, PreloadError> {
     let file = find_program(program).ok_or_else(|| PreloadError::NoProgram(program.into()))?;
-    let is = match (is_setuid(&file), is_dynamic(&file)) {
-        (true, _) => "setuid",
-        (false, false) => "linked statically",
-        (false, true) => {
-            let path = given.map(Path::to_owned).or_else(library).ok_or(PreloadError::NotFound)?;
-            return path.canonicalize().map_err(|_| PreloadError::NotFound);
-        }
-    };
-    Err(PreloadError::NotLoadable { file, is })
+    let is = if is_setuid(&file) { Some("setuid") } else { unloadable(&file) };
+    if let Some(is) = is {
+        return Err(PreloadError::NotLoadable { file, is });
+    }
+    let Some(given) = given else { return own() };
+    let path = given.canonicalize().map_err(|error| PreloadError::NoPlace(format!("{}: {error}", given.display())))?;
+    let is_taken = !path.to_string_lossy().contains([' ', ':']);
+    if is_taken { Ok(path) } else { Err(PreloadError::Path(path)) }
 }
 
 /// What `LD_PRELOAD` has to be, so that this library comes before others that the environment names.
@@ -79,48 +96,54 @@ pub fn is_setuid(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.permissions().mode() & 0o6000 != 0)
 }
 
-/// Whether a library can be loaded into it: it, or what runs it if it is a script, names a loader. Source: `elf(5)`.
-fn is_dynamic(path: &Path) -> bool {
+/// Why no library can be loaded into it: it, or what runs it if it is a script, names no loader, or another C library's. Source:
+/// `elf(5)`.
+fn unloadable(path: &Path) -> Option<&'static str> {
     let mut path = path.to_owned();
     for _ in 0..SCRIPTS_MAX {
         let mut head = Vec::new();
-        let Ok(file) = File::open(&path) else { return false };
+        let Ok(file) = File::open(&path) else { return Some("not readable") };
         if (&file).take(256).read_to_end(&mut head).is_err() {
-            return false;
+            return Some("not readable");
         }
-        let Some(line) = head.strip_prefix(b"#!") else { return names_loader(&file, &head) };
+        let Some(line) = head.strip_prefix(b"#!") else { return unloadable_object(&file, &head) };
         let line = String::from_utf8_lossy(line.split(|byte| *byte == b'\n').next().unwrap_or_default()).into_owned();
         let mut words = line.split_whitespace();
-        let Some(interpreter) = words.next() else { return false };
+        let Some(interpreter) = words.next() else { return Some("a script without an interpreter") };
         path = match (interpreter.ends_with("/env"), words.next().and_then(|name| find_program(OsStr::new(name)))) {
             (true, Some(found)) => found,
             _ => PathBuf::from(interpreter),
         };
     }
-    false
+    Some("a script of a script of a script")
 }
 
-/// Whether an ELF file of 64 bits has a header `PT_INTERP`.
-fn names_loader(file: &File, head: &[u8]) -> bool {
+/// The same of an ELF file: it has to be of this machine, with a header `PT_INTERP` that names the loader of the C library that this
+/// library is linked with.
+fn unloadable_object(file: &File, head: &[u8]) -> Option<&'static str> {
     const PT_INTERP: u32 = 3;
-    if head.len() < 64 || !head.starts_with(b"\x7fELF\x02") {
-        return false;
+    #[cfg(target_arch = "x86_64")]
+    const MACHINE: u64 = 62;
+    #[cfg(target_arch = "aarch64")]
+    const MACHINE: u64 = 183;
+    if head.len() < 64 || !head.starts_with(b"\x7fELF") {
+        return Some("linked statically");
     }
     let half = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    if head[4] != 2 || half(18) != MACHINE {
+        return Some("a program of another machine or of 32 bits");
+    }
     let offset = u64::from_le_bytes(head[32..40].try_into().expect("8 bytes"));
-    (0..half(56)).any(|nth| {
-        let mut kind = [0; 4];
-        let at = offset.saturating_add(nth * half(54));
-        file.read_exact_at(&mut kind, at).is_ok() && u32::from_le_bytes(kind) == PT_INTERP
-    })
-}
-
-/// Beside this command or where it is installed.
-fn library() -> Option<PathBuf> {
-    let command = std::env::current_exe().ok()?;
-    let folder = command.parent()?;
-    let places = [folder.join(LIBRARY), folder.join("../lib/napier").join(LIBRARY), folder.join("deps").join(LIBRARY)];
-    places.into_iter().find(|path| path.is_file())
+    let interpreter = (0..half(56)).find_map(|nth| {
+        let mut header = [0; 40];
+        file.read_exact_at(&mut header, offset.saturating_add(nth * half(54))).ok()?;
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        (header[..4] == PT_INTERP.to_le_bytes()).then(|| (word(8), word(32)))
+    });
+    let Some((at, len)) = interpreter else { return Some("linked statically") };
+    let mut loader = vec![0; usize::try_from(len).unwrap_or(0).min(256)];
+    let is_musl = file.read_exact_at(&mut loader, at).is_ok() && loader.windows(4).any(|part| part == b"musl");
+    is_musl.then_some("linked with musl and not with the GNU C library")
 }
 
 #[cfg(test)]
@@ -130,11 +153,13 @@ mod tests {
     #[test]
     fn programs_are_told_from_what_is_none() {
         let shell = find_program(OsStr::new("sh")).expect("there is a shell");
-        assert!(is_dynamic(&std::env::current_exe().expect("it runs")) && shell.is_file());
-        assert!(!is_dynamic(Path::new("/proc/self/status")) && !is_setuid(&shell));
+        assert_eq!((unloadable(&std::env::current_exe().expect("it runs")), unloadable(&shell)), (None, None));
+        assert!(unloadable(Path::new("/proc/self/status")).is_some() && !is_setuid(&shell));
         let none = preload_for(OsStr::new("no-such-program-here"), None);
         assert!(matches!(none, Err(PreloadError::NoProgram(_))));
         let text = preload_for(OsStr::new("/proc/self/status"), Some(Path::new("/")));
         assert!(matches!(text, Err(PreloadError::NotLoadable { is: "linked statically", .. })));
+        let path = preload_for(OsStr::new("sh"), Some(Path::new("/no/such/file")));
+        assert!(matches!(path, Err(PreloadError::NoPlace(_))));
     }
 }

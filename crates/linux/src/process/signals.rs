@@ -73,6 +73,14 @@ impl Signals {
         signals::begin_with(command, self.before, self.ignores_children.then_some(libc::SIGCHLD));
     }
 
+    /// The same for another thread, which takes them instead of this one.
+    ///
+    /// # Errors
+    /// The process has too many files open.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, before: self.before, ignores_children: self.ignores_children })
+    }
+
     /// The next one that came, if there is one.
     ///
     /// # Errors
@@ -113,4 +121,18 @@ pub fn wait_for(signals: &Signals, beside: &[BorrowedFd<'_>], span: Option<Durat
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Waits until one of these descriptors can be read, or the time is over; which is the first that can.
+///
+/// # Errors
+/// None that is known.
+pub fn wait_for_one(these: &[BorrowedFd<'_>], span: Duration) -> io::Result<Option<usize>> {
+    let mut asked: Vec<_> = these.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let span = Timespec::try_from(span).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut asked, Some(&span)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(asked.iter().position(|asked| !asked.revents().is_empty()))
 }

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! program: epoll_create1, socket --held--> Strict: makes it, sets it, gives it --> the call returns its number
+//!                                 \------> the keeper, if this process has ended: --> the call goes on as if it had not been held
 //! ```
 //!
 //! A socket that is accepted has the options of its listener (`net/core/sock.c sk_clone`), so `accept` is not held. What cannot be
 //! made for the program as it would be made by it goes on as if it had not been held, and the watcher sets it later: sockets of
 //! another network namespace, and protocols that ask for rights. A socket is made with the user and group of the thread that asked,
-//! for they are what it is filtered and accounted by.
+//! for they are what it is filtered and accounted by; so are its control group and its security label, which no other process can give it:
+//! the call of a thread that has others than this process goes on, and its socket is looked for at once ([`Answer::Follows`]).
 
 use std::fs;
 use std::io;
@@ -20,12 +22,14 @@ use rustix::event::epoll::{CreateFlags, create};
 use super::ProgramSettings;
 use super::settings::{set_epoll, write_option};
 use crate::change::KeyError;
+use crate::sys::keeper::{Handed, Keeper};
 use crate::sys::seccomp::{self, Call, EPOLL_CREATE, EPOLL_CREATE1, SOCKET};
 
 /// Held calls of a program.
 #[derive(Debug)]
 pub struct Strict {
     listener: OwnedFd,
+    handed: Handed,
     settings: ProgramSettings,
     answered: usize,
 }
@@ -38,8 +42,23 @@ pub struct Held {
     pub pid: Option<u32>,
 }
 
+/// What became of a held call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It returns a descriptor that is set, or it is the kernel that decides.
+    Done,
+    /// It goes on and makes a socket, which is to be set right after.
+    Follows,
+    /// It goes on without the settings, and why.
+    Without(String),
+}
+
 impl Strict {
-    pub(super) fn spawn(command: &mut Command, settings: &ProgramSettings) -> io::Result<(Child, Self)> {
+    pub(super) fn spawn(
+        command: &mut Command,
+        settings: &ProgramSettings,
+        (keeper, handed): (Keeper, Handed),
+    ) -> io::Result<(Child, Self)> {
         let mut calls = Vec::new();
         if settings.epoll.is_some() {
             calls.extend(EPOLL_CREATE.into_iter().chain([EPOLL_CREATE1]));
@@ -47,43 +66,46 @@ impl Strict {
         if !settings.sockets.is_empty() {
             calls.push(SOCKET);
         }
-        let (child, listener) = seccomp::spawn(command, &calls)?;
-        Ok((child, Self { listener, settings: settings.clone(), answered: 0 }))
+        let (child, listener) = seccomp::spawn(command, &calls, keeper)?;
+        Ok((child, Self { listener, handed, settings: settings.clone(), answered: 0 }))
     }
 
     /// The next call, once the descriptor can be read; `None` if nobody waits.
     ///
     /// # Errors
     /// None that is known.
-    pub fn next(&self) -> io::Result<Option<Held>> {
+    pub fn next(&mut self) -> io::Result<Option<Held>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut asked, Some(&now))? == 0 || !asked[0].revents().contains(PollFlags::IN) {
             return Ok(None);
         }
-        let call = seccomp::receive(self.listener.as_fd())?;
+        let call = self.handed.receive(self.listener.as_fd())?;
         Ok(call.map(|call| Held { pid: status(call.tid).and_then(|status| number(&status, "Tgid:", 0)), call }))
     }
 
-    /// Answers a call. What is said: why it was let go without the settings.
+    /// Answers a call.
     ///
     /// # Errors
     /// None that is known.
-    pub fn answer(&mut self, held: &Held) -> io::Result<Option<String>> {
+    pub fn answer(&mut self, held: &Held) -> io::Result<Answer> {
         let Held { call, .. } = held;
-        match self.make(call) {
-            Ok(Some((fd, close_on_exec))) => {
+        let (made, follows) = match self.make(call) {
+            Ok(Made::Descriptor(fd, close_on_exec)) => {
                 self.answered += 1;
                 seccomp::give(self.listener.as_fd(), call, fd.as_fd(), close_on_exec)?;
-                Ok(None)
+                return Ok(Answer::Done);
             }
-            Ok(None) => seccomp::let_go(self.listener.as_fd(), call).map(|()| None),
-            Err(error) => {
-                seccomp::let_go(self.listener.as_fd(), call)?;
-                Ok(Some(format!("a descriptor was made without the mode, which follows: {error}")))
-            }
-        }
+            Ok(Made::ByKernel) => (Ok(()), Answer::Done),
+            Ok(Made::ByCaller) => (Ok(()), Answer::Follows),
+            Err(error) => (Err(error), Answer::Done),
+        };
+        seccomp::let_go(self.listener.as_fd(), call.id)?;
+        Ok(match made {
+            Ok(()) => follows,
+            Err(error) => Answer::Without(format!("a descriptor was made without the mode, which follows: {error}")),
+        })
     }
 
     /// Calls that were answered with a descriptor.
@@ -92,8 +114,7 @@ impl Strict {
         self.answered
     }
 
-    /// The descriptor, set, and whether it closes on exec; `None` for what the kernel has to decide.
-    fn make(&self, call: &Call) -> Result<Option<(OwnedFd, bool)>, KeyError> {
+    fn make(&self, call: &Call) -> Result<Made, KeyError> {
         // Registers are 64 bits; the calls take ints.
         let argument = |at: usize| call.arguments[at] as u32 as i32;
         if call.number == SOCKET {
@@ -102,45 +123,64 @@ impl Strict {
         let is_old = Some(call.number) == EPOLL_CREATE;
         let close_on_exec = !is_old && argument(0) == libc::EPOLL_CLOEXEC;
         if (is_old && argument(0) <= 0) || (!is_old && argument(0) & !libc::EPOLL_CLOEXEC != 0) {
-            return Ok(None);
+            return Ok(Made::ByKernel);
         }
-        let Some(value) = self.settings.epoll else { return Ok(None) };
+        let Some(value) = self.settings.epoll else { return Ok(Made::ByKernel) };
         let made = create(CreateFlags::CLOEXEC).map_err(|error| KeyError::Io(error.into()))?;
         set_epoll(made.as_fd(), value)?;
-        Ok(Some((made, close_on_exec)))
+        Ok(Made::Descriptor(made, close_on_exec))
     }
 
-    fn make_socket(
-        &self,
-        call: &Call,
-        domain: i32,
-        kind: i32,
-        protocol: i32,
-    ) -> Result<Option<(OwnedFd, bool)>, KeyError> {
+    fn make_socket(&self, call: &Call, domain: i32, kind: i32, protocol: i32) -> Result<Made, KeyError> {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let plain = [libc::SOCK_STREAM, libc::SOCK_DGRAM].contains(&(kind & !flags))
             && [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP].contains(&protocol);
         let ns = |path: &str| fs::metadata(path).map(|found| found.ino()).ok();
         let own = ns("/proc/thread-self/ns/net");
-        let Some(status) = status(call.tid).filter(|_| plain && own.is_some()) else { return Ok(None) };
+        let Some(status) = status(call.tid).filter(|_| plain && own.is_some()) else { return Ok(Made::ByKernel) };
         if ns(&format!("/proc/{}/ns/net", call.tid)) != own {
-            return Ok(None);
+            return Ok(Made::ByKernel);
         }
         let (Some(user), Some(group)) = (number(&status, "Uid:", 3), number(&status, "Gid:", 3)) else {
-            return Ok(None);
+            return Ok(Made::ByKernel);
         };
+        let is_placed_alike = is_placed_as_this(call.tid);
         // What was read is that of the thread that waits.
         if !seccomp::is_waiting(self.listener.as_fd(), call) {
-            return Ok(None);
+            return Ok(Made::ByKernel);
+        }
+        if !is_placed_alike {
+            return Ok(Made::ByCaller);
         }
         let made = seccomp::socket_as(user, group, domain, kind | libc::SOCK_CLOEXEC, protocol);
         // As the kernel refuses it, which the program then hears from it.
-        let Ok(made) = made else { return Ok(None) };
+        let Ok(made) = made else { return Ok(Made::ByKernel) };
         for option in &self.settings.sockets {
             write_option(made.as_fd(), *option)?;
         }
-        Ok(Some((made, kind & libc::SOCK_CLOEXEC != 0)))
+        Ok(Made::Descriptor(made, kind & libc::SOCK_CLOEXEC != 0))
     }
+}
+
+/// Who makes what a held call asks for.
+enum Made {
+    /// It is made and set; whether it closes on exec.
+    Descriptor(OwnedFd, bool),
+    /// The kernel decides, and the watcher sets what comes of it.
+    ByKernel,
+    /// The thread that asked: what it is given by its place cannot be given here.
+    ByCaller,
+}
+
+/// Whether a thread is in the control groups that this one is in, and has its security label. Source: `net/core/sock.c sk_alloc
+/// cgroup_sk_alloc`, `net/socket.c security_socket_post_create`.
+fn is_placed_as_this(tid: u32) -> bool {
+    // No label can be read where no security module has them.
+    ["cgroup", "attr/current"].iter().all(|file| {
+        let [theirs, own] =
+            [tid.to_string(), "thread-self".to_owned()].map(|who| fs::read(format!("/proc/{who}/{file}")));
+        theirs.ok() == own.ok()
+    })
 }
 
 impl AsFd for Strict {

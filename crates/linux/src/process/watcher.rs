@@ -225,6 +225,10 @@ impl Watcher {
         let Some(wanted) = self.settings.epoll else { return Ok(()) };
         let copy = watched.process.duplicate_of(fd, Kind::Epoll)?;
         let before = epoll_value(copy.as_fd())?;
+        // The one that the library in the program polls with.
+        if (before.busy_poll_usecs, before.busy_poll_budget) == napier_preload::marks::OWN_PARAMS {
+            return Ok(());
+        }
         if before == wanted {
             watched.epolls.entry(fd).or_default();
             return Ok(());

@@ -10,6 +10,8 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use super::keeper::Keeper;
+
 /// The instruction set whose numbers a filter is made of. Source: `include/uapi/linux/audit.h`.
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e;
@@ -45,10 +47,12 @@ fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 /// Offsets in `struct seccomp_data`.
 const NUMBER_AT: u32 = 0;
 const ARCH_AT: u32 = 4;
-/// The lower half of the first argument.
+/// The lower half of the first argument, and of the second.
 const DOMAIN_AT: u32 = 16;
+const SECOND_AT: u32 = 24;
 
-/// A filter that holds those calls, `socket` only for IPv4 and IPv6. Another instruction set's calls, and those of x32, pass.
+/// A filter that holds those calls, `socket` only for IPv4 and IPv6, `epoll_create1` only if it is the program's and not that of the library
+/// in it. Another instruction set's calls, and those of x32, pass.
 fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF};
     let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
@@ -63,6 +67,12 @@ fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
             program.push(is(libc::AF_INET6.cast_unsigned(), 0, 1));
             program.push(answer(SECCOMP_RET_USER_NOTIF));
             program.push(answer(SECCOMP_RET_ALLOW));
+        } else if *call == EPOLL_CREATE1 {
+            program.push(is(call.cast_unsigned(), 0, 4));
+            program.push(load(SECOND_AT));
+            program.push(is(napier_preload::marks::OWN_CALL, 1, 0));
+            program.push(answer(SECCOMP_RET_USER_NOTIF));
+            program.push(answer(SECCOMP_RET_ALLOW));
         } else {
             program.push(is(call.cast_unsigned(), 0, 1));
             program.push(answer(SECCOMP_RET_USER_NOTIF));
@@ -72,21 +82,25 @@ fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Starts a command whose calls, and those of all processes that it starts, are held from before its program begins. It ends if
-/// this process does, for then nobody could answer.
-pub(crate) fn spawn(command: &mut Command, calls: &[i32]) -> io::Result<(std::process::Child, OwnedFd)> {
+/// Starts a command whose calls, and those of all processes that it starts, are held from before its program begins. The keeper has the
+/// listener before that, too.
+pub(crate) fn spawn(
+    command: &mut Command,
+    calls: &[i32],
+    keeper: Keeper,
+) -> io::Result<(std::process::Child, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let program = filter(calls);
     // SAFETY: what runs between fork and exec calls the system only: no allocation, no lock.
     unsafe {
         command.pre_exec(move || {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
             let listener = install(&program)?;
+            pass(keeper.as_fd(), listener.as_fd())?;
             pass(theirs.as_fd(), listener.as_fd())
         })
     };
     let child = command.spawn()?;
-    Ok((child, taken(ours.as_fd())?))
+    Ok((child, taken(ours.as_fd(), RecvFlags::DONTWAIT)?))
 }
 
 /// Whether a filter needs `PR_SET_NO_NEW_PRIVS`, which takes setuid programs their privilege: without `CAP_SYS_ADMIN`.
@@ -120,11 +134,12 @@ fn pass(to: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn taken(from: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// A descriptor that was passed.
+pub(super) fn taken(from: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<OwnedFd> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(from, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)?;
+    recvmsg(from, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC | flags)?;
     let mut messages = control.drain();
     let fd = messages.find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
@@ -133,12 +148,13 @@ fn taken(from: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The next call; `None` if its thread has ended meanwhile.
-pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
+/// The next call, written to `found`; `None` if its thread has ended meanwhile.
+pub(super) fn receive(listener: BorrowedFd<'_>, found: &mut libc::seccomp_notif) -> io::Result<Option<Call>> {
+    // The kernel takes no other.
     // SAFETY: all of its fields are numbers.
-    let mut found: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    *found = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open while it is borrowed; `found` lives through the call, which writes no more than its size.
-    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut found) };
+    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut *found) };
     if failed < 0 {
         let error = io::Error::last_os_error();
         let gone = [libc::ENOENT, libc::EINTR].contains(&error.raw_os_error().unwrap_or(0));
@@ -154,10 +170,10 @@ pub(crate) fn is_waiting(listener: BorrowedFd<'_>, call: &Call) -> bool {
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
 }
 
-/// Lets a call go on as if it had not been held.
-pub(crate) fn let_go(listener: BorrowedFd<'_>, call: &Call) -> io::Result<()> {
+/// Lets a call go on as if it had not been held. It may have been answered, or its thread have ended, which is no error.
+pub(crate) fn let_go(listener: BorrowedFd<'_>, id: u64) -> io::Result<()> {
     let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-    let answer = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags };
+    let answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
     // SAFETY: the descriptor is open while it is borrowed, and `answer` lives through the call, which only reads it.
     let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) };
     done(failed)

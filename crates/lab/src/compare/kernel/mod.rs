@@ -233,7 +233,7 @@ fn by_thread(plan: &Plan) -> Plan {
 /// Why a program that was not made for it cannot run a mode from outside; `None` if it can.
 pub(crate) fn why_no_program(program: &ProgramConfig, mode: Mode) -> Option<String> {
     let refused = program.library(&mode.plan()).err()?;
-    Some(format!("its waits need another time-out, which takes a library in the program: {refused}"))
+    Some(format!("its waits have to poll, which takes a library in the program: {refused}"))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use napier_kv::load::plan::Plan as LoadPlan;
 use napier_kv::load::wire::SocketWire;
 use napier_kv::profile::Profile;
 use napier_linux::Netns;
-use napier_linux::process::{PreloadError, preload_for};
+use napier_linux::process::{Library, PreloadError, library_in, preload_for};
 
 pub(crate) use force::Forced;
 use listen::Listening;
@@ -134,6 +134,13 @@ impl Program {
             Ok(answers) => answers,
             Err(error) => bail!("{name}: {error:#}{}", process.last_words()),
         };
+        if let Some(file) = library
+            && !process.family().into_iter().any(|pid| has_met(pid, file))
+        {
+            bail!(
+                "{name} answers without the library that this mode loads into it: its waits for events are not by the C library's epoll"
+            );
+        }
         let library = library.map(Path::to_owned);
         let new = Arc::new(Served { process, library, at, format: speaks.format() });
         *served = Some(new.clone());
@@ -181,6 +188,11 @@ impl Served {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// Whether a library has seen a wait of a process, which has answered by now.
+fn has_met(pid: u32, library: &Path) -> bool {
+    matches!(library_in(pid, library), Ok(Library::Loaded(counts)) if counts.met > 0)
 }
 
 /// Waits until something answers on a port that the interface reaches.

@@ -1,0 +1,29 @@
+//! Compiles the library that is loaded into programs: it has to be a shared object of its own, which no dependency of cargo can be.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=library");
+    let variable = |name: &str| env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}"));
+    let library = PathBuf::from(variable("OUT_DIR")).join("libnapier_modes.so");
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc.args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "napier_modes"]);
+    rustc.args(["-C", "opt-level=2", "-C", "codegen-units=1", "-C", "strip=symbols", "-C", "debuginfo=0"]);
+    // A thread that is cancelled in a wait unwinds the stack through the library.
+    rustc.args(["-C", "panic=unwind"]);
+    let target = variable("TARGET");
+    if target != variable("HOST") {
+        rustc.arg("--target").arg(&target);
+    }
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut with = OsString::from("linker=");
+        with.push(linker);
+        rustc.arg("-C").arg(with);
+    }
+    rustc.arg("-o").arg(&library).arg("library/lib.rs");
+    let status = rustc.status().unwrap_or_else(|error| panic!("{rustc:?}: {error}"));
+    assert!(status.success(), "{rustc:?}: {status}");
+}
