@@ -78,7 +78,7 @@ impl Poller {
     /// Polls one instance for a moment. The mask is in force meanwhile.
     pub(crate) fn turn(&mut self, mask: *const Signals) -> Turn {
         self.turns = self.turns.wrapping_add(1);
-        if self.turns % TURNS_MAX == 0 {
+        if self.turns.is_multiple_of(TURNS_MAX) {
             // The mode may have been taken back.
             if abi::params(self.of).is_none_or(|found| found.prefer == 0) {
                 return Turn::Useless;

@@ -7,7 +7,7 @@ pub mod marks;
 
 // Looked at by clippy, and never part of a program that is linked with this crate: its functions have the names of the C library's.
 #[cfg(clippy)]
-#[allow(unsafe_code, dead_code, missing_docs)]
+#[allow(unsafe_code, unreachable_pub, dead_code, missing_docs)]
 #[path = "../library/lib.rs"]
 mod library;
 

@@ -133,7 +133,7 @@ impl Live {
         let Some(strict) = &mut self.strict else { return Ok(None) };
         let mut follows = None;
         for _ in 0..ANSWERS_MAX {
-            let Some(held) = strict.next()? else { break };
+            let Some(held) = strict.next_held()? else { break };
             follows.get_or_insert(false);
             // Noted before its first descriptor is set.
             if held.pid.is_some_and(|pid| !self.watcher.knows(pid)) {

@@ -74,7 +74,7 @@ impl Strict {
     ///
     /// # Errors
     /// None that is known.
-    pub fn next(&mut self) -> io::Result<Option<Held>> {
+    pub fn next_held(&mut self) -> io::Result<Option<Held>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
