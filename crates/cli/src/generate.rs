@@ -126,7 +126,7 @@ fn status_section(roff: &mut Roff) {
 const FILES: &[(&str, &str)] = &[
     (
         "/var/lib/napier",
-        "Journals of what is changed on this machine, written before it is changed, or $STATE_DIRECTORY.",
+        "Journals of what is changed on this machine, written before it is changed, or $NAPIER_STATE_DIRECTORY.",
     ),
     (
         "/run/user/UID/napier",

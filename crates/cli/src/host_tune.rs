@@ -9,8 +9,8 @@ use napier_linux::facts::{Facts, Scope};
 use napier_linux::tune::{self, Delivery, Step, Tuning};
 use serde::Serialize;
 
-use crate::Usage;
 use crate::page::{Page, plural};
+use crate::{Told, Usage};
 
 /// Options of `napier host tune`.
 #[derive(clap::Args)]
@@ -144,7 +144,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         out.write_all(text(args, &tuning, &outcomes).as_bytes())?;
     }
-    Ok(())
+    let changed = outcomes.iter().any(|outcome| outcome.state == State::Changed);
+    match tried_and_refused(&outcomes) {
+        refused if refused > 0 && !changed && !args.dry_run => {
+            let settings = plural(refused, "setting");
+            Err(Told(format!("nothing was changed: {settings} refused, for the reasons above")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Settings that this machine has, and that it did not let be changed.
+fn tried_and_refused(outcomes: &[Outcome]) -> usize {
+    outcomes.iter().filter(|outcome| outcome.state == State::Refused && outcome.command.is_some()).count()
 }
 
 fn read(args: &Args) -> anyhow::Result<Facts> {
@@ -242,8 +254,13 @@ fn text(args: &Args, tuning: &Tuning, outcomes: &[Outcome]) -> String {
         page.blank();
     }
     let changed = of(State::Changed).count();
+    let refused = tried_and_refused(outcomes);
     page.paragraph(&match (args.dry_run, changed) {
         (true, _) => format!("{} would be changed; nothing was.", plural(of(State::WouldChange).count(), "setting")),
+        (false, 0) if refused > 0 => {
+            let tried = outcomes.iter().filter(|outcome| outcome.command.is_some()).count();
+            format!("Nothing was changed: {refused} of {} were refused.", plural(tried, "setting"))
+        }
         (false, 0) => "Nothing had to be changed.".to_owned(),
         (false, changed) => {
             format!("{} changed, until napier host undo or the next start of the machine.", plural(changed, "setting"))

@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use clap::error::ErrorKind;
 use clap::{ColorChoice, FromArgMatches as _, Parser, Subcommand};
 use napier_lab::report::one_line;
+use napier_linux::change::shown;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// NAPI in user space, and the bench that tells which way of delivering packets to choose
@@ -228,12 +229,16 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    // A limit of file sizes (`ulimit -f`) shall refuse a write, not end this command between two. A program that is run has it as it was.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let interrupted = &interrupt.flag;
     napier_linux::given::heed(interrupt.flag.clone());
     // Children of a comparison leave it to their parent.
     let is_child = matches!(cli.command, Command::InternalLoad | Command::InternalInit { .. });
     let is_text = matches!(cli.command, Command::Completions(_) | Command::Man(_));
-    let recovered = if is_child || is_text { Vec::new() } else { host::recover_and_say() };
+    let only_looks = matches!(&cli.command, Command::Host(host) if host.only_looks());
+    napier_linux::change::called(changes_by(&cli.command));
+    let recovered = if is_child || is_text || only_looks { Vec::new() } else { host::recover_and_say() };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, interrupted),
         Command::Report(args) => report::run(&args),
@@ -265,6 +270,18 @@ pub fn main() -> ExitCode {
     ended(result, &interrupt)
 }
 
+/// The command in words, for what it changes on this machine.
+fn changes_by(command: &Command) -> &'static str {
+    match command {
+        Command::Run(args) => args.name(),
+        Command::Host(host) => host.name(),
+        Command::Compare(_) => "compare",
+        Command::Doctor(_) => "doctor --fix",
+        Command::Conform(_) => "conform",
+        _ => "",
+    }
+}
+
 /// Says why a command failed, if that is not said yet; the exit status.
 fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
     match result {
@@ -275,7 +292,7 @@ fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
             ExitCode::from(error.downcast_ref::<ExitWith>().map_or(1, |ended| ended.0))
         }
         Err(error) if error.is::<Usage>() => {
-            eprintln!("{} {}", colour::napier(), one_line(&error));
+            eprintln!("{} {}", colour::napier(), shown(&one_line(&error)));
             ExitCode::from(EXIT_USAGE)
         }
         Err(error) => match interrupt.status() {
@@ -284,7 +301,7 @@ fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
                 ExitCode::from(status)
             }
             _ => {
-                eprintln!("{} {}", colour::napier(), one_line(&error));
+                eprintln!("{} {}", colour::napier(), shown(&one_line(&error)));
                 ExitCode::FAILURE
             }
         },

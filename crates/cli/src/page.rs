@@ -1,6 +1,6 @@
 //! Text for a terminal of 80 columns.
 
-use napier_linux::change::{Each, Line};
+use napier_linux::change::{Each, Line, shown};
 
 const COLUMNS: usize = 80;
 
@@ -33,7 +33,7 @@ impl Page {
 
     /// A command behind a label.
     pub(crate) fn labelled_command(&mut self, label: &str, command: &str) {
-        self.0 += &format!("  {label}{command}\n");
+        self.0 += &format!("  {label}{}\n", shown(command));
     }
 
     /// An empty line, but never two.
@@ -51,7 +51,7 @@ impl Page {
     fn wrap(&mut self, first: &str, rest: &str, text: &str) {
         let mut line = first.to_owned();
         let mut is_empty = true;
-        for word in text.split_whitespace() {
+        for word in text.split_whitespace().map(shown) {
             if !is_empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
                 self.title(&line);
                 line = rest.to_owned();
@@ -60,7 +60,7 @@ impl Page {
             if !is_empty {
                 line.push(' ');
             }
-            line += word;
+            line += &word;
             is_empty = false;
         }
         self.title(&line);
@@ -90,6 +90,11 @@ pub(crate) fn applied(page: &mut Page, each: &Each) {
         }
     }
     page.blank();
+    if each.done.is_empty() && !each.refused.is_empty() {
+        let (refused, all) = (each.refused.len(), each.refused.len() + each.already.len());
+        page.paragraph(&format!("Nothing was changed: {refused} of {all} were refused."));
+        page.blank();
+    }
 }
 
 #[cfg(test)]

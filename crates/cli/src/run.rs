@@ -26,9 +26,9 @@ use report::Report;
 /// Options of `napier run`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "What is changed is noted in /var/lib/napier (or $STATE_DIRECTORY) before, and put back when the program ends, \
-                        newest first; after a crash by the next napier of any kind. The exit status is the program's, or 128 and the \
-                        number of the signal that ended it."
+    after_help = "What is changed is noted in /var/lib/napier (or $NAPIER_STATE_DIRECTORY) before, and put back when the program ends, \
+                        newest first; after a crash by the next napier of any kind. The exit status is the program's, 128 and the \
+                        number of the signal that ended it, or 127 if there is no such program."
 )]
 pub(crate) struct Args {
     /// Interface that the program's packets come through, in the namespace of this command
@@ -68,6 +68,13 @@ pub(crate) struct Args {
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
+}
+
+impl Args {
+    /// The command in words, for what it changes.
+    pub(crate) const fn name(&self) -> &'static str {
+        if self.attach.is_some() { "run --attach" } else { "run" }
+    }
 }
 
 /// What a mode changes here.
@@ -170,9 +177,9 @@ fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
         );
     }
     if !settings.is_empty()
-        && let Some((fd, _)) = process.descriptors().map_err(of)?.first()
+        && let Some((fd, kind)) = process.descriptors().map_err(of)?.first()
     {
-        process.duplicate(*fd).map_err(of)?;
+        process.try_descriptor(*fd, *kind).map_err(of)?;
     }
     Ok(process)
 }
@@ -201,8 +208,18 @@ fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &Progra
     }
     let is_made = settings.epoll.is_some() || !settings.sockets.is_empty();
     let strict = (args.strict && is_made).then_some(settings);
-    let started = live.start(&mut command, strict, library);
-    started.with_context(|| format!("{} cannot be started", program.to_string_lossy()))
+    let error = match live.start(&mut command, strict, library) {
+        Ok(started) => return Ok(started),
+        Err(error) => error,
+    };
+    // As a shell has it: not found, or found and no program.
+    let status = match error.kind() {
+        std::io::ErrorKind::NotFound => 127,
+        std::io::ErrorKind::PermissionDenied => 126,
+        _ => 1,
+    };
+    crate::host::say(&[format!("{} cannot be started: {error}", program.to_string_lossy())]);
+    Err(ExitWith(status).into())
 }
 
 fn is_root() -> bool {

@@ -52,7 +52,7 @@ impl Place {
 
     fn command(&self, end: &VethEnd, args: &[&str]) -> Running {
         let mut command = Command::new(NAPIER);
-        command.args(args).env("STATE_DIRECTORY", self.folder.file("."));
+        command.args(args).env("NAPIER_STATE_DIRECTORY", self.folder.file("."));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A child is in the namespace of the thread that starts it.
         Running(end.netns().run(|| command.spawn()).unwrap().expect("the binary starts"))

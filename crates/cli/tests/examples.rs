@@ -143,7 +143,10 @@ fn the_blocks_that_are_marked_run_as_they_are_written() {
         let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut shell = Command::new("timeout");
         shell.args(["--kill-after=5", "120", "bash", "-euo", "pipefail", "-c", &text]).current_dir(&folder);
-        shell.env("PATH", path).env("STATE_DIRECTORY", folder.join("state")).env("XDG_RUNTIME_DIR", folder.join("run"));
+        shell
+            .env("PATH", path)
+            .env("NAPIER_STATE_DIRECTORY", folder.join("state"))
+            .env("XDG_RUNTIME_DIR", folder.join("run"));
         let output = shell.stdin(Stdio::null()).output().expect("bash starts");
         if !output.status.success() {
             failed.push(format!("{page}:{line}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)));

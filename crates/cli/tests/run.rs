@@ -8,6 +8,8 @@ mod bench;
 mod common;
 #[path = "run/faults.rs"]
 mod faults;
+#[path = "run/ledger.rs"]
+mod ledger;
 #[path = "run/loops.rs"]
 mod loops;
 #[path = "run/programs.rs"]
@@ -124,7 +126,7 @@ fn the_status_and_the_output_are_the_programs() {
     let napier = [NAPIER, "run", "--dev", "server", "--mode", "suspend20", "--", "sh", "-c", inherited];
     assert_eq!(ignoring(&napier), ignoring(&["sh", "-c", inherited]));
     let output = bench.napier(&["run", "--dev", "server", "--mode", "suspend20", "--", "no-such-program"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(127));
     assert!(stderr(&output).contains("no-such-program cannot be started"), "{}", stderr(&output));
     assert_eq!(bench.napis(), at_first);
     assert!(bench.is_clean());

@@ -64,6 +64,30 @@ pub(crate) fn read_file(interface: &str, file: &str) -> Result<String, DeviceErr
     Ok(text.trim().to_owned())
 }
 
+/// What tells an interface from another one that has its number later: the inode of its folder, which no other folder gets while
+/// the kernel runs, and which neither a new name nor another namespace changes. `None` where `sysfs` is not to be seen. Source:
+/// `fs/kernfs/dir.c __kernfs_new_node`.
+pub(crate) fn node(interface: &str) -> Option<u64> {
+    let sysfs = Sysfs::of(interface).ok()?;
+    let found = rustix::fs::statat(&sysfs.root, format!("class/net/{interface}"), rustix::fs::AtFlags::empty());
+    // A number of 32 bits comes again.
+    found.ok().filter(|_| cfg!(target_pointer_width = "64")).map(|found| found.st_ino)
+}
+
+/// The interface of the calling thread's namespace that [`node`] says this of.
+pub(crate) fn with_node(wanted: u64) -> Option<String> {
+    // Any name will do: the folder of all of them is read.
+    let sysfs = Sysfs::of("lo").ok()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(&sysfs.root, "class/net", flags, Mode::empty()).ok()?;
+    let entries = rustix::fs::Dir::read_from(&folder).ok()?;
+    entries.flatten().find_map(|entry| {
+        let name = entry.file_name().to_str().ok()?;
+        let found = rustix::fs::statat(&folder, name, rustix::fs::AtFlags::empty()).ok()?;
+        (found.st_ino == wanted).then(|| name.to_owned())
+    })
+}
+
 /// Writes to such a file. It is not read back.
 ///
 /// # Errors

@@ -67,7 +67,7 @@ pub mod tune;
 mod veth;
 
 pub use error::{KernelError, Refusal};
-pub use netns::Netns;
+pub use netns::{Netns, NetnsId};
 pub use sink::{KernelSink, KernelWriteError};
 pub use veth::{EndConfig, Veth, VethConfig, VethEnd};
 

@@ -1,15 +1,22 @@
 //! A network namespace without a name.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::LinuxError;
+use serde::{Deserialize, Serialize};
+
+use crate::{LinuxError, sys};
+
+/// `include/uapi/asm-generic/socket.h`, Linux 5.14.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// `include/uapi/linux/magic.h`.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
@@ -127,6 +134,110 @@ impl AsFd for Netns {
     }
 }
 
+/// A network namespace, by what tells it from all that the kernel has had since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NetnsId {
+    /// `SO_NETNS_COOKIE`, which no other namespace gets.
+    Cookie {
+        /// Its number.
+        cookie: u64,
+    },
+    /// The inode, before Linux 5.14: the kernel gives it again once the namespace is gone.
+    Inode(u64),
+}
+
+impl NetnsId {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// `/proc` is not there.
+    pub fn current() -> io::Result<Self> {
+        let socket = rustix::net::socket_with(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::DGRAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        );
+        let cookie = socket.map_err(Into::into).and_then(|socket| sys::socket_cookie(socket.as_fd(), SO_NETNS_COOKIE));
+        match cookie {
+            Ok(cookie) => Ok(Self::Cookie { cookie }),
+            Err(_) => Self::inode(),
+        }
+    }
+
+    /// Whether the calling thread is in it.
+    #[must_use]
+    pub fn is_current(self) -> bool {
+        let own = if matches!(self, Self::Cookie { .. }) { Self::current() } else { Self::inode() };
+        own.is_ok_and(|own| own == self)
+    }
+
+    fn inode() -> io::Result<Self> {
+        Ok(Self::Inode(rustix::fs::fstat(open_current()?)?.st_ino))
+    }
+}
+
+impl fmt::Display for NetnsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cookie { cookie } => write!(f, "c{cookie}"),
+            Self::Inode(inode) => write!(f, "{inode}"),
+        }
+    }
+}
+
+/// The namespaces that processes are in, or that have a name of `ip netns`; each once.
+pub(crate) fn all() -> Vec<Netns> {
+    let of_process = |entry: io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        Some(entry.path().join("ns/net"))
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(of_process);
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<(u64, Netns)> = Vec::new();
+    for path in names.chain(processes) {
+        let Some(path) = path.to_str() else { continue };
+        // What was opened is held, so its inode is no other namespace's meanwhile.
+        let is_known = std::fs::metadata(path).is_ok_and(|seen| found.iter().any(|(inode, _)| *inode == seen.ino()));
+        if is_known {
+            continue;
+        }
+        if let Ok(netns) = Netns::open(path)
+            && let Ok(inode) = netns.inode()
+        {
+            found.push((inode, netns));
+        }
+    }
+    found.into_iter().map(|(_, netns)| netns).collect()
+}
+
 fn open_current() -> io::Result<OwnedFd> {
     Ok(File::open("/proc/thread-self/ns/net")?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel gives an inode again at once; what a journal of a namespace says is not about the next one.
+    #[test]
+    fn a_namespace_is_told_from_those_that_were_before() {
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            let made = match Netns::new() {
+                Ok(made) => made,
+                Err(error) if error.is_privilege() => {
+                    return napier_testkit::skip!("a_namespace_is_told_from_those_that_were_before", "{error}");
+                }
+                Err(error) => panic!("{error}"),
+            };
+            let id = made.run(|| NetnsId::current().expect("told")).expect("entered");
+            assert!(!seen.contains(&id), "{id} again: {seen:?}");
+            assert!(made.run(|| id.is_current()).expect("entered") && !id.is_current());
+            assert!(matches!(id, NetnsId::Cookie { .. }), "this kernel has no cookies");
+            seen.push(id);
+        }
+    }
 }

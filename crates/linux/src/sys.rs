@@ -38,6 +38,48 @@ pub(crate) fn socket_option(socket: BorrowedFd<'_>, option: libc::c_int) -> io::
     checked(failed).map(|()| value)
 }
 
+/// An option of `SOL_SOCKET` that is a number of 64 bits: a cookie.
+pub(crate) fn socket_cookie(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<u64> {
+    let mut value: u64 = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let room = (&raw mut value).cast();
+    // SAFETY: the descriptor is open while it is borrowed; `value` has `len` bytes, and both live through the call, which
+    // writes no more than that. Any bytes are a number.
+    let failed = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, room, &raw mut len) };
+    checked(failed).map(|()| value)
+}
+
+/// Process and user at the other end of a Unix socket, as they were when it began to listen; 0 for a process that is not to be seen from here.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of_val(&found) as libc::socklen_t;
+    let room = (&raw mut found).cast();
+    // SAFETY: the descriptor is open while it is borrowed; `found` has `len` bytes, and both live through the call, which
+    // writes no more than that. Any bytes are such numbers.
+    let failed =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, room, &raw mut len) };
+    checked(failed).map(|()| (found.pid.cast_unsigned(), found.uid))
+}
+
+/// Whether two descriptors of two processes are one open file (`kcmp(2)`). Nothing is copied for that.
+pub(crate) fn same_file(one: (u32, i32), other: (u32, i32)) -> io::Result<bool> {
+    /// `include/uapi/linux/kcmp.h`.
+    const KCMP_FILE: libc::c_int = 0;
+    let number = |fd: i32| libc::c_ulong::from(fd.cast_unsigned());
+    // SAFETY: the call takes numbers only.
+    let order = unsafe {
+        libc::syscall(
+            libc::SYS_kcmp,
+            one.0.cast_signed(),
+            other.0.cast_signed(),
+            KCMP_FILE,
+            number(one.1),
+            number(other.1),
+        )
+    };
+    if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
+}
+
 /// Sets an option of `SOL_SOCKET` that is an int.
 pub(crate) fn set_socket_option(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     set_option(socket, option, &value.to_ne_bytes())

@@ -3,15 +3,16 @@
 //! An instance has its own buffers and switches, so nobody else's tracing is touched. It is removed when its owner goes; what
 //! a killed owner left is removed by the next one. Source: `Documentation/trace/ftrace.rst`, section "Instances".
 
+mod instance;
+
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
-use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+pub use instance::remove_left;
+use instance::{made, remove_orphans, root};
 
 /// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,8 @@ pub struct Tracer {
     root: OwnedFd,
     name: String,
     enabled: Vec<Tracepoint>,
+    /// Its folder, locked as long as its owner lives.
+    _lock: OwnedFd,
 }
 
 impl Tracer {
@@ -64,14 +67,10 @@ impl Tracer {
     /// # Errors
     /// [`TraceError`].
     pub fn new() -> Result<Self, TraceError> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
         let root = root()?;
         remove_orphans(&root);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("instances/{PREFIX}{}-{number}", std::process::id());
-        let made = rustix::fs::mkdirat(&root, name.as_str(), Mode::RWXU);
-        made.map_err(|error| of(error.into(), "tracing instances"))?;
-        let tracer = Self { root, name, enabled: Vec::new() };
+        let (name, lock) = made(&root)?;
+        let tracer = Self { root, name, enabled: Vec::new(), _lock: lock };
         tracer.write("trace_clock", "mono")?;
         Ok(tracer)
     }
@@ -316,37 +315,6 @@ impl TraceEvent {
             }
         }
         None
-    }
-}
-
-const PREFIX: &str = "napier-";
-
-/// tracefs: where it is mounted, else mounted for us without a place in the file system.
-fn root() -> Result<OwnedFd, TraceError> {
-    let mounted = Path::new("/sys/kernel/tracing/instances");
-    if mounted.is_dir() {
-        let opened = rustix::fs::open("/sys/kernel/tracing", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        return opened.map_err(|error| of(error.into(), "tracefs"));
-    }
-    let mount = || {
-        let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_create(&context)?;
-        rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
-    };
-    mount().map_err(|error: Errno| of(error.into(), "tracefs"))
-}
-
-/// Removes instances of processes that are gone.
-fn remove_orphans(root: &OwnedFd) {
-    let opened =
-        rustix::fs::openat(root, "instances", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let Ok(dir) = opened.and_then(Dir::new) else { return };
-    for entry in dir.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = rustix::fs::unlinkat(root, format!("instances/{name}"), AtFlags::REMOVEDIR);
-        }
     }
 }
 

@@ -8,7 +8,10 @@ use common::{config, pair};
 use napier_core::control::NapiChange;
 use napier_core::control::plan::{Plan, Write};
 use napier_core::time::Span;
-use napier_linux::change::{DeviceRef, Entry, Journal, JournalError, Keep, Ledger, Line, Recovered, Scope, lines_of};
+use napier_linux::change::{
+    DeviceRef, Entry, EthtoolKey, Journal, JournalError, Keep, Key, Ledger, Line, Recovered, Scope, lines_of,
+};
+use napier_linux::ethtool::Group;
 use napier_linux::{Veth, VethConfig};
 
 /// A folder that ends with the test.
@@ -69,9 +72,11 @@ fn entry(line: &Line) -> Entry {
     Entry { key: line.key.clone(), before, after: line.value.clone(), or: None }
 }
 
+/// What is behind the first bytes was not written.
 fn cut(path: &Path, bytes: usize) {
-    let whole = std::fs::read(path).expect("read");
-    std::fs::write(path, &whole[..bytes]).expect("written");
+    let mut whole = std::fs::read(path).expect("read");
+    whole[bytes..].fill(0);
+    std::fs::write(path, &whole).expect("written");
 }
 
 #[test]
@@ -129,8 +134,8 @@ fn a_journal_that_was_not_written_whole_is_read_as_far_as_it_is() {
 #[test]
 fn damage_is_said_and_the_file_is_kept_aside() {
     in_pair("damage_is_said_and_the_file_is_kept_aside", |folder, scope, lines| {
-        // In the header, and in the second of three entries.
-        for (damaged_line, put_back) in [(0, 0), (2, 2)] {
+        // In the header, in the second of three entries, and in the last.
+        for (damaged_line, put_back) in [(0, 0), (2, 2), (3, 2)] {
             let mut journal = folder.begin(scope, Keep::Run).0.expect("a journal");
             for line in lines {
                 journal.note(&entry(line)).expect("noted");
@@ -151,6 +156,135 @@ fn damage_is_said_and_the_file_is_kept_aside() {
             lines.iter().for_each(|line| line.key.write("0").expect("written"));
         }
     });
+}
+
+#[test]
+fn a_file_that_was_cut_is_said() {
+    in_pair("a_file_that_was_cut_is_said", |folder, scope, lines| {
+        let mut journal = folder.begin(scope, Keep::Run).0.expect("a journal");
+        lines.iter().for_each(|line| journal.note(&entry(line)).expect("noted"));
+        journal.keep();
+        let path = folder.journal();
+        let whole = std::fs::read(&path).expect("read");
+        let used = whole.iter().rposition(|byte| *byte == b'\n').expect("lines") + 1;
+        std::fs::write(&path, &whole[..used]).expect("written");
+        let (journal, found) = folder.begin(scope, Keep::Run);
+        assert_eq!(found[0].damaged, 1, "{found:?}");
+        journal.expect("a journal").close();
+    });
+}
+
+#[test]
+fn runs_with_different_folders_see_each_other() {
+    in_pair("runs_with_different_folders_see_each_other", |folder, scope, lines| {
+        let other = Folder::new("another-folder");
+        let mut ledger = Ledger::begin_in(&folder.0, scope, lines.len(), &mut |_| {}).expect("a journal");
+        ledger.apply(lines).expect("applied");
+        let refused = other.begin(scope, Keep::Run).0.expect_err("it is held");
+        let pid = std::process::id();
+        assert!(matches!(&refused, JournalError::Busy { pid: found, .. } if *found == pid), "{refused}");
+        assert!(matches!(other.begin(scope, Keep::UntilUndone).0, Err(JournalError::Busy { .. })));
+        assert_eq!(std::fs::read_dir(&other.0).expect("there").count(), 0, "and nothing is left of that");
+        assert!(ledger.put_back().left.is_empty());
+        other.begin(scope, Keep::Run).0.expect("it is free").close();
+    });
+}
+
+#[test]
+fn a_folder_that_others_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    in_pair("a_folder_that_others_write_to_is_refused", |folder, scope, _| {
+        std::fs::set_permissions(&folder.0, std::fs::Permissions::from_mode(0o777)).expect("ours");
+        let refused = folder.begin(scope, Keep::Run).0.expect_err("anybody may put a journal there");
+        assert!(refused.to_string().contains("another user may write there"), "{refused}");
+    });
+}
+
+/// A number of an interface is given again: what is put back belongs to the one that was changed.
+#[test]
+fn another_interface_with_its_number_is_left_alone() {
+    in_pair("another_interface_with_its_number_is_left_alone", |folder, scope, lines| {
+        let Scope::Device { device, netns, node } = scope.clone() else { unreachable!("it is an interface") };
+        let other = Scope::Device { device, netns, node: node.map(|node| node ^ (1 << 40)) };
+        let mut ledger = Ledger::begin_in(&folder.0, &other, lines.len(), &mut |_| {}).expect("a journal");
+        ledger.apply(lines).expect("applied");
+        let undone = ledger.put_back();
+        assert_eq!((undone.put_back.len(), undone.gone.len()), (0, 1), "{undone:?}");
+        lines.iter().for_each(|line| assert_eq!(line.key.read().expect("read").as_ref(), Some(&line.value)));
+        lines.iter().for_each(|line| line.key.write("0").expect("written"));
+    });
+}
+
+fn channels(device: &DeviceRef, name: &str) -> Key {
+    Key::Ethtool(EthtoolKey { device: device.clone(), group: Group::Channels, name: name.to_owned() })
+}
+
+/// A queue is switched off when the run ends: its instance keeps what it has, and has it again when it is there again.
+#[test]
+fn what_is_away_at_the_end_is_put_back_when_it_is_there_again() {
+    let test = "what_is_away_at_the_end_is_put_back_when_it_is_there_again";
+    let Some(pair): Option<Veth> = pair(test, &VethConfig { queues: 2, gro: true, tso: false, ..config() }) else {
+        return;
+    };
+    let (end, folder) = (pair.left(), Folder::new(test));
+    let values = || {
+        let napis = end.napis().expect("listed");
+        napis.iter().map(|napi| (napi.defer_hard_irqs, napi.irq_suspend_timeout)).collect::<Vec<_>>()
+    };
+    let at_first = values();
+    let run = || {
+        let device = DeviceRef { ifindex: end.ifindex(), name: end.name().to_owned() };
+        let scope = Scope::device(device.clone()).expect("a namespace");
+        let lines = || lines_of(&plan(), &device).expect("lines");
+        let mut ledger = Ledger::begin_in(&folder.0, &scope, 8, &mut |_| {}).expect("a journal");
+        ledger.apply(&lines()).expect("applied");
+        channels(&device, "rx").write("1").expect("one queue less");
+        let undone = ledger.put_back();
+        assert!(undone.away > 0 && undone.gone.is_empty() && !undone.is_refused, "{undone:?}");
+        assert!(undone.left.iter().all(|left| left.contains("when it is there again")), "{undone:?}");
+        // A run without it may come, and leaves it as it is noted.
+        let mut ledger = Ledger::begin_in(&folder.0, &scope, 8, &mut |_| {}).expect("the queue is none of its matter");
+        ledger.apply(&lines()).expect("applied");
+        assert_eq!(ledger.put_back().away, undone.away);
+        channels(&device, "rx").write("2").expect("there again");
+        assert_ne!(values(), at_first, "the kernel has kept it");
+        let (journal, found) = folder.begin(&scope, Keep::Run);
+        assert_eq!(found[0].undone.away, 0, "{found:?}");
+        journal.expect("a journal").close();
+        assert_eq!(values(), at_first);
+    };
+    end.netns().run(run).expect("entered");
+}
+
+#[test]
+fn what_queues_had_that_were_switched_off_comes_back_with_them() {
+    let test = "what_queues_had_that_were_switched_off_comes_back_with_them";
+    let Some(pair): Option<Veth> = pair(test, &VethConfig { queues: 2, gro: true, tso: false, ..config() }) else {
+        return;
+    };
+    let (end, folder) = (pair.left(), Folder::new(test));
+    let run = || {
+        let device = DeviceRef { ifindex: end.ifindex(), name: end.name().to_owned() };
+        let scope = Scope::device(device.clone()).expect("a namespace");
+        let of = |file: &str| Key::DeviceFile { device: device.clone(), file: format!("queues/{file}") };
+        let masks = [of("rx-1/rps_cpus"), of("tx-1/xps_cpus")];
+        masks.iter().for_each(|mask| mask.write("1").expect("written"));
+        for is_killed in [false, true] {
+            let mut ledger = Ledger::begin_in(&folder.0, &scope, 8, &mut |_| {}).expect("a journal");
+            ledger.apply(&["rx", "tx"].map(|kind| Line::new(channels(&device, kind), "1"))).expect("applied");
+            assert!(masks.iter().all(|mask| mask.read().is_err()), "they went with their queues");
+            if is_killed {
+                drop(ledger);
+                folder.begin(&scope, Keep::Run).0.expect("a journal").close();
+            } else {
+                assert_eq!(ledger.put_back().left, Vec::<String>::new());
+            }
+            for mask in &masks {
+                assert!(mask.read().is_ok_and(|now| now.is_some_and(|now| mask.same(&now, "1"))), "{mask}");
+            }
+        }
+    };
+    end.netns().run(run).expect("entered");
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Live {
         let Some(settings) = strict else { return Program::start(command, &self.signals) };
         let (program, strict) = Program::start_strict(command, &self.signals, settings)?;
         self.strict = Some(strict);
+        self.watcher.expect_made_set();
         Ok(program)
     }
 

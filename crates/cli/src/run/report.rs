@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::bail;
-use napier_linux::change::{Entry, Undone, preview};
+use napier_linux::change::{Entry, Undone, preview, shown};
 use serde_json::{Value, json};
 
 use super::{Args, Changes};
@@ -34,13 +34,16 @@ pub(crate) fn dry_run(args: &Args, changes: &Changes) -> anyhow::Result<()> {
         for preview in &previews {
             let (key, value) = (&preview.line.key, &preview.line.value);
             match &preview.now {
-                Ok(_) if !preview.is_change() => writeln!(out, "{key}: {value} already")?,
-                Ok(now) => writeln!(out, "{key}: {} -> {value}", now.as_deref().unwrap_or("(not told)"))?,
-                Err(error) => writeln!(out, "{key}: refused: {error}")?,
+                Ok(_) if !preview.is_change() => writeln!(out, "{}: {value} already", shown(&key.to_string()))?,
+                Ok(now) => {
+                    let now = now.as_deref().unwrap_or("(not told)");
+                    writeln!(out, "{}", shown(&format!("{key}: {now} -> {value}")))?;
+                }
+                Err(error) => writeln!(out, "{}", shown(&format!("{key}: refused: {error}")))?,
             }
         }
         for line in changes.program_lines() {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", shown(&line))?;
         }
     }
     if refused > 0 {

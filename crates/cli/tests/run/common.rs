@@ -47,7 +47,7 @@ impl Bench {
         // Whoever started the tests may have had them ignore signals.
         let mut command = Command::new("env");
         command.arg("--default-signal").arg(program);
-        command.env("STATE_DIRECTORY", self.folder.file("state")).stdin(Stdio::null());
+        command.env("NAPIER_STATE_DIRECTORY", self.folder.file("state")).stdin(Stdio::null());
         command
     }
 

@@ -28,9 +28,15 @@ fn a_run_without_capabilities_says_which() {
     let at_first = bench.napis();
     let state = bench.folder.file("theirs");
     std::fs::create_dir(&state).expect("a folder");
-    Command::new("chmod").args(["777", &state]).status().expect("chmod is there");
+    Command::new("chown").args(["65534", &state]).status().expect("chown is there");
     let mut command = bench.command("setpriv");
-    command.env("STATE_DIRECTORY", &state).args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", NAPIER]);
+    command.env("NAPIER_STATE_DIRECTORY", &state).args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--",
+        NAPIER,
+    ]);
     let refused = bench.output(command.args(["run", "--dev", "server", "--mode", "suspend20", "--", "true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("CAP_NET_ADMIN"), "{}", stderr(&refused));
@@ -43,13 +49,19 @@ fn programs_that_may_not_be_looked_into_are_said() {
     let state = bench.folder.file("theirs");
     std::fs::create_dir(&state).expect("a folder");
     let setuid = bench.folder.file("sleep");
-    let script = format!("chmod 777 {state}; cp $(command -v sleep) {setuid}; chmod 4755 {setuid}");
+    let script = format!("chown 65534 {state}; cp $(command -v sleep) {setuid}; chmod 4755 {setuid}");
     assert!(Command::new("sh").args(["-c", &script]).status().expect("sh is there").success());
     // What is in force already needs no capability.
     let (root, _) = bench.python("suspend20", &[], "print('on'); import time; time.sleep(60)");
     for program in [&[&setuid, "0.3"][..], &["python3", "-c", NOT_DUMPABLE]] {
         let mut command = bench.command("setpriv");
-        command.env("STATE_DIRECTORY", &state).args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", NAPIER]);
+        command.env("NAPIER_STATE_DIRECTORY", &state).args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            NAPIER,
+        ]);
         let output = bench.output(command.args(["run", "--dev", "server", "--mode", "suspend20", "--"]).args(program));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let said = stderr(&output);
@@ -85,18 +97,35 @@ fn an_interface_that_goes_is_dropped() {
 }
 
 #[test]
-fn an_interface_that_moves_is_dropped() {
-    let Some(bench) = Bench::new("an_interface_that_moves_is_dropped") else { return };
-    let (running, _) = bench.python("suspend20", &[], WAITS);
+fn an_interface_that_moves_is_put_back_where_it_is() {
+    let Some(bench) = Bench::new("an_interface_that_moves_is_put_back_where_it_is") else { return };
+    let at_first = values(&bench);
     // The namespace of a process that this test has started elsewhere.
     let mut sleeper = bench.command("sleep");
     let sleeper = bench.client().netns().run(|| sleeper.arg("60").spawn()).expect("entered").expect("it starts");
     let sleeper = Running(sleeper);
-    ip(&bench, &["link", "set", "server", "netns", &sleeper.0.id().to_string()]);
-    let (status, said) = end(running, "-TERM");
-    assert_eq!(status, Some(143), "{said}");
-    assert!(said.contains("server is gone"), "{said}");
-    assert!(bench.is_clean());
+    for is_killed in [false, true] {
+        let (running, pid) = bench.python("suspend20", &[], WAITS);
+        ip(&bench, &["link", "set", "server", "netns", &sleeper.0.id().to_string()]);
+        if is_killed {
+            end(running, "-KILL");
+            kill(pid.parse().expect("a number"), "-KILL");
+            let undone = bench.napier(&["host", "undo"]);
+            assert!(undone.status.success(), "{}", stderr(&undone));
+        } else {
+            let (status, said) = end(running, "-TERM");
+            assert_eq!((status, said.contains("gone")), (Some(143), false), "{said}");
+        }
+        assert!(bench.is_clean());
+        // And home again, with what it had there.
+        let home = Running(bench.spawn(bench.command("sleep").arg("60")));
+        let mut moved = Command::new("ip");
+        moved.args(["link", "set", "server", "netns", &home.0.id().to_string()]);
+        assert!(bench.client().netns().run(|| moved.status()).expect("entered").expect("ip is there").success());
+        ip(&bench, &["address", "add", "10.79.0.1/24", "dev", "server"]);
+        ip(&bench, &["link", "set", "server", "up"]);
+        assert_eq!(values(&bench), at_first);
+    }
 }
 
 #[test]
@@ -264,7 +293,7 @@ fn a_full_disk_is_refused_before_the_first_write() {
     std::fs::create_dir(&full).expect("a folder");
     // Seen in a namespace of mounts that ends with the command.
     let script = format!(
-        "mount -t tmpfs -o size=16k none {full} && STATE_DIRECTORY={full} {NAPIER} run --dev server --mode suspend20 -- echo ran; \
+        "mount -t tmpfs -o size=16k none {full} && NAPIER_STATE_DIRECTORY={full} {NAPIER} run --dev server --mode suspend20 -- echo ran; \
          status=$?; ls {full}; exit $status"
     );
     let output = bench.output(bench.command("unshare").args(["--mount", "sh", "-c", &script]));

@@ -29,6 +29,7 @@ pub fn apply_each(lines: &[Line], told: &mut dyn FnMut(&Recovered)) -> Result<Ea
 }
 
 /// One journal for each thing that is changed.
+#[derive(Debug)]
 pub struct Journals {
     /// What they take room for.
     expected: Vec<Line>,
@@ -82,8 +83,16 @@ impl Journals {
         match apply_line(line, &mut |entry| journal.note(entry), entries) {
             Ok(()) if entries.len() == before => each.already.push(line.clone()),
             Ok(()) => each.done.push(line.clone()),
-            Err(ApplyError::Refused { error, .. }) => each.refused.push((line.clone(), words(line, &error))),
-            Err(ApplyError::Journal(error)) => each.refused.push((line.clone(), error.to_string())),
+            Err(error) => {
+                // What was noted and did not come to be is nothing that is kept.
+                let tried = entries.split_off(before);
+                entries.extend(tried.into_iter().filter(is_other_now));
+                let why = match error {
+                    ApplyError::Refused { error, .. } => words(line, &error),
+                    ApplyError::Journal(error) => error.to_string(),
+                };
+                each.refused.push((line.clone(), why));
+            }
         }
         Ok(())
     }
@@ -108,12 +117,23 @@ impl Journals {
     /// Leaves what was changed in force.
     pub fn end(self) {
         for (_, journal, entries) in self.open {
+            // What an earlier run left away stays noted.
+            let entries = [journal.carried(), &entries].concat();
             if entries.is_empty() {
                 journal.close();
             } else {
                 journal.keep();
             }
         }
+    }
+}
+
+/// Whether a value is another one than it was noted with.
+fn is_other_now(entry: &Entry) -> bool {
+    match (entry.key.read(), &entry.before) {
+        (Ok(Some(now)), Some(before)) => !entry.key.same(&now, before),
+        // What cannot be read now may be.
+        _ => true,
     }
 }
 
@@ -147,6 +167,7 @@ fn room(lines: &[Line], device: Option<&DeviceRef>) -> usize {
 fn entries_max(line: &Line) -> usize {
     match &line.key {
         Key::DeviceFile { device, .. } => 1 + super::key::instances(device).map_or(0, |infos| infos.len()),
+        Key::Ethtool(key) => 1 + key.implied(&line.value).len(),
         _ => 1,
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd as _;
 
 use napier_core::control::{DevSetError, Errno, NapiInfo, NapiSetError, QueryError};
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, EthtoolKey, NapiAttribute, ThreadKey, text};
+use super::text::quoted;
+use super::{Entry, EthtoolKey, NapiAttribute, ThreadKey, file, text};
 use crate::error::{KernelError, Refusal, errno_of};
-use crate::process::{DescriptorSetting, Process, ProcessRef, ProgramSettings};
+use crate::process::{DescriptorSetting, OwnSettings, Process, ProcessRef, ProgramSettings};
 use crate::{device, link, netdev};
 
 /// An interface: by its number, which a new name does not change. The name is for people.
@@ -111,6 +111,9 @@ pub enum KeyError {
     /// This machine has no such setting.
     #[error("{0}")]
     NotHere(String),
+    /// What it belongs to is away, and comes back with the value that it has: a queue that is switched off.
+    #[error("{0}")]
+    Away(String),
     /// A capability is missing.
     #[error("not permitted: it needs {0}")]
     Denied(&'static str),
@@ -165,11 +168,11 @@ impl Key {
             Self::DeviceFile { device, file } => {
                 device::read_file(&device.name_now()?, file).map(Some).map_err(|error| of_device(error, device))
             }
-            Self::Sysctl { name } => read_file(&sysctl(name)).map(Some),
-            Self::File { path } => read_file(path).map(Some),
+            Self::Sysctl { name } => file::read(&sysctl(name)).map(Some),
+            Self::File { path } => file::read(path).map(Some),
             // There may be none, or some of each.
             Self::Program { process, .. } => Process::again(process).map(|_| None),
-            Self::Descriptor { process, fd, setting } => setting.read(Process::again(process)?.duplicate(*fd)?.as_fd()),
+            Self::Descriptor { process, fd, setting } => setting.read(process, *fd),
             Self::Ethtool(key) => key.read(),
             Self::Thread(key) => key.read(),
         }
@@ -191,18 +194,13 @@ impl Key {
             Self::DeviceFile { device, file } => {
                 device::write_file(&device.name_now()?, file, value).map_err(|error| of_device(error, device))
             }
-            Self::Sysctl { name } => write_file(&sysctl(name), value),
-            Self::File { path }
-                if ["/proc/", "/sys/"].iter().any(|root| path.starts_with(root)) && !path.contains("..") =>
-            {
-                write_file(path, value)
+            Self::Sysctl { name } => file::write(&sysctl(name), value),
+            Self::File { path } => file::write(path, value),
+            Self::Program { process, settings } if value == AS_MADE => {
+                settings.put_back(&Process::again(process)?, &OwnSettings::default())
             }
-            Self::File { path } => Err(KeyError::NotHere(format!("{path} is no setting of the kernel"))),
-            Self::Program { process, settings } if value == AS_MADE => settings.put_back(&Process::again(process)?),
             Self::Program { .. } => Err(KeyError::Value { value: value.to_owned(), what: "a program's descriptors" }),
-            Self::Descriptor { process, fd, setting } => {
-                setting.write(Process::again(process)?.duplicate(*fd)?.as_fd(), value)
-            }
+            Self::Descriptor { process, fd, setting } => setting.write(process, *fd, value),
             Self::Ethtool(key) => key.write(value),
             Self::Thread(key) => key.write(value),
         }
@@ -222,10 +220,32 @@ impl Key {
         if is("_list") || matches!(self, Self::Thread(_)) {
             return text::cpu_list(one).is_some_and(|one| text::cpu_list(other) == Some(one));
         }
-        if is("cpumask") || is("_cpus") || is("smp_affinity") {
+        if is("cpumask") || is("_cpus") || is("_rxqs") || is("smp_affinity") {
             return text::cpu_mask(one).is_some_and(|one| text::cpu_mask(other) == Some(one));
         }
         false
+    }
+
+    /// Whether it ends with an interface.
+    pub(super) const fn is_of_device(&self) -> bool {
+        matches!(self, Self::Napi { .. } | Self::DeviceFile { .. } | Self::Ethtool(_))
+    }
+
+    /// Whether it is of a queue, which may be switched off.
+    pub(super) fn is_of_queue(&self) -> bool {
+        matches!(self, Self::DeviceFile { file, .. } if file.starts_with("queues/"))
+    }
+
+    /// The same of an interface that has another number or name by now.
+    pub(super) fn with_device(&self, now: &DeviceRef) -> Self {
+        let mut key = self.clone();
+        match &mut key {
+            Self::Napi { device, .. } | Self::DeviceFile { device, .. } | Self::Ethtool(EthtoolKey { device, .. }) => {
+                device.clone_from(now);
+            }
+            _ => {}
+        }
+        key
     }
 
     /// Whether it ends with a process.
@@ -247,8 +267,12 @@ impl Key {
         }
     }
 
-    /// What a write changes beside: an entry for each instance that a file of its interface is written to.
+    /// What a write changes beside: an entry for each instance that a file of its interface is written to, and for what is lost
+    /// with queues that are switched off.
     pub(super) fn implied(&self, value: &str, before: Option<&str>) -> Result<Vec<Entry>, KeyError> {
+        if let Self::Ethtool(key) = self {
+            return Ok(key.implied(value));
+        }
         let Self::DeviceFile { device, file } = self else { return Ok(Vec::new()) };
         let attribute = match file.as_str() {
             "threaded" => NapiAttribute::Threaded,
@@ -284,9 +308,11 @@ impl Key {
                     if *attribute == NapiAttribute::Threaded { format!("\"{value}\"") } else { value.to_owned() };
                 format!("napier napi-set --json '{{\"id\": {id}, \"{}\": {quoted}}}'", attribute.name())
             }
-            Self::DeviceFile { device, file } => format!("echo {value} > /sys/class/net/{}/{file}", device.name),
-            Self::Sysctl { name } => format!("sysctl -w {name}={value}"),
-            Self::File { path } => format!("echo {value} > {path}"),
+            Self::DeviceFile { device, file } => {
+                format!("echo {} > {}", quoted(value), quoted(&format!("/sys/class/net/{}/{file}", device.name)))
+            }
+            Self::Sysctl { name } => format!("sysctl -w {}", quoted(&format!("{name}={value}"))),
+            Self::File { path } => format!("echo {} > {}", quoted(value), quoted(path)),
             Self::Program { .. } | Self::Descriptor { .. } => return None,
             Self::Ethtool(key) => key.command(value),
             Self::Thread(key) => key.command(value),
@@ -308,7 +334,8 @@ impl Key {
             return Err(KeyError::Refused(format!("{} is down and shows no instances", device.name)));
         }
         let found = infos.iter().find(|info| info.id == *id).or_else(|| infos.get(*place as usize));
-        found.copied().ok_or_else(|| KeyError::Gone(format!("{} has no such instance any more", device.name)))
+        let away = "has no such instance now (fewer queues, or generic receive offload is off)";
+        found.copied().ok_or_else(|| KeyError::Away(format!("{} {away}", device.name)))
     }
 }
 
@@ -360,24 +387,4 @@ fn of_device(error: device::DeviceError, device: &DeviceRef) -> KeyError {
 
 fn sysctl(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
-}
-
-fn read_file(path: &str) -> Result<String, KeyError> {
-    std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|error| of_file(error, path))
-}
-
-fn write_file(path: &str, value: &str) -> Result<(), KeyError> {
-    // Not created: a file that is not there is a setting that this machine does not have.
-    let file = std::fs::OpenOptions::new().write(true).open(path);
-    let written = file.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()));
-    written.map_err(|error| of_file(error, path))
-}
-
-fn of_file(error: io::Error, path: &str) -> KeyError {
-    match error.kind() {
-        io::ErrorKind::NotFound => KeyError::NotHere(format!("this machine has no {path}")),
-        io::ErrorKind::PermissionDenied => KeyError::Denied("root (or CAP_SYS_ADMIN)"),
-        io::ErrorKind::InvalidInput => KeyError::Refused(format!("{path} does not take that value: {error}")),
-        _ => KeyError::Io(error),
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::recover::undo_in;
 use super::{
     ApplyError, Entry, Journal, JournalError, Keep, Line, Recovered, Scope, Undone, apply_line, state_dir, undo,
 };
@@ -10,6 +11,7 @@ use super::{
 /// the next one.
 #[derive(Debug)]
 pub struct Ledger {
+    scope: Option<Scope>,
     /// None where nothing that is changed outlives the run.
     journal: Option<Journal>,
     entries: Vec<Entry>,
@@ -37,13 +39,15 @@ impl Ledger {
     ) -> Result<Self, JournalError> {
         // Beside each line those of the instances that a file of the interface is written to, and the first processes.
         let journal = Journal::begin_in(folder, scope, Keep::Run, 2 * lines + ROOM, told)?;
-        Ok(Self { journal: Some(journal), entries: Vec::new() })
+        // What an earlier run could not put back is under what this one changes.
+        let entries = journal.carried().to_vec();
+        Ok(Self { scope: Some(scope.clone()), journal: Some(journal), entries })
     }
 
     /// A ledger without a journal, for changes of what ends with the run however that ends: a program of its own.
     #[must_use]
     pub const fn in_memory() -> Self {
-        Self { journal: None, entries: Vec::new() }
+        Self { scope: None, journal: None, entries: Vec::new() }
     }
 
     /// Applies lines in order. Instances that an interface has got anew take the place of those that it had.
@@ -51,7 +55,7 @@ impl Ledger {
     /// # Errors
     /// The first that is refused. What was changed stays until [`Ledger::put_back`].
     pub fn apply(&mut self, lines: &[Line]) -> Result<(), ApplyError> {
-        let Self { journal, entries } = self;
+        let Self { journal, entries, .. } = self;
         for line in lines {
             if let Some(journal) = journal.as_mut().filter(|journal| !journal.has_room()) {
                 *entries = without_renewed(entries);
@@ -69,18 +73,26 @@ impl Ledger {
     /// # Errors
     /// The disk is full: the change must not be made.
     pub fn note(&mut self, entry: Entry, is_over: impl Fn(&Entry) -> bool) -> Result<(), JournalError> {
+        self.note_all(vec![entry], is_over)
+    }
+
+    /// The same for several at once.
+    ///
+    /// # Errors
+    /// As [`Ledger::note`]: none of the changes must be made.
+    pub fn note_all(&mut self, entries: Vec<Entry>, is_over: impl Fn(&Entry) -> bool) -> Result<(), JournalError> {
         match &mut self.journal {
             Some(journal) => {
-                if !journal.has_room() {
+                if !journal.has_room_for(entries.len()) {
                     self.entries.retain(|entry| !is_over(entry));
-                    journal.rewrite(&self.entries, ROOM)?;
+                    journal.rewrite(&self.entries, ROOM + 2 * entries.len())?;
                 }
-                journal.note(&entry)?;
+                journal.note_all(&entries)?;
             }
             None if self.entries.len() % ROOM == ROOM - 1 => self.entries.retain(|entry| !is_over(entry)),
             None => {}
         }
-        self.entries.push(entry);
+        self.entries.extend(entries);
         Ok(())
     }
 
@@ -90,11 +102,20 @@ impl Ledger {
         &self.entries
     }
 
-    /// Puts everything back, newest first. The journal ends; if something was refused it stays, for a run that may.
+    /// Puts everything back, newest first. The journal ends; what was refused, or is away, stays in it, for a run that may or finds
+    /// it there again.
     #[must_use]
     pub fn put_back(self) -> Undone {
-        let undone = undo(&self.entries);
+        let undone = match &self.scope {
+            Some(scope) => undo_in(scope, &self.entries),
+            None => undo(&self.entries),
+        };
         match self.journal {
+            Some(mut journal) if !undone.remaining.is_empty() => {
+                // Where there is no room for a new file the old one says more than is left, and nothing less.
+                let _ = journal.rewrite(&undone.remaining, 0);
+                journal.keep();
+            }
             Some(journal) if undone.is_refused => journal.keep(),
             Some(journal) => journal.close(),
             None => {}

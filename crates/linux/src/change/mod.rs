@@ -11,16 +11,21 @@
 
 mod each;
 mod ethtool;
+mod file;
 mod journal;
 mod key;
 mod ledger;
+mod machine;
 mod napi;
+mod places;
 mod plan;
 mod probe;
 mod read;
 mod recover;
+mod show;
 pub(crate) mod text;
 pub(crate) mod thread;
+mod undo;
 
 use std::fmt;
 
@@ -28,14 +33,18 @@ use serde::{Deserialize, Serialize};
 
 pub use each::{Each, Journals, apply_each};
 pub use ethtool::EthtoolKey;
-pub use journal::{Journal, JournalError, Keep, Scope, state_dir};
+pub use journal::{Journal, JournalError, Keep, Scope, called};
 pub use key::{AS_MADE, DeviceRef, IN_FORCE, Key, KeyError};
 pub use ledger::Ledger;
 pub use napi::NapiAttribute;
 pub use napier_core::control::cpu_list;
+pub use places::{STATE_VARIABLE, state_dir};
 pub use plan::lines_of;
 pub use recover::{Recovered, pending, recover, undo_kept};
+pub use show::{Changed, State, found, unseen};
+pub use text::{quoted, shown};
 pub use thread::{ThreadKey, ThreadSetting};
+pub use undo::{Undone, undo};
 
 /// What shall be in force at one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -77,6 +86,12 @@ pub struct Entry {
     /// What it may have been made by undoing a later entry: a file of an interface is written to each instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub or: Option<String>,
+}
+
+impl Entry {
+    fn with_device(&self, now: &DeviceRef) -> Self {
+        Self { key: self.key.with_device(now), ..self.clone() }
+    }
 }
 
 impl fmt::Display for Entry {
@@ -193,63 +208,4 @@ fn apply_line(line: &Line, note: &mut Note<'_>, entries: &mut Vec<Entry>) -> Res
         }
         _ => Ok(()),
     }
-}
-
-/// What became of entries that were to be put back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Undone {
-    /// Put back.
-    pub put_back: Vec<String>,
-    /// Left as they are, and why: somebody else changed them meanwhile, or they are refused.
-    pub left: Vec<String>,
-    /// Some of those were refused: whoever may, can still put them back.
-    pub is_refused: bool,
-    /// There is nothing left to put back to: the device or the instance is gone.
-    pub gone: Vec<String>,
-}
-
-impl Undone {
-    /// What is worth saying: all but what was put back, in lines for a person.
-    #[must_use]
-    pub fn lines(&self) -> Vec<String> {
-        let gone = self.gone.iter().map(|gone| format!("nothing to put back: {gone}"));
-        self.left.iter().cloned().chain(gone).collect()
-    }
-
-    fn refuse(&mut self, key: &Key, before: &str, error: &KeyError) {
-        self.left.push(format!("{key} is not put back to {before}: {error}"));
-        self.is_refused = true;
-    }
-}
-
-/// Puts entries back, newest first. A value that is neither what was written nor what was there is somebody else's: it is left.
-#[must_use]
-pub fn undo(entries: &[Entry]) -> Undone {
-    let mut undone = Undone::default();
-    for entry in entries.iter().rev() {
-        let Entry { key, before, after, or } = entry;
-        let Some(before) = before else {
-            undone.left.push(format!("{key}: the kernel does not tell what was there before {after}"));
-            continue;
-        };
-        match key.read() {
-            // A program that has ended has taken its descriptors along.
-            Err(KeyError::Gone(_)) if key.is_of_program() => {}
-            Ok(Some(now)) if key.same(&now, before) => {}
-            Ok(Some(now)) if !key.same(&now, after) && !or.as_ref().is_some_and(|or| key.same(&now, or)) => {
-                let why = "somebody else changed it meanwhile, so it is left";
-                undone.left.push(format!("{key} is {now}, not {after} as was written: {why}"));
-            }
-            Ok(_) => match key.write(before) {
-                Ok(()) => undone.put_back.push(format!("{key}: {before}")),
-                Err(KeyError::Gone(_)) if key.is_of_program() => {}
-                Err(KeyError::Gone(what)) => undone.gone.push(format!("{key}: {what}")),
-                Err(error) => undone.refuse(key, before, &error),
-            },
-            // It was there when it was noted: a queue or an interrupt that is no more.
-            Err(KeyError::Gone(what) | KeyError::NotHere(what)) => undone.gone.push(format!("{key}: {what}")),
-            Err(error) => undone.refuse(key, before, &error),
-        }
-    }
-    undone
 }

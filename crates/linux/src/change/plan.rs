@@ -15,8 +15,9 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
     let infos = instances(device)?;
     if infos.is_empty() && plan.changes().next().is_some() {
         return Err(KeyError::NotHere(format!(
-            "{0} has no NAPI instance: it is down, or a veth without generic receive offload (ethtool -K {0} gro on)",
-            device.name
+            "{} has no NAPI instance: it is down, or a veth without generic receive offload (ethtool -K {} gro on)",
+            device.name,
+            super::quoted(&device.name)
         )));
     }
     let takes = |change: NapiChange| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::journal::{Header, VERSION};
+use super::journal::{Header, VERSIONS};
 use super::{Entry, text};
 use crate::process::Process;
 
@@ -16,7 +16,8 @@ use crate::process::Process;
 pub(super) struct Contents {
     pub(super) header: Option<Header>,
     pub(super) entries: Vec<Entry>,
-    /// Lines that cannot be read, but for one at the end that was not written whole: its change was not made.
+    /// Lines that cannot be read, but for one at the end that was not written whole: its change was not made. A file that was cut
+    /// counts as one, for nobody knows what was in the rest.
     pub(super) damaged: usize,
 }
 
@@ -27,7 +28,7 @@ impl Contents {
 }
 
 pub(super) fn read(path: &Path) -> io::Result<Contents> {
-    parse(&mut File::open(path)?)
+    parse(&mut open(path, OpenOptions::new().read(true))?)
 }
 
 pub(super) fn parse(file: &mut File) -> io::Result<Contents> {
@@ -44,15 +45,19 @@ pub(super) fn parse(file: &mut File) -> io::Result<Contents> {
             .filter(|(sum, json)| u64::from_str_radix(sum, 16).is_ok_and(|sum| sum == text::sum(json.as_bytes())));
         let is_known = whole.is_some_and(|(_, json)| {
             if at == 0 {
-                contents.header = serde_json::from_str(json).ok().filter(|header: &Header| header.version == VERSION);
+                contents.header =
+                    serde_json::from_str(json).ok().filter(|header: &Header| VERSIONS.contains(&header.version));
                 return contents.header.is_some();
             }
             serde_json::from_str(json).map(|entry| contents.entries.push(entry)).is_ok()
         });
-        if !is_known && (at + 1 < lines.len() || at == 0) {
+        let is_whole = at + 1 < lines.len() || bytes[used - 1] == b'\n';
+        if !is_known && (is_whole || at == 0) {
             contents.damaged += 1;
         }
     }
+    let is_cut = contents.header.as_ref().is_some_and(|header| (bytes.len() as u64) < header.room);
+    contents.damaged += usize::from(is_cut);
     Ok(contents)
 }
 
@@ -96,10 +101,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// Opens and locks a journal; `None` if a run holds it. The file that is locked is the one that has the name.
 pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     loop {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).truncate(false).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-        is_own(&file)?;
+        let file = open(path, OpenOptions::new().read(true).write(true).create(create).truncate(false).mode(0o600))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -112,11 +114,16 @@ pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     }
 }
 
-/// A journal is believed, so it is this user's, or root's, and a file.
-fn is_own(file: &File) -> io::Result<()> {
+/// A journal is believed, so it is this user's, or root's, and a file: not a pipe, which would be waited for.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
     let owners = [0, rustix::process::geteuid().as_raw()];
-    if found.is_file() && owners.contains(&found.uid()) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if found.is_file() && owners.contains(&found.uid()) {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
 /// Of this start of the kernel; empty if it does not tell.
@@ -125,14 +132,9 @@ pub(super) fn boot_id() -> String {
     id.trim().to_owned()
 }
 
-/// Inode of the namespace of the calling thread.
-pub(super) fn current_netns() -> io::Result<u64> {
-    Ok(std::fs::metadata("/proc/thread-self/ns/net")?.ino())
-}
-
 /// The process that holds a journal; 0 if it does not say.
 pub(super) fn holder(path: &Path) -> Option<u32> {
-    let file = File::open(path).ok()?;
+    let file = open(path, OpenOptions::new().read(true)).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(rustix::io::Errno::WOULDBLOCK) => Some(read(path).map_or(0, |found| found.pid())),
         _ => None,

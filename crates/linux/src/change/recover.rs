@@ -1,14 +1,13 @@
 //! What a run left that was killed, put back by the next one.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::journal::{KEPT_END, Keep, RUN_END, Scope, state_dir};
-use super::read::{Contents, boot_id, current_netns, holder, lock_left, parse, read, set_aside};
-use super::{Undone, undo};
-use crate::Netns;
+use super::journal::{Header, Journal, Keep, RUN_END, Scope, process_words};
+use super::machine::{Held, MachineLock};
+use super::read::{Contents, boot_id, lock_left, parse, set_aside};
+use super::{DeviceRef, Entry, Undone, places, undo};
+use crate::{Netns, NetnsId, device, netns};
 
 /// What was found of one run, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,35 +47,51 @@ impl Recovered {
         }
         lines
     }
+
+    /// Whether something has become of it: what is away still is no news to each command.
+    #[must_use]
+    pub fn is_news(&self) -> bool {
+        let Undone { put_back, left, gone, away, .. } = &self.undone;
+        !put_back.is_empty() || !gone.is_empty() || self.damaged > 0 || left.len() > *away
+    }
 }
 
 /// Puts back what runs have left that no longer live. A journal of which everything is done is removed; one with values that were refused
-/// stays, for a run that may. Those of runs that live, and what shall stay until it is asked back, are left alone.
+/// stays, for a run that may, and one of what is away, for when it is there again. Those of runs that live, and what shall stay
+/// until it is asked back, are left alone.
 #[must_use]
 pub fn recover() -> Vec<Recovered> {
-    journals().into_iter().filter_map(|path| recover_one(&path, |keep| keep == Keep::Run)).collect()
+    let paths = journals(&places::known());
+    paths.into_iter().filter_map(|path| recover_one(&path, |keep| keep == Keep::Run)).collect()
 }
 
 /// Puts back what commands keep in force until they are asked, beside what [`recover`] does.
 #[must_use]
 pub fn undo_kept() -> Vec<Recovered> {
-    journals().into_iter().filter_map(|path| recover_one(&path, |_| true)).collect()
+    journals(&places::all()).into_iter().filter_map(|path| recover_one(&path, |_| true)).collect()
 }
 
 /// Interfaces (and the machine) that something of this start of the kernel is in force on, and whether it shall stay.
 #[must_use]
 pub fn pending() -> Vec<(Scope, Keep)> {
-    let headers = journals().into_iter().filter_map(|path| read(&path).ok()?.header);
-    headers.filter(|header| header.boot == boot_id()).map(|header| (header.scope, header.keep)).collect()
+    let found = super::found();
+    found.into_iter().filter_map(|found| Some((found.scope?, found.keep))).collect()
 }
 
-fn journals() -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(state_dir()) else { return Vec::new() };
-    let is_journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "journal");
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_journal).collect();
-    // What a run changed on top of what is kept goes first: `run` is behind `kept`.
-    paths.sort();
-    paths.reverse();
+/// Journals in folders, in the order in which they are put back.
+pub(super) fn journals(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let is_journal = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.ends_with(".journal") && (name.starts_with("device-") || name.starts_with("host-"))
+    };
+    let mut paths = Vec::new();
+    for folder in folders {
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_journal).collect();
+        // What a run changed on top of what is kept goes first: `run` is behind `kept`.
+        found.sort();
+        paths.extend(found.into_iter().rev());
+    }
     paths
 }
 
@@ -87,13 +102,13 @@ fn recover_one(path: &Path, wanted: impl Fn(Keep) -> bool) -> Option<Recovered> 
     if contents.header.as_ref().is_some_and(|header| header.boot == boot_id() && !wanted(header.keep)) {
         return None;
     }
-    let recovered = match run_on_top(path) {
-        Some(pid) => refused_for(&contents, pid),
-        None => put_back(&contents),
-    };
+    let recovered = put_back(&contents, false);
     let mut recovered = Recovered { name: name_of(&recovered, path), ..recovered };
-    if recovered.undone.is_refused {
-        // It stays, for a run that may.
+    if !recovered.undone.remaining.is_empty() {
+        // It stays, with what is left of it, for a run that may.
+        keep(file, path, contents.header, &recovered.undone);
+    } else if recovered.undone.is_refused {
+        // Nothing was tried.
     } else if recovered.damaged > 0 {
         recovered.aside = set_aside(path);
     } else {
@@ -103,18 +118,12 @@ fn recover_one(path: &Path, wanted: impl Fn(Keep) -> bool) -> Option<Recovered> 
     (!quiet).then_some(recovered)
 }
 
-/// The process of a run that is on top of what a journal keeps: that one has to end first.
-fn run_on_top(path: &Path) -> Option<u32> {
-    let run = path.to_str()?.strip_suffix(KEPT_END)?.to_owned() + RUN_END;
-    holder(Path::new(&run))
-}
-
-fn refused_for(contents: &Contents, pid: u32) -> Recovered {
-    let left =
-        vec![format!("nothing is put back while another napier (pid {pid}) runs a program there: end that one first")];
-    let undone = Undone { left, is_refused: true, ..Undone::default() };
-    let name = contents.header.as_ref().map_or(String::new(), |header| header.scope.name().to_owned());
-    Recovered { name, pid: contents.pid(), undone, ..Recovered::default() }
+fn keep(file: File, path: &Path, header: Option<Header>, undone: &Undone) {
+    let Some(header) = header else { return };
+    let mut journal = Journal::left(file, path, header, undone.is_refused);
+    // Where there is no room for a new file the old one says more than is left, and nothing less.
+    let _ = journal.rewrite(&undone.remaining, 0);
+    journal.keep();
 }
 
 /// A journal without a header is known by its file.
@@ -125,8 +134,9 @@ fn name_of(recovered: &Recovered, path: &Path) -> String {
     path.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Puts back what a journal says, in the namespace that it was written in.
-pub(super) fn put_back(contents: &Contents) -> Recovered {
+/// Puts back what a journal says, in the namespace that it was written in. Unless its caller has the machine's lock it is taken for
+/// that: while another command has changed the same interface, its values are no longer what this journal says.
+pub(super) fn put_back(contents: &Contents, is_locked: bool) -> Recovered {
     let mut recovered = Recovered { damaged: contents.damaged, ..Recovered::default() };
     let Some(header) = &contents.header else { return recovered };
     recovered.name = header.scope.name().to_owned();
@@ -136,28 +146,91 @@ pub(super) fn put_back(contents: &Contents) -> Recovered {
         recovered.damaged = 0;
         return recovered;
     }
-    let undone = match &header.scope {
-        Scope::Host => undo(&contents.entries),
-        Scope::Device { netns, .. } if current_netns().is_ok_and(|own| own == *netns) => undo(&contents.entries),
-        Scope::Device { netns, device } => match find_netns(*netns) {
-            Some(namespace) => namespace.run(|| undo(&contents.entries)).unwrap_or_else(|error| Undone {
-                left: vec![format!("what was changed on {} is not put back: {error}", device.name)],
-                is_refused: true,
-                ..Undone::default()
-            }),
-            None => Undone { gone: vec![format!("the namespace of {}", device.name)], ..Undone::default() },
-        },
-    };
-    recovered.undone = undone;
+    recovered.undone = inside(&header.scope, &contents.entries, &|entries| {
+        let lock = if is_locked { None } else { Some(MachineLock::take(&header.scope)) };
+        match lock {
+            Some(Err(Held { pid })) => refused(vec![format!(
+                "nothing is put back on {} while another napier ({}) runs there: end that one first",
+                header.scope.name(),
+                process_words(pid)
+            )]),
+            _ => undo(entries),
+        }
+    });
     recovered
 }
 
-/// The namespace with this inode, if a process or a name keeps it.
-fn find_netns(inode: u64) -> Option<Netns> {
-    let is_it = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.ino() == inode);
-    let of_process = |entry: io::Result<std::fs::DirEntry>| Some(entry.ok()?.path().join("ns/net"));
-    let processes = std::fs::read_dir("/proc").ok()?.filter_map(of_process);
-    let names = std::fs::read_dir("/run/netns").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let path = names.chain(processes).find(|path| is_it(path))?;
-    Some(Netns::of(File::open(path).ok()?.into()))
+/// Puts entries back where their interface is now.
+pub(super) fn undo_in(scope: &Scope, entries: &[Entry]) -> Undone {
+    inside(scope, entries, &|entries| undo(entries))
+}
+
+fn inside(scope: &Scope, entries: &[Entry], act: &(dyn Fn(&[Entry]) -> Undone + Sync)) -> Undone {
+    let Scope::Device { device, netns, node } = scope else { return act(entries) };
+    let (is_here, namespace) = if netns.is_current() { (true, None) } else { (false, find(*netns)) };
+    let in_its_own = || match &namespace {
+        None if is_here => is_there(device, *node),
+        None => false,
+        Some(namespace) => namespace.run(|| is_there(device, *node)).unwrap_or(false),
+    };
+    if let Some(node) = node
+        && !in_its_own()
+    {
+        // It may have another namespace by now: that of a container goes, and its interface comes home.
+        if let Some((namespace, moved)) = elsewhere(*node) {
+            let entries: Vec<Entry> = entries.iter().map(|entry| entry.with_device(&moved)).collect();
+            let said = namespace.run(|| act(&entries));
+            return said.unwrap_or_else(|error| not_entered(device, &error));
+        }
+        // Another one may have its number.
+        let rest: Vec<Entry> = entries.iter().filter(|entry| !entry.key.is_of_device()).cloned().collect();
+        let mut undone = act(&rest);
+        undone.gone.push(format!("{} is gone", device.name));
+        return undone;
+    }
+    match namespace {
+        _ if is_here => act(entries),
+        Some(namespace) => namespace.run(|| act(entries)).unwrap_or_else(|error| not_entered(device, &error)),
+        None => Undone { gone: vec![format!("the namespace of {}", device.name)], ..Undone::default() },
+    }
+}
+
+fn not_entered(device: &DeviceRef, error: &crate::LinuxError) -> Undone {
+    refused(vec![format!("what was changed on {} is not put back: {error}", device.name)])
+}
+
+/// Nothing was tried: the journal stays as it is.
+fn refused(left: Vec<String>) -> Undone {
+    Undone { left, is_refused: true, ..Undone::default() }
+}
+
+/// Whether the calling thread's namespace has the interface, and not another one with its number.
+fn is_there(device: &DeviceRef, wanted: Option<u64>) -> bool {
+    let Ok(name) = device.name_now() else { return false };
+    match (wanted, device::node(&name)) {
+        (Some(wanted), Some(found)) => wanted == found,
+        _ => true,
+    }
+}
+
+/// The namespace with this identity, if a process or a name keeps it.
+fn find(wanted: NetnsId) -> Option<Netns> {
+    if let NetnsId::Inode(inode) = wanted {
+        return netns::all().into_iter().find(|found| found.inode().is_ok_and(|found| found == inode));
+    }
+    netns::all().into_iter().find(|found| found.run(|| wanted.is_current()).unwrap_or(false))
+}
+
+/// Where an interface is now, and how it is named there.
+fn elsewhere(node: u64) -> Option<(Netns, DeviceRef)> {
+    netns::all().into_iter().find_map(|namespace| {
+        let found = namespace.run(|| device::with_node(node)).ok()??;
+        let device = namespace.run(|| DeviceRef::named(&found)).ok()?.ok()?;
+        Some((namespace, device))
+    })
+}
+
+/// Whether a journal is one that a run writes: what is kept until it is asked back has the other end.
+pub(super) fn is_of_run(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.ends_with(RUN_END))
 }

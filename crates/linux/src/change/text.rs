@@ -7,6 +7,37 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// A word of a command as a shell takes it: names of interfaces may hold anything but blanks and slashes.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:=,@%+-".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    if !word.chars().any(char::is_control) {
+        return format!("'{}'", word.replace('\'', "'\\''"));
+    }
+    // As `bash`, `zsh` and `ksh` read it.
+    let letter = |letter: char| match letter {
+        '\'' | '\\' => format!("\\{letter}"),
+        control if control.is_control() => {
+            control.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>()
+        }
+        other => other.to_string(),
+    };
+    format!("$'{}'", word.chars().map(letter).collect::<String>())
+}
+
+/// A text in one line of a terminal: what would move its cursor or colour it is shown as it is written in a string. Names of programs
+/// and interfaces are others'.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let hidden = |letter: char| letter.is_control() || ('\u{202a}'..='\u{202e}').contains(&letter);
+    text.chars()
+        .map(|letter| if hidden(letter) { letter.escape_default().to_string() } else { letter.to_string() })
+        .collect()
+}
+
 /// What could not be put back, behind a message.
 pub(super) fn beside(left: &[String]) -> String {
     if left.is_empty() { String::new() } else { format!("; not put back: {}", left.join("; ")) }
@@ -55,6 +86,16 @@ mod tests {
         assert_eq!((cpu_mask("0"), cpu_mask("g")), (Some(vec![]), None));
         assert_eq!((cpu_mask_text(&[0, 1, 32]).as_str(), cpu_mask_text(&[]).as_str()), ("1,00000003", "0"));
         assert_eq!((cpu_list_text(&[0, 1, 2, 5]).as_str(), cpu_list_text(&[]).as_str()), ("0-2,5", ""));
+    }
+
+    #[test]
+    fn words_of_others_are_words_for_a_shell_and_for_a_terminal() {
+        assert_eq!(
+            (quoted("eth0").as_str(), quoted("a;b").as_str(), quoted("a'b").as_str()),
+            ("eth0", "'a;b'", r"'a'\''b'")
+        );
+        assert_eq!((quoted("\u{1b}[31mE").as_str(), quoted("").as_str()), (r"$'\x1b[31mE'", "''"));
+        assert_eq!((shown("\u{1b}[2J\nX").as_str(), shown("µs -> 3").as_str()), (r"\u{1b}[2J\nX", "µs -> 3"));
     }
 
     #[test]

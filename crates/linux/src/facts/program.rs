@@ -1,13 +1,14 @@
 //! A program, from outside: its threads in `/proc`, its descriptors by `pidfd_getfd(2)`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::os::fd::BorrowedFd;
 
 use super::machine::{names, text};
 use super::{Epoll, EpollParams, FactsError, Program, Socket, Thread};
+use crate::change::KeyError;
+use crate::process::copies::{self, Asked};
+use crate::process::{Kind, Process};
 use crate::socket::BusyOption;
 use crate::{Netns, epoll, socket};
 
@@ -28,46 +29,46 @@ pub(super) fn read(pid: u32, unseen: &mut Vec<String>) -> Result<Program, FactsE
     let threads = tids.filter_map(|tid| Thread::of(tid).ok()).collect();
     let mut program = Program { pid, name, threads, epolls: Vec::new(), sockets: Vec::new() };
     if let Err(why) = descriptors(&mut program, unseen) {
-        unseen.push(format!("epoll instances and sockets of {pid}: {why}; needs CAP_SYS_PTRACE"));
+        unseen.push(format!("epoll instances and sockets of {pid}: {why}"));
     }
     Ok(program)
 }
 
-fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> io::Result<()> {
+fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), KeyError> {
     let pid = program.pid;
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-    let process = pidfd_open(raw, PidfdFlags::empty())?;
-    let mut denied = None;
-    for (count, entry) in fs::read_dir(format!("/proc/{pid}/fd"))?.enumerate() {
-        if count == DESCRIPTORS_MAX {
-            unseen.push(format!("descriptors of {pid} beyond the first {DESCRIPTORS_MAX}"));
-            break;
-        }
-        let Ok(entry) = entry else { continue };
-        let Ok(target) = fs::read_link(entry.path()) else { continue };
-        let target = target.to_string_lossy();
-        let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse::<i32>().ok()) else { continue };
-        let (is_epoll, is_socket) = (target == "anon_inode:[eventpoll]", target.starts_with("socket:"));
-        if !is_epoll && !is_socket {
-            continue;
-        }
-        // A descriptor that was closed meanwhile is passed over.
-        match pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()) {
-            Ok(own) if is_epoll => program.epolls.push(epoll_facts(pid, fd, &own)),
-            Ok(own) => program.sockets.extend(socket_facts(fd, &own)),
-            Err(error @ (rustix::io::Errno::PERM | rustix::io::Errno::ACCESS | rustix::io::Errno::NOSYS)) => {
-                denied = Some(error);
-                break;
-            }
-            Err(_) => {}
+    let process = Process::open(pid)?;
+    let mut found = process.descriptors()?;
+    if found.len() > DESCRIPTORS_MAX {
+        unseen.push(format!("descriptors of {pid} beyond the first {DESCRIPTORS_MAX}"));
+        found.truncate(DESCRIPTORS_MAX);
+    }
+    // A copy has effects: each is there for these calls only, and its close keeps nobody waiting.
+    let asked = found.iter().map(|(fd, kind)| Asked { process: process.clone(), fd: *fd, kind: *kind }).collect();
+    let wanted = found.clone();
+    let answers = copies::each(asked, move |at, copy| match wanted[at] {
+        (fd, Kind::Epoll) => Seen::Epoll(epoll_facts(pid, fd, copy)),
+        (fd, Kind::Socket(_)) => Seen::Socket(socket_facts(fd, copy)),
+    });
+    for answer in answers {
+        match answer {
+            Ok(Seen::Epoll(epoll)) => program.epolls.push(epoll),
+            Ok(Seen::Socket(socket)) => program.sockets.extend(socket),
+            // A descriptor that was closed meanwhile is passed over.
+            Err(KeyError::Gone(_) | KeyError::Away(_)) => {}
+            Err(error) => return Err(error),
         }
     }
     program.epolls.sort_by_key(|epoll| epoll.fd);
     program.sockets.sort_by_key(|socket| socket.fd);
-    denied.map_or(Ok(()), |error| Err(error.into()))
+    Ok(())
 }
 
-fn epoll_facts(pid: u32, fd: i32, own: &OwnedFd) -> Epoll {
+enum Seen {
+    Epoll(Epoll),
+    Socket(Option<Socket>),
+}
+
+fn epoll_facts(pid: u32, fd: i32, own: BorrowedFd<'_>) -> Epoll {
     let params = epoll::params(own).ok().map(|params| EpollParams {
         busy_poll_usecs: params.busy_poll_usecs,
         busy_poll_budget: params.busy_poll_budget,
@@ -80,7 +81,7 @@ fn epoll_facts(pid: u32, fd: i32, own: &OwnedFd) -> Epoll {
 }
 
 /// `None` for a socket that neither busy polls nor has received from an instance.
-fn socket_facts(fd: i32, own: &OwnedFd) -> Option<Socket> {
+fn socket_facts(fd: i32, own: BorrowedFd<'_>) -> Option<Socket> {
     let get = |option| socket::get(own, option).unwrap_or(0);
     let napi_id = u32::try_from(get(BusyOption::IncomingNapiId)).ok().filter(|id| *id != 0);
     let busy_poll_usecs = u32::try_from(get(BusyOption::BusyPoll)).unwrap_or(0);

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
-use super::{Process, ProgramSettings, Signals, Strict, descendants};
+use super::tree::{descendants, hold};
+use super::{ProgramSettings, Signals, Strict};
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,9 +119,10 @@ impl Program {
             }
             return;
         }
-        for pid in descendants(std::process::id()) {
+        let left = || descendants(std::process::id()).into_iter().collect();
+        for process in hold(&left(), left) {
             // It may have ended.
-            let _ = Process::open(pid).map(|process| process.signal(number));
+            let _ = process.signal(number);
         }
     }
 }

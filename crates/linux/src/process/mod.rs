@@ -13,12 +13,17 @@
 //! What is not seen: descriptors of a thread that has a table of its own (`unshare(CLONE_FILES)`), rings of io_uring that hold
 //! sockets without a descriptor, and objects that went to a process outside of the program.
 
+mod accepted;
 mod child;
 mod library;
 mod met;
+pub(crate) mod copies;
+pub(crate) mod holders;
+mod look;
 mod preload;
 mod settings;
 mod signals;
+mod sockets;
 mod steer;
 mod strict;
 mod tree;
@@ -29,6 +34,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -39,7 +45,7 @@ use crate::procfs::Stat;
 pub use child::{Ended, Program};
 pub use met::{Library, LibraryCounts, Meeting, library_in};
 pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be};
-pub use settings::{DescriptorSetting, EpollValue, ProgramSettings, SocketValue};
+pub use settings::{DescriptorSetting, EpollValue, OwnSettings, ProgramSettings, SocketValue};
 pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
 pub use strict::{Answer, Held, Strict};
 pub use tree::descendants;
@@ -91,10 +97,10 @@ pub enum Kind {
 }
 
 /// A process that is held: its number cannot become another's while this lives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Process {
-    who: ProcessRef,
-    pidfd: OwnedFd,
+    who: Arc<ProcessRef>,
+    pidfd: Arc<OwnedFd>,
 }
 
 impl Process {
@@ -117,7 +123,7 @@ impl Process {
             Some(libc::ENOENT | libc::ESRCH) => gone(),
             _ => KeyError::Io(error),
         })?;
-        Ok(Self { who, pidfd })
+        Ok(Self { who: Arc::new(who), pidfd: Arc::new(pidfd) })
     }
 
     /// A process that was found before.
@@ -135,11 +141,19 @@ impl Process {
         &self.who
     }
 
-    /// A copy of one of its descriptors.
+    /// Whether its descriptors can be looked into.
     ///
     /// # Errors
-    /// [`KeyError::Gone`] if it has closed it or ended; [`KeyError::Denied`].
-    pub fn duplicate(&self, fd: i32) -> Result<OwnedFd, KeyError> {
+    /// [`KeyError::Denied`]; [`KeyError::NotHere`] on a kernel that has no such call.
+    pub fn try_descriptor(&self, fd: i32, kind: Kind) -> Result<(), KeyError> {
+        match copies::one(self, fd, kind, |_| Ok(())) {
+            Err(KeyError::Gone(_) | KeyError::Away(_)) => Ok(()),
+            tried => tried,
+        }
+    }
+
+    /// A copy of one of its descriptors. It has effects ([`copies`]), and is closed on a thread that may be waited for.
+    fn duplicate(&self, fd: i32) -> Result<OwnedFd, KeyError> {
         pidfd_getfd(&self.pidfd, fd, PidfdGetfdFlags::empty()).map_err(|error| match error {
             rustix::io::Errno::BADF => KeyError::Gone(format!("{} has closed descriptor {fd}", self.who)),
             rustix::io::Errno::SRCH => KeyError::Gone(format!("{} has ended", self.who)),
@@ -151,14 +165,20 @@ impl Process {
         })
     }
 
-    /// A copy of one of its descriptors, if it still is what it was.
-    ///
-    /// # Errors
-    /// [`KeyError::Gone`] if the number is another object's now; as [`Process::duplicate`].
-    pub fn duplicate_of(&self, fd: i32, kind: Kind) -> Result<OwnedFd, KeyError> {
+    /// A copy of one of its descriptors, if it still is what it was; [`KeyError::Gone`] if the number is another object's now.
+    fn duplicate_of(&self, fd: i32, kind: Kind) -> Result<OwnedFd, KeyError> {
         let copy = self.duplicate(fd)?;
-        let link = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd())).map_err(KeyError::Io)?;
-        if link.to_str().and_then(kind_of) == Some(kind) {
+        let is_it = match kind {
+            Kind::Socket(inode) => rustix::fs::fstat(&copy).is_ok_and(|found| {
+                found.st_ino == inode
+                    && rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::Socket
+            }),
+            Kind::Epoll => {
+                let link = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd())).map_err(KeyError::Io)?;
+                link.to_str().and_then(kind_of) == Some(kind)
+            }
+        };
+        if is_it {
             return Ok(copy);
         }
         Err(KeyError::Gone(format!("{} has closed descriptor {fd}", self.who)))
@@ -234,6 +254,7 @@ impl AsFd for Process {
 /// What looking into another process needs. Source: `kernel/ptrace.c __ptrace_may_access`.
 const PTRACE: &str = "CAP_SYS_PTRACE (a program of your own that is setuid or not dumpable counts as another user's)";
 
+/// What a link of `/proc/PID/fd` leads to.
 fn kind_of(link: &str) -> Option<Kind> {
     if link == "anon_inode:[eventpoll]" {
         return Some(Kind::Epoll);

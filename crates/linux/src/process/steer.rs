@@ -28,30 +28,41 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// Whether a socket need not be looked at again.
+    /// Whether a socket need not be asked what it is.
     pub(super) fn is_settled(&self, inode: u64) -> bool {
+        self.others.contains(&inode) || self.groups.values().any(|members| members.contains(&inode))
+    }
+
+    /// Whether it is none of a group's.
+    pub(super) fn is_other(&self, inode: u64) -> bool {
         self.others.contains(&inode)
     }
 
-    /// Looks at a socket, and steers its group if that has grown or shrunk. Whether it did.
-    pub(super) fn look(&mut self, fd: BorrowedFd<'_>, inode: u64) -> Result<bool, KeyError> {
-        if !is_internet(fd) || getpeername(fd).is_ok() {
-            self.others.insert(inode);
-            return Ok(false);
+    /// Takes note of what a socket is.
+    pub(super) fn learn(&mut self, inode: u64, what: What) {
+        match what {
+            What::Member(group) => {
+                self.groups.entry(group).or_default().insert(inode);
+            }
+            What::Other => {
+                self.others.insert(inode);
+            }
+            What::Undecided => {}
         }
-        if !is_listener(fd) {
-            return Ok(false);
-        }
-        let Some(group) = group_of(fd) else { return Ok(false) };
-        let members = self.groups.entry(group.clone()).or_default();
-        members.insert(inode);
-        let count = members.len();
-        if count < 2 || self.steered.get(&group) == Some(&count) {
-            return Ok(false);
-        }
-        sys::attach_reuseport(fd, &by_queue(count)).map_err(KeyError::Io)?;
+    }
+
+    /// Groups that have grown or shrunk since they were steered: a member of each, and how many they are.
+    pub(super) fn changed(&self) -> Vec<(Vec<u8>, u64, usize)> {
+        let changed = self
+            .groups
+            .iter()
+            .filter(|(group, members)| members.len() > 1 && self.steered.get(*group) != Some(&members.len()));
+        changed.filter_map(|(group, members)| Some((group.clone(), *members.first()?, members.len()))).collect()
+    }
+
+    /// Takes note that a group is steered.
+    pub(super) fn is_steered(&mut self, group: Vec<u8>, count: usize) {
         self.steered.insert(group, count);
-        Ok(true)
     }
 
     /// Forgets sockets that were closed.
@@ -64,6 +75,32 @@ impl Steering {
         let groups = &self.groups;
         self.steered.retain(|group, _| groups.contains_key(group));
     }
+}
+
+/// What a socket is to a group.
+pub(super) enum What {
+    /// It receives for this address.
+    Member(Vec<u8>),
+    /// It cannot become a listener any more.
+    Other,
+    /// It may listen later.
+    Undecided,
+}
+
+/// What a socket is.
+pub(super) fn what(fd: BorrowedFd<'_>) -> What {
+    if !is_internet(fd) || getpeername(fd).is_ok() {
+        return What::Other;
+    }
+    match group_of(fd) {
+        Some(group) if is_listener(fd) => What::Member(group),
+        _ => What::Undecided,
+    }
+}
+
+/// Gives the group of a socket a program for so many members.
+pub(super) fn steer(fd: BorrowedFd<'_>, count: usize) -> Result<(), KeyError> {
+    sys::attach_reuseport(fd, &by_queue(count)).map_err(KeyError::Io)
 }
 
 /// Takes the program from a listener's group, if it has one.

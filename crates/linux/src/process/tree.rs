@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use super::Process;
 use crate::procfs::Stat;
 
 /// Processes of one program that are looked at; more are not.
@@ -28,6 +29,17 @@ pub fn descendants(pid: u32) -> Vec<u32> {
         }
     }
     found.into_iter().collect()
+}
+
+/// Processes of a list, held. A number may be another process's when it is opened, so those that are not listed once more are left
+/// out.
+pub(super) fn hold(listed: &BTreeSet<u32>, again: impl FnOnce() -> BTreeSet<u32>) -> Vec<Process> {
+    let held: Vec<Process> = listed.iter().filter_map(|pid| Process::open(*pid).ok()).collect();
+    if held.is_empty() {
+        return held;
+    }
+    let again = again();
+    held.into_iter().filter(|process| again.contains(&process.who().pid) && !process.has_ended()).collect()
 }
 
 /// Of all threads of a process; `None` where the kernel has no such file (`CONFIG_PROC_CHILDREN`).

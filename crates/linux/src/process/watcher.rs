@@ -1,13 +1,20 @@
 //! Finds the descriptors of a program as they appear, and sets them.
+//!
+//! A socket is set once: what the program sets afterwards is its own. It is looked at when it is there for the second time, so that one that
+//! is closed at once is never copied; and one that was accepted not at all, for it has what its listener has ([`Accepted`]).
+
+mod epolls;
+mod sockets;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::settings::{DescriptorSetting, EpollValue, ProgramSettings, epoll_value, set_epoll};
-use super::settings::{initial, is_internet, read_option, write_option};
+use super::accepted::Accepted;
+use super::copies::Asked;
+use super::settings::ProgramSettings;
 use super::steer::Steering;
-use super::{Kind, Process, descendants};
+use super::tree::hold;
+use super::{DescriptorSetting, Kind, Process, descendants};
 use crate::change::{AS_MADE, Entry, IN_FORCE, Key, KeyError, Ledger};
 
 /// Between two looks at a program that is young, or made a descriptor a moment ago.
@@ -36,6 +43,8 @@ pub struct Scan {
     pub set: usize,
     /// Processes that were not known before.
     pub processes: usize,
+    /// Sockets that are looked at the next time.
+    pub waiting: usize,
     /// What a person should know: refused, or changed by the program. Each is said once.
     pub said: Vec<String>,
 }
@@ -48,7 +57,16 @@ pub struct Watcher {
     watched: BTreeMap<u32, Watched>,
     /// Inodes of sockets that were looked at: a socket may have many descriptors.
     sockets: BTreeSet<u64>,
+    /// Those that were there for the first time.
+    young: BTreeSet<u64>,
+    /// Those that this process has too, from the one that started it: they outlive the program.
+    inherited: BTreeSet<u64>,
+    accepted: Accepted,
     steering: Steering,
+    /// Instances are made with the settings.
+    are_made_set: bool,
+    is_first: bool,
+    noted: usize,
     young_until: Instant,
     rest: Duration,
     epolls_set: usize,
@@ -58,12 +76,20 @@ pub struct Watcher {
 #[derive(Debug)]
 struct Watched {
     process: Process,
-    /// Epoll descriptors that were set, and whether it was said that the program changed one.
-    epolls: BTreeMap<i32, bool>,
+    epolls: BTreeMap<i32, Epoll>,
     /// Descriptors that cannot be set, which was said.
     refused: BTreeSet<(i32, Kind)>,
     /// It cannot be looked into, which was said.
     is_refused: bool,
+}
+
+/// An epoll descriptor that has the settings, or had them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Epoll {
+    /// The program had them itself.
+    is_own: bool,
+    /// It was said that the program changed it.
+    is_said: bool,
 }
 
 impl Watched {
@@ -72,21 +98,40 @@ impl Watched {
     }
 }
 
+/// Descriptors of one look that are asked what they have.
+#[derive(Default)]
+struct Found {
+    epolls: Vec<Asked>,
+    sockets: Vec<Asked>,
+}
+
 impl Watcher {
     /// A watcher that has not looked yet.
     #[must_use]
     pub fn new(settings: ProgramSettings, roots: Roots, now: Instant) -> Self {
+        let own = Process::open(std::process::id()).and_then(|own| own.descriptors()).unwrap_or_default();
         Self {
             settings,
             roots,
             watched: BTreeMap::new(),
             sockets: BTreeSet::new(),
+            young: BTreeSet::new(),
+            inherited: own.into_iter().filter_map(|(_, kind)| inode_of(kind)).collect(),
+            accepted: Accepted::default(),
             steering: Steering::default(),
+            are_made_set: false,
+            is_first: matches!(roots, Roots::Process(_)),
+            noted: 0,
             young_until: now + YOUNG,
             rest: Duration::ZERO,
             epolls_set: 0,
             sockets_set: 0,
         }
+    }
+
+    /// Tells it that descriptors are made with the settings: one that has them has them of this process.
+    pub fn expect_made_set(&mut self) {
+        self.are_made_set = true;
     }
 
     /// Looks at all processes once. Each is noted in the ledger before its descriptors are set.
@@ -96,26 +141,31 @@ impl Watcher {
             return scan;
         }
         self.find_processes(ledger, &mut scan);
-        let mut seen = BTreeSet::new();
-        let mut watched = std::mem::take(&mut self.watched);
-        for process in watched.values_mut().filter(|process| !process.is_refused) {
-            match self.scan_process(process, ledger, &mut seen, &mut scan) {
-                Ok(()) | Err(KeyError::Gone(_)) => {}
-                Err(error) => {
-                    process.is_refused = true;
-                    let who = process.process.who();
-                    scan.said.push(format!("the mode is not in force on descriptors of {who}: {error}"));
-                }
-            }
+        if std::mem::take(&mut self.is_first) {
+            self.wait_for_a_second_look();
         }
-        self.watched = watched;
+        let mut seen = BTreeSet::new();
+        let found = self.find_descriptors(&mut seen, &mut scan);
         // Those that were closed; their numbers may come again.
         self.sockets.retain(|inode| seen.contains(inode));
         self.steering.retain(&seen);
-        if scan.set > 0 || scan.processes > 0 {
+        self.young = seen;
+        self.look_at_epolls(found.epolls, ledger, &mut scan);
+        if self.settings.steer {
+            self.steer(&found.sockets, ledger, &mut scan);
+        }
+        self.look_at_sockets(found.sockets, ledger, &mut scan);
+        if scan.set > 0 || scan.processes > 0 || scan.waiting > 0 {
             self.young_until = now + YOUNG;
         }
         scan
+    }
+
+    /// What a program has that runs already is set by the first look.
+    fn wait_for_a_second_look(&mut self) {
+        let listed = self.watched.values().filter_map(|watched| watched.process.descriptors().ok()).flatten();
+        self.young = listed.filter_map(|(_, kind)| inode_of(kind)).collect();
+        std::thread::sleep(SOON);
     }
 
     /// Tells how long the look that began at `begun` took.
@@ -153,171 +203,127 @@ impl Watcher {
         self.watched.contains_key(&pid)
     }
 
-    fn find_processes(&mut self, ledger: &mut Ledger, scan: &mut Scan) {
-        self.watched.retain(|_, watched| !watched.process.has_ended());
+    fn list(&self) -> BTreeSet<u32> {
         // A process stays the program's after its parent has ended.
         let known: Vec<u32> = self.watched.keys().copied().collect();
         let (own, root) = match self.roots {
             Roots::Process(pid) => (pid, Some(pid)),
             Roots::Children => (std::process::id(), None),
         };
-        let found: BTreeSet<u32> =
-            root.into_iter().chain(known.into_iter().chain([own]).flat_map(descendants)).collect();
-        for pid in found {
-            if self.watched.contains_key(&pid) {
-                continue;
-            }
-            // It may have ended meanwhile.
-            let Some(process) = Process::open(pid).ok().filter(|process| !process.has_ended()) else { continue };
-            scan.processes += 1;
+        root.into_iter().chain(known.into_iter().chain([own]).flat_map(descendants)).collect()
+    }
+
+    fn find_processes(&mut self, ledger: &mut Ledger, scan: &mut Scan) {
+        self.watched.retain(|_, watched| !watched.process.has_ended());
+        let new: BTreeSet<u32> = self.list().into_iter().filter(|pid| !self.watched.contains_key(pid)).collect();
+        let held = hold(&new, || self.list());
+        let entry = |process: &Process| {
             let key = Key::Program { process: process.who().clone(), settings: self.settings.clone() };
-            let entry = Entry { key, before: Some(AS_MADE.to_owned()), after: IN_FORCE.to_owned(), or: None };
-            match ledger.note(entry, has_ended) {
-                Ok(()) => {
-                    self.watched.insert(pid, Watched::new(process, false));
-                }
+            Entry { key, before: Some(AS_MADE.to_owned()), after: IN_FORCE.to_owned(), or: None }
+        };
+        let entries: Vec<Entry> = held.iter().map(entry).collect();
+        if entries.is_empty() {
+            return;
+        }
+        scan.processes += held.len();
+        let noted = ledger.note_all(entries, is_over);
+        for process in held {
+            if let Err(error) = &noted {
+                scan.said.push(format!("the mode is not in force on descriptors of {}: {error}", process.who()));
+            }
+            self.watched.insert(process.who().pid, Watched::new(process, noted.is_err()));
+        }
+    }
+
+    /// Lists the descriptors of all processes, and chooses those that are to be asked.
+    fn find_descriptors(&mut self, seen: &mut BTreeSet<u64>, scan: &mut Scan) -> Found {
+        let mut found = Found::default();
+        let mut asked = BTreeSet::new();
+        let wants_sockets = !self.settings.sockets.is_empty();
+        for watched in self.watched.values_mut().filter(|watched| !watched.is_refused) {
+            let listed = match watched.process.descriptors() {
+                Ok(listed) => listed,
+                Err(KeyError::Gone(_)) => continue,
                 Err(error) => {
-                    scan.said.push(format!("the mode is not in force on descriptors of {}: {error}", process.who()));
-                    self.watched.insert(pid, Watched::new(process, true));
-                }
-            }
-        }
-    }
-
-    fn scan_process(
-        &mut self,
-        watched: &mut Watched,
-        ledger: &mut Ledger,
-        seen: &mut BTreeSet<u64>,
-        scan: &mut Scan,
-    ) -> Result<(), KeyError> {
-        let found = watched.process.descriptors()?;
-        watched.epolls.retain(|fd, _| found.contains(&(*fd, Kind::Epoll)));
-        watched.refused.retain(|descriptor| found.contains(descriptor));
-        for (fd, kind) in found {
-            if watched.refused.contains(&(fd, kind)) {
-                continue;
-            }
-            let done = match kind {
-                Kind::Epoll => self.epoll(watched, fd, ledger, scan),
-                Kind::Socket(inode) => {
-                    seen.insert(inode);
-                    self.socket(watched, fd, inode, ledger, scan).and_then(|()| self.steer(watched, fd, inode, scan))
-                }
-            };
-            match done {
-                // Closed since.
-                Ok(()) | Err(KeyError::Gone(_)) => {}
-                Err(error @ KeyError::Denied(_)) => return Err(error),
-                // The others are set all the same.
-                Err(error) => {
-                    let who = watched.process.who();
-                    scan.said.push(format!("the mode is not in force on descriptor {fd} of {who}: {error}"));
-                    watched.refused.insert((fd, kind));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// An epoll instance looks like any other, so each is asked anew: a closed one's number may be another's now.
-    fn epoll(&mut self, watched: &mut Watched, fd: i32, ledger: &mut Ledger, scan: &mut Scan) -> Result<(), KeyError> {
-        let Some(wanted) = self.settings.epoll else { return Ok(()) };
-        let copy = watched.process.duplicate_of(fd, Kind::Epoll)?;
-        let before = epoll_value(copy.as_fd())?;
-        // The one that the library in the program polls with.
-        if (before.busy_poll_usecs, before.busy_poll_budget) == napier_preload::marks::OWN_PARAMS {
-            return Ok(());
-        }
-        if before == wanted {
-            watched.epolls.entry(fd).or_default();
-            return Ok(());
-        }
-        let as_made = before == EpollValue::default();
-        if let (false, Some(is_said)) = (as_made, watched.epolls.get_mut(&fd)) {
-            if !std::mem::replace(is_said, true) {
-                let who = watched.process.who();
-                scan.said
-                    .push(format!("{who} changed the parameters of epoll descriptor {fd} to {before}: they are left"));
-            }
-            return Ok(());
-        }
-        if !as_made {
-            note_own(watched, fd, DescriptorSetting::Epoll, &before.to_string(), &wanted.to_string(), ledger)?;
-        }
-        set_epoll(copy.as_fd(), wanted)?;
-        let found = epoll_value(copy.as_fd())?;
-        if found != wanted {
-            return Err(KeyError::ReadsAs { found: found.to_string() });
-        }
-        watched.epolls.insert(fd, false);
-        scan.set += 1;
-        self.epolls_set += 1;
-        Ok(())
-    }
-
-    /// A socket is set once: what the program sets afterwards is its own.
-    fn socket(
-        &mut self,
-        watched: &Watched,
-        fd: i32,
-        inode: u64,
-        ledger: &mut Ledger,
-        scan: &mut Scan,
-    ) -> Result<(), KeyError> {
-        if self.settings.sockets.is_empty() || self.sockets.contains(&inode) {
-            return Ok(());
-        }
-        let copy = watched.process.duplicate_of(fd, Kind::Socket(inode))?;
-        if is_internet(copy.as_fd()) {
-            let mut is_changed = false;
-            for wanted in self.settings.sockets.clone() {
-                let before = read_option(copy.as_fd(), wanted)?;
-                if before == Some(wanted.value) {
+                    refuse(watched, &error, scan);
                     continue;
                 }
-                if let Some(before) = before.filter(|before| *before != initial(wanted)) {
-                    let setting = DescriptorSetting::Socket { inode, option: wanted.option };
-                    note_own(watched, fd, setting, &before.to_string(), &wanted.value.to_string(), ledger)?;
+            };
+            let there: BTreeSet<(i32, Kind)> = listed.iter().copied().collect();
+            watched.epolls.retain(|fd, _| there.contains(&(*fd, Kind::Epoll)));
+            watched.refused.retain(|descriptor| there.contains(descriptor));
+            for (fd, kind) in listed {
+                if let Kind::Socket(inode) = kind {
+                    seen.insert(inode);
                 }
-                write_option(copy.as_fd(), wanted)?;
-                match read_option(copy.as_fd(), wanted)? {
-                    Some(found) if found != wanted.value => return Err(KeyError::ReadsAs { found: found.to_string() }),
-                    _ => is_changed = true,
+                if watched.refused.contains(&(fd, kind)) {
+                    continue;
+                }
+                let one = Asked { process: watched.process.clone(), fd, kind };
+                match kind {
+                    Kind::Epoll if self.settings.epoll.is_some() => found.epolls.push(one),
+                    Kind::Socket(inode)
+                        if wants_sockets && !self.sockets.contains(&inode)
+                            || self.settings.steer && !self.steering.is_other(inode) =>
+                    {
+                        if !self.young.contains(&inode) {
+                            scan.waiting += usize::from(!self.sockets.contains(&inode));
+                        } else if asked.insert(inode) {
+                            found.sockets.push(one);
+                        }
+                    }
+                    _ => {}
                 }
             }
-            scan.set += usize::from(is_changed);
-            self.sockets_set += usize::from(is_changed);
         }
-        self.sockets.insert(inode);
-        Ok(())
+        found
+    }
+
+    fn refused(&mut self, one: &Asked, error: KeyError, scan: &mut Scan) {
+        let who = one.process.who();
+        let Some(watched) = self.watched.get_mut(&who.pid) else { return };
+        match error {
+            // Closed since, or to be tried again.
+            KeyError::Gone(_) | KeyError::Away(_) => {}
+            error @ KeyError::Denied(_) => refuse(watched, &error, scan),
+            // The others are set all the same.
+            error => {
+                scan.said.push(format!("the mode is not in force on descriptor {} of {who}: {error}", one.fd));
+                watched.refused.insert((one.fd, one.kind));
+            }
+        }
     }
 }
 
-impl Watcher {
-    fn steer(&mut self, watched: &Watched, fd: i32, inode: u64, scan: &mut Scan) -> Result<(), KeyError> {
-        if self.settings.steer && !self.steering.is_settled(inode) {
-            let copy = watched.process.duplicate(fd)?;
-            scan.set += usize::from(self.steering.look(copy.as_fd(), inode)?);
-        }
-        Ok(())
+/// A process that cannot be looked into.
+fn refuse(watched: &mut Watched, error: &KeyError, scan: &mut Scan) {
+    if !std::mem::replace(&mut watched.is_refused, true) {
+        scan.said.push(format!("the mode is not in force on descriptors of {}: {error}", watched.process.who()));
     }
 }
 
-/// Notes a descriptor that is not as it was made.
-fn note_own(
-    watched: &Watched,
-    fd: i32,
-    setting: DescriptorSetting,
-    before: &str,
-    after: &str,
-    ledger: &mut Ledger,
-) -> Result<(), KeyError> {
-    let key = Key::Descriptor { process: watched.process.who().clone(), fd, setting };
-    let entry = Entry { key, before: Some(before.to_owned()), after: after.to_owned(), or: None };
-    ledger.note(entry, has_ended).map_err(|error| KeyError::Refused(error.to_string()))
+const fn inode_of(kind: Kind) -> Option<u64> {
+    match kind {
+        Kind::Socket(inode) => Some(inode),
+        Kind::Epoll => None,
+    }
 }
 
-fn has_ended(entry: &Entry) -> bool {
-    entry.key.is_of_program() && matches!(entry.key.read(), Err(KeyError::Gone(_)))
+fn inode(one: &Asked) -> u64 {
+    inode_of(one.kind).unwrap_or(0)
+}
+
+/// A descriptor that is noted by itself.
+fn note(one: &Asked, setting: DescriptorSetting, before: &str, after: &str) -> Entry {
+    let key = Key::Descriptor { process: one.process.who().clone(), fd: one.fd, setting };
+    Entry { key, before: Some(before.to_owned()), after: after.to_owned(), or: None }
+}
+
+/// Whether nothing is left that an entry is about.
+fn is_over(entry: &Entry) -> bool {
+    match &entry.key {
+        Key::Program { process, .. } => Process::again(process).is_err(),
+        Key::Descriptor { process, setting, .. } => setting.is_over(process),
+        _ => false,
+    }
 }

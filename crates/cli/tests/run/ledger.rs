@@ -1,0 +1,289 @@
+//! What is noted: of programs that set the same themselves, of what outlives them, and who holds what.
+
+use std::process::Stdio;
+
+use napier_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::bench::{Bench, end, kill, stderr};
+use super::{SUSPEND20, WAITS, epoll_of, is_suspended};
+use crate::common::{NAPIER, Running, text};
+
+/// A program that has set for itself what suspend20 and busy-read set, beside what it has as it was made; and a child that has the
+/// same by its parent.
+const OWN: &str = "
+import fcntl, os, select, socket, struct, time
+own, made = select.epoll(), select.epoll()
+fcntl.ioctl(own, 0x40088a01, struct.pack('=IHBB', 0, 64, 1, 0))
+l = socket.socket(); l.setsockopt(1, 69, 1); l.setsockopt(1, 46, 400); l.bind(('10.79.0.1', 0)); l.listen()
+m = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+c = socket.create_connection(l.getsockname()); a, _ = l.accept()
+if os.fork() == 0:
+    time.sleep(60)
+print(os.getpid())
+time.sleep(60)
+";
+
+#[test]
+fn what_a_program_had_set_itself_is_left_as_it_was() {
+    let Some(bench) = Bench::new("what_a_program_had_set_itself_is_left_as_it_was") else { return };
+    bench.output(bench.command("ip").args(["link", "set", "lo", "up"]));
+    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", OWN]).stdout(Stdio::piped()));
+    let pid: u32 = pid.parse().expect("a number");
+    let before = bench.fds(pid);
+    for (mode, signal) in [("suspend20", "-INT"), ("suspend20", "-KILL"), ("busy-read", "-INT"), ("busy-read", "-KILL")]
+    {
+        let mut command = bench.command(NAPIER);
+        command.args(["run", "--dev", "server", "--mode", mode, "--attach", &pid.to_string()]);
+        let running = Running(bench.spawn(command.stderr(Stdio::piped())));
+        eventually("it is in force", || match mode {
+            "suspend20" => epoll_of(&bench, pid) == [SUSPEND20, SUSPEND20],
+            _ => bench.fds(pid)["sockets"].as_array().expect("a list").iter().all(|one| one[1] == 400 && one[2] == 1),
+        });
+        end(running, signal);
+        let undone = bench.napier(&["host", "undo"]);
+        assert!(undone.status.success(), "{}", stderr(&undone));
+        assert_eq!(bench.fds(pid), before, "{mode} {signal}: {}", stderr(&undone));
+        assert!(bench.is_clean());
+    }
+    let children = napier_linux::process::descendants(pid);
+    drop(process);
+    children.iter().for_each(|child| kill(*child, "-KILL"));
+}
+
+/// Runs its arguments with two listeners of one port and a socket for datagrams, which it keeps, and says what they have afterwards.
+const SUPERVISOR: &str = "
+import json, os, socket, subprocess, sys
+def listener():
+    s = socket.socket(); s.setsockopt(1, socket.SO_REUSEPORT, 1); s.bind(('10.79.0.1', 7801)); s.listen(); return s
+kept = [listener(), listener(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)]
+kept[2].bind(('10.79.0.1', 7801))
+found = subprocess.run(sys.argv[1:], pass_fds=[s.fileno() for s in kept], capture_output=True, text=True)
+subprocess.run([sys.argv[1], 'host', 'undo'], capture_output=True)
+def steered(s):
+    try:
+        s.setsockopt(1, 68, 0)
+    except FileNotFoundError:
+        return False
+    return True
+values = [[s.getsockopt(1, 46), s.getsockopt(1, 69)] for s in kept]
+print(json.dumps({'values': values, 'steered': steered(kept[0]), 'said': found.stderr, 'in_force': found.stdout.strip()}))
+";
+
+#[test]
+fn a_socket_that_outlives_its_program_is_put_back() {
+    let Some(bench) = Bench::new("a_socket_that_outlives_its_program_is_put_back") else { return };
+    // They have the numbers that they have in the supervisor.
+    let waits = "
+import socket, time
+sockets = [socket.socket(fileno=fd) for fd in (3, 4, 5)]
+for _ in range(2000):
+    have = [(s.getsockopt(1, 46), s.getsockopt(1, 69)) for s in sockets]
+    if all(one == (400, 1) for one in have):
+        break
+    time.sleep(0.005)
+print(have)
+";
+    let program = |how: &[&str], mode: &str, script: &str| {
+        let napier = [NAPIER, "run", "--dev", "server", "--mode", mode, "--json"];
+        let args = [&["-c", SUPERVISOR][..], &napier, how, &["--", "python3", "-c", script]].concat();
+        let output = bench.output(bench.command("python3").args(args));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let found: Value = serde_json::from_str(&text(&output)).expect("JSON");
+        assert_eq!(found["values"], json!([[0, 0], [0, 0], [0, 0]]), "{found}");
+        assert_eq!(found["steered"], json!(false), "{found}");
+        found
+    };
+    let found = program(&[], "busy-read", waits);
+    assert_eq!(found["in_force"], "[(400, 1), (400, 1), (400, 1)]", "{found}");
+    program(&["--steer"], "base", "import time; time.sleep(0.3)");
+    // The command ends before its program does, and the program before the next command.
+    let killed = format!(
+        "{waits}
+import os, signal
+os.kill(os.getppid(), signal.SIGKILL)
+"
+    );
+    let found = program(&["--steer"], "busy-read", &killed);
+    assert_eq!(found["in_force"], "[(400, 1), (400, 1), (400, 1)]", "{found}");
+    assert!(bench.is_clean());
+}
+
+#[test]
+fn who_holds_what_is_shown_and_named_by_undo() {
+    let Some(bench) = Bench::new("who_holds_what_is_shown_and_named_by_undo") else { return };
+    let show = |args: &[&str]| {
+        let output = bench.napier(&[&["host", "show"], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        text(&output)
+    };
+    assert!(show(&[]).contains("Nothing is changed by Napier"));
+    let (running, program) = bench.python("suspend20", &[], WAITS);
+    let pid = running.0.id();
+    let said = show(&[]);
+    assert!(said.contains(&format!("by napier run, pid {pid}, since ")), "{said}");
+    assert!(said.contains("irq-suspend-timeout of NAPI instance") && said.contains(": 0 -> 20000000"), "{said}");
+    let document: Value = serde_json::from_str(&show(&["--json"])).expect("JSON");
+    let one = &document["changed"][0];
+    assert_eq!((&one["name"], &one["state"], &one["pid"]), (&json!("server"), &json!("running"), &json!(pid)));
+    assert!(one["lines"].as_array().is_some_and(|lines| lines.iter().any(|line| line["now"] == "20000000")), "{one}");
+    // Neither takes away what a living run has, nor says that there is nothing.
+    let undone = bench.napier(&["host", "undo"]);
+    assert_eq!((undone.status.code(), text(&undone).as_str()), (Some(1), ""));
+    assert!(
+        stderr(&undone).contains(&format!("server is held by napier run, pid {pid}: end it")),
+        "{}",
+        stderr(&undone)
+    );
+    assert!(bench.napier(&["host", "undo", "--stale"]).status.success(), "running commands are none of its matter");
+    // One whose journal is in another folder is known by the lock of the machine.
+    let mut elsewhere = bench.command(NAPIER);
+    elsewhere.env("NAPIER_STATE_DIRECTORY", bench.folder.file("other")).args(["host", "show"]);
+    let said = text(&bench.output(&mut elsewhere));
+    assert!(said.contains(&format!("server: another napier, pid {pid}")), "{said}");
+    // Killed, it is still shown by what only looks.
+    end(running, "-KILL");
+    kill(program.parse().expect("a number"), "-KILL");
+    assert!(show(&[]).contains("which has ended: the next napier puts it back"));
+    let would = text(&bench.napier(&["host", "undo", "--dry-run"]));
+    assert!(would.contains(": back to 0") && would.contains("6 settings would be put back; nothing was."), "{would}");
+    assert!(is_suspended(&bench));
+    assert!(bench.napier(&["host", "undo"]).status.success());
+    assert!(show(&[]).contains("Nothing is changed by Napier") && bench.is_clean());
+}
+
+/// systemd gives each service a `$STATE_DIRECTORY` of its own.
+#[test]
+fn a_services_own_folder_is_not_the_journals() {
+    let Some(bench) = Bench::new("a_services_own_folder_is_not_the_journals") else { return };
+    let at_first = bench.napis();
+    let service = |name: &str, mode: &str| {
+        let mut command = bench.command(NAPIER);
+        command.env("STATE_DIRECTORY", bench.folder.file(name));
+        command.args(["run", "--dev", "server", "--mode", mode, "--", "python3", "-uc", WAITS]);
+        command
+    };
+    let (running, pid) = bench.begin(service("one", "suspend20").stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let second = bench.output(&mut service("two", "defer200"));
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("in the hands of another napier"), "{}", stderr(&second));
+    end(running, "-KILL");
+    kill(pid.parse().expect("a number"), "-KILL");
+    assert!(bench.napier(&["host", "undo"]).status.success());
+    assert_eq!(bench.napis(), at_first);
+    assert!(!["one", "two"].iter().any(|name| std::path::Path::new(&bench.folder.file(name)).exists()));
+    // What a version before has left there is found by a command that is given it.
+    let (running, pid) = bench.python("suspend20", &[], WAITS);
+    end(running, "-KILL");
+    kill(pid.parse().expect("a number"), "-KILL");
+    std::fs::rename(bench.folder.file("state"), bench.folder.file("one")).expect("moved");
+    let mut undo = bench.command(NAPIER);
+    let undo = bench.output(undo.env("STATE_DIRECTORY", bench.folder.file("one")).args(["host", "undo"]));
+    assert!(stderr(&undo).contains("put back 6"), "{}", stderr(&undo));
+    assert_eq!(bench.napis(), at_first);
+}
+
+/// Accepts connections, puts them into an epoll set and closes them while they still get data: what comes for one that is closed is
+/// counted. Another thread listens, closes, and listens again at once.
+const CLOSES: &str = "
+import errno, select, socket, threading, time
+l = socket.create_server(('127.0.0.1', 0)); l.setblocking(False)
+e = select.epoll(); e.register(l.fileno(), select.EPOLLIN)
+time.sleep(0.5)
+end = time.monotonic() + 2
+def ask():
+    while time.monotonic() < end:
+        try:
+            c = socket.create_connection(l.getsockname())
+            for _ in range(20):
+                c.send(b'x')
+            c.close()
+        except OSError:
+            pass
+taken = 0
+def again():
+    global taken
+    while time.monotonic() < end:
+        s = socket.socket()
+        try:
+            s.bind(('127.0.0.1', 7999)); s.listen(1)
+        except OSError as error:
+            taken += error.errno == errno.EADDRINUSE
+        s.close()
+for work in (ask, ask, again):
+    threading.Thread(target=work, daemon=True).start()
+live, closed, stale = {}, 0, 0
+while time.monotonic() < end:
+    for fd, _ in e.poll(0.1):
+        if fd == l.fileno():
+            try:
+                c, _ = l.accept()
+            except OSError:
+                continue
+            live[c.fileno()] = c
+            e.register(c.fileno(), select.EPOLLIN)
+        elif fd not in live:
+            stale += 1
+        else:
+            live[fd].recv(1); live.pop(fd).close(); closed += 1
+print(closed > 100, stale, taken)
+";
+
+#[test]
+fn what_a_program_closes_is_closed() {
+    let Some(bench) = Bench::new("what_a_program_closes_is_closed") else { return };
+    bench.output(bench.command("ip").args(["link", "set", "lo", "up"]));
+    for how in [&["--mode", "busy-read"][..], &["--mode", "base", "--steer"]] {
+        let args = [&["run", "--dev", "server"], how, &["--", "python3", "-c", CLOSES]].concat();
+        let output = bench.napier(&args);
+        assert_eq!(text(&output), "True 0 0\n", "{how:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_tuning_that_is_refused_says_so_and_leaves_nothing() {
+    let Some(bench) = Bench::new("a_tuning_that_is_refused_says_so_and_leaves_nothing") else { return };
+    let state = bench.folder.file("theirs");
+    let as_nobody = |args: &[&str]| {
+        let mut command = bench.command("setpriv");
+        command.env("NAPIER_STATE_DIRECTORY", &state);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", NAPIER]).args(args);
+        bench.output(&mut command)
+    };
+    std::fs::create_dir(&state).expect("a folder");
+    let own = std::process::Command::new("chown").args(["65534", &state]).status().expect("chown is there");
+    assert!(own.success());
+    for _ in 0..2 {
+        let tuned = as_nobody(&["host", "tune", "--dev", "server"]);
+        assert_eq!(tuned.status.code(), Some(1), "{}", text(&tuned));
+        assert!(text(&tuned).contains("Nothing was changed: "), "{}", text(&tuned));
+        assert!(stderr(&tuned).contains("nothing was changed"), "{}", stderr(&tuned));
+        assert_eq!(std::fs::read_dir(&state).expect("there").count(), 0);
+    }
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_refused_and_said() {
+    let Some(bench) = Bench::new("a_limit_of_file_sizes_is_refused_and_said") else { return };
+    let at_first = bench.napis();
+    let script = format!("ulimit -f 1; exec {NAPIER} run --dev server --mode suspend20 -- echo ran");
+    let output = bench.output(bench.command("bash").args(["-c", &script]));
+    assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), ""), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no journal can be kept"), "{}", stderr(&output));
+    assert_eq!(bench.napis(), at_first);
+}
+
+#[test]
+fn names_of_programs_do_not_reach_the_terminal_as_they_are() {
+    let Some(bench) = Bench::new("names_of_programs_do_not_reach_the_terminal_as_they_are") else { return };
+    let script = "
+import ctypes, fcntl, select, struct, time
+ctypes.CDLL(None).prctl(15, b'\\x1b[31mX\\n\\r')
+e = select.epoll(); time.sleep(0.5)
+fcntl.ioctl(e, 0x40088a01, struct.pack('=IHBB', 7, 3, 0, 0)); time.sleep(0.5)
+";
+    let output = bench.napier(&["run", "--dev", "server", "--mode", "suspend20", "--", "python3", "-c", script]);
+    let said = stderr(&output);
+    assert!(said.contains(r"\u{1b}[31mX\n\r") && said.contains("changed the parameters"), "{said:?}");
+    assert!(said.chars().all(|letter| letter == '\n' || !letter.is_control()), "{said:?}");
+}

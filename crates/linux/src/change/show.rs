@@ -1,0 +1,108 @@
+//! What is changed on this machine now, and by whom.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::journal::{Keep, Scope};
+use super::machine::held_here;
+use super::read::{boot_id, holder, read};
+use super::recover::{is_of_run, journals};
+use super::{Entry, KeyError, places};
+use crate::link;
+
+/// Why something is changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// A command holds it, and puts it back when it ends.
+    Running,
+    /// It stays until it is asked back.
+    Kept,
+    /// Its command has ended and could not put it back: the next one tries.
+    Left,
+}
+
+/// What one command has changed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changed {
+    /// Interface, or the machine.
+    pub name: String,
+    /// Why it is changed now.
+    pub state: State,
+    /// The command, in words; empty if it was not noted.
+    pub by: String,
+    /// Its process; 0 if it is not to be seen from here.
+    pub pid: u32,
+    /// When it began, in seconds since 1970; 0 if it was not noted.
+    pub since: u64,
+    /// What was changed, the oldest first.
+    pub entries: Vec<Entry>,
+    /// Where that is noted.
+    pub journal: PathBuf,
+    /// What it is about.
+    #[serde(skip)]
+    pub scope: Option<Scope>,
+    /// How long it shall stay.
+    #[serde(skip)]
+    pub keep: Keep,
+}
+
+/// What journals of this start of the kernel say, in the order in which it would be put back.
+#[must_use]
+pub fn found() -> Vec<Changed> {
+    journals(&places::all()).iter().filter_map(|path| of(path)).collect()
+}
+
+fn of(path: &Path) -> Option<Changed> {
+    let contents = read(path).ok()?;
+    let header = contents.header?;
+    if header.boot != boot_id() {
+        return None;
+    }
+    let running = holder(path);
+    let state = match (running, header.keep) {
+        (Some(_), _) => State::Running,
+        (None, Keep::UntilUndone) if !is_of_run(path) => State::Kept,
+        _ => State::Left,
+    };
+    Some(Changed {
+        name: header.scope.name().to_owned(),
+        state,
+        by: header.by,
+        pid: header.pid,
+        since: header.since,
+        entries: contents.entries,
+        journal: path.to_owned(),
+        scope: Some(header.scope),
+        keep: header.keep,
+    })
+}
+
+/// Interfaces of the calling thread's namespace that another command holds, with its process, where the journal is not among
+/// [`found`]: its folder is another one.
+#[must_use]
+pub fn unseen(found: &[Changed]) -> Vec<(String, u32)> {
+    let is_found = |ifindex: u32| {
+        found.iter().any(|changed| {
+            let Some(Scope::Device { device, netns, .. }) = &changed.scope else { return false };
+            changed.state == State::Running && device.ifindex == ifindex && netns.is_current()
+        })
+    };
+    let held = held_here().into_iter().filter(|(ifindex, _)| !is_found(*ifindex));
+    held.map(|(ifindex, pid)| (link::name(ifindex).unwrap_or_else(|_| format!("interface {ifindex}")), pid)).collect()
+}
+
+impl Entry {
+    /// What would become of it now: `None` if it is as it was before.
+    ///
+    /// # Errors
+    /// It cannot be read: gone, away, not permitted.
+    pub fn pending(&self) -> Result<Option<String>, KeyError> {
+        let Some(before) = &self.before else { return Ok(None) };
+        match self.key.read()? {
+            Some(now) if self.key.same(&now, before) => Ok(None),
+            _ => Ok(Some(before.clone())),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! TCP and UDP sockets of this namespace as the kernel lists them (`sock_diag(7)`): what is known of a socket without a copy of its
+//! descriptor. Source: `include/uapi/linux/inet_diag.h`, `net/ipv4/inet_diag.c inet_sk_diag_fill`.
+
+use std::io;
+
+use rustix::net::netlink::SOCK_DIAG;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    /// 0 for one that no program has, such as a connection that was not accepted yet.
+    pub(super) inode: u64,
+    /// `SO_COOKIE`: no other socket gets it.
+    pub(super) cookie: u64,
+    /// Its own port.
+    pub(super) port: u16,
+    pub(super) is_listening: bool,
+}
+
+/// Which are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    /// TCP, with those that listen.
+    Tcp,
+    /// Those that listen, and UDP.
+    Receivers,
+}
+
+/// `include/uapi/linux/inet_diag.h SOCK_DIAG_BY_FAMILY`, and `include/net/tcp_states.h`.
+const BY_FAMILY: u16 = 20;
+const LISTEN: u8 = 10;
+const ALL_STATES: u32 = 0xfff;
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// `struct nlmsghdr`, `struct inet_diag_req_v2`, `struct inet_diag_msg`.
+const HEAD: usize = 16;
+const REQUEST: usize = 56;
+const MESSAGE: usize = 72;
+const BUFFER: usize = 32 * 1024;
+
+/// Lists them.
+pub(super) fn list(wanted: Wanted) -> io::Result<Vec<Row>> {
+    let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
+    let mut rows = Vec::new();
+    let mut buffer = vec![0; BUFFER];
+    let (tcp, udp) = (libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8);
+    let asked: &[(u8, u32)] = match wanted {
+        Wanted::Tcp => &[(tcp, ALL_STATES)],
+        Wanted::Receivers => &[(tcp, 1 << LISTEN), (udp, ALL_STATES)],
+    };
+    for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
+        for (protocol, states) in asked {
+            send(&fd, &request(family, *protocol, *states), SendFlags::empty())?;
+            receive(&fd, &mut buffer, *protocol == tcp, &mut rows)?;
+        }
+    }
+    Ok(rows)
+}
+
+fn request(family: u8, protocol: u8, states: u32) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + REQUEST);
+    bytes.extend(((HEAD + REQUEST) as u32).to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend([family, protocol, 0, 0]);
+    bytes.extend(states.to_ne_bytes());
+    bytes.resize(HEAD + REQUEST, 0);
+    bytes
+}
+
+fn receive(fd: &impl std::os::fd::AsFd, buffer: &mut [u8], is_tcp: bool, rows: &mut Vec<Row>) -> io::Result<()> {
+    loop {
+        let length = match recv(fd, &mut *buffer, RecvFlags::TRUNC) {
+            Err(rustix::io::Errno::INTR) => continue,
+            received => received?.1,
+        };
+        let mut rest = buffer.get(..length).filter(|bytes| !bytes.is_empty()).ok_or(io::ErrorKind::InvalidData)?;
+        while rest.len() >= HEAD {
+            let size = u32::from_ne_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
+            let kind = u16::from_ne_bytes([rest[4], rest[5]]);
+            let message = rest.get(HEAD..size).ok_or(io::ErrorKind::InvalidData)?;
+            match kind {
+                NLMSG_DONE => return Ok(()),
+                NLMSG_ERROR => {
+                    let number = message.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
+                    return Err(io::Error::from_raw_os_error(-number));
+                }
+                _ => rows.extend(Row::parse(message, is_tcp)),
+            }
+            rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+}
+
+impl Row {
+    fn parse(message: &[u8], is_tcp: bool) -> Option<Self> {
+        let message: &[u8; MESSAGE] = message.get(..MESSAGE)?.try_into().ok()?;
+        let word = |at: usize| u32::from_ne_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]]);
+        Some(Self {
+            inode: word(68).into(),
+            cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
+            port: u16::from_be_bytes([message[4], message[5]]),
+            is_listening: is_tcp && message[1] == LISTEN,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+    use crate::sys;
+
+    #[test]
+    fn sockets_are_listed_with_what_tells_them_apart() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let to = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(to).expect("connected");
+        let datagrams = UdpSocket::bind("[::1]:0").or_else(|_| UdpSocket::bind("127.0.0.1:0")).expect("bound");
+        let inode = |fd: std::os::fd::BorrowedFd<'_>| rustix::fs::fstat(fd).expect("told").st_ino;
+        let rows = match list(Wanted::Tcp) {
+            Ok(rows) => rows,
+            Err(error) => return napier_testkit::skip!("sockets_are_listed_with_what_tells_them_apart", "{error}"),
+        };
+        let of = |rows: &[Row], wanted| rows.iter().find(|row| row.inode == wanted).cloned();
+        let found = of(&rows, inode(listener.as_fd())).expect("it is there");
+        assert!(found.is_listening && found.port == to.port(), "{found:?}");
+        assert_eq!(
+            Ok(found.cookie),
+            sys::socket_cookie(listener.as_fd(), libc::SO_COOKIE).map_err(|error| error.kind())
+        );
+        assert!(!of(&rows, inode(client.as_fd())).expect("it is there").is_listening);
+        // The other end was not accepted, so no program has it.
+        let waits = |row: &Row| row.inode == 0 && row.port == to.port();
+        assert!(rows.iter().any(waits), "{rows:?}");
+        let (accepted, _) = listener.accept().expect("accepted");
+        let rows = list(Wanted::Tcp).expect("listed");
+        assert_eq!(of(&rows, inode(accepted.as_fd())).map(|row| row.port), Some(to.port()));
+        let rows = list(Wanted::Receivers).expect("listed");
+        assert!(of(&rows, inode(datagrams.as_fd())).is_some_and(|row| !row.is_listening));
+        assert!(of(&rows, inode(client.as_fd())).is_none());
+    }
+}
