@@ -185,7 +185,8 @@ fn what_a_mode_sets_on_a_program_is_there_in_the_run_also_on_its_connections() {
         let pid = served_memcached(&port).expect("it was there a moment ago");
         // Listeners, and those that came with the clients.
         let all = || {
-            let found = settings(&pid, kind);
+            // But for the one that the library in it polls with.
+            let found: Vec<_> = settings(&pid, kind).into_iter().filter(|one| one[..2] != [3, 61]).collect();
             found.len() > usize::from(kind == "sockets") && found.iter().all(|one| *one == values)
         };
         assert!(wait_until(all), "{mode}: {:?}", settings(&pid, kind));

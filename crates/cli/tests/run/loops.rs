@@ -1,4 +1,4 @@
-//! Event loops that nobody chose for this: what a mode does to their passes, timers, wake-ups and signals.
+//! Event loops that were not made for this: what a mode does to their passes, timers, wake-ups and signals.
 //!
 //! Nothing is asserted of how long they took: a wait without time that waits is seen in what the library counts, and is printed by `how_long_loops_take`.
 

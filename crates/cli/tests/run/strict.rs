@@ -135,7 +135,7 @@ fn a_program_goes_on_when_the_command_that_answers_it_was_killed() {
         std::fs::write(format!("{folder}/end"), "").expect("written");
         napier_testkit::eventually("the keeper ends with the last of them", || keepers(&folder_of(&bench)) == 0);
         assert!(bench.napier(&["host", "undo"]).status.success());
-        // The same end where nobody was killed.
+        // The same end where the command was not killed.
         let mut command = bench.command(NAPIER);
         command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-uc", MAKES, &folder]);
         assert!(bench.output(&mut command).status.success());

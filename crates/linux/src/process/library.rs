@@ -55,7 +55,7 @@ fn write_into(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    // What is loaded runs as the program does: nobody else may have put it there, nor put it there later.
+    // What is loaded runs as the program does: no other user may have put it there, nor put it there later.
     let is_ours = |found: &fs::Metadata| found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0;
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() || !is_ours(&found) {

@@ -70,7 +70,7 @@ impl Strict {
         Ok((child, Self { listener, handed, settings: settings.clone(), answered: 0 }))
     }
 
-    /// The next call, once the descriptor can be read; `None` if nobody waits.
+    /// The next call, once the descriptor can be read; `None` if no call waits.
     ///
     /// # Errors
     /// None that is known.

@@ -89,7 +89,7 @@ fn end() -> ! {
 
 /// The keeper's whole life.
 fn keep(socket: &OwnedFd, supervisor: &OwnedFd, handed: &mut libc::seccomp_notif) -> ! {
-    become_nobodys();
+    leave_the_group();
     let Ok([socket, supervisor]) = keep_only([socket.as_raw_fd(), supervisor.as_raw_fd()]) else { end() };
     // The supervisor's side is closed if nothing was started.
     let Ok(listener) = seccomp::taken(socket.as_fd(), rustix::net::RecvFlags::empty()) else { end() };
@@ -124,7 +124,7 @@ fn keep(socket: &OwnedFd, supervisor: &OwnedFd, handed: &mut libc::seccomp_notif
 }
 
 /// In a session of its own, where no signal but SIGKILL does anything.
-fn become_nobodys() {
+fn leave_the_group() {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"napier-keeper");
