@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
+#[path = "book/mdbook.rs"]
+mod mdbook;
+
 use napier_lab::modes::Mode;
 use napier_lab::timeline::{self, Timeline};
 
@@ -99,8 +102,9 @@ fn broken(path: &Path, page: &str) -> Vec<String> {
 #[test]
 fn every_link_and_anchor_arrives() {
     let mut wrong = Vec::new();
-    let front = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|page| root().join(page));
-    for path in pages().into_iter().chain(front) {
+    let front = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"];
+    let deploy = ["deploy/README.md", "deploy/plans.md", "deploy/prometheus/README.md", "deploy/ansible/README.md"];
+    for path in pages().into_iter().chain(front.into_iter().chain(deploy).map(|page| root().join(page))) {
         wrong.extend(broken(&path, &read(&path)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
