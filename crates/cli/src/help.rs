@@ -33,7 +33,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("napier compare --quick", "which mode suits a cache server on this machine, in under a minute"),
             ("napier doctor --dev eth0", "what is set wrongly for low latency, and how to mend it"),
-            ("napier run --dev eth0 --mode suspend20 -- memcached", "a program under a mode; all put back after"),
+            (
+                "sudo napier run --dev eth0 --mode suspend20 -- memcached -u nobody",
+                "a program under a mode; all put back after",
+            ),
             ("napier advise --rate 120k --p99 200", "which mode to take for a load, from a simulated machine"),
         ],
     ),
@@ -45,14 +48,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("napier compare --modes base,defer20,suspend20 --load 50k,100k,max --runs 5", "these modes and loads"),
             ("napier compare --service exp:6us --load 60k --json --out histograms", "dearer requests; for programs"),
             ("sudo napier compare --backend engine,kernel", "the kernel's own stack beside the engine"),
-            ("sudo napier compare --backend kernel -- memcached -p 11211", "the kernel's modes for a program of yours"),
+            (
+                "sudo napier compare --backend kernel -- memcached -u nobody",
+                "the kernel's modes for a program of yours",
+            ),
         ],
     ),
     (
         "run",
         &[
-            ("sudo napier run --dev eth0 --mode suspend20 -- memcached -p 11211", "while it runs"),
-            ("sudo napier run --dev eth0 --mode suspend20 --dry-run -- memcached", "what would be changed"),
+            ("sudo napier run --dev eth0 --mode suspend20 -- memcached -u nobody", "while it runs"),
+            ("sudo napier run --dev eth0 --mode suspend20 --dry-run -- memcached -u nobody", "what would be changed"),
             ("sudo napier run --dev eth0 --mode napibusy --attach 4711", "a process that runs already"),
         ],
     ),
