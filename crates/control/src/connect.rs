@@ -46,7 +46,7 @@ mod tests {
         let begun = Instant::now();
         let error = to(&path, Duration::from_millis(50)).expect_err("there is none");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        assert!((40..5000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+        assert!(begun.elapsed().as_millis() >= 40, "{:?}", begun.elapsed());
         assert!(is_there(&path));
         drop((first, listener));
         assert!(!is_there(&path));

@@ -22,6 +22,22 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// What `measure` finds in a time that is long enough to find something: `first`, or twice that, and so on. For what is measured
+/// for a length of time, in which a busy machine may do nothing of it at all.
+///
+/// # Panics
+/// If it finds nothing within [`PATIENCE`] and more.
+pub fn in_time_enough<T>(what: &str, first: Duration, mut measure: impl FnMut(Duration) -> Option<T>) -> T {
+    let (begun, mut length) = (Instant::now(), first);
+    loop {
+        if let Some(found) = measure(length) {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "in {length:?} there was nothing yet: {what}");
+        length *= 2;
+    }
+}
+
 /// Numbers that look random and are the same in every run; made from a seed.
 pub struct Dice(pub u64);
 
@@ -64,6 +80,16 @@ fn notice(test: &dyn Display, why: Arguments<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_doubled_until_there_is_something() {
+        let mut asked = Vec::new();
+        let found = in_time_enough("four", Duration::from_millis(1), |length| {
+            asked.push(length.as_millis());
+            (length.as_millis() >= 4).then_some("found")
+        });
+        assert_eq!((found, asked), ("found", vec![1, 2, 4]));
+    }
 
     #[test]
     fn a_notice_is_one_line_of_its_own() {

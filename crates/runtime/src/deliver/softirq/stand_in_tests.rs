@@ -173,9 +173,12 @@ fn a_program_that_comes_by_runs_what_is_due() {
     let still = rig.softirq().stand_still();
     let napi = &rig.napis[0];
     let fires = napi.stats().timer_fires;
+    let earliest = rig.deliver().clock.now() + Span::from_ms(2);
     rig.deliver().arm_timer(napi, Span::from_ms(2));
     rig.deliver().comes_by();
-    assert_eq!(napi.stats().timer_fires, fires, "it is not due");
+    // This thread may have lost its CPU for as long.
+    let not_due = rig.deliver().clock.now() < earliest;
+    assert!(!not_due || napi.stats().timer_fires == fires, "it is not due");
     let due = rig.deliver().clock.now() + Span::from_ms(2);
     eventually("it is due", || rig.deliver().clock.now() > due);
     rig.deliver().comes_by();
