@@ -3,6 +3,10 @@
 use std::process::{Command, Stdio};
 
 mod blocks;
+#[path = "examples/lines.rs"]
+mod lines;
+#[path = "examples/machine.rs"]
+mod machine;
 
 use blocks::{Block, Fate, blocks_of, pages, root};
 
@@ -82,7 +86,9 @@ fn every_command_of_the_pages_is_understood() {
     for (page, text) in pages() {
         for call in calls_of_page(&text) {
             // Names of groups of commands, and of families: `napier bench xdp-*`, `napier help COMMAND`.
-            if call.is_empty() || call.iter().any(|word| word.contains(['*', '…', '|']) || word == "COMMAND") {
+            let is_open =
+                |word: &String| word.contains(['*', '…', '|']) || ["COMMAND", "...", "I/N"].contains(&word.as_str());
+            if call.is_empty() || call.iter().any(is_open) {
                 continue;
             }
             count += 1;
@@ -154,6 +160,50 @@ fn the_blocks_that_are_marked_run_as_they_are_written() {
     }
     let _ = std::fs::remove_dir_all(&folder);
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// `NAPIER_PROGRAM` names the program, for one that is built for release is quicker; `NAPIER_ONLY` a word of the
+/// commands or the page that are wanted.
+#[test]
+#[ignore = "minutes: .ci/run does it with the release program"]
+fn every_command_runs_as_the_user_and_on_the_machine_that_it_is_for() {
+    const TEST: &str = "every_command_runs_as_the_user_and_on_the_machine_that_it_is_for";
+    if !rustix::process::geteuid().is_root() {
+        return napier_testkit::skip!(TEST, "needs root: it makes namespaces and interfaces");
+    }
+    let napier = std::env::var("NAPIER_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_napier").to_owned());
+    let only = std::env::var("NAPIER_ONLY").unwrap_or_default();
+    let is_there =
+        |program: &str| Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|is| is.success());
+    let mut machine = machine::Machine::new(&root().join(napier));
+    machine.furnish();
+    let (mut ran, mut not, mut wrong, mut last) = (0, 0, Vec::new(), String::new());
+    for line in lines::lines().into_iter().filter(|line| line.text.contains(&only) || line.at.contains(&only)) {
+        let (page, _) = line.at.split_once(':').expect("a page and a line");
+        if last != page {
+            machine.put_back();
+            page.clone_into(&mut last);
+        }
+        if let lines::How::Not(why) = line.how {
+            println!("{}: {}: not run: {why}", line.at, line.text);
+            not += 1;
+            continue;
+        }
+        let wanted = ["memcached", "redis-server", "redis-benchmark", "memcping", "promtool", "jq"];
+        let words: Vec<&str> = line.text.split([' ', '\n', '(']).collect();
+        if let Some(lacks) = wanted.iter().find(|word| words.contains(word) && !is_there(word)) {
+            napier_testkit::skip!(TEST, "{}: {lacks} is not installed", line.at);
+            continue;
+        }
+        let begun = std::time::Instant::now();
+        ran += 1;
+        let came = machine.wrong(&line);
+        let how = came.as_ref().map(|what| format!("\n    WRONG: {what}")).unwrap_or_default();
+        println!("{:6.1} s {}: {}{how}", begun.elapsed().as_secs_f64(), line.at, line.text);
+        wrong.extend(came.map(|what| format!("{}: {}: {what}", line.at, line.text)));
+    }
+    println!("{ran} commands were run, {not} were not, for reasons that the list has");
+    assert!(wrong.is_empty(), "{} of {ran}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]

@@ -41,6 +41,9 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/top.md", "napier top", "a live view, until it is told to end"),
     ("docs/groups.md", "group new fast", "needs a peer and CPUs 2 and 3; docs/howto/polling-group.md is run"),
     ("docs/json.md", "jq -r", "minutes"),
+    ("deploy/plans.md", "deploy/", "needs other machines; crates/cli/tests/deploy.rs makes some"),
+    ("deploy/prometheus/README.md", "prometheus", "servers that end when they are told to"),
+    ("deploy/ansible/README.md", "ansible-playbook", "needs other machines; scripts/ansible-test makes some"),
 ];
 
 pub(crate) fn root() -> PathBuf {
@@ -50,7 +53,7 @@ pub(crate) fn root() -> PathBuf {
 /// All pages for readers that may hold commands, and their texts.
 pub(crate) fn pages() -> Vec<(String, String)> {
     let mut names = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
-    let mut folders = vec!["docs".to_owned()];
+    let mut folders = vec!["docs".to_owned(), "deploy".to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root().join(&folder)).expect("a folder").map(|entry| entry.expect("an entry")) {
             let name = format!("{folder}/{}", entry.file_name().to_string_lossy());

@@ -1,0 +1,160 @@
+//! The single commands of pages and help, and what is expected of each on the machine that is made for them.
+
+use super::blocks::{Fate, blocks_of, pages};
+
+/// What is to come of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// It ends by itself, with success.
+    Ends,
+    /// It ends with success, or with 1 because it has found something wrong.
+    Judges,
+    /// It goes on until it is interrupted, and then ends in order: 0, or 130 as README and `--help` say.
+    Serves,
+    /// As [`How::Serves`], on a terminal.
+    Shows,
+    /// It cannot be run here.
+    Not(&'static str),
+}
+
+/// The first whose word is in the line decides. What is not named here ends with success.
+const HOW: &[(&str, How)] = &[
+    ("cargo ", How::Not("builds for minutes; .ci/run does what is to be done before a change")),
+    ("scripts/package", How::Not("builds a release: .ci/packages does it")),
+    ("apt-get install", How::Not("installs on this machine: scripts/package-test does it in a root of its own")),
+    ("systemctl", How::Not("wants the package: scripts/package-test")),
+    ("podman", How::Not("wants images: scripts/container-test")),
+    ("kubectl", How::Not("wants a cluster: crates/cli/tests/deploy.rs runs what the manifests say")),
+    ("ansible-playbook", How::Not("wants hosts: scripts/ansible-test")),
+    ("sweep.sh", How::Not("wants hosts: crates/cli/tests/deploy.rs")),
+    ("slurm/submit.sh", How::Not("wants Slurm: crates/cli/tests/deploy.rs")),
+    ("export NAPIER", How::Not("a part of the line below it")),
+    ("xdp:eth0 ...", How::Not("is cut short on the page")),
+    ("prometheus --config", How::Not("crates/cli/tests/prometheus.rs starts it with free ports")),
+    ("valgrind", How::Not("minutes; the file is cut from a plan by hand")),
+    ("ns3-queue", How::Not("wants ns-3")),
+    ("sim groups", How::Not("ten minutes of CPU time")),
+    ("sim plan irq-suspension --cells", How::Not("a part of the plan that is run")),
+    ("sim plan mine.toml --shard", How::Not("crates/cli/tests/deploy.rs runs plans in parts")),
+    ("--shard 1/3", How::Not("crates/cli/tests/deploy.rs runs plans in parts")),
+    ("sim merge", How::Not("crates/cli/tests/deploy.rs merges what other machines made")),
+    ("sim farm --runs 10000", How::Not("minutes; .ci/run has the farm for 40 s")),
+    ("--seconds 60", How::Not("a minute; .ci/run has the farm for 40 s")),
+    ("advise --judge", How::Not("wants comparisons of several loads on a quiet machine")),
+    ("--measure", How::Not("measures for minutes; crates/cli/tests/advise.rs does it shorter")),
+    (
+        "sim calibrate",
+        How::Not("refuses what a busy machine measured, rightly: crates/cli/tests/compare_sim.rs has saved files"),
+    ),
+    ("--machine mine.toml", How::Not("wants the file of the line that is not run")),
+    ("udp-stream --threads 16", How::Not("wants 16 CPUs")),
+    ("sim transmit", How::Not("minutes of CPU time; crates/lab runs it with few senders")),
+    (
+        "bench memif --role server",
+        How::Not("a part of the line below it, that the line ends: crates/cli/tests/bench.rs runs both"),
+    ),
+    ("bench memif --role client", How::Not("crates/cli/tests/bench.rs runs both ends")),
+    (
+        "host tune --profile low-latency --dev eth0 --cpus",
+        How::Not("tunes the whole machine; the line above it is run dry"),
+    ),
+    ("--delivery threaded", How::Not("tunes the whole machine; the line above it is run dry")),
+    ("executor kernel", How::Not("minutes; crates/cli/tests/conform.rs has a part of the files")),
+    ("ethtool -C", How::Not("a veth has no coalescing")),
+    ("tso off", How::Not("names the other end")),
+    ("rps_sock_flow_entries", How::Not("a setting of the whole machine, not there in a namespace")),
+    ("nsenter", How::Serves),
+    ("--attach", How::Serves),
+    ("compare", How::Ends),
+    ("--dry-run", How::Ends),
+    ("napier doctor", How::Judges),
+    ("napier run", How::Serves),
+    ("serve kv", How::Serves),
+    ("--agent", How::Serves),
+    ("--once", How::Ends),
+    ("top --json", How::Ends),
+    ("napier export", How::Serves),
+    ("napier top", How::Shows),
+];
+
+/// A command as it stands on a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// The page and the number of its line.
+    pub(crate) at: String,
+    pub(crate) text: String,
+    pub(crate) how: How,
+}
+
+/// Blocks of `text` on the page of commands are the examples of `--help` and of the manual.
+const OF_HELP: &str = "docs/commands.md";
+
+/// All commands in blocks that are not run whole: of the pages, of help and of the manual.
+pub(crate) fn lines() -> Vec<Line> {
+    let mut found = Vec::new();
+    for (page, text) in pages() {
+        for block in blocks_of(&page, &text) {
+            if block.fate != Fate::Run {
+                found.extend(commands(&page, block.line + 1, &block.text));
+            }
+        }
+        if page == OF_HELP {
+            let lines = text.lines().enumerate();
+            let examples =
+                lines.filter(|(_, line)| ["napier ", "sudo napier "].iter().any(|begin| line.starts_with(begin)));
+            // A synopsis names what is to be filled in.
+            let examples = examples.filter(|(_, line)| !line.contains(['[', '<']) || line.contains("[::]"));
+            found.extend(examples.flat_map(|(at, line)| commands(&page, at + 1, line)));
+        }
+    }
+    found
+}
+
+fn commands(page: &str, first: usize, text: &str) -> Vec<Line> {
+    let mut found: Vec<Line> = Vec::new();
+    let mut goes_on = false;
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        // A comment begins behind blanks; what is not run to its end on the page is by itself here.
+        let line = line.split_once(" # ").or(line.split_once("   #")).map_or(line, |(before, _)| before).trim();
+        let line = line.strip_suffix('&').unwrap_or(line).trim();
+        if line.starts_with('#') || line.is_empty() {
+            continue;
+        }
+        let open = |text: &str| text.ends_with('|') || text.matches('\'').count() % 2 == 1;
+        if let (true, Some(last)) = (goes_on, found.last_mut()) {
+            last.text = format!("{}\n{line}", last.text);
+        } else {
+            found.push(Line { at: format!("{page}:{}", first + at), text: line.to_owned(), how: How::Ends });
+        }
+        goes_on = found.last().is_some_and(|last| open(&last.text));
+    }
+    for line in &mut found {
+        line.how = HOW.iter().find(|(word, _)| line.text.contains(word)).map_or(How::Ends, |(_, how)| *how);
+    }
+    found
+}
+
+#[test]
+fn lines_are_taken_apart_as_a_reader_does() {
+    let text = "napier a   # what\n\nnapier b --json |\n  jq '.x |\n   .y'\nnapier serve kv & \n# all of it\n";
+    let found: Vec<(String, String, How)> =
+        commands("p", 7, text).into_iter().map(|line| (line.at, line.text, line.how)).collect();
+    let line = |at: &str, text: &str, how| (at.to_owned(), text.to_owned(), how);
+    assert_eq!(
+        found,
+        [
+            line("p:7", "napier a", How::Ends),
+            line("p:9", "napier b --json |\njq '.x |\n.y'", How::Ends),
+            line("p:12", "napier serve kv", How::Serves),
+        ]
+    );
+}
+
+#[test]
+fn every_reason_is_that_of_a_command() {
+    let lines = lines();
+    assert!(lines.len() > 150, "{} commands", lines.len());
+    for (word, _) in HOW {
+        assert!(lines.iter().any(|line| line.text.contains(word)), "no command has {word:?}: take it off the list");
+    }
+}
