@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow, bail};
 use napier_kv::service::Service;
-use napier_lab::advise::{self, Effort, Goal, Workload};
+use napier_lab::advise::{self, Advice, Effort, Goal, Verdict, Workload};
 use napier_lab::calibrate::{self, Comparison, Wakeups};
 use napier_lab::html::advise_page;
 use napier_lab::loads::Load;
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     measure: bool,
 
     /// Instead of advice for a rate: at each load of these comparisons, hold the advice against what was measured there
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html"])]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html", "anyway"])]
     judge: Option<Vec<PathBuf>>,
 
     /// Modes, instead of all and a sweep of their time-outs
@@ -87,6 +87,10 @@ pub(crate) struct Args {
     /// Do not look for what would change the choice
     #[arg(long)]
     quick: bool,
+
+    /// Advise on a machine whose predictions were 50 % off or more where they were held against measurements, too
+    #[arg(long)]
+    anyway: bool,
 
     /// Interface for the commands that are printed
     #[arg(long, value_name = "IF", default_value = "eth0")]
@@ -147,26 +151,53 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     };
     let page = args.page.target()?;
     let machine = machine(args, interrupted)?;
+    if let Some(why) = machine.known.distrust().filter(|_| !args.anyway) {
+        bail!("no advice on this machine: {why}. Fit it again on a quiet machine, or give --anyway");
+    }
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
-    let effort = effort(args, !args.quick)?;
+    let effort = effort(args)?;
     let bar = crate::progress::steps("runs");
-    let advice =
+    let mut advice =
         advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &crate::progress::shown_in(&bar))?;
     bar.finish_and_clear();
-    let text = if args.json {
-        serde_json::to_string(&advise::json(&advice, &args.dev)).context("advice as JSON")? + "\n"
+    // The choice comes first: looking for what would change it takes longer, and who has seen enough may interrupt it.
+    if !args.json {
+        print(&advise::answer(&advice, &args.dev))?;
+    }
+    let looked = if args.quick { Ok(()) } else { look_for_flips(&machine, &mut advice, effort, interrupted) };
+    if args.json {
+        print(&(serde_json::to_string(&advise::json(&advice, &args.dev)).context("advice as JSON")? + "\n"))?;
     } else {
-        advise::text(&advice, &args.dev)
-    };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+        print(&advise::flips(&advice))?;
+    }
     crate::output::write(page.as_ref(), || advise_page(&advice, &args.dev))?;
-    // The advice is told; the status says that what was wanted is not reached.
-    if advice.choice.reaches { Ok(()) } else { Err(crate::ExitWith(1).into()) }
+    looked?;
+    // The advice is told; the status says that what was wanted is not reached, or may not be.
+    if advice.choice.verdict == Verdict::Reaches { Ok(()) } else { Err(crate::ExitWith(1).into()) }
 }
 
-fn effort(args: &Args, sensitivity: bool) -> anyhow::Result<Effort> {
+fn print(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn look_for_flips(
+    machine: &MachineFile,
+    advice: &mut Advice,
+    effort: Effort,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<()> {
+    let bar = crate::progress::steps("costs that may change the choice");
+    let effects = advise::look_for_flips(machine, advice, effort, interrupted, &crate::progress::shown_in(&bar));
+    bar.finish_and_clear();
+    advice.effects = effects?;
+    Ok(())
+}
+
+fn effort(args: &Args) -> anyhow::Result<Effort> {
     let jobs = crate::sim::threads(args.jobs.map(usize::from))?;
-    Ok(Effort { seeds: args.seeds, jobs, sensitivity })
+    Ok(Effort { seeds: args.seeds, jobs, sensitivity: false })
 }
 
 /// The machine that the options name, or one fitted to what was, or is now, measured.
@@ -224,7 +255,7 @@ fn printed(args: &[&str]) -> anyhow::Result<String> {
 fn judge(args: &Args, files: &[PathBuf], interrupted: &AtomicBool) -> anyhow::Result<()> {
     let machine = machine(args, interrupted)?;
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
-    let effort = effort(args, false)?;
+    let effort = effort(args)?;
     let mut all = Vec::new();
     for file in files {
         let comparison = read(file)?;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use napier_lab::calibrate::{self, Calibrated, Comparison, Depth, Wakeups};
 use napier_lab::loads::Load;
 use napier_lab::plan;
@@ -38,6 +38,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
+    /// Write the machine file also if its predictions are 50 % off or more, or no p99 was a mode's
+    #[arg(long, requires = "out")]
+    anyway: bool,
+
     /// Threads; the result does not depend on it [default: one per CPU]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -69,15 +73,24 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         return Err(crate::Usage(error).into());
     }
     let calibrated = fitted(comparison, &held_back, &args.start, args.jobs, interrupted)?;
-    if let Some(file) = &args.out {
+    let distrust = calibrated.machine.known.distrust();
+    let out = args.out.as_ref().filter(|_| distrust.is_none() || args.anyway);
+    if let Some(file) = out {
         std::fs::write(file, &calibrated.machine.text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let mut text = calibrate::text(&calibrated);
-    if let Some(file) = &args.out {
-        text += &format!("\nwrote {}; napier advise --machine {0} takes it\n", file.display());
+    if let Some(file) = out {
+        let anyway = if distrust.is_some() { " --anyway" } else { "" };
+        text += &format!("\nwrote {}; napier advise --machine {0}{anyway} takes it\n", file.display());
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
+    match distrust.filter(|_| !args.anyway) {
+        None => Ok(()),
+        Some(_) if args.out.is_some() => {
+            bail!("no machine file is written: compare again on a quieter machine, or give --anyway")
+        }
+        Some(_) => Err(crate::ExitWith(1).into()),
+    }
 }
 
 /// A machine fitted to a comparison.

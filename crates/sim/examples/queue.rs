@@ -88,8 +88,9 @@ fn on_machine(asked: &Asked) -> Came {
         step: (Span::ZERO, Span::ZERO),
         request_bytes: 64,
         acknowledges: true,
+        rto_min: None,
     };
-    // Its sources begin more evenly than at random, which takes a moment to be forgotten.
+    // The queue begins empty, which takes a moment to be forgotten.
     let warm_up = Span::from_ms(asked.seconds * 100);
     let measured = Span::from_ms(asked.seconds * 900);
     let figures = figures::run(&core, &clients, Length { warm_up, measured }, asked.seed);

@@ -1,5 +1,7 @@
 //! The choice, from figures alone.
 
+use serde::Serialize;
+
 use crate::modes::Mode;
 
 use super::predict::Predicted;
@@ -18,22 +20,43 @@ pub struct Goal {
     pub cpu_pct: Option<f64>,
 }
 
+/// Whether a mode does what is wanted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It does, also if the prediction is as far off as such predictions were.
+    Reaches,
+    /// It may or may not: what is wanted lies within what the prediction may be off.
+    TooNear,
+    /// It does not; no mode does.
+    Misses,
+}
+
 /// A mode, and whether it does what is wanted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
     /// The mode.
     pub mode: Mode,
-    /// What it does is what is wanted; else no mode does, and this is the nearest.
-    pub reaches: bool,
-    /// Modes that no other beats in both p99 and CPU, from the cheapest.
+    /// Whether it does what is wanted; if it does not no mode does, and this is the nearest.
+    pub verdict: Verdict,
+    /// Modes that differ from it by less than predictions are off, in both p99 and CPU.
+    pub near: Vec<Mode>,
+    /// Modes that no other is known to beat in both p99 and CPU, from the cheapest.
     pub frontier: Vec<Mode>,
     /// Modes that do not sustain the rate, or the peak.
     pub overloaded: Vec<Mode>,
 }
 
 impl Goal {
-    fn is_met_by(&self, row: &Predicted) -> bool {
-        self.p99_us.is_none_or(|target| row.p99_us <= target) && self.cpu_pct.is_none_or(|budget| row.cpu_pct <= budget)
+    /// Whether a row does what is wanted: as it is predicted, or however far off that may be.
+    fn is_met_by(&self, row: &Predicted, how: Sure) -> bool {
+        let of = |figure: f64, range: Option<(f64, f64)>| match (how, range) {
+            (Sure::AsPredicted, _) | (_, None) => figure,
+            (Sure::Surely, Some((_, high))) => high,
+            (Sure::AtBest, Some((low, _))) => low,
+        };
+        self.p99_us.is_none_or(|target| of(row.p99_us, row.p99_range_us) <= target)
+            && self.cpu_pct.is_none_or(|budget| of(row.cpu_pct, row.cpu_range_pct) <= budget)
     }
 
     /// By what factor a row misses the worse of both; at most 1: by none.
@@ -61,7 +84,23 @@ impl Goal {
     }
 }
 
-/// The modes that no other beats in both p99 and CPU, from the cheapest, of those that sustain the rate.
+/// How a prediction is taken.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Sure {
+    AsPredicted,
+    Surely,
+    AtBest,
+}
+
+/// Neither p99 nor CPU differs by more than predictions of these modes are off, as far as that is known.
+fn is_near(one: &Predicted, other: &Predicted) -> bool {
+    let meet = |one: Option<(f64, f64)>, other: Option<(f64, f64)>| {
+        one.zip(other).is_some_and(|(one, other)| one.0 <= other.1 && other.0 <= one.1)
+    };
+    meet(one.p99_range_us, other.p99_range_us) && meet(one.cpu_range_pct, other.cpu_range_pct)
+}
+
+/// The modes that no other is known to beat in both p99 and CPU, from the cheapest, of those that sustain the rate.
 #[must_use]
 pub fn frontier(rows: &[Predicted]) -> Vec<Mode> {
     let able: Vec<&Predicted> = rows.iter().filter(|row| row.sustained).collect();
@@ -69,31 +108,104 @@ pub fn frontier(rows: &[Predicted]) -> Vec<Mode> {
         other.p99_us <= row.p99_us
             && other.cpu_pct <= row.cpu_pct
             && (other.p99_us < row.p99_us || other.cpu_pct < row.cpu_pct)
+            && !is_near(other, row)
     };
     let mut front: Vec<&&Predicted> = able.iter().filter(|row| !able.iter().any(|other| beats(other, row))).collect();
     front.sort_by(|one, other| one.cpu_pct.total_cmp(&other.cpu_pct));
     front.into_iter().map(|row| row.mode).collect()
 }
 
+/// Rows of modes at the rate and at the peak, which are none or of the same modes in the same order.
+struct Rows<'a> {
+    goal: &'a Goal,
+    rows: &'a [Predicted],
+    at_peak: &'a [Predicted],
+}
+
+impl Rows<'_> {
+    fn is_able(&self, at: usize) -> bool {
+        self.rows[at].sustained && self.at_peak.get(at).is_none_or(|row| row.sustained)
+    }
+
+    fn is_met(&self, at: usize, how: Sure) -> bool {
+        self.is_able(at)
+            && self.goal.is_met_by(&self.rows[at], how)
+            && self.at_peak.get(at).is_none_or(|row| self.goal.is_met_by(row, how))
+    }
+
+    fn verdict(&self, at: usize) -> Verdict {
+        if self.is_met(at, Sure::Surely) {
+            Verdict::Reaches
+        } else if self.is_met(at, Sure::AtBest) {
+            Verdict::TooNear
+        } else {
+            Verdict::Misses
+        }
+    }
+
+    /// The best of those that do what is wanted in a way.
+    fn best(&self, how: Sure) -> Option<usize> {
+        let met: Vec<usize> = (0..self.rows.len()).filter(|at| self.is_met(*at, how)).collect();
+        let lowest_us = met.iter().map(|at| self.rows[*at].p99_us).fold(f64::INFINITY, f64::min);
+        let better = |best: usize, at: usize| {
+            if self.goal.prefers(&self.rows[at], &self.rows[best], lowest_us) { at } else { best }
+        };
+        met.into_iter().reduce(better)
+    }
+
+    /// The one that misses what is wanted by least.
+    fn nearest(&self) -> usize {
+        let missed = |at: usize| {
+            let at_peak = self.at_peak.get(at).map_or(0.0, |row| self.goal.missed_by(row));
+            self.goal.missed_by(&self.rows[at]).max(at_peak)
+        };
+        let nearest = (0..self.rows.len()).min_by(|one, other| missed(*one).total_cmp(&missed(*other)));
+        nearest.expect("a sweep has a mode at least")
+    }
+
+    /// The place of the choice.
+    fn chosen(&self) -> usize {
+        let at = self.best(Sure::Surely).or_else(|| self.best(Sure::AsPredicted)).unwrap_or_else(|| self.nearest());
+        // What needs no setting is taken if nothing says that another is better.
+        let base = self.rows.iter().position(|row| row.mode == Mode::Base);
+        base.filter(|base| self.verdict(*base) == self.verdict(at) && is_near(&self.rows[*base], &self.rows[at]))
+            .unwrap_or(at)
+    }
+
+    fn choice(&self, at: usize) -> Choice {
+        let others = (0..self.rows.len()).filter(|other| *other != at && self.is_able(*other) && self.is_able(at));
+        let near = others.filter(|other| is_near(&self.rows[*other], &self.rows[at]));
+        Choice {
+            mode: self.rows[at].mode,
+            verdict: self.verdict(at),
+            near: near.map(|other| self.rows[other].mode).collect(),
+            frontier: frontier(self.rows),
+            overloaded: (0..self.rows.len()).filter(|at| !self.is_able(*at)).map(|at| self.rows[at].mode).collect(),
+        }
+    }
+}
+
 /// Chooses; `at_peak` is empty or has the same modes in the same order.
 ///
 /// With a target for p99: the cheapest mode that keeps it. With a bound for CPU alone: the lowest p99 within it. With neither: the
-/// cheapest mode whose p99 is within a quarter of the lowest.
+/// cheapest mode whose p99 is within a quarter of the lowest. A mode that does what is wanted however far predictions are off goes
+/// before others; `base` goes before what differs from it by less than that.
 pub(super) fn choose(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted]) -> Choice {
-    let peak = |at: usize| at_peak.get(at);
-    let is_able = |at: usize| rows[at].sustained && peak(at).is_none_or(|row| row.sustained);
-    let is_met = |at: usize| is_able(at) && goal.is_met_by(&rows[at]) && peak(at).is_none_or(|row| goal.is_met_by(row));
-    let met: Vec<usize> = (0..rows.len()).filter(|at| is_met(*at)).collect();
-    let lowest_us = met.iter().map(|at| rows[*at].p99_us).fold(f64::INFINITY, f64::min);
-    let best =
-        met.iter().copied().reduce(|best, at| if goal.prefers(&rows[at], &rows[best], lowest_us) { at } else { best });
-    let missed = |at: usize| goal.missed_by(&rows[at]).max(peak(at).map_or(0.0, |row| goal.missed_by(row)));
-    let nearest = || (0..rows.len()).min_by(|one, other| missed(*one).total_cmp(&missed(*other)));
-    let at = best.or_else(nearest).expect("a sweep has a mode at least");
-    Choice {
-        mode: rows[at].mode,
-        reaches: best.is_some(),
-        frontier: frontier(rows),
-        overloaded: (0..rows.len()).filter(|at| !is_able(*at)).map(|at| rows[at].mode).collect(),
+    let rows = Rows { goal, rows, at_peak };
+    rows.choice(rows.chosen())
+}
+
+/// The choice of most of `seeds` runs, each by itself, and how many have it; if several have as many, the one of all runs together.
+pub(super) fn choose_by_most(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted], seeds: u16) -> (Choice, u16) {
+    let all = Rows { goal, rows, at_peak };
+    let mut votes = vec![0_u16; rows.len()];
+    for seed in 0..usize::from(seeds) {
+        let of = |rows: &[Predicted]| rows.iter().map(|row| row.of_seed(seed)).collect::<Vec<_>>();
+        votes[Rows { goal, rows: &of(rows), at_peak: &of(at_peak) }.chosen()] += 1;
     }
+    let together = all.chosen();
+    let most = votes.iter().copied().max().unwrap_or(0);
+    let first = votes.iter().position(|votes| *votes == most).unwrap_or(together);
+    let at = if votes[together] == most { together } else { first };
+    (all.choice(at), votes[at])
 }

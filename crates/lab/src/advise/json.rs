@@ -6,7 +6,7 @@ use serde::Serializer;
 use serde_json::{Value, json};
 
 use super::text::{commands, sentence};
-use super::{Advice, Predicted};
+use super::{Advice, Predicted, Verdict};
 
 /// Names as their text.
 pub(super) fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -30,6 +30,11 @@ pub fn json(advice: &Advice, device: &str) -> Value {
         "machine": advice.machine,
         "machine_figures": advice.parameters.0,
         "machine_figures_fitted": advice.parameters.1,
+        "machine_error": {
+            "fit_pct": advice.known.fit_pct,
+            "held_back_pct": advice.known.held_back_pct,
+            "distrust": advice.known.distrust().map(|why| why.to_string()),
+        },
         "workload": {
             "rate_rps": workload.rate_rps,
             "peak_rps": workload.peak_rps,
@@ -42,13 +47,15 @@ pub fn json(advice: &Advice, device: &str) -> Value {
         "rows": advice.rows.iter().map(row).collect::<Vec<_>>(),
         "at_peak": advice.at_peak.iter().map(row).collect::<Vec<_>>(),
         "choice": advice.choice.mode.to_string(),
-        "reaches": advice.choice.reaches,
+        "reaches": advice.choice.verdict == Verdict::Reaches,
+        "verdict": advice.choice.verdict,
+        "near": names(&advice.choice.near),
         "frontier": names(&advice.choice.frontier),
         "overloaded": names(&advice.choice.overloaded),
         "why": sentence(advice),
         "seeds_agreeing": advice.agreeing.0,
         "seeds": advice.agreeing.1,
         "sensitivity": serde_json::to_value(&advice.effects).expect("numbers and texts always serialize"),
-        "commands": commands(advice.choice.mode, device),
+        "commands": commands(&advice.choice, device),
     })
 }

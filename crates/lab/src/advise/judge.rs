@@ -56,6 +56,11 @@ fn as_predicted(row: &Observed, load_rps: u64) -> Predicted {
         cpu_pct: row.cpu_pct,
         spin_pct: 0.0,
         interrupts_per_s: 0.0,
+        lost_per_s: 0.0,
+        server_p99_us: row.p99_us,
+        way_p99_us: 0.0,
+        p99_range_us: None,
+        cpu_range_pct: None,
         by_seed: vec![one],
     }
 }

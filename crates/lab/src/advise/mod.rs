@@ -19,14 +19,16 @@ use std::sync::atomic::AtomicBool;
 use napier_kv::service::Service;
 
 use crate::modes::Mode;
-use crate::plan::MachineFile;
+use crate::plan::{KnownError, MachineFile};
 
-pub use choose::{Choice, Goal, frontier};
+pub use choose::{Choice, Goal, Verdict, frontier};
 pub use json::json;
 pub use judge::{Judged, judge, judged_text};
 pub use predict::{BySeed, MODES, Predicted, swept, why_not};
 pub use sensitivity::{Effect, Flip};
-pub use text::{commands, text};
+pub use text::{answer, commands, flips, text};
+
+pub(crate) use text::{certainty, whose};
 
 pub(crate) use predict::{Extent, REQUESTS, Ran, is_sustained, percentile_us, simulate};
 
@@ -65,6 +67,8 @@ pub struct Advice {
     pub machine: String,
     /// Figures of the machine, and how many of them were fitted.
     pub parameters: (usize, usize),
+    /// How far predictions on it were off.
+    pub known: KnownError,
     /// What was asked.
     pub workload: Workload,
     /// What was wanted.
@@ -111,17 +115,13 @@ pub fn advise(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Advice, AdviseError> {
     let (rows, at_peak) = predict::at_rate_and_peak(machine, workload, modes, effort, stop, progress)?;
-    let choice = choose::choose(goal, &rows, &at_peak);
     let seeds = effort.seeds;
-    let alone = |seed: usize| {
-        let of = |rows: &[Predicted]| rows.iter().map(|row| row.of_seed(seed)).collect::<Vec<_>>();
-        choose::choose(goal, &of(&rows), &of(&at_peak)).mode
-    };
-    let agreeing = (0..usize::from(seeds)).filter(|seed| alone(*seed) == choice.mode).count() as u16;
+    let (choice, agreeing) = choose::choose_by_most(goal, &rows, &at_peak, seeds);
     let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::plan::Origin::Fitted).count();
     let mut advice = Advice {
         machine: machine.title.clone(),
         parameters: (machine.parameters.len(), fitted),
+        known: machine.known.clone(),
         workload: workload.clone(),
         goal: *goal,
         rows,
@@ -131,9 +131,23 @@ pub fn advise(
         effects: Vec::new(),
     };
     if effort.sensitivity {
-        advice.effects = sensitivity::look(machine, &advice, effort, stop, progress)?;
+        advice.effects = look_for_flips(machine, &advice, effort, stop, progress)?;
     }
     Ok(advice)
+}
+
+/// What would change the choice: the slow part of advice, for those who want to see the choice first.
+///
+/// # Errors
+/// [`AdviseError`].
+pub fn look_for_flips(
+    machine: &MachineFile,
+    advice: &Advice,
+    effort: Effort,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Effect>, AdviseError> {
+    sensitivity::look(machine, advice, effort, stop, progress)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{AdviseError, Effort, Workload};
 use crate::loads::Load;
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
-use crate::plan::{MachineFile, clients_of, core_of};
+use crate::plan::{KnownError, MachineFile, clients_of, core_of};
 
 /// What is swept if no modes are given: every mode of a server that waits in an event context, and their time-outs.
 pub const MODES: &str = "base,defer10,defer20,defer50,defer100,defer200,napibusy,fullbusy,suspend0,suspend10,suspend20,\
@@ -28,6 +28,8 @@ const LENGTH_MS: (u64, u64) = (20, 2_000);
 const WARM_UP: Span = Span::from_ms(20);
 /// A load is sustained that is answered to this share, less what chance takes from so many requests at random times.
 const SUSTAINED: f64 = 0.99;
+/// A core that works for more of the time has nothing left.
+const WORKING_MAX: f64 = 0.995;
 /// Chance: so many standard deviations.
 const DEVIATIONS: f64 = 3.0;
 
@@ -66,7 +68,7 @@ pub fn why_not(mode: Mode) -> Option<String> {
         .then(|| format!("{mode} is no mode of a server that waits in an event context, and no other is simulated"))
 }
 
-/// A run of a queue and what belongs to it: a mode at a load over all queues.
+/// A run of a queue and what belongs to it: a mode at a load over all queues. `None`: it was told to stop.
 pub(crate) fn simulate(
     machine: &MachineFile,
     workload: &Workload,
@@ -74,19 +76,21 @@ pub(crate) fn simulate(
     mode: Mode,
     seed: u64,
     extent: Extent,
-) -> Figures {
+    stop: &AtomicBool,
+) -> Option<Figures> {
     let service_ns: Arc<[u64]> = workload.service.as_ref().map_or_else(Vec::new, |it| it.points_ns(POINTS)).into();
     let connections = (workload.connections / workload.queues).max(1);
     let core = core_of(machine, mode, service_ns);
-    let (pace, total_rps, queue_rps) = match load {
-        Load::Max => (Pace::Closed, 0, None),
+    let (pace, queue_rps) = match load {
+        Load::Max => (Pace::Closed, None),
         Load::Rps(rate_rps) => {
             let rate_rps = (rate_rps / u64::from(workload.queues)).max(1);
-            (Pace::Open { rate_rps }, rate_rps * u64::from(workload.queues), Some(rate_rps))
+            (Pace::Open { rate_rps }, Some(rate_rps))
         }
     };
-    let clients = clients_of(machine, connections, pace, total_rps);
-    figures::run(&core, &clients, Length { warm_up: WARM_UP, measured: extent.measured(queue_rps) }, seed)
+    let clients = clients_of(machine, connections, pace);
+    let length = Length { warm_up: WARM_UP, measured: extent.measured(queue_rps) };
+    figures::run_or_stop(&core, &clients, length, seed, stop)
 }
 
 /// A mode at a rate. Latencies count from when a request was due; with several seeds they are of all requests together.
@@ -105,6 +109,16 @@ pub struct Predicted {
     pub cpu_pct: f64,
     pub spin_pct: f64,
     pub interrupts_per_s: f64,
+    /// Requests that find the server's ring full, and are sent again.
+    pub lost_per_s: f64,
+    /// The same percentile of what a request takes without the way there and back and the client's machine.
+    pub server_p99_us: f64,
+    /// And of that way alone: no mode is below.
+    pub way_p99_us: f64,
+    /// From where to where p99 may be, as far as predictions on this machine were off; null: nothing says so.
+    pub p99_range_us: Option<(f64, f64)>,
+    /// The same of CPU.
+    pub cpu_range_pct: Option<(f64, f64)>,
     /// By seed, in order.
     pub by_seed: Vec<BySeed>,
 }
@@ -123,7 +137,12 @@ impl Predicted {
     /// The same as one seed has it.
     pub(super) fn of_seed(&self, seed: usize) -> Self {
         let one = self.by_seed[seed];
+        let times = |range: Option<(f64, f64)>, of: f64, was: f64| {
+            range.filter(|_| was > 0.0 && was.is_finite()).map(|(low, high)| (low * of / was, high * of / was))
+        };
         Self {
+            p99_range_us: times(self.p99_range_us, one.p99_us, self.p99_us),
+            cpu_range_pct: times(self.cpu_range_pct, one.cpu_pct, self.cpu_pct),
             sustained: one.sustained,
             achieved_rps: one.achieved_rps,
             p99_us: one.p99_us,
@@ -134,10 +153,14 @@ impl Predicted {
     }
 }
 
-/// Whether so many answers in a queue's `ns` are what `queue_rps` asks for.
-pub(crate) fn is_sustained(answered: f64, queue_rps: f64, ns: f64) -> bool {
+/// Whether runs of a queue answer what `queue_rps` asks for, with something left: a core that works all the time and does not even spin
+/// keeps a queue that grows, however short a run is.
+pub(crate) fn is_sustained<'a>(runs: impl Iterator<Item = &'a Figures> + Clone, queue_rps: f64) -> bool {
+    let sum = |of: &dyn Fn(&Figures) -> u64| runs.clone().map(of).sum::<u64>() as f64;
+    let ns = sum(&|run| run.measured.ns);
     let due = queue_rps * ns / 1e9;
-    answered >= due * SUSTAINED - due.sqrt() * DEVIATIONS
+    let working_ns = sum(&|run| run.program.busy().ns - run.program.of(Class::Spin).ns);
+    sum(&|run| run.answered) >= due * SUSTAINED - due.sqrt() * DEVIATIONS && working_ns < ns * WORKING_MAX
 }
 
 /// Every mode at the workload's rate, and at its peak; without a peak those are none.
@@ -166,9 +189,10 @@ pub(super) fn predict(
     let seeds = u64::from(effort.seeds);
     let runs: Vec<(Mode, u64)> = modes.iter().flat_map(|mode| (1..=seeds).map(|seed| (*mode, seed))).collect();
     let one = |(mode, seed): &(Mode, u64)| {
-        simulate(machine, workload, Load::Rps(rate_rps), *mode, *seed, Extent::Requests(REQUESTS))
+        simulate(machine, workload, Load::Rps(rate_rps), *mode, *seed, Extent::Requests(REQUESTS), stop)
     };
-    let results = in_parallel(&runs, effort.jobs, stop, progress, one);
+    let results: Vec<Option<Figures>> =
+        in_parallel(&runs, effort.jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
     let mut rows = Vec::with_capacity(modes.len());
     for (mode, runs) in modes.iter().zip(results.chunks(effort.seeds.into())) {
         let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
@@ -176,7 +200,7 @@ pub(super) fn predict(
         if let Some(why) = runs.iter().find_map(|run| run.broken.clone()) {
             return Err(AdviseError::Broken { mode: *mode, why });
         }
-        rows.push(together(*mode, rate_rps, workload.queues, &runs));
+        rows.push(together(*mode, rate_rps, workload.queues, &runs, &machine.known));
     }
     Ok(rows)
 }
@@ -203,31 +227,49 @@ impl Ran {
     }
 }
 
-fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures]) -> Predicted {
+fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures], known: &KnownError) -> Predicted {
     let queue_rps = load_rps as f64 / f64::from(queues);
     let by_seed: Vec<BySeed> = runs
         .iter()
         .map(|run| {
             let Ran { achieved_rps, p99_us, cpu_pct, .. } = Ran::of(run, queues);
-            let sustained = is_sustained(run.answered as f64, queue_rps, run.measured.ns as f64);
+            let sustained = is_sustained(std::iter::once(*run), queue_rps);
             BySeed { achieved_rps, sustained, p99_us, cpu_pct }
         })
         .collect();
-    let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.from_due_ns.iter().copied()).collect();
-    latency.sort_unstable();
+    let sorted = |of: &dyn Fn(&Figures) -> Vec<u64>| {
+        let mut all: Vec<u64> = runs.iter().flat_map(|run| of(run)).collect();
+        all.sort_unstable();
+        all
+    };
+    let latency = sorted(&|run| run.from_due_ns.clone());
+    let way = sorted(&|run| run.way_ns.clone());
+    let server =
+        sorted(&|run| run.from_due_ns.iter().zip(&run.way_ns).map(|(all, way)| all.saturating_sub(*way)).collect());
     let ns: f64 = runs.iter().map(|run| run.measured.ns as f64).sum();
     let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
     let achieved_rps = sum(&|run| run.answered) * 1e9 / ns * f64::from(queues);
+    let cpu_pct = sum(&|run| run.account.busy().ns) * 100.0 / ns;
+    let spin_pct = sum(&|run| run.account.of(Class::Spin).ns) * 100.0 / ns;
+    let p99_us = percentile_us(&latency, 99);
+    let off = known.off(mode, cpu_pct - spin_pct).unwrap_or_default();
+    let range = |of: f64, span: Option<(f64, f64)>| span.map(|(low, high)| (of * low, of * high));
     Predicted {
         mode,
         load_rps,
         achieved_rps,
-        sustained: is_sustained(sum(&|run| run.answered), queue_rps, ns),
+        sustained: is_sustained(runs.iter().copied(), queue_rps),
         p50_us: percentile_us(&latency, 50),
         p95_us: percentile_us(&latency, 95),
-        p99_us: percentile_us(&latency, 99),
-        cpu_pct: sum(&|run| run.account.busy().ns) * 100.0 / ns,
-        spin_pct: sum(&|run| run.account.of(Class::Spin).ns) * 100.0 / ns,
+        p99_us,
+        cpu_pct,
+        spin_pct,
+        lost_per_s: sum(&|run| run.lost) * 1e9 / ns * f64::from(queues),
+        server_p99_us: percentile_us(&server, 99),
+        way_p99_us: percentile_us(&way, 99),
+        p99_range_us: range(p99_us, off.p99).filter(|_| p99_us.is_finite()),
+        // A CPU has no more time than all of it.
+        cpu_range_pct: range(cpu_pct, off.cpu).map(|(low, high)| (low, high.min(cpu_pct.max(100.0)))),
         interrupts_per_s: sum(&|run| run.interrupts) * 1e9 / ns * f64::from(queues),
         by_seed,
     }

@@ -6,7 +6,7 @@ use napier_core::time::Span;
 use napier_sim::machine::Work;
 use serde::Serialize;
 
-use super::choose::{Choice, Goal, choose};
+use super::choose::{Choice, Goal, choose, choose_by_most};
 use super::predict::{Predicted, at_rate_and_peak};
 use super::{Advice, AdviseError, Effort};
 use crate::modes::Mode;
@@ -72,7 +72,7 @@ impl Looked<'_> {
 
     /// The same of rows of these modes.
     fn chosen(&self, rows: Vec<Predicted>, at_peak: &[Predicted]) -> (Mode, Predicted) {
-        let mode = choose(&self.advice.goal, &rows, at_peak).mode;
+        let mode = choose_by_most(&self.advice.goal, &rows, at_peak, self.advice.agreeing.1).0.mode;
         (mode, rows.into_iter().next().expect("the choice comes first"))
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Advice, Effect, Goal, Predicted};
+use super::{Advice, Choice, Effect, Goal, Predicted, Verdict};
 use crate::modes::Mode;
 use crate::wrap::wrapped;
 
@@ -12,50 +12,67 @@ const COLUMNS: usize = 80;
 /// The whole page.
 #[must_use]
 pub fn text(advice: &Advice, device: &str) -> String {
+    answer(advice, device) + &flips(advice)
+}
+
+/// The page without what would change the choice.
+#[must_use]
+pub fn answer(advice: &Advice, device: &str) -> String {
     let mut page = String::new();
-    let workload = &advice.workload;
-    let service = workload.service.as_ref().map_or_else(String::new, |it| format!(", {it} of work each"));
-    wrap(
-        &mut page,
-        &format!(
-            "{} requests/s over {} {} and {} connections{service}, on: {} ({} figures, {} of them fitted).",
-            workload.rate_rps,
-            workload.queues,
-            if workload.queues == 1 { "queue" } else { "queues" },
-            workload.connections,
-            advice.machine,
-            advice.parameters.0,
-            advice.parameters.1,
-        ),
-    );
+    wrap(&mut page, &asked(advice));
     table(&mut page, &advice.rows, advice);
     if !advice.at_peak.is_empty() {
         table(&mut page, &advice.at_peak, advice);
     }
-    page += "> the choice   * no other mode beats it in both p99 and CPU   ! overloaded\n\
-             50%lat, 99%lat in us from when a request was due; cpu in % of one CPU per queue\n\n";
+    page += "> the choice   * no other mode is known to beat it in both   ! overloaded\n\
+             50%lat, 99%lat in us from when a request was due; cpu in % of one CPU per queue\n\
+             [from, to]: as far as such predictions were off; -: nothing says so\n\n";
     wrap(&mut page, &sentence(advice));
     wrap(&mut page, &certainty(advice));
-    for effect in &advice.effects {
-        wrap(&mut page, &effect_words(effect));
-    }
-    page.push('\n');
-    page += "To put it into force for a program, changed back when it ends:\n";
-    for command in commands(advice.choice.mode, device) {
-        let _ = writeln!(page, "  {command}");
-    }
-    page += "What that sets:\n";
-    for write in advice.choice.mode.plan().writes() {
-        let _ = writeln!(page, "  {write}");
-    }
+    wrap(&mut page, &whose(advice));
+    put_in_force(&mut page, advice, device);
     page
 }
 
+/// What would change the choice, after the answer; empty if it was not looked for.
+#[must_use]
+pub fn flips(advice: &Advice) -> String {
+    let mut page = String::new();
+    for effect in &advice.effects {
+        wrap(&mut page, &effect_words(effect));
+    }
+    if page.is_empty() { page } else { format!("\n{page}") }
+}
+
+/// What was asked, on what, and how far that is to be believed.
+fn asked(advice: &Advice) -> String {
+    let workload = &advice.workload;
+    let service = workload.service.as_ref().map_or_else(String::new, |it| format!(", {it} of work each"));
+    let error = match advice.known.words() {
+        Some(words) => format!("; {words}"),
+        None if advice.parameters.1 > 0 => "; its file does not say how far it is off: fit it again".to_owned(),
+        None => "; nothing says how far it is off".to_owned(),
+    };
+    let distrust = advice.known.distrust().map_or_else(String::new, |why| format!(" NOT TO BE BELIEVED: {why}."));
+    format!(
+        "{} requests/s over {} {} and {} {}{service}, on: {} ({} figures, {} of them fitted{error}).{distrust}",
+        workload.rate_rps,
+        workload.queues,
+        if workload.queues == 1 { "queue" } else { "queues" },
+        workload.connections,
+        if workload.connections == 1 { "connection" } else { "connections" },
+        advice.machine,
+        advice.parameters.0,
+        advice.parameters.1,
+    )
+}
+
 fn table(page: &mut String, rows: &[Predicted], advice: &Advice) {
+    let rate = rows.first().map_or(0, |row| row.load_rps);
     let _ = writeln!(
         page,
-        "\n  {:>18} {:>9} {:>9} {:>8} {:>8} {:>15} {:>5}",
-        "testcase", "load", "qps", "50%lat", "99%lat", "(of each run)", "cpu"
+        "\nAt {rate} requests/s:\n  {:>18} {:>9} {:>8} {:>8} {:>14} {:>4} {:>10}",
+        "testcase", "qps", "50%lat", "99%lat", "[from, to]", "cpu", "[from, to]"
     );
     let front = super::frontier(rows);
     for row in rows {
@@ -65,20 +82,21 @@ fn table(page: &mut String, rows: &[Predicted], advice: &Advice) {
             (true, true) => '*',
             (true, false) => ' ',
         };
-        let (low, high) = spread(row.by_seed.iter().map(|seed| seed.p99_us));
-        let spread = format!("[{}, {}]", us(low), us(high));
+        let shown = |range: Option<(f64, f64)>, show: fn(f64) -> String| {
+            range.map_or_else(|| "-".to_owned(), |(low, high)| format!("[{}, {}]", show(low), show(high)))
+        };
         let _ = writeln!(
             page,
-            "{}{} {:>17} {:>9} {:>9.0} {:>8} {:>8} {:>15} {:>5.0}",
+            "{}{} {:>17} {:>9.0} {:>8} {:>8} {:>14} {:>4.0} {:>10}",
             if is_choice { '>' } else { ' ' },
             mark,
             row.mode,
-            row.load_rps,
             row.achieved_rps,
             us(row.p50_us),
             us(row.p99_us),
-            spread,
+            shown(row.p99_range_us, us),
             row.cpu_pct,
+            shown(row.cpu_range_pct, |pct| format!("{pct:.0}")),
         );
     }
 }
@@ -93,62 +111,136 @@ fn us(us: f64) -> String {
     }
 }
 
-fn spread(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
-}
-
 fn wanted(goal: &Goal) -> String {
     let target = goal.p99_us.map(|us| format!("a p99 of at most {us} us"));
     let budget = goal.cpu_pct.map(|pct| format!("at most {pct} % of the CPUs"));
     [target, budget].into_iter().flatten().collect::<Vec<_>>().join(" at ")
 }
 
+/// Figures of a row, with how far they may be off.
+fn figures(row: &Predicted) -> String {
+    let range = |range: Option<(f64, f64)>, show: fn(f64) -> String| {
+        range.map_or_else(String::new, |(low, high)| format!(" ({} to {})", show(low), show(high)))
+    };
+    format!(
+        "p99 {} us{} at {:.0} % CPU{}",
+        us(row.p99_us),
+        range(row.p99_range_us, us),
+        row.cpu_pct,
+        range(row.cpu_range_pct, |pct| format!("{pct:.0}")),
+    )
+}
+
+/// No mode can keep the target, for the way there and back alone takes longer.
+fn is_impossible(advice: &Advice) -> bool {
+    let way_us = advice.rows.iter().map(|row| row.way_p99_us).fold(f64::INFINITY, f64::min);
+    advice.goal.p99_us.is_some_and(|target| target < way_us)
+}
+
 /// The choice and why.
 pub(super) fn sentence(advice: &Advice) -> String {
     let row = |mode: Mode| advice.rows.iter().find(|row| row.mode == mode);
-    let figures = |row: &Predicted| format!("p99 {} us at {:.0} % CPU", us(row.p99_us), row.cpu_pct);
-    let mode = advice.choice.mode;
+    let choice = &advice.choice;
+    let mode = choice.mode;
     let chosen = row(mode).expect("a choice is one of the rows");
     let goal = wanted(&advice.goal);
-    let overloaded = advice.choice.overloaded.contains(&mode);
-    let mut said = if advice.choice.reaches {
-        let why = match (advice.goal.p99_us, advice.goal.cpu_pct) {
-            (Some(_), _) => format!("the cheapest that keeps {goal}"),
-            (None, Some(_)) => format!("the lowest p99 within {goal}"),
-            (None, None) => "the cheapest whose p99 is within a quarter of the lowest".to_owned(),
-        };
-        format!("Take {mode}: {}, {why}.", figures(chosen))
-    } else if overloaded {
-        format!("No mode sustains this load; the nearest is {mode}, which answers {:.0} a second.", chosen.achieved_rps)
-    } else {
-        let peak = if advice.at_peak.is_empty() { "" } else { ", at the rate and at the peak" };
-        format!("No mode reaches {goal}{peak}; the nearest is {mode}: {}.", figures(chosen))
+    let peak = if advice.at_peak.is_empty() { "" } else { ", at the rate and at the peak" };
+    let mut said = match choice.verdict {
+        Verdict::Reaches => {
+            let why = match (advice.goal.p99_us, advice.goal.cpu_pct) {
+                (Some(_), _) => format!("the cheapest that keeps {goal}"),
+                (None, Some(_)) => format!("the lowest p99 within {goal}"),
+                (None, None) => "the cheapest whose p99 is within a quarter of the lowest".to_owned(),
+            };
+            format!("Take {mode}: {}, {why}.", figures(chosen))
+        }
+        Verdict::TooNear => format!(
+            "Too near to call: no mode is known to reach {goal}{peak}. {mode} may: {}. Measure it (napier compare) before it is relied \
+             upon.",
+            figures(chosen)
+        ),
+        Verdict::Misses if choice.overloaded.contains(&mode) => {
+            format!(
+                "No mode sustains this load; the nearest is {mode}, which answers {:.0} a second.",
+                chosen.achieved_rps
+            )
+        }
+        Verdict::Misses => format!("No mode reaches {goal}{peak}; the nearest is {mode}: {}.", figures(chosen)),
     };
+    if is_impossible(advice) {
+        let _ = write!(
+            said,
+            " No mode can: for 1 % of the requests the way there and back and the client's machine alone take {} us or more.",
+            us(chosen.way_p99_us)
+        );
+    }
+    if !choice.near.is_empty() {
+        let near: Vec<String> = choice.near.iter().map(Mode::to_string).collect();
+        let _ = write!(
+            said,
+            " Too near to call between {mode} and {}: neither p99 nor CPU differs by more than such predictions were off.{}",
+            near.join(", "),
+            if mode == Mode::Base { " base needs no setting." } else { "" }
+        );
+    }
+    said + &beside(advice)
+}
+
+/// Other modes to hold the choice against.
+fn beside(advice: &Advice) -> String {
+    let mut said = String::new();
     let mut beside = |mode: Mode, what: &str| {
-        if let Some(row) = row(mode).filter(|row| row.mode != advice.choice.mode && row.sustained) {
+        let row = advice.rows.iter().find(|row| row.mode == mode && row.sustained);
+        if let Some(row) = row.filter(|row| row.mode != advice.choice.mode) {
             let _ = write!(said, " {what} {mode}: {}.", figures(row));
         }
     };
     let front = &advice.choice.frontier;
-    if let Some(lowest) = front.last() {
+    let p99 = |mode: &&Mode| advice.rows.iter().find(|row| row.mode == **mode).map_or(f64::INFINITY, |row| row.p99_us);
+    let lowest = front.iter().min_by(|one, other| p99(one).total_cmp(&p99(other)));
+    if let Some(lowest) = lowest {
         beside(*lowest, "The lowest p99 has");
     }
     if let Some(cheapest) = front.first().filter(|_| front.len() > 1) {
         beside(*cheapest, "The cheapest is");
     }
-    if front.first() != Some(&Mode::Base) && front.last() != Some(&Mode::Base) {
+    if front.first() != Some(&Mode::Base) && lowest != Some(&Mode::Base) {
         beside(Mode::Base, "What there is without any setting is");
     }
     said
 }
 
-fn certainty(advice: &Advice) -> String {
+pub(crate) fn certainty(advice: &Advice) -> String {
     let (agreeing, seeds) = advice.agreeing;
     let sure = if agreeing == seeds { "" } else { ": a close call" };
-    format!(
-        "Of {seeds} runs, each by itself, {agreeing} give this choice{sure}. How near such a machine comes to a real one is in \
-         docs/fidelity.md."
-    )
+    let off = if advice.rows.iter().any(|row| row.p99_range_us.is_some()) {
+        "That is chance alone; how far such predictions are off, the ranges say (docs/fidelity.md)."
+    } else {
+        "That is chance alone; how far such predictions are off, nothing says: no p99 of such a machine was held against one that was \
+         measured."
+    };
+    format!("Of {seeds} runs, each by itself, {agreeing} give this choice{sure}. {off}")
+}
+
+/// What of the choice's p99 is the server's.
+pub(crate) fn whose(advice: &Advice) -> String {
+    let Some(row) = advice.rows.iter().find(|row| row.mode == advice.choice.mode && row.p99_us.is_finite()) else {
+        return String::new();
+    };
+    let mut said = format!(
+        "Of {}'s p99 of {} us the server itself takes {} us; the rest is the way there and back and the clients' machines.",
+        row.mode,
+        us(row.p99_us),
+        us(row.server_p99_us)
+    );
+    if row.lost_per_s > 0.0 {
+        let _ = write!(
+            said,
+            " {:.0} requests a second find the ring of the card full, and are sent again after 200 ms or more.",
+            row.lost_per_s
+        );
+    }
+    said
 }
 
 fn effect_words(effect: &Effect) -> String {
@@ -168,16 +260,40 @@ fn effect_words(effect: &Effect) -> String {
     }
 }
 
-/// The commands that put a mode into force.
+/// The commands that put a mode into force: none for a choice that does not do what is wanted, or that is what there is anyhow.
 #[must_use]
-pub fn commands(mode: Mode, device: &str) -> Vec<String> {
+pub fn commands(choice: &Choice, device: &str) -> Vec<String> {
+    let mode = choice.mode;
+    if choice.verdict == Verdict::Misses || mode == Mode::Base {
+        return Vec::new();
+    }
     vec![
         format!("sudo napier doctor --dev {device}"),
-        format!("sudo napier run --dev {device} --mode {mode} -- PROGRAM"),
         format!("sudo napier run --dev {device} --mode {mode} --dry-run -- PROGRAM"),
+        format!("sudo napier run --dev {device} --mode {mode} -- PROGRAM"),
     ]
 }
 
+fn put_in_force(page: &mut String, advice: &Advice, device: &str) {
+    let commands = commands(&advice.choice, device);
+    if commands.is_empty() {
+        if advice.choice.mode == Mode::Base && advice.choice.verdict != Verdict::Misses {
+            *page += "\nbase is what there is without any setting: leave it as it is.\n";
+        }
+        return;
+    }
+    *page += "\nTo put it into force for a program, changed back when it ends:\n";
+    for command in commands {
+        let _ = writeln!(page, "  {command}");
+    }
+    *page += "What that sets:\n";
+    for write in advice.choice.mode.plan().writes() {
+        let _ = writeln!(page, "  {write}");
+    }
+}
+
 fn wrap(page: &mut String, words: &str) {
-    *page += &wrapped("", words, COLUMNS);
+    if !words.is_empty() {
+        *page += &wrapped("", words, COLUMNS);
+    }
 }

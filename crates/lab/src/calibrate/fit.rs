@@ -8,7 +8,7 @@ use super::{Depth, Determined, FITTED, Figure, Observed, Settled};
 use crate::advise::{Extent, Ran, Workload, simulate};
 use crate::loads::Load;
 use crate::parallel::in_parallel;
-use crate::plan::MachineFile;
+use crate::plan::{KnownError, MachineFile, percent, root_mean_square};
 
 /// The first step of a figure is this factor, and each that finds nothing takes its root, until it is too small to matter.
 const FIRST_STEP: f64 = 2.0;
@@ -55,14 +55,25 @@ impl Seen {
 
 /// Root of the weighted mean square of `ln(predicted / measured)`.
 fn error(seen: &[Seen]) -> f64 {
-    let errors: Vec<(f64, f64)> = seen.iter().flat_map(Seen::errors).collect();
-    let weight: f64 = errors.iter().map(|(_, weight)| weight).sum();
-    (errors.iter().map(|(ln, weight)| ln * ln * weight).sum::<f64>() / weight.max(1e-9)).sqrt()
+    error_of(seen).unwrap_or(0.0)
 }
 
-/// In percent: an error of ln 1.1 is 10 %.
-fn percent(error: f64) -> f64 {
-    (error.exp() - 1.0) * 100.0
+fn error_of(seen: &[Seen]) -> Option<f64> {
+    root_mean_square(&seen.iter().flat_map(Seen::errors).collect::<Vec<_>>())
+}
+
+/// How far a machine is off, by rows that it was fitted to and others: what is known of its predictions is what the others say, and of
+/// what is left if there are none.
+pub(super) fn known(fitted: &[Seen], held_back: &[Seen]) -> KnownError {
+    let mut known = KnownError::of(error_of(fitted).map(percent), error_of(held_back).map(percent));
+    for seen in if held_back.is_empty() { fitted } else { held_back } {
+        let Seen { measured, predicted } = seen;
+        if measured.is_sustained() && measured.load != Load::Max {
+            let p99 = measured.tail_counts.then_some(measured.p99_us / predicted.p99_us);
+            known.add("all", p99, measured.cpu_pct.max(CPU_LEAST_PCT) / predicted.cpu_pct.max(CPU_LEAST_PCT));
+        }
+    }
+    known
 }
 
 pub(super) struct Fitter<'a> {
@@ -86,11 +97,11 @@ impl Fitter<'_> {
         let runs: Vec<(&MachineFile, &Observed)> =
             machines.iter().flat_map(|machine| rows.iter().map(move |row| (machine, row))).collect();
         let seen = in_parallel(&runs, self.jobs, self.stop, &|_, _| (), |(machine, row)| {
-            let figures =
-                simulate(machine, self.workload, row.load, row.mode, 1, Extent::Requests(self.depth.requests));
-            Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &figures) }
+            let extent = Extent::Requests(self.depth.requests);
+            let figures = simulate(machine, self.workload, row.load, row.mode, 1, extent, self.stop)?;
+            Some(Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &figures) })
         });
-        let seen: Option<Vec<Seen>> = seen.into_iter().collect();
+        let seen: Option<Vec<Seen>> = seen.into_iter().map(Option::flatten).collect();
         let seen = seen.ok_or(Interrupted)?;
         if rows.is_empty() {
             return Ok(vec![Vec::new(); machines.len()]);

@@ -19,7 +19,7 @@ use napier_sim::machine::Work;
 
 use crate::advise::Workload;
 use crate::loads::Load;
-use crate::plan::MachineFile;
+use crate::plan::{MachineFile, error_table};
 
 pub use fit::{Interrupted, Seen};
 pub use observed::{Comparison, Observed, ObservedError, parse, read};
@@ -170,9 +170,10 @@ pub fn calibrate(
     let settled = settlements(fitter.settled.as_ref(), &machine);
     machine.title = format!("fitted to a comparison on {}", comparison.host);
     machine.text = text::machine_file(&machine, start, &fit, &settled);
-    let machine = MachineFile::parse(&machine.text, "the fitted machine").expect("what is written can be read");
     let fitted = fitter.look(&machine, &fit)?;
     let held_back = fitter.look(&machine, &held)?;
+    machine.text += &error_table(&fit::known(&fitted, &held_back));
+    let machine = MachineFile::parse(&machine.text, "the fitted machine").expect("what is written can be read");
     Ok(Calibrated { machine, comparison, determined, settled, error_pct, fitted, held_back })
 }
 

@@ -57,6 +57,32 @@ fn a_machine_is_found_again_from_what_it_would_measure() {
     let fitted = again.parameters.iter().filter(|figure| figure.origin == crate::plan::Origin::Fitted);
     assert_eq!(fitted.count(), FITTED.len());
     assert!(text(&found).lines().all(|line| line.chars().count() <= 110), "{}", text(&found));
+    // And how far it is off, of what was held back.
+    let known = &again.known;
+    assert!((known.fit_pct.unwrap() - found.error_pct).abs() < 1.0, "{known:?}");
+    assert!(known.held_back_pct.unwrap() < 20.0 && known.distrust().is_none(), "{known:?}");
+    let off = known.off(Mode::Threaded, 10.0).unwrap();
+    assert!(off.rows == 2 && off.p99.is_some() && off.cpu.is_some(), "{off:?}");
+}
+
+#[test]
+fn a_fit_that_is_far_off_says_so_and_so_does_one_without_a_tail() {
+    let start = server_named("small-vm").unwrap();
+    let right = comparison(&start);
+    let fitted = |change: fn(&mut Observed)| {
+        let mut comparison = right.clone();
+        comparison.rows.iter_mut().for_each(change);
+        let depth = Depth { rounds: 0, ..SHORT };
+        calibrate(&start, comparison, &[Load::Rps(60_000)], depth, 2, &AtomicBool::new(false), &|_, _| ()).unwrap()
+    };
+    let far = fitted(|row| (row.p50_us, row.p99_us) = (row.p50_us * 9.0, row.p99_us * 9.0));
+    let why = far.machine.known.distrust();
+    assert!(matches!(why, Some(crate::plan::Distrust::Far { off_pct }) if off_pct > 100.0), "{why:?}");
+    assert!(text(&far).contains("NOT TO BE BELIEVED: its predictions were"), "{}", text(&far));
+    let no_tail = fitted(|row| row.tail_counts = false);
+    assert_eq!(no_tail.machine.known.distrust(), Some(crate::plan::Distrust::NoTail), "{}", no_tail.machine.text);
+    let words = text(&no_tail).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("nothing says what p99 a mode has"), "{words}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::{Calibrated, FITTED, Figure, Observed, Seen, Settlement};
 use crate::loads::Load;
 use crate::plan::{MachineFile, Parameter};
+use crate::wrap::wrapped;
 
 /// Widest line of the page.
 const COLUMNS: usize = 110;
@@ -72,9 +73,18 @@ fn fitted(key: &str, figure: Figure, machine: &MachineFile, modes: &[String], wh
     format!("{key} = {{ ns = {ns}, origin = \"fitted\", rows = [{rows}], why = {why:?} }}\n")
 }
 
-/// What was fitted, how well it is determined, and how near the rows come.
+/// What was fitted, how well it is determined, how near the rows come, and whether it is to be believed.
 #[must_use]
 pub fn text(calibrated: &Calibrated) -> String {
+    let mut page = figures_and_rows(calibrated);
+    if let Some(why) = calibrated.machine.known.distrust() {
+        page += "\n";
+        page += &wrapped("", &format!("NOT TO BE BELIEVED: {why}."), COLUMNS);
+    }
+    page
+}
+
+fn figures_and_rows(calibrated: &Calibrated) -> String {
     let mut page = format!("{}\n\n", calibrated.machine.title);
     let _ = writeln!(page, "{:<24} {:>10}   {:>12} {:>14}", "fitted", "ns", "error if half", "if twice");
     for one in &calibrated.determined {
@@ -94,7 +104,7 @@ pub fn text(calibrated: &Calibrated) -> String {
         let _ = writeln!(page, "\n{:<24} {:>10}   by", "measured, not fitted", "ns");
     }
     for one in &calibrated.settled {
-        let _ = writeln!(page, "{:<24} {:>10}   {}", one.name, one.value_ns, wrapped(&one.why));
+        let _ = writeln!(page, "{:<24} {:>10}   {}", one.name, one.value_ns, in_column(&one.why));
     }
     let _ = writeln!(page, "\nrows that it was fitted to: error {:.0} % (root mean square)", calibrated.error_pct);
     rows(&mut page, &calibrated.fitted);
@@ -102,7 +112,9 @@ pub fn text(calibrated: &Calibrated) -> String {
         page += "\nno load was held back, so nothing says what a prediction is worth\n";
         return page;
     }
-    page += "\nloads that had no part in it\n";
+    let held_pct = calibrated.machine.known.held_back_pct;
+    let error = held_pct.map_or_else(String::new, |pct| format!(": error {pct:.0} % (root mean square)"));
+    let _ = writeln!(page, "\nloads that had no part in it{error}");
     rows(&mut page, &calibrated.held_back);
     for (name, of) in [
         ("p50", (|row: &Observed| Some(row.p50_us)) as fn(&Observed) -> Option<f64>),
@@ -124,7 +136,7 @@ pub fn text(calibrated: &Calibrated) -> String {
 }
 
 /// Words in lines, behind the columns of a name and a number.
-fn wrapped(words: &str) -> String {
+fn in_column(words: &str) -> String {
     const INDENT: usize = 38;
     let (mut text, mut column) = (String::new(), 0);
     for word in words.split(' ') {

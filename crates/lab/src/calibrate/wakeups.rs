@@ -11,6 +11,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use napier_core::time::Span;
 use napier_sim::machine::Work;
@@ -229,7 +230,9 @@ fn idle_exits(machine: &MachineFile) -> f64 {
 /// The median latency of a request that finds the server asleep.
 fn alone_us(machine: &MachineFile) -> f64 {
     let workload = Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 1, cpus: 1, service: None };
-    let mut latency = simulate(machine, &workload, Load::Rps(200), Mode::Base, 1, Extent::Requests(60)).from_due_ns;
+    let never = AtomicBool::new(false);
+    let alone = simulate(machine, &workload, Load::Rps(200), Mode::Base, 1, Extent::Requests(60), &never);
+    let mut latency = alone.expect("nothing stops it").from_due_ns;
     latency.sort_unstable();
     percentile_us(&latency, 50)
 }

@@ -90,9 +90,9 @@ impl<'a> Predictor<'a> {
             (None, Load::Rps(_)) => Extent::Requests(REQUESTS),
         };
         let results = in_parallel(&runs, self.sim.jobs, self.stop, &|_, _| (), |(subject, seed)| {
-            simulate(&self.sim.machine, &self.workload, load, subject.mode, *seed, extent)
+            simulate(&self.sim.machine, &self.workload, load, subject.mode, *seed, extent, self.stop)
         });
-        let results: Vec<Run> = results.into_iter().collect::<Option<_>>().ok_or(Interrupted)?;
+        let results: Vec<Run> = results.into_iter().map(Option::flatten).collect::<Option<_>>().ok_or(Interrupted)?;
         let mut all = PredictedRows { rows: Vec::new(), failures: Vec::new() };
         for (subject, runs) in subjects.iter().zip(results.chunks(self.runs as usize)) {
             let broken = runs.iter().find_map(|run| run.broken.clone());
@@ -120,9 +120,7 @@ impl<'a> Predictor<'a> {
 
     fn is_sustained(&self, load: Load, runs: &[Run]) -> bool {
         let Load::Rps(rps) = load else { return true };
-        let queue_rps = rps as f64 / f64::from(self.workload.queues);
-        let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>() as f64;
-        is_sustained(sum(|run| run.answered), queue_rps, sum(|run| run.measured.ns))
+        is_sustained(runs.iter(), rps as f64 / f64::from(self.workload.queues))
     }
 
     /// The most that each subject sustains; the searches begin at a rate, or near what is answered in the closed loop.
@@ -139,20 +137,23 @@ impl<'a> Predictor<'a> {
     /// `None` if it was told to stop.
     fn search(&self, subject: Subject, start_rps: Option<u64>) -> Option<Sustained> {
         let run = |load, seed| {
-            let run = simulate(&self.sim.machine, &self.workload, load, subject.mode, seed, Extent::Requests(REQUESTS));
+            let extent = Extent::Requests(REQUESTS);
+            let run = simulate(&self.sim.machine, &self.workload, load, subject.mode, seed, extent, self.stop)?;
             let figures = figures(&run, self.workload.queues);
-            (run, figures)
+            Some((run, figures))
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is neither")]
-        let start_rps = start_rps
-            .unwrap_or_else(|| run(Load::Max, self.seed).1.map_or(1000, |figures| (figures.achieved_rps * 0.8) as u64));
+        let start_rps = match start_rps {
+            Some(start_rps) => start_rps,
+            None => run(Load::Max, self.seed)?.1.map_or(1000, |figures| (figures.achieved_rps * 0.8) as u64),
+        };
         let mut search = SustainSearch::new(start_rps, TRIES_MAX);
         let (mut at_most, mut seed) = (None, self.seed);
         while let Some(rps) = search.next_rps() {
             if self.stop.load(Ordering::Relaxed) {
                 return None;
             }
-            let (run, figures) = run(Load::Rps(rps), seed);
+            let (run, figures) = run(Load::Rps(rps), seed)?;
             // A load that fails is tried again, with other chances.
             seed = seed.wrapping_add(1);
             let outcome = match &figures {

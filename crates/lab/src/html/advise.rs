@@ -7,7 +7,7 @@ use super::plot::frontier::{Dot, frontier};
 use super::plot::{Axis, HALF, Look, Said, Scale};
 use super::shell::{Cell, Page, facts, figure, printable, table};
 use super::value::shown;
-use crate::advise::{Advice, Predicted, frontier as unbeaten, json};
+use crate::advise::{Advice, Predicted, certainty, frontier as unbeaten, json, whose};
 use crate::subject::Subject;
 
 /// The page of advice for a device.
@@ -15,14 +15,13 @@ use crate::subject::Subject;
 pub fn advise_page(advice: &Advice, device: &str) -> String {
     let value = json(advice, device);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (agreeing, seeds) = advice.agreeing;
-    let sure = if agreeing == seeds { "" } else { ": a close call" };
-    let certainty = format!("Of {seeds} runs, each by itself, {agreeing} give this choice{sure}.");
-    let mut page = Page::new(format!("napier advise: {}", advice.choice.mode), vec![text(&value["why"]), certainty]);
+    let mut summary = vec![text(&value["why"]), certainty(advice), whose(advice)];
+    summary.extend(advice.known.distrust().map(|why| format!("Not to be believed: {why}.")));
+    let mut page = Page::new(format!("napier advise: {}", advice.choice.mode), summary);
     page.section("CPU time and 99th percentile", html! {
         p.note {
             "Predicted in virtual time. Each mode at what it costs and what it gives: lower left is better. Filled marks are on the frontier, which the "
-            "line joins; thin lines reach from the lowest to the highest run."
+            "line joins; thin lines reach as far as such predictions were off, and from the lowest to the highest run where nothing says so."
         }
         div.grid {
             (rows_figure("At the rate", &advice.rows, advice))
@@ -40,14 +39,16 @@ pub fn advise_page(advice: &Advice, device: &str) -> String {
         page.section("What would change the choice", effects(&value["sensitivity"]));
     }
     let commands: Vec<String> = value["commands"].as_array().into_iter().flatten().map(text).collect();
-    page.section(
-        "How to put it into force",
-        html! {
-            pre { (commands.join("\n")) }
-            p.note { "What that sets:" }
-            ul { @for write in advice.choice.mode.plan().writes() { li { (write) } } }
-        },
-    );
+    if !commands.is_empty() {
+        page.section(
+            "How to put it into force",
+            html! {
+                pre { (commands.join("\n")) }
+                p.note { "What that sets:" }
+                ul { @for write in advice.choice.mode.plan().writes() { li { (write) } } }
+            },
+        );
+    }
     page.section("On what", facts(&asked(advice)));
     page.render()
 }
@@ -68,8 +69,8 @@ fn rows_figure(caption: &str, rows: &[Predicted], advice: &Advice) -> Markup {
             look: *look,
             x: row.cpu_pct,
             y: row.p99_us,
-            x_range: range(row, |seed| seed.cpu_pct),
-            y_range: range(row, |seed| seed.p99_us),
+            x_range: row.cpu_range_pct.unwrap_or_else(|| range(row, |seed| seed.cpu_pct)),
+            y_range: row.p99_range_us.unwrap_or_else(|| range(row, |seed| seed.p99_us)),
             is_front,
             title: format!(
                 "{}: p99 {} µs at {:.0} % CPU{}",
@@ -103,10 +104,23 @@ fn rows_figure(caption: &str, rows: &[Predicted], advice: &Advice) -> Markup {
 }
 
 fn rows_table(caption: &str, rows: &[Predicted], advice: &Advice) -> Markup {
-    let heads = ["mode", "load", "qps", "50%lat, µs", "99%lat, µs", "99%lat of the runs", "cpu %", "spin %", ""];
+    let heads = [
+        "mode",
+        "load",
+        "qps",
+        "50%lat, µs",
+        "99%lat, µs",
+        "99%lat, from\u{2013}to",
+        "99%lat of the runs",
+        "cpu %",
+        "cpu %, from\u{2013}to",
+        "spin %",
+        "",
+    ];
     let heads: Vec<(String, String)> = heads.iter().map(|head| ((*head).to_owned(), String::new())).collect();
     let front = unbeaten(rows);
     let us = |us: f64| if us.is_finite() { format!("{us:.1}") } else { "-".to_owned() };
+    let none = || "not known".to_owned();
     let row = |row: &Predicted| {
         let is_choice = row.mode == advice.choice.mode;
         let low = row.by_seed.iter().map(|seed| seed.p99_us).fold(f64::INFINITY, f64::min);
@@ -124,8 +138,10 @@ fn rows_table(caption: &str, rows: &[Predicted], advice: &Advice) -> Markup {
             Cell::Figure(format!("{:.0}", row.achieved_rps)),
             Cell::Figure(us(row.p50_us)),
             if is_choice { Cell::Best(p99) } else { Cell::Figure(p99) },
+            Cell::Figure(row.p99_range_us.map_or_else(none, |(low, high)| format!("{}\u{2013}{}", us(low), us(high)))),
             Cell::Figure(format!("{}\u{2013}{}", us(low), us(high))),
             Cell::Figure(format!("{:.0}", row.cpu_pct)),
+            Cell::Figure(row.cpu_range_pct.map_or_else(none, |(low, high)| format!("{low:.0}\u{2013}{high:.0}"))),
             Cell::Figure(format!("{:.0}", row.spin_pct)),
             Cell::Name(says.join(", ")),
         ]
@@ -184,7 +200,10 @@ fn asked(advice: &Advice) -> Vec<(String, String)> {
                 goal.join(", ")
             },
         ),
-        ("how near predictions come", "docs/fidelity.md".to_owned()),
+        (
+            "how far predictions on it were off",
+            advice.known.words().unwrap_or_else(|| "nothing says so".to_owned()) + "; docs/fidelity.md",
+        ),
     ];
     facts.map(|(name, what)| (name.to_owned(), what)).into()
 }

@@ -153,6 +153,7 @@ fn all(predicted: &Predicted) -> BTreeMap<String, f64> {
         ("empty_polls_pct", predicted.empty_polls_pct),
         ("work_per_poll", predicted.work_per_poll),
         ("events_per_wait", predicted.events_per_wait),
+        ("lost_per_s_per_core", predicted.lost_per_s_per_core),
     ];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

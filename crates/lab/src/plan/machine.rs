@@ -8,6 +8,8 @@ use napier_scenario::read::{Node, Table, read_file};
 use napier_sim::machine::hosts::Quiet;
 use napier_sim::machine::{Disturbance, Work, WorkCosts};
 
+use super::known::KnownError;
+
 /// Where a figure comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
@@ -89,11 +91,14 @@ pub struct MachineFile {
     pub wire: Option<Wire>,
     /// What stands behind a server of storage.
     pub storage: Storage,
+    /// How far predictions on it were off.
+    pub known: KnownError,
     /// All of the above, in the order of the file.
     pub parameters: Vec<Parameter>,
 }
 
-/// What a client's machine and the wire take. Shares are per 100,000 answers; what is per million grows with requests per second.
+/// What a client's machine and the wire take. Shares are per 100,000 answers; what is per 100k grows with the requests per second of a
+/// queue, until a rate, for each queue is taken to have clients of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "docs/plans.md describes them under the same names")]
 pub struct Client {
@@ -101,10 +106,11 @@ pub struct Client {
     pub to_client_ns: u64,
     pub to_client_noise_ns: u64,
     pub step_share: u64,
-    pub step_share_per_million: u64,
+    pub step_share_per_100k: u64,
     pub step_least_ns: u64,
     pub step_most_ns: u64,
-    pub step_most_per_million_ns: u64,
+    pub step_most_per_100k_ns: u64,
+    pub step_grows_until_rps: u64,
 }
 
 /// A wire between two hosts.
@@ -170,10 +176,11 @@ const CLIENT: &[&str] = &[
     "to-client",
     "to-client-noise",
     "step-share",
-    "step-share-per-million",
+    "step-share-per-100k",
     "step-least",
     "step-most",
-    "step-most-per-million",
+    "step-most-per-100k",
+    "step-grows-until",
 ];
 const UNITS: [&str; 5] = ["ns", "pct", "per-100k", "count", "mbit-s"];
 /// The largest cost of one piece of work: a second.
@@ -200,7 +207,8 @@ impl MachineFile {
     }
 
     fn read(whole: Table<'_>) -> Result<Self, ParseError> {
-        let whole = whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire", "storage"])?;
+        let whole =
+            whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire", "storage", "error"])?;
         let is_pair = whole.has("wire");
         if is_pair && whole.has("client") {
             return Err(whole.need("wire")?.error("a machine has clients, or it is two hosts on a wire"));
@@ -252,6 +260,7 @@ impl MachineFile {
             client,
             wire,
             storage,
+            known: whole.map("error", KnownError::read)?.unwrap_or_default(),
             parameters: read.parameters,
         })
     }
@@ -263,10 +272,11 @@ fn client(read: &[(String, u64)]) -> Client {
         to_client_ns: of(read, "to-client"),
         to_client_noise_ns: of(read, "to-client-noise"),
         step_share: of(read, "step-share"),
-        step_share_per_million: of(read, "step-share-per-million"),
+        step_share_per_100k: of(read, "step-share-per-100k"),
         step_least_ns: of(read, "step-least"),
         step_most_ns: of(read, "step-most"),
-        step_most_per_million_ns: of(read, "step-most-per-million"),
+        step_most_per_100k_ns: of(read, "step-most-per-100k"),
+        step_grows_until_rps: of(read, "step-grows-until"),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod grid;
 mod json;
+mod known;
 mod machine;
 mod page;
 mod published;
@@ -17,6 +18,8 @@ mod table;
 
 pub use grid::{Grid, GridCell, JsonGrid, JsonGridCell, Kind, grid_json, grid_table, run_grid};
 pub use json::{JsonCell, JsonPlan, json};
+pub use known::{Distrust, ERROR_MAX_PCT, KnownError, Off};
+pub(crate) use known::{percent, root_mean_square, table as error_table};
 pub use machine::{Client, MachineFile, Origin, Parameter, Wire};
 pub use page::page;
 pub use published::{Published, Row};

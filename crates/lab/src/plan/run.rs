@@ -7,7 +7,7 @@ use napier_core::completion::Tunables;
 use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_core::time::Span;
 use napier_sim::machine::figures::{self, Core, Figures, Length};
-use napier_sim::machine::{Class, Clients, Pace, Work};
+use napier_sim::machine::{Class, Clients, Pace, RTO_MIN, Work};
 use serde::{Deserialize, Serialize};
 
 use super::machine::MachineFile;
@@ -42,6 +42,8 @@ pub struct Predicted {
     pub empty_polls_pct: f64,
     pub work_per_poll: f64,
     pub events_per_wait: f64,
+    #[serde(default)]
+    pub lost_per_s_per_core: f64,
     /// Steps of the simulated machine.
     pub steps: u64,
 }
@@ -69,7 +71,9 @@ pub fn run(
     let seeds = usize::from(plan.seeds);
     let runs: Vec<(Load, Mode, u64)> =
         cells.iter().flat_map(|(load, mode)| (1..=seeds as u64).map(|seed| (*load, *mode, seed))).collect();
-    let results = in_parallel(&runs, jobs, stop, progress, |(load, mode, seed)| one(plan, *load, *mode, *seed));
+    let one = |(load, mode, seed): &(Load, Mode, u64)| one(plan, *load, *mode, *seed, stop);
+    let results: Vec<Option<Figures>> =
+        in_parallel(&runs, jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
     let of_cell = |(cell, runs): (&(Load, Mode), &[Option<Figures>])| {
         let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
         Some(Cell { load: cell.0, mode: cell.1, predicted: together(plan, &runs?) })
@@ -77,14 +81,16 @@ pub fn run(
     cells.iter().zip(results.chunks(seeds)).filter_map(of_cell).collect()
 }
 
-fn one(plan: &Plan, load: Load, mode: Mode, seed: u64) -> Figures {
+/// `None`: it was told to stop.
+fn one(plan: &Plan, load: Load, mode: Mode, seed: u64, stop: &AtomicBool) -> Option<Figures> {
     let core = core_of(&plan.machine, mode, [].into());
-    let (pace, total) = match load {
-        Load::Max => (Pace::Closed, 0),
-        Load::Rate(rate) => (Pace::Open { rate_rps: rate / u64::from(plan.queues) }, rate),
+    let pace = match load {
+        Load::Max => Pace::Closed,
+        Load::Rate(rate) => Pace::Open { rate_rps: rate / u64::from(plan.queues) },
     };
-    let clients = clients_of(&plan.machine, plan.connections / plan.queues, pace, total);
-    figures::run(&core, &clients, Length { warm_up: plan.warm_up, measured: plan.measured }, seed)
+    let clients = clients_of(&plan.machine, plan.connections / plan.queues, pace);
+    let length = Length { warm_up: plan.warm_up, measured: plan.measured };
+    figures::run_or_stop(&core, &clients, length, seed, stop)
 }
 
 /// What a mode's plan sets on an instance.
@@ -122,13 +128,17 @@ pub(crate) fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>)
     }
 }
 
-/// A machine's clients, with so many connections to one queue, and so many requests per second over all queues.
-pub(crate) fn clients_of(machine: &MachineFile, connections: u16, pace: Pace, total_rps: u64) -> Clients {
+/// A machine's clients, with so many connections to one queue. How many queues there are beside it is nothing to them.
+pub(crate) fn clients_of(machine: &MachineFile, connections: u16, pace: Pace) -> Clients {
     let client = machine.client;
-    let grown = |at_rest: u64, per_million: u64| at_rest + per_million * total_rps / 1_000_000;
+    let rate_rps = match pace {
+        Pace::Open { rate_rps } => rate_rps.min(client.step_grows_until_rps),
+        Pace::Closed => 0,
+    };
+    let grown = |at_rest: u64, per_100k: u64| at_rest + per_100k * rate_rps / 100_000;
     // A closed loop keeps its client busy all the time, so that it has no interrupts of its own to meet.
     let is_closed = pace == Pace::Closed;
-    let step_share = if is_closed { 0 } else { grown(client.step_share, client.step_share_per_million) };
+    let step_share = if is_closed { 0 } else { grown(client.step_share, client.step_share_per_100k) };
     Clients {
         connections,
         pace,
@@ -138,10 +148,11 @@ pub(crate) fn clients_of(machine: &MachineFile, connections: u16, pace: Pace, to
         step_per_100k: u32::try_from(step_share).unwrap_or(u32::MAX),
         step: (
             Span::from_ns(client.step_least_ns),
-            Span::from_ns(grown(client.step_most_ns, client.step_most_per_million_ns)),
+            Span::from_ns(grown(client.step_most_ns, client.step_most_per_100k_ns)),
         ),
         request_bytes: REQUEST_BYTES,
         acknowledges: !machine.costs.get(Work::AckUp).is_zero(),
+        rto_min: Some(RTO_MIN),
     }
 }
 
@@ -179,6 +190,7 @@ fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {
         empty_polls_pct: sum(&|run| run.empty_polls) * 100.0 / polls,
         work_per_poll: sum(&|run| run.packets) / polls,
         events_per_wait: sum(&|run| run.events) / waits,
+        lost_per_s_per_core: per_s(&|run| run.lost),
         steps: runs.iter().map(|run| run.steps).sum(),
     })
 }

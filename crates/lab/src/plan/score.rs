@@ -1,8 +1,12 @@
 //! How near predictions are to what was published.
 
+use super::known::{KnownError, percent, root_mean_square};
 use super::published::Row;
 use super::read::{Load, Plan};
 use super::run::{Cell, Predicted};
+
+/// Part of a load that is answered where a server keeps up.
+const KEEPS_UP: f64 = 0.985;
 
 /// The figures of a row that are compared: name, published, predicted.
 pub(super) fn figures(row: &Row, predicted: &Predicted) -> [(&'static str, f64, f64); 6] {
@@ -51,6 +55,8 @@ pub struct Score {
     pub instructions: Option<Errors>,
     /// Largest error of the most that is answered, in percent.
     pub max_qps_pct: Option<f64>,
+    /// How far rows below MAX were off where the server keeps up, as the machine's file should have it.
+    pub known: KnownError,
     /// Agreement of the order of modes by p99 and by CPU within each load: 1 all pairs, -1 none (Kendall's tau).
     pub order: Vec<(Load, f64, f64)>,
 }
@@ -91,7 +97,43 @@ pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
     let unfitted = cells.iter().filter(|cell| !is_fitted(plan, cell) && cell.load != Load::Max);
     let per_query = unfitted.filter_map(|cell| instructions(plan, cell)).map(|(_, was, is)| error(was, is).abs());
     let per_query = self::errors(per_query.collect());
-    Score { instructions: per_query, fitted: errors(true), checked: errors(false), max_qps_pct, order: order.collect() }
+    let known = known(plan, &pairs);
+    Score {
+        known,
+        instructions: per_query,
+        fitted: errors(true),
+        checked: errors(false),
+        max_qps_pct,
+        order: order.collect(),
+    }
+}
+
+/// Errors of rows that the simulated server keeps up with, as advice has to know them.
+fn known(plan: &Plan, pairs: &[(&Cell, Row, &Predicted)]) -> KnownError {
+    let mut known = KnownError::default();
+    let (mut fitted, mut others) = (Vec::new(), Vec::new());
+    for (cell, row, predicted) in pairs {
+        let Load::Rate(rate) = cell.load else { continue };
+        let keeps_up = |qps: f64| qps >= rate as f64 * KEEPS_UP;
+        if !keeps_up(predicted.qps) {
+            continue;
+        }
+        let working_pct = predicted.cpu_pct - predicted.cpu_spin_pct;
+        // Where only the document's server falls over, its latency is what a choice meets.
+        known.add_mode(cell.mode, working_pct, row.p99_us / predicted.p99_us, row.cpu_pct / predicted.cpu_pct);
+        if keeps_up(row.qps) {
+            let ln = |was: f64, is: f64| (is / was).ln();
+            let errors = if is_fitted(plan, cell) { &mut fitted } else { &mut others };
+            errors.extend([
+                (ln(row.avg_us, predicted.avg_us), 1.0),
+                (ln(row.p99_us, predicted.p99_us), 0.5),
+                (ln(row.cpu_pct, predicted.cpu_pct), 1.0),
+            ]);
+        }
+    }
+    (known.fit_pct, known.held_back_pct) =
+        (root_mean_square(&fitted).map(percent), root_mean_square(&others).map(percent));
+    known
 }
 
 pub(super) fn errors(mut all: Vec<f64>) -> Option<Errors> {

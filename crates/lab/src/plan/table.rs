@@ -78,6 +78,17 @@ fn closing(text: &mut String, plan: &Plan, score: &Score) -> std::fmt::Result {
     for (load, p99, cpu) in &score.order {
         writeln!(text, "order of the modes at {load}: by p99 {p99:.2}, by CPU {cpu:.2} (Kendall's tau)")?;
     }
+    let lines = score.known.lines();
+    if !lines.is_empty() {
+        writeln!(
+            text,
+            "where the server keeps up: root mean square errors of avglat, 99%lat (half) and cpu, and what was published in percent of\n\
+             what is predicted, from the least to the most, by kinds of modes and, `-full`, above 80 % of a CPU; as in the machine's [error]"
+        )?;
+    }
+    for line in lines {
+        writeln!(text, "  {line}")?;
+    }
     let fitted = plan.machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
     writeln!(
         text,

@@ -44,6 +44,17 @@ fn every_figure_that_is_fitted_names_rows_of_the_plan_and_some_rows_are_left_to_
     assert!(modes.iter().filter(|mode| !is_fitted(mode)).count() >= 6);
 }
 
+/// What advice knows of its errors is what the page on fidelity says, which is what the plan gives.
+#[test]
+fn the_errors_of_a_machine_are_those_of_its_plan() {
+    let page = include_str!("../../../../docs/fidelity.md");
+    let lines = event_loop().machine.known.lines();
+    assert!(lines.len() > 5, "{lines:?}");
+    for line in lines {
+        assert!(page.lines().any(|said| said.trim() == line), "{line:?} is not in docs/fidelity.md");
+    }
+}
+
 #[test]
 fn the_same_whatever_the_number_of_jobs() {
     let plan = short(&["base", "suspend20"], &[Load::Rate(400_000), Load::Max]);
@@ -101,10 +112,12 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
 #[test]
 fn suspension_does_not_collapse_and_interrupts_fall_with_load() {
     let [low, high] = [Load::Rate(200_000), Load::Rate(800_000)];
-    let plan = short(&["base", "defer10", "fullbusy", "suspend20"], &[low, high, Load::Max]);
+    let mut plan = short(&["base", "defer10", "fullbusy", "suspend20"], &[low, high, Load::Max]);
+    // The card's moderation moves among its profiles; in 60 ms chance decides where it is.
+    plan.measured = Span::from_ms(300);
     let cells = run_all(&plan, 2);
     let at = |mode, load| predicted(&cells, mode, load);
-    assert!(at("base", low).interrupts_per_s_per_core > at("base", high).interrupts_per_s_per_core);
+    assert!(at("base", low).interrupts_per_s_per_core > at("base", Load::Max).interrupts_per_s_per_core);
     assert!(at("fullbusy", low).cpu_pct > 99.0 && at("suspend20", low).cpu_pct < 50.0);
     assert!(at("suspend20", Load::Max).qps > 1.08 * at("base", Load::Max).qps);
     assert!(at("base", Load::Max).qps > at("defer10", Load::Max).qps);
@@ -142,6 +155,7 @@ fn what_is_wrong_has_a_file_and_a_line() {
         (refused("poll-empty = { ns = 700", "poll-empty = { ns = 0"), "poll-empty and spin-pause are at least 1 ns"),
         (refused("rows = [\"base\"], why = \"entry", "why = \"entry"), "what is fitted names the rows"),
         (refused("syscall", "sysca11"), "unknown figure; expected one of op, hard-irq"),
+        (refused("step-share-per-100k", "step-share-per-million"), "unknown figure; expected one of to-server"),
         (refused("clock-mhz = 3300", "clock-mhz = \"fast\""), "machine.toml:2: clock-mhz"),
     ] {
         assert!(found.contains(expected), "{found}");

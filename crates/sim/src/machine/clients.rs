@@ -2,9 +2,8 @@
 //!
 //! A client is a source of events, not a host: what its machine takes is part of the way, a constant and a step that some answers
 //! meet. A connection sends its next request when it is due and the one before is answered, as the load generators of the documents
-//! do; latency counts from when it was sent.
-
-use std::sync::Arc;
+//! do; latency counts from when it was sent. At a rate all connections are from the first moment as if they had been asking for ever. A
+//! request that the server's ring has no room for is sent again, as TCP does.
 
 use napier_core::time::{Deadline, Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
@@ -12,12 +11,10 @@ use rand::RngExt;
 
 use super::device::FrameAt;
 use super::event::Ev;
-use super::figures::Core;
 use super::group::Rates;
-use super::vm::K;
-use super::work::{Class, Work};
+use super::laws::Tally;
 use super::world::World;
-use napier_scenario::{SocketIx, ThreadIx};
+use napier_scenario::SocketIx;
 
 /// When connections send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -52,7 +49,17 @@ pub struct Clients {
     pub request_bytes: u32,
     /// Each answer is acknowledged by a frame of its own, as TCP does.
     pub acknowledges: bool,
+    /// A request that was lost is sent again after this and what an answer takes, and then after twice as long; `None`: never, so that
+    /// a loss breaks the run.
+    pub rto_min: Option<Span>,
 }
+
+/// What Linux has for [`Clients::rto_min`]. Source: `include/net/tcp.h TCP_RTO_MIN`.
+pub const RTO_MIN: Span = Span::from_ms(200);
+/// Longest time until a request is sent again. Source: `include/net/tcp.h TCP_RTO_MAX`.
+const RTO_MAX: Span = Span::from_secs(120);
+/// A closed loop begins within so long, if nothing is known of what a request takes.
+const ROUND: Span = Span::from_ms(1);
 
 /// One connection.
 #[derive(Copy, Clone, Debug)]
@@ -62,6 +69,14 @@ struct Connection {
     /// When the one that is out was due.
     was_due: Instant,
     sent: Instant,
+    /// One is out.
+    is_out: bool,
+    /// What its answer took to the client.
+    way_back: Span,
+    /// What answers take, smoothed, in ns.
+    smoothed_ns: u64,
+    /// How often it was lost.
+    losses: u8,
 }
 
 /// A run's clients as they are.
@@ -73,12 +88,30 @@ pub(super) struct Asking {
     /// Rates of the queues, in percent of the pace, since the beginning; none: the pace as it is.
     rates: Vec<Rates>,
     begun: Instant,
+    /// A closed loop's requests begin within so long.
+    round: Span,
     /// Answers count from here on.
     pub(super) from: Instant,
     /// From send to answer, in the order of the answers.
     pub(super) latency_ns: Vec<u64>,
     /// From when it was due, likewise.
     pub(super) from_due_ns: Vec<u64>,
+    /// What of it was the way there and back, likewise.
+    pub(super) way_ns: Vec<u64>,
+    /// All requests.
+    pub(super) tally: Tally,
+    /// Requests on the wire, or lost and to be sent again.
+    pub(super) on_wire: u64,
+    /// Requests that came into the server's ring, so far.
+    pub(super) entered: u64,
+    /// Requests that a program has taken, and not answered.
+    pub(super) in_programs: u64,
+    /// Answers on the way back.
+    pub(super) on_way_back: u64,
+    /// Requests that were lost, so far.
+    pub(super) lost: u64,
+    /// What requests took programs beside, so far.
+    pub(super) service_ns: u64,
     /// Waits of the program that returned, and the events that they brought.
     pub(super) waits: u64,
     pub(super) events: u64,
@@ -88,16 +121,33 @@ pub(super) struct Asking {
 
 impl Asking {
     pub(super) fn new(of: Clients, seed: u64) -> Self {
-        let idle = Connection { due: Instant::ZERO, was_due: Instant::ZERO, sent: Instant::ZERO };
+        let idle = Connection {
+            due: Instant::ZERO,
+            was_due: Instant::ZERO,
+            sent: Instant::ZERO,
+            is_out: false,
+            way_back: Span::ZERO,
+            smoothed_ns: 0,
+            losses: 0,
+        };
         Self {
             of,
             rng: napier_rng::stream(seed, "clients"),
             connections: vec![idle; of.connections.into()],
             rates: Vec::new(),
             begun: Instant::ZERO,
+            round: ROUND,
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
             from_due_ns: Vec::new(),
+            way_ns: Vec::new(),
+            tally: Tally::new(Instant::ZERO),
+            on_wire: 0,
+            entered: 0,
+            in_programs: 0,
+            on_way_back: 0,
+            lost: 0,
+            service_ns: 0,
             waits: 0,
             events: 0,
             bytes: 0,
@@ -109,29 +159,97 @@ impl Asking {
         Self { begun, rates, ..self }
     }
 
+    /// The same with a closed loop that begins as it goes on: spread over what all requests take the server.
+    pub(super) fn with_round(self, round: Span) -> Self {
+        Self { round: round.max(ROUND), ..self }
+    }
+
+    /// Mean time between two requests of a connection at the full rate; none in a closed loop.
+    fn gap_ns(&self) -> Option<f64> {
+        let Pace::Open { rate_rps } = self.of.pace else { return None };
+        Some(1e9 * f64::from(self.of.connections) / rate_rps.max(1) as f64)
+    }
+
     /// When a connection's next request is due whose last was due at `last`, drawn.
     fn next_due(&mut self, connection: usize, last: Instant) -> Instant {
-        let Pace::Open { rate_rps } = self.of.pace else { return last };
-        let mean_ns = 1e9 * f64::from(self.of.connections) / rate_rps.max(1) as f64;
+        let Some(mean_ns) = self.gap_ns() else { return last };
         let gap = self.exponential(mean_ns);
         let Some(queue) = connection.checked_rem(self.rates.len()) else { return last + gap };
         let since_ns = (last - self.begun).ns;
         self.begun + Span::from_ns(self.rates[queue].after(since_ns, gap.ns))
     }
 
-    /// When a connection's first request is due.
+    /// When a connection's first request is due. At a rate it is as if it had been asking for ever: what is left of a gap that is
+    /// exponential is exponential.
     fn first_due(&mut self, connection: usize, now: Instant) -> Instant {
-        let spread_ns = match self.of.pace {
-            Pace::Closed => 1_000_000,
-            Pace::Open { .. } if !self.rates.is_empty() => return self.next_due(connection, now),
-            Pace::Open { rate_rps } => 1_000_000_000 * u64::from(self.of.connections) / rate_rps.max(1),
+        match self.of.pace {
+            Pace::Closed => Instant::from_ns(now.ns + self.rng.random_range(0..=self.round.ns)),
+            Pace::Open { .. } => self.next_due(connection, now),
+        }
+    }
+
+    /// How many requests of a connection come due in a time, in the mean.
+    fn due_between(&self, connection: usize, from: Instant, to: Instant) -> f64 {
+        let Some(mean_ns) = self.gap_ns() else { return 0.0 };
+        let ns = match connection.checked_rem(self.rates.len()) {
+            Some(queue) => self.rates[queue].between((from - self.begun).ns, (to - self.begun).ns),
+            None => (to - from).ns as f64,
         };
-        Instant::from_ns(now.ns + self.rng.random_range(0..=spread_ns))
+        ns / mean_ns
+    }
+
+    /// How many requests of all connections come due in a time, in the mean; none in a closed loop.
+    pub(super) fn expected(&self, from: Instant, to: Instant) -> Option<f64> {
+        self.gap_ns()?;
+        Some((0..self.connections.len()).map(|connection| self.due_between(connection, from, to)).sum())
+    }
+
+    /// Requests that are late, and those that would have come behind them.
+    pub(super) fn behind(&self, now: Instant) -> f64 {
+        let late = self.connections.iter().enumerate().filter(|(_, this)| this.is_out);
+        late.map(|(connection, this)| 1.0 + self.due_between(connection, this.was_due, now)).sum()
+    }
+
+    /// When each request was sent that is not answered.
+    pub(super) fn sent(&self) -> impl Iterator<Item = Instant> {
+        self.connections.iter().filter(|this| this.is_out).map(|this| this.sent)
+    }
+
+    /// How long those have been out, together, that were lost and are to be sent again.
+    pub(super) fn lost_ns(&self, now: Instant) -> u64 {
+        let lost = self.connections.iter().filter(|this| this.is_out && this.losses > 0);
+        lost.map(|this| (now - this.sent).ns).sum()
+    }
+
+    /// A request was lost: after how long it is sent again. Source: `net/ipv4/tcp_input.c __tcp_set_rto`, where the deviation is at
+    /// least `TCP_RTO_MIN`, and `tcp_timer.c`, which doubles it. A probe of the tail is not sooner while one packet is out.
+    fn again_after(&mut self, connection: usize) -> Option<Span> {
+        let least = self.of.rto_min?;
+        let this = &mut self.connections[connection];
+        let ns = (least.ns + this.smoothed_ns) << this.losses.min(10);
+        this.losses = this.losses.saturating_add(1);
+        Some(Span::from_ns(ns).min(RTO_MAX))
+    }
+
+    /// An answer came after so long: the mean follows, but not after a loss. Source: RFC 6298, section 3 (Karn's algorithm).
+    fn smooth(this: &mut Connection, ns: u64) {
+        if this.losses == 0 {
+            this.smoothed_ns =
+                if this.smoothed_ns == 0 { ns } else { this.smoothed_ns - this.smoothed_ns / 8 + ns / 8 };
+        }
+        this.losses = 0;
     }
 
     fn exponential(&mut self, mean_ns: f64) -> Span {
         let even: f64 = self.rng.random_range(f64::EPSILON..1.0);
         Span::from_ns((minus_ln(even) * mean_ns) as u64)
+    }
+
+    /// What a request takes its program beside, of points that are equally likely.
+    pub(super) fn draw(&mut self, points_ns: &[u64]) -> u64 {
+        let ns = points_ns[self.rng.random_range(0..points_ns.len())];
+        self.service_ns += ns;
+        ns
     }
 
     fn way_back(&mut self) -> Span {
@@ -163,7 +281,7 @@ pub(super) fn minus_ln(x: f64) -> f64 {
 }
 
 impl World {
-    /// The connections begin, spread over their first gap.
+    /// The connections begin.
     pub(super) fn begin_asking(&mut self, asking: Asking) {
         let now = self.now;
         let asking = self.asking.insert(asking);
@@ -184,7 +302,9 @@ impl World {
         let now = self.now;
         let asking = self.asking.as_mut().expect("somebody asks");
         let this = &mut asking.connections[connection];
-        (this.was_due, this.sent) = (this.due.min(now), now);
+        (this.was_due, this.sent, this.is_out) = (this.due.min(now), now, true);
+        asking.tally.asks(now);
+        asking.on_wire += 1;
         let at = Deadline::after(now, asking.of.to_server);
         self.push(at, Ev::Frame { connection: connection as u32, is_ack: false });
     }
@@ -195,27 +315,51 @@ impl World {
         asking.bytes += if is_ack { 66 } else { u64::from(asking.of.request_bytes) };
         let napi = self.socks[connection].napi;
         let socket = Some(SocketIx(connection as u16));
-        self.put_in_rx_ring(napi, socket, is_ack);
+        let entered = self.put_in_rx_ring(napi, socket, is_ack);
+        if is_ack {
+            return; // one that is lost is made up for by the next
+        }
+        let asking = self.asking.as_mut().expect("somebody asks");
+        asking.on_wire -= 1;
+        if entered {
+            asking.entered += 1;
+            return;
+        }
+        asking.lost += 1;
+        if let Some(after) = asking.again_after(connection) {
+            asking.on_wire += 1;
+            let at = Deadline::after(self.now, after);
+            self.push(at, Ev::Frame { connection: connection as u32, is_ack: false });
+        }
     }
 
     /// The program has written its answer.
-    fn send_answer(&mut self, connection: usize) {
+    pub(super) fn send_answer(&mut self, connection: usize) {
         let now = self.now;
         let asking = self.asking.as_mut().expect("somebody asks");
-        let at = now + asking.way_back();
-        self.push_at(at, Ev::Answered { connection: connection as u32 });
+        let way_back = asking.way_back();
+        asking.connections[connection].way_back = way_back;
+        asking.in_programs -= 1;
+        asking.on_way_back += 1;
+        self.push_at(now + way_back, Ev::Answered { connection: connection as u32 });
     }
 
     /// The answer is at the client's program; its acknowledgement goes back.
     pub(super) fn answered(&mut self, connection: usize) {
         let now = self.now;
         let asking = self.asking.as_mut().expect("somebody asks");
-        let this = asking.connections[connection];
-        if this.sent >= asking.from {
+        let this = &mut asking.connections[connection];
+        this.is_out = false;
+        Asking::smooth(this, now.ns - this.sent.ns);
+        let this = *this;
+        asking.on_way_back -= 1;
+        asking.tally.is_answered(now, this.sent);
+        if now >= asking.from {
             asking.latency_ns.push(now.ns - this.sent.ns);
             asking
                 .from_due_ns
                 .push(now.ns - if asking.of.pace == Pace::Closed { this.sent.ns } else { this.was_due.ns });
+            asking.way_ns.push(asking.of.to_server.ns + this.way_back.ns);
         }
         let ack_at = now + asking.of.to_server;
         let due = asking.next_due(connection, this.due);
@@ -227,73 +371,10 @@ impl World {
         self.push_at(next, Ev::Ask { connection: connection as u32 });
     }
 
-    /// What the next request takes beside, drawn and accounted for.
-    fn draw_service(&mut self, cpu: usize, points_ns: &[u64]) -> Span {
-        let asking = self.asking.as_mut().expect("somebody asks");
-        let ns = points_ns[asking.rng.random_range(0..points_ns.len())];
-        self.cpus[cpu].speed.account.add(Class::User, ns, ns);
-        Span::from_ns(ns)
-    }
-
-    /// The data of the next request is not in the CPU's cache any more.
-    fn cool(&mut self, cpu: usize) {
-        let lasts = Span::from_ns(self.costs.get(Work::Request).ns + self.costs.get(Work::Answer).ns);
-        self.cpus[cpu].speed.disturb(lasts);
-    }
-
     /// A frame without data has reached its connection.
     pub(super) fn take_ack(&mut self, frame: u32) {
         self.acks += 1;
         self.go(frame, FrameAt::Stack, FrameAt::Free);
-    }
-}
-
-/// The program of a server; see [`Core`].
-#[derive(Debug)]
-pub(super) struct Server {
-    /// Which thread, and which event context.
-    nth: u16,
-    wait: Option<Span>,
-    events_max: usize,
-    warm_max: usize,
-    service_ns: Arc<[u64]>,
-}
-
-impl Server {
-    /// The thread with this number, with the event context of the same number.
-    pub(super) fn of(core: &Core, nth: u16) -> Self {
-        let Core { wait, events_max, warm_max, .. } = *core;
-        Self { nth, wait, events_max, warm_max, service_ns: core.service_ns.clone() }
-    }
-}
-
-impl K {
-    /// A server that waits in an event context, answers what is there, and waits again.
-    pub(super) async fn serve_main(self, server: Server) {
-        let me = ThreadIx(server.nth);
-        loop {
-            self.work(Work::Syscall).await;
-            let ready = self.epoll_wait(server.nth.into(), server.wait, server.events_max, me).await;
-            if let Some(asking) = &mut self.w().asking {
-                asking.waits += 1;
-                asking.events += ready.len() as u64;
-            }
-            self.works(&[(Work::EpollReturn, 1), (Work::EpollEvent, ready.len() as u64)]).await;
-            for (at, socket) in ready.into_iter().enumerate() {
-                if at >= server.warm_max {
-                    self.w().cool(self.cpu());
-                }
-                while self.w().take_packet(socket.at()) {
-                    self.work(Work::Request).await;
-                    if !server.service_ns.is_empty() {
-                        let service = self.w().draw_service(self.cpu(), &server.service_ns);
-                        self.spend(service).await;
-                    }
-                    self.work(Work::Answer).await;
-                    self.w().send_answer(socket.at());
-                }
-            }
-        }
     }
 }
 

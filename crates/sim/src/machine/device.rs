@@ -187,23 +187,24 @@ impl World {
         self.go_round(napi, packet);
     }
 
-    /// A frame of a connection is there.
-    pub(super) fn put_in_rx_ring(&mut self, napi: usize, socket: Option<SocketIx>, is_ack: bool) {
-        self.put_segments(napi, socket, 1, is_ack);
+    /// A frame of a connection is there; false: it is lost.
+    pub(super) fn put_in_rx_ring(&mut self, napi: usize, socket: Option<SocketIx>, is_ack: bool) -> bool {
+        self.put_segments(napi, socket, 1, is_ack)
     }
 
-    /// So many frames of a message are there, which GRO makes one.
-    pub(super) fn put_segments(&mut self, napi: usize, socket: Option<SocketIx>, segments: u32, is_ack: bool) {
+    /// So many frames of a message are there, which GRO makes one; false: they are lost.
+    pub(super) fn put_segments(&mut self, napi: usize, socket: Option<SocketIx>, segments: u32, is_ack: bool) -> bool {
         self.arrived += u64::from(segments);
         let flow = socket.map_or(0, |socket| u32::from(socket.0));
         let frame = self.frames.take();
         let (hash, came) = (flow, self.now);
         let packet =
             Packet { frame, socket, flow, hash, segments, mergeable: false, syn: None, napi_id: 0, is_ack, came };
-        self.enter_rx_ring(napi, packet);
+        self.enter_rx_ring(napi, packet)
     }
 
-    fn enter_rx_ring(&mut self, napi: usize, packet: Packet) {
+    /// False: it is lost.
+    fn enter_rx_ring(&mut self, napi: usize, packet: Packet) -> bool {
         let n = &self.napis[napi];
         let dev = &self.devs[n.dev];
         let lost = if !dev.up {
@@ -218,13 +219,14 @@ impl World {
         if let Some(why) = lost {
             self.go(packet.frame, FrameAt::Ring, FrameAt::Free);
             self.lose(napi, why, packet.segments);
-            return;
+            return false;
         }
         self.napis[napi].ring.push_back(packet);
         self.touch(napi);
         if !self.napis[napi].masked {
             self.moderate(napi);
         }
+        true
     }
 
     /// Receive-side scaling: the instance of the queue that the flow's hash falls on.

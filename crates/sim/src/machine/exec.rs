@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use napier_core::time::{Deadline, Instant};
@@ -20,10 +21,23 @@ pub(super) struct Exec {
     pub(super) code: Vec<Code>,
 }
 
+/// Events between two looks at whether the run is to end.
+const EVENTS_PER_LOOK: u32 = 1024;
+
 impl Exec {
     /// Runs until `until`, or until something is broken, or nothing more can happen.
     pub(super) fn run_until(&mut self, until: Instant) {
+        self.run_until_or(until, &AtomicBool::new(false));
+    }
+
+    /// The same, or until `stop` is set.
+    pub(super) fn run_until_or(&mut self, until: Instant, stop: &AtomicBool) {
+        let mut events = 0_u32;
         loop {
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(EVENTS_PER_LOOK) && stop.load(Ordering::Relaxed) {
+                return;
+            }
             let event = {
                 let mut w = self.vm.w();
                 if w.is_over() {

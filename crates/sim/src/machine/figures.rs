@@ -1,21 +1,23 @@
 //! A run for figures: a server of one queue, its clients, and what an observer of the machine would read off.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
-use napier_core::time::Span;
+use napier_core::time::{Instant, Span};
 use napier_scenario::{
     Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
 };
 
-use super::clients::{Asking, Clients, Server};
-use super::exec::Code;
+use super::clients::{Asking, Clients, Pace, RTO_MIN};
+use super::exec::{Code, Exec};
 use super::nic::Nic;
+use super::server::Server;
 use super::vm::K;
-use super::work::{Account, Disturbance, WorkCosts};
+use super::work::{Account, Disturbance, Work, WorkCosts};
 use super::{Options, setup};
 
 /// A server's core, with a second one where a thread that polls has one of its own: costs, queue and program.
@@ -50,6 +52,13 @@ pub struct Core {
     pub service_ns: Arc<[u64]>,
 }
 
+/// Turns of each connection of a closed loop in the measured time, at least.
+const ROUNDS: u64 = 8;
+/// A closed loop that has not come round by then is measured as it is.
+const WARM_UP_MAX: Span = Span::from_secs(10);
+/// The measured time is not made longer than this.
+const MEASURED_MAX: Span = Span::from_secs(10);
+
 /// How long a run is, in virtual time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Length {
@@ -80,8 +89,14 @@ pub struct Figures {
     pub empty_polls: u64,
     /// Packets that they took.
     pub packets: u64,
+    /// What of it was the way there and back, with what the client's machine takes, of the same requests, in ns.
+    pub way_ns: Vec<u64>,
     /// Requests that the program took.
     pub answered: u64,
+    /// Requests that found the server's ring full, and were sent again.
+    pub lost: u64,
+    /// Where the time of the program's core went.
+    pub program: Account,
     /// Waits of the program that returned, and their events.
     pub waits: u64,
     /// Likewise.
@@ -99,17 +114,29 @@ struct Counted {
     polls: u64,
     empty_polls: u64,
     packets: u64,
+    program: Account,
     taken: u64,
+    lost: u64,
     waits: u64,
     events: u64,
 }
 
-/// Runs a core and its clients.
+/// Runs a core and its clients. A closed loop is run for longer than was asked for if each connection would not have its turn several
+/// times.
 ///
 /// # Panics
 /// The rules' own assertions.
 #[must_use]
 pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures {
+    run_or_stop(core, clients, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
+}
+
+/// The same; `None` if `stop` was set.
+///
+/// # Panics
+/// Likewise.
+#[must_use]
+pub fn run_or_stop(core: &Core, clients: &Clients, length: Length, seed: u64, stop: &AtomicBool) -> Option<Figures> {
     let machine = machine(core, clients, seed);
     let code = |k: K, thread: usize| -> Option<Code> {
         (thread == 0).then(|| Box::pin(k.serve_main(Server::of(core, 0))) as Code)
@@ -123,27 +150,36 @@ pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures
         if core.moderates {
             w.napis[0].nic = Some(Nic::new(now, core.apply));
         }
-        w.begin_asking(Asking::new(*clients, seed));
+        let round = core.demand().ns * u64::from(clients.connections);
+        w.begin_asking(Asking::new(*clients, seed).with_round(Span::from_ns(round)));
         now
     };
-    let from = begun + length.warm_up;
-    exec.run_until(from);
-    let before = {
+    let length = warmed_up(&mut exec, begun, length, clients, stop);
+    let from = exec.vm.w().now;
+    let (before, look) = {
         let mut w = exec.vm.w();
         if let Some(asking) = &mut w.asking {
             asking.from = from;
         }
-        counted(&w)
+        (counted(&w), w.look())
     };
-    exec.run_until(from + length.measured);
+    exec.run_until_or(from + length.measured, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
     let mut w = exec.vm.w();
     let after = counted(&w);
-    let (latency_ns, from_due_ns) =
-        w.asking.take().map(|asking| (asking.latency_ns, asking.from_due_ns)).unwrap_or_default();
-    Figures {
+    if w.broken.is_none() {
+        w.check_asking(look, 1);
+    }
+    let asking = w.asking.take().expect("they began");
+    Some(Figures {
         answered: after.taken - before.taken,
-        latency_ns,
-        from_due_ns,
+        lost: after.lost - before.lost,
+        program: after.program.since(&before.program),
+        latency_ns: asking.latency_ns,
+        from_due_ns: asking.from_due_ns,
+        way_ns: asking.way_ns,
         cores: machine.cpus,
         measured: length.measured,
         account: after.account.since(&before.account),
@@ -155,6 +191,49 @@ pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures
         events: after.events - before.events,
         steps: w.steps,
         broken: w.broken.take(),
+    })
+}
+
+/// Runs until what is asked and answered is as it will be; how long the rest is.
+///
+/// At a rate that is for as long as was asked for: connections ask from the first moment on as they will. In a closed loop each
+/// connection has had its turn, and requests that the beginning lost have come again.
+fn warmed_up(exec: &mut Exec, begun: Instant, length: Length, clients: &Clients, stop: &AtomicBool) -> Length {
+    exec.run_until_or(begun + length.warm_up, stop);
+    if clients.pace != Pace::Closed {
+        return length;
+    }
+    let connections = u64::from(clients.connections);
+    let step = length.warm_up.max(Span::from_ms(10));
+    let until = begun + WARM_UP_MAX;
+    loop {
+        let (now, answered, lost) = {
+            let w = exec.vm.w();
+            let asking = w.asking.as_ref().expect("they began");
+            (w.now, asking.tally.answered, asking.lost)
+        };
+        let least = if lost > 0 { begun + length.warm_up + RTO_MIN + RTO_MIN } else { begun };
+        let is_over = exec.vm.w().broken.is_some() || stop.load(Ordering::Relaxed) || now >= until;
+        if is_over || answered >= 2 * connections && now >= least {
+            let round = Span::from_ns((now - begun).ns * connections / answered.max(1));
+            let mut measured = length.measured.max(Span::from_ns(round.ns * ROUNDS));
+            if lost > 0 {
+                measured = measured.max(Span::from_ns(RTO_MIN.ns * ROUNDS));
+            }
+            let measured = measured.min(length.measured.max(MEASURED_MAX));
+            return Length { measured, ..length };
+        }
+        exec.run_until_or(now + step, stop);
+    }
+}
+
+impl Core {
+    /// What a request takes the core at least, if nothing slows it down and nothing is shared by several.
+    fn demand(&self) -> Span {
+        let works = [Work::PacketUp, Work::AckUp, Work::Request, Work::Answer];
+        let works = works.iter().map(|work| self.costs.get(*work).ns).sum::<u64>();
+        let service = self.service_ns.iter().sum::<u64>().checked_div(self.service_ns.len() as u64).unwrap_or(0);
+        Span::from_ns(works + service)
     }
 }
 
@@ -162,7 +241,9 @@ fn counted(w: &super::world::World) -> Counted {
     let napi = &w.napis[0];
     let (waits, events) = w.asking.as_ref().map_or((0, 0), |asking| (asking.waits, asking.events));
     Counted {
-        account: w.cpus.iter().fold(Account::default(), |sum, cpu| sum.and(&cpu.speed.account)),
+        account: (0..w.cpus.len()).fold(Account::default(), |sum, cpu| sum.and(&w.spent(cpu))),
+        program: w.spent(0),
+        lost: w.asking.as_ref().map_or(0, |asking| asking.lost),
         interrupts: napi.interrupts,
         polls: napi.polls,
         empty_polls: napi.empty_polls,

@@ -8,6 +8,8 @@
 //!  CPU 3  a thread that sends at a fixed rate            CPU 7
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::sockopt::SocketBusy;
@@ -118,6 +120,15 @@ pub struct Trip {
 /// The rules' own assertions.
 #[must_use]
 pub fn run(hosts: &Hosts, traffic: &Traffic, length: Length, seed: u64) -> Trip {
+    run_or_stop(hosts, traffic, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
+}
+
+/// The same; `None` if `stop` was set.
+///
+/// # Panics
+/// Likewise.
+#[must_use]
+pub fn run_or_stop(hosts: &Hosts, traffic: &Traffic, length: Length, seed: u64, stop: &AtomicBool) -> Option<Trip> {
     let machine = machine(hosts, seed);
     let code = |k: K, thread: usize| program(hosts.program, k, thread);
     let programs = setup::Programs { costs: hosts.costs, code: &code };
@@ -129,27 +140,34 @@ pub fn run(hosts: &Hosts, traffic: &Traffic, length: Length, seed: u64) -> Trip 
         w.now
     };
     let from = begun + length.warm_up;
-    exec.run_until(from);
+    exec.run_until_or(from, stop);
+    let look = exec.vm.w().look();
     let count = |of: fn(&super::napi::Napi) -> u64| exec.vm.w().napis.iter().map(of).sum::<u64>();
     let (interrupts, polls) = (count(|n| n.interrupts), count(|n| n.polls));
     if let Some(trips) = &mut exec.vm.w().trips {
         trips.from = from;
     }
-    exec.run_until(from + length.measured);
+    exec.run_until_or(from + length.measured, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
     let mut w = exec.vm.w();
     w.check_conserved();
     let lost = w.drops.iter().sum::<u64>();
     if lost > 0 {
         w.fail(format!("{lost} packets were lost: an end cannot keep up"));
     }
-    Trip {
+    if w.broken.is_none() {
+        w.check_trips(look);
+    }
+    Some(Trip {
         latency_ns: w.trips.take().map(|trips| trips.latency_ns).unwrap_or_default(),
         measured: length.measured,
         interrupts: w.napis.iter().map(|n| n.interrupts).sum::<u64>() - interrupts,
         polls: w.napis.iter().map(|n| n.polls).sum::<u64>() - polls,
         steps: w.steps,
         broken: w.broken.take(),
-    }
+    })
 }
 
 /// Threads of the machine, in order: programs, pollers, the sender, and the one that brings the devices up.

@@ -11,13 +11,14 @@
 //! | `lifecycle`, `control` | add, enable, disable, delete, settings |
 //! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
 //! | `moderate`, `nic` | when a device interrupts |
-//! | `figures`, `clients` | runs for figures: a server, and those who ask it |
+//! | `figures`, `server`, `clients` | runs for figures: a server, and those who ask it |
 //! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
 //! | `flows`, `streams`, `link` | runs for figures: two hosts of many CPUs, programs of many threads, messages of any size |
 //! | `story` | runs to look at: what each CPU did when |
 //! | `group` | CPUs that poll for ever; runs for figures of a server of many CPUs |
 //! | `tx` | the way of a packet from a program to a device |
 //! | `invariants` | what must hold after every step |
+//! | `laws` | what must hold of the figures of every run |
 //!
 //! The same scenario gives the same run: time is integer nanoseconds, events of one instant keep the order in which
 //! they were made, randomness is seeded, and nothing depends on an address or a hash.
@@ -38,6 +39,7 @@ mod group;
 pub mod hosts;
 mod invariants;
 mod kthread;
+mod laws;
 mod lifecycle;
 mod link;
 mod moderate;
@@ -46,6 +48,7 @@ mod nic;
 mod place;
 mod poll;
 mod sched;
+mod server;
 mod setup;
 mod socket;
 mod softirq;
@@ -60,7 +63,7 @@ mod world;
 
 use napier_core::time::Instant;
 
-pub use clients::{Clients, Pace};
+pub use clients::{Clients, Pace, RTO_MIN};
 pub use coverage::{Coverage, Decision};
 pub use group::{Shape, many};
 pub use work::{Account, Class, Disturbance, Work, WorkCosts};

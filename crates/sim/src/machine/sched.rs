@@ -9,7 +9,7 @@ use napier_core::tx::softirq::OutputQueue;
 
 use super::event::{Ev, HardIrq};
 use super::vm::{CtxId, Level};
-use super::work::{Speed, Work};
+use super::work::{Account, Speed, Work};
 use super::world::{Run, World};
 use napier_scenario::{CpuIx, Event, Policy};
 
@@ -304,6 +304,21 @@ impl World {
         c.top = Some((id, self.now));
         let generation = c.generation;
         self.push_at(end, Ev::Cpu { cpu, generation });
+    }
+
+    /// Where the time of a CPU went until now. Work is charged when it begins: what is not done of it is taken off.
+    pub(super) fn spent(&self, cpu: usize) -> Account {
+        let c = &self.cpus[cpu];
+        let here = self.ctxs.iter().enumerate().filter(|(_, ctx)| ctx.remaining > 0 && ctx.cpu.get() == cpu);
+        here.fold(c.speed.account, |account, (id, ctx)| {
+            let done = c.top.filter(|(top, _)| *top == id).map_or(0, |(_, since)| self.now.ns - since.ns);
+            let level = match id {
+                _ if id == c.hard => Level::Hard,
+                _ if id == c.soft => Level::Soft,
+                _ => Level::Task,
+            };
+            account.less(c.speed.last_of(level), ctx.remaining.saturating_sub(done))
+        })
     }
 
     fn is_frozen(&self, id: CtxId) -> bool {

@@ -12,6 +12,7 @@ use rand::RngExt;
 use super::clients::minus_ln;
 use super::event::Ev;
 use super::flows::{Asks, Flows};
+use super::laws::{Look, Tally};
 use super::link::{Link, SEGMENT_BYTES, chunks};
 use super::vm::K;
 use super::work::Work;
@@ -32,6 +33,8 @@ struct Flow {
     due: Instant,
     /// Parts of the message under way that are not read yet.
     unread: u32,
+    /// Its request is not answered yet.
+    is_out: bool,
 }
 
 /// The flows of a run.
@@ -45,17 +48,17 @@ pub(super) struct Streams {
     flows: Vec<Flow>,
     links: [Link; 2],
     rng: Xoshiro256PlusPlus,
-    /// Requests count that were sent from here on.
+    /// Answers count from here on.
     pub(super) from: Instant,
     /// From request to answer, in the order of the answers.
     pub(super) latency_ns: Vec<u64>,
-    /// Answers since then.
-    pub(super) answered: u64,
+    /// All requests.
+    pub(super) tally: Tally,
 }
 
 impl Streams {
     pub(super) fn new(of: &Flows, seed: u64) -> Self {
-        let idle = Flow { sent: Instant::ZERO, due: Instant::ZERO, unread: 0 };
+        let idle = Flow { sent: Instant::ZERO, due: Instant::ZERO, unread: 0, is_out: false };
         Self {
             bytes: [of.request_bytes, of.response_bytes],
             both_ways: of.both_ways,
@@ -67,8 +70,21 @@ impl Streams {
             rng: napier_rng::stream(seed, "streams"),
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
-            answered: 0,
+            tally: Tally::new(Instant::ZERO),
         }
+    }
+
+    /// Requests at a rate that are late, and those that would have come behind them.
+    pub(super) fn behind(&self, now: Instant) -> f64 {
+        let Asks::Rate { rate_rps } = self.asks else { return 0.0 };
+        let mean_ns = self.flows.len() as f64 * 1e9 / rate_rps.max(1) as f64;
+        let late = self.flows.iter().filter(|flow| flow.is_out);
+        late.map(|flow| 1.0 + now.ns.saturating_sub(flow.due.ns) as f64 / mean_ns).sum()
+    }
+
+    /// When each request was sent that is not answered.
+    pub(super) fn sent(&self) -> impl Iterator<Item = Instant> {
+        self.flows.iter().filter(|flow| flow.is_out).map(|flow| flow.sent)
     }
 
     /// What a flow's messages from a host are long.
@@ -88,14 +104,15 @@ impl Streams {
 }
 
 impl World {
-    /// The flows begin, spread over their first gap, or over a millisecond.
+    /// The flows begin: at a rate as if they had been asking for ever, else spread over a millisecond.
     pub(super) fn begin_streams(&mut self, mut streams: Streams) {
-        let spread_ns = match streams.asks {
-            Asks::Program => 1_000_000,
-            Asks::Rate { rate_rps } => streams.flows.len() as u64 * 1_000_000_000 / rate_rps.max(1),
-        };
         for flow in 0..streams.flows.len() {
-            let due = Instant::from_ns(self.now.ns + streams.rng.random_range(0..=spread_ns));
+            let due = self.now
+                + match streams.asks {
+                    Asks::Program => Span::from_ns(streams.rng.random_range(0..=1_000_000)),
+                    // What is left of a gap that is exponential is exponential.
+                    Asks::Rate { rate_rps } => streams.gap(rate_rps),
+                };
             streams.flows[flow].due = due;
             self.push_at(due, Ev::Due { flow: flow as u16 });
         }
@@ -104,6 +121,29 @@ impl World {
             let ctx = self.inboxes[thread].ctx;
             self.wake(ctx);
         }
+    }
+
+    /// Laws of the run since a look.
+    pub(super) fn check_streams(&mut self, before: Look, of: &Flows) {
+        let window = self.since(before);
+        let streams = self.streams.as_ref().expect("there are flows");
+        let each = self.costs.get(Work::Request);
+        // Programs of the client do what those of the server do. What is on its way between the two is done by one of them.
+        let (ends, cpus) = if streams.asks == Asks::Program { (2, 2) } else { (1, 1) };
+        let both = Span::from_ns(each.ns * ends);
+        let held = [
+            streams.tally.holds(self.now, streams.sent()),
+            window.busy(),
+            window.work(both, u64::from(of.flows) + u64::from(of.threads)),
+            window.capacity(both, cpus * u64::from(of.threads.min(of.cpus))),
+            match streams.asks {
+                Asks::Program => window.closed(),
+                Asks::Rate { rate_rps } => {
+                    window.offered((window.after.at - window.before.at).ns as f64 * rate_rps as f64 / 1e9)
+                }
+            },
+        ];
+        held.into_iter().for_each(|held| self.must(held));
     }
 
     fn streams(&mut self) -> &mut Streams {
@@ -120,7 +160,8 @@ impl World {
         let now = self.now;
         let streams = self.streams();
         if from == CLIENT {
-            streams.flows[flow].sent = now;
+            (streams.flows[flow].sent, streams.flows[flow].is_out) = (now, true);
+            streams.tally.asks(now);
         }
         let bytes = streams.bytes(flow, from);
         streams.flows[flow].unread = chunks(bytes).count() as u32;
@@ -170,7 +211,8 @@ impl World {
         }
         let socket = SocketIx((to * self.streams().flows.len() + flow) as u16);
         let napi = self.socks[socket.at()].napi;
-        self.put_segments(napi, Some(socket), segments.into(), is_ack);
+        // What is lost fails the run.
+        let _ = self.put_segments(napi, Some(socket), segments.into(), is_ack);
     }
 
     /// Parts of a message are read; true: it was the rest.
@@ -184,8 +226,9 @@ impl World {
         let now = self.now;
         let streams = self.streams();
         let sent = streams.flows[flow].sent;
-        streams.answered += u64::from(now >= streams.from);
-        if sent >= streams.from {
+        streams.flows[flow].is_out = false;
+        streams.tally.is_answered(now, sent);
+        if now >= streams.from {
             streams.latency_ns.push(now.ns - sent.ns);
         }
     }

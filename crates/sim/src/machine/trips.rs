@@ -10,6 +10,7 @@ use rand::RngExt;
 
 use super::event::Ev;
 use super::hosts::{Poller, Quiet, Traffic};
+use super::laws::{Look, Tally};
 use super::vm::K;
 use super::work::Work;
 use super::world::World;
@@ -37,6 +38,8 @@ pub(super) struct Trips {
     pub(super) from: Instant,
     /// From send to answer, in the order of the answers.
     pub(super) latency_ns: Vec<u64>,
+    /// All trips.
+    pub(super) tally: Tally,
 }
 
 impl Trips {
@@ -50,7 +53,13 @@ impl Trips {
             last_at: [Instant::ZERO; 2],
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
+            tally: Tally::new(Instant::ZERO),
         }
+    }
+
+    /// When each packet left that is not answered.
+    pub(super) fn sent(&self) -> impl Iterator<Item = Instant> {
+        self.sent.iter().copied()
     }
 }
 
@@ -68,9 +77,30 @@ impl World {
         self.trips.as_mut().expect("there is traffic")
     }
 
+    /// Laws of the run since a look.
+    pub(super) fn check_trips(&mut self, before: Look) {
+        let window = self.since(before);
+        let trips = self.trips.as_ref().expect("there is traffic");
+        let mut held = vec![trips.tally.holds(self.now, trips.sent()), window.busy()];
+        match trips.of.period {
+            None => held.push(window.closed()),
+            Some(period) => {
+                // They go by the clock, whatever comes back.
+                let (sent, ns) =
+                    (window.after.asked() - window.before.asked(), (window.after.at - window.before.at).ns);
+                if sent > ns / period.ns.max(1) + 1 {
+                    held.push(Err(format!("{sent} packets were sent in {ns} ns, one each {} ns", period.ns)));
+                }
+            }
+        }
+        held.into_iter().for_each(|held| self.must(held));
+    }
+
     fn trip_begins(&mut self) {
         let now = self.now;
-        self.trips().sent.push_back(now);
+        let trips = self.trips();
+        trips.sent.push_back(now);
+        trips.tally.asks(now);
     }
 
     /// The answer to the oldest packet is read.
@@ -78,6 +108,7 @@ impl World {
         let now = self.now;
         let trips = self.trips();
         let sent = trips.sent.pop_front().expect("one answer for one packet");
+        trips.tally.is_answered(now, sent);
         if sent >= trips.from {
             trips.latency_ns.push(now.ns - sent.ns);
         }

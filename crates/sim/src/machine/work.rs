@@ -181,6 +181,13 @@ impl Account {
         }
     }
 
+    /// The same without `ns` of a class, which are charged and not spent yet.
+    pub(super) fn less(mut self, class: Class, ns: u64) -> Self {
+        let of = &mut self.ns[class as usize];
+        *of = of.saturating_sub(ns);
+        self
+    }
+
     /// Time that went to a class, and what the work takes at full speed.
     pub(super) fn add(&mut self, class: Class, ns: u64, undisturbed_ns: u64) {
         self.ns[class as usize] += ns;
@@ -197,6 +204,8 @@ pub(super) struct Speed {
     idle_since: Option<Instant>,
     mean_idle_ns: u64,
     pub(super) account: Account,
+    /// What was charged last, by interrupts, softirqs and threads.
+    last: [Option<Class>; 3],
 }
 
 impl Speed {
@@ -240,6 +249,18 @@ impl Speed {
             (Level::Task, _) => Class::System,
         };
         self.account.add(class, ns, undisturbed_ns);
+        self.last[level as usize] = Some(class);
         ns
+    }
+
+    /// A program works for a time that nothing slows down.
+    pub(super) fn serve(&mut self, ns: u64) {
+        self.account.add(Class::User, ns, ns);
+        self.last[Level::Task as usize] = Some(Class::User);
+    }
+
+    /// Whom the work of a level was charged to last.
+    pub(super) fn last_of(&self, level: Level) -> Class {
+        self.last[level as usize].unwrap_or(Class::System)
     }
 }

@@ -348,7 +348,7 @@ impl World {
             Ev::Ask { connection } => self.ask(connection as usize),
             Ev::Frame { connection, is_ack } => self.frame_arrives(connection as usize, is_ack),
             Ev::Answered { connection } => self.answered(connection as usize),
-            Ev::Wire { napi } => self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false),
+            Ev::Wire { napi } => _ = self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false),
             Ev::Chunk { flow, to, is_ack, segments } => {
                 self.chunk_arrives(flow.into(), to.into(), is_ack, segments);
             }

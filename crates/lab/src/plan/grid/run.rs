@@ -45,20 +45,21 @@ pub fn run_grid(
     match &grid.subject {
         Subject::Pair { machine, wire, warm_up, measured, seeds } => {
             let length = Length { warm_up: *warm_up, measured: *measured };
-            let one =
-                |load, mode: &str, seed| hosts::run(&hosts_in(machine, mode), &traffic(*wire, load), length, seed);
+            let one = |load, mode: &str, seed| {
+                hosts::run_or_stop(&hosts_in(machine, mode), &traffic(*wire, load), length, seed, stop)
+            };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| together(grid.kind, runs))
         }
         Subject::Many { machine, wire, size, seeds } => {
             let one = |load, mode: &str, seed| {
-                flows::run(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed)
+                flows::run_or_stop(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| many::together(size.cpus, runs))
         }
         subject @ Subject::Server { seeds, .. } => {
             let one = |load, mode: &str, seed| {
                 let (server, length) = groups::server_in(subject, mode, load);
-                napier_sim::machine::many::run(&server, length, seed)
+                napier_sim::machine::many::run_or_stop(&server, length, seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, groups::together)
         }
@@ -83,13 +84,14 @@ fn each_cell<R: Send>(
     jobs: usize,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
-    one: impl Fn(Offer, &'static str, u64) -> R + Sync,
+    one: impl Fn(Offer, &'static str, u64) -> Option<R> + Sync,
     together: impl Fn(&[&R]) -> Result<Vec<(&'static str, f64)>, String>,
 ) -> Vec<GridCell> {
     let cells: Vec<_> = grid.cells().collect();
     let runs: Vec<_> = cells.iter().flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| (*cell, seed))).collect();
     let run = |((load, mode), seed): &((Offer, &'static str), u64)| one(*load, mode, *seed);
-    let results = in_parallel(&runs, jobs, stop, progress, run);
+    let results: Vec<Option<R>> =
+        in_parallel(&runs, jobs, stop, progress, run).into_iter().map(Option::flatten).collect();
     let of_cell = |((load, mode), runs): (&(Offer, &'static str), &[Option<R>])| {
         let runs: Option<Vec<&R>> = runs.iter().map(Option::as_ref).collect();
         Some(GridCell { load: *load, mode, predicted: together(&runs?) })

@@ -235,7 +235,7 @@ fn what_is_wrong_has_a_file_and_a_line() {
         (wrong(BUSY_READ, "warm-up", "loads = []\nwarm-up"), "unknown key \"loads\"; expected"),
         (wrong(TCP_RR, "cpus = 56", "cpus = 55"), "plan.toml:8: cpus: each core has two hyper-threads"),
         (wrong(TCP_RR, "queues = 8", "queues = 57"), "plan.toml:9: queues"),
-        (wrong(TCP_RR, "request = 1,", "request = 0,"), "plan.toml:14: loads[0].request: found the number 0"),
+        (wrong(TCP_RR, "request = 1,", "request = 0,"), "plan.toml:15: loads[0].request: found the number 0"),
         (wrong(TCP_RR, "request = 1,", "bytes = 1,"), "unknown key \"bytes\"; expected request"),
         (wrong(TCP_RR, "threaded-napi-pair", "small-vm"), "this machine is a server with clients"),
         (wrong(REMOTE_SSD, "threaded-napi-pair", "xsk-rr-pair"), "this machine has no storage"),

@@ -110,6 +110,22 @@ impl Rates {
         }
     }
 
+    /// How much comes between two moments, in ns at the full rate.
+    pub(in super::super) fn between(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let until = |ns: u64| {
+            let (cycle, mut left) = (self.cycle_ns(), ns % self.cycle_ns());
+            let in_cycle: u64 = self.lengths().map(|(ns, pct)| ns * pct).sum();
+            let mut sum = (ns / cycle * in_cycle) as f64;
+            for (ns, pct) in self.lengths() {
+                let part = ns.min(left);
+                sum += (part * pct) as f64;
+                left -= part;
+            }
+            sum / 100.0
+        };
+        until(to_ns) - until(from_ns)
+    }
+
     fn lengths(&self) -> impl Iterator<Item = (u64, u64)> {
         let begins = std::iter::once(0).chain(self.slices.iter().map(|(end, _)| *end));
         self.slices.iter().zip(begins).map(|((end, pct), begin)| (end - begin, *pct))
@@ -153,6 +169,10 @@ mod tests {
         ];
         for ((from, full), want) in table {
             assert_eq!(steps.after(from, full), want, "{full} from {from}");
+        }
+        for ((from, full), to) in table {
+            let came = steps.between(from, to);
+            assert!((came - full as f64).abs() < 1e-6, "{came} from {from} to {to}");
         }
         let pauses = rates(Shape::Steps { low_pct: 0, high_pct: 100, each: Span::from_ns(1000) });
         assert_eq!(pauses.after(0, 1), 1001, "nothing comes in a pause");

@@ -8,6 +8,8 @@
 //! Where programs poll for themselves, or softirqs do, nobody else needs a CPU: then each program has a core for itself.
 //! Clients take no time and their answers meet nothing, so that latency is that of the server alone.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use napier_core::group::Settings;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::{Instant, Span};
@@ -15,10 +17,11 @@ use napier_scenario::{
     Costs, CpuIx, Device, Epoll, Group, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
 };
 
-use super::super::clients::{Asking, Clients, Pace, Server};
+use super::super::clients::{Asking, Clients, Pace, RTO_MIN};
 use super::super::exec::Code;
 use super::super::figures::{Core, Length};
 use super::super::place::{Host, Places};
+use super::super::server::Server;
 use super::super::vm::K;
 use super::super::work::{Account, Work};
 use super::super::world::World;
@@ -135,6 +138,15 @@ impl Many {
 /// The rules' own assertions, and a machine that does not [fit](Many::fits).
 #[must_use]
 pub fn run(of: &Many, length: Length, seed: u64) -> ManyFigures {
+    run_or_stop(of, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
+}
+
+/// The same; `None` if `stop` was set.
+///
+/// # Panics
+/// Likewise.
+#[must_use]
+pub fn run_or_stop(of: &Many, length: Length, seed: u64, stop: &AtomicBool) -> Option<ManyFigures> {
     assert!(Many::fits(of.cpus, of.nodes), "equal halves of nodes");
     let machine = machine(of, seed);
     let code = |k: K, thread: usize| -> Option<Code> {
@@ -157,21 +169,26 @@ pub fn run(of: &Many, length: Length, seed: u64) -> ManyFigures {
         now
     };
     let from = begun + length.warm_up;
-    exec.run_until(from);
-    let before = {
+    exec.run_until_or(from, stop);
+    let (before, look) = {
         let mut w = exec.vm.w();
         if let Some(asking) = &mut w.asking {
             asking.from = from;
         }
-        Counted::of(&w, of)
+        (Counted::of(&w, of), w.look())
     };
-    exec.run_until(from + length.measured);
+    exec.run_until_or(from + length.measured, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
     let mut w = exec.vm.w();
-    w.check_conserved();
     let after = Counted::of(&w, of);
+    if w.broken.is_none() {
+        w.check_asking(look, of.queues().into());
+    }
     let way = of.way.0.ns + of.way.1.ns;
     let from_due = w.asking.take().map(|asking| asking.from_due_ns).unwrap_or_default();
-    ManyFigures {
+    Some(ManyFigures {
         latency_ns: from_due.into_iter().map(|ns| ns - way).collect(),
         measured: length.measured,
         polling: after.polling.since(&before.polling),
@@ -185,7 +202,7 @@ pub fn run(of: &Many, length: Length, seed: u64) -> ManyFigures {
         moves: std::array::from_fn(|kind| after.moves[kind] - before.moves[kind]),
         steps: w.steps,
         broken: w.broken.take(),
-    }
+    })
 }
 
 fn asking(of: &Many, begun: Instant, seed: u64) -> Asking {
@@ -200,6 +217,7 @@ fn asking(of: &Many, begun: Instant, seed: u64) -> Asking {
         step: (Span::ZERO, Span::ZERO),
         request_bytes: 120,
         acknowledges: !of.core.costs.get(Work::AckUp).is_zero(),
+        rto_min: Some(RTO_MIN),
     };
     let mut rng = napier_rng::stream(seed, "arrivals");
     let rates = of.shape.map(|shape| (0..of.queues()).map(|_| Rates::of(shape, &mut rng)).collect());
@@ -226,9 +244,9 @@ impl Counted {
             Polling::Nobody => Vec::new(),
             _ => (0..of.queues()).map(|queue| of.polling_cpu(queue).at()).collect(),
         };
-        for (cpu, this) in w.cpus.iter().enumerate() {
+        for cpu in 0..w.cpus.len() {
             let sum = if polls.contains(&cpu) { &mut counted.polling } else { &mut counted.programs };
-            *sum = sum.and(&this.speed.account);
+            *sum = sum.and(&w.spent(cpu));
         }
         counted.answered = w.socks.iter().map(|sock| sock.taken).sum();
         counted.interrupts = w.napis.iter().map(|napi| napi.interrupts).sum();
