@@ -40,6 +40,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// How long what happens is looked at: whether packets that come are polled, and what threads of the program wait in.
+const WINDOW: std::time::Duration = std::time::Duration::from_millis(400);
+
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -101,7 +104,7 @@ fn same(one: &Netns, other: &Netns) -> bool {
 }
 
 fn inside(args: &Args) -> anyhow::Result<()> {
-    let scope = Scope { device: args.dev.clone(), pid: args.pid, workers: args.workers };
+    let scope = Scope { device: args.dev.clone(), pid: args.pid, workers: args.workers, window: WINDOW };
     let read = || Facts::read(&scope).map_err(|error| Usage(error.into()));
     let mut facts = read()?;
     let mut findings = diagnose(&facts);
@@ -240,10 +243,11 @@ fn head(page: &mut Page, facts: &Facts) {
         page.paragraph(&format!("{}: {driver}, {queues}, {instances}{state}", device.name()));
     }
     if let Some(program) = &facts.program {
+        let with_id = program.sockets.iter().filter(|socket| socket.napi_id.is_some());
         let parts = [
             plural(program.threads.len(), "thread"),
             plural(program.epolls.len(), "epoll instance"),
-            format!("{} from NAPI instances", plural(program.sockets.len(), "socket")),
+            format!("{} from NAPI instances", plural(with_id.count(), "socket")),
         ];
         page.paragraph(&format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
     }

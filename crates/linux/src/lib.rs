@@ -16,6 +16,7 @@
 //! | [`given`] | files that are given on the command line, read within a bound | |
 //! | [`facts`] | what a machine has and how it is set, read once | |
 //! | [`doctor`] | what is wrong with that: pure | |
+//! | [`observe`] | who polls an interface, what passes it by, what a program's threads wait in: whether what was set acts | tracepoints, `/proc` |
 //! | [`metrics`] | what a live kernel counts, as figures with names | |
 //! | [`tune`] | what a machine is set to for low latency: pure | |
 //! | `veth` | pairs | `veth(4)` |
@@ -57,6 +58,7 @@ mod link;
 pub mod metrics;
 pub mod netdev;
 mod netns;
+pub mod observe;
 pub mod process;
 mod procfs;
 mod sink;

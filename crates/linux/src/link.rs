@@ -94,6 +94,17 @@ pub(crate) fn counters() -> io::Result<Vec<(u32, String, bool, Counters)>> {
     })
 }
 
+/// Counters of an interface, and of a virtual one what it is (`veth`).
+pub(crate) fn received(ifindex: u32) -> io::Result<(Counters, Option<String>)> {
+    let request = rt_link::Request::new().op_getlink_do(&header(ifindex));
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let (_, attributes) = replies.recv_one().map_err(plain)?;
+    let kind =
+        attributes.get_linkinfo().and_then(|info| info.get_kind().map(|kind| kind.to_string_lossy().into_owned()));
+    Ok((attributes.get_stats64().map_err(io::Error::other)?, kind.ok()))
+}
+
 /// Name of an interface. `ENODEV` where the namespace has none with this number.
 pub(crate) fn name(ifindex: u32) -> io::Result<String> {
     let request = rt_link::Request::new().op_getlink_do(&header(ifindex));
@@ -170,6 +181,21 @@ pub(crate) fn add_address(ifindex: u32, address: IpAddr, prefix: u8) -> io::Resu
         drop(attributes);
     }
     NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
+}
+
+/// Addresses of all interfaces, and whose they are.
+pub(crate) fn all_addresses() -> io::Result<Vec<(IpAddr, u32)>> {
+    let request = rt_addr::Request::new().op_getaddr_dump(&Ifaddrmsg::default());
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let mut found = Vec::new();
+    while let Some(reply) = replies.recv() {
+        let (header, attributes) = reply.map_err(plain)?;
+        if let Ok(address) = attributes.get_local().or_else(|_| attributes.get_address()) {
+            found.push((address, header.ifa_index));
+        }
+    }
+    Ok(found)
 }
 
 /// Addresses of an interface, with the lengths of their prefixes.

@@ -6,6 +6,7 @@ pub(crate) mod keeper;
 pub(crate) mod sched;
 pub(crate) mod seccomp;
 pub(crate) mod signals;
+pub(crate) mod stats;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -5,6 +5,7 @@
 
 mod instance;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -130,15 +131,29 @@ impl Tracer {
     /// # Errors
     /// [`TraceError`].
     pub fn seen(&self) -> Result<Seen, TraceError> {
+        let mut all = Seen::default();
+        for seen in self.seen_by_cpu()?.values() {
+            all.kept += seen.kept;
+            all.overrun += seen.overrun;
+        }
+        Ok(all)
+    }
+
+    /// The same of each processor.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn seen_by_cpu(&self) -> Result<BTreeMap<u32, Seen>, TraceError> {
         let opened = self.open("per_cpu", OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let mut seen = Seen::default();
+        let mut all = BTreeMap::new();
         for entry in Dir::new(OwnedFd::from(opened)).map_err(io::Error::from)?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("cpu") {
-                seen.add(&self.read(&format!("per_cpu/{name}/stats"))?);
-            }
+            let Some(cpu) = name.strip_prefix("cpu").and_then(|cpu| cpu.parse().ok()) else { continue };
+            let mut seen = Seen::default();
+            seen.add(&self.read(&format!("per_cpu/{name}/stats"))?);
+            all.insert(cpu, seen);
         }
-        Ok(seen)
+        Ok(all)
     }
 
     /// What was recorded and not yet taken, oldest first; the lost events of each processor are counted.
@@ -332,31 +347,5 @@ fn of(error: io::Error, what: &str) -> TraceError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_the_pipe_are_read() {
-        let text = "CPU:1 [LOST 12 EVENTS]\n   my [x]-7-123     [001] ..s1.  5123.000456: napi_poll: napi poll on napi struct \
-                    00000000c1f4e0d5 for device vd1 work 3 budget 64\n";
-        let recorded = Recorded::parse(text);
-        let event = &recorded.events[0];
-        assert_eq!((recorded.lost, event.cpu, event.tid, event.at_us), (12, 1, 123, 5_123_000_456));
-        assert_eq!(event.thread, "my [x]-7");
-        assert_eq!(
-            (event.name.as_str(), event.field("work"), event.field("device"), event.in_softirq),
-            ("napi_poll", Some("3"), Some("vd1"), true)
-        );
-        let by_program = text.replace("..s1.", "..b1.");
-        assert!(!Recorded::parse(&by_program).events[0].in_softirq);
-    }
-
-    #[test]
-    fn what_was_overrun_is_counted() {
-        let mut seen = Seen::default();
-        let stats = "entries: 7\noverrun: 3\ncommit overrun: 0\nbytes: 400\ndropped events: 1\nread events: 9\n";
-        seen.add(stats);
-        seen.add(stats);
-        assert_eq!((seen, seen.total()), (Seen { kept: 14, overrun: 8 }, 22));
-    }
-}
+#[path = "tracefs_tests.rs"]
+mod tests;

@@ -23,7 +23,7 @@ fn device(end: &VethEnd) -> DeviceRef {
 }
 
 fn read(device: &str, pid: Option<u32>) -> Facts {
-    let scope = Scope { device: Some(device.to_owned()), pid, workers: None };
+    let scope = Scope { device: Some(device.to_owned()), pid, ..Scope::default() };
     Facts::read(&scope).expect("read")
 }
 

@@ -5,15 +5,19 @@
 
 mod device;
 mod machine;
+mod parts;
 mod program;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::change::DeviceRef;
+use crate::observe::{self, Observer, Window};
 
-pub use program::namespace_of;
+pub use parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
+pub use program::{namespace_of, program};
 
 /// What is asked about.
 #[derive(Clone, Default, Debug)]
@@ -24,6 +28,8 @@ pub struct Scope {
     pub pid: Option<u32>,
     /// How many threads of it serve, where that cannot be seen.
     pub workers: Option<u32>,
+    /// How long to look at what happens there; not at all by default.
+    pub window: Duration,
 }
 
 /// Why nothing was read.
@@ -67,6 +73,8 @@ pub struct Facts {
     pub program: Option<Program>,
     /// How many of its threads serve, as told.
     pub workers: Option<u32>,
+    /// What happened at interfaces with instances while they were looked at, by name; none if that was not asked for.
+    pub seen: BTreeMap<String, Window>,
     /// What could not be read, and why.
     pub unseen: Vec<String>,
 }
@@ -229,71 +237,6 @@ pub struct Irq {
     pub effective: Vec<u32>,
 }
 
-/// A thread.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Thread {
-    /// Its number.
-    pub tid: u32,
-    /// When it was started, in ticks since the start of the kernel.
-    pub started: u64,
-    /// Its name.
-    pub name: String,
-    /// CPUs that it may run on.
-    pub cpus: Vec<u32>,
-    /// The CPU that it ran on last.
-    pub last_cpu: u32,
-    /// Class and priority, such as `fifo 50`.
-    pub scheduling: String,
-}
-
-/// A program.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Program {
-    /// Its process.
-    pub pid: u32,
-    /// Its name.
-    pub name: String,
-    /// Its threads.
-    pub threads: Vec<Thread>,
-    /// Its epoll instances.
-    pub epolls: Vec<Epoll>,
-    /// Its sockets that busy poll or have received from a NAPI instance.
-    pub sockets: Vec<Socket>,
-}
-
-/// An epoll instance.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Epoll {
-    /// Descriptor in the program.
-    pub fd: i32,
-    /// Busy-poll parameters; `None` before Linux 6.9.
-    pub params: Option<EpollParams>,
-    /// Descriptors that it waits for.
-    pub members: Vec<i32>,
-}
-
-/// Busy-poll parameters of an epoll instance.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
-#[expect(missing_docs, reason = "they are the kernel's names")]
-pub struct EpollParams {
-    pub busy_poll_usecs: u32,
-    pub busy_poll_budget: u16,
-    pub prefer_busy_poll: bool,
-}
-
-/// A socket.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Socket {
-    /// Descriptor in the program.
-    pub fd: i32,
-    /// `SO_BUSY_POLL`, µs.
-    pub busy_poll_usecs: u32,
-    /// `SO_PREFER_BUSY_POLL`.
-    pub prefer_busy_poll: bool,
-    /// `SO_INCOMING_NAPI_ID`.
-    pub napi_id: Option<u32>,
-}
-
 impl Facts {
     /// Reads them.
     ///
@@ -303,11 +246,35 @@ impl Facts {
         let mut facts = Self { workers: scope.workers, ..Self::default() };
         machine::read(&mut facts);
         device::read(&mut facts, scope.device.as_deref())?;
+        if !scope.window.is_zero() {
+            facts.watch(scope);
+        }
+        // After the window: what its connections have learned by then is seen.
         if let Some(pid) = scope.pid {
-            facts.program = Some(program::read(pid, &mut facts.unseen)?);
+            let waits = facts.program.take().map(|program| program.waits).unwrap_or_default();
+            facts.program = Some(Program { waits, ..program::read(pid, &mut facts.unseen)? });
         }
         facts.unseen.dedup();
         Ok(facts)
+    }
+
+    /// Looks at what happens, at all interfaces at once.
+    fn watch(&mut self, scope: &Scope) {
+        let with_instances = self.devices.iter().filter(|device| !device.instances().is_empty());
+        let mut observers: Vec<(String, Observer)> = with_instances
+            .map(|device| {
+                // Polls of one interface are worth a tracer; of a host with many only packets are counted.
+                let which = device.device.clone();
+                let mut observer = if device.is_asked { Observer::new(which) } else { Observer::of_packets(which) };
+                observer.open();
+                (device.name().to_owned(), observer)
+            })
+            .collect();
+        let waits = observe::watch_waits(scope.pid, scope.window, &mut || {
+            observers.iter_mut().for_each(|(_, observer)| observer.look());
+        });
+        self.seen = observers.into_iter().map(|(name, mut observer)| (name, observer.close())).collect();
+        self.program = scope.pid.map(|pid| Program { pid, waits, ..Program::default() });
     }
 
     /// The instance with this id, and its interface.
@@ -329,17 +296,5 @@ impl Device {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.device.name
-    }
-}
-
-impl Thread {
-    /// The thread that has this number now.
-    fn of(tid: u32) -> std::io::Result<Self> {
-        use crate::change::thread::cpus;
-        use crate::sys::sched::Class;
-        let found = crate::procfs::Stat::of(tid)?;
-        let scheduling = Class::from_number(found.policy).with(found.priority);
-        let (name, started, last_cpu) = (found.name, found.started, found.last_cpu);
-        Ok(Self { tid, started, name, cpus: cpus(tid)?, last_cpu, scheduling })
     }
 }

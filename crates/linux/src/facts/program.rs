@@ -1,16 +1,21 @@
 //! A program, from outside: its threads in `/proc`, its descriptors by `pidfd_getfd(2)`.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::fs::File;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
+use rustix::net::{getpeername, getsockname};
+
 use super::machine::{names, text};
-use super::{Epoll, EpollParams, FactsError, Program, Socket, Thread};
+use super::{Epoll, EpollParams, FactsError, Program, Ring, Socket, Thread};
 use crate::change::KeyError;
 use crate::process::copies::{self, Asked};
 use crate::process::{Kind, Process};
 use crate::socket::BusyOption;
-use crate::{Netns, epoll, socket};
+use crate::{Netns, epoll, link, socket, sys};
 
 /// Descriptors of a program that are looked at; of more it is said.
 const DESCRIPTORS_MAX: usize = 16384;
@@ -23,11 +28,20 @@ pub fn namespace_of(pid: u32) -> io::Result<Netns> {
     Ok(Netns::of(File::open(format!("/proc/{pid}/ns/net"))?.into()))
 }
 
+/// What a process has now, with what could not be seen of it; in the namespace of the calling thread.
+///
+/// # Errors
+/// There is no such process.
+pub fn program(pid: u32) -> Result<(Program, Vec<String>), FactsError> {
+    let mut unseen = Vec::new();
+    read(pid, &mut unseen).map(|program| (program, unseen))
+}
+
 pub(super) fn read(pid: u32, unseen: &mut Vec<String>) -> Result<Program, FactsError> {
     let name = text(&format!("/proc/{pid}/comm")).ok_or(FactsError::NoProgram { pid })?;
     let tids = names(&format!("/proc/{pid}/task"), "").into_iter().filter_map(|tid| tid.parse().ok());
     let threads = tids.filter_map(|tid| Thread::of(tid).ok()).collect();
-    let mut program = Program { pid, name, threads, epolls: Vec::new(), sockets: Vec::new() };
+    let mut program = Program { pid, name, threads, ..Program::default() };
     if let Err(why) = descriptors(&mut program, unseen) {
         unseen.push(format!("epoll instances and sockets of {pid}: {why}"));
     }
@@ -44,15 +58,19 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
     }
     // A copy has effects: each is there for these calls only, and its close keeps nobody waiting.
     let asked = found.iter().map(|(fd, kind)| Asked { process: process.clone(), fd: *fd, kind: *kind }).collect();
-    let wanted = found.clone();
+    let (wanted, places) = (found.clone(), Places::read());
+    program.rings = rings(pid);
     let answers = copies::each(asked, move |at, copy| match wanted[at] {
         (fd, Kind::Epoll) => Seen::Epoll(epoll_facts(pid, fd, copy)),
-        (fd, Kind::Socket(_)) => Seen::Socket(socket_facts(fd, copy)),
+        (fd, Kind::Socket(_)) => Seen::Socket(fd, socket_facts(fd, copy), ends(copy)),
     });
     for answer in answers {
         match answer {
             Ok(Seen::Epoll(epoll)) => program.epolls.push(epoll),
-            Ok(Seen::Socket(socket)) => program.sockets.extend(socket),
+            Ok(Seen::Socket(fd, socket, ends)) => {
+                places.note(fd, ends, socket.as_ref().and_then(|facts| facts.napi_id), program);
+                program.sockets.extend(socket);
+            }
             // A descriptor that was closed meanwhile is passed over.
             Err(KeyError::Gone(_) | KeyError::Away(_)) => {}
             Err(error) => return Err(error),
@@ -65,7 +83,7 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
 
 enum Seen {
     Epoll(Epoll),
-    Socket(Option<Socket>),
+    Socket(i32, Option<Socket>, Ends),
 }
 
 fn epoll_facts(pid: u32, fd: i32, own: BorrowedFd<'_>) -> Epoll {
@@ -88,4 +106,110 @@ fn socket_facts(fd: i32, own: BorrowedFd<'_>) -> Option<Socket> {
     let prefer_busy_poll = get(BusyOption::PreferBusyPoll) != 0;
     let is_any = napi_id.is_some() || busy_poll_usecs != 0 || prefer_busy_poll;
     is_any.then_some(Socket { fd, busy_poll_usecs, prefer_busy_poll, napi_id })
+}
+
+/// Whether a ring of io_uring busy polls for its sockets; `None` where the kernel does not say. Source: `io_uring/fdinfo.c`, since Linux
+/// 6.9.
+fn ring_polls(pid: u32, fd: i32) -> Option<bool> {
+    let info = text(&format!("/proc/{pid}/fdinfo/{fd}"))?;
+    info.lines().find_map(|line| line.trim().strip_prefix("NAPI:")).map(|state| state.trim().starts_with("enabled"))
+}
+
+/// Rings of io_uring of a process.
+fn rings(pid: u32) -> Vec<Ring> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
+    let ring = |entry: fs::DirEntry| {
+        let is_ring = fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]");
+        let fd = entry.file_name().to_str()?.parse().ok()?;
+        is_ring.then(|| Ring { fd, polls: ring_polls(pid, fd) })
+    };
+    entries.filter_map(ring).collect()
+}
+
+/// What a socket is between.
+enum Ends {
+    /// It is of another family.
+    Other,
+    /// Own address and peer's, if it is connected.
+    Internet(Option<(IpAddr, IpAddr)>),
+}
+
+fn ends(socket: BorrowedFd<'_>) -> Ends {
+    let domain = sys::socket_option(socket, libc::SO_DOMAIN).unwrap_or(-1);
+    if domain != libc::AF_INET && domain != libc::AF_INET6 {
+        return Ends::Other;
+    }
+    let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
+        found.ok().and_then(|found| SocketAddr::try_from(found).ok()).map(|address| address.ip().to_canonical())
+    };
+    let peer = getpeername(socket).and_then(|peer| peer.ok_or(rustix::io::Errno::NOTCONN));
+    Ends::Internet(address(getsockname(socket)).zip(address(peer)))
+}
+
+/// Which address is which interface's, in the namespace of the calling thread.
+struct Places(BTreeMap<IpAddr, String>);
+
+impl Places {
+    fn read() -> Self {
+        let names: BTreeMap<u32, String> =
+            link::all().unwrap_or_default().into_iter().map(|(ifindex, name, _)| (ifindex, name)).collect();
+        let named = |(address, ifindex): (IpAddr, u32)| Some((address, names.get(&ifindex)?.clone()));
+        Self(link::all_addresses().unwrap_or_default().into_iter().filter_map(named).collect())
+    }
+
+    /// Where the packets of a connection between these two come in: of one with an address of our own, by loopback.
+    fn of(&self, own: IpAddr, peer: IpAddr) -> Option<&str> {
+        let is_here = peer.is_loopback() || self.0.contains_key(&peer);
+        if is_here { Some("lo") } else { self.0.get(&own).map(String::as_str) }
+    }
+
+    /// Counts a socket where its packets come in.
+    fn note(&self, fd: i32, ends: Ends, napi_id: Option<u32>, program: &mut Program) {
+        let Ends::Internet(ends) = ends else { return };
+        program.internet.insert(fd);
+        if let Some((own, peer)) = ends
+            && let Some(device) = self.of(own, peer)
+        {
+            let through = program.connections.entry(device.to_owned()).or_default();
+            through.count += 1;
+            through.with_id += u32::from(napi_id.is_some());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_with_an_address_of_this_machine_come_by_loopback() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let places = Places([(ip("10.0.0.1"), "eth0".to_owned()), (ip("127.0.0.1"), "lo".to_owned())].into());
+        assert_eq!(places.of(ip("10.0.0.1"), ip("10.0.0.2")), Some("eth0"));
+        assert_eq!(places.of(ip("10.0.0.1"), ip("10.0.0.1")), Some("lo"));
+        assert_eq!(places.of(ip("127.0.0.1"), ip("127.0.0.1")), Some("lo"));
+        assert_eq!(places.of(ip("10.0.0.9"), ip("10.0.0.2")), None, "an address that has gone");
+    }
+
+    #[test]
+    fn own_connections_and_epoll_instances_are_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let client = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (server, _) = listener.accept().expect("accepted");
+        let inner = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).expect("made");
+        let outer = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).expect("made");
+        let data = rustix::event::epoll::EventData::new_u64(0);
+        let readable = rustix::event::epoll::EventFlags::IN;
+        rustix::event::epoll::add(&inner, &server, data, readable).expect("added");
+        rustix::event::epoll::add(&outer, &inner, data, readable).expect("added");
+        let (found, unseen) = program(std::process::id()).expect("it runs");
+        if !unseen.is_empty() {
+            return napier_testkit::skip!("own_connections_and_epoll_instances_are_found", "{unseen:?}");
+        }
+        use std::os::fd::AsRawFd as _;
+        assert!([client.as_raw_fd(), listener.as_raw_fd()].iter().all(|fd| found.internet.contains(fd)));
+        assert!(found.connections["lo"].count >= 2, "{:?}", found.connections);
+        assert_eq!(found.outer_of(inner.as_raw_fd()), Some(outer.as_raw_fd()));
+        assert_eq!(found.outer_of(outer.as_raw_fd()), None);
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::change::DeviceRef;
 use crate::facts::{
     Cpus, Device, DeviceFiles, Epoll, EpollParams, Facts, Instance, Irq, Kernel, Node, Program, RxQueue, Socket,
-    Sysctls, Thread,
+    Sysctls, Thread, Through,
 };
 
 pub(super) fn instance(id: u32, place: u32) -> Instance {
@@ -86,6 +86,9 @@ pub(super) fn with_program(mut facts: Facts) -> Facts {
         threads: vec![thread(100, &[0, 1]), thread(101, &[0, 1])],
         epolls: vec![epoll(3, &[10]), epoll(4, &[11])],
         sockets: vec![socket(10, 5), socket(11, 6)],
+        internet: [10, 11].into(),
+        connections: [("eth0".to_owned(), Through { count: 2, with_id: 2 })].into(),
+        ..Program::default()
     });
     facts
 }

@@ -1,0 +1,308 @@
+//! What a window shows, in words: whether a mode acts. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use napier_core::control::plan::Plan;
+use napier_core::control::{NapiChange, ThreadedSetting};
+use serde::Serialize;
+
+use super::{Needs, Unreached, Window, unreached};
+use crate::facts::{Program, Through};
+
+/// With fewer packets nothing is said.
+const PACKETS_MIN: u64 = 20;
+/// Of a hundred polls, or for a hundred packets, those that the one that shall poll makes at least.
+const SHARE_MIN_PCT: u64 = 5;
+
+/// Whether what was set acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Acts {
+    /// It was seen to.
+    Yes,
+    /// It was seen not to.
+    No,
+    /// Too few packets came, or what happened is not shown.
+    Unknown,
+}
+
+/// Who polls in a mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Poller {
+    /// As without any: the mode is about instances alone.
+    Any,
+    /// A thread of each instance.
+    Thread,
+    /// The program.
+    Program,
+}
+
+impl Poller {
+    /// As a mode's plan has it.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let needs = Needs::of(plan);
+        let is_threaded =
+            |change| matches!(change, NapiChange::Threaded(setting) if setting != ThreadedSetting::Disabled);
+        match needs.epolls || needs.sockets {
+            true => Self::Program,
+            false if plan.changes().any(is_threaded) => Self::Thread,
+            false => Self::Any,
+        }
+    }
+}
+
+/// What was seen, and of what.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// The mode.
+    pub mode: &'a str,
+    /// The interface.
+    pub device: &'a str,
+    /// Instances that it has.
+    pub instances: usize,
+    /// Their threads.
+    pub napi_threads: &'a BTreeSet<u32>,
+    /// Who shall poll.
+    pub poller: Poller,
+    /// What the mode needs of the program.
+    pub needs: Needs,
+    /// What happened at the interface.
+    pub window: &'a Window,
+    /// The program's processes, with what their threads waited in.
+    pub programs: &'a [Program],
+    /// Its threads.
+    pub tids: &'a BTreeSet<u32>,
+}
+
+/// Polls by who made them.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Shares {
+    /// The program.
+    pub program: u64,
+    /// Softirqs.
+    pub softirq: u64,
+    /// Threads of instances.
+    pub napi_threads: u64,
+    /// Other threads.
+    pub others: u64,
+}
+
+/// A wait of the program that the mode does not reach.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Miss {
+    /// Its process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub what: Unreached,
+}
+
+/// What a window shows.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Verdict {
+    /// Whether the mode acts.
+    pub acts: Acts,
+    /// Length of the window.
+    pub seconds: f64,
+    /// Packets that came.
+    pub packets: Option<u64>,
+    /// Of these, packets that instances took.
+    pub taken: Option<u64>,
+    /// Who polled.
+    pub polls: Option<Shares>,
+    /// Why that is not known.
+    pub polls_unknown: Option<String>,
+    /// The program's connections by the interface.
+    pub connections: Through,
+    /// What the mode does not reach.
+    pub unreached: Vec<Miss>,
+    /// The same in words.
+    pub lines: Vec<String>,
+}
+
+/// What is to be said where no packets come to an interface, of a program with connections that come by others.
+#[must_use]
+pub fn elsewhere(device: &str, mode: &str, programs: &[Program]) -> Option<String> {
+    let mut others: BTreeMap<&str, u32> = BTreeMap::new();
+    for (name, through) in programs.iter().flat_map(|program| &program.connections) {
+        *others.entry(name).or_default() += through.count;
+    }
+    let count: u32 = others.values().sum();
+    if count == 0 || others.contains_key(device) {
+        return None;
+    }
+    let names: Vec<&str> = others.keys().map(|name| if *name == "lo" { "loopback" } else { *name }).collect();
+    let name = programs.first().map_or("the program", |program| program.name.as_str());
+    let connections =
+        if count == 1 { "its connection comes".to_owned() } else { format!("its {count} connections come") };
+    Some(format!("{name}: {connections} by {}, and none by {device}: {mode} does not act on them", names.join(", ")))
+}
+
+/// Judges a window.
+#[must_use]
+pub fn judge(seen: &Seen<'_>) -> Verdict {
+    let packets = seen.window.received.map(|received| received.packets);
+    let (polls, polls_unknown) = shares(seen);
+    let work = seen.window.polls.as_ref().filter(|_| polls.is_some()).map(|polls| polls.work);
+    let taken = seen.window.received.and_then(|received| received.polled).or(work);
+    let mut verdict = Verdict {
+        acts: Acts::Unknown,
+        seconds: seen.window.span.as_secs_f64(),
+        packets,
+        taken,
+        polls,
+        polls_unknown,
+        connections: connections(seen),
+        unreached: misses(seen),
+        lines: Vec::new(),
+    };
+    verdict.acts = acts(seen, &verdict);
+    verdict.lines = lines(seen, &verdict);
+    verdict
+}
+
+/// Interfaces of other namespaces may have the same name, and the tracepoint tells names alone.
+fn shares(seen: &Seen<'_>) -> (Option<Shares>, Option<String>) {
+    let Some(polls) = &seen.window.polls else { return (None, seen.window.no_polls.clone()) };
+    if polls.instances > seen.instances {
+        let why = format!("polls of interfaces called {} in other namespaces are not told apart", seen.device);
+        return (None, Some(why));
+    }
+    let (program, napi_threads) = (polls.by(seen.tids), polls.by(seen.napi_threads));
+    let others = polls.total() - polls.softirq - program - napi_threads;
+    (Some(Shares { program, softirq: polls.softirq, napi_threads, others }), None)
+}
+
+fn connections(seen: &Seen<'_>) -> Through {
+    let of = |program: &Program| program.connections.get(seen.device).copied().unwrap_or_default();
+    seen.programs.iter().map(of).fold(Through::default(), |all, one| Through {
+        count: all.count + one.count,
+        with_id: all.with_id + one.with_id,
+    })
+}
+
+fn misses(seen: &Seen<'_>) -> Vec<Miss> {
+    let of = |program: &Program| {
+        let (pid, name) = (program.pid, program.name.clone());
+        let all = unreached(program, &program.waits, seen.needs).into_iter();
+        all.map(move |what| Miss { pid, name: name.clone(), what }).collect::<Vec<_>>()
+    };
+    seen.programs.iter().flat_map(of).collect()
+}
+
+fn acts(seen: &Seen<'_>, verdict: &Verdict) -> Acts {
+    if verdict.unreached.iter().any(|miss| miss.what.does_harm()) && seen.needs.suspends {
+        return Acts::No;
+    }
+    let Some(packets) = verdict.packets.filter(|packets| *packets >= PACKETS_MIN) else { return Acts::Unknown };
+    if is_passed_by(packets, verdict.taken) {
+        return Acts::No;
+    }
+    let Some(polls) = verdict.polls else {
+        // What is not reached cannot poll, whoever does.
+        let none = !verdict.unreached.is_empty() && verdict.connections.with_id == 0;
+        return if none { Acts::No } else { Acts::Unknown };
+    };
+    let total = polls.program + polls.softirq + polls.napi_threads + polls.others;
+    let wanted = match seen.poller {
+        Poller::Any => return if total > 0 { Acts::Yes } else { Acts::Unknown },
+        Poller::Thread => polls.napi_threads,
+        Poller::Program => polls.program,
+    };
+    // Where few packets come, the timers of deferral poll a hundred times for each, but the program once for each as well.
+    let is_enough = wanted * 100 >= total * SHARE_MIN_PCT || wanted * 100 >= packets * SHARE_MIN_PCT;
+    match (total, is_enough) {
+        (0, _) => Acts::Unknown,
+        (_, true) => Acts::Yes,
+        (_, false) => Acts::No,
+    }
+}
+
+/// Most packets came, and no instance took them.
+fn is_passed_by(packets: u64, taken: Option<u64>) -> bool {
+    taken.is_some_and(|taken| taken < packets / 2)
+}
+
+fn lines(seen: &Seen<'_>, verdict: &Verdict) -> Vec<String> {
+    let mut lines = Vec::new();
+    // No other driver tells packets that instances took from others.
+    let is_veth = seen.window.received.is_some_and(|received| received.polled.is_some());
+    let Seen { mode, device, .. } = *seen;
+    let name = seen.programs.first().map_or("the program", |program| program.name.as_str());
+    if let Some(packets) = verdict.packets.filter(|packets| *packets >= PACKETS_MIN) {
+        let span = format!("{packets} packets came to {device} in {:.1} s", verdict.seconds);
+        match (verdict.polls, &verdict.polls_unknown) {
+            _ if is_passed_by(packets, verdict.taken) => {
+                let took = verdict.taken.unwrap_or(0);
+                let why = if is_veth { format!(" ({PEER})") } else { String::new() };
+                lines.push(format!("{span}, and its NAPI instances took {took} of them: the others pass by, and no mode acts on them{why}"));
+            }
+            (Some(polls), _) => lines.push(format!("{span}; polls: {}", polls.text(name))),
+            (None, Some(why)) => lines.push(format!("{span}; {why}")),
+            (None, None) => lines.push(span),
+        }
+        let Through { count, with_id } = verdict.connections;
+        if count > 0 && with_id == 0 && seen.poller == Poller::Program && !is_passed_by(packets, verdict.taken) {
+            let why = if is_veth { format!(": {PEER}") } else { String::new() };
+            lines.push(format!("none of the {count} connections of {name} by {device} has a NAPI instance{why}"));
+        }
+    }
+    for miss in &verdict.unreached {
+        lines.push(miss.text(mode, seen.needs));
+    }
+    if verdict.acts == Acts::No && lines.len() < 2 {
+        lines.push(format!("{mode} was not seen to act on {name}"));
+    }
+    lines
+}
+
+/// What a packet of a veth passes by an instance for. Source: `drivers/net/veth.c veth_skb_is_eligible_for_gro`.
+const PEER: &str = "its peer sends with segmentation offload: ethtool -K PEER tso off, in the peer's namespace";
+
+impl Shares {
+    /// Shares in percent, the largest first.
+    #[must_use]
+    pub fn text(&self, program: &str) -> String {
+        let total = self.program + self.softirq + self.napi_threads + self.others;
+        if total == 0 {
+            return "none".to_owned();
+        }
+        let mut parts = [
+            (self.program, program),
+            (self.softirq, "softirq"),
+            (self.napi_threads, "threads of its instances"),
+            (self.others, "others"),
+        ];
+        parts.sort_by_key(|(polls, _)| std::cmp::Reverse(*polls));
+        let part = |(polls, who): &(u64, &str)| format!("{who} {} %", (polls * 100 + total / 2) / total);
+        let shown: Vec<String> = parts.iter().filter(|(polls, _)| *polls > 0).map(part).collect();
+        format!("{total}, {}", shown.join(", "))
+    }
+}
+
+impl Miss {
+    fn text(&self, mode: &str, needs: Needs) -> String {
+        let Self { pid, name, what } = self;
+        let instead = match what {
+            Unreached::Ring { polls: false, .. } if !needs.suspends => "threaded or threaded-busy-poll",
+            what => what.instead(),
+        };
+        let harm = match (what.does_harm(), needs.suspends) {
+            (true, true) => {
+                "interrupts are suspended when it takes events, and nothing takes that back when it sleeps: a packet may wait \
+                 for irq-suspend-timeout"
+            }
+            _ if needs.epolls => "nothing of it polls there, and deferral alone is in force",
+            _ => "nothing of it polls there",
+        };
+        let weight = if what.does_harm() && needs.suspends { "WARNING: " } else { "" };
+        format!("{weight}{name} ({pid}) {}; under {mode} {harm}. Take {instead}", what.text())
+    }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

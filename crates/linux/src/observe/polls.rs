@@ -1,0 +1,123 @@
+//! Polls of an interface, by who made them.
+//!
+//! A busy polling program makes some hundred thousand polls a second, so not each is read: the kernel counts all of them, and of
+//! each processor those that its small buffer still has stand for the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::tracefs::{NAPI_POLL, Seen, TraceError, TraceEvent, Tracer};
+
+/// Buffer of each processor: some thousand events.
+const TRACE_KIB: u32 = 64;
+
+/// Polls of a window.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Polls {
+    /// In softirq, whatever thread that interrupted.
+    pub softirq: u64,
+    /// By threads themselves: of programs that busy poll, and of instances.
+    pub threads: BTreeMap<u32, u64>,
+    /// Packets that they took.
+    pub work: u64,
+    /// Instances that were polled. More than the interface has: interfaces of other namespaces have its name.
+    pub instances: usize,
+}
+
+impl Polls {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.softirq + self.threads.values().sum::<u64>()
+    }
+
+    /// Those that some threads made.
+    #[must_use]
+    pub fn by(&self, tids: &BTreeSet<u32>) -> u64 {
+        self.threads.iter().filter(|(tid, _)| tids.contains(tid)).map(|(_, polls)| polls).sum()
+    }
+}
+
+/// Traces polls, a window at a time.
+#[derive(Debug)]
+pub struct Polling {
+    tracer: Tracer,
+    filter: String,
+    polls: Polls,
+    instances: BTreeSet<String>,
+}
+
+impl Polling {
+    /// Of interfaces with this name. Nothing is traced yet.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn new(name: &str) -> Result<Self, TraceError> {
+        let tracer = Tracer::new()?;
+        tracer.buffer(TRACE_KIB)?;
+        let filter = format!("dev_name == \"{name}\"");
+        Ok(Self { tracer, filter, polls: Polls::default(), instances: BTreeSet::new() })
+    }
+
+    /// Begins a window.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn begin(&mut self) -> Result<(), TraceError> {
+        (self.polls, self.instances) = (Polls::default(), BTreeSet::new());
+        self.tracer.clear()?;
+        self.tracer.record(NAPI_POLL, Some(&self.filter))
+    }
+
+    /// Takes what was recorded since the last look.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn look(&mut self) -> Result<(), TraceError> {
+        let counted = self.tracer.seen_by_cpu()?;
+        let recorded = self.tracer.take()?;
+        self.tracer.clear()?;
+        self.add(&counted, &recorded.events);
+        Ok(())
+    }
+
+    /// Ends the window.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn end(&mut self) -> Result<Polls, TraceError> {
+        self.tracer.stop()?;
+        self.polls.instances = self.instances.len();
+        Ok(std::mem::take(&mut self.polls))
+    }
+
+    /// Events that a processor still had stand for all that it counted.
+    fn add(&mut self, counted: &BTreeMap<u32, Seen>, events: &[TraceEvent]) {
+        for (cpu, seen) in counted {
+            let of_cpu = || events.iter().filter(|event| event.cpu == *cpu);
+            let kept = of_cpu().count() as u64;
+            if kept == 0 {
+                continue;
+            }
+            // What came between the count and the look is in the look alone.
+            let all = seen.total().max(kept);
+            let scaled = |part: u64| (u128::from(part) * u128::from(all) / u128::from(kept)) as u64;
+            let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut work = 0;
+            for event in of_cpu() {
+                if !event.in_softirq {
+                    *threads.entry(event.tid).or_default() += 1;
+                }
+                work += event.field("work").and_then(|work| work.parse().ok()).unwrap_or(0);
+                self.instances.extend(event.field("struct").map(ToOwned::to_owned));
+            }
+            let by_threads: u64 = threads.values().sum();
+            self.polls.softirq += scaled(kept - by_threads);
+            for (tid, polls) in threads {
+                *self.polls.threads.entry(tid).or_default() += scaled(polls);
+            }
+            self.polls.work += scaled(work);
+        }
+    }
+}
