@@ -14,7 +14,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
         }
         // A host has many interfaces without instances beside the one that matters.
         if device.is_asked || !any {
-            found.extend(no_instance(device));
+            found.extend(no_instance(facts, device));
         }
         found.extend(queues_without_ids(device));
     }
@@ -28,7 +28,7 @@ fn down(device: &Device) -> Finding {
         .advice(format!("ip link set {} up", device.name()))
 }
 
-fn no_instance(device: &Device) -> Option<Finding> {
+fn no_instance(facts: &Facts, device: &Device) -> Option<Finding> {
     if !device.instances.as_ref()?.is_empty() {
         return None;
     }
@@ -42,6 +42,9 @@ fn no_instance(device: &Device) -> Option<Finding> {
                       the instance.";
         let finding = Finding::new("no-instance", Severity::Serious, what, why).of(device);
         return Some(finding.mend([Line::new(Key::Ethtool(key), "on")]).advice(advice));
+    }
+    if let Some(below) = super::stacked::finding(facts, device) {
+        return Some(below);
     }
     let driver = device.driver.as_deref().unwrap_or("its driver");
     let what = format!("{name} ({driver}) is up and has no NAPI instance with an id.");

@@ -3,11 +3,14 @@
 //! A [`Finding`] says what is there, why it matters, and how to mend it: lines of [`crate::change`], which can be applied and
 //! taken back, or words where no line can do it. Each has a page in `docs/doctor`.
 
+mod classes;
 mod deferral;
 mod device;
 mod machine;
 mod placement;
 mod program;
+mod reached;
+mod stacked;
 #[cfg(test)]
 mod tests;
 
@@ -60,14 +63,24 @@ pub struct Finding {
 }
 
 /// All findings that there are. Each has a page `docs/doctor/ID.md`.
-pub const IDS: [&str; 23] = [
+pub const IDS: [&str; 35] = [
     "suspension-without-deferral",
     "prefer-without-deferral",
+    "nothing-polls",
+    "epoll-behind-another",
+    "connections-without-instance",
+    "suspension-not-used",
+    "epoll-of-busy-sockets",
     "epoll-mixes-instances",
     "no-instance",
     "driver-without-ids",
     "one-cpu",
     "busy-poll-with-suspension",
+    "ring-not-polled",
+    "prefer-on-loopback",
+    "program-over-napi-threads",
+    "program-in-idle-class",
+    "small-budget",
     "flush-without-defer",
     "defer-without-timeout",
     "coalescing-hides-deferral",
@@ -84,6 +97,8 @@ pub const IDS: [&str; 23] = [
     "instance-hides-sysfs",
     "queues-without-ids",
     "smt-active",
+    "instances-below",
+    "busy-poll-for-all",
 ];
 
 /// What is wrong, the weightiest first.
@@ -92,6 +107,8 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     deferral::check(facts, &mut found);
     program::check(facts, &mut found);
+    reached::check(facts, &mut found);
+    classes::check(facts, &mut found);
     device::check(facts, &mut found);
     placement::check(facts, &mut found);
     machine::check(facts, &mut found);
