@@ -3,6 +3,7 @@
 mod instances;
 mod live;
 mod report;
+mod seen;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, anyhow, bail};
 use napier_lab::modes::{Mode, NO_GROUPS};
 use napier_linux::change::{DeviceRef, Ledger, Line, Scope, Undone, lines_of};
+use napier_linux::observe::Acts;
 use napier_linux::process::{
     PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
     preload_would_be,
@@ -22,6 +24,10 @@ use crate::{ExitWith, Usage};
 use instances::Instances;
 use live::Live;
 use report::Report;
+use seen::{Subject, Watching};
+
+/// The status of `--must-act`.
+const NOT_ACTING: u8 = 3;
 
 /// Options of `napier run`.
 #[derive(clap::Args)]
@@ -59,6 +65,10 @@ pub(crate) struct Args {
     /// Another library than this command's own for modes that need other waits of the program (fullbusy)
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
+
+    /// End with status 3 if the program ends well and the mode was not seen to act on it (docs/run.md)
+    #[arg(long, conflicts_with = "dry_run")]
+    must_act: bool,
 
     /// Print one JSON object: with --dry-run on standard output, else at the end on standard error, for standard output is the
     /// program's (docs/run.md)
@@ -121,6 +131,8 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         return Err(with_left(error.into(), &ledger.put_back()));
     }
     let roots = args.attach.map_or(Roots::Children, Roots::Process);
+    let (mode, device) = (args.mode.to_string(), changes.device.clone());
+    let watching = Watching::begin(Subject { mode, plan: args.mode.plan(), device, roots });
     let instances = Instances::new(args.mode.plan(), changes.device.clone(), changes.lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots);
     let status = match &attached {
@@ -129,6 +141,9 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
             .and_then(|program| live.follow(program))
             .map(|ended| Some(ended.status())),
     };
+    let seen = watching.end();
+    crate::host::say(&seen.lines());
+    report.seen(&seen);
     report.counts(live.counts());
     report.renewed(live.renewed());
     let ledger = live.end();
@@ -143,6 +158,10 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     match status {
         // What could not be put back is a failure of this command, unless the program has its own.
         None | Some(0) if undone.is_refused => bail!("not everything was put back: the next napier tries again"),
+        None | Some(0) if args.must_act && seen.acts() != Acts::Yes => {
+            crate::host::say(&[seen.why()]);
+            Err(ExitWith(NOT_ACTING).into())
+        }
         None | Some(0) => Ok(()),
         Some(status) => Err(ExitWith(status).into()),
     }

@@ -14,6 +14,8 @@ mod ledger;
 mod loops;
 #[path = "run/programs.rs"]
 mod programs;
+#[path = "run/seen.rs"]
+mod seen;
 #[path = "run/steer.rs"]
 mod steer;
 #[path = "run/strict.rs"]

@@ -6,6 +6,7 @@ use anyhow::bail;
 use napier_linux::change::{Entry, Undone, preview, shown};
 use serde_json::{Value, json};
 
+use super::seen::Outcome;
 use super::{Args, Changes};
 
 /// Prints what would be changed.
@@ -65,6 +66,11 @@ impl Report {
         self.0["epolls_set"] = epolls.into();
         self.0["sockets_set"] = sockets.into();
         self.0["made_set"] = strict.into();
+    }
+
+    /// Whether the mode acts.
+    pub(crate) fn seen(&mut self, seen: &Outcome) {
+        self.0["seen"] = seen.json();
     }
 
     /// How often the interface had new instances.

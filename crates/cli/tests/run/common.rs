@@ -17,13 +17,19 @@ pub(crate) struct Bench {
 impl Bench {
     /// `None`, said aloud, where this machine lacks something.
     pub(crate) fn new(test: &str) -> Option<Self> {
+        Self::of(test, "server", false)
+    }
+
+    /// The same with a name of its own, where polls are traced: tests run side by side. With the peer's segmentation offload its packets pass by
+    /// the instances.
+    pub(crate) fn of(test: &str, name: &str, tso: bool) -> Option<Self> {
         if !has(test, "python3") {
             return None;
         }
         let address = |text: &str| text.parse().expect("an address");
-        let left = EndConfig::new("server", [2, 0, 0, 0x79, 0, 1]).address(address("10.79.0.1"), 24);
+        let left = EndConfig::new(name, [2, 0, 0, 0x79, 0, 1]).address(address("10.79.0.1"), 24);
         let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(address("10.79.0.2"), 24);
-        let config = VethConfig { queues: 2, gro: true, tso: false, ..VethConfig::new(left, right) };
+        let config = VethConfig { queues: 2, gro: true, tso, ..VethConfig::new(left, right) };
         match Veth::new(&config) {
             Ok(pair) => Some(Self { pair, folder: Folder::new(test) }),
             Err(error) if error.is_privilege() => {

@@ -1,0 +1,251 @@
+//! Whether a mode acts on the program that it was applied to: what is seen of it while it runs.
+//!
+//! ```text
+//! wait until packets come --> a window of a second --> say what was seen --> a short window now and then --> say the last
+//!          ^------ none came in it -----|
+//! ```
+//!
+//! Polls are traced in windows alone, and only where packets come: a busy polling program makes some hundred thousand polls a second, and each
+//! costs a little more while it is traced. A thread of its own looks, so nothing that the program waits for waits for this.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use napier_core::control::plan::Plan;
+use napier_linux::change::DeviceRef;
+use napier_linux::facts::{self, Program};
+use napier_linux::observe::{
+    Acts, Needs, Observer, Poller, Received, Seen, Verdict, Waits, elsewhere, judge, received, threads_of,
+};
+use napier_linux::process::{Roots, descendants};
+use serde_json::{Value, json};
+
+/// The first window.
+const FIRST: Duration = Duration::from_secs(1);
+/// Those after it.
+const LATER: Duration = Duration::from_millis(200);
+/// Between two of them.
+const BETWEEN: Duration = Duration::from_secs(10);
+/// Between two looks whether packets come.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long no packets come before it is looked where the program's connections are.
+const IDLE: Duration = Duration::from_secs(3);
+/// Packets that make a window worth it.
+const PACKETS_MIN: u64 = 20;
+/// A look takes at most this part of the time from one to the next: a program may have very many threads.
+const REST: u32 = 20;
+/// Processes of a program that are looked at.
+const PROCESSES_MAX: usize = 64;
+
+/// What is looked at.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub(crate) mode: String,
+    pub(crate) plan: Plan,
+    pub(crate) device: DeviceRef,
+    pub(crate) roots: Roots,
+}
+
+/// A look that goes on.
+pub(crate) struct Watching {
+    stop: Sender<()>,
+    thread: Option<JoinHandle<Outcome>>,
+}
+
+/// What was seen.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    first: Option<Verdict>,
+    last: Option<Verdict>,
+    packets: Option<u64>,
+    /// Where the program's connections come in, if not by the interface.
+    elsewhere: Option<String>,
+}
+
+impl Watching {
+    /// Begins to look. Without a thread for it nothing is seen.
+    pub(crate) fn begin(subject: Subject) -> Self {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("seen".to_owned()).spawn(move || watch(&subject, &stopped));
+        Self { stop, thread: thread.ok() }
+    }
+
+    /// What was seen until now.
+    pub(crate) fn end(self) -> Outcome {
+        let _ = self.stop.send(());
+        self.thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Outcome {
+    /// Whether the mode was seen to act; the last window counts.
+    pub(crate) fn acts(&self) -> Acts {
+        self.verdict().map_or(Acts::Unknown, |verdict| verdict.acts)
+    }
+
+    /// What is to be said at the end: what was not said before.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match (&self.first, &self.last) {
+            (first, Some(last)) => {
+                let known = |line: &String| first.as_ref().is_some_and(|first| first.lines.contains(line));
+                last.lines.iter().filter(|line| !known(line)).map(|line| format!("last: {line}")).collect()
+            }
+            (_, None) => Vec::new(),
+        }
+    }
+
+    /// For `--must-act`: why it does not count as acting.
+    pub(crate) fn why(&self) -> String {
+        match (self.acts(), self.packets) {
+            (Acts::Unknown, Some(packets)) if packets < PACKETS_MIN => {
+                format!("the mode was not seen to act: {packets} packets came")
+            }
+            (Acts::Unknown, _) => "the mode was not seen to act: what polls is not shown".to_owned(),
+            (Acts::Yes | Acts::No, _) => "the mode was seen not to act".to_owned(),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        self.verdict().map_or_else(
+            || json!({ "acts": Acts::Unknown, "packets": self.packets, "elsewhere": self.elsewhere }),
+            |verdict| json!(verdict),
+        )
+    }
+
+    fn verdict(&self) -> Option<&Verdict> {
+        self.last.as_ref().or(self.first.as_ref())
+    }
+}
+
+fn watch(subject: &Subject, stopped: &Receiver<()>) -> Outcome {
+    let mut watcher = Watch { subject, stopped, observer: None, waits: BTreeMap::new(), elsewhere: None };
+    let at_first = received(&subject.device);
+    let mut outcome = Outcome::default();
+    while outcome.first.is_none() {
+        let Some(verdict) = watcher.wait_for_packets().then(|| watcher.window(FIRST)).flatten() else { break };
+        if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
+            crate::host::say(&verdict.lines);
+            outcome.first = Some(verdict);
+        }
+    }
+    while outcome.first.is_some() && watcher.pause(BETWEEN) {
+        let Some(verdict) = watcher.window(LATER) else { break };
+        if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
+            outcome.last = Some(verdict);
+        }
+    }
+    outcome.elsewhere = watcher.elsewhere;
+    outcome.packets = received(&subject.device).zip(at_first).map(|(now, first)| now.since(first).packets);
+    outcome
+}
+
+struct Watch<'a> {
+    subject: &'a Subject,
+    stopped: &'a Receiver<()>,
+    /// Made with the first window.
+    observer: Option<Observer>,
+    waits: BTreeMap<u32, Waits>,
+    /// It was said that connections come in elsewhere.
+    elsewhere: Option<String>,
+}
+
+impl Watch<'_> {
+    /// Whether it is to go on after a while.
+    fn pause(&self, span: Duration) -> bool {
+        matches!(self.stopped.recv_timeout(span), Err(RecvTimeoutError::Timeout))
+    }
+
+    /// Whether packets come; `false` if it is to end.
+    fn wait_for_packets(&mut self) -> bool {
+        let device = self.subject.device.clone();
+        let now = || received(&device);
+        let (mut before, mut idle) = (now(), Instant::now());
+        loop {
+            if !self.pause(LOOK) {
+                return false;
+            }
+            if idle.elapsed() >= IDLE && self.elsewhere.is_none() {
+                self.look_elsewhere();
+                idle = Instant::now();
+            }
+            // An interface that went down and up may have begun to count anew.
+            match now().zip(before) {
+                Some((now, before)) if now.since(before).packets >= PACKETS_MIN => return true,
+                Some((Received { packets, .. }, known)) if packets < known.packets => before = now(),
+                None => before = now(),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn look_elsewhere(&mut self) {
+        let programs = self.programs(&self.subject.pids());
+        self.elsewhere = elsewhere(&self.subject.device.name, &self.subject.mode, &programs);
+        crate::host::say(self.elsewhere.as_slice());
+    }
+
+    /// Looks for so long; what was seen, also if it is to end earlier and a part of it went by.
+    fn window(&mut self, span: Duration) -> Option<Verdict> {
+        self.waits.clear();
+        let device = self.subject.device.clone();
+        let observer = self.observer.get_or_insert_with(|| Observer::new(device));
+        observer.open();
+        let begun = Instant::now();
+        let (mut programs, mut tids) = (Vec::new(), BTreeSet::new());
+        loop {
+            let look = Instant::now();
+            let pids = self.subject.pids();
+            for pid in &pids {
+                self.waits.entry(*pid).or_default().look(*pid);
+            }
+            tids.extend(threads_of(pids.iter().copied()));
+            if let Some(observer) = &mut self.observer {
+                observer.look();
+            }
+            let pause = napier_linux::observe::LOOK.max(look.elapsed() * REST).min(span);
+            let is_over = begun.elapsed() >= span || !self.pause(pause);
+            // Of one that has ended meanwhile what it had before is what counts.
+            if is_over || (programs.is_empty() && begun.elapsed() >= span / 2) {
+                let found = self.programs(&pids);
+                programs = if found.is_empty() { programs } else { found };
+            }
+            if is_over {
+                break;
+            }
+        }
+        let window = self.observer.as_mut()?.close();
+        let instances = napier_linux::netdev::napi_dump(Some(self.subject.device.ifindex)).unwrap_or_default();
+        let napi_threads: BTreeSet<u32> = instances.iter().filter_map(|info| info.pid).collect();
+        Some(judge(&Seen {
+            mode: &self.subject.mode,
+            device: &self.subject.device.name,
+            instances: instances.len(),
+            napi_threads: &napi_threads,
+            poller: Poller::of(&self.subject.plan),
+            needs: Needs::of(&self.subject.plan),
+            window: &window,
+            programs: &programs,
+            tids: &tids,
+        }))
+    }
+
+    fn programs(&self, pids: &[u32]) -> Vec<Program> {
+        let read = |pid: &u32| {
+            let (program, _) = facts::program(*pid).ok()?;
+            Some(Program { waits: self.waits.get(pid).cloned().unwrap_or_default(), ..program })
+        };
+        pids.iter().filter_map(read).collect()
+    }
+}
+
+impl Subject {
+    fn pids(&self) -> Vec<u32> {
+        let (own, root) = match self.roots {
+            Roots::Process(pid) => (pid, Some(pid)),
+            Roots::Children => (std::process::id(), None),
+        };
+        root.into_iter().chain(descendants(own)).take(PROCESSES_MAX).collect()
+    }
+}
