@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::layout::{Order, arranged};
 use super::rows::{Cell, Tab, Table, tables};
 use super::snapshot::Snapshot;
+use super::verdict::verdicts;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
@@ -70,7 +71,8 @@ impl App {
             && !self.paused
         {
             self.tables = tables(then, &now);
-            self.notes.clone_from(&now.notes);
+            // What is wrong comes before what is not shown: there may be room for few lines.
+            self.notes = verdicts(then, &now).into_iter().chain(now.notes.iter().cloned()).collect();
             self.seconds = Duration::from_nanos(now.at_ns.saturating_sub(then.at_ns)).as_secs_f64();
         }
         self.last = Some(now);

@@ -128,6 +128,7 @@ fn instance(figures: &Figures<'_>, info: &Sample) -> Instance {
         ),
         owner: owner.map_or("", |sample| label_of(sample, "owner")).to_owned(),
         polls: polls.map(|sample| (label_of(sample, "context").to_owned(), sample.value)).collect(),
+        taken: None,
         polls_all: get("napier_napi_polls"),
         empty_polls: get("napier_napi_empty_polls"),
         packets: get("napier_napi_packets"),

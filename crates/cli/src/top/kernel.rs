@@ -104,13 +104,13 @@ impl Source for KernelSource {
 }
 
 /// Of `/proc/PID/schedstat`: time on a CPU, and time that it waited for one.
-fn schedstat(text: &str) -> Option<[u64; 2]> {
+fn schedstat(text: &str) -> Option<(u64, Count)> {
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
-    Some([words.next()??, words.next()??])
+    Some((words.next()??, Some(words.next()??)))
 }
 
 /// A thread of the kernel. What it did is not known further; what it waited for a CPU is not sleep.
-fn thread([role, name, cpu]: [&str; 3], [cpu_ns, waited_ns]: [u64; 2], at_ns: u64) -> Thread {
+fn thread([role, name, cpu]: [&str; 3], (cpu_ns, waited_ns): (u64, Count), at_ns: u64) -> Thread {
     Thread {
         role: role.to_owned(),
         name: name.to_owned(),
@@ -118,7 +118,7 @@ fn thread([role, name, cpu]: [&str; 3], [cpu_ns, waited_ns]: [u64; 2], at_ns: u6
         alive: 1,
         cpu_ns: Some(cpu_ns),
         spinning_ns: None,
-        lived_ns: Some(BEGAN_NS + at_ns - waited_ns.min(BEGAN_NS)),
+        lived_ns: waited_ns.map(|waited_ns| BEGAN_NS + at_ns - waited_ns.min(BEGAN_NS)),
     }
 }
 
@@ -126,7 +126,7 @@ fn threads(figures: &Figures<'_>, device: &str, at_ns: u64) -> Vec<Thread> {
     let thread = |sample: &_| {
         let (id, pid) = (label_of(sample, "napi_id"), label_of(sample, "thread"));
         let delay = figures.get("napier_kernel_napi_thread_delay", &[("thread", pid), ("napi_id", id)]);
-        thread(["napi", &format!("{device}-{id}"), ""], [sample.value, delay.unwrap_or(0)], at_ns)
+        thread(["napi", &format!("{device}-{id}"), ""], (sample.value, delay), at_ns)
     };
     figures.of("napier_kernel_napi_thread_cpu", &[("device", device)]).map(thread).collect()
 }
@@ -163,16 +163,18 @@ fn instances(figures: &Figures<'_>, device: &str, polls: Count) -> Vec<Instance>
     let modes = figures.of("napier_kernel_napi_mode", &of);
     let mut rows: Vec<Instance> =
         modes.map(|sample| instance(figures, device, label_of(sample, "napi_id"), label_of(sample, "mode"))).collect();
-    let packets = figures.get("napier_kernel_device_rx_packets", &[("device", device)]);
+    let packets = figures.get("napier_kernel_device_rx_packets", &of);
+    let taken = figures.get("napier_kernel_device_rx_polled_packets", &of);
     if let [one] = &mut rows[..] {
         one.packets = one.packets.or(packets);
-        one.polls_all = polls;
+        (one.polls_all, one.taken) = (polls, taken);
         return rows;
     }
     let whole = Instance {
         device: device.to_owned(),
         queue: "all".to_owned(),
         packets,
+        taken,
         polls_all: polls,
         interrupts: figures.get("napier_kernel_interrupts", &[("device", device)]),
         ..Instance::default()
@@ -191,15 +193,15 @@ fn instance(figures: &Figures<'_>, device: &str, id: &str, mode: &str) -> Instan
         .map(|queue| figures.get("napier_kernel_queue_rx_packets", &[("device", device), ("queue", queue)]))
         .sum();
     let irq = figures.of("napier_kernel_napi_irq", &of).next().map(|sample| label_of(sample, "irq"));
-    // CPUs that took none are left out there.
-    let interrupts = |irq| figures.get("napier_kernel_interrupts", &[("irq", irq), ("device", device)]).unwrap_or(0);
+    // One that no CPU has taken yet is not there, and neither is one that was not found.
+    let interrupts = |irq| figures.get("napier_kernel_interrupts", &[("irq", irq), ("device", device)]);
     Instance {
         device: device.to_owned(),
         queue: queues.join(","),
         id: id.to_owned(),
         mode: mode.to_owned(),
         packets: if queues.is_empty() { None } else { packets },
-        interrupts: irq.map(interrupts),
+        interrupts: irq.and_then(interrupts),
         ..Instance::default()
     }
 }
@@ -242,16 +244,22 @@ mod tests {
         );
         assert_eq!((&*first.id, first.packets, first.polls_all, first.interrupts), ("8", None, None, None));
         assert_eq!((&*second.queue, second.packets, second.interrupts), ("1", Some(40), Some(11)));
+        families[3].samples.clear();
+        let without = instances(&Figures::new(&families), "eth0", Some(33));
+        assert_eq!(without[2].interrupts, None, "an interrupt that was not found took no known number");
         families[0].samples.pop();
+        families.push(family("napier_kernel_device_rx_polled_packets", &[(&[("device", "eth0")], 7)]));
         let rows = instances(&Figures::new(&families), "eth0", Some(33));
         let [one] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((&*one.id, one.packets, one.polls_all), ("8", Some(70), Some(33)), "it did all of it");
+        assert_eq!(one.taken, Some(7));
     }
 
     #[test]
     fn a_thread_that_waits_for_a_cpu_does_not_sleep() {
-        assert_eq!((schedstat("5"), schedstat("5 6 7\n")), (None, Some([5, 6])));
-        let (then, now) = (thread(["napi", "x", ""], [10, 700], 1000), thread(["napi", "x", ""], [40, 720], 2000));
+        assert_eq!((schedstat("5"), schedstat("5 6 7\n")), (None, Some((5, Some(6)))));
+        let of = |spent: (u64, u64), at_ns| thread(["napi", "x", ""], (spent.0, Some(spent.1)), at_ns);
+        let (then, now) = (of((10, 700), 1000), of((40, 720), 2000));
         let more = |of: fn(&Thread) -> Count| of(&now).zip(of(&then)).map(|(now, then)| now - then);
         assert_eq!((more(|thread| thread.cpu_ns), more(|thread| thread.lived_ns)), (Some(30), Some(980)));
     }

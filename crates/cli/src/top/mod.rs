@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `snapshot` | what is counted at a moment |
 //! | `source`, `engine`, `kernel`, `figures` | where that comes from |
-//! | `rows`, `layout` | two snapshots as tables, tables as text: pure |
+//! | `rows`, `layout`, `verdict` | two snapshots as tables, tables as text, what is wrong with them: pure |
 //! | `app`, `view` | the state of the view and how it looks: no terminal |
 //! | `live`, `screen` | the terminal, and that it is given back |
 
@@ -18,6 +18,7 @@ mod rows;
 mod screen;
 mod snapshot;
 mod source;
+mod verdict;
 mod view;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -97,16 +98,17 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
     let now = source.look(&clock)?;
-    let tables = rows::tables(&then, &now);
+    let (tables, verdicts) = (rows::tables(&then, &now), verdict::verdicts(&then, &now));
     let seconds = Duration::from_nanos(now.at_ns.saturating_sub(then.at_ns)).as_secs_f64();
     let text = if args.json {
         let mut object = layout::as_json(&tables);
         object.insert("of".to_owned(), json!(source.title()));
         object.insert("seconds".to_owned(), json!((seconds * 1e6).round() / 1e6));
         object.insert("notes".to_owned(), json!(now.notes));
+        object.insert("verdicts".to_owned(), json!(verdicts));
         format!("{}\n", Value::Object(object))
     } else {
-        let notes: String = now.notes.iter().map(|note| format!("\n{note}\n")).collect();
+        let notes: String = verdicts.iter().chain(&now.notes).map(|note| format!("\n{note}\n")).collect();
         format!("{}, {seconds:.2} s\n\n{}{notes}", source.title(), layout::text(&tables, screen::width()))
     };
     let mut out = std::io::stdout().lock();

@@ -13,6 +13,7 @@ pub(in crate::top) fn instance(packets: u64, polls: u64) -> Instance {
         polls_all: Some(polls),
         empty_polls: Some(polls / 2),
         packets: Some(packets),
+        taken: None,
         interrupts: Some(packets / 100),
         deferrals: Some(packets / 10),
         suspensions: Some(packets / 5),

@@ -37,6 +37,8 @@ pub(super) struct Instance {
     pub(super) polls_all: Count,
     pub(super) empty_polls: Count,
     pub(super) packets: Count,
+    /// Of these, packets that instances took, where they are counted apart (veth).
+    pub(super) taken: Count,
     pub(super) interrupts: Count,
     pub(super) deferrals: Count,
     pub(super) suspensions: Count,

@@ -9,6 +9,7 @@ use napier_core::metric::{Metric, Sink, Unit};
 use super::{counter, cpu, gauge, mode};
 use crate::link::Counters;
 use crate::netdev::places;
+use crate::observe::polled_of_veth;
 use crate::procfs::Stat;
 
 const DEVICE: &[&str] = &["device"];
@@ -53,6 +54,12 @@ static COUNTERS: [(Metric, Take); 9] = [
     ),
 ];
 
+static POLLED: Metric = counter(
+    "napier_kernel_device_rx_polled_packets",
+    Unit::Count,
+    "Packets received that the NAPI instances of a veth took; what is missing to rx_packets passed them by, and no mode acts on it",
+    DEVICE,
+);
 static MODE: Metric = gauge(
     "napier_kernel_napi_mode",
     Unit::Truth,
@@ -110,7 +117,7 @@ static INTERRUPTS: Metric = counter(
 pub(super) fn all() -> impl Iterator<Item = &'static Metric> {
     let of_instances =
         [&MODE, &DEFER, &FLUSH, &SUSPEND, &THREADED, &IRQ, &THREAD_CPU, &THREAD_DELAY, &THREAD_SWITCHES, &INTERRUPTS];
-    [&UP].into_iter().chain(COUNTERS.iter().map(|(metric, _)| metric)).chain(of_instances)
+    [&UP].into_iter().chain(COUNTERS.iter().map(|(metric, _)| metric)).chain([&POLLED]).chain(of_instances)
 }
 
 /// Number, name, whether it is up, counters.
@@ -120,6 +127,16 @@ pub(super) fn links(links: &[Link], sink: &mut dyn Sink) {
     for (ifindex, name, is_up, counters) in links {
         sink.sample(&UP, &[name, &ifindex.to_string()], u64::from(*is_up));
         COUNTERS.iter().for_each(|(metric, take)| sink.sample(metric, &[name], take(counters)));
+    }
+}
+
+/// Of those that are a veth: other drivers do not count them apart.
+pub(super) fn polled(links: &[Link], kinds: &BTreeMap<u32, String>, sink: &mut dyn Sink) {
+    let veths = links.iter().filter(|(ifindex, ..)| kinds.get(ifindex).is_some_and(|kind| kind == "veth"));
+    for (_, name, ..) in veths {
+        if let Some(polled) = polled_of_veth(name) {
+            sink.sample(&POLLED, &[name], polled);
+        }
     }
 }
 

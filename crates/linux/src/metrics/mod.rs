@@ -122,6 +122,8 @@ impl Kernel {
         let links: Vec<device::Link> = links.into_iter().filter(|(_, name, ..)| is_wanted(name)).collect();
         let names: BTreeMap<u32, &str> = links.iter().map(|(ifindex, name, ..)| (*ifindex, name.as_str())).collect();
         device::links(&links, sink);
+        let kinds = link::all().unwrap_or_default().into_iter().filter_map(|(ifindex, _, kind)| Some((ifindex, kind?)));
+        device::polled(&links, &kinds.collect(), sink);
         if let Some(mut netdev) = sources.read("netdev", Netdev::open::<napier_core::control::QueryError>()) {
             let instances = sources.read("napi-get", netdev.napi_dump(None)).unwrap_or_default();
             device::instances(&instances, &names, sink);
