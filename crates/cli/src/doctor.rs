@@ -1,11 +1,12 @@
 //! `napier doctor`.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_linux::Netns;
 use napier_linux::change::{self, Each, Line};
-use napier_linux::doctor::{Finding, Severity, diagnose};
+use napier_linux::doctor::{Finding, Severity, diagnose, looked_at};
 use napier_linux::facts::{self, Facts, Scope};
 use serde::Serialize;
 
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// How long what happens is looked at: whether packets that come are polled, and what threads of the program wait in.
-const WINDOW: std::time::Duration = std::time::Duration::from_millis(400);
+const WINDOW: Duration = Duration::from_millis(400);
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -51,6 +52,7 @@ struct Document<'a> {
     warnings: usize,
     notes: usize,
     findings: Vec<FindingDocument<'a>>,
+    good: Vec<&'static str>,
     unseen: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<FixDocument>,
@@ -161,6 +163,7 @@ fn document<'a>(facts: &'a Facts, findings: &'a [Finding], fix: Option<FixDocume
         warnings: count(findings, Severity::Warning),
         notes: count(findings, Severity::Note),
         findings: findings.iter().map(of).collect(),
+        good: looked_at(facts, findings),
         unseen: &facts.unseen,
         fix,
         facts,
@@ -215,6 +218,10 @@ fn text(facts: &Facts, findings: &[Finding], args: &Args, fixed: Option<&Each>, 
     for unseen in &facts.unseen {
         page.paragraph(&format!("Not seen: {unseen}."));
     }
+    let good = looked_at(facts, findings);
+    if !good.is_empty() {
+        page.paragraph(&format!("Looked at and good: {}.", good.join(", ")));
+    }
     page.paragraph(&summary(findings, args, lines.len()));
     page.finish()
 }
@@ -229,10 +236,13 @@ fn mark(severity: Severity) -> String {
     }
 }
 
+/// Interfaces that are shown; the rest is counted.
+const DEVICES_MAX: usize = 12;
+
 fn head(page: &mut Page, facts: &Facts) {
     let cpus = facts.cpus.online.len();
     page.paragraph(&format!("Linux {}, {}", facts.kernel.release, plural(cpus, "CPU")));
-    for device in &facts.devices {
+    for device in facts.devices.iter().take(DEVICES_MAX) {
         let driver = device.driver.as_deref().unwrap_or("no driver named");
         let queues = plural(device.rx_queues.len(), "receive queue");
         let instances = match &device.instances {
@@ -241,6 +251,9 @@ fn head(page: &mut Page, facts: &Facts) {
         };
         let state = if device.is_up { "" } else { ", down" };
         page.paragraph(&format!("{}: {driver}, {queues}, {instances}{state}", device.name()));
+    }
+    if facts.devices.len() > DEVICES_MAX {
+        page.paragraph(&format!("and {} more interfaces that are up", facts.devices.len() - DEVICES_MAX));
     }
     if let Some(program) = &facts.program {
         let with_id = program.sockets.iter().filter(|socket| socket.napi_id.is_some());

@@ -23,8 +23,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IF")]
     dev: String,
 
-    /// CPUs for interrupts and NAPI threads, such as 2 or 2-3; work queues get the others [default: the last one of the
-    /// interface's NUMA node]
+    /// CPUs for interrupts and NAPI threads, such as 2 or 2-3: queue 0 has the first, and so on in turn; work queues get the others
+    /// [default: the last of the interface's NUMA node, as many as it has queues]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<CpuList>,
 
@@ -125,12 +125,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             }
             list.clone()
         }
-        None => tune::default_cpu(&facts, device).into_iter().collect(),
+        None => tune::default_cpus(&facts, device, args.delivery.delivery(), args.queues),
     };
     let tuning = Tuning { delivery: args.delivery.delivery(), cpus, queues: args.queues };
+    tune::check(device, &tuning).map_err(|error| Usage(error.into()))?;
     let steps = tune::steps(&facts, device, &tuning);
     let outcomes = if args.dry_run {
-        let threads = tune::threads(device, &tuning).into_iter().map(Step::Line);
+        let threads = tune::threads(&facts, device, &tuning).into_iter().map(Step::Line);
         let kept = !matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
         steps.into_iter().chain(threads.filter(|_| !kept)).map(would).collect()
     } else {
@@ -198,9 +199,10 @@ fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>) -> anyhow::Result<Vec<O
     }
     // Threads are made by the lines before.
     if matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll)
-        && let Some(device) = read(args)?.devices.first()
+        && let facts = read(args)?
+        && let Some(device) = facts.devices.first()
     {
-        let lines = tune::threads(device, tuning);
+        let lines = tune::threads(&facts, device, tuning);
         journals.expect(lines.clone());
         for line in &lines {
             outcomes.push(one(&mut journals, line)?);

@@ -14,6 +14,7 @@
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
 //! | [`ethtool`] | channels, rings, coalescing and offloads of an interface | `ethtool` netlink |
 //! | [`given`] | files that are given on the command line, read within a bound | |
+//! | [`irqs`] | which interrupts are an interface's, what each is for, on which CPU | `/proc/interrupts`, `msi_irqs` |
 //! | [`facts`] | what a machine has and how it is set, read once | |
 //! | [`doctor`] | what is wrong with that: pure | |
 //! | [`observe`] | who polls an interface, what passes it by, what a program's threads wait in: whether what was set acts | tracepoints, `/proc` |
@@ -21,6 +22,7 @@
 //! | [`tune`] | what a machine is set to for low latency: pure | |
 //! | `veth` | pairs | `veth(4)` |
 //! | [`tracefs`] | static tracepoints, recorded | `tracefs` |
+//! | `root` | files of this machine, or of another one in a folder | |
 //! | `procfs` | a process or thread, as `/proc` tells | `proc_pid_stat(5)` |
 //! | `sys` | system calls without a safe wrapper, the only unsafe code | |
 //!
@@ -54,6 +56,7 @@ mod error;
 pub mod ethtool;
 pub mod facts;
 pub mod given;
+pub mod irqs;
 mod link;
 pub mod metrics;
 pub mod netdev;
@@ -61,6 +64,7 @@ mod netns;
 pub mod observe;
 pub mod process;
 mod procfs;
+mod root;
 mod sink;
 pub mod socket;
 mod sys;

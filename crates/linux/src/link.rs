@@ -77,11 +77,14 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
     named(name, |header, _| Ok(index_of(header)))
 }
 
-/// All interfaces: number, name, and of a virtual one what it is (`veth`).
+/// All interfaces: number, name, and of a virtual one what it is (`veth`, `loopback`).
 pub(crate) fn all() -> io::Result<Vec<(u32, String, Option<String>)>> {
     each(|header, attributes| {
         let kind = attributes.get_linkinfo().and_then(|info| info.get_kind().map(|kind| kind.to_string_lossy()));
-        Ok((index_of(header), name_of(attributes)?, kind.ok().map(|kind| kind.into_owned())))
+        let kind = kind.ok().map(|kind| kind.into_owned());
+        let is_loopback = header.ifi_flags & IfinfoFlags::Loopback as u32 != 0;
+        let kind = kind.or_else(|| is_loopback.then(|| "loopback".to_owned()));
+        Ok((index_of(header), name_of(attributes)?, kind))
     })
 }
 

@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use napier_control::record;
 use napier_linux::Netns;
+use napier_linux::irqs::Role;
 use napier_linux::netdev::places::{self, Instance, Irq, NamedIrq, Places, Values};
 use serde_json::{Map, Value, json};
 
@@ -36,8 +37,8 @@ fn values(values: &Values) -> Value {
 
 fn as_json(places: &Places, sysctls: &Values) -> Value {
     let instances: Vec<Value> = places.instances.iter().map(instance).collect();
-    let interrupts = places.interrupts.iter().map(|NamedIrq { name, irq }| {
-        json!({"irq": irq.number, "name": name, "smp_affinity_list": irq.affinity, "effective_affinity_list": irq.effective})
+    let interrupts = places.interrupts.iter().map(|NamedIrq { name, role, irq }| {
+        json!({"irq": irq.number, "name": name, "role": role, "smp_affinity_list": irq.affinity, "effective_affinity_list": irq.effective})
     });
     let interrupts: Vec<Value> = interrupts.collect();
     json!({
@@ -73,11 +74,12 @@ fn as_text(places: &Places, sysctls: &Values) -> String {
     for (name, value) in sysctls {
         let _ = writeln!(text, "{name}: {}", shown(value));
     }
-    for NamedIrq { name, irq } in &places.interrupts {
-        let _ = writeln!(text, "{} ({name})", of_irq(irq));
+    for NamedIrq { name, role, irq } in &places.interrupts {
+        let control = if *role == Role::Control { ", of no queue" } else { "" };
+        let _ = writeln!(text, "{} ({name}{control})", of_irq(irq));
     }
     if places.instances.is_empty() {
-        let _ = writeln!(text, "{} has no NAPI instance: it is down, or a veth with GRO off", places.device);
+        let _ = writeln!(text, "{}", napier_linux::netdev::why_no_instance(&places.device));
     }
     for Instance { napi, irq, thread } in &places.instances {
         let own: Vec<String> =

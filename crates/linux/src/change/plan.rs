@@ -1,10 +1,11 @@
 //! A mode's plan as lines for one interface.
 
-use napier_core::control::NapiChange;
 use napier_core::control::plan::{Plan, Write};
+use napier_core::control::{NapiChange, ThreadedSetting};
 
 use super::key::instances;
 use super::{DeviceRef, Key, KeyError, Line, NapiAttribute};
+use crate::root::Root;
 
 /// The plan's writes for an interface and its instances, in the plan's order: an attribute that this kernel does not set on
 /// instances by themselves becomes the interface's file. What goes to sockets, contexts and waits is a program's, and not here.
@@ -14,11 +15,11 @@ use super::{DeviceRef, Key, KeyError, Line, NapiAttribute};
 pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> {
     let infos = instances(device)?;
     if infos.is_empty() && plan.changes().next().is_some() {
-        return Err(KeyError::NotHere(format!(
-            "{} has no NAPI instance: it is down, or a veth without generic receive offload (ethtool -K {} gro on)",
-            device.name,
-            super::quoted(&device.name)
-        )));
+        return Err(KeyError::NotHere(crate::netdev::why_no_instance(&device.name)));
+    }
+    let sets = |wanted| plan.changes().any(|change| change == wanted);
+    if sets(NapiChange::Threaded(ThreadedSetting::BusyPoll)) {
+        not_too_many(device, infos.len())?;
     }
     let takes = |change: NapiChange| {
         let (attribute, _) = NapiAttribute::of(change);
@@ -48,4 +49,30 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
         }
     }
     Ok(lines)
+}
+
+/// Threads that poll for ever are no more than CPUs: of two on one CPU each keeps the other, and the packets of its queue, from running.
+fn not_too_many(device: &DeviceRef, threads: usize) -> Result<(), KeyError> {
+    let cpus = Root::MACHINE.cpus("/sys/devices/system/cpu/online");
+    match cpus.map(|cpus| cpus.len()).filter(|cpus| threads > *cpus) {
+        Some(cpus) => Err(KeyError::Refused(format!(
+            "{0} has {threads} NAPI instances and this machine {cpus} CPUs: threads that poll for ever would keep each other from \
+             running. Take fewer queues (ethtool -L {0} combined N)",
+            device.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_poll_for_ever_do_not_outnumber_the_cpus() {
+        let device = DeviceRef { ifindex: 9, name: "eth9".to_owned() };
+        assert!(not_too_many(&device, 1).is_ok());
+        let error = not_too_many(&device, 100_000).expect_err("no machine has so many CPUs");
+        assert!(error.to_string().contains("ethtool -L eth9 combined"), "{error}");
+    }
 }

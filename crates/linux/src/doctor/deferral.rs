@@ -7,7 +7,10 @@ use crate::facts::{Device, Facts, Instance};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     for device in &facts.devices {
-        found.extend(suspension_without_deferral(device));
+        // The mode suspend0, while it is in force, is meant so.
+        if !device.is_held {
+            found.extend(suspension_without_deferral(device));
+        }
         found.extend(flush_without_defer(device));
         found.extend(defer_without_timeout(device));
         found.extend(coalescing(device));
@@ -16,19 +19,19 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-fn those(device: &Device, wanted: impl Fn(&Instance) -> bool) -> Vec<&Instance> {
+pub(super) fn those(device: &Device, wanted: impl Fn(&Instance) -> bool) -> Vec<&Instance> {
     device.instances().iter().filter(|instance| wanted(instance)).collect()
 }
 
-fn suspends(instance: &Instance) -> bool {
-    instance.irq_suspend_timeout_ns.unwrap_or(0) > 0
+pub(super) fn suspends(instance: &Instance) -> bool {
+    instance.irq_suspend_timeout_ns > Some(0)
 }
 
 /// Source: `net/core/dev.c napi_suspend_irqs`, which arms a timer and masks nothing.
 fn suspension_without_deferral(device: &Device) -> Option<Finding> {
     let hit = those(device, |instance| suspends(instance) && !defers(instance));
     let first = hit.first()?;
-    let suspend = time(first.irq_suspend_timeout_ns.unwrap_or(0));
+    let suspend = time(first.irq_suspend_timeout_ns?);
     let who = instances_of(device, &hit);
     let (verb, own) = if hit.len() == 1 { ("has", "its") } else { ("have", "their") };
     let what = format!("{who} {verb} irq-suspend-timeout {suspend}, but {own} interrupts are not deferred.");
@@ -42,8 +45,7 @@ fn suspension_without_deferral(device: &Device) -> Option<Finding> {
 /// Source: `net/core/dev.c napi_complete_done`: with a count of 0 the timer is armed and the interrupt unmasked.
 fn flush_without_defer(device: &Device) -> Option<Finding> {
     let is_hit = |instance: &Instance| {
-        let flush = instance.gro_flush_timeout_ns.unwrap_or(0);
-        flush > 0 && instance.defer_hard_irqs == Some(0) && !suspends(instance)
+        instance.gro_flush_timeout_ns > Some(0) && instance.defer_hard_irqs == Some(0) && !suspends(instance)
     };
     let hit = those(device, is_hit);
     let files = &device.files;
@@ -71,8 +73,7 @@ fn flush_without_defer(device: &Device) -> Option<Finding> {
 
 fn defer_without_timeout(device: &Device) -> Option<Finding> {
     let is_hit = |instance: &Instance| {
-        let count = instance.defer_hard_irqs.unwrap_or(0);
-        count > 0 && instance.gro_flush_timeout_ns == Some(0) && !suspends(instance)
+        instance.defer_hard_irqs > Some(0) && instance.gro_flush_timeout_ns == Some(0) && !suspends(instance)
     };
     let hit = those(device, is_hit);
     let count = hit.first()?.defer_hard_irqs?;
@@ -86,14 +87,13 @@ fn defer_without_timeout(device: &Device) -> Option<Finding> {
 
 fn coalescing(device: &Device) -> Option<Finding> {
     let hit = those(device, defers);
-    let usecs: u64 = device.coalesce.get("rx-usecs").and_then(|value| value.parse().ok()).unwrap_or(0);
+    let usecs: Option<u64> = device.coalesce.get("rx-usecs").and_then(|value| value.parse().ok());
     let adapts = device.coalesce.get("adaptive-rx").is_some_and(|value| value == "on");
-    if hit.is_empty() || (usecs == 0 && !adapts) {
-        return None;
-    }
     let how = match (adapts, usecs) {
+        _ if hit.is_empty() => return None,
         (true, _) => "by itself as it sees fit (adaptive-rx)".to_owned(),
-        (false, usecs) => format!("for {usecs} µs (rx-usecs)"),
+        (false, Some(usecs)) if usecs > 0 => format!("for {usecs} µs (rx-usecs)"),
+        (false, _) => return None,
     };
     let what = format!("{} defers interrupts, and the device holds them back as well, {how}.", device.name());
     let why = "The first packet after a pause waits for the device, and only then does deferral begin: both delays add up, \
@@ -147,11 +147,17 @@ fn hidden_files(device: &Device) -> Option<Finding> {
 fn threaded_lost(device: &Device) -> Option<Finding> {
     let is_on = |instance: &Instance| instance.threaded.as_deref().is_some_and(|name| name != "disabled");
     let on = those(device, is_on);
-    if on.is_empty() || device.files.threaded != Some(0) {
+    // While a mode is in force, napier run applies it to new instances.
+    if on.is_empty() || device.files.threaded != Some(0) || device.is_held {
         return None;
     }
     let forgets = device.driver.as_deref() == Some("veth");
-    let some_lost = on.len() < device.instances().len();
+    // An instance of a queue that is not in use needs no thread.
+    let is_used = |instance: &Instance| {
+        let known = device.rx_queues.iter().any(|queue| queue.napi_id.is_some());
+        !known || device.rx_queues.iter().any(|queue| queue.napi_id == Some(instance.id))
+    };
+    let some_lost = device.instances().iter().any(|instance| !is_on(instance) && is_used(instance));
     // A driver that keeps the settings of its instances loses nothing.
     if !forgets && !some_lost {
         return None;
@@ -169,7 +175,9 @@ fn threaded_lost(device: &Device) -> Option<Finding> {
          they get the interface's setting, which is 0, and no thread."
     );
     let polls = on.iter().any(|instance| instance.threaded.as_deref() == Some("busy-poll"));
-    let finding = Finding::new("threaded-lost", Severity::Warning, what, why).of(device);
+    // Where all are threaded nothing is lost yet.
+    let severity = if some_lost { Severity::Warning } else { Severity::Note };
+    let finding = Finding::new("threaded-lost", severity, what, why).of(device);
     Some(if polls {
         finding.advice("busy-poll can only be set on instances: set it again whenever the interface has come up.")
     } else {

@@ -4,6 +4,7 @@ use super::{Finding, Severity};
 use crate::change::{EthtoolKey, Key, Line};
 use crate::ethtool::Group;
 use crate::facts::{Device, Facts};
+use crate::netdev::absent::{Known, is_virtual, why};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     let any = facts.devices.iter().any(|device| !device.instances().is_empty());
@@ -47,6 +48,14 @@ fn no_instance(facts: &Facts, device: &Device) -> Option<Finding> {
         return Some(below);
     }
     let driver = device.driver.as_deref().unwrap_or("its driver");
+    if is_virtual(driver) {
+        let known = Known { name: name.to_owned(), kind: device.driver.clone(), is_up: Some(true), ..Known::default() };
+        let what = format!("{}.", why(&known));
+        let why = "A mode is set on NAPI instances, and sockets learn theirs from packets: neither is there.";
+        // One among many is nothing; of the one that was asked about it is the answer.
+        let severity = if device.is_asked { Severity::Warning } else { Severity::Note };
+        return Some(Finding::new("driver-without-ids", severity, what, why).of(device));
+    }
     let what = format!("{name} ({driver}) is up and has no NAPI instance with an id.");
     let why = "Instances without an id are not listed, sockets cannot learn them (SO_INCOMING_NAPI_ID is 0), and so neither \
                busy polling nor suspension nor settings of instances can be had there.";

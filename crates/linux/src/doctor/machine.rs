@@ -2,7 +2,7 @@
 
 use super::{Finding, Severity, some};
 use crate::change::{Key, Line};
-use crate::facts::{Facts, IdleState};
+use crate::facts::{Facts, Governor, IdleState, Irq};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(governor(facts));
@@ -17,9 +17,17 @@ fn write(path: impl Into<String>, value: &str) -> Line {
     Line::new(Key::File { path: path.into() }, value)
 }
 
+/// The frequency does not fall: by the governor, by the preference of a driver that chooses by itself (`intel_pstate`, `amd_pstate` in
+/// active mode, where the governor `powersave` is a name only), or because there is no lower one.
+fn is_fast(policy: &Governor) -> bool {
+    policy.governor == "performance"
+        || policy.preference.as_deref() == Some("performance")
+        || policy.khz.is_some_and(|(min, max)| min >= max)
+}
+
 fn governor(facts: &Facts) -> Option<Finding> {
     let policies = &facts.cpus.governors;
-    let slow: Vec<_> = policies.iter().filter(|policy| policy.governor != "performance").collect();
+    let slow: Vec<_> = policies.iter().filter(|policy| !is_fast(policy)).collect();
     let mut names: Vec<String> = slow.iter().map(|policy| policy.governor.clone()).collect();
     names.sort();
     names.dedup();
@@ -38,7 +46,9 @@ fn governor(facts: &Facts) -> Option<Finding> {
 const EXIT_LATENCY_MAX_US: u32 = 10;
 
 fn deep_idle(facts: &Facts) -> Option<Finding> {
-    let is_deep = |state: &&IdleState| !state.is_disabled && state.exit_latency_us > EXIT_LATENCY_MAX_US;
+    let is_allowed = |state: &IdleState| state.limit_us.is_none_or(|limit| state.exit_latency_us <= limit);
+    let is_deep =
+        |state: &&IdleState| !state.is_disabled && state.exit_latency_us > EXIT_LATENCY_MAX_US && is_allowed(state);
     let deep: Vec<&IdleState> = facts.cpus.idle_states.iter().filter(is_deep).collect();
     let worst = deep.iter().max_by_key(|state| state.exit_latency_us)?;
     let mut names: Vec<String> = deep.iter().map(|state| state.name.clone()).collect();
@@ -74,7 +84,8 @@ fn smt(facts: &Facts) -> Option<Finding> {
 
 fn irqbalance(facts: &Facts) -> Option<Finding> {
     let pid = facts.cpus.irqbalance_pid?;
-    if facts.devices.iter().all(|device| device.irqs.is_empty()) {
+    let is_left = |irq: &Irq| facts.cpus.irqbalance_banned.contains(&irq.number);
+    if facts.devices.iter().all(|device| device.queue_irqs().all(is_left)) {
         return None;
     }
     let what = format!("irqbalance runs (process {pid}).");
@@ -93,8 +104,15 @@ const SINCE: [((u32, u32), &str); 6] = [
     ((6, 19), "threads that poll for ever (threaded-busy-poll)"),
 ];
 
+/// From here on a kernel has all but threads that poll for ever.
+const FEW_LACK: (u32, u32) = (6, 13);
+
 fn kernel(facts: &Facts) -> Option<Finding> {
     let version = facts.kernel.version;
+    // What lacks only there is told to who asks for that mode.
+    if version >= FEW_LACK {
+        return None;
+    }
     let lacks: Vec<_> = SINCE.iter().filter(|(since, _)| version < *since).collect();
     if lacks.is_empty() || version == (0, 0) {
         return None;
@@ -102,8 +120,7 @@ fn kernel(facts: &Facts) -> Option<Finding> {
     let each = lacks.iter().map(|((major, minor), what)| format!("{what}, since {major}.{minor}"));
     let what = format!("Linux {} has no {}.", facts.kernel.release, each.collect::<Vec<_>>().join("; no "));
     let why = "Modes that need it are refused here, with this reason. The engine has them on every kernel.";
-    let severity = if version < (6, 13) { Severity::Warning } else { Severity::Note };
-    Some(Finding::new("kernel-too-old", severity, what, why))
+    Some(Finding::new("kernel-too-old", Severity::Warning, what, why))
 }
 
 fn capabilities(facts: &Facts) -> Option<Finding> {

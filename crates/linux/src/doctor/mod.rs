@@ -3,21 +3,27 @@
 //! A [`Finding`] says what is there, why it matters, and how to mend it: lines of [`crate::change`], which can be applied and
 //! taken back, or words where no line can do it. Each has a page in `docs/doctor`.
 
+mod alike;
 mod classes;
 mod deferral;
 mod device;
+mod looked;
+mod lost;
 mod machine;
 mod placement;
 mod program;
 mod reached;
+mod spread;
 mod stacked;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 
 use serde::Serialize;
 
 use crate::change::{Key, Line, NapiAttribute};
 use crate::facts::{Device, Facts, Instance};
+pub use looked::looked_at;
 
 /// How much a finding weighs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -52,6 +58,9 @@ pub struct Finding {
     pub severity: Severity,
     /// The interface that it is about.
     pub device: Option<String>,
+    /// Other interfaces of which the same is true.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// What is there.
     pub what: String,
     /// Why it matters.
@@ -63,7 +72,7 @@ pub struct Finding {
 }
 
 /// All findings that there are. Each has a page `docs/doctor/ID.md`.
-pub const IDS: [&str; 35] = [
+pub const IDS: &[&str] = &[
     "suspension-without-deferral",
     "prefer-without-deferral",
     "nothing-polls",
@@ -81,6 +90,10 @@ pub const IDS: [&str; 35] = [
     "program-over-napi-threads",
     "program-in-idle-class",
     "small-budget",
+    "queues-on-one-cpu",
+    "timeout-too-long",
+    "packets-lost",
+    "flush-above-suspend",
     "flush-without-defer",
     "defer-without-timeout",
     "coalescing-hides-deferral",
@@ -88,6 +101,8 @@ pub const IDS: [&str; 35] = [
     "numa-apart",
     "queues-and-workers",
     "rps-in-the-way",
+    "isolated-cpus",
+    "softirq-budget",
     "irqbalance",
     "interface-down",
     "governor",
@@ -111,7 +126,11 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     classes::check(facts, &mut found);
     device::check(facts, &mut found);
     placement::check(facts, &mut found);
+    spread::check(facts, &mut found);
+    timeouts::check(facts, &mut found);
+    lost::check(facts, &mut found);
     machine::check(facts, &mut found);
+    let mut found = alike::merge(found);
     let rank = |id| IDS.iter().position(|known| *known == id);
     found.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), rank(finding.id)));
     found
@@ -121,7 +140,7 @@ impl Finding {
     fn new(id: &'static str, severity: Severity, what: impl Into<String>, why: impl Into<String>) -> Self {
         assert!(IDS.contains(&id), "{id} is not in the list");
         let (what, why) = (what.into(), why.into());
-        Self { id, severity, device: None, what, why, mend: Vec::new(), advice: None }
+        Self { id, severity, device: None, also: Vec::new(), what, why, mend: Vec::new(), advice: None }
     }
 
     fn of(mut self, device: &Device) -> Self {
@@ -137,6 +156,11 @@ impl Finding {
     fn advice(mut self, words: impl Into<String>) -> Self {
         self.advice = Some(words.into());
         self
+    }
+
+    /// All interfaces that it is about.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        self.device.iter().chain(&self.also).map(String::as_str)
     }
 
     /// Its page.
@@ -188,7 +212,7 @@ fn time(ns: u64) -> String {
 
 /// Deferral is in force: both its values are set.
 fn defers(instance: &Instance) -> bool {
-    instance.defer_hard_irqs.unwrap_or(0) > 0 && instance.gro_flush_timeout_ns.unwrap_or(0) > 0
+    instance.defer_hard_irqs > Some(0) && instance.gro_flush_timeout_ns > Some(0)
 }
 
 /// Deferral as the documents on interrupt suspension set it.
@@ -199,10 +223,11 @@ const SUSPEND_NS: u64 = 20_000_000;
 /// What deferral lacks, filled up.
 fn deferral_lines(device: &Device, instance: &Instance) -> Vec<Line> {
     let mut lines = Vec::new();
-    if instance.defer_hard_irqs.unwrap_or(0) == 0 {
+    // What a kernel does not show cannot be set either.
+    if instance.defer_hard_irqs == Some(0) {
         lines.push(napi(device, instance, NapiAttribute::DeferHardIrqs, DEFER_COUNT));
     }
-    if instance.gro_flush_timeout_ns.unwrap_or(0) == 0 {
+    if instance.gro_flush_timeout_ns == Some(0) {
         lines.push(napi(device, instance, NapiAttribute::GroFlushTimeout, FLUSH_NS));
     }
     lines

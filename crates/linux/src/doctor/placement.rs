@@ -4,7 +4,7 @@ use super::program::{ids, polls};
 use super::{Finding, Severity, defers, file, some};
 use crate::change::{EthtoolKey, Key, Line, ThreadKey, ThreadSetting, text};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts, Instance, Irq, Thread};
+use crate::facts::{Device, Facts, Instance, Irq, RxQueue, Thread};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     for device in &facts.devices {
@@ -29,7 +29,7 @@ fn only(thread: &Thread) -> Option<u32> {
 }
 
 /// CPUs that the program's threads are pinned to.
-fn pinned(facts: &Facts) -> Vec<u32> {
+pub(super) fn pinned(facts: &Facts) -> Vec<u32> {
     let program = facts.program.iter().flat_map(|program| &program.threads);
     program.filter_map(only).collect()
 }
@@ -112,8 +112,9 @@ fn interrupt_on_one_cpu(facts: &Facts, device: &Device) -> Option<Finding> {
     };
     // An interrupt that is deferred or handed to a thread does little where it is raised.
     let quiet = device.instances().iter().any(|instance| defers(instance) || instance.thread.is_some());
-    let hit: Vec<&Irq> = device.irqs.iter().filter(|irq| irq.effective == [cpu]).collect();
-    if !is_whole || quiet || hit.is_empty() || hit.len() < device.irqs.len() || facts.cpus.online.len() < 2 {
+    let all: Vec<&Irq> = device.queue_irqs().collect();
+    let hit: Vec<&Irq> = all.iter().copied().filter(|irq| irq.only_cpu() == Some(cpu)).collect();
+    if !is_whole || quiet || hit.is_empty() || hit.len() < all.len() || facts.cpus.online.len() < 2 {
         return None;
     }
     let numbers: Vec<String> = hit.iter().map(|irq| irq.number.to_string()).collect();
@@ -138,7 +139,8 @@ fn numa_apart(facts: &Facts, device: &Device) -> Option<Finding> {
     let apart = |cpus: &[u32]| !cpus.is_empty() && cpus.iter().all(|cpu| !node.cpus.contains(cpu));
     let threads: Vec<&Thread> = device.instances().iter().filter_map(|instance| instance.thread.as_ref()).collect();
     let threads: Vec<&Thread> = threads.into_iter().filter(|thread| apart(&thread.cpus)).collect();
-    let irqs: Vec<&Irq> = device.irqs.iter().filter(|irq| apart(&irq.effective)).collect();
+    let is_apart = |irq: &&Irq| irq.effective.as_deref().is_some_and(apart);
+    let irqs: Vec<&Irq> = device.queue_irqs().filter(is_apart).collect();
     let program = facts.program.as_ref().filter(|program| program.threads.iter().any(|thread| apart(&thread.cpus)));
     let mut who = Vec::new();
     if !irqs.is_empty() {
@@ -181,7 +183,7 @@ fn queues_and_workers(facts: &Facts, device: &Device) -> Option<Finding> {
     let queues = u32::try_from(device.rx_queues.len()).ok().filter(|queues| *queues > 0)?;
     let program = facts.program.as_ref();
     let is_polling = program.is_some_and(|program| program.epolls.iter().any(|epoll| polls(facts, epoll)))
-        || device.instances().iter().any(|instance| instance.irq_suspend_timeout_ns.unwrap_or(0) > 0);
+        || device.instances().iter().any(|instance| instance.irq_suspend_timeout_ns > Some(0));
     let what = format!("{} has {queues} receive queues for {workers} workers.", device.name());
     let what = if queues == 1 { what.replace("queues", "queue") } else { what };
     let (severity, why) = match workers.cmp(&queues) {
@@ -215,9 +217,10 @@ fn queues_and_workers(facts: &Facts, device: &Device) -> Option<Finding> {
 }
 
 fn rps(facts: &Facts, device: &Device) -> Option<Finding> {
-    let steered: Vec<_> = device.rx_queues.iter().filter(|queue| !queue.rps_cpus.is_empty()).collect();
-    let follows = facts.sysctls.rps_sock_flow_entries.unwrap_or(0) > 0;
-    let flows: Vec<_> = device.rx_queues.iter().filter(|queue| follows && queue.rps_flow_cnt > 0).collect();
+    let is_steered = |queue: &&RxQueue| queue.rps_cpus.as_ref().is_some_and(|cpus| !cpus.is_empty());
+    let steered: Vec<_> = device.rx_queues.iter().filter(is_steered).collect();
+    let follows = facts.sysctls.rps_sock_flow_entries > Some(0);
+    let flows: Vec<_> = device.rx_queues.iter().filter(|queue| follows && queue.rps_flow_cnt > Some(0)).collect();
     let mut lines: Vec<Line> =
         steered.iter().map(|queue| file(device, format!("queues/rx-{}/rps_cpus", queue.index), 0)).collect();
     if !flows.is_empty() {

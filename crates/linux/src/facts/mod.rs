@@ -4,9 +4,13 @@
 //! of it is open to every user. Devices are those of the namespace of the calling thread.
 
 mod device;
+mod losses;
 mod machine;
 mod parts;
 mod program;
+mod source;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,9 +19,13 @@ use serde::Serialize;
 
 use crate::change::DeviceRef;
 use crate::observe::{self, Observer, Window};
+use crate::root::Root;
 
+pub use crate::irqs::{Irq, Role};
+pub use losses::{Losses, Lost, Watched};
 pub use parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
 pub use program::{namespace_of, program};
+use source::{Here, Source};
 
 /// What is asked about.
 #[derive(Clone, Default, Debug)]
@@ -75,6 +83,10 @@ pub struct Facts {
     pub workers: Option<u32>,
     /// What happened at interfaces with instances while they were looked at, by name; none if that was not asked for.
     pub seen: BTreeMap<String, Window>,
+    /// Packets that were lost, and polls that were cut short, since the machine started.
+    pub losses: Losses,
+    /// The same in the time in which it was looked at what happens.
+    pub watched: Option<Watched>,
     /// What could not be read, and why.
     pub unseen: Vec<String>,
 }
@@ -105,8 +117,12 @@ pub struct Cpus {
     pub smt_control: Option<String>,
     /// Files with the CPUs of work queues.
     pub work_queue_masks: Vec<String>,
+    /// Those that the scheduler moves nothing to: `isolcpus`, and partitions of cpuset.
+    pub isolated: Vec<u32>,
     /// A process that moves interrupts by its own rules.
     pub irqbalance_pid: Option<u32>,
+    /// Interrupts that it was told to leave alone.
+    pub irqbalance_banned: Vec<u32>,
 }
 
 /// A NUMA node.
@@ -126,6 +142,10 @@ pub struct Governor {
     pub governor: String,
     /// `performance` is among those that can be had.
     pub can_perform: bool,
+    /// `energy_performance_preference`: with `intel_pstate` and `amd_pstate` it decides, not the governor.
+    pub preference: Option<String>,
+    /// The lowest and the highest frequency that it may take, kHz.
+    pub khz: Option<(u64, u64)>,
 }
 
 /// An idle state of one CPU.
@@ -137,6 +157,9 @@ pub struct IdleState {
     pub name: String,
     pub exit_latency_us: u32,
     pub is_disabled: bool,
+    /// The longest exit that its CPU is allowed by who asked for short ones: `/dev/cpu_dma_latency`,
+    /// `power/pm_qos_resume_latency_us`; `None` where nobody did, or it cannot be read.
+    pub limit_us: Option<u32>,
 }
 
 /// Settings of the whole kernel; `None` where a namespace or a kernel does not show them.
@@ -146,6 +169,8 @@ pub struct Sysctls {
     pub busy_poll: Option<u64>,
     pub busy_read: Option<u64>,
     pub rps_sock_flow_entries: Option<u64>,
+    pub netdev_budget: Option<u64>,
+    pub netdev_budget_usecs: Option<u64>,
 }
 
 /// An interface.
@@ -155,6 +180,8 @@ pub struct Device {
     pub device: DeviceRef,
     /// The user named it.
     pub is_asked: bool,
+    /// A running napier has put a mode into force on it, and puts it back at its end.
+    pub is_held: bool,
     /// It is up.
     pub is_up: bool,
     /// Driver, or the kind of a virtual interface.
@@ -195,10 +222,10 @@ pub struct DeviceFiles {
 pub struct RxQueue {
     /// Its number.
     pub index: u32,
-    /// Packets are given to these CPUs.
-    pub rps_cpus: Vec<u32>,
+    /// Packets are given to these CPUs; `None` where that cannot be read, as with the next.
+    pub rps_cpus: Option<Vec<u32>>,
     /// Flows that are followed to their programs.
-    pub rps_flow_cnt: u32,
+    pub rps_flow_cnt: Option<u32>,
     /// The instance that queue-get names.
     pub napi_id: Option<u32>,
 }
@@ -224,30 +251,22 @@ pub struct Instance {
     pub threaded: Option<String>,
 }
 
-/// An interrupt.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Irq {
-    /// Its number.
-    pub number: u32,
-    /// What `/proc/interrupts` calls it.
-    pub name: String,
-    /// Where it may be raised.
-    pub affinity: Vec<u32>,
-    /// Where it is raised.
-    pub effective: Vec<u32>,
-}
-
 impl Facts {
     /// Reads them.
     ///
     /// # Errors
     /// What is asked about is not there.
     pub fn read(scope: &Scope) -> Result<Self, FactsError> {
+        Self::read_from(&Source { root: Root::MACHINE, kernel: &Here }, scope)
+    }
+
+    /// Of this machine, or of the files and answers of another one. Programs are this machine's.
+    fn read_from(source: &Source<'_>, scope: &Scope) -> Result<Self, FactsError> {
         let mut facts = Self { workers: scope.workers, ..Self::default() };
-        machine::read(&mut facts);
-        device::read(&mut facts, scope.device.as_deref())?;
+        machine::read(source, &mut facts);
+        device::read(source, &mut facts, scope.device.as_deref())?;
         if !scope.window.is_zero() {
-            facts.watch(scope);
+            facts.watch(source, scope);
         }
         // After the window: what its connections have learned by then is seen.
         if let Some(pid) = scope.pid {
@@ -259,7 +278,8 @@ impl Facts {
     }
 
     /// Looks at what happens, at all interfaces at once.
-    fn watch(&mut self, scope: &Scope) {
+    fn watch(&mut self, source: &Source<'_>, scope: &Scope) {
+        let before = Losses::read(source);
         let with_instances = self.devices.iter().filter(|device| !device.instances().is_empty());
         let mut observers: Vec<(String, Observer)> = with_instances
             .map(|device| {
@@ -275,6 +295,8 @@ impl Facts {
         });
         self.seen = observers.into_iter().map(|(name, mut observer)| (name, observer.close())).collect();
         self.program = scope.pid.map(|pid| Program { pid, waits, ..Program::default() });
+        let losses = Losses::read(source).since(&before);
+        self.watched = Some(Watched { ms: u64::try_from(scope.window.as_millis()).unwrap_or(u64::MAX), losses });
     }
 
     /// The instance with this id, and its interface.
@@ -290,6 +312,21 @@ impl Device {
     #[must_use]
     pub fn instances(&self) -> &[Instance] {
         self.instances.as_deref().unwrap_or_default()
+    }
+
+    /// Its interrupts by which packets come or have gone.
+    pub fn queue_irqs(&self) -> impl Iterator<Item = &Irq> {
+        self.irqs.iter().filter(|irq| irq.role != Role::Control)
+    }
+
+    /// The receive queue that an instance serves: as queue-get says, or by the name of its interrupt.
+    #[must_use]
+    pub fn queue_of(&self, instance: &Instance) -> Option<u32> {
+        let told = self.rx_queues.iter().find(|queue| queue.napi_id == Some(instance.id)).map(|queue| queue.index);
+        told.or_else(|| {
+            let irq = self.irqs.iter().find(|irq| instance.irq == Some(irq.number))?;
+            irq.queue.filter(|_| irq.receives())
+        })
     }
 
     /// Its name when it was found.

@@ -7,6 +7,7 @@ use napier_core::control::{NapiInfo, ThreadedSetting};
 use napier_core::metric::{Metric, Sink, Unit};
 
 use super::{counter, cpu, gauge, mode};
+use crate::irqs::Table;
 use crate::link::Counters;
 use crate::netdev::places;
 use crate::observe::polled_of_veth;
@@ -109,7 +110,8 @@ static THREAD_SWITCHES: Metric = counter(
 static INTERRUPTS: Metric = counter(
     "napier_kernel_interrupts",
     Unit::Count,
-    "Interrupts of an interface, by the name that its driver gave them; CPUs that took none are left out",
+    "Interrupts of an interface, by the name that its driver gave them; CPUs that took none are left out, but for the first one \
+     where none did",
     &["device", "irq", "name", "cpu"],
 );
 
@@ -182,13 +184,19 @@ pub(super) fn polling_cpu(info: &NapiInfo) -> Option<usize> {
     usize::try_from(Stat::of(thread).ok()?.last_cpu).ok()
 }
 
-pub(super) fn interrupts(table: &str, names: &BTreeMap<u32, &str>, sink: &mut dyn Sink) {
-    let rows = cpu::Interrupts::parse(table);
+/// `told`: instances of the namespace, which may name their interrupts.
+pub(super) fn interrupts(table: &str, names: &BTreeMap<u32, &str>, told: &[NapiInfo], sink: &mut dyn Sink) {
+    let (rows, numbered) = (cpu::Interrupts::parse(table), Table::parse(table));
     for (ifindex, device) in names {
-        for (irq, name) in places::interrupts_of(table, device, *ifindex) {
+        let told: Vec<u32> = told.iter().filter(|info| info.ifindex == *ifindex).filter_map(|info| info.irq).collect();
+        for (irq, name) in places::interrupts_of(&numbered, device, *ifindex, &told) {
             let number = irq.to_string();
-            for (cpu, count) in rows.of(&number).filter(|(_, count)| *count > 0) {
-                sink.sample(&INTERRUPTS, &[device, &number, name, &cpu.to_string()], count);
+            let all: Vec<(u32, u64)> = rows.of(&number).collect();
+            let some: Vec<&(u32, u64)> = all.iter().filter(|(_, count)| *count > 0).collect();
+            // One that has not been raised yet is there, with nothing: it is not one of which nothing is known.
+            let shown = if some.is_empty() { all.iter().take(1).collect() } else { some };
+            for (cpu, count) in shown {
+                sink.sample(&INTERRUPTS, &[device, &number, name, &cpu.to_string()], *count);
             }
         }
     }

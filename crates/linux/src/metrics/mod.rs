@@ -124,8 +124,9 @@ impl Kernel {
         device::links(&links, sink);
         let kinds = link::all().unwrap_or_default().into_iter().filter_map(|(ifindex, _, kind)| Some((ifindex, kind?)));
         device::polled(&links, &kinds.collect(), sink);
+        let mut instances = Vec::new();
         if let Some(mut netdev) = sources.read("netdev", Netdev::open::<napier_core::control::QueryError>()) {
-            let instances = sources.read("napi-get", netdev.napi_dump(None)).unwrap_or_default();
+            instances = sources.read("napi-get", netdev.napi_dump(None)).unwrap_or_default();
             device::instances(&instances, &names, sink);
             queue::queues(&sources.read("queue-get", netdev.queue_dump(None)).unwrap_or_default(), &names, sink);
             queue::counters(
@@ -135,7 +136,7 @@ impl Kernel {
             );
         }
         if let Some(table) = sources.file("/proc/interrupts") {
-            device::interrupts(&table, &names, sink);
+            device::interrupts(&table, &names, &instances, sink);
             cpu::timer_interrupts(&table, sink);
         }
         cpu::walk(&mut sources, sink);
@@ -170,8 +171,10 @@ impl Kernel {
             let all: &mut Counts = counts.get_or_insert_default();
             let mut own = Counts::new();
             for found in diagnose(&facts) {
-                let device = found.device.clone().unwrap_or_default();
-                *own.entry((Severity::name(found.severity), found.id, device)).or_default() += 1;
+                let (severity, devices) = (Severity::name(found.severity), found.devices().collect::<Vec<_>>());
+                for device in if devices.is_empty() { vec![""] } else { devices } {
+                    *own.entry((severity, found.id, device.to_owned())).or_default() += 1;
+                }
             }
             all.extend(own);
         }

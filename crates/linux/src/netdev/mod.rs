@@ -6,6 +6,7 @@
 //!
 //! [`Netdev`] is the door with all that the kernel says of a refusal; [`napi_get`] and its like are for one question.
 
+pub(crate) mod absent;
 pub mod places;
 mod shown;
 mod socket;
@@ -21,6 +22,7 @@ use napier_core::control::{
 
 use crate::error::KernelError;
 use crate::link;
+pub use absent::why_no_instance;
 pub use shown::{IoUring, KernelQueue, Lease};
 use socket::{Refused, Socket, Trouble};
 pub use told::Told;

@@ -11,7 +11,9 @@ use napier_core::control::NapiInfo;
 use super::{NapiGetError, Netdev, Told, ifindex};
 use crate::device;
 use crate::error::{KernelError, errno_of};
+use crate::irqs::{self, Owner, Role, Table};
 use crate::procfs::{Stat, cpus_allowed};
+use crate::root::Root;
 use napier_core::control::Errno;
 
 /// Files below `/sys/class/net/IF`.
@@ -50,8 +52,10 @@ pub struct Irq {
 /// An interrupt of the interface's device, by the name that its driver gave it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedIrq {
-    /// Its name, such as `virtio2-input.0` or `eth0-rx-1`.
+    /// Its name, such as `virtio2-input.0`, `mlx5_comp3@pci:0000:81:00.0` or `eth0 (queue 3)`.
     pub name: String,
+    /// What it is for.
+    pub role: Role,
     /// The interrupt.
     pub irq: Irq,
 }
@@ -93,7 +97,7 @@ pub struct Places {
     pub ifindex: u32,
     /// [`FILES`].
     pub files: Values,
-    /// Interrupts that are named after it or its device: drivers that tell no interrupt for an instance have them too.
+    /// Interrupts of its device ([`crate::irqs`]): drivers that tell no interrupt for an instance have them too.
     pub interrupts: Vec<NamedIrq>,
     /// Its instances, the latest first.
     pub instances: Vec<Instance>,
@@ -123,45 +127,22 @@ pub fn of(interface: &str) -> Result<Places, Told<napier_core::control::QueryErr
     }
     let napis = Netdev::open()?.napi_dump(Some(ifindex.into()))?;
     let instance = |napi: NapiInfo| Instance { napi, irq: napi.irq.map(irq), thread: napi.pid.and_then(thread) };
+    let told: Vec<u32> = napis.iter().filter_map(|napi| napi.irq).collect();
     let instances = napis.into_iter().map(instance).collect();
-    let interrupts = interrupts(interface, ifindex);
+    let interrupts = interrupts(interface, ifindex, &told);
     Ok(Places { device: interface.to_owned(), ifindex, files, interrupts, instances })
 }
 
-/// Interrupts that are named after an interface, or after its device if the file system shows this namespace's.
-fn interrupts(interface: &str, ifindex: u32) -> Vec<NamedIrq> {
-    let table = read_to_string("/proc/interrupts").unwrap_or_default();
-    let found = interrupts_of(&table, interface, ifindex).into_iter();
-    found.map(|(number, name)| NamedIrq { name: name.to_owned(), irq: irq(number) }).collect()
+/// Interrupts of an interface.
+fn interrupts(interface: &str, ifindex: u32, told: &[u32]) -> Vec<NamedIrq> {
+    let found = irqs::of(&Root::MACHINE, &Owner { interface, ifindex, told }).into_iter();
+    found.map(|found| NamedIrq { name: found.name, role: found.role, irq: irq(found.number) }).collect()
 }
 
-/// Their numbers and names in `/proc/interrupts`.
-pub(crate) fn interrupts_of<'a>(table: &'a str, interface: &str, ifindex: u32) -> Vec<(u32, &'a str)> {
-    let folder = format!("/sys/class/net/{interface}");
-    let shown = line(&format!("{folder}/ifindex")).is_some_and(|number| number == ifindex.to_string());
-    if !shown {
-        // A name of this namespace, and perhaps of an interface of another one with interrupts.
-        return Vec::new();
-    }
-    let device = std::fs::read_link(format!("{folder}/device")).ok();
-    let device = device.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let names: Vec<&str> = [Some(interface), device.as_deref()].into_iter().flatten().collect();
-    named(table, &names)
-}
-
-/// Numbers and names of interrupts whose name is one of these, or begins with one and goes on with no letter or digit.
-fn named<'a>(table: &'a str, names: &[&str]) -> Vec<(u32, &'a str)> {
-    let is_of = |name: &str| {
-        let rest =
-            names.iter().filter_map(|of| name.strip_prefix(of)).filter(|rest| !rest.starts_with(char::is_alphanumeric));
-        rest.count() > 0
-    };
-    let row = |line: &'a str| {
-        let (number, rest) = line.split_once(':')?;
-        let name = rest.split_whitespace().next_back().filter(|name| is_of(name))?;
-        Some((number.trim().parse().ok()?, name))
-    };
-    table.lines().filter_map(row).collect()
+/// Their numbers and names in a text of `/proc/interrupts`; `told` are those that its instances name.
+pub(crate) fn interrupts_of<'a>(table: &Table<'a>, interface: &str, ifindex: u32, told: &[u32]) -> Vec<(u32, &'a str)> {
+    let found = irqs::find(&Root::MACHINE, table, &Owner { interface, ifindex, told });
+    found.into_iter().map(|found| (found.number, found.name)).collect()
 }
 
 /// [`SYSCTLS`] as the calling thread's namespace shows them: `busy_poll` and `busy_read` are shown in the first one only, though
@@ -203,18 +184,6 @@ const fn class_name(policy: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interrupts_go_by_the_name_of_the_interface_or_its_device() {
-        let table = "           CPU0       CPU1\n 24:   1   0  IO-APIC   5-edge      ACPI:Ged\n \
-                     37:   0   0 PCI-MSIX-0000:00:03.0   0-edge      virtio2-config\n \
-                     38:   0   9 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0\n \
-                     39:   0   9 PCI-MSIX-0000:00:03.0   1-edge      virtio20-input.0\n \
-                     40:   0   9 PCI-MSIX   1-edge      eth0\nLOC:  1 2   Local timer eth0\n";
-        let found = named(table, &["eth0", "virtio2"]);
-        assert_eq!(found, [(37, "virtio2-config"), (38, "virtio2-input.0"), (40, "eth0")]);
-        assert_eq!(named(table, &[]), []);
-    }
 
     #[test]
     fn a_thread_whose_name_has_brackets_is_read() {

@@ -3,12 +3,13 @@
 //!
 //! Source of the list and its values: the setup script in the cover letter of "Add support to do threaded napi busy poll".
 
+pub(crate) mod spread;
 #[cfg(test)]
 mod tests;
 
 use crate::change::{EthtoolKey, Key, Line, NapiAttribute, ThreadKey, ThreadSetting, text};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts};
+use crate::facts::{Device, Facts, Instance, Irq};
 
 /// How packets shall be delivered on the tuned machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +29,7 @@ pub enum Delivery {
 pub struct Tuning {
     /// Way of delivery.
     pub delivery: Delivery,
-    /// CPUs for interrupts and NAPI threads, in turn; work queues get the others.
+    /// CPUs for interrupts and NAPI threads: queue 0 has the first one, and so on in turn; work queues get the others.
     pub cpus: Vec<u32>,
     /// Queues of the interface, where they shall be changed.
     pub queues: Option<u32>,
@@ -56,12 +57,62 @@ const FLUSH_NS: u32 = 15_000;
 /// Priority of NAPI threads.
 const FIFO: &str = "fifo 50";
 
-/// The CPU that packets are delivered on where none is named: the last of the device's node.
+/// Why a delivery is refused: it would take the machine's network away.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TuneError {
+    /// More threads that never sleep than CPUs for them.
+    #[error(
+        "{device} would have {threads} threads that poll for ever, and {cpus} of the CPUs are for them: those of one CPU keep each \
+         other, and all packets of their queues, from running. Give as many CPUs (--cpus), or fewer queues (--queues {cpus})"
+    )]
+    Crowded {
+        /// The interface.
+        device: String,
+        /// Threads that would be made.
+        threads: usize,
+        /// CPUs that are given.
+        cpus: usize,
+    },
+}
+
+/// CPUs where none are named: one for each queue as far as there are, the last of the device's node. Isolated ones are for threads that
+/// poll for ever; these and other threads of a real-time class leave one CPU to the rest of the machine.
 #[must_use]
-pub fn default_cpu(facts: &Facts, device: &Device) -> Option<u32> {
-    let node = facts.cpus.nodes.iter().find(|node| Some(node.id) == device.numa_node);
-    let near = |cpu: &&u32| node.is_none_or(|node| node.cpus.contains(cpu));
-    facts.cpus.online.iter().rev().find(near).or(facts.cpus.online.last()).copied()
+pub fn default_cpus(facts: &Facts, device: &Device, delivery: Delivery, queues: Option<u32>) -> Vec<u32> {
+    let near = spread::near(facts, device);
+    let of = |isolated: bool| -> Vec<u32> {
+        near.iter().copied().filter(|cpu| facts.cpus.isolated.contains(cpu) == isolated).collect()
+    };
+    let first = of(delivery == Delivery::ThreadedBusyPoll);
+    let pool = if first.is_empty() { near.clone() } else { first };
+    let is_threaded = matches!(delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
+    let spare = usize::from(is_threaded && pool.len() == facts.cpus.online.len());
+    let there = device.rx_queues.len().max(1);
+    let wanted = queues.map_or(there, |queues| queues as usize).min(pool.len().saturating_sub(spare).max(1));
+    pool[pool.len().saturating_sub(wanted)..].to_vec()
+}
+
+/// Whether what is asked for leaves the machine's network alive.
+///
+/// # Errors
+/// It does not.
+pub fn check(device: &Device, tuning: &Tuning) -> Result<(), TuneError> {
+    let (threads, cpus) = (pollers(device, tuning).len(), tuning.cpus.len());
+    if tuning.delivery == Delivery::ThreadedBusyPoll && threads > cpus {
+        return Err(TuneError::Crowded { device: device.name().to_owned(), threads, cpus });
+    }
+    Ok(())
+}
+
+/// Instances whose threads poll for ever: those that receive from a queue that is kept, where that can be told. An instance that
+/// only sends, or has no queue, would burn a CPU for nothing.
+fn pollers<'a>(device: &'a Device, tuning: &Tuning) -> Vec<&'a Instance> {
+    let kept = tuning.queues.unwrap_or(u32::MAX);
+    let all = device.instances();
+    if all.iter().all(|instance| device.queue_of(instance).is_none()) {
+        return all.iter().take(kept as usize).collect();
+    }
+    all.iter().filter(|instance| device.queue_of(instance).is_some_and(|queue| queue < kept)).collect()
 }
 
 /// The list for an interface, in its order. Threads' priority and CPUs come after it, by [`threads`]: they are made by it.
@@ -88,28 +139,40 @@ pub fn steps(facts: &Facts, device: &Device, tuning: &Tuning) -> Vec<Step> {
     steps.push(of_first_namespace("busy_read", facts.sysctls.busy_read, reads));
     let defers = if tuning.delivery == Delivery::Interrupts { 0 } else { DEFER_COUNT };
     steps.push(file(device, "napi_defer_hard_irqs", defers));
-    steps.push(file(device, "gro_flush_timeout", FLUSH_NS));
+    // Without a count the time-out defers nothing, and only holds packets back.
+    steps.push(file(device, "gro_flush_timeout", if defers == 0 { 0 } else { FLUSH_NS }));
     steps.extend(coalescing(device));
     if threaded {
-        steps.extend(make_threads(device, tuning.delivery));
+        steps.extend(make_threads(device, tuning));
     }
     steps
 }
 
-/// Priority and CPU of each NAPI thread that there is now.
+/// Priority and CPU of each NAPI thread that there is now: that of its queue, as its interrupt.
 #[must_use]
-pub fn threads(device: &Device, tuning: &Tuning) -> Vec<Line> {
+pub fn threads(facts: &Facts, device: &Device, tuning: &Tuning) -> Vec<Line> {
     let of = |thread: &crate::facts::Thread, setting| {
         Key::Thread(ThreadKey { tid: thread.tid, started: thread.started, name: thread.name.clone(), setting })
     };
-    let threads = device.instances().iter().filter_map(|instance| instance.thread.as_ref());
-    let each = threads.zip(tuning.cpus.iter().cycle()).flat_map(|(thread, cpu)| {
+    let pollers = pollers(device, tuning);
+    let is_meant = |instance: &Instance| {
+        tuning.delivery != Delivery::ThreadedBusyPoll || pollers.iter().any(|poller| poller.id == instance.id)
+    };
+    // Where nothing is left to the rest of the machine, a real-time class would take it.
+    let class = if is_whole(facts, tuning) { "other" } else { FIFO };
+    let each = spread::threads(device, &tuning.cpus).into_iter().filter(|(instance, ..)| is_meant(instance));
+    let lines = each.flat_map(|(_, thread, cpu)| {
         [
             Line::new(of(thread, ThreadSetting::Affinity), cpu.to_string()),
-            Line::new(of(thread, ThreadSetting::Scheduling), FIFO),
+            Line::new(of(thread, ThreadSetting::Scheduling), class),
         ]
     });
-    each.collect()
+    lines.collect()
+}
+
+/// All CPUs are given.
+fn is_whole(facts: &Facts, tuning: &Tuning) -> bool {
+    facts.cpus.online.iter().all(|cpu| tuning.cpus.contains(cpu))
 }
 
 fn file(device: &Device, file: &str, value: impl ToString) -> Step {
@@ -133,7 +196,7 @@ fn of_first_namespace(name: &str, now: Option<u64>, value: u32) -> Step {
 /// Real-time threads are throttled where nothing else would ever run.
 fn real_time(facts: &Facts, tuning: &Tuning) -> Step {
     let threaded = matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
-    if threaded && facts.cpus.online.iter().all(|cpu| tuning.cpus.contains(cpu)) {
+    if threaded && is_whole(facts, tuning) {
         let why = "no CPU is left for anything but the NAPI threads, so they stay throttled";
         return not("kernel.sched_rt_runtime_us = -1", why);
     }
@@ -188,11 +251,12 @@ fn ring(device: &Device) -> Step {
 }
 
 fn interrupts(device: &Device, tuning: &Tuning) -> Vec<Step> {
-    if device.irqs.is_empty() {
+    let pinned = spread::irqs(device, &tuning.cpus);
+    if pinned.is_empty() {
         return vec![not("interrupts pinned", format!("{} has no interrupt of its own", device.name()))];
     }
-    let pinned = device.irqs.iter().zip(tuning.cpus.iter().cycle());
-    pinned.map(|(irq, cpu)| path(format!("/proc/irq/{}/smp_affinity_list", irq.number), cpu.to_string())).collect()
+    let line = |(irq, cpu): (&Irq, u32)| path(format!("/proc/irq/{}/smp_affinity_list", irq.number), cpu.to_string());
+    pinned.into_iter().map(line).collect()
 }
 
 fn work_queues(facts: &Facts, tuning: &Tuning) -> Vec<Step> {
@@ -215,18 +279,16 @@ fn coalescing(device: &Device) -> Vec<Step> {
 }
 
 /// By instance where the kernel has that, and else for the interface.
-fn make_threads(device: &Device, delivery: Delivery) -> Vec<Step> {
-    let polls = delivery == Delivery::ThreadedBusyPoll;
-    let instances = device.instances();
-    if instances.is_empty() {
+fn make_threads(device: &Device, tuning: &Tuning) -> Vec<Step> {
+    if device.instances().is_empty() {
         return vec![not("NAPI threads", format!("{} has no NAPI instance", device.name()))];
     }
-    if !polls {
+    if tuning.delivery != Delivery::ThreadedBusyPoll {
         return vec![file(device, "threaded", 1)];
     }
-    let line = |instance: &crate::facts::Instance| {
+    let line = |instance: &Instance| {
         let (device, attribute) = (device.device.clone(), NapiAttribute::Threaded);
         Step::Line(Line::new(Key::Napi { device, id: instance.id, place: instance.place, attribute }, "busy-poll"))
     };
-    instances.iter().map(line).collect()
+    pollers(device, tuning).into_iter().map(line).collect()
 }

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Delivery, Step, Tuning, default_cpu, steps, threads};
-use crate::change::DeviceRef;
-use crate::facts::{Cpus, Device, DeviceFiles, Facts, Instance, Irq, Node, RxQueue, Sysctls, Thread};
+use super::{Delivery, FIFO, Step, TuneError, Tuning, check, default_cpus, steps, threads};
+use crate::change::{DeviceRef, Key, Line, ThreadSetting};
+use crate::facts::{Cpus, Device, DeviceFiles, Facts, Instance, Irq, Node, Role, RxQueue, Sysctls, Thread};
+
+fn irq(number: u32, name: &str, role: Role, queue: Option<u32>) -> Irq {
+    Irq { number, name: name.into(), role, queue, affinity: Some(vec![0]), effective: Some(vec![0]) }
+}
 
 fn device() -> Device {
     let number = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -26,10 +30,11 @@ fn device() -> Device {
         irq_suspend_timeout_ns: None,
         threaded: None,
     };
-    let queue = |index| RxQueue { index, rps_cpus: vec![], rps_flow_cnt: 0, napi_id: None };
+    let queue = |index| RxQueue { index, rps_cpus: Some(vec![]), rps_flow_cnt: Some(0), napi_id: None };
     Device {
         device: DeviceRef { ifindex: 2, name: "eth0".to_owned() },
         is_asked: true,
+        is_held: false,
         is_up: true,
         driver: None,
         numa_node: Some(1),
@@ -37,7 +42,7 @@ fn device() -> Device {
         rx_queues: vec![queue(0), queue(1)],
         instances: Some(vec![instance]),
         files: DeviceFiles::default(),
-        irqs: vec![Irq { number: 40, name: "eth0-0".into(), affinity: vec![0], effective: vec![0] }],
+        irqs: vec![irq(40, "eth0-0", Role::Both, Some(0))],
         channels: BTreeMap::from([number("combined", "2"), number("combined-max", "8")]),
         rings: BTreeMap::from([number("rx", "256"), number("rx-max", "4096")]),
         coalesce: BTreeMap::from([number("rx-usecs", "8"), number("adaptive-rx", "on")]),
@@ -53,7 +58,8 @@ fn facts() -> Facts {
         work_queue_masks: vec!["/wq".to_owned()],
         ..Cpus::default()
     };
-    let sysctls = Sysctls { busy_poll: Some(0), busy_read: Some(0), rps_sock_flow_entries: Some(0) };
+    let sysctls =
+        Sysctls { busy_poll: Some(0), busy_read: Some(0), rps_sock_flow_entries: Some(0), ..Sysctls::default() };
     Facts { cpus, sysctls, ..Facts::default() }
 }
 
@@ -102,7 +108,7 @@ fn threads_come_last_with_their_priority_and_cpu() {
     );
     assert!(found.iter().all(|command| !command.contains("/threaded") && !command.contains("-L")), "{found:?}");
     assert!(found.contains(&"sysctl -w net.core.busy_read=0".to_owned()));
-    let of: Vec<_> = threads(&device(), &tuning).iter().filter_map(|line| line.command()).collect();
+    let of: Vec<_> = threads(&facts(), &device(), &tuning).iter().filter_map(|line| line.command()).collect();
     assert_eq!(of, ["taskset -pc 2 9", "chrt --fifo -p 50 9"]);
 }
 
@@ -127,8 +133,152 @@ fn what_a_machine_lacks_is_said() {
 }
 
 #[test]
-fn the_cpu_is_one_of_the_devices_node() {
-    assert_eq!(default_cpu(&facts(), &device()), Some(2));
-    assert_eq!(default_cpu(&facts(), &Device { numa_node: None, ..device() }), Some(3));
-    assert_eq!(default_cpu(&Facts::default(), &device()), None);
+fn the_cpus_are_of_the_devices_node_and_as_many_as_queues() {
+    let machine = facts();
+    let of = |device: &Device, delivery, queues| default_cpus(&machine, device, delivery, queues);
+    assert_eq!(of(&device(), Delivery::Interrupts, None), [1, 2]);
+    assert_eq!(of(&device(), Delivery::BusyRead, Some(1)), [2]);
+    let anywhere = Device { numa_node: None, ..device() };
+    assert_eq!(of(&anywhere, Delivery::BusyRead, Some(9)), [0, 1, 2, 3]);
+    assert_eq!(of(&anywhere, Delivery::Threaded, Some(9)), [1, 2, 3], "one is left to the others");
+    assert!(default_cpus(&Facts::default(), &device(), Delivery::Threaded, None).is_empty());
+    // Isolated CPUs are for those that never sleep.
+    let mut isolated = facts();
+    isolated.cpus.isolated = vec![1, 3];
+    let of = |delivery| default_cpus(&isolated, &anywhere, delivery, None);
+    assert_eq!((of(Delivery::ThreadedBusyPoll), of(Delivery::Interrupts)), (vec![1, 3], vec![0, 2]));
+}
+
+fn with_queues(count: u32) -> Device {
+    let of = |queue: u32| {
+        let thread = Thread {
+            tid: 90 + queue,
+            started: 1,
+            name: format!("napi/eth0-{queue}"),
+            cpus: vec![0, 1, 2, 3],
+            last_cpu: 0,
+            scheduling: "other".into(),
+        };
+        Instance { id: 50 + queue, place: queue, irq: None, thread: Some(thread), ..device().instances()[0].clone() }
+    };
+    let queue = |index| RxQueue { index, rps_cpus: None, rps_flow_cnt: None, napi_id: Some(50 + index) };
+    // The vectors of a queue are apart in the table, and one for the rest is first.
+    let mut irqs = vec![irq(39, "virtio0-config", Role::Control, None)];
+    irqs.extend((0..count).map(|at| irq(40 + 2 * at, "input", Role::Receive, Some(at))));
+    irqs.extend((0..count).map(|at| irq(41 + 2 * at, "output", Role::Transmit, Some(at))));
+    Device {
+        rx_queues: (0..count).map(queue).collect(),
+        instances: Some((0..count).map(of).collect()),
+        irqs,
+        ..device()
+    }
+}
+
+#[test]
+fn what_belongs_to_a_queue_goes_to_one_cpu() {
+    let tuning = Tuning { cpus: vec![2, 3], ..tuning(Delivery::Threaded, None) };
+    let device = with_queues(4);
+    let found = commands(&steps(&facts(), &device, &tuning));
+    let irqs: Vec<&str> = found.iter().filter_map(|line| line.strip_suffix("/smp_affinity_list")).collect();
+    let wanted = ["2", "3", "2", "3", "2", "3", "2", "3"].iter().zip([40, 42, 44, 46, 41, 43, 45, 47]);
+    assert_eq!(irqs, wanted.map(|(cpu, irq)| format!("echo {cpu} > /proc/irq/{irq}")).collect::<Vec<_>>());
+    let threads: Vec<_> = threads(&facts(), &device, &tuning).iter().filter_map(|line| line.command()).collect();
+    assert_eq!(threads.iter().filter(|line| line.starts_with("taskset -pc 2")).count(), 2);
+    assert_eq!(threads[..2], ["taskset -pc 2 90", "chrt --fifo -p 50 90"]);
+}
+
+#[test]
+fn threads_that_poll_for_ever_never_outnumber_their_cpus() {
+    let of = |cpus: &[u32], queues, delivery| {
+        check(&with_queues(4), &Tuning { cpus: cpus.to_vec(), ..tuning(delivery, queues) })
+    };
+    let error = of(&[3], None, Delivery::ThreadedBusyPoll).expect_err("four on one");
+    assert_eq!(error, TuneError::Crowded { device: "eth0".to_owned(), threads: 4, cpus: 1 });
+    assert!(error.to_string().contains("--queues 1"), "{error}");
+    assert!(of(&[2, 3], None, Delivery::ThreadedBusyPoll).is_err());
+    assert_eq!(of(&[2, 3], Some(2), Delivery::ThreadedBusyPoll), Ok(()));
+    assert_eq!(of(&[0, 1, 2, 3], None, Delivery::ThreadedBusyPoll), Ok(()));
+    // Threads that sleep may share.
+    assert_eq!(of(&[3], None, Delivery::Threaded), Ok(()));
+    // Instances of queues that are not kept get no such thread, and none gets a real-time class on the last CPU.
+    let kept = Tuning { cpus: vec![2, 3], ..tuning(Delivery::ThreadedBusyPoll, Some(2)) };
+    let found = commands(&steps(&facts(), &with_queues(4), &kept));
+    assert_eq!(found.iter().filter(|line| line.contains("busy-poll")).count(), 2, "{found:#?}");
+    assert_eq!(threads(&facts(), &with_queues(4), &kept).len(), 4);
+    let whole = Tuning { cpus: vec![0, 1, 2, 3], ..kept };
+    let found = threads(&facts(), &with_queues(4), &whole);
+    assert!(found.iter().all(|line| line.value != FIFO), "{found:?}");
+}
+
+/// What a delivery sets, as facts: doctor has nothing to say against it.
+#[test]
+fn doctor_is_silent_after_each_delivery() {
+    let deliveries = [Delivery::Interrupts, Delivery::BusyRead, Delivery::Threaded, Delivery::ThreadedBusyPoll];
+    for (delivery, queues) in deliveries.into_iter().flat_map(|delivery| [1, 2, 3].map(|queues| (delivery, queues))) {
+        let mut machine = facts();
+        machine.cpus.nodes.clear();
+        let mut device = Device { numa_node: None, ..with_queues(queues) };
+        device.rx_queues.iter_mut().for_each(|queue| queue.rps_cpus = Some(vec![]));
+        device.coalesce.clear();
+        if !matches!(delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll) {
+            device.instances.iter_mut().flatten().for_each(|instance| instance.thread = None);
+        }
+        let cpus = default_cpus(&machine, &device, delivery, None);
+        let tuning = Tuning { delivery, cpus, queues: None };
+        check(&device, &tuning).expect("it fits");
+        let steps = steps(&machine, &device, &tuning).into_iter();
+        let lines: Vec<Line> =
+            steps.filter_map(|step| if let Step::Line(line) = step { Some(line) } else { None }).collect();
+        let threads = threads(&machine, &device, &tuning);
+        for line in lines.iter().chain(&threads) {
+            in_force(line, &mut device);
+        }
+        machine.devices = vec![device];
+        machine.kernel.version = (7, 3);
+        let found: Vec<_> = crate::doctor::diagnose(&machine)
+            .into_iter()
+            .filter(|finding| finding.severity > crate::doctor::Severity::Note)
+            .collect();
+        assert!(found.is_empty(), "{delivery:?} with {queues} queues: {found:#?}");
+    }
+}
+
+/// What a line makes of the picture.
+fn in_force(line: &Line, device: &mut Device) {
+    let number = || line.value.parse::<u64>().expect("a number");
+    match &line.key {
+        Key::DeviceFile { file, .. } => {
+            let instances = device.instances.iter_mut().flatten();
+            match file.as_str() {
+                "threaded" => {
+                    device.files.threaded = Some(number());
+                    let name = if number() == 0 { "disabled" } else { "enabled" };
+                    instances.for_each(|instance| instance.threaded = Some(name.to_owned()));
+                }
+                "napi_defer_hard_irqs" => {
+                    device.files.napi_defer_hard_irqs = Some(number());
+                    instances.for_each(|instance| instance.defer_hard_irqs = Some(number() as u32));
+                }
+                "gro_flush_timeout" => {
+                    device.files.gro_flush_timeout = Some(number());
+                    instances.for_each(|instance| instance.gro_flush_timeout_ns = Some(number()));
+                }
+                _ => {}
+            }
+        }
+        Key::Napi { id, .. } => {
+            let own = device.instances.iter_mut().flatten().find(|instance| instance.id == *id).expect("there");
+            own.threaded = Some(line.value.clone());
+        }
+        Key::File { path } => {
+            let Some(irq) = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()) else { return };
+            let own = device.irqs.iter_mut().find(|own| own.number.to_string() == irq).expect("there");
+            (own.affinity, own.effective) = (Some(vec![number() as u32]), Some(vec![number() as u32]));
+        }
+        Key::Thread(key) if key.setting == ThreadSetting::Affinity => {
+            let threads = device.instances.iter_mut().flatten().filter_map(|instance| instance.thread.as_mut());
+            threads.filter(|thread| thread.tid == key.tid).for_each(|thread| thread.cpus = vec![number() as u32]);
+        }
+        _ => {}
+    }
 }

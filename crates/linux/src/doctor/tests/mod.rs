@@ -1,6 +1,7 @@
 //! Pictures of machines, and what is found in them.
 
 mod picture;
+mod places;
 mod reached;
 
 use super::{Finding, IDS, Severity, diagnose};
@@ -50,6 +51,10 @@ fn suspension_without_deferral() {
     assert_eq!((found[0].id, found[0].severity), ("suspension-without-deferral", Severity::Serious));
     assert!(found[0].what.contains("NAPI instance 6 of eth0") && found[0].what.contains("20 ms"), "{}", found[0].what);
     assert_eq!(found[0].mend.len(), 2);
+    // A mode in force (suspend0) is meant so.
+    facts.devices[0].is_held = true;
+    assert!(diagnose(&facts).iter().all(|finding| finding.severity == Severity::Note));
+    facts.devices[0].is_held = false;
     // With one of both values only the other one is missing.
     instances(&mut facts)[1].defer_hard_irqs = Some(7);
     let found = one(&facts, "suspension-without-deferral");
@@ -119,9 +124,18 @@ fn threads_that_the_next_start_of_the_interface_takes() {
     instances(&mut facts)[1].threaded = enabled;
     assert!(diagnose(&facts).iter().all(|finding| finding.id != "threaded-lost"));
     facts.devices[0].driver = Some("veth".to_owned());
-    assert_eq!(one(&facts, "threaded-lost").severity, Severity::Warning);
+    assert_eq!(one(&facts, "threaded-lost").severity, Severity::Note, "nothing is lost yet");
     instances(&mut facts)[1].threaded = Some("busy-poll".to_owned());
     assert_eq!(one(&facts, "threaded-lost").mend, []);
+    // A mode in force is applied to new instances by who holds it.
+    facts.devices[0].is_held = true;
+    assert!(diagnose(&facts).iter().all(|finding| finding.id != "threaded-lost"));
+    // An instance of a queue that is not in use needs no thread.
+    facts.devices[0].is_held = false;
+    facts.devices[0].driver = Some("ice".to_owned());
+    instances(&mut facts)[1].threaded = Some("disabled".to_owned());
+    facts.devices[0].rx_queues.truncate(1);
+    assert!(diagnose(&facts).iter().all(|finding| finding.id != "threaded-lost"));
 }
 
 #[test]
@@ -260,8 +274,8 @@ fn queues_and_workers() {
 #[test]
 fn packets_that_are_given_to_other_cpus() {
     let mut facts = quiet();
-    facts.devices[0].rx_queues[1].rps_cpus = vec![2, 3];
-    facts.devices[0].rx_queues[0].rps_flow_cnt = 4096;
+    facts.devices[0].rx_queues[1].rps_cpus = Some(vec![2, 3]);
+    facts.devices[0].rx_queues[0].rps_flow_cnt = Some(4096);
     let found = only(&facts, "rps-in-the-way", Severity::Warning);
     assert_eq!(commands(&found), ["echo 0 > /sys/class/net/eth0/queues/rx-1/rps_cpus"]);
     facts.sysctls.rps_sock_flow_entries = Some(32768);
@@ -271,7 +285,13 @@ fn packets_that_are_given_to_other_cpus() {
 #[test]
 fn processors_that_are_slow_to_wake() {
     let mut facts = quiet();
-    let policy = |governor: &str| Governor { path: "/g".to_owned(), governor: governor.to_owned(), can_perform: true };
+    let policy = |governor: &str| Governor {
+        path: "/g".to_owned(),
+        governor: governor.to_owned(),
+        can_perform: true,
+        preference: None,
+        khz: None,
+    };
     facts.cpus.governors = vec![policy("performance"), policy("powersave")];
     let found = only(&facts, "governor", Severity::Warning);
     assert_eq!(commands(&found), ["echo performance > /g"]);
@@ -282,6 +302,7 @@ fn processors_that_are_slow_to_wake() {
         name: name.to_owned(),
         exit_latency_us,
         is_disabled: false,
+        limit_us: None,
     };
     facts.cpus.idle_states = vec![state(1, "C1", 2), state(2, "C6", 133)];
     let found = only(&facts, "deep-idle", Severity::Warning);
@@ -296,8 +317,9 @@ fn processors_that_are_slow_to_wake() {
 #[test]
 fn an_old_kernel_and_a_user_without_privileges() {
     let mut facts = quiet();
+    // What lacks threads that poll for ever and nothing else is not old.
     facts.kernel = Kernel { release: "6.18.1".to_owned(), version: (6, 18) };
-    assert!(only(&facts, "kernel-too-old", Severity::Note).what.contains("threaded-busy-poll), since 6.19"));
+    assert_eq!(diagnose(&facts), []);
     facts.kernel = Kernel { release: "6.1.0".to_owned(), version: (6, 1) };
     assert!(only(&facts, "kernel-too-old", Severity::Warning).what.contains("since 6.13"));
     let mut facts = quiet();
@@ -309,7 +331,7 @@ fn an_old_kernel_and_a_user_without_privileges() {
 fn the_weightiest_comes_first() {
     let mut facts = quiet();
     facts.kernel.version = (6, 18);
-    facts.devices[0].rx_queues[0].rps_cpus = vec![1];
+    facts.devices[0].rx_queues[0].rps_cpus = Some(vec![1]);
     instances(&mut facts)[0].irq_suspend_timeout_ns = Some(1000);
     let all: Vec<_> = diagnose(&facts).into_iter().map(|finding| finding.severity).collect();
     assert!(all.windows(2).all(|pair| pair[0] >= pair[1]) && all[0] == Severity::Serious, "{all:?}");

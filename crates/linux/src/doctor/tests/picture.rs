@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::change::DeviceRef;
 use crate::facts::{
-    Cpus, Device, DeviceFiles, Epoll, EpollParams, Facts, Instance, Irq, Kernel, Node, Program, RxQueue, Socket,
+    Cpus, Device, DeviceFiles, Epoll, EpollParams, Facts, Instance, Irq, Kernel, Node, Program, Role, RxQueue, Socket,
     Sysctls, Thread, Through,
 };
 
@@ -22,7 +22,7 @@ pub(super) fn instance(id: u32, place: u32) -> Instance {
 }
 
 pub(super) fn queue(index: u32) -> RxQueue {
-    RxQueue { index, rps_cpus: vec![], rps_flow_cnt: 0, napi_id: Some(index + 5) }
+    RxQueue { index, rps_cpus: Some(vec![]), rps_flow_cnt: Some(0), napi_id: Some(index + 5) }
 }
 
 pub(super) fn thread(tid: u32, cpus: &[u32]) -> Thread {
@@ -37,7 +37,8 @@ pub(super) fn thread(tid: u32, cpus: &[u32]) -> Thread {
 }
 
 pub(super) fn irq(number: u32, cpus: &[u32]) -> Irq {
-    Irq { number, name: format!("eth0-{number}"), affinity: cpus.to_vec(), effective: cpus.to_vec() }
+    let (affinity, effective) = (Some(cpus.to_vec()), Some(cpus.to_vec()));
+    Irq { number, name: format!("eth0-{number}"), role: Role::Both, queue: Some(number - 40), affinity, effective }
 }
 
 pub(super) fn names(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -49,6 +50,7 @@ pub(super) fn quiet() -> Facts {
     let device = Device {
         device: DeviceRef { ifindex: 2, name: "eth0".to_owned() },
         is_asked: true,
+        is_held: false,
         is_up: true,
         driver: Some("ice".to_owned()),
         numa_node: Some(0),
@@ -69,7 +71,13 @@ pub(super) fn quiet() -> Facts {
             nodes: vec![Node { id: 0, cpus: vec![0, 1] }, Node { id: 1, cpus: vec![2, 3] }],
             ..Cpus::default()
         },
-        sysctls: Sysctls { busy_poll: Some(0), busy_read: Some(0), rps_sock_flow_entries: Some(0) },
+        sysctls: Sysctls {
+            busy_poll: Some(0),
+            busy_read: Some(0),
+            rps_sock_flow_entries: Some(0),
+            netdev_budget: Some(300),
+            netdev_budget_usecs: Some(8000),
+        },
         devices: vec![device],
         napi_ids: vec![5, 6],
         ..Facts::default()
