@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_linux::Netns;
-use napier_linux::change::{self, Each, Line};
+use napier_linux::change::{self, Each, Journals, Line};
 use napier_linux::doctor::{Finding, Severity, diagnose, looked_at};
 use napier_linux::facts::{self, Facts, Scope};
 use serde::Serialize;
 
+use crate::confirm::{self, Confirm, OnTrial};
 use crate::page::{Page, plural};
 use crate::{Told, Usage};
 
@@ -31,6 +32,10 @@ pub(crate) struct Args {
     /// Mend what is serious or a warning and can be mended by a setting; `napier host undo` puts it back
     #[arg(long)]
     fix: bool,
+
+    /// With --fix: put it back after this time, such as 60s, unless it is confirmed (docs/host.md)
+    #[arg(long, value_name = "TIME", requires = "fix", value_parser = confirm::confirm)]
+    confirm: Option<Confirm>,
 
     /// With --fix, change nothing and print what would be changed
     #[arg(long, requires = "fix")]
@@ -112,9 +117,9 @@ fn inside(args: &Args) -> anyhow::Result<()> {
     let mut findings = diagnose(&facts);
     let lines = fixable(&findings);
     let mut fixed = None;
+    let mut trial = None;
     if args.fix && !args.dry_run {
-        let told = &mut |found: &change::Recovered| found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
-        fixed = Some(change::apply_each(&lines, told)?);
+        fixed = Some(fix(args, &lines, &mut trial)?);
         // What is left is what counts.
         facts = read()?;
         findings = diagnose(&facts);
@@ -128,10 +133,29 @@ fn inside(args: &Args) -> anyhow::Result<()> {
         let page = text(&facts, &findings, args, fixed.as_ref(), &lines);
         out.write_all(page.as_bytes())?;
     }
+    out.flush()?;
+    drop(out);
+    trial.map_or(Ok(()), OnTrial::ask)?;
     match count(&findings, Severity::Serious) {
         0 => Ok(()),
         serious => Err(Told(format!("{} found", plural(serious, "serious thing"))).into()),
     }
+}
+
+/// Applies the lines, on trial if they may cut this machine off.
+fn fix(args: &Args, lines: &[Line], trial: &mut Option<OnTrial>) -> anyhow::Result<Each> {
+    let told = &mut |found: &change::Recovered| found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
+    let mut journals = Journals::begin(lines.to_vec(), told)?;
+    let mut each = Each::default();
+    let done = OnTrial::of_journals(journals.paths(), confirm::span(args.confirm, lines.iter())).and_then(|begun| {
+        *trial = begun;
+        Ok(lines.iter().try_for_each(|line| journals.apply(line, &mut each, told))?)
+    });
+    journals.end();
+    if each.done.is_empty() {
+        trial.take().into_iter().for_each(OnTrial::end);
+    }
+    done.map(|()| each)
 }
 
 fn count(findings: &[Finding], severity: Severity) -> usize {

@@ -6,12 +6,14 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use clap::Subcommand;
-use napier_linux::change::{Changed, Recovered, State, found, recover, shown, undo_kept, unseen};
+use napier_linux::change::{
+    Changed, Recovered, State, confirm_all, found, overdue, recover, shown, undo_kept, unseen,
+};
 use napier_linux::tracefs;
 use serde_json::{Value, json};
 
-use crate::host_tune;
 use crate::page::plural;
+use crate::{confirm, host_tune};
 
 /// What is done to this machine.
 #[derive(Subcommand)]
@@ -20,6 +22,11 @@ pub(crate) enum Host {
     Tune(host_tune::Args),
     /// Show what napier commands have changed on this machine, and which of them hold it
     Show(show::Args),
+    /// Keep what is on trial (--confirm)
+    Confirm,
+    /// What --confirm starts: waits, and puts back what nobody confirms
+    #[command(hide = true)]
+    Watch(confirm::WatchArgs),
     /// Put back what napier commands keep in force, and what those left that were killed
     Undo(UndoArgs),
 }
@@ -51,6 +58,8 @@ impl Host {
         match self {
             Self::Tune(_) => "host tune",
             Self::Show(_) => "host show",
+            Self::Confirm => "host confirm",
+            Self::Watch(_) => "host watch",
             Self::Undo(_) => "host undo",
         }
     }
@@ -62,13 +71,16 @@ pub(crate) fn run(host: &Host, recovered: Vec<Recovered>) -> anyhow::Result<()> 
         Host::Tune(args) => host_tune::run(args),
         Host::Show(args) => show::run(args),
         Host::Undo(args) if args.dry_run => show::would_undo(args.stale, args.json),
+        Host::Confirm => confirmed(),
+        Host::Watch(args) => confirm::watch(args),
         Host::Undo(args) => undo(args, recovered),
     }
 }
 
 /// Puts back what killed commands have left: at the start of every command.
 pub(crate) fn recover_and_say() -> Vec<Recovered> {
-    let recovered = recover();
+    let mut recovered = recover();
+    recovered.extend(overdue());
     for found in recovered.iter().filter(|found| found.is_news()) {
         say(&found.lines());
     }
@@ -112,11 +124,23 @@ impl Holders {
     }
 }
 
+fn confirmed() -> anyhow::Result<()> {
+    let words = match confirm_all() {
+        0 => "nothing is on trial".to_owned(),
+        1 => "kept".to_owned(),
+        more => format!("kept, {more} changes"),
+    };
+    writeln!(std::io::stdout(), "{words}")?;
+    Ok(())
+}
+
 fn undo(args: &UndoArgs, mut recovered: Vec<Recovered>) -> anyhow::Result<()> {
     // What is away still is no news to other commands.
     recovered.iter().filter(|found| !found.is_news()).for_each(|found| say(&found.lines()));
     let mut holders = Holders { all: Vec::new() };
     if !args.stale {
+        // What is on trial is put back now.
+        let _ = confirm_all();
         let kept = undo_kept();
         for one in kept.iter().filter(|one| !recovered.contains(one)) {
             say(&one.lines());

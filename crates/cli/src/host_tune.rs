@@ -9,6 +9,7 @@ use napier_linux::facts::{Facts, Scope};
 use napier_linux::tune::{self, Delivery, Step, Tuning};
 use serde::Serialize;
 
+use crate::confirm::{self, Confirm, OnTrial};
 use crate::page::{Page, plural};
 use crate::{Told, Usage};
 
@@ -35,6 +36,11 @@ pub(crate) struct Args {
     /// Set this many queues too; it interrupts traffic for a moment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
+
+    /// Put it back after this time, such as 60s, unless it is confirmed: `y`, or `napier host confirm`; `no`: keep it at once [default:
+    /// 60s on a terminal of another machine (SSH), else no]
+    #[arg(long, value_name = "TIME", value_parser = confirm::confirm)]
+    confirm: Option<Confirm>,
 
     /// Change nothing, and print what would be changed
     #[arg(long)]
@@ -130,12 +136,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let tuning = Tuning { delivery: args.delivery.delivery(), cpus, queues: args.queues };
     tune::check(device, &tuning).map_err(|error| Usage(error.into()))?;
     let steps = tune::steps(&facts, device, &tuning);
+    let mut trial = None;
     let outcomes = if args.dry_run {
         let threads = tune::threads(&facts, device, &tuning).into_iter().map(Step::Line);
         let kept = !matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
         steps.into_iter().chain(threads.filter(|_| !kept)).map(would).collect()
     } else {
-        apply(args, &tuning, steps)?
+        apply(args, &tuning, steps, &mut trial)?
     };
     let mut out = io::stdout().lock();
     if args.json {
@@ -145,13 +152,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         out.write_all(text(args, &tuning, &outcomes).as_bytes())?;
     }
+    out.flush()?;
     let changed = outcomes.iter().any(|outcome| outcome.state == State::Changed);
     match tried_and_refused(&outcomes) {
         refused if refused > 0 && !changed && !args.dry_run => {
             let settings = plural(refused, "setting");
             Err(Told(format!("nothing was changed: {settings} refused, for the reasons above")).into())
         }
-        _ => Ok(()),
+        _ => trial.map_or(Ok(()), OnTrial::ask),
     }
 }
 
@@ -186,10 +194,18 @@ fn lacking(what: String, why: String) -> Outcome {
     Outcome { what, command: None, now: None, state: State::Refused, why: Some(why) }
 }
 
-fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>) -> anyhow::Result<Vec<Outcome>> {
+fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>, trial: &mut Option<OnTrial>) -> anyhow::Result<Vec<Outcome>> {
     let lines: Vec<Line> =
         steps.iter().filter_map(|step| if let Step::Line(line) = step { Some(line.clone()) } else { None }).collect();
+    let span = confirm::span(args.confirm, lines.iter());
     let mut journals = Journals::begin(lines, &mut tell)?;
+    match OnTrial::of_journals(journals.paths(), span) {
+        Ok(begun) => *trial = begun,
+        Err(error) => {
+            journals.end();
+            return Err(error);
+        }
+    }
     let mut outcomes = Vec::new();
     for step in steps {
         match step {
@@ -209,6 +225,9 @@ fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>) -> anyhow::Result<Vec<O
         }
     }
     journals.end();
+    if !outcomes.iter().any(|outcome| outcome.state == State::Changed) {
+        trial.take().into_iter().for_each(OnTrial::end);
+    }
     Ok(outcomes)
 }
 

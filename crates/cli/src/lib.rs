@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod colour;
 mod compare;
+mod confirm;
 mod conform;
 mod device;
 mod doctor;

@@ -19,6 +19,7 @@ use napier_linux::process::{
     preload_would_be,
 };
 
+use crate::confirm::{self, Confirm, OnTrial};
 use crate::mode_names::ModeNames;
 use crate::{ExitWith, Usage};
 use instances::Instances;
@@ -48,6 +49,11 @@ pub(crate) struct Args {
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
     #[arg(long, value_name = "PID", conflicts_with = "program", required_unless_present = "program")]
     attach: Option<u32>,
+
+    /// End and put everything back after this time, such as 60s, unless `napier host confirm` keeps it (docs/host.md) [default: 60s for
+    /// modes with NAPI threads on a terminal of another machine (SSH), else no]
+    #[arg(long, value_name = "TIME", value_parser = confirm::confirm)]
+    confirm: Option<Confirm>,
 
     /// Change nothing; print each value that would be changed, with what is there now
     #[arg(long)]
@@ -127,7 +133,13 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let scope = Scope::device(changes.device.clone())?;
     let mut ledger = Ledger::begin(&scope, changes.lines.len(), &mut |found| crate::host::say(&found.lines()))?;
     let mut report = Report::new(args, &changes);
+    let trial = match OnTrial::of_this_run(confirm::span(args.confirm, changes.lines.iter())) {
+        Ok(trial) => trial,
+        Err(error) => return Err(with_left(error, &ledger.put_back())),
+    };
+    trial.iter().for_each(|trial| crate::host::say(&[trial.words()]));
     if let Err(error) = ledger.apply(&changes.lines) {
+        trial.into_iter().for_each(OnTrial::end);
         return Err(with_left(error.into(), &ledger.put_back()));
     }
     let roots = args.attach.map_or(Roots::Children, Roots::Process);
@@ -150,6 +162,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     report.changed(ledger.entries());
     let undone = ledger.put_back();
     crate::host::say(&undone.lines());
+    trial.into_iter().for_each(OnTrial::end);
     // What is left is said already.
     let status = status?;
     if args.json {

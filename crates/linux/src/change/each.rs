@@ -55,6 +55,12 @@ impl Journals {
         Ok(journals)
     }
 
+    /// Files of those that are begun.
+    #[must_use]
+    pub fn paths(&self) -> Vec<std::path::PathBuf> {
+        self.open.iter().map(|(_, journal, _)| journal.path().to_owned()).collect()
+    }
+
     /// More lines will be applied.
     pub fn expect(&mut self, more: Vec<Line>) {
         self.expected.extend(more);

@@ -274,6 +274,11 @@ impl Journal {
         self.write_header()
     }
 
+    /// Its file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether one more entry has room that was taken.
     #[must_use]
     pub fn has_room(&self) -> bool {

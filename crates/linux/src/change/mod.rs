@@ -25,6 +25,7 @@ mod recover;
 mod show;
 pub(crate) mod text;
 pub(crate) mod thread;
+mod trial;
 mod undo;
 
 use std::fmt;
@@ -44,6 +45,7 @@ pub use recover::{Recovered, pending, recover, undo_kept};
 pub use show::{Changed, State, found, unseen};
 pub use text::{quoted, shown};
 pub use thread::{ThreadKey, ThreadSetting};
+pub use trial::{Outcome, Trial, confirm_all, is_remote, overdue};
 pub use undo::{Undone, undo};
 
 /// What shall be in force at one place.

@@ -95,7 +95,7 @@ pub(super) fn journals(folders: &[PathBuf]) -> Vec<PathBuf> {
     paths
 }
 
-fn recover_one(path: &Path, wanted: impl Fn(Keep) -> bool) -> Option<Recovered> {
+pub(super) fn recover_one(path: &Path, wanted: impl Fn(Keep) -> bool) -> Option<Recovered> {
     // A file that may not be opened is another user's.
     let mut file = lock_left(path).ok()??;
     let contents = parse(&mut file).ok()?;
