@@ -45,7 +45,7 @@ pub fn library_in(pid: u32, file: &Path) -> io::Result<Library> {
     let base = first.split('-').next().and_then(|base| u64::from_str_radix(base, 16).ok());
     let place = symbol(&fs::read(file)?, COUNTS).zip(base).ok_or(io::ErrorKind::InvalidData)?;
     let mut bytes = [0; 8 * COUNTS_LEN];
-    File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut bytes, place.0 + place.1)?;
+    File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut bytes, place.0.saturating_add(place.1))?;
     let mut counts = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
     let mut count = || counts.next().unwrap_or(0);
     Ok(Library::Loaded(LibraryCounts { met: count(), loops: count(), turns_of_none: count(), turns: count() }))
@@ -61,15 +61,17 @@ fn symbol(object: &[u8], name: &str) -> Option<u64> {
     let word = |at: u64| part(at, 8).map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("8 bytes")));
     let half = |at: u64| part(at, 4).map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("4 bytes")));
     let short = |at: u64| part(at, 2).map(|bytes| u64::from(u16::from_ne_bytes(bytes.try_into().expect("2 bytes"))));
+    let after = |at: u64, bytes: u64| at.saturating_add(bytes);
     let (sections, size, count) = (word(40)?, short(58)?, short(60)?);
-    let section = |nth: u64| sections.checked_add(nth.checked_mul(size)?);
-    let symbols = (0..count).filter_map(section).find(|at| half(at + 4) == Some(SHT_DYNSYM))?;
-    let strings = word(section(u64::from(half(symbols + 40)?))? + 24)?;
-    let (first, len) = (word(symbols + 24)?, word(symbols + 32)?);
+    let section = |nth: u64| after(sections, nth.saturating_mul(size));
+    let symbols = (0..count).map(section).find(|at| half(after(*at, 4)) == Some(SHT_DYNSYM))?;
+    let strings = word(after(section(u64::from(half(after(symbols, 40))?)), 24))?;
+    // No more than there is room for.
+    let (first, len) = (word(after(symbols, 24))?, word(after(symbols, 32))?.min(object.len() as u64));
     let wanted = [name.as_bytes(), b"\0"].concat();
-    (0..len / 24).map(|nth| first + nth * 24).find_map(|at| {
-        let named = strings.checked_add(u64::from(half(at)?))?;
-        (part(named, wanted.len() as u64)? == wanted).then(|| word(at + 8)).flatten()
+    (0..len / 24).map(|nth| after(first, nth * 24)).find_map(|at| {
+        let named = after(strings, u64::from(half(at)?));
+        (part(named, wanted.len() as u64)? == wanted).then(|| word(after(at, 8))).flatten()
     })
 }
 
