@@ -48,7 +48,7 @@ const SLEEP_NS: [u64; 2] = [1_000_000, 100_000_000];
 /// No end.
 const NEVER: u64 = u64::MAX;
 
-/// The program has begun to forbid itself system calls: it is asked for none of the library's own from then on.
+/// The program has begun to forbid itself system calls, or one was refused: it is asked for none of the library's own from then on.
 static CAREFUL: AtomicBool = AtomicBool::new(false);
 
 fn count(what: usize) {
@@ -97,12 +97,16 @@ impl Wait {
     /// As `epoll_pwait(2)`.
     unsafe fn sleep(self, ns: u64) -> c_int {
         let Self { epoll, events, max, mask } = self;
-        match c_int::try_from(ns / 1_000_000).unwrap_or(c_int::MAX) {
+        let millis = c_int::try_from(ns / 1_000_000).unwrap_or(c_int::MAX);
+        if millis == 0 && !CAREFUL.load(Ordering::Relaxed) {
             // SAFETY: as the caller promises.
-            0 => unsafe { abi::pwait2(epoll, events, max, ns, mask) },
-            // SAFETY: as the caller promises.
-            millis => unsafe { self.plain(millis) },
+            let found = unsafe { abi::pwait2(epoll, events, max, ns, mask) };
+            if found >= 0 || abi::errno() == abi::EINTR {
+                return found;
+            }
         }
+        // SAFETY: as the caller promises.
+        unsafe { self.plain(millis.max(1)) }
     }
 
     /// Waits for so many nanoseconds.
@@ -189,10 +193,12 @@ impl Wait {
                 // Linux's loop does not look at the time that is left. Without an instance to poll, this wait is over at once.
                 // SAFETY: as the caller promises.
                 let found = unsafe { abi::pwait2(self.epoll, self.events, self.max, 1, self.mask) };
-                if found != 0 {
-                    return found;
+                match (found, abi::errno()) {
+                    (0, _) => count(LOOPS),
+                    // A filter of system calls that was there before the program: it is asked for no more of them.
+                    (-1, failure) if failure != abi::EINTR => CAREFUL.store(true, Ordering::Relaxed),
+                    _ => return found,
                 }
-                count(LOOPS);
                 continue;
             }
             if let Some(poller) = busy_ns.and_then(|_| Poller::open(self.epoll)) {

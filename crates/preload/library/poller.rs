@@ -107,7 +107,12 @@ impl Poller {
         } else if abi::now().wrapping_sub(begun) > TURN_MAX_NS {
             abi::set_params(self.epoll, PARAMS);
         }
-        if failure == EINTR { Turn::Signal } else { Turn::Polled }
+        match failure {
+            0 => Turn::Polled,
+            EINTR => Turn::Signal,
+            // A filter of system calls.
+            _ => Turn::Useless,
+        }
     }
 
     fn forget(&mut self, at: usize) {
