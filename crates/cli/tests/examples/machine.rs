@@ -233,7 +233,9 @@ impl Machine {
                 "exec napier load kv --dev memif:@napier --ip 10.0.0.2/24 --server 10.0.0.1 --rate 1k --seconds 60";
             beside.push(self.start(&self.ns, false, load));
         } else if line.text.contains("load kv --server") || line.text.contains("redis-benchmark") {
-            beside.push(self.start(&self.ns, false, "exec napier serve kv --dev kernel --resp-port 6379"));
+            let ip = if line.text.contains("127.0.0.1") { "127.0.0.1" } else { "192.0.2.10" };
+            let server = format!("exec napier serve kv --dev kernel --ip {ip} --resp-port 6379");
+            beside.push(self.start(&self.ns, false, &server));
         } else if line.text.contains("--client 10.0.0.2:7000") {
             let agent = "exec napier load kv --agent 10.0.0.2:7000 --secret-file napier.secret";
             beside.push(self.start(&self.peer, true, agent));
