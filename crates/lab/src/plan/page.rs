@@ -32,8 +32,8 @@ Of `irq-suspension`:
 - **Who falls over first.** Of a mode that defers, above 80 % of a CPU, up to 12 times the predicted p99 was published: there the
   document's server falls over, and this one not yet.
 - **`defer10` at 800K.** A quarter of the published p99: it is nearly full there, and its 60,000 timers a second cost more than here.
-- **The last two digits.** One queue of eight is simulated; the client is a delay with a step, not a machine. Of a p99 of 170 us some 120
-  are the way there and back and that step, which grows with the rate of a queue and not with the number of queues.
+- **The last two digits.** One queue of eight is simulated; the client is a delay with a step, not a machine. At 400K
+  the way there and back and that step alone have a p99 of 140 us; it grows with the rate of a queue and not with the number of queues.
 - **MAX** has 560 connections at a ring of 1024 frames, two for each: where the program polls for itself the ring overflows, and some
   requests come again after TCP's 200 ms. The mean has them; p99 has not.
 - Polls that find nothing are dearer there at low load than at high load. Here they cost the same, so `fullbusy` polls more often.
