@@ -177,7 +177,7 @@ fn what_a_killed_run_left_is_put_back_by_the_next_command() {
     assert!(bench.is_clean());
     kill(pid, "-KILL");
     let nothing = bench.napier(&["host", "undo", "--json"]);
-    assert_eq!(text(&nothing), "{\"undone\":[]}\n");
+    assert_eq!(text(&nothing), "{\"held\":[],\"undone\":[]}\n");
 }
 
 #[test]

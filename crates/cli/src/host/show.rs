@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use napier_linux::change::{Changed, Entry, State, found, shown, unseen};
+use napier_linux::change::{Changed, Entry, KeyError, State, found, shown, unseen};
 use serde_json::{Value, json};
 
 use crate::page::{Page, plural};
@@ -74,6 +74,8 @@ pub(crate) fn would_undo(only_stale: bool, as_json: bool) -> anyhow::Result<()> 
         for entry in changed.entries.iter().rev() {
             let line = match entry.pending() {
                 Ok(None) => continue,
+                // A program that has ended has taken its descriptors along.
+                Err(KeyError::Gone(_)) if entry.key.is_of_program() => continue,
                 Ok(Some(before)) => format!("{}: back to {before}", entry.key),
                 Err(error) => format!("{}: {error}", entry.key),
             };
@@ -120,7 +122,12 @@ fn title(changed: &Changed) -> String {
 fn lines(entries: &[Entry]) -> Vec<String> {
     let is_last = |at: &usize| !entries[at + 1..].iter().any(|later| later.key == entries[*at].key);
     let is_change = |at: &usize| entries[*at].before.as_ref() != Some(&entries[*at].after);
-    (0..entries.len()).filter(is_last).filter(is_change).map(|at| entries[at].to_string()).collect()
+    let is_there = |at: &usize| {
+        let key = &entries[*at].key;
+        !key.is_of_program() || !matches!(key.read(), Err(KeyError::Gone(_)))
+    };
+    let shown = (0..entries.len()).filter(is_last).filter(is_change).filter(is_there);
+    shown.map(|at| entries[at].to_string()).collect()
 }
 
 fn document(changed: &Changed) -> Value {

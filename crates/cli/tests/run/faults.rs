@@ -52,7 +52,18 @@ fn programs_that_may_not_be_looked_into_are_said() {
     let script = format!("chown 65534 {state}; cp $(command -v sleep) {setuid}; chmod 4755 {setuid}");
     assert!(Command::new("sh").args(["-c", &script]).status().expect("sh is there").success());
     // What is in force already needs no capability.
-    let (root, _) = bench.python("suspend20", &[], "print('on'); import time; time.sleep(60)");
+    let at_first = values(&bench);
+    let set = |values: [u32; 3]| {
+        for napi in bench.napis().as_array().expect("a list") {
+            let change = format!(
+                "{{\"id\": {}, \"defer-hard-irqs\": {}, \"gro-flush-timeout\": {}, \"irq-suspend-timeout\": {}}}",
+                napi["id"], values[0], values[1], values[2]
+            );
+            assert!(bench.napier(&["napi-set", "--json", &change]).status.success());
+        }
+    };
+    set([100, 20_000, 20_000_000]);
+    assert!(is_suspended(&bench));
     for program in [&[&setuid, "0.3"][..], &["python3", "-c", NOT_DUMPABLE]] {
         let mut command = bench.command("setpriv");
         command.env("NAPIER_STATE_DIRECTORY", &state).args([
@@ -70,7 +81,8 @@ fn programs_that_may_not_be_looked_into_are_said() {
             "{program:?}: {said}"
         );
     }
-    drop(end(root, "-TERM"));
+    set([0, 0, 0]);
+    assert_eq!(values(&bench), at_first);
     // Root may.
     let script = NOT_DUMPABLE.replace("time.sleep(0.3)", "print(os.getpid()); time.sleep(60)");
     let (running, pid) = bench.python("suspend20", &[], &script);
@@ -107,6 +119,9 @@ fn an_interface_that_moves_is_put_back_where_it_is() {
     for is_killed in [false, true] {
         let (running, pid) = bench.python("suspend20", &[], WAITS);
         ip(&bench, &["link", "set", "server", "netns", &sleeper.0.id().to_string()]);
+        // It is down there, and shows no instances until it is up.
+        let up = || Command::new("ip").args(["link", "set", "server", "up"]).status();
+        assert!(bench.client().netns().run(up).expect("entered").expect("ip is there").success());
         if is_killed {
             end(running, "-KILL");
             kill(pid.parse().expect("a number"), "-KILL");

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
-use napier_preload::marks::OWN_PARAMS;
 use rustix::net::getpeername;
 
 use super::copies::{self, Asked};
@@ -12,37 +11,20 @@ use super::sockets::{self, Wanted};
 use crate::change::KeyError;
 use crate::sys;
 
-/// What became of an epoll instance.
-pub(super) enum EpollSeen {
-    /// It was as it was made, and is set now.
-    Set,
-    /// It has the settings.
-    Equal,
-    /// The library in the program polls with it: it is not the program's.
-    Library,
-    /// It has others.
-    Other(EpollValue),
-}
-
-/// Asks instances, and sets those that are as they were made.
-pub(super) fn epolls(asked: &[Asked], wanted: EpollValue) -> Vec<Result<EpollSeen, KeyError>> {
-    let answers = copies::each(asked.to_vec(), move |_, fd| match epoll_value(fd)? {
-        found if (found.busy_poll_usecs, found.busy_poll_budget) == OWN_PARAMS => Ok(EpollSeen::Library),
-        found if found == wanted => Ok(EpollSeen::Equal),
-        found if found == EpollValue::default() => set_one(fd, wanted).map(|()| EpollSeen::Set),
-        found => Ok(EpollSeen::Other(found)),
-    });
+/// Asks instances.
+pub(super) fn epolls(asked: &[Asked]) -> Vec<Result<EpollValue, KeyError>> {
+    let answers = copies::each(asked.to_vec(), |_, fd| epoll_value(fd));
     answers.into_iter().map(|answer| answer.and_then(|answer| answer)).collect()
 }
 
-/// Sets instances that have other settings, if they still have.
+/// Sets instances, if they still have what they had, or have it by another descriptor.
 pub(super) fn set_epolls(asked: &[(Asked, EpollValue)], wanted: EpollValue) -> Vec<Result<(), KeyError>> {
     let before: Vec<EpollValue> = asked.iter().map(|(_, found)| *found).collect();
-    let answers = copies::each(asked.iter().map(|(one, _)| one.clone()).collect(), move |at, fd| {
-        if epoll_value(fd)? != before[at] {
-            return Err(KeyError::Away("it was changed meanwhile".to_owned()));
-        }
-        set_one(fd, wanted)
+    let asked = asked.iter().map(|(one, _)| one.clone()).collect();
+    let answers = copies::each(asked, move |at, fd| match epoll_value(fd)? {
+        found if found == wanted => Ok(()),
+        found if found == before[at] => set_one(fd, wanted),
+        _ => Err(KeyError::Away("it was changed meanwhile".to_owned())),
     });
     answers.into_iter().map(|answer| answer.and_then(|answer| answer)).collect()
 }

@@ -55,6 +55,8 @@ pub struct Watcher {
     settings: ProgramSettings,
     roots: Roots,
     watched: BTreeMap<u32, Watched>,
+    /// Processes that are to be noted before something is set.
+    unnoted: Vec<Entry>,
     /// Inodes of sockets that were looked at: a socket may have many descriptors.
     sockets: BTreeSet<u64>,
     /// Those that were there for the first time.
@@ -93,8 +95,8 @@ struct Epoll {
 }
 
 impl Watched {
-    fn new(process: Process, is_refused: bool) -> Self {
-        Self { process, epolls: BTreeMap::new(), refused: BTreeSet::new(), is_refused }
+    fn new(process: Process) -> Self {
+        Self { process, epolls: BTreeMap::new(), refused: BTreeSet::new(), is_refused: false }
     }
 }
 
@@ -114,6 +116,7 @@ impl Watcher {
             settings,
             roots,
             watched: BTreeMap::new(),
+            unnoted: Vec::new(),
             sockets: BTreeSet::new(),
             young: BTreeSet::new(),
             inherited: own.into_iter().filter_map(|(_, kind)| inode_of(kind)).collect(),
@@ -140,7 +143,7 @@ impl Watcher {
         if self.settings.is_empty() {
             return scan;
         }
-        self.find_processes(ledger, &mut scan);
+        self.find_processes(&mut scan);
         if std::mem::take(&mut self.is_first) {
             self.wait_for_a_second_look();
         }
@@ -155,6 +158,7 @@ impl Watcher {
             self.steer(&found.sockets, ledger, &mut scan);
         }
         self.look_at_sockets(found.sockets, ledger, &mut scan);
+        self.note(Vec::new(), ledger, &mut scan);
         if scan.set > 0 || scan.processes > 0 || scan.waiting > 0 {
             self.young_until = now + YOUNG;
         }
@@ -213,7 +217,7 @@ impl Watcher {
         root.into_iter().chain(known.into_iter().chain([own]).flat_map(descendants)).collect()
     }
 
-    fn find_processes(&mut self, ledger: &mut Ledger, scan: &mut Scan) {
+    fn find_processes(&mut self, scan: &mut Scan) {
         self.watched.retain(|_, watched| !watched.process.has_ended());
         let new: BTreeSet<u32> = self.list().into_iter().filter(|pid| !self.watched.contains_key(pid)).collect();
         let held = hold(&new, || self.list());
@@ -221,18 +225,28 @@ impl Watcher {
             let key = Key::Program { process: process.who().clone(), settings: self.settings.clone() };
             Entry { key, before: Some(AS_MADE.to_owned()), after: IN_FORCE.to_owned(), or: None }
         };
-        let entries: Vec<Entry> = held.iter().map(entry).collect();
-        if entries.is_empty() {
-            return;
-        }
         scan.processes += held.len();
-        let noted = ledger.note_all(entries, is_over);
         for process in held {
-            if let Err(error) = &noted {
-                scan.said.push(format!("the mode is not in force on descriptors of {}: {error}", process.who()));
-            }
-            self.watched.insert(process.who().pid, Watched::new(process, noted.is_err()));
+            self.unnoted.push(entry(&process));
+            self.watched.insert(process.who().pid, Watched::new(process));
         }
+    }
+
+    /// Notes what programs have of their own, and behind that processes that were found: an entry of a process alone would make all
+    /// of it ours that is as ours. Whether something may be set.
+    fn note(&mut self, own: Vec<Entry>, ledger: &mut Ledger, scan: &mut Scan) -> bool {
+        let entries: Vec<Entry> = own.into_iter().chain(std::mem::take(&mut self.unnoted)).collect();
+        if entries.is_empty() {
+            return true;
+        }
+        let Err(error) = ledger.note_all(entries.clone(), is_over) else { return true };
+        for entry in &entries {
+            let (Key::Program { process, .. } | Key::Descriptor { process, .. }) = &entry.key else { continue };
+            if let Some(watched) = self.watched.get_mut(&process.pid) {
+                refuse(watched, &KeyError::Refused(error.to_string()), scan);
+            }
+        }
+        false
     }
 
     /// Lists the descriptors of all processes, and chooses those that are to be asked.

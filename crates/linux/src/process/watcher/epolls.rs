@@ -1,76 +1,60 @@
 //! Epoll instances of a program.
 
-use super::{Epoll, Scan, Watcher, is_over, note};
+use napier_preload::marks::OWN_PARAMS;
+
+use super::{Epoll, Scan, Watcher, note};
 use crate::change::{Entry, Ledger};
 use crate::process::copies::Asked;
-use crate::process::look::{self, EpollSeen};
+use crate::process::look;
 use crate::process::{DescriptorSetting, EpollValue};
 
 impl Watcher {
     /// An epoll instance looks like any other, so each is asked anew: a closed one's number may be another's now.
     pub(super) fn look_at_epolls(&mut self, asked: Vec<Asked>, ledger: &mut Ledger, scan: &mut Scan) {
         let Some(wanted) = self.settings.epoll else { return };
-        let answers = look::epolls(&asked, wanted);
-        let mut differing = Vec::new();
-        let mut equal = Vec::new();
+        let answers = look::epolls(&asked);
+        let mut entries = Vec::new();
+        let mut to_set = Vec::new();
         for (one, answer) in asked.into_iter().zip(answers) {
             match answer {
-                Ok(EpollSeen::Set) => {
-                    let was_own = self.epoll_set(&one, scan);
-                    if was_own {
-                        // The program's own instance is closed, and this one has its number.
-                        differing.push((one, EpollValue::default()));
+                // The library in the program polls with it: it is not the program's.
+                Ok(found) if (found.busy_poll_usecs, found.busy_poll_budget) == OWN_PARAMS => {}
+                Ok(found) if found == wanted => entries.extend(self.epoll_equal(&one, &wanted.to_string())),
+                Ok(found) if found == EpollValue::default() => {
+                    // The program's own instance is closed, and this one has its number.
+                    if self.epoll_of(&one).is_some_and(|epoll| epoll.is_own) {
+                        entries.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
                     }
+                    to_set.push((one, found));
                 }
-                Ok(EpollSeen::Library) => {}
-                Ok(EpollSeen::Equal) => equal.push(one),
-                Ok(EpollSeen::Other(found)) => differing.push((one, found)),
+                Ok(found) if self.is_changed_by_program(&one, &found.to_string(), scan) => {}
+                Ok(found) => {
+                    entries.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
+                    to_set.push((one, found));
+                }
                 Err(error) => self.refused(&one, error, scan),
             }
         }
-        // After those that were set: an instance may have several descriptors.
-        let mut entries = Vec::new();
-        for one in equal {
-            if let Some(entry) = self.epoll_equal(&one, &wanted.to_string()) {
-                entries.push(entry);
-            }
-        }
-        let mut to_set = Vec::new();
-        for (one, found) in differing {
-            let is_new = found == EpollValue::default();
-            if !is_new && self.is_changed_by_program(&one, &found.to_string(), scan) {
-                continue;
-            }
-            entries.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
-            if !is_new {
-                to_set.push((one, found));
-            }
-        }
-        if entries.is_empty() {
-            return;
-        }
-        if let Err(error) = ledger.note_all(entries, is_over) {
-            scan.said.push(format!("the mode is not in force on epoll descriptors that the program had set: {error}"));
+        if !self.note(entries, ledger, scan) {
             return;
         }
         let answers = look::set_epolls(&to_set, wanted);
         for ((one, _), answer) in to_set.into_iter().zip(answers) {
             match answer {
-                Ok(()) => drop(self.epoll_set(&one, scan)),
+                Ok(()) => {
+                    scan.set += 1;
+                    self.epolls_set += 1;
+                    if let Some(watched) = self.watched.get_mut(&one.process.who().pid) {
+                        watched.epolls.insert(one.fd, Epoll::default());
+                    }
+                }
                 Err(error) => self.refused(&one, error, scan),
             }
         }
     }
 
-    /// Takes note of one that was set; whether the one with its number before was the program's own.
-    fn epoll_set(&mut self, one: &Asked, scan: &mut Scan) -> bool {
-        scan.set += 1;
-        self.epolls_set += 1;
-        let before = self
-            .watched
-            .get_mut(&one.process.who().pid)
-            .and_then(|watched| watched.epolls.insert(one.fd, Epoll::default()));
-        before.is_some_and(|before| before.is_own)
+    fn epoll_of(&self, one: &Asked) -> Option<Epoll> {
+        self.watched.get(&one.process.who().pid)?.epolls.get(&one.fd).copied()
     }
 
     /// One that has the settings already: by this process, by another descriptor, or because the program has set it. The latter is

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Scan, Watcher, inode, is_over, note};
-use crate::change::{Entry, KeyError, Ledger};
+use super::{Scan, Watcher, inode, note};
+use crate::change::{Entry, Ledger};
 use crate::process::DescriptorSetting;
 use crate::process::copies::{self, Asked};
 use crate::process::look::{self, SocketSeen};
@@ -38,11 +38,7 @@ impl Watcher {
                 Err(error) => self.refused(&one, error, scan),
             }
         }
-        if !entries.is_empty()
-            && let Err(error) = ledger.note_all(entries, is_over)
-        {
-            scan.said.push(format!("the mode is not in force on sockets: {error}"));
-            self.sockets.extend(to_set.iter().map(|(one, _)| inode(one)));
+        if !self.note(entries, ledger, scan) {
             return;
         }
         let answers = look::set_sockets(&to_set);
@@ -102,10 +98,10 @@ impl Watcher {
             let cookie = copies::one(&one.process, one.fd, one.kind, |fd| Ok(look::cookie(fd))).ok().flatten();
             let setting = DescriptorSetting::Steering { inode: member, cookie };
             let entry = note(one, setting, "none", "by receive queue");
-            let done = ledger
-                .note(entry, is_over)
-                .map_err(|error| KeyError::Refused(error.to_string()))
-                .and_then(|()| copies::one(&one.process, one.fd, one.kind, move |fd| steer::steer(fd, count)));
+            if !self.note(vec![entry], ledger, scan) {
+                return;
+            }
+            let done = copies::one(&one.process, one.fd, one.kind, move |fd| steer::steer(fd, count));
             match done {
                 Ok(()) => {
                     self.steering.is_steered(group, count);
