@@ -14,6 +14,9 @@ const AGE_MAX: Duration = Duration::from_millis(200);
 /// A descriptor of a process.
 type Place = (u32, i32);
 
+/// When it was made, and the places of each inode.
+type List = (Instant, BTreeMap<u64, Vec<Place>>);
+
 /// Processes that have the socket with this inode, and its number there.
 pub(super) fn of(inode: u64) -> Vec<(Process, i32)> {
     let places = with_list(|list| list.get(&inode).cloned().unwrap_or_default());
@@ -38,7 +41,7 @@ pub(super) fn with<R>(inode: u64, act: impl Fn(&Process, i32) -> Result<R, KeyEr
 }
 
 fn with_list<R>(act: impl FnOnce(&BTreeMap<u64, Vec<Place>>) -> R) -> R {
-    static LIST: OnceLock<Mutex<Option<(Instant, BTreeMap<u64, Vec<Place>>)>>> = OnceLock::new();
+    static LIST: OnceLock<Mutex<Option<List>>> = OnceLock::new();
     let mut list = LIST.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let fresh = list.take().filter(|(made, _)| made.elapsed() < AGE_MAX).unwrap_or_else(|| (Instant::now(), all()));
     act(&list.insert(fresh).1)
