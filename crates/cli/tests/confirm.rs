@@ -12,7 +12,7 @@ use napier_linux::{Veth, VethEnd};
 /// Runs napier in the namespace of an interface, with journals in a folder of the test's.
 fn napier(end: &VethEnd, folder: &Folder, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    command.arg("60").arg(NAPIER).args(args).env("STATE_DIRECTORY", folder.file("state"));
+    command.arg("60").arg(NAPIER).args(args).env("NAPIER_STATE_DIRECTORY", folder.file("state"));
     end.netns().run(|| command.output()).expect("entered").expect("timeout is installed")
 }
 

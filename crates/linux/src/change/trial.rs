@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::recover::recover_one;
-use super::{Key, Line, NapiAttribute, Recovered, recover, state_dir};
+use super::{Key, Line, NapiAttribute, Recovered, places, recover, state_dir};
 use crate::process::{Process, ProcessRef};
 use crate::procfs::Stat;
 
@@ -78,7 +78,7 @@ impl Trial {
 
     fn begin(terms: Terms) -> io::Result<Self> {
         let folder = state_dir();
-        std::fs::create_dir_all(&folder)?;
+        places::make(&folder)?;
         let path = folder.join(format!("{}.{ON_TRIAL}", std::process::id()));
         let lock = write(&path, &terms)?;
         Ok(Self { path, journals: terms.journals, _lock: lock })
@@ -170,8 +170,9 @@ fn put_back(path: &Path) -> Outcome {
     let mut all = Vec::new();
     for path in &terms.journals {
         match recover_one(path, |_| true) {
+            // Another command has changed the same interface, or its own still writes.
+            Some(recovered) if recovered.undone.is_refused && path.exists() => return Outcome::Busy,
             Some(recovered) => all.push(recovered),
-            // Its command still writes.
             None if path.exists() => return Outcome::Busy,
             None => {}
         }
