@@ -23,6 +23,9 @@ const LOST_SETS_MAX: u64 = 1000;
 /// The generator sleeps only if nothing is due for longer than this, and wakes up so much earlier.
 const SPIN_NS: u64 = 60_000;
 
+/// Most requests that are counted as due after the last that was sent: a run that is so far behind is behind.
+const UNSENT_MAX: u64 = 1_000_000;
+
 /// Longest sleep: whether the run shall end is looked at after it.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
@@ -138,6 +141,10 @@ impl<W: Wire> Generator<W> {
             run.receive(wait.min(Duration::from_nanos(until_ns.saturating_sub(now_ns))))?;
             run.give_up(now_ns, |_| ());
         }
+        run.out.due = run.out.sent;
+        if let Some(arrivals) = arrivals.as_mut().filter(|_| !stop.load(Ordering::Relaxed)) {
+            run.out.due += unsent(arrivals, (from_ns, until_ns));
+        }
         let drained_ns = run.generator.wire.now_ns() + drain_ns;
         while run.unanswered() > 0 && run.generator.wire.now_ns() < drained_ns && !stop.load(Ordering::Relaxed) {
             run.generator.wire.flush()?;
@@ -151,6 +158,16 @@ impl<W: Wire> Generator<W> {
 #[inline]
 fn due_ns(arrivals: &mut Peekable<impl Iterator<Item = u64>>) -> u64 {
     *arrivals.peek().expect("arrivals never end")
+}
+
+/// Requests that are due in the measured time and were never sent.
+fn unsent(arrivals: &mut Peekable<impl Iterator<Item = u64>>, (from_ns, until_ns): (u64, u64)) -> u64 {
+    let mut unsent = 0;
+    while due_ns(arrivals) < until_ns && unsent < UNSENT_MAX {
+        unsent += u64::from(due_ns(arrivals) >= from_ns);
+        arrivals.next();
+    }
+    unsent
 }
 
 impl<'a, W: Wire> Run<'a, W> {
@@ -252,7 +269,9 @@ impl<'a, W: Wire> Run<'a, W> {
                 idle.push(flow);
             }
             out.answered += u64::from(measured.contains(&now_ns));
+            out.fastest_ns = out.fastest_ns.min(now_ns.saturating_sub(sent.actual_ns));
             if measured.contains(&sent.intended_ns) {
+                out.in_time += u64::from(measured.contains(&now_ns));
                 out.recorder.record(sent.intended_ns, sent.actual_ns, now_ns);
             }
         })

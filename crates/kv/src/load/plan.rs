@@ -46,6 +46,15 @@ pub struct Measured {
     pub answered: u64,
     /// Requests that were due in the measured time and were sent.
     pub sent: u64,
+    /// Requests that were due in the measured time, sent or not; of more than a million that were not sent the rest is not counted.
+    #[serde(default)]
+    pub due: u64,
+    /// Those of them that were answered in the measured time.
+    #[serde(default)]
+    pub in_time: u64,
+    /// The shortest time from the actual send to the reply in all of the run, warm-up counted, in ns: what the way takes by itself.
+    #[serde(default)]
+    pub fastest_ns: u64,
     /// Replies that came, late ones too.
     pub replies: u64,
     /// Gets that found nothing.
@@ -75,7 +84,20 @@ impl Measured {
     /// Nothing yet.
     pub fn new(window_ns: u64) -> Self {
         let recorder = Recorder::new();
-        Self { recorder, answered: 0, sent: 0, replies: 0, missing: 0, refused: 0, wrong: 0, lost: 0, window_ns }
+        Self {
+            recorder,
+            answered: 0,
+            sent: 0,
+            due: 0,
+            in_time: 0,
+            fastest_ns: u64::MAX,
+            replies: 0,
+            missing: 0,
+            refused: 0,
+            wrong: 0,
+            lost: 0,
+            window_ns,
+        }
     }
 }
 

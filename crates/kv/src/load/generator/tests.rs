@@ -127,3 +127,22 @@ fn a_fill_sets_each_record_although_some_are_lost() {
     generator.wire.lost_of = 1;
     assert!(generator.fill(&GOES_ON).is_err(), "nobody answers");
 }
+
+#[test]
+fn what_was_due_is_counted_whether_it_was_sent_or_not() {
+    // Few arrivals, all answered: what chance made of the rate is what was due, and nothing is missing from it.
+    for rate_rps in [500, 2_000, 7_003] {
+        let mut generator = generator(Duration::from_micros(50), 0, |_| ());
+        let measured = run(&mut generator, Pace::Open { rate_rps });
+        assert_eq!((measured.due, measured.due - measured.in_time <= 1), (measured.sent, true), "{measured:?}");
+        assert!((50_000..60_000).contains(&measured.fastest_ns), "{}", measured.fastest_ns);
+    }
+    // Twelve in 5 ms is all that is answered, so requests of before are answered while later ones are not even sent.
+    let mut generator = generator(Duration::from_millis(5), 0, |_| ());
+    let measured = run(&mut generator, Pace::Open { rate_rps: 10_000 });
+    assert!((900..1100).contains(&measured.due) && measured.sent < measured.due, "{measured:?}");
+    assert!(measured.in_time < measured.answered && measured.answered < 260, "{measured:?}");
+    let mut generator = self::generator(Duration::from_millis(1), 0, |_| ());
+    let closed = run(&mut generator, Pace::Closed);
+    assert_eq!(closed.due, closed.sent);
+}
