@@ -22,6 +22,7 @@ use crate::in_force::InForce;
 use crate::loads::Load;
 use crate::serve::device::{DeviceConfig, OneDevice, wait_for_peer};
 use crate::stats::{Summary, median};
+use crate::wrap::counted;
 
 /// How long answers are waited for after a run.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -319,10 +320,12 @@ impl std::fmt::Display for LoadReport {
         let Self { server, proto, format, load_rps, connections, depth, .. } = self;
         writeln!(
             f,
-            "{server}, {format} over {proto}, {connections} connections with {depth} requests each, load {load_rps}: \
-             {} runs of {} s, medians",
-            self.runs.len(),
-            self.seconds
+            "{server}, {format} over {proto}, {} with {} each, load {load_rps}: {} of {} s{}",
+            counted(*connections, "connection"),
+            counted(*depth, "request"),
+            counted(self.runs.len(), "run"),
+            self.seconds,
+            if self.runs.len() == 1 { "" } else { ", medians" }
         )?;
         let figures = &self.median;
         writeln!(f, "replies/s    {:.0}", figures.achieved_rps)?;

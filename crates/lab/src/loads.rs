@@ -4,7 +4,7 @@ mod sustain;
 
 use std::fmt;
 
-pub use sustain::{Shortfall, SustainSearch};
+pub use sustain::{Shortfall, SustainSearch, in_time_pct_by_rate, in_time_pct_of};
 
 use crate::subject::Subject;
 
@@ -52,6 +52,14 @@ pub enum LoadError {
     Unknown {
         /// As given.
         text: String,
+    },
+    /// A comma within a number.
+    #[error("`{before},{after}` is two loads, for a comma stands between loads; give {before}{after}, or {before}k")]
+    Thousands {
+        /// What stands before the comma.
+        before: String,
+        /// What stands behind it.
+        after: String,
     },
     /// Zero or beyond anything that can be sent.
     #[error("a load of `{text}` cannot be offered; give 1 to 100m requests per second, or `max`")]
@@ -103,10 +111,16 @@ impl Load {
     /// [`LoadError`] for the first load that is wrong or given twice, or missing between two commas.
     pub fn parse_list(texts: &str) -> Result<Vec<Self>, LoadError> {
         let mut loads = Vec::new();
+        let mut before = "";
         for text in texts.split(',').map(str::trim) {
             if text.is_empty() {
                 return Err(LoadError::Empty);
             }
+            let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            if text.len() == 3 && text.starts_with('0') && digits(text) && digits(before) {
+                return Err(LoadError::Thousands { before: before.to_owned(), after: text.to_owned() });
+            }
+            before = text;
             let load = Self::parse(text)?;
             if loads.contains(&load) {
                 return Err(LoadError::Twice { text: text.to_owned() });

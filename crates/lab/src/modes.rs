@@ -77,6 +77,18 @@ pub enum ModeError {
         /// As given.
         name: String,
     },
+    /// A number with a unit.
+    #[error("`{name}` is no mode: X is in us and has no unit, so {}", meant(stem, *us, *us_max))]
+    Unit {
+        /// As given.
+        name: String,
+        /// The name without the number.
+        stem: &'static str,
+        /// What was meant, in us.
+        us: u64,
+        /// Largest X, in us.
+        us_max: u32,
+    },
     /// A deferral of 0 us.
     #[error("`defer0` defers nothing; give `base`, or deferX with X from 1 to {DEFER_US_MAX} us")]
     DeferZero,
@@ -159,10 +171,10 @@ impl Mode {
             "defer0" => return Err(ModeError::DeferZero),
             _ => {
                 if let Some(us) = name.strip_prefix("defer") {
-                    Self::Defer { us: timeout(name, us, DEFER_US_MAX, "")? }
+                    Self::Defer { us: timeout(name, "defer", us, DEFER_US_MAX, "")? }
                 } else if let Some(us) = name.strip_prefix("suspend") {
                     let why = ", below the irq-suspend-timeout of 20 ms";
-                    Self::Suspend { us: timeout(name, us, SUSPEND_US_MAX, why)? }
+                    Self::Suspend { us: timeout(name, "suspend", us, SUSPEND_US_MAX, why)? }
                 } else {
                     return Err(ModeError::Unknown { name: name.to_owned() });
                 }
@@ -267,8 +279,28 @@ impl std::str::FromStr for Mode {
     }
 }
 
+/// What to give in place of a name with a unit.
+fn meant(stem: &str, us: u64, us_max: u32) -> String {
+    if us <= us_max.into() { format!("give {stem}{us}") } else { format!("that is {us}, and X is from 1 to {us_max}") }
+}
+
+/// A number of us that was written with a unit, such as `20us` or `1ms`.
+fn us_with_unit(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let us_each = match &text[digits.len()..] {
+        "us" | "µs" | "μs" => 1,
+        "ms" => 1000,
+        "s" => 1_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(us_each).filter(|us| *us > 0)
+}
+
 /// The X of a name, 1 to `us_max`, written without sign or leading zero, so that each mode has one name.
-fn timeout(name: &str, us: &str, us_max: u32, why: &'static str) -> Result<u32, ModeError> {
+fn timeout(name: &str, stem: &'static str, us: &str, us_max: u32, why: &'static str) -> Result<u32, ModeError> {
+    if let Some(us) = us_with_unit(us) {
+        return Err(ModeError::Unit { name: name.to_owned(), stem, us, us_max });
+    }
     let plain = us.bytes().all(|byte| byte.is_ascii_digit()) && !us.is_empty() && !us.starts_with('0');
     if !plain {
         return Err(ModeError::Unknown { name: name.to_owned() });

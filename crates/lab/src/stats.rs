@@ -161,6 +161,10 @@ impl CoreUse {
 pub struct Figures {
     /// Replies per second that came and were right.
     pub achieved_rps: f64,
+    /// Of the requests that were due while it was measured, the share that was answered meanwhile, in percent; those that are on their
+    /// way at the end of any run count as answered. `None` in a closed loop, of a prediction, and in what older versions wrote.
+    #[serde(default)]
+    pub in_time_pct: Option<f64>,
     /// From the intended send to the reply.
     pub latency_us: Summary,
     /// From the actual send to the reply (what mutilate prints).
@@ -222,6 +226,7 @@ impl Figures {
         let collect = |field: fn(&Self) -> Summary| runs.iter().map(field).collect::<Vec<_>>();
         Self {
             achieved_rps: of(|f| f.achieved_rps),
+            in_time_pct: of_known(|f| f.in_time_pct),
             latency_us: Summary::reduce(&collect(|f| f.latency_us), by),
             service_latency_us: Summary::reduce(&collect(|f| f.service_latency_us), by),
             cpu: CpuSplit::reduce(&runs.iter().map(|f| f.cpu).collect::<Vec<_>>(), by),

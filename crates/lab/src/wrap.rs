@@ -1,4 +1,4 @@
-//! Words in lines.
+//! Words in lines, and counted.
 
 use std::fmt::Write as _;
 
@@ -21,4 +21,20 @@ pub(crate) fn wrapped(start: &str, words: &str, width: usize) -> String {
     }
     text.push('\n');
     text
+}
+
+/// `1 queue`, `2 queues`.
+pub(crate) fn counted<N: std::fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+    if count == N::from(1) { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_one_and_others_are_several() {
+        let said = |count: u32| counted(count, "queue");
+        assert_eq!([said(0), said(1), said(2)], ["0 queues", "1 queue", "2 queues"]);
+    }
 }

@@ -72,8 +72,8 @@ impl Place {
             Ok(veth)
         });
         veth.map(Self::Veth).context(
-            "no veth pair for --dev xdp: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW), or omit --dev and \
-             --backend: over its own link `compare` needs no privilege",
+            "no veth pair, over which rows of the kernel and --dev xdp are measured: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and \
+             CAP_NET_RAW), or measure the engine over its own link, which needs no privilege (omit --dev and --backend)",
         )
     }
 }

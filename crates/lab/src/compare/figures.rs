@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use napier_core::context::PollContext;
-use napier_kv::load::plan::nanos;
+use napier_kv::load::plan::{Measured, Pace, nanos};
 
 use super::case::CaseResult;
 use super::cpus::CpuLayout;
 use super::kernel::counters::Counted;
+use crate::loads::in_time_pct_of;
 use crate::stats::{Cdf, CpuSplit, Figures, Summary};
 
 /// `None` if no request was answered.
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-pub(super) fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
+pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Pace) -> Option<Figures> {
     let measured = &result.measured;
     let requests = measured.answered as f64;
     let per_s = |count: f64| count / result.seconds;
@@ -21,6 +22,7 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures
     let waits = result.waits_with_events as f64;
     Some(Figures {
         achieved_rps: requests * 1e9 / measured.window_ns as f64,
+        in_time_pct: in_time_pct(pace, measured),
         latency_us: Summary::of(measured.recorder.intended())?,
         service_latency_us: Summary::of(measured.recorder.actual())?,
         cpu: CpuSplit::of(
@@ -47,6 +49,17 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout) -> Option<Figures
         context_switches_per_s: Some(per_s(result.switches as f64)),
         latency_cdf: Cdf::of(measured.recorder.intended()),
     })
+}
+
+/// `None` where what is due depends on what is answered, and from an agent that does not count it.
+#[expect(clippy::cast_precision_loss, reason = "figures for a report")]
+fn in_time_pct(pace: Pace, measured: &Measured) -> Option<f64> {
+    if pace == Pace::Closed || measured.due == 0 {
+        return None;
+    }
+    // What the way holds however fast the server is.
+    let on_way = measured.due as f64 * (measured.fastest_ns as f64 / measured.window_ns as f64).min(1.0);
+    Some(in_time_pct_of(measured.due, measured.in_time, on_way))
 }
 
 /// What instances did in a run, whoever counted it.
@@ -87,5 +100,80 @@ impl Polls {
             work_per_poll: known(counted.work_per_poll),
             timers_per_s: per_s(counted.timers as f64),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use napier_kv::arrivals::Poisson;
+
+    use super::*;
+    use crate::loads::SustainSearch;
+
+    /// A run of a server that answers each request after `way_ns`, but no more than `rps_max` of them per second.
+    fn run(rate_rps: u64, seed: u64, seconds: f64, way_ns: u64, rps_max: f64) -> Measured {
+        let (from_ns, until_ns) = (120_000_000, 120_000_000 + (seconds * 1e9) as u64);
+        let mut measured = Measured { fastest_ns: way_ns, ..Measured::new(until_ns - from_ns) };
+        let mut free_ns = 0.0_f64;
+        for due_ns in Poisson::new(rate_rps, seed, "client").take_while(|due_ns| *due_ns < until_ns) {
+            free_ns = free_ns.max(due_ns as f64) + 1e9 / rps_max;
+            let answered_ns = free_ns as u64 + way_ns;
+            let counts = |at_ns: u64| (from_ns..until_ns).contains(&at_ns);
+            measured.answered += u64::from(counts(answered_ns));
+            if counts(due_ns) {
+                measured.due += 1;
+                measured.in_time += u64::from(counts(answered_ns));
+            }
+        }
+        measured
+    }
+
+    fn is_sustained(rate_rps: u64, measured: &Measured) -> bool {
+        let pct = in_time_pct(Pace::Open { rate_rps }, measured).expect("an open loop");
+        SustainSearch::judge(pct, 100.0).is_ok()
+    }
+
+    #[test]
+    fn a_server_with_time_to_spare_sustains_whatever_chance_makes_of_a_rate() {
+        let mut short = 0;
+        for seed in 1..=60 {
+            for rate_rps in [300, 1_000, 2_600, 7_003, 38_400] {
+                // Over a LAN, a fast link, and across a country.
+                for way_ns in [30_000, 2_000_000, 20_000_000] {
+                    let measured = run(rate_rps, seed, 0.3, way_ns, 1e6);
+                    assert!(is_sustained(rate_rps, &measured), "{rate_rps} seed {seed} way {way_ns}: {measured:?}");
+                    short += u64::from((measured.answered as f64) < 0.99 * 0.3 * rate_rps as f64);
+                }
+            }
+        }
+        assert!(short > 100, "by the rate that was asked for many of them would not: {short}");
+    }
+
+    #[test]
+    fn what_waits_from_before_makes_up_for_nothing() {
+        for seed in 1..=60 {
+            for rate_rps in [7_003, 38_400] {
+                for share in [0.5, 0.8, 0.95] {
+                    let measured = run(rate_rps, seed, 2.0, 30_000, share * rate_rps as f64);
+                    assert!(!is_sustained(rate_rps, &measured), "{rate_rps} seed {seed}: {measured:?}");
+                }
+            }
+        }
+        // All that is due is answered, and more: the queue of the warm-up. What was due meanwhile is not answered meanwhile.
+        let measured = Measured {
+            due: 37_936,
+            in_time: 35_000,
+            answered: 38_400,
+            fastest_ns: 30_000,
+            ..Measured::new(1_000_000_000)
+        };
+        assert!(!is_sustained(38_400, &measured));
+    }
+
+    #[test]
+    fn a_closed_loop_and_an_old_agent_say_nothing_of_it() {
+        let measured = Measured { due: 100, in_time: 1, ..Measured::new(1_000_000) };
+        assert_eq!(in_time_pct(Pace::Closed, &measured), None);
+        assert_eq!(in_time_pct(Pace::Open { rate_rps: 5 }, &Measured::new(1_000_000)), None);
     }
 }

@@ -15,6 +15,7 @@ use crate::advise::{self, Extent, REQUESTS, is_sustained, simulate};
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::parallel::in_parallel;
 use crate::plan::Origin;
+use crate::report::most;
 use crate::report::{Lost, Outcome, Prediction, Report, Row, Sustained};
 use crate::stats::{Cdf, CpuSplit, Figures, Measured, Recorder, Summary};
 use crate::subject::Subject;
@@ -175,6 +176,7 @@ impl<'a> Predictor<'a> {
             rps: search.sustained_rps(),
             failed: search.failed().map(|(rps, why)| (rps, why.to_string())),
             at_most,
+            taken: None,
         })
     }
 }
@@ -202,6 +204,8 @@ fn figures(run: &Run, queues: u16) -> Option<Figures> {
         polls_per_s: Some(per_s(run.polls)),
         empty_polls_pct: of_polls(run.empty_polls).map(|share| 100.0 * share),
         work_per_poll: of_polls(run.packets),
+        // Whether the load is sustained is said beside, of all runs together.
+        in_time_pct: None,
         // Not counted there, or not in the same sense: there are no cycles of a time-stamp counter, and waits without events count.
         cycles_per_request: None,
         cores: None,
@@ -233,6 +237,7 @@ pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch
         sustained: Vec::new(),
         searched_again: None,
         prediction: Some(predictor.describe()),
+        at_start: None,
     };
     match run_alone(config, &predictor, (&subjects, &able), &mut report, watch) {
         Err(error) if error.is::<Interrupted>() && report.rows.iter().any(|row| row.figures().is_some()) => {
@@ -279,6 +284,7 @@ fn run_alone(
     }
     if config.sustained {
         report.sustained = predictor.sustained(able, None)?;
+        report.sustained = most::reconciled(report);
     }
     Ok(())
 }

@@ -10,8 +10,10 @@ use napier_kv::load::plan::{Pace, Window};
 use super::case::{Workload as CaseWorkload, run_case};
 use super::config::CompareConfig;
 use super::cpus::{CpuLayout, TooFewCpus};
+use super::crowd;
 use super::ends::Place;
 use super::figures::figures;
+use super::found::Found;
 use super::host;
 use super::kernel::{self, KernelEnd, counters};
 use super::machine::{Outside, Pauses};
@@ -22,10 +24,10 @@ use super::server;
 use super::setup::{self, describe, workload};
 use super::tally::{Ran, Tally, failed};
 use crate::advise;
-use crate::in_force::InForce;
 use crate::loads::{Cell, Load, interleave};
 use crate::modes::{Mode, NO_GROUPS, ServerStyle};
-use crate::report::{MachineUse, Outcome, Report, Row, Sustained, hdrlog, one_line, progress::Progress};
+use crate::report::most::{self, Known};
+use crate::report::{Outcome, Report, Row, hdrlog, one_line, progress::Progress};
 use crate::subject::{Backend, Subject};
 
 /// Requests before measuring begins: sockets of all flows exist by then.
@@ -56,6 +58,7 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
     }
     let subjects = config.subjects();
     let available = host::available_cpus();
+    let at_start = crowd::at_start(&available);
     let mut comparison = Comparison {
         config,
         workload: workload(config, &available, interrupted)?,
@@ -64,6 +67,7 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
         predictor: Predictor::new(config, interrupted),
         subjects,
         refused: Vec::new(),
+        at_start,
     };
     comparison.refused =
         comparison.subjects.iter().filter_map(|subject| Some((*subject, comparison.why_not(*subject)?))).collect();
@@ -82,25 +86,8 @@ pub(super) struct Comparison<'a> {
     predictor: Option<Predictor<'a>>,
     subjects: Vec<Subject>,
     refused: Vec<(Subject, String)>,
-}
-
-/// What there is so far.
-struct Found {
-    loads: Vec<Load>,
-    run_length: Duration,
-    tally: Tally,
-    /// Rows that were not measured.
-    predicted: Vec<Row>,
-    /// Loads of which all runs are done.
-    done: Vec<Load>,
-    machine: Vec<MachineUse>,
-    sustained: Vec<Sustained>,
-    searched_again: Option<String>,
-    request_cost_us: Option<f64>,
-    /// The softirq threads had SCHED_FIFO in all runs.
-    fifo: bool,
-    in_force: InForce,
-    first_run_kib: Option<u64>,
+    /// Who had the CPUs before anything ran.
+    at_start: Option<String>,
 }
 
 impl Comparison<'_> {
@@ -143,7 +130,8 @@ impl Comparison<'_> {
     fn run_ladder(&self, found: &mut Found, watch: &mut Watch<'_>) -> anyhow::Result<()> {
         let bases: Vec<Subject> = self.runnable().filter(|subject| subject.is_base()).collect();
         for is_last in [false, true] {
-            found.sustained = bases.iter().map(|base| self.sustains(*base, None)).collect::<anyhow::Result<_>>()?;
+            found.sustained =
+                bases.iter().map(|base| self.sustains(*base, None, &[])).collect::<anyhow::Result<_>>()?;
             // A machine that is too busy for any load still has rows, which say so: the loads are then those near the closed loop.
             let rates = found.sustained.iter().map(|one| if one.rps > 0 { one.rps } else { one.start_rps });
             let least_rps =
@@ -164,12 +152,16 @@ impl Comparison<'_> {
     /// Searches the most that each mode sustains; those for which it is known already keep it.
     fn search_most(&self, found: &mut Found) -> anyhow::Result<()> {
         let start_rps = found.sustained.iter().map(|one| one.rps).max().filter(|rps| *rps > 0);
-        let progress = Progress::new(self.runnable().count());
+        let runnable: Vec<Subject> = self.runnable().collect();
+        let progress = Progress::new(runnable.len());
         let mut all = Vec::new();
-        for subject in self.runnable() {
+        for &subject in &runnable {
             progress.searching(subject);
             let known = found.sustained.iter().find(|one| one.subject == subject).cloned();
-            match known.map_or_else(|| self.sustains(subject, start_rps), Ok) {
+            let taken_at = |load| found.taken_at(load, &runnable);
+            let rows: Vec<Row> = found.loads.iter().map(|load| found.tally.row(subject, *load)).collect();
+            let by_rows = Known::of(subject, &rows, taken_at);
+            match known.map_or_else(|| self.sustains(subject, start_rps, &by_rows), Ok) {
                 Ok(one) => all.push(one),
                 Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     found.tally.end("interrupted".to_owned());
@@ -251,7 +243,8 @@ impl Comparison<'_> {
                 found.fifo &= result.fifo;
                 found.in_force.extend(result.in_force.clone());
                 outside = Some(result.outside);
-                let ran = figures(&result, &layout).map_or(Ran::Unanswered, |figures| Ran::Figures(Box::new(figures)));
+                let ran =
+                    figures(&result, &layout, pace).map_or(Ran::Unanswered, |figures| Ran::Figures(Box::new(figures)));
                 found.tally.add(cell, ran);
                 if let Some(dir) = &self.config.out
                     && let Err(error) = hdrlog::write(dir, cell, &result.measured.recorder, found.run_length)
@@ -292,7 +285,7 @@ impl Comparison<'_> {
             host.notes.insert("client".to_owned(), format!("napier load kv --agent at {}", on.client));
         }
         host.notes.extend(self.workload.untraced.iter().map(|why| ("tracepoints".to_owned(), why.clone())));
-        Ok(Report {
+        let mut report = Report {
             host,
             commit: host::commit().to_owned(),
             workload: describe(self.config, &self.workload, found.run_length, found.request_cost_us),
@@ -304,7 +297,10 @@ impl Comparison<'_> {
             sustained: if all { found.sustained.clone() } else { Vec::new() },
             searched_again: found.searched_again.clone(),
             prediction: self.predictor.as_ref().map(Predictor::describe),
-        })
+            at_start: self.at_start.clone(),
+        };
+        report.sustained = most::reconciled(&report);
+        Ok(report)
     }
 
     /// Those that are measured, and can run here.

@@ -5,7 +5,7 @@ use std::fmt;
 /// A load that was not sustained, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shortfall {
-    /// Less than 99 % of it was answered while it was offered, so what waits grows.
+    /// Less than 99 % of what was due was answered meanwhile, so what waits grows.
     Answered {
         /// What was answered of it, in percent.
         pct: f64,
@@ -20,11 +20,37 @@ pub enum Shortfall {
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered { pct } => write!(f, "{pct:.0} % answered"),
+            // Never rounded up to what is enough.
+            Self::Answered { pct } => write!(f, "{:.0} % answered", pct.floor()),
             Self::Late { p99_us } => write!(f, "p99 {:.1} ms", p99_us / 1e3),
         }
     }
 }
+
+/// Requests that may be on their way at the end of a run, however short it is, without a word of overload.
+const IN_HAND: f64 = 10.0;
+
+/// Of the requests that were due in a run the share that was answered in it, in percent. As many as may be on their way at the end of any
+/// run count as answered: a few, and those that the way to the server and back holds by itself.
+#[must_use]
+pub fn in_time_pct_of(due: u64, in_time: u64, on_way: f64) -> f64 {
+    if due == 0 {
+        return 100.0;
+    }
+    let late = (due.saturating_sub(in_time) as f64 - on_way - IN_HAND).max(0.0);
+    100.0 * (1.0 - late / due as f64)
+}
+
+/// The same where only what was answered per second is known: Poisson arrivals at a rate give no more than about as many as it says.
+#[must_use]
+pub fn in_time_pct_by_rate(rate_rps: u64, achieved_rps: f64, seconds: f64) -> f64 {
+    let chance_rps = CHANCE * (rate_rps as f64 / seconds.max(1e-9)).sqrt();
+    let due_rps = (rate_rps as f64 - chance_rps).max(1.0);
+    (100.0 * achieved_rps / due_rps).clamp(0.0, 100.0)
+}
+
+/// Standard deviations of the arrivals that are put down to chance.
+const CHANCE: f64 = 3.0;
 
 /// Searches the largest load that is sustained: doubles from a start until one is not, or halves until one is, and then
 /// halves what is unknown.
@@ -42,7 +68,7 @@ pub struct SustainSearch {
 }
 
 impl SustainSearch {
-    /// Share of the offered load that must be answered while it is offered.
+    /// Share of what is due that must be answered meanwhile.
     pub const ACHIEVED_MIN: f64 = 0.99;
 
     /// Longest 99th percentile, in µs. A queue that grows by a hundredth of the load grows by this much in half a second.
@@ -59,13 +85,31 @@ impl SustainSearch {
         Self { start_rps, sustained_rps: 0, failed: None, doubtful_rps: None, tries_left: tries_max }
     }
 
-    /// Whether a run sustained its load, by the share of it that was answered and the 99th percentile.
+    /// The same with loads of which it is known how they came out: what is above one that failed is not sustained.
+    #[must_use]
+    pub fn knowing(mut self, known: impl IntoIterator<Item = (u64, Result<(), Shortfall>)>) -> Self {
+        let known: Vec<(u64, Result<(), Shortfall>)> = known.into_iter().collect();
+        let failed = known.iter().filter_map(|(rps, outcome)| Some((*rps, outcome.err()?)));
+        self.failed = failed.min_by_key(|(rps, _)| *rps);
+        let below = |rps: u64| self.failed.is_none_or(|(failed_rps, _)| rps < failed_rps);
+        let sustained = known.iter().filter(|(rps, outcome)| outcome.is_ok() && below(*rps));
+        self.sustained_rps = sustained.map(|(rps, _)| *rps).max().unwrap_or(0);
+        self
+    }
+
+    /// Whether so many of the requests that were due, in percent, are enough to say that the load was sustained.
+    #[must_use]
+    pub fn is_enough(in_time_pct: f64) -> bool {
+        in_time_pct >= 100.0 * Self::ACHIEVED_MIN
+    }
+
+    /// Whether a run sustained its load, by the share of what was due that was answered meanwhile, and the 99th percentile.
     ///
     /// # Errors
     /// Why it did not.
-    pub fn judge(rps: u64, achieved_rps: f64, p99_us: f64) -> Result<(), Shortfall> {
-        if achieved_rps < Self::ACHIEVED_MIN * rps as f64 {
-            return Err(Shortfall::Answered { pct: 100.0 * achieved_rps / rps as f64 });
+    pub fn judge(in_time_pct: f64, p99_us: f64) -> Result<(), Shortfall> {
+        if !Self::is_enough(in_time_pct) {
+            return Err(Shortfall::Answered { pct: in_time_pct });
         }
         if p99_us > Self::P99_US_MAX { Err(Shortfall::Late { p99_us }) } else { Ok(()) }
     }
@@ -130,7 +174,8 @@ mod tests {
 
     /// A subject that answers up to a rate; its latency rises before.
     fn fake(rps: u64, knee_rps: u64) -> Result<(), Shortfall> {
-        SustainSearch::judge(rps, rps.min(knee_rps) as f64, if rps * 100 > knee_rps * 98 { 9000.0 } else { 50.0 })
+        let in_time_pct = 100.0 * rps.min(knee_rps) as f64 / rps as f64;
+        SustainSearch::judge(in_time_pct, if rps * 100 > knee_rps * 98 { 9000.0 } else { 50.0 })
     }
 
     fn found(start_rps: u64, mut subject: impl FnMut(u64) -> Result<(), Shortfall>) -> (SustainSearch, u32) {
@@ -167,6 +212,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_is_not_asked_again_and_never_contradicted() {
+        let late = || Err(Shortfall::Late { p99_us: 9e3 });
+        let knowing = |known: Vec<(u64, Result<(), Shortfall>)>| SustainSearch::new(5000, 40).knowing(known);
+        let mut search = knowing(vec![(20_000, Ok(())), (40_000, Ok(())), (80_000, late())]);
+        assert_eq!((search.sustained_rps(), search.next_rps()), (40_000, Some(60_000)));
+        search.on_run(60_000, Ok(()));
+        assert_eq!(search.next_rps(), Some(70_000));
+        assert_eq!(knowing(vec![(20_000, Ok(()))]).next_rps(), Some(40_000), "and up from there");
+        assert_eq!(knowing(vec![(20_000, late())]).next_rps(), Some(10_000), "or down");
+        assert_eq!(knowing(Vec::new()).next_rps(), Some(5000));
+        // A load above one that failed proves nothing.
+        let torn = knowing(vec![(20_000, Ok(())), (40_000, late()), (60_000, Ok(()))]);
+        assert_eq!((torn.sustained_rps(), torn.failed().map(|(rps, _)| rps)), (20_000, Some(40_000)));
+    }
+
+    #[test]
     fn it_ends_whatever_happens() {
         for start_rps in [0, 1, 2, 1_000_000, u64::MAX] {
             let (all, _) = found(start_rps, |_| Ok(()));
@@ -182,8 +243,20 @@ mod tests {
 
     #[test]
     fn a_load_is_sustained_if_it_is_answered_and_in_time() {
-        assert_eq!(SustainSearch::judge(1000, 990.0, 5000.0), Ok(()));
-        assert_eq!(SustainSearch::judge(1000, 970.0, 10.0).unwrap_err().to_string(), "97 % answered");
-        assert_eq!(SustainSearch::judge(1000, 1000.0, 5100.0).unwrap_err().to_string(), "p99 5.1 ms");
+        assert_eq!(SustainSearch::judge(99.0, 5000.0), Ok(()));
+        assert_eq!(SustainSearch::judge(97.0, 10.0).unwrap_err().to_string(), "97 % answered");
+        assert_eq!(SustainSearch::judge(98.9, 10.0).unwrap_err().to_string(), "98 % answered", "99 % would be enough");
+        assert_eq!(SustainSearch::judge(100.0, 5100.0).unwrap_err().to_string(), "p99 5.1 ms");
+    }
+
+    #[test]
+    fn a_few_that_are_on_their_way_are_not_behind() {
+        assert_eq!(in_time_pct_of(300, 290, 0.0), 100.0);
+        assert_eq!(in_time_pct_of(1000, 890, 0.0), 90.0);
+        assert_eq!(in_time_pct_of(1000, 790, 100.0), 90.0);
+        assert_eq!(in_time_pct_of(0, 0, 0.0), 100.0);
+        // Where only rates are known: 6850 of 7003 in 0.3 s is chance, and 6000 is not.
+        assert!(SustainSearch::is_enough(in_time_pct_by_rate(7003, 6850.0, 0.3)));
+        assert!(!SustainSearch::is_enough(in_time_pct_by_rate(7003, 6000.0, 0.3)));
     }
 }

@@ -28,6 +28,8 @@ fn what_is_no_load_is_refused_with_what_is() {
     for list in ["", ",", "1k,,2k", "1k,"] {
         assert_eq!(Load::parse_list(list), Err(LoadError::Empty), "{list:?}");
     }
+    let error = Load::parse_list("10,000").unwrap_err().to_string();
+    assert!(error.contains("`10,000` is two loads") && error.ends_with("give 10000, or 10k"), "{error}");
     assert_eq!(Load::parse_list("1k,1000"), Err(LoadError::Twice { text: "1000".to_owned() }));
 }
 

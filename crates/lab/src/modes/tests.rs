@@ -13,7 +13,7 @@ fn names_and_modes_are_one_to_one() {
 
 #[test]
 fn what_is_no_mode_is_refused_with_what_is() {
-    for name in ["", "Base", "defer", "defer-1", "defer020", "defer20us", "defer+2", "suspend", "suspend00", "groups"] {
+    for name in ["", "Base", "defer", "defer-1", "defer020", "defer+2", "suspend", "suspend00", "groups"] {
         let error = Mode::parse(name).unwrap_err();
         assert_eq!(error, ModeError::Unknown { name: name.to_owned() });
         assert!(error.to_string().contains("threaded-busy-poll"), "{error}");
@@ -98,4 +98,20 @@ fn a_mode_sets_all_of_an_instance() {
 fn cpus() {
     let of = |name: &str| Mode::parse(name).unwrap().server_cpus(2);
     assert_eq!(["fullbusy", "threaded", "workqueue", "threaded-busy-poll", "group"].map(of), [2, 2, 2, 4, 4]);
+}
+
+#[test]
+fn a_number_with_a_unit_is_told_what_it_means() {
+    for (name, said) in [
+        ("suspend20us", "`suspend20us` is no mode: X is in us and has no unit, so give suspend20"),
+        ("suspend2ms", "`suspend2ms` is no mode: X is in us and has no unit, so give suspend2000"),
+        ("defer1s", "`defer1s` is no mode: X is in us and has no unit, so give defer1000000"),
+        (
+            "suspend20ms",
+            "`suspend20ms` is no mode: X is in us and has no unit, so that is 20000, and X is from 1 to 19999",
+        ),
+    ] {
+        assert_eq!(Mode::parse(name).unwrap_err().to_string(), said);
+    }
+    assert!(matches!(Mode::parse("suspend0us"), Err(ModeError::Unknown { .. })));
 }

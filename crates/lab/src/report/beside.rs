@@ -2,6 +2,7 @@
 //! load, and in plain words where the engine is behind.
 
 use super::Row;
+use super::verdict::{Doubt, sustains_for_sure};
 use crate::loads::Load;
 use crate::stats::{Figures, Measured};
 use crate::subject::{Backend, Subject};
@@ -12,7 +13,6 @@ struct Ratio {
     median: f64,
     lowest: f64,
     highest: f64,
-    runs: u32,
 }
 
 impl Ratio {
@@ -24,19 +24,16 @@ impl Ratio {
             median: over(&engine.median, &kernel.median),
             lowest: over(&engine.spread.min, &kernel.spread.max),
             highest: over(&engine.spread.max, &kernel.spread.min),
-            runs: engine.runs.min(kernel.runs),
         }
     }
 
     fn text(&self) -> String {
-        // With one run there is no range.
-        let range = if self.runs > 1 { format!(" [{:.2}-{:.2}]", self.lowest, self.highest) } else { String::new() };
-        format!("{} {:.2}x{range}", self.subject.name(false), self.median)
+        format!("{} {:.2}x [{:.2}-{:.2}]", self.subject.name(false), self.median, self.lowest, self.highest)
     }
 }
 
-/// The sentence for the rows of one load; empty unless a mode ran on both.
-pub(crate) fn sentence(load: Load, rows: &[&Row]) -> String {
+/// The sentence for the rows of one load; empty unless a mode ran on both. `taken` is what took the machine away meanwhile.
+pub(crate) fn sentence(load: Load, rows: &[&Row], taken: Option<String>) -> String {
     let of = |backend| rows.iter().filter(move |row| row.subject.backend == backend);
     let both: Vec<(&Row, &Row)> = of(Backend::Kernel)
         .filter_map(|kernel| {
@@ -47,10 +44,18 @@ pub(crate) fn sentence(load: Load, rows: &[&Row]) -> String {
     if both.is_empty() {
         return String::new();
     }
+    let one_run = both.iter().any(|(engine, kernel)| [engine, kernel].iter().any(|row| runs(row) < 2));
+    if let Some(doubt) = taken.map(Doubt::Taken).or(one_run.then_some(Doubt::OneRun)) {
+        return format!("Engine over kernel is not decided: {}.", doubt.none_is_best());
+    }
     match load {
         Load::Max => at_max(&both),
         Load::Rps(_) => at_rate(&both),
     }
+}
+
+fn runs(row: &Row) -> u32 {
+    row.measured().map_or(0, |measured| measured.runs)
 }
 
 fn ratios(both: &[(&Row, &Row)], figure: fn(&Figures) -> f64) -> Vec<Ratio> {
@@ -75,6 +80,9 @@ fn at_rate(both: &[(&Row, &Row)]) -> String {
         let behind = verdict(&ratios, |ratio| ratio.median > 1.0, |ratio| ratio.lowest <= 1.0);
         parts.push(format!("p99 (less is better): {}; {behind}", texts(&ratios)));
     }
+    let for_sure =
+        |(engine, kernel): &&(&Row, &Row)| sustains_for_sure(engine).is_some() && sustains_for_sure(kernel).is_some();
+    let (failed, sometimes): (Vec<_>, Vec<_>) = failed.iter().partition(for_sure);
     let names = |kept: fn(bool, bool) -> bool| {
         let which = failed.iter().filter(|(engine, kernel)| kept(engine.sustains(), kernel.sustains()));
         which.map(|(_, kernel)| kernel.subject.name(false)).collect::<Vec<_>>().join(", ")
@@ -88,6 +96,10 @@ fn at_rate(both: &[(&Row, &Row)]) -> String {
             parts.push(format!("{who} in {modes}"));
         }
     }
+    if !sometimes.is_empty() {
+        let modes: Vec<String> = sometimes.iter().map(|(_, kernel)| kernel.subject.name(false)).collect();
+        parts.push(format!("not decided in {}, which kept up in some runs only", modes.join(", ")));
+    }
     format!("Engine over kernel, {}.", parts.join("; "))
 }
 
@@ -97,16 +109,17 @@ fn texts(ratios: &[Ratio]) -> String {
 
 /// Where the engine is behind by its median; whether the runs bear that out.
 fn verdict(ratios: &[Ratio], behind: fn(&Ratio) -> bool, open: fn(&Ratio) -> bool) -> String {
-    let modes: Vec<String> = ratios
-        .iter()
-        .filter(|ratio| behind(ratio))
-        .map(|ratio| format!("{}{}", ratio.subject.name(false), if open(ratio) { " (runs overlap)" } else { "" }))
-        .collect();
-    if modes.is_empty() {
-        "the engine is not behind in any".to_owned()
-    } else {
-        format!("THE ENGINE IS BEHIND in {}", modes.join(", "))
+    let (open, sure): (Vec<&Ratio>, Vec<&Ratio>) =
+        ratios.iter().filter(|ratio| behind(ratio)).partition(|one| open(one));
+    let names = |all: &[&Ratio]| all.iter().map(|ratio| ratio.subject.name(false)).collect::<Vec<_>>().join(", ");
+    let mut parts = Vec::new();
+    if !sure.is_empty() {
+        parts.push(format!("THE ENGINE IS BEHIND in {}", names(&sure)));
     }
+    if !open.is_empty() {
+        parts.push(format!("not decided in {} (runs overlap)", names(&open)));
+    }
+    if parts.is_empty() { "the engine is not behind in any".to_owned() } else { parts.join("; ") }
 }
 
 #[cfg(test)]
@@ -121,7 +134,7 @@ mod tests {
     }
 
     fn said(rows: &[Row]) -> String {
-        sentence(rows[0].load, &rows.iter().collect::<Vec<_>>())
+        sentence(rows[0].load, &rows.iter().collect::<Vec<_>>(), None)
     }
 
     const LOAD: Load = Load::Rps(1000);
@@ -141,7 +154,7 @@ mod tests {
         assert_eq!(
             said(&rows),
             "Engine over kernel, rate (more is better): base 1.50x [1.50-1.50], fullbusy 0.50x [0.41-0.61], \
-             suspend20 0.95x [0.78-1.16]; THE ENGINE IS BEHIND in fullbusy, suspend20 (runs overlap)."
+             suspend20 0.95x [0.78-1.16]; THE ENGINE IS BEHIND in fullbusy; not decided in suspend20 (runs overlap)."
         );
         assert_eq!(said(&rows[6..]), "");
     }

@@ -1,13 +1,18 @@
-//! The columns of a comparison: what each shows, how, and which value of it is the best.
+//! The columns of a comparison: what each shows, how, and whether a value of it can be the best.
 
 use super::Row;
+use super::verdict::{Block, Given};
+use crate::loads::Load;
 use crate::stats::Figures;
+use crate::subject::{Backend, Subject};
 
 /// Which value of a column is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Best {
     Lowest,
     Highest,
+    /// It says how a mode works, and not how well.
+    Neither,
 }
 
 /// Shows a figure, given the lowest of its column.
@@ -64,30 +69,30 @@ pub(crate) const COLUMNS: &[Column] = &[
         .says("99.9 % of the requests were answered within so many us"),
     column("cpu", "cpu.total_pct", 5, Best::Lowest, |f| Some(f.cpu.total_pct), whole)
         .says("CPU time of all the server's threads, in % of the server's CPUs"),
-    column("useful", "cpu.useful_pct", 6, Best::Lowest, |f| f.cpu.useful_pct, whole)
+    column("useful", "cpu.useful_pct", 6, Best::Neither, |f| f.cpu.useful_pct, whole)
         .says("the part of cpu that was not spent in polls that found nothing"),
-    column("spin", "cpu.spin_pct", 5, Best::Lowest, |f| f.cpu.spin_pct, whole)
+    column("spin", "cpu.spin_pct", 5, Best::Neither, |f| f.cpu.spin_pct, whole)
         .says("the part of cpu that was: time in polls that found nothing"),
-    column("cpu0+1", "cores.busy_pct", 6, Best::Lowest, |f| Some(f.cores?.busy_pct), whole)
+    column("cpu0+1", "cores.busy_pct", 6, Best::Neither, |f| Some(f.cores?.busy_pct), whole)
         .optional()
         .says("over AF_XDP: how busy the CPUs of client and server are together, by /proc/stat, in % of one CPU"),
-    column("proc", "cores.process_pct", 4, Best::Lowest, |f| Some(f.cores?.process_pct), whole)
+    column("proc", "cores.process_pct", 4, Best::Neither, |f| Some(f.cores?.process_pct), whole)
         .optional()
         .says("over AF_XDP: CPU time of this process, in % of one CPU"),
-    column("cl-si", "cores.client_softirq_pct", 5, Best::Lowest, |f| f.cores?.client_softirq_pct, whole)
+    column("cl-si", "cores.client_softirq_pct", 5, Best::Neither, |f| f.cores?.client_softirq_pct, whole)
         .optional()
         .says("over AF_XDP: % of the client's CPU that is spent in softirqs"),
     column("cpq", "cycles_per_request", 7, Best::Lowest, |f| f.cycles_per_request, whole)
         .says("reference cycles of the server per reply"),
-    column("irq/s", "interrupts_per_s", 7, Best::Lowest, |f| f.interrupts_per_s, whole)
+    column("irq/s", "interrupts_per_s", 7, Best::Neither, |f| f.interrupts_per_s, whole)
         .says("interrupts per second, of all queues"),
-    column("polls/s", "polls_per_s", 8, Best::Lowest, |f| f.polls_per_s, whole)
+    column("polls/s", "polls_per_s", 8, Best::Neither, |f| f.polls_per_s, whole)
         .says("NAPI polls per second, of all queues"),
-    column("empty", "empty_polls_pct", 5, Best::Lowest, |f| f.empty_polls_pct, whole)
+    column("empty", "empty_polls_pct", 5, Best::Neither, |f| f.empty_polls_pct, whole)
         .says("% of polls that found nothing"),
-    column("work/poll", "work_per_poll", 9, Best::Highest, |f| f.work_per_poll, hundredths)
+    column("work/poll", "work_per_poll", 9, Best::Neither, |f| f.work_per_poll, hundredths)
         .says("packets per poll, empty polls counted"),
-    column("ev/wait", "events_per_wait", 7, Best::Highest, |f| f.events_per_wait, hundredths)
+    column("ev/wait", "events_per_wait", 7, Best::Neither, |f| f.events_per_wait, hundredths)
         .says("events per wait that returned any"),
 ];
 
@@ -167,45 +172,33 @@ pub fn parse_columns(list: &str) -> Result<Chosen, ColumnError> {
 /// What a column holds within a load.
 pub(crate) struct Range {
     pub(crate) lowest: f64,
-    /// `None` if there is nothing to choose: one row, or all alike.
-    best: Option<f64>,
+    /// Of each backend by itself, where it is decided.
+    best: Vec<Given<Subject>>,
 }
 
 impl Range {
-    /// The best is one of what was measured, or of what was predicted if that is all.
-    pub(crate) fn of(column: &Column, rows: &[&Row]) -> Self {
-        let predicted = rows.iter().all(|row| row.measured().is_none());
+    /// A mark is a verdict as much as a sentence is, and both are those of the load's blocks. What is predicted is never the best beside
+    /// what was measured, and rates that were asked for are nobody's merit.
+    pub(crate) fn of(column: &Column, rows: &[&Row], blocks: &[Block<'_>]) -> Self {
         let shown = rows.iter().filter_map(|row| (column.figure)(&row.figures()?.median));
-        let shown = shown.fold(f64::INFINITY, f64::min);
-        let counted = rows.iter().filter_map(|row| if predicted { row.figures() } else { row.measured() });
-        let figures: Vec<f64> = counted.filter_map(|row| (column.figure)(&row.median)).collect();
-        let lowest = figures.iter().copied().fold(f64::INFINITY, f64::min);
-        let highest = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let range = Self { lowest: shown, best: None };
-        if figures.len() < 2 || range.alike(column, lowest, highest) {
-            return range;
-        }
-        let best = if column.best == Best::Lowest { lowest } else { highest };
-        // A mark on most of many rows marks nothing: rates that were offered, or zeros.
-        let alike = figures.iter().filter(|figure| range.alike(column, **figure, best)).count();
-        if alike > 3 && alike * 2 > figures.len() {
-            return range;
-        }
-        Self { best: Some(best), ..range }
+        let lowest = shown.fold(f64::INFINITY, f64::min);
+        let is_predicted = |block: &Block<'_>| block.backend == Backend::Sim;
+        let all_predicted = blocks.iter().all(is_predicted);
+        let is_better: fn(f64, f64) -> bool = match column.best {
+            Best::Lowest => |a, b| a < b,
+            Best::Highest => |a, b| a > b,
+            Best::Neither => return Self { lowest, best: Vec::new() },
+        };
+        let counts = |block: &&Block<'_>| {
+            (all_predicted || !is_predicted(block)) && (column.best == Best::Lowest || block.load == Load::Max)
+        };
+        let best = blocks.iter().filter(counts).filter_map(|block| block.best_in(column.figure, is_better)).collect();
+        Self { lowest, best }
     }
 
-    /// Whether it is the best of what may be: what is predicted is never the best of what was measured.
-    pub(crate) fn is_best(&self, column: &Column, row: &Row, rows: &[&Row]) -> bool {
-        let counts = row.measured().is_some() || rows.iter().all(|row| row.measured().is_none());
-        let figure = row.figures().and_then(|figures| (column.figure)(&figures.median));
-        counts && figure.zip(self.best).is_some_and(|(figure, best)| self.alike(column, figure, best))
-    }
-
-    /// Whether two figures are equally good: rows that look alike are marked alike, and rates within 1 % of each other
-    /// are the same rate with noise.
-    fn alike(&self, column: &Column, a: f64, b: f64) -> bool {
-        let noise = column.head == "qps" && (a - b).abs() <= 0.01 * a.max(b);
-        noise || (column.show)(a, self.lowest) == (column.show)(b, self.lowest)
+    /// Whether the row is the best of its backend in this column.
+    pub(crate) fn is_best(&self, row: &Row) -> bool {
+        self.best.iter().any(|given| *given.get() == row.subject)
     }
 }
 

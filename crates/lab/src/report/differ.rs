@@ -4,22 +4,24 @@
 
 mod export;
 mod json;
+mod judge;
 mod markdown;
 mod setups;
 mod summary;
 mod text;
 
-use std::fmt;
-
 use super::columns::{Column, us};
 use super::read::Saved;
 use super::{Report, Row};
 use crate::loads::Load;
-use crate::stats::{Figures, Measured, rounded};
+use crate::stats::Figures;
 use crate::subject::{Receive, Subject};
 
 pub use export::csv;
 pub use json::json;
+pub(crate) use judge::Standing;
+use judge::{Against, Side};
+pub use judge::{Pair, Value, Verdict};
 pub use markdown::markdown;
 pub use text::text;
 
@@ -43,6 +45,8 @@ pub struct Line<'a> {
     pub load: Load,
     /// In the order of the files; `None` where one has no figures of it.
     pub rows: Vec<Option<&'a Row>>,
+    /// In the same order: what took the machine away there, so that nothing is decided by it.
+    pub taken: Vec<Option<String>>,
 }
 
 /// Something that is set or found before a comparison runs.
@@ -52,27 +56,6 @@ pub struct Setup {
     pub name: String,
     /// What it was, in the order of the files; `None` where one does not have it.
     pub values: Vec<Option<String>>,
-}
-
-/// A figure of one row.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value {
-    /// Median over the runs.
-    pub median: f64,
-    /// Lowest and highest run.
-    pub range: (f64, f64),
-    /// Number of runs.
-    pub runs: u32,
-}
-
-/// A figure of one row, and how it stands to that of the first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Standing {
-    pub(crate) value: Value,
-    /// It over that of the first; 1 in the first itself, `None` where that has none or 0.
-    pub(crate) ratio: Option<f64>,
-    /// `None` in the first, and beside none.
-    pub(crate) verdict: Option<Verdict>,
 }
 
 /// What two comparisons say of the same mode at the same load.
@@ -88,32 +71,10 @@ pub struct Cell {
     pub cpu_pct: Pair,
     /// Requests answered per second.
     pub achieved_rps: Pair,
-    /// Whether each sustained the load.
+    /// Whether each sustained the load, by its median.
     pub sustains: [bool; 2],
-}
-
-/// A figure in both.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
-    /// Median over the runs, of each.
-    pub medians: [f64; 2],
-    /// Lowest and highest run, of each.
-    pub ranges: [(f64, f64); 2],
-    /// How they stand.
-    pub verdict: Verdict,
-}
-
-/// How a figure of the second stands to that of the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its highest run is below the lowest of the first.
-    Lower,
-    /// Its lowest run is above the highest of the first.
-    Higher,
-    /// The ranges of the runs overlap: there is no difference to claim.
-    Overlap,
-    /// One of them has one run, so how far runs lie apart is not known.
-    OneRun,
+    /// What speaks against a verdict on which of them does.
+    against: Option<Against>,
 }
 
 /// One comparison beside the first: what they have in common, and what not.
@@ -146,9 +107,12 @@ impl<'a> SideBySide<'a> {
                     line.rows[i] = Some(row);
                 } else {
                     let rows = (0..files.len()).map(|j| (j == i).then_some(row)).collect();
-                    lines.push(Line { load: row.load, rows });
+                    lines.push(Line { load: row.load, rows, taken: Vec::new() });
                 }
             }
+        }
+        for line in &mut lines {
+            line.taken = files.iter().zip(&line.rows).map(|(file, row)| taken_from(file, (*row)?)).collect();
         }
         Self { setups: setups::of(&files), files, lines, across_backends }
     }
@@ -172,6 +136,11 @@ impl<'a> SideBySide<'a> {
             across_backends: self.across_backends[i],
         }
     }
+}
+
+/// What took the machine away from a row; in virtual time nothing does.
+fn taken_from(file: &Saved, row: &Row) -> Option<String> {
+    file.report.taken_at(row.load).filter(|_| row.measured().is_some())
 }
 
 fn have_common_backend(a: &Report, b: &Report) -> bool {
@@ -205,17 +174,14 @@ impl Line<'_> {
 
     /// A figure of a file, and how it stands to that of the first; `None` where it does not have it.
     pub(crate) fn standing(&self, i: usize, column: &Column) -> Option<Standing> {
-        let value = |i: usize| Value::of(self.rows[i]?.figures()?, column.figure);
-        let own = value(i)?;
-        let pair = value(0).map(|first| own.beside(first));
-        let verdict = pair.filter(|_| i > 0).map(|pair| pair.verdict);
-        Some(Standing { value: own, ratio: pair.and_then(|pair| pair.ratio()), verdict })
+        let side = |i: usize| Side::of(self, i, column.figure);
+        Standing::of(side(i)?, side(0), i == 0)
     }
 
     fn cell(&self, i: usize) -> Option<Cell> {
         let (a, b) = (self.rows[0]?, self.rows[i]?);
         let pair = |figure: fn(&Figures) -> Option<f64>| {
-            Some(Value::of(b.figures()?, figure)?.beside(Value::of(a.figures()?, figure)?))
+            Some(Pair::of(Side::of(self, 0, figure)?, Side::of(self, i, figure)?))
         };
         Some(Cell {
             load: self.load,
@@ -224,6 +190,7 @@ impl Line<'_> {
             cpu_pct: pair(|f| Some(f.cpu.total_pct))?,
             achieved_rps: pair(|f| Some(f.achieved_rps))?,
             sustains: [a.sustains(), b.sustains()],
+            against: Against::of(self, i),
         })
     }
 }
@@ -232,88 +199,6 @@ impl Setup {
     /// What it was in a file, in words.
     pub(super) fn shown(&self, i: usize) -> &str {
         self.values[i].as_deref().unwrap_or("null")
-    }
-}
-
-impl Value {
-    fn of(measured: &Measured, figure: fn(&Figures) -> Option<f64>) -> Option<Self> {
-        let range = (figure(&measured.spread.min)?, figure(&measured.spread.max)?);
-        Some(Self { median: figure(&measured.median)?, range, runs: measured.runs })
-    }
-
-    /// How it stands to that of the first.
-    pub(crate) fn beside(self, first: Self) -> Pair {
-        let verdict = if first.runs < 2 || self.runs < 2 {
-            Verdict::OneRun
-        } else if self.range.1 < first.range.0 {
-            Verdict::Lower
-        } else if self.range.0 > first.range.1 {
-            Verdict::Higher
-        } else {
-            Verdict::Overlap
-        };
-        Pair { medians: [first.median, self.median], ranges: [first.range, self.range], verdict }
-    }
-}
-
-impl Pair {
-    /// The second over the first; `None` where the first is 0.
-    #[must_use]
-    pub fn ratio(&self) -> Option<f64> {
-        (self.medians[0] > 0.0).then(|| rounded(self.medians[1] / self.medians[0]))
-    }
-
-    /// The same as text has it, such as `0.83x`.
-    #[must_use]
-    pub fn times(&self) -> String {
-        self.ratio().map_or_else(|| "?x".to_owned(), |ratio| format!("{ratio:.2}x"))
-    }
-
-    /// The ratio, and in words whether it is one to speak of.
-    #[must_use]
-    pub fn judged(&self) -> String {
-        let words = match self.verdict {
-            Verdict::Lower => "lower",
-            Verdict::Higher => "higher",
-            Verdict::Overlap => "runs overlap",
-            Verdict::OneRun => "one run",
-        };
-        format!("{} {words}", self.times())
-    }
-}
-
-impl Verdict {
-    /// Whether there is a difference beyond that of the runs; `None` where that is not known.
-    #[must_use]
-    pub const fn differs(self) -> Option<bool> {
-        match self {
-            Self::Lower | Self::Higher => Some(true),
-            Self::Overlap => Some(false),
-            Self::OneRun => None,
-        }
-    }
-
-    /// As JSON and CSV have it.
-    #[must_use]
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Lower => "lower",
-            Self::Higher => "higher",
-            Self::Overlap => "overlap",
-            Self::OneRun => "one-run",
-        }
-    }
-}
-
-/// One sign, as tables have it.
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Lower => "<",
-            Self::Higher => ">",
-            Self::Overlap => "~",
-            Self::OneRun => "?",
-        })
     }
 }
 
@@ -333,7 +218,7 @@ impl Cell {
 
     /// A figure of that as tables have it: with a decimal where one of the medians needs it.
     pub(crate) fn shown(&self, figure: f64) -> String {
-        let [a, b] = self.asked().medians;
+        let [a, b] = self.asked().medians();
         if self.load == Load::Max { format!("{figure:.0}") } else { us(figure, a.min(b)) }
     }
 }

@@ -22,8 +22,8 @@ pub fn explain(width: usize) -> String {
     text.push('\n');
     text += &wrapped(
         "",
-        "Figures are medians over the runs, each on its own; the line below a block has the p99 of the lowest and the highest run. The best of a \
-         column within a load is bold on a terminal, and has a * where there is no bold. -: not applicable, or not to be had here. refused: the \
+        "Figures are medians over the runs, each on its own; the line below a block has the p99 of the lowest and the highest run. Where \
+         it is decided, the best of a column within a load is bold on a terminal, and has a * where there is no bold. -: not applicable, or not to be had here. refused: the \
          mode cannot be applied here. More: docs/compare.md, docs/json.md.",
         width,
     );

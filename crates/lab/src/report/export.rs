@@ -4,17 +4,18 @@ use serde_json::Value;
 
 use super::columns::{COLUMNS, Column, Range};
 use super::json::JsonRow;
-use super::sentence::sentence;
+use super::sentence::sentences;
 use super::table::Which;
+use super::verdict::Block;
 use super::{Outcome, Report, Row};
 use crate::loads::Load;
-use crate::subject::Backend;
 
 /// What stands before the figures.
 const FIRST: &[&str] = &["mode", "backend", "receive", "load_rps", "runs", "lost_runs", "sustains", "refused"];
 
 /// Figures that no column shows.
 const FURTHER: &[&str] = &[
+    "in_time_pct",
     "latency_us.p90",
     "latency_us.max",
     "service_latency_us.p50",
@@ -72,10 +73,10 @@ pub fn markdown(report: &Report, which: &Which) -> String {
         };
         let heads: Vec<&str> = columns.iter().map(|column| column.head).collect();
         text += &format!("| mode | {} |\n|:---|{}\n", heads.join(" | "), "---:|".repeat(heads.len()));
-        let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, &rows)).collect();
+        let blocks = Block::all_of(report, load);
+        let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, &rows, &blocks)).collect();
         for row in &rows {
-            text +=
-                &format!("| {} | {} |\n", row.subject.name(backends), cells(row, &rows, &columns, &ranges).join(" | "));
+            text += &format!("| {} | {} |\n", row.subject.name(backends), cells(row, &columns, &ranges).join(" | "));
         }
         text.push('\n');
         for said in sentences(load, &rows, report) {
@@ -84,7 +85,7 @@ pub fn markdown(report: &Report, which: &Which) -> String {
     }
     let workload = &report.workload;
     text + &format!(
-        "Medians over the runs; **bold**: the best of its column. Latency in µs from the intended send; cpu, useful, spin in % of the server's CPUs. \
+        "Medians over the runs; **bold**: the best of its column, where that is decided. Latency in µs from the intended send; cpu, useful, spin in % of the server's CPUs. \
              {} on the {}, commit {}, {}, Linux {}.\n",
         workload.name,
         workload.backend,
@@ -94,7 +95,7 @@ pub fn markdown(report: &Report, which: &Which) -> String {
     )
 }
 
-fn cells(row: &Row, rows: &[&Row], columns: &[&Column], ranges: &[Range]) -> Vec<String> {
+fn cells(row: &Row, columns: &[&Column], ranges: &[Range]) -> Vec<String> {
     let words = |words: String| {
         let mut cells = vec![escaped(&words)];
         cells.resize(columns.len(), String::new());
@@ -108,29 +109,10 @@ fn cells(row: &Row, rows: &[&Row], columns: &[&Column], ranges: &[Range]) -> Vec
             .zip(ranges)
             .map(|(column, range)| {
                 let shown = column.shown((column.figure)(&figures.median), range);
-                if range.is_best(column, row, rows) { format!("**{shown}**") } else { shown }
+                if range.is_best(row) { format!("**{shown}**") } else { shown }
             })
             .collect(),
     }
-}
-
-/// What is said of a load, of each backend by itself.
-pub(crate) fn sentences(load: Load, rows: &[&Row], report: &Report) -> Vec<String> {
-    let taken = report.machine_at(load).and_then(|machine| machine.taken(rows));
-    let mut said = Vec::new();
-    for backend in Backend::ALL {
-        let of_this: Vec<&Row> = rows.iter().copied().filter(|row| row.subject.backend == backend).collect();
-        // In virtual time nothing takes the machine away.
-        let words = sentence(load, &of_this, taken.as_deref().filter(|_| backend != Backend::Sim));
-        said.push(match backend {
-            _ if words.is_empty() || !report.among_backends() => words,
-            Backend::Engine | Backend::Kernel => format!("In the {backend}: {words}"),
-            Backend::Sim => format!("Predicted: {words}"),
-        });
-    }
-    said.push(super::beside::sentence(load, rows));
-    said.retain(|words| !words.is_empty());
-    said
 }
 
 /// Text from outside without what Markdown would obey.

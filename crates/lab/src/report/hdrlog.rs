@@ -40,6 +40,21 @@ pub fn write(dir: &Path, cell: Cell, recorder: &Recorder, run_span: Duration) ->
     Ok(path)
 }
 
+/// Finds out whether logs can be written to a directory, which is made if it is not there.
+///
+/// # Errors
+/// [`HdrLogError`] names the path and what the system said.
+pub fn check(dir: &Path) -> Result<(), HdrLogError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| HdrLogError { path, source }
+    };
+    fs::create_dir_all(dir).map_err(at(dir))?;
+    let probe = dir.join(format!(".napier.{}", std::process::id()));
+    File::create(&probe).map_err(at(dir))?;
+    fs::remove_file(&probe).map_err(at(&probe))
+}
+
 /// Name of the file for a cell; runs are numbered from 1.
 pub fn file_name(cell: Cell) -> String {
     let name = format!("{}-{}-run{}.hlog", cell.subject, cell.load.to_string().to_lowercase(), cell.run + 1);

@@ -1,6 +1,7 @@
 //! The report as one JSON object. The format is documented in `docs/json.md`; names never change their meaning.
 
 mod modes;
+mod verdicts;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use crate::loads::Load;
 use crate::stats::{Cdf, CoreUse, CpuSplit, Spread, Summary};
 use crate::subject::{Backend, Receive};
 use modes::JsonMode;
+pub use verdicts::JsonVerdict;
 
 /// The object as it is written. `P` is what stands for what a mode sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,9 @@ pub struct JsonReport<P = serde_json::Value> {
     pub modes: BTreeMap<String, P>,
     /// One per mode and load.
     pub rows: Vec<JsonRow>,
+    /// What may be said of each load, and what not.
+    #[serde(default)]
+    pub verdicts: Vec<JsonVerdict>,
     /// Runs that could not be carried out, each with why.
     #[serde(default)]
     pub failures: Vec<String>,
@@ -46,6 +51,9 @@ pub struct JsonReport<P = serde_json::Value> {
     /// What rows of `sim` were predicted on, or null.
     #[serde(default)]
     pub prediction: Option<Prediction>,
+    /// Who had the CPUs before anything was measured, or null.
+    #[serde(default)]
+    pub at_start: Option<String>,
 }
 
 /// The most that a mode sustains in open loop.
@@ -62,6 +70,9 @@ pub struct JsonSustained {
     pub why: Option<String>,
     pub p99_us: Option<f64>,
     pub cpu_pct: Option<f64>,
+    /// What took the machine away meanwhile, or null.
+    #[serde(default)]
+    pub taken: Option<String>,
 }
 
 impl From<&Sustained> for JsonSustained {
@@ -75,6 +86,7 @@ impl From<&Sustained> for JsonSustained {
             why: one.failed.as_ref().map(|(_, why)| why.clone()),
             p99_us: one.at_most.map(|(p99_us, _)| p99_us),
             cpu_pct: one.at_most.map(|(_, cpu_pct)| cpu_pct),
+            taken: one.taken.clone(),
         }
     }
 }
@@ -90,6 +102,8 @@ pub struct JsonRow {
     pub receive: Receive,
     pub load_rps: JsonLoad,
     pub achieved_rps: Option<f64>,
+    #[serde(default)]
+    pub in_time_pct: Option<f64>,
     pub latency_us: Option<Summary>,
     pub service_latency_us: Option<Summary>,
     pub cpu: Option<CpuSplit>,
@@ -148,6 +162,15 @@ pub enum Max {
     Max,
 }
 
+impl From<Load> for JsonLoad {
+    fn from(load: Load) -> Self {
+        match load {
+            Load::Rps(rps) => Self::Rps(rps),
+            Load::Max => Self::Max(Max::Max),
+        }
+    }
+}
+
 /// The report as JSON, indented, with a newline at its end.
 pub fn render(report: &Report) -> String {
     let modes = report.rows.iter().map(|row| row.subject.mode);
@@ -159,6 +182,7 @@ pub fn render(report: &Report) -> String {
         workload: report.workload.clone(),
         modes,
         rows: report.rows.iter().map(JsonRow::from).collect(),
+        verdicts: verdicts::of(report),
         failures: report.failures.clone(),
         ended: report.ended.clone(),
         memory: report.memory,
@@ -166,6 +190,7 @@ pub fn render(report: &Report) -> String {
         sustained: report.sustained.iter().map(JsonSustained::from).collect(),
         searched_again: report.searched_again.clone(),
         prediction: report.prediction.clone(),
+        at_start: report.at_start.clone(),
     };
     serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
 }
@@ -178,11 +203,9 @@ impl From<&Row> for JsonRow {
             mode: row.subject.mode.to_string(),
             backend: row.subject.backend,
             receive: row.subject.receive,
-            load_rps: match row.load {
-                Load::Rps(rps) => JsonLoad::Rps(rps),
-                Load::Max => JsonLoad::Max(Max::Max),
-            },
+            load_rps: row.load.into(),
             achieved_rps: median.map(|m| m.achieved_rps),
+            in_time_pct: median.and_then(|m| m.in_time_pct),
             latency_us: median.map(|m| m.latency_us),
             service_latency_us: median.map(|m| m.service_latency_us),
             cpu: median.map(|m| m.cpu),

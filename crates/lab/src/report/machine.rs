@@ -43,10 +43,15 @@ impl MachineUse {
         self.taken_from(p99s.fold(f64::INFINITY, f64::min))
     }
 
+    /// Whether others take so much of the CPUs, in %, that nothing is decided.
+    pub(crate) fn is_crowded(others_pct: f64) -> bool {
+        others_pct >= OTHERS_PCT_MAX
+    }
+
     /// The same for rows of which the lowest p99 is so long, in us.
     pub(crate) fn taken_from(&self, lowest_us: f64) -> Option<String> {
         let waited = self.client_waited_ms_per_s.unwrap_or(0.0);
-        if self.others_pct >= OTHERS_PCT_MAX {
+        if Self::is_crowded(self.others_pct) {
             Some(format!("others took {:.0} % of the CPUs", self.others_pct))
         } else if self.stolen_pct >= STOLEN_PCT_MAX {
             Some(format!("the host took {:.0} % of the CPUs", self.stolen_pct))

@@ -8,12 +8,14 @@ pub mod export;
 pub mod hdrlog;
 pub mod json;
 mod machine;
+pub(crate) mod most;
 pub mod power;
 pub mod progress;
 pub mod read;
 pub(crate) mod sentence;
 pub mod table;
 pub mod transmit;
+pub(crate) mod verdict;
 
 pub use machine::MachineUse;
 pub use power::PowerHistogram;
@@ -24,7 +26,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::loads::Load;
+use crate::loads::{Load, SustainSearch};
 use crate::stats::Measured;
 use crate::subject::{Backend, Subject};
 
@@ -53,6 +55,8 @@ pub struct Report {
     pub searched_again: Option<String>,
     /// What rows of `sim` were predicted on; `None` without such rows.
     pub prediction: Option<Prediction>,
+    /// Who had the CPUs before anything was measured; `None` if they were free.
+    pub at_start: Option<String>,
 }
 
 /// What was simulated.
@@ -83,6 +87,8 @@ pub struct Sustained {
     pub failed: Option<(u64, String)>,
     /// 99th percentile in µs and CPU time in percent, in the run that sustained the most; `None` if none did.
     pub at_most: Option<(f64, f64)>,
+    /// What took the machine away while it was searched, so that it says little; `None` if nothing did.
+    pub taken: Option<String>,
 }
 
 /// Memory of the process that compares, resident, in KiB. It should not grow with the number of runs.
@@ -158,6 +164,16 @@ pub struct Workload {
     pub request_cost_us: Option<f64>,
 }
 
+impl Workload {
+    /// What connects client and server, in words: only where the engine is under test both ends are AF_XDP's.
+    pub(crate) fn way(&self) -> String {
+        if self.device == "xdp" && !self.backend.contains("engine") {
+            return "a veth pair (the client by AF_XDP)".to_owned();
+        }
+        self.device.clone()
+    }
+}
+
 /// One subject at one load.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -224,14 +240,15 @@ impl Row {
         self.lost.as_ref().is_some_and(|lost| lost.not_run == lost.of)
     }
 
-    /// Whether at least 99 % of the offered load was answered. A closed loop offers what is answered.
+    /// Whether at least 99 % of the requests that were due were answered in time. A closed loop asks for what is answered.
     pub(crate) fn sustains(&self) -> bool {
         if let Outcome::Predicted { sustained, .. } = self.outcome {
             return sustained;
         }
         match (self.load, self.measured()) {
             (Load::Rps(rps), Some(measured)) => {
-                measured.median.achieved_rps >= crate::loads::SustainSearch::ACHIEVED_MIN * rps as f64
+                let by_rate = || 100.0 * measured.median.achieved_rps / rps as f64;
+                SustainSearch::is_enough(measured.median.in_time_pct.unwrap_or_else(by_rate))
             }
             (Load::Max, Some(_)) => true,
             (_, None) => false,
@@ -250,6 +267,12 @@ impl Report {
     /// What else the machine did at a load.
     pub(crate) fn machine_at(&self, load: Load) -> Option<&MachineUse> {
         self.machine.iter().find(|machine| machine.load_rps == load)
+    }
+
+    /// What took the machine away at a load, so that nothing is decided by what was measured there; `None` if nothing did.
+    pub(crate) fn taken_at(&self, load: Load) -> Option<String> {
+        let rows: Vec<&Row> = self.rows.iter().filter(|row| row.load == load).collect();
+        self.machine_at(load)?.taken(&rows)
     }
 
     /// Loads in the order of the rows, each with its rows.

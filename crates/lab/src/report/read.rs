@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::json::{JsonLoad, JsonReport, JsonRow, JsonSustained};
+use super::most;
 use super::{Lost, Outcome, Report, Row, Sustained};
-use crate::loads::{Load, SustainSearch};
+use crate::loads::{Load, SustainSearch, in_time_pct_by_rate};
 use crate::modes::Mode;
 use crate::stats::{Figures, Measured, Spread};
 use crate::subject::{Backend, Subject};
@@ -146,7 +147,9 @@ fn figures_in_bounds(value: &Value, at: &str) -> Result<(), String> {
 
 fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
     let mut unknown = Vec::new();
-    let rows = report.rows.iter().filter_map(|row| row_of(row).map_err(|mode| unknown.push(mode)).ok()).collect();
+    let mut rows: Vec<Row> =
+        report.rows.iter().filter_map(|row| row_of(row).map_err(|mode| unknown.push(mode)).ok()).collect();
+    let by_rate = by_rate(&mut rows, report.workload.seconds);
     let sustained = report.sustained.iter().filter_map(|one| sustained_of(one).ok()).collect();
     unknown.sort();
     unknown.dedup();
@@ -160,7 +163,8 @@ fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
                 .to_owned(),
         );
     }
-    Report {
+    notes.extend(by_rate);
+    let mut report = Report {
         host: report.host,
         commit: report.commit,
         workload: report.workload,
@@ -172,7 +176,30 @@ fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
         sustained,
         searched_again: report.searched_again,
         prediction: report.prediction,
+        at_start: report.at_start,
+    };
+    report.sustained = most::reconciled(&report);
+    report
+}
+
+/// Older versions did not count what was due: what they answered is held against the rate, less what chance takes. Says so if any did.
+fn by_rate(rows: &mut [Row], seconds: Option<f64>) -> Option<String> {
+    let mut any = false;
+    for row in rows {
+        let (Load::Rps(rps), Outcome::Measured(measured), Some(seconds)) = (row.load, &mut row.outcome, seconds) else {
+            continue;
+        };
+        for figures in [&mut measured.median, &mut measured.spread.min, &mut measured.spread.max] {
+            any |= figures.in_time_pct.is_none();
+            let by_rate = in_time_pct_by_rate(rps, figures.achieved_rps, seconds);
+            figures.in_time_pct = figures.in_time_pct.or(Some(by_rate));
+        }
     }
+    any.then(|| {
+        "An older version wrote this, which did not count the requests that were due: what sustains a load is told by the rate, less what \
+         chance takes."
+            .to_owned()
+    })
 }
 
 /// The name of the mode, if it is none.
@@ -217,6 +244,7 @@ fn figures_of(row: &JsonRow) -> Option<Figures> {
     }
     Some(Figures {
         achieved_rps: row.achieved_rps?,
+        in_time_pct: row.in_time_pct,
         latency_us: row.latency_us?,
         service_latency_us: row.service_latency_us?,
         cpu: row.cpu?,
@@ -244,6 +272,7 @@ fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
         rps: one.sustained_rps,
         failed: one.failed_rps.map(|rps| (rps, one.why.clone().unwrap_or_default())),
         at_most: one.p99_us.zip(one.cpu_pct),
+        taken: one.taken.clone(),
     })
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn latency(p99: f64) -> Summary {
 pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
     Figures {
         achieved_rps: rps,
+        in_time_pct: None,
         latency_us: latency(p99),
         service_latency_us: latency(p99 * 0.9),
         cpu: CpuSplit { total_pct: cpu, useful_pct: Some(cpu * 0.75), spin_pct: Some(cpu * 0.25) },
@@ -39,7 +40,11 @@ pub(crate) fn figures(rps: f64, p99: f64, cpu: f64) -> Figures {
 
 /// A row whose three runs lie `spread` (a share) around the figures.
 pub(crate) fn row(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64, spread: f64) -> Row {
-    let at = |factor: f64| figures(rps * factor, p99 * factor, cpu * factor);
+    let in_time_pct = match load {
+        Load::Rps(due_rps) => Some((100.0 * rps / due_rps as f64).min(100.0)),
+        Load::Max => None,
+    };
+    let at = |factor: f64| Figures { in_time_pct, ..figures(rps * factor, p99 * factor, cpu * factor) };
     let measured = Measured::of(&[at(1.0 - spread), at(1.0), at(1.0 + spread)]).unwrap();
     Row {
         subject: Subject::engine(mode.parse().unwrap()),
@@ -103,6 +108,7 @@ pub(crate) fn sustained() -> Vec<Sustained> {
         rps,
         failed,
         at_most,
+        taken: None,
     };
     vec![
         one("base", 480_000, Some((505_000, Shortfall::Answered { pct: 96.0 }.to_string())), Some((310.0, 98.0))),
@@ -112,7 +118,7 @@ pub(crate) fn sustained() -> Vec<Sustained> {
             Some((1_570_000, Shortfall::Late { p99_us: 7100.0 }.to_string())),
             Some((40.0, 100.0)),
         ),
-        one("defer200", 0, Some((1000, Shortfall::Answered { pct: 3.0 }.to_string())), None),
+        one("napibusy", 0, Some((1000, Shortfall::Answered { pct: 3.0 }.to_string())), None),
     ]
 }
 
@@ -170,6 +176,7 @@ pub(crate) fn cover_letter() -> Report {
         sustained: Vec::new(),
         searched_again: None,
         prediction: None,
+        at_start: None,
     }
 }
 

@@ -1,195 +1,139 @@
 //! The sentence below each load: which mode buys what, from the figures alone.
 //!
 //! At a fixed load a mode is worth its place if no other has both a lower p99 and a lower CPU time: these are the
-//! frontier, and all of them are named, from the cheapest to the fastest. One is called the best only if its runs lie apart
-//! from those of all others, and nothing took the machine away meanwhile. Modes that do not sustain the load are named as
-//! such and not compared: their latency is the length of their queue.
+//! frontier, and all of them are named, from the cheapest to the fastest. One is called the best only by a verdict that may be given
+//! ([`super::verdict`]). Modes that do not sustain the load are named as such and not compared: their latency is the length of their queue.
 //!
 //! `%` is of the CPU throughout; how two figures stand to each other is an `x`.
 
-use super::Row;
+use super::verdict::{Best, Block, CPU, Candidate, Doubt, Given, P99, RPS, Sustaining, Verdict, and, names};
+use super::{Report, Row};
 use crate::loads::Load;
-use crate::stats::{Figures, Measured};
-use crate::subject::{Backend, Subject};
+use crate::subject::Backend;
 
-type Figure = fn(&Figures) -> f64;
-const P99: Figure = |figures| figures.latency_us.p99;
-const CPU: Figure = |figures| figures.cpu.total_pct;
-const RPS: Figure = |figures| figures.achieved_rps;
+/// What is said of a load, of each backend by itself, and of the engine beside the kernel.
+pub(crate) fn sentences(load: Load, rows: &[&Row], report: &Report) -> Vec<String> {
+    let among = report.among_backends();
+    let mut said: Vec<String> = Block::all_of(report, load)
+        .iter()
+        .map(|block| match block.backend {
+            _ if !among => sentence(block),
+            Backend::Engine | Backend::Kernel => format!("In the {}: {}", block.backend, sentence(block)),
+            Backend::Sim => format!("Predicted: {}", sentence(block)),
+        })
+        .collect();
+    said.push(super::beside::sentence(load, rows, report.taken_at(load)));
+    said.retain(|words| !words.is_empty());
+    said
+}
 
-/// The sentence for the rows of one load and one backend; empty if nothing was measured. `taken` says what took the machine
-/// away meanwhile, if anything did.
-pub(crate) fn sentence(load: Load, rows: &[&Row], taken: Option<&str>) -> String {
-    let measured = candidates(rows);
-    let [first, rest @ ..] = measured.as_slice() else {
-        return String::new();
-    };
-    if rest.is_empty() {
-        let did = if first.subject.backend == Backend::Sim { "predicted" } else { "measured" };
-        return format!("Only {} was {did}: nothing to compare it with.", first.name());
+/// The sentence for the rows of one load and one backend.
+pub(crate) fn sentence(block: &Block<'_>) -> String {
+    if let [only] = block.all.as_slice() {
+        let did = if block.backend == Backend::Sim { "predicted" } else { "measured" };
+        return format!("Only {} was {did}: nothing to compare it with.", only.name());
     }
-    let doubt = Doubt { taken, one_run: measured.iter().any(|candidate| candidate.measured.runs == 1) };
-    let parts = match load {
-        Load::Max => closed_loop(&measured, &doubt),
-        Load::Rps(_) => open_loop(&measured, &doubt),
+    let parts = match block.load {
+        Load::Max => closed_loop(block),
+        Load::Rps(_) => open_loop(block),
     };
-    parts.join("; ") + "."
+    let said = parts.join("; ") + ".";
+    // Names of figures stay as they are.
+    let is_word = said.starts_with("none ") || said.starts_with("what ");
+    if is_word { said[..1].to_uppercase() + &said[1..] } else { said }
 }
 
-fn candidates<'a>(rows: &[&'a Row]) -> Vec<Candidate<'a>> {
-    let candidate =
-        |row: &&'a Row| Some(Candidate { subject: row.subject, measured: row.figures()?, sustains: row.sustains() });
-    rows.iter().filter_map(candidate).collect()
-}
-
-/// The modes of one load and backend that no other beats in p99 and CPU, from the cheapest; of those that sustain the load.
-pub(crate) fn on_frontier(rows: &[&Row]) -> Vec<Subject> {
-    let sustaining: Vec<Candidate<'_>> = candidates(rows).into_iter().filter(|candidate| candidate.sustains).collect();
-    unbeaten(&sustaining).iter().map(|candidate| candidate.subject).collect()
-}
-
-/// The mode of one load and backend with the lowest p99, if its runs lie apart from those of all others and nothing speaks against
-/// calling it the best. `taken` as in [`sentence`].
-pub(crate) fn clearly_lowest(rows: &[&Row], taken: Option<&str>) -> Option<Subject> {
-    let sustaining: Vec<Candidate<'_>> = candidates(rows).into_iter().filter(|candidate| candidate.sustains).collect();
-    let has_spread = sustaining.iter().all(|candidate| candidate.measured.runs > 1);
-    let lowest = least(&sustaining, P99).filter(|_| sustaining.len() > 1 && has_spread && taken.is_none())?;
-    rivals(&sustaining, lowest, P99).is_empty().then_some(lowest.subject)
-}
-
-/// Why none is called the best, whatever the medians say.
-struct Doubt<'a> {
-    taken: Option<&'a str>,
-    one_run: bool,
-}
-
-impl Doubt<'_> {
-    fn why(&self) -> Option<String> {
-        match (self.taken, self.one_run) {
-            (Some(taken), _) => Some(format!("none is called the best, for the machine was taken away ({taken})")),
-            (None, true) => Some("none is called the best: of one run the spread is unknown".to_owned()),
-            (None, false) => None,
+fn open_loop(block: &Block<'_>) -> Vec<String> {
+    let failing = block.fell_behind();
+    let sustaining = match block.sustaining() {
+        Verdict::Given(sustaining) => sustaining,
+        Verdict::Withheld(doubt) => return undecided(block, &doubt),
+    };
+    let mut parts = match sustaining.get() {
+        Sustaining::None => return vec!["No mode sustains this load, so every latency is that of a queue".to_owned()],
+        Sustaining::Only(only) => {
+            vec![format!("Only {} sustains this load: p99 and CPU {}", only.name(), figures(only))]
         }
+        Sustaining::Several => {
+            let mut parts = match block.frontier() {
+                Verdict::Given(frontier) => along(frontier.get(), block),
+                Verdict::Withheld(doubt) => return undecided(block, &doubt),
+            };
+            parts.push(match block.lowest_p99() {
+                Verdict::Given(best) => lowest_p99(&best),
+                Verdict::Withheld(Doubt::Overlap(rivals)) => {
+                    format!("the lowest p99 is not decided between {} (runs overlap)", and(&names(&rivals)))
+                }
+                Verdict::Withheld(doubt) => doubt.none_is_best(),
+            });
+            parts
+        }
+    };
+    if !failing.is_empty() {
+        parts.push(format!("{} not sustain this load", does(&failing, "does", "do")));
     }
+    parts
 }
 
-#[derive(Clone, Copy)]
-struct Candidate<'a> {
-    subject: Subject,
-    measured: &'a Measured,
-    sustains: bool,
-}
-
-impl Candidate<'_> {
-    fn median(&self, figure: Figure) -> f64 {
-        figure(&self.measured.median)
-    }
-
-    fn overlaps(&self, other: &Self, figure: Figure) -> bool {
-        let (a, b) = (&self.measured.spread, &other.measured.spread);
-        figure(&a.min) <= figure(&b.max) && figure(&b.min) <= figure(&a.max)
-    }
-
-    /// Whether it is at least as good in both, and better in one.
-    fn beats(&self, other: &Self) -> bool {
-        let (p99, cpu) = (self.median(P99), self.median(CPU));
-        let (other_p99, other_cpu) = (other.median(P99), other.median(CPU));
-        p99 <= other_p99 && cpu <= other_cpu && (p99 < other_p99 || cpu < other_cpu)
-    }
-
-    fn name(&self) -> String {
-        self.subject.name(false)
-    }
-
-    fn figures(&self) -> String {
-        format!("{} {} us at {:.0} %", self.name(), us(self.median(P99)), self.median(CPU))
-    }
-}
-
-fn open_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
-    let (sustaining, failing): (Vec<_>, Vec<_>) = all.iter().copied().partition(|candidate| candidate.sustains);
+/// What was seen, where nothing is decided by it.
+fn undecided(block: &Block<'_>, doubt: &Doubt) -> Vec<String> {
+    let shown: Vec<String> = block.kept_up().iter().map(figures).collect();
     let mut parts = Vec::new();
-    match sustaining.as_slice() {
-        [] => parts.push("No mode sustains this load, so every latency is that of a queue".to_owned()),
-        [only] => parts.push(format!("Only {} sustains this load: p99 and CPU {}", only.name(), only.figures())),
-        several => {
-            parts.extend(frontier(several));
-            parts.push(doubt.why().unwrap_or_else(|| lowest_p99(several)));
-        }
+    if !shown.is_empty() {
+        parts.push(format!("p99 and CPU by their medians: {}", shown.join(", ")));
     }
-    if !sustaining.is_empty() && !failing.is_empty() {
-        parts.push(format!("{} not sustain this load", subject_of(&failing, "does", "do")));
+    parts.push(match doubt {
+        Doubt::Sometimes(subjects) => {
+            format!("what sustains this load is not decided: {} kept up in some runs only", and(&names(subjects)))
+        }
+        doubt => doubt.none_is_best(),
+    });
+    let failing = block.fell_behind();
+    if !failing.is_empty() {
+        parts.push(format!("{} fell behind meanwhile", candidates(&failing)));
     }
     parts
 }
 
 /// The modes that no other beats, from the cheapest to the fastest, and what base has if it is none of them.
-fn frontier(sustaining: &[Candidate<'_>]) -> Vec<String> {
-    let frontier = unbeaten(sustaining);
-    let named: Vec<String> = frontier.iter().map(Candidate::figures).collect();
+fn along(frontier: &[Candidate<'_>], block: &Block<'_>) -> Vec<String> {
+    let named: Vec<String> = frontier.iter().map(figures).collect();
     let mut parts = vec![format!("Frontier of p99 and CPU: {}", named.join(", "))];
-    let base = sustaining.iter().find(|candidate| candidate.subject.is_base());
+    let base = block.kept_up().into_iter().find(|candidate| candidate.subject.is_base());
     if let Some(base) = base.filter(|base| frontier.iter().all(|other| other.subject != base.subject)) {
-        parts.push(format!("beside it {}", base.figures()));
+        parts.push(format!("beside it {}", figures(&base)));
     }
     parts
 }
 
-fn unbeaten<'a>(sustaining: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
-    let unbeaten = |one: &&Candidate<'_>| !sustaining.iter().any(|other| other.beats(one));
-    let mut frontier: Vec<Candidate<'_>> = sustaining.iter().filter(unbeaten).copied().collect();
-    frontier.sort_by(|a, b| a.median(CPU).total_cmp(&b.median(CPU)));
-    frontier
+fn lowest_p99(given: &Given<Best<'_>>) -> String {
+    let Best { best, next } = given.get();
+    let factor = ratio(next.median(P99), best.median(P99));
+    format!("{} has the lowest p99, and next is {} with {factor} of it", best.name(), next.name())
 }
 
-fn lowest_p99(sustaining: &[Candidate<'_>]) -> String {
-    let lowest = least(sustaining, P99).expect("there are several");
-    let rivals: Vec<_> = rivals(sustaining, lowest, P99);
-    if !rivals.is_empty() {
-        let all = [&[lowest], rivals.as_slice()].concat();
-        return format!("the lowest p99 is not decided between {} (runs overlap)", names(&all));
-    }
-    let others: Vec<_> = sustaining.iter().copied().filter(|other| other.subject != lowest.subject).collect();
-    let next = least(&others, P99).expect("there are several");
-    let factor = ratio(next.median(P99), lowest.median(P99));
-    format!("{} has the lowest p99, and next is {} with {factor} of it", lowest.name(), next.name())
-}
-
-/// Those that cannot be told apart from the best.
-fn rivals<'a>(all: &[Candidate<'a>], best: Candidate<'a>, figure: Figure) -> Vec<Candidate<'a>> {
-    all.iter().copied().filter(|other| other.subject != best.subject && other.overlaps(&best, figure)).collect()
-}
-
-fn closed_loop(all: &[Candidate<'_>], doubt: &Doubt<'_>) -> Vec<String> {
-    let Some(fastest) = most(all, RPS) else {
-        return Vec::new();
-    };
-    let base = all.iter().copied().find(|candidate| candidate.subject.is_base());
-    let beside_base = |candidate: &Candidate<'_>| match base {
-        Some(base) if base.subject != candidate.subject => {
-            format!(", {} base's rate", ratio(candidate.median(RPS), base.median(RPS)))
+fn closed_loop(block: &Block<'_>) -> Vec<String> {
+    let base = block.all.iter().find(|candidate| candidate.subject.is_base());
+    let beside_base = |first: &Candidate<'_>| match base {
+        Some(base) if base.subject != first.subject => {
+            format!(", {} base's rate", ratio(first.median(RPS), base.median(RPS)))
         }
         _ => String::new(),
     };
-    let rivals = rivals(all, fastest, RPS);
-    let answers = if let Some(why) = doubt.why() {
-        format!("In closed loop {} has the highest median{}; {why}", fastest.name(), beside_base(&fastest))
-    } else if rivals.is_empty() {
-        format!("In closed loop {} answers most{}", fastest.name(), beside_base(&fastest))
-    } else {
-        let all = [&[fastest], rivals.as_slice()].concat();
-        format!("In closed loop {} answer most{} (runs overlap)", names(&all), beside_base(&fastest))
-    };
-    vec![answers]
+    vec![match block.fastest() {
+        Verdict::Given(given) => {
+            let best = given.get().best;
+            format!("In closed loop {} answers most{}", best.name(), beside_base(&best))
+        }
+        Verdict::Withheld(Doubt::Overlap(rivals)) => {
+            format!("In closed loop the highest rate is not decided between {} (runs overlap)", and(&names(&rivals)))
+        }
+        Verdict::Withheld(doubt) => format!("In closed loop {}", doubt.none_is_best()),
+    }]
 }
 
-fn least<'a>(all: &[Candidate<'a>], figure: Figure) -> Option<Candidate<'a>> {
-    all.iter().copied().min_by(|a, b| a.median(figure).total_cmp(&b.median(figure)))
-}
-
-fn most<'a>(all: &[Candidate<'a>], figure: Figure) -> Option<Candidate<'a>> {
-    // min_by keeps the first of equals, as `least` does; max_by would keep the last.
-    all.iter().copied().min_by(|a, b| b.median(figure).total_cmp(&a.median(figure)))
+fn figures(candidate: &Candidate<'_>) -> String {
+    format!("{} {} us at {:.0} %", candidate.name(), us(candidate.median(P99)), candidate.median(CPU))
 }
 
 fn ratio(number: f64, of: f64) -> String {
@@ -200,17 +144,12 @@ fn us(us: f64) -> String {
     if us < 100.0 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 
-fn names(all: &[Candidate<'_>]) -> String {
-    let names: Vec<String> = all.iter().map(|candidate| candidate.name()).collect();
-    match names.as_slice() {
-        [] => String::new(),
-        [only] => only.clone(),
-        [firsts @ .., last] => format!("{} and {last}", firsts.join(", ")),
-    }
+fn candidates(all: &[Candidate<'_>]) -> String {
+    and(&all.iter().map(Candidate::name).collect::<Vec<_>>())
 }
 
-fn subject_of(all: &[Candidate<'_>], one: &str, several: &str) -> String {
-    format!("{} {}", names(all), if all.len() == 1 { one } else { several })
+fn does(all: &[Candidate<'_>], one: &str, several: &str) -> String {
+    format!("{} {}", candidates(all), if all.len() == 1 { one } else { several })
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ mod legend;
 mod page;
 mod work;
 
-use super::beside;
 use super::columns::{COLUMNS, Chosen, Column, DROPPED_FIRST, Range, us};
-use super::sentence::sentence;
+use super::sentence::sentences;
+use super::verdict::Block;
 use super::{Outcome, Report, Row};
 use crate::loads::Load;
-use crate::subject::Backend;
 use page::Page;
 
 /// Widest line, in columns; a reason or a sentence that is longer is broken.
@@ -151,7 +150,8 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
         head += &format!(" {:>1$}", column.head, column.width);
     }
     page.line(&head);
-    let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows)).collect();
+    let blocks = Block::all_of(report, load);
+    let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows, &blocks)).collect();
     for row in rows {
         let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load.column());
         match &row.outcome {
@@ -166,30 +166,13 @@ fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Rep
             Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => {
                 for (column, range) in shape.columns.iter().zip(&ranges) {
                     let shown = column.shown((column.figure)(&figures.median), range);
-                    start += &cell(column, &shown, range.is_best(column, row, rows), shape.bold);
+                    start += &cell(column, &shown, range.is_best(row), shape.bold);
                 }
                 page.line(&start);
             }
         }
     }
-    let taken = machine.and_then(|machine| machine.taken(rows));
-    if shape.backends {
-        for backend in Backend::ALL {
-            let of_this: Vec<&Row> = rows.iter().copied().filter(|row| row.subject.backend == backend).collect();
-            let (head, taken) = match backend {
-                Backend::Engine | Backend::Kernel => (format!("In the {backend}"), taken.as_deref()),
-                // In virtual time nothing takes the machine away.
-                Backend::Sim => ("Predicted".to_owned(), None),
-            };
-            let said = sentence(load, &of_this, taken);
-            if !said.is_empty() {
-                page.words(&format!("{head}: {said}"));
-            }
-        }
-        page.words(&beside::sentence(load, rows));
-    } else {
-        page.words(&sentence(load, rows, taken.as_deref()));
-    }
+    sentences(load, rows, report).iter().for_each(|said| page.words(said));
     page.words(&spread(rows, shape.backends));
     page.words(&work::per_reply(rows, shape.backends));
     page.words(&work::sides(rows, shape.backends));

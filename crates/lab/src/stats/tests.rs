@@ -4,6 +4,7 @@ use super::*;
 pub(crate) fn figures(n: f64, us: f64) -> Figures {
     let latency = Summary { mean: us, p50: us, p90: us, p95: us, p99: us, p999: us, max: us };
     Figures {
+        in_time_pct: None,
         achieved_rps: n,
         latency_us: latency,
         service_latency_us: latency,

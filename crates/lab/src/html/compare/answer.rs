@@ -1,7 +1,9 @@
 //! What a comparison answers, over all of its loads, in a few sentences.
 
 use crate::loads::Load;
-use crate::report::sentence::{clearly_lowest, on_frontier};
+use crate::report::most::{sustained_head, sustains_most_words};
+use crate::report::sentence::sentences;
+use crate::report::verdict::{Block, Sustaining, Verdict, and};
 use crate::report::{Outcome, Report, Row};
 use crate::subject::{Backend, Subject};
 
@@ -9,6 +11,10 @@ use crate::subject::{Backend, Subject};
 struct Loads {
     /// How many there are.
     all: usize,
+    /// At so many of them it is decided what is on the frontier.
+    frontier_known: usize,
+    /// At so many of those no mode sustains the load.
+    none_sustains: usize,
     /// At so many of them a mode was on the frontier.
     on_frontier: Vec<(Subject, usize)>,
     /// At so many of them a mode had clearly the lowest p99.
@@ -38,7 +44,12 @@ pub(super) fn answer(report: &Report) -> Vec<String> {
     }
     paragraphs.extend(second);
     paragraphs.extend(taken(report));
-    paragraphs.extend(sustained(report));
+    if let [_] = report.sustained.as_slice() {
+        paragraphs.push(sustained_head(report));
+    }
+    paragraphs.extend(
+        Backend::ALL.map(|backend| sustains_most_words(report, backend)).into_iter().filter(|said| !said.is_empty()),
+    );
     if let Some(why) = &report.ended {
         paragraphs.insert(0, format!("INCOMPLETE: {why}. What was measured until then follows."));
     }
@@ -58,23 +69,25 @@ fn nothing(report: &Report) -> String {
 
 /// `None` without rows of this backend in the open loop.
 fn loads(report: &Report, backend: Backend) -> Option<Loads> {
-    let mut found = Loads { all: 0, on_frontier: Vec::new(), lowest: Vec::new() };
+    let mut found = Loads { all: 0, frontier_known: 0, none_sustains: 0, on_frontier: Vec::new(), lowest: Vec::new() };
     let count =
         |counts: &mut Vec<(Subject, usize)>, subject: Subject| match counts.iter_mut().find(|(s, _)| *s == subject) {
             Some((_, times)) => *times += 1,
             None => counts.push((subject, 1)),
         };
-    for (load, rows) in report.by_load() {
-        let of_this: Vec<&Row> = rows.iter().copied().filter(|row| row.subject.backend == backend).collect();
-        if load == Load::Max || of_this.iter().all(|row| row.figures().is_none()) {
-            continue;
-        }
+    for (load, _) in report.by_load().into_iter().filter(|(load, _)| *load != Load::Max) {
+        let Some(block) = Block::of(report, load, backend) else { continue };
         found.all += 1;
-        // In virtual time nothing takes the machine away.
-        let taken =
-            report.machine_at(load).filter(|_| backend != Backend::Sim).and_then(|machine| machine.taken(&rows));
-        on_frontier(&of_this).into_iter().for_each(|subject| count(&mut found.on_frontier, subject));
-        clearly_lowest(&of_this, taken.as_deref()).into_iter().for_each(|subject| count(&mut found.lowest, subject));
+        if let Verdict::Given(sustaining) = block.sustaining()
+            && let Verdict::Given(frontier) = block.frontier()
+        {
+            found.frontier_known += 1;
+            found.none_sustains += usize::from(*sustaining.get() == Sustaining::None);
+            frontier.get().iter().for_each(|one| count(&mut found.on_frontier, one.subject));
+        }
+        if let Verdict::Given(best) = block.lowest_p99() {
+            count(&mut found.lowest, best.get().best.subject);
+        }
     }
     for counts in [&mut found.on_frontier, &mut found.lowest] {
         counts.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
@@ -83,9 +96,13 @@ fn loads(report: &Report, backend: Backend) -> Option<Loads> {
 }
 
 fn frontier(loads: &Loads) -> String {
-    let all = loads.all;
-    if loads.on_frontier.is_empty() {
-        return format!("No mode sustains any of {all} {}, so every latency is that of a queue.", plural(all, "load"));
+    let Loads { all, frontier_known: known, none_sustains, .. } = *loads;
+    let of = plural(all, "load");
+    if known == 0 {
+        return format!("What each mode costs and gives is not decided at any of {all} {of}.");
+    }
+    if none_sustains == all {
+        return format!("No mode sustains any of {all} {of}, so every latency is that of a queue.");
     }
     let mut groups: Vec<(usize, Vec<String>)> = Vec::new();
     for (subject, times) in &loads.on_frontier {
@@ -99,7 +116,14 @@ fn frontier(loads: &Loads) -> String {
         times if times == all => format!("all {all} loads"),
         times => format!("{times} of {all}"),
     };
-    let said: Vec<String> = groups.iter().map(|(times, names)| format!("{} at {}", and(names), at(*times))).collect();
+    let mut said: Vec<String> =
+        groups.iter().map(|(times, names)| format!("{} at {}", and(names), at(*times))).collect();
+    if none_sustains > 0 {
+        said.push(format!("none at {none_sustains}, which no mode sustains"));
+    }
+    if known < all {
+        said.push(format!("at {} it is not decided", all - known));
+    }
     format!("On the frontier of p99 and CPU time, so that no mode beats them in both: {}.", said.join("; "))
 }
 
@@ -109,7 +133,7 @@ fn lowest(loads: &Loads) -> String {
     let each: Vec<String> =
         loads.lowest.iter().map(|(subject, times)| format!("{} at {times}", subject.name(false))).collect();
     let mut said = if each.is_empty() {
-        format!("Which mode has the lowest p99 is not decided at any of {all} {}", plural(all, "load"))
+        format!("The lowest p99 is not decided at any of {all} {}", plural(all, "load"))
     } else {
         format!("The lowest p99 has {} of {all} {}", and(&each), plural(all, "load"))
     };
@@ -119,17 +143,24 @@ fn lowest(loads: &Loads) -> String {
     said + "."
 }
 
-/// Of a comparison that has nothing else.
+/// Of a comparison that has nothing else, of each backend by itself.
 fn closed_loop(report: &Report) -> String {
-    let measured = report.rows.iter().filter_map(|row| Some((row.subject, row.figures()?.median.achieved_rps)));
-    let backends = report.among_backends();
-    measured.max_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(String::new, |(subject, rps)| {
-        format!(
-            "In closed loop {} has the highest median rate, {} requests/s; what a mode costs at a given load was not asked.",
-            subject.name(backends),
-            super::rate(rps)
-        )
-    })
+    let rows: Vec<&Row> = report.rows.iter().filter(|row| row.load == Load::Max).collect();
+    let said = sentences(Load::Max, &rows, report).join(" ");
+    format!("{said} What a mode costs at a given load was not asked.")
+}
+
+/// What stands in place of a figure to which no mode has a mark, for none kept up.
+pub(super) fn without_dots(blocks: &[Block<'_>]) -> &'static str {
+    let is_sure = |block: &Block<'_>| match block.sustaining() {
+        Verdict::Given(sustaining) => *sustaining.get() == Sustaining::None,
+        Verdict::Withheld(_) => false,
+    };
+    match blocks {
+        [] => "Nothing was measured at this load.",
+        blocks if blocks.iter().all(is_sure) => "No mode sustains this load.",
+        _ => "All modes fell behind.",
+    }
 }
 
 /// Where others had the CPUs, so that nothing is decided.
@@ -145,24 +176,6 @@ fn taken(report: &Report) -> Option<String> {
         "The machine was taken away at {at} {}, so no mode is called the best there ({first}): repeat it on a quieter machine.",
         plural(all, "load")
     ))
-}
-
-fn sustained(report: &Report) -> Option<String> {
-    let most = report.sustained.iter().filter(|one| one.rps > 0).max_by_key(|one| one.rps)?;
-    let base = report.sustained.iter().find(|one| one.subject.is_base() && one.subject.backend == most.subject.backend);
-    let backends = report.among_backends();
-    let beside = base.filter(|base| base.subject != most.subject && base.rps > 0).map_or_else(String::new, |base| {
-        format!(", {:.2}x of what base does ({})", most.rps as f64 / base.rps as f64, super::rate(base.rps as f64))
-    });
-    Some(format!("{} sustains most: {} requests/s{beside}.", most.subject.name(backends), super::rate(most.rps as f64)))
-}
-
-fn and(all: &[String]) -> String {
-    match all {
-        [] => String::new(),
-        [only] => only.clone(),
-        [firsts @ .., last] => format!("{} and {last}", firsts.join(", ")),
-    }
 }
 
 fn plural(count: usize, what: &str) -> String {

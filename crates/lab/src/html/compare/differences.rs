@@ -73,14 +73,14 @@ fn of_load(width: f64, load: Load, cells: &[&Differing], backends: bool, sides: 
     let show: fn(f64) -> String = if load == Load::Max { super::rate } else { span };
     let mark = |pair: &Pair, i: usize, name: &str| RangeMark {
         look: sides[i].0,
-        median: pair.medians[i],
-        range: pair.ranges[i],
+        median: pair.medians()[i],
+        range: pair.ranges()[i],
         title: format!(
             "{name}, {}: {} (runs {} to {})",
             sides[i].1,
-            show(pair.medians[i]),
-            show(pair.ranges[i].0),
-            show(pair.ranges[i].1)
+            show(pair.medians()[i]),
+            show(pair.ranges()[i].0),
+            show(pair.ranges()[i].1)
         ),
     };
     let row = |cell: &&Differing| {
@@ -121,13 +121,13 @@ fn row(cell: &Differing, backends: bool) -> Vec<Cell> {
     let asked = cell.asked();
     let mut line = vec![Cell::Name(cell.name(backends)), Cell::Name(cell.load.column())];
     for i in [0, 1] {
-        let [median, low, high] = [asked.medians[i], asked.ranges[i].0, asked.ranges[i].1].map(|f| cell.shown(f));
+        let [median, low, high] = [asked.medians()[i], asked.ranges()[i].0, asked.ranges()[i].1].map(|f| cell.shown(f));
         let mark = if cell.sustains[i] { "" } else { ", not sustained" };
         line.push(Cell::Figure(format!("{median} [{low}\u{2013}{high}]{mark}")));
     }
     line.push(judged(&asked));
     for i in [0, 1] {
-        line.push(Cell::Figure(format!("{:.0}", cell.cpu_pct.medians[i])));
+        line.push(Cell::Figure(format!("{:.0}", cell.cpu_pct.medians()[i])));
     }
     line.push(judged(&cell.cpu_pct));
     line
@@ -135,7 +135,7 @@ fn row(cell: &Differing, backends: bool) -> Vec<Cell> {
 
 /// The ratio, marked if it is one to speak of.
 fn judged(pair: &Pair) -> Cell {
-    if pair.verdict.differs() == Some(true) { Cell::Differs(pair.judged()) } else { Cell::Figure(pair.judged()) }
+    if pair.verdict().differs() == Some(true) { Cell::Differs(pair.judged()) } else { Cell::Figure(pair.judged()) }
 }
 
 /// The percentiles of all comparisons, where another has what the first has.

@@ -11,8 +11,8 @@ use crate::html::plot::series::key;
 use crate::html::plot::{Axis, HALF, Look, PANEL, Said, Scale};
 use crate::html::shell::{figure, printable};
 use crate::loads::Load;
-use crate::report::export::sentences;
-use crate::report::sentence::on_frontier;
+use crate::report::sentence::sentences;
+use crate::report::verdict::{Block, Verdict};
 use crate::report::{Report, Row};
 use crate::stats::Figures;
 use crate::subject::{Backend, Subject};
@@ -79,7 +79,7 @@ pub(super) fn frontiers(report: &Report) -> Markup {
     let look = looks(report);
     html! {
         p.note {
-            "Each mode at what it costs and what it gives: lower left is better. Filled marks are on the frontier, which the line joins; "
+            "Each mode at what it costs and what it gives: lower left is better. Filled marks are on the frontier, where it is decided, and the line joins them; "
             "thin lines reach from the lowest to the highest run."
         }
         @if several(report) { (marks_key(report)) }
@@ -110,12 +110,15 @@ fn marks_key(report: &Report) -> Markup {
 
 fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> Look) -> Markup {
     let shown: Vec<&Row> = rows.iter().copied().filter(|row| row.figures().is_some() && row.sustains()).collect();
-    let mut fronts: Vec<Vec<usize>> = Vec::new();
-    for backend in Backend::ALL {
-        let of_this: Vec<&Row> = shown.iter().copied().filter(|row| row.subject.backend == backend).collect();
-        let at = |subject: Subject| shown.iter().position(|row| row.subject == subject);
-        fronts.push(on_frontier(&of_this).into_iter().filter_map(at).collect());
-    }
+    let at = |subject: Subject| shown.iter().position(|row| row.subject == subject);
+    let blocks = Block::all_of(report, load);
+    let fronts: Vec<Vec<usize>> = blocks
+        .iter()
+        .map(|block| match block.frontier() {
+            Verdict::Given(frontier) => frontier.get().iter().filter_map(|one| at(one.subject)).collect(),
+            Verdict::Withheld(_) => Vec::new(),
+        })
+        .collect();
     let dots: Vec<Dot> = shown
         .iter()
         .enumerate()
@@ -124,7 +127,8 @@ fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subjec
     let title = format!("99th percentile latency over CPU time at {}", load_words(load));
     let caption = html! { b { (capital(&load_words(load))) } };
     if dots.is_empty() {
-        return html! { h3 { (capital(&load_words(load))) } p { "No mode sustains this load." } };
+        let words = super::answer::without_dots(&blocks);
+        return html! { h3 { (capital(&load_words(load))) } p { (words) } };
     }
     let text = dots.iter().map(|dot| dot.title.clone()).collect::<Vec<_>>().join("; ");
     let extra = if several(report) { 120.0 } else { 0.0 };
@@ -329,7 +333,7 @@ fn load_curves(report: &Report, backend: Backend, look: &impl Fn(Subject) -> Loo
             "{name} at {}: p99 {}{}",
             row.load,
             span(p99),
-            if row.sustains() { "" } else { ", does not sustain the load" }
+            if row.sustains() { "" } else { ", fell behind the load" }
         );
         let point = Point { x: rps as f64, y: p99, range, is_off: !row.sustains(), title };
         match curves.iter_mut().find(|(subject, _)| *subject == row.subject) {

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::load_words;
 use crate::html::shell::{facts, printable};
 use crate::report::{Prediction, Report};
+use crate::wrap::counted;
 
 /// All that stands below a table too.
 pub(super) fn how(report: &Report, notes: &[String]) -> Markup {
@@ -63,14 +64,17 @@ fn setup(report: &Report) -> Vec<(String, String)> {
     }
     facts.push(("commit", report.commit.clone()));
     if workload.device != "sim" {
-        facts.push(("machine", format!("{}, {} CPUs, Linux {}", host.cpu_model, host.cpus, host.kernel)));
+        facts.push(("machine", format!("{}, {}, Linux {}", host.cpu_model, counted(host.cpus, "CPU"), host.kernel)));
         facts.push((
             "between client and server",
-            format!("{}, {}, {}", workload.device, workload.proto, workload.format),
+            format!("{}, {}, {}", workload.way(), workload.proto, workload.format),
         ));
     }
     facts.push(("server", workload.program.clone().unwrap_or_else(|| format!("{}, our own", workload.name))));
-    facts.push(("load", format!("{} flows, {} queues, seed {}", workload.flows, workload.queues, workload.seed)));
+    facts.push((
+        "load",
+        format!("{}, {}, seed {}", counted(workload.flows, "flow"), counted(workload.queues, "queue"), workload.seed),
+    ));
     facts.push((
         "requests",
         format!(
@@ -89,7 +93,8 @@ fn setup(report: &Report) -> Vec<(String, String)> {
     facts.push(("CPUs of the server", workload.server_cpus.to_string()));
     if let Some(Prediction { machine, title, machine_figures, machine_figures_fitted, runs }) = &report.prediction {
         let what = format!(
-            "PREDICTED on {machine} ({title}), {runs} runs in virtual time; {machine_figures_fitted} of {machine_figures} figures of that machine were fitted"
+            "PREDICTED on {machine} ({title}), {} in virtual time; {machine_figures_fitted} of {machine_figures} figures of that machine were fitted",
+            counted(*runs, "run")
         );
         facts.push(("rows of sim", what));
     }

@@ -44,7 +44,7 @@ pub fn page_of_several(all: &SideBySide<'_>) -> String {
 
 fn title(report: &Report) -> String {
     let workload = &report.workload;
-    let way = format!(" over {}, {}", workload.device, workload.proto);
+    let way = format!(" over {}, {}", workload.way(), workload.proto);
     if workload.device == "sim" {
         return format!("napier compare: {}, predicted by simulation", workload.name);
     }
@@ -63,7 +63,7 @@ fn sections(report: &Report, notes: &[String]) -> Vec<(&'static str, Markup)> {
         all.push(("Where the CPU time goes", figures::cpu_split(report)));
     }
     if !report.sustained.is_empty() {
-        all.push(("The most that each mode sustains", tables::sustained(report)));
+        all.push((tables::heading(report), tables::sustained(report)));
     }
     all.push(("All figures", tables::all(report)));
     all.push(("How it was measured", how::how(report, notes)));

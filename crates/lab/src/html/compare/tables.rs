@@ -4,9 +4,11 @@ use maud::{Markup, html};
 
 use super::{load_words, loads};
 use crate::html::shell::{Cell, table};
-use crate::loads::SustainSearch;
 use crate::report::columns::{COLUMNS, Column, Range};
+use crate::report::most::{sustained_head, sustains_most_words};
+use crate::report::verdict::{Block, Verdict, sustains_most};
 use crate::report::{Outcome, Report, Row};
+use crate::subject::Backend;
 
 /// All rows, load by load.
 pub(super) fn all(report: &Report) -> Markup {
@@ -16,11 +18,11 @@ pub(super) fn all(report: &Report) -> Markup {
     heads.push(("p99 of the runs".to_owned(), "lowest and highest 99th percentile over the runs, in us".to_owned()));
     html! {
         p.note {
-            "Medians over the runs, each figure on its own. ★ is the best of its column within the load. Latencies in µs from the intended send; cpu, useful, "
+            "Medians over the runs, each figure on its own. ★ is the best of its column within the load, where that is decided. Latencies in µs from the intended send; cpu, useful, "
             "spin in % of the server's CPUs; a column's head says more, as does docs/compare.md."
         }
         @for (load, rows) in loads(report) {
-            (table(&capital_load(&load_words(load)), &heads, &cells(&rows, &columns, report.among_backends())))
+            (table(&capital_load(&load_words(load)), &heads, &cells(&rows, &columns, &Block::all_of(report, load), report.among_backends())))
         }
     }
 }
@@ -29,8 +31,8 @@ fn capital_load(words: &str) -> String {
     format!("At {words}").replace("At closed loop", "In closed loop")
 }
 
-fn cells(rows: &[&Row], columns: &[&Column], backends: bool) -> Vec<Vec<Cell>> {
-    let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, rows)).collect();
+fn cells(rows: &[&Row], columns: &[&Column], blocks: &[Block<'_>], backends: bool) -> Vec<Vec<Cell>> {
+    let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, rows, blocks)).collect();
     rows.iter()
         .map(|row| {
             let mut line = vec![Cell::Name(row.subject.name(backends))];
@@ -47,11 +49,7 @@ fn cells(rows: &[&Row], columns: &[&Column], backends: bool) -> Vec<Vec<Cell>> {
                 Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => {
                     for (column, range) in columns.iter().zip(&ranges) {
                         let shown = column.shown((column.figure)(&figures.median), range);
-                        line.push(if range.is_best(column, row, rows) {
-                            Cell::Best(shown)
-                        } else {
-                            Cell::Figure(shown)
-                        });
+                        line.push(if range.is_best(row) { Cell::Best(shown) } else { Cell::Figure(shown) });
                     }
                     let (min, max) = (figures.spread.min.latency_us.p99, figures.spread.max.latency_us.p99);
                     let missing = lost.map_or_else(String::new, |lost| format!(", {} lost", lost.runs));
@@ -66,7 +64,13 @@ fn cells(rows: &[&Row], columns: &[&Column], backends: bool) -> Vec<Vec<Cell>> {
 /// What each mode sustains.
 pub(super) fn sustained(report: &Report) -> Markup {
     let backends = report.among_backends();
-    let most = report.sustained.iter().map(|one| one.rps).max().unwrap_or(0);
+    let most: Vec<_> = Backend::ALL
+        .into_iter()
+        .filter_map(|backend| match sustains_most(report, backend) {
+            Verdict::Given(given) => Some(given.get().subject),
+            Verdict::Withheld(_) => None,
+        })
+        .collect();
     let heads = ["mode", "sustains, requests/s", "99%lat there, µs", "cpu there, %", "fails at", "by"];
     let heads: Vec<(String, String)> = heads.iter().map(|head| ((*head).to_owned(), String::new())).collect();
     let rows: Vec<Vec<Cell>> = report
@@ -83,24 +87,31 @@ pub(super) fn sustained(report: &Report) -> Markup {
                 one.failed.clone().map_or_else(|| (dash(), String::new()), |(rps, why)| (rps.to_string(), why));
             vec![
                 Cell::Name(one.subject.name(backends)),
-                if one.rps == most && most > 0 { Cell::Best(rps) } else { Cell::Figure(rps) },
+                if most.contains(&one.subject) { Cell::Best(rps) } else { Cell::Figure(rps) },
                 Cell::Figure(p99),
                 Cell::Figure(cpu),
                 Cell::Figure(fails),
-                Cell::Name(why),
+                Cell::Name(
+                    [why]
+                        .into_iter()
+                        .chain(one.taken.clone())
+                        .filter(|words| !words.is_empty())
+                        .collect::<Vec<_>>()
+                        .join("; "),
+                ),
             ]
         })
         .collect();
     html! {
-        p.note {
-            (format!(
-                "In open loop: {:.0} % of the load is answered while it is offered, with a 99th percentile of at most {:.0} ms; searched by doubling and \
-                 halving, to {:.0} %, with one run each.",
-                100.0 * SustainSearch::ACHIEVED_MIN,
-                SustainSearch::P99_US_MAX / 1e3,
-                100.0 * SustainSearch::PRECISION
-            ))
+        p.note { (sustained_head(report)) }
+        @for said in Backend::ALL.map(|backend| sustains_most_words(report, backend)) {
+            @if !said.is_empty() { p.note { (said) } }
         }
-        (table("The most that each mode sustains", &heads, &rows))
+        (table(heading(report), &heads, &rows))
     }
+}
+
+/// What the searches were for: one alone is no comparison.
+pub(super) fn heading(report: &Report) -> &'static str {
+    if report.sustained.len() == 1 { "How the loads were chosen" } else { "The most that each mode sustains" }
 }

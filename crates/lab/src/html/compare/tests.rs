@@ -120,7 +120,19 @@ fn a_machine_that_was_taken_away_is_said_in_the_answer() {
     assert!(said.contains("The machine was taken away at 1 of 3 loads"), "{said}");
     assert!(said.contains("others took 30 % of the CPUs"), "{said}");
     report.ended = Some("interrupted".to_owned());
+    assert!(said.contains("at 1 it is not decided"), "{said}");
     assert!(answer::answer(&report)[0].starts_with("INCOMPLETE: interrupted"));
+    report.ended = None;
+    report.machine.iter_mut().for_each(|machine| machine.others_pct = 30.0);
+    let said = answer::answer(&report).join(" ");
+    assert!(said.starts_with("What each mode costs and gives is not decided at any of 2 loads."), "{said}");
+    assert!(
+        !one(&report).contains("on the frontier\"") && !one(&report).contains(", on the frontier"),
+        "no mark either"
+    );
+    report.rows.retain(|row| row.load == Load::Max);
+    let said = answer::answer(&report).join(" ");
+    assert!(said.starts_with("In closed loop none is called the best"), "{said}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub fn markdown(all: &SideBySide<'_>) -> String {
         two(&mut page, differences);
     }
     page + "Medians over the runs, [lowest–highest run]; **bold**: every run lies below, or above, every run of the first. Where the runs overlap there \
-            is no difference to claim, and of one run the spread is not known. cpu in % of the server's CPUs. What does not sustain the load has \
+            is no difference to claim; of one run, of a machine that was taken away, and of a load that one does not sustain it is not known. cpu in % of the server's CPUs. What does not sustain the load has \
             the latency of a queue.\n"
 }
 
@@ -54,8 +54,8 @@ fn row(cell: &Cell, name: &str) -> Vec<String> {
     let asked = cell.asked();
     let figures = |pair: &Pair, show: &dyn Fn(f64) -> String| {
         [0, 1].map(|i| {
-            let (low, high) = pair.ranges[i];
-            format!("{} [{}–{}]", show(pair.medians[i]), show(low), show(high))
+            let (low, high) = pair.ranges()[i];
+            format!("{} [{}–{}]", show(pair.medians()[i]), show(low), show(high))
         })
     };
     let sustained = |i: usize| if cell.sustains[i] { "" } else { ", not sustained" };
@@ -69,7 +69,7 @@ fn row(cell: &Cell, name: &str) -> Vec<String> {
 /// The ratio, in bold if it is one to speak of.
 fn judged(pair: &Pair) -> String {
     let words = pair.judged();
-    if pair.verdict.differs() == Some(true) { format!("**{words}**") } else { words }
+    if pair.verdict().differs() == Some(true) { format!("**{words}**") } else { words }
 }
 
 /// Rows below the first as a table, also in line where nothing draws it. `sides` has `:` for a column that begins left, `>` right.

@@ -1,6 +1,7 @@
-//! What differs between two comparisons, in a few sentences.
+//! What differs between two comparisons, in a few sentences: made of the same cells as the tables, and of nothing else.
 
-use super::{Cell, Differences, Pair, Verdict};
+use super::judge::{Against, Pair, Verdict};
+use super::{Cell, Differences};
 use crate::loads::Load;
 
 impl Differences<'_> {
@@ -15,21 +16,26 @@ impl Differences<'_> {
             );
         }
         let backends = self.among_backends();
-        let mut parts = Vec::new();
         let (open, closed) = self.by_loop();
-        let (kept_up, failed): (Vec<&Cell>, Vec<&Cell>) =
-            open.into_iter().partition(|cell| cell.sustains == [true, true]);
+        let kept_up: Vec<&Cell> = open.iter().copied().filter(|cell| cell.sustains == [true, true]).collect();
+        let mut parts = Vec::new();
         parts.extend(said("p99", &kept_up, backends, |cell| cell.p99_us));
         parts.extend(said("CPU", &kept_up, backends, |cell| cell.cpu_pct));
         parts.extend(said("closed-loop rate", &closed, backends, |cell| cell.achieved_rps));
+        let failed: Vec<&Cell> = open.iter().copied().filter(|cell| cell.sustains != [true, true]).collect();
+        let (open, decided): (Vec<&Cell>, Vec<&Cell>) = failed.iter().copied().partition(|cell| cell.against.is_some());
         let only = |which: [bool; 2]| {
-            failed.iter().filter(|cell| cell.sustains == which).map(|cell| named(cell, backends)).collect::<Vec<_>>()
+            decided.iter().filter(|cell| cell.sustains == which).map(|cell| named(cell, backends)).collect::<Vec<_>>()
         };
         for (which, who) in [([true, false], a), ([false, true], b)] {
             let only = only(which);
             if !only.is_empty() {
                 parts.push(format!("only {who} sustains {}", listed(&only)));
             }
+        }
+        if let Some(why) = open.iter().find_map(|cell| cell.against.as_ref()).map(Against::why) {
+            let open: Vec<String> = open.iter().map(|cell| named(cell, backends)).collect();
+            parts.push(format!("which sustains {} is not decided, for {why}", listed(&open)));
         }
         if parts.is_empty() {
             return format!(
@@ -42,7 +48,7 @@ impl Differences<'_> {
 
 /// In how many cells a figure is lower, higher, or not decided.
 fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) -> Option<String> {
-    let of = |verdict| cells.iter().filter(|cell| figure(cell).verdict == verdict).copied().collect::<Vec<_>>();
+    let of = |verdict| cells.iter().filter(|cell| figure(cell).verdict() == verdict).copied().collect::<Vec<_>>();
     let each = |cells: &[&Cell]| {
         let texts: Vec<String> =
             cells.iter().map(|cell| format!("{} {}", named(cell, backends), figure(cell).times())).collect();
@@ -52,12 +58,16 @@ fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) 
         return None;
     }
     let all = cells.len();
-    let (lower, higher, one_run) = (of(Verdict::Lower), of(Verdict::Higher), of(Verdict::OneRun));
-    if one_run.len() == all {
-        return Some(format!("{what} is not decided anywhere, for of one run the spread is unknown"));
+    let (lower, higher) = (of(Verdict::Lower), of(Verdict::Higher));
+    let open: Vec<&Cell> = cells.iter().copied().filter(|cell| figure(cell).verdict().differs().is_none()).collect();
+    let why = open.iter().find_map(|cell| cell.against.as_ref()).map(|against| format!(", for {}", against.why()));
+    let why = why.unwrap_or_default();
+    if open.len() == all {
+        return Some(format!("{what} is not decided anywhere{why}"));
     }
+    let but = if open.is_empty() { String::new() } else { format!(", and not decided in {}{why}", open.len()) };
     if lower.is_empty() && higher.is_empty() {
-        return Some(format!("{what} differs nowhere by more than the runs do (of {all})"));
+        return Some(format!("{what} differs nowhere by more than the runs do (of {all}){but}"));
     }
     let mut parts = Vec::new();
     for (which, cells) in [("lower", lower), ("higher", higher)] {
@@ -65,7 +75,7 @@ fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) 
             parts.push(format!("{which} in {} of {all} ({})", cells.len(), each(&cells)));
         }
     }
-    Some(format!("{what} is {}", parts.join(" and ")))
+    Some(format!("{what} is {}{but}", parts.join(" and ")))
 }
 
 fn named(cell: &Cell, backends: bool) -> String {

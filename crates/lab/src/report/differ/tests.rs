@@ -1,5 +1,6 @@
 use super::*;
-use crate::report::samples::{cover_letter, predicted, refused, row};
+use crate::report::MachineUse;
+use crate::report::samples::{self, cover_letter, predicted, refused, row};
 
 mod forms;
 
@@ -38,7 +39,7 @@ fn only_runs_that_lie_apart_make_a_difference() {
     let others = [new];
     let all = SideBySide::of(&old, &others);
     let found = &all.each()[0];
-    let p99: Vec<Verdict> = found.cells.iter().map(|cell| cell.p99_us.verdict).collect();
+    let p99: Vec<Verdict> = found.cells.iter().map(|cell| cell.p99_us.verdict()).collect();
     assert_eq!(p99, [Verdict::Lower, Verdict::Overlap, Verdict::Higher]);
     assert_eq!(found.alone, [0, 1]);
     assert_eq!(found.setups, [("commit", ["0123456789ab", "ffff"])]);
@@ -57,7 +58,7 @@ fn nothing_is_claimed_of_one_run_of_overload_or_without_common_loads() {
     }
     let (one, other) = (saved("a", vec![one]), saved("b", vec![row("base", LOAD, 1e3, 10.0, 5.0, 0.0)]));
     let others = std::slice::from_ref(&other);
-    assert_eq!(SideBySide::of(&one, others).each()[0].cells[0].p99_us.verdict, Verdict::OneRun);
+    assert_eq!(SideBySide::of(&one, others).each()[0].cells[0].p99_us.verdict(), Verdict::OneRun);
     assert!(summary(&one, &other).contains("p99 is not decided anywhere"));
     let overloaded = saved("a", vec![row("base", LOAD, 500.0, 9e5, 99.0, 0.0)]);
     assert_eq!(summary(&overloaded, &other), "b beside a: only b sustains base at 1K.");
@@ -65,8 +66,41 @@ fn nothing_is_claimed_of_one_run_of_overload_or_without_common_loads() {
         summary(&overloaded, &overloaded)
             .ends_with("neither sustains any of these loads, so every latency is that of a queue.")
     );
+    let all = SideBySide::of(&overloaded, others);
+    let cell = all.each()[0].cells[0].clone();
+    assert_eq!([cell.p99_us.verdict(), cell.cpu_pct.verdict()], [Verdict::Queue; 2], "as the sentence leaves it out");
     let elsewhere = saved("a", vec![row("base", Load::Rps(2000), 2e3, 10.0, 5.0, 0.0)]);
     assert!(summary(&elsewhere, &other).contains("give both the same --load"));
+}
+
+#[test]
+fn a_machine_that_was_taken_away_decides_nothing_whichever_comparison_it_was() {
+    let rows = |p99: f64, rps: f64| {
+        vec![
+            row("base", LOAD, 1e3, p99, p99, 0.0),
+            row("defer20", LOAD, rps, p99, p99, 0.0),
+            row("base", Load::Max, p99, 9.0, 9.0, 0.0),
+        ]
+    };
+    let quiet = saved("quiet", rows(50.0, 1e3));
+    let mut crowded = saved("crowded", rows(20.0, 500.0));
+    crowded.report.machine =
+        [LOAD, Load::Max].map(|load| MachineUse { others_pct: 87.0, ..samples::quiet(load) }).into();
+    for (a, b) in [(&quiet, &crowded), (&crowded, &quiet)] {
+        let said = summary(a, b);
+        for never in ["lower", "higher", "only quiet", "only crowded", "neither"] {
+            assert!(!said.contains(never), "{said}");
+        }
+        assert!(
+            said.contains("p99 is not decided anywhere, for the machine was taken away (others took 87 % of the CPUs)"),
+            "{said}"
+        );
+        assert!(said.contains("which sustains defer20 at 1K is not decided"), "{said}");
+        let all = SideBySide::of(a, std::slice::from_ref(b));
+        let text = text(&all, 160).replace("< lower and > higher", "");
+        assert!(!text.contains('>') && !text.contains('<'), "{text}");
+        assert_eq!(all.each()[0].cells[0].p99_us.verdict(), Verdict::Taken);
+    }
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub fn text(all: &SideBySide<'_>, width: usize) -> String {
     page.push('\n');
     page += &wrapped(
         "",
-        "< lower and > higher than every run of the other; ~ the runs overlap, so there is no difference to claim; ? one run, so the spread \
-         is not known. 99%lat in us, cpu in % of the server's CPUs; ! does not sustain the load, so its latency is that of a queue.",
+        "< lower and > higher than every run of the other; ~ the runs overlap, so there is no difference to claim; ? not known: \
+         one run, a machine that was taken away, or a load that one does not sustain. 99%lat in us, cpu in % of the server's CPUs; ! does not sustain the load, so its latency is that of a queue.",
         width,
     );
     page
@@ -74,9 +74,9 @@ fn row(page: &mut String, cell: &Cell, name: &str, name_width: usize) {
     let asked = cell.asked();
     let figure = |i: usize| {
         let mark = if cell.sustains[i] { "" } else { "!" };
-        mark.to_owned() + &cell.shown(asked.medians[i])
+        mark.to_owned() + &cell.shown(asked.medians()[i])
     };
-    let cpu = |i: usize| format!("{:.0}", cell.cpu_pct.medians[i]);
+    let cpu = |i: usize| format!("{:.0}", cell.cpu_pct.medians()[i]);
     *page += &format!(
         "{name:>name_width$} {:>7} {:>10} {:>10} {:>7} {:>7} {:>7} {:>7}\n",
         cell.load.column(),
@@ -91,5 +91,5 @@ fn row(page: &mut String, cell: &Cell, name: &str, name_width: usize) {
 
 /// The ratio with its sign before.
 fn judged(pair: Pair) -> String {
-    format!("{}{}", pair.verdict, pair.times())
+    format!("{}{}", pair.verdict(), pair.times())
 }

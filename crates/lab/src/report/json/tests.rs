@@ -13,6 +13,7 @@ fn names_are_the_documented_ones() {
     assert_eq!(
         keys(&value),
         [
+            "at_start",
             "commit",
             "ended",
             "failures",
@@ -24,6 +25,7 @@ fn names_are_the_documented_ones() {
             "rows",
             "searched_again",
             "sustained",
+            "verdicts",
             "workload"
         ]
     );
@@ -36,6 +38,7 @@ fn names_are_the_documented_ones() {
         "cycles_per_request",
         "empty_polls_pct",
         "events_per_wait",
+        "in_time_pct",
         "interrupts_per_s",
         "latency_cdf",
         "latency_us",
@@ -151,4 +154,26 @@ fn what_is_written_can_be_read() {
     let report: JsonReport = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_value(&report).unwrap(), value(), "nothing is lost on the way");
     assert!(serde_json::from_value::<JsonLoad>(json!("min")).is_err());
+}
+
+#[test]
+fn a_program_need_not_judge_again() {
+    let value = value();
+    let verdicts = value["verdicts"].as_array().unwrap();
+    let names = ["backend", "doubt", "fastest", "frontier", "load_rps", "lowest_p99", "said", "sustain"];
+    assert!(verdicts.len() == 3 && verdicts.iter().all(|one| keys(one) == names));
+    assert_eq!(verdicts[0]["frontier"], json!(["defer200", "defer20", "suspend20", "fullbusy"]));
+    assert_eq!((&verdicts[0]["lowest_p99"], &verdicts[0]["doubt"]), (&json!("fullbusy"), &Value::Null));
+    assert_eq!(
+        (&verdicts[1]["sustain"], &verdicts[1]["lowest_p99"]),
+        (&json!(["fullbusy", "suspend20"]), &Value::Null)
+    );
+    assert_eq!((&verdicts[2]["load_rps"], &verdicts[2]["fastest"]), (&json!("max"), &Value::Null), "runs overlap");
+    let mut report = cover_letter();
+    report.machine.iter_mut().for_each(|machine| machine.others_pct = 40.0);
+    let value: Value = serde_json::from_str(&render(&report)).unwrap();
+    for one in value["verdicts"].as_array().unwrap() {
+        assert!(["sustain", "frontier", "lowest_p99", "fastest"].iter().all(|key| one[key].is_null()), "{one}");
+        assert!(one["doubt"].as_str().is_some_and(|why| why.contains("others took 40 %")), "{one}");
+    }
 }

@@ -1,26 +1,20 @@
 //! What stands above the blocks of a table and below them.
 
 use super::page::Page;
-use crate::loads::SustainSearch;
 use crate::report::columns::Column;
+use crate::report::most::{sustained_head, sustains_most_words};
 use crate::report::{Prediction, Report};
 use crate::subject::{Backend, Receive};
-
-/// CPU time of a query in the documents that the modes come from: eight CPUs, 1,054,805 (base) to 1,248,006 (fullbusy)
-/// queries/s at MAX. Source: as in `modes.rs`, the patch series on IRQ suspension.
-const DOCUMENT_COST_US: &str = "6.4 (fullbusy) to 7.6 us (base)";
+use crate::wrap::counted;
 
 /// What is in force, and what a request costs.
 pub(super) fn heading(page: &mut Page, report: &Report) {
     let workload = &report.workload;
+    page.words(report.at_start.as_deref().unwrap_or_default());
     if let Some(cost_us) = workload.request_cost_us {
-        let (added, near) = match &workload.service {
-            Some(service) => (format!(", with --service {service}"), ""),
-            None => (String::new(), "; --service 6us comes near that"),
-        };
+        let added = workload.service.as_ref().map_or_else(String::new, |service| format!(", with --service {service}"));
         page.words(&format!(
-            "A request costs the server {cost_us:.2} us of CPU here (fullbusy in closed loop, delivery included{added}). In the documents \
-             that the modes come from: {DOCUMENT_COST_US}{near}."
+            "A request costs the server {cost_us:.2} us of CPU here (fullbusy in closed loop, delivery included{added})."
         ));
     }
     let in_force: Vec<String> = report.host.in_force.iter().map(|(name, what)| format!("{name}: {what}")).collect();
@@ -36,13 +30,7 @@ pub(super) fn sustained(page: &mut Page, report: &Report) {
     }
     let backends = report.among_backends();
     page.line("");
-    page.words(&format!(
-        "The most that each mode sustains in open loop: {:.0} % of it answered while it is offered, p99 at most {:.0} ms; searched by \
-         doubling and halving, to {:.0} %.",
-        100.0 * SustainSearch::ACHIEVED_MIN,
-        SustainSearch::P99_US_MAX / 1e3,
-        100.0 * SustainSearch::PRECISION,
-    ));
+    page.words(&sustained_head(report));
     let names = report.sustained.iter().map(|one| one.subject.name(backends).len());
     let name_width = names.max().unwrap_or(0).max(10);
     page.line(&format!(
@@ -58,9 +46,16 @@ pub(super) fn sustained(page: &mut Page, report: &Report) {
             Some((rps, why)) => (rps.to_string(), why.clone()),
             None => ("-".to_owned(), String::new()),
         };
+        let why = match &one.taken {
+            Some(taken) => format!("{why}; {taken}").trim_start_matches("; ").to_owned(),
+            None => why,
+        };
         let line =
             format!("{:>name_width$} {:>9} {p99:>7} {cpu:>5} {failed:>9}  {why}", one.subject.name(backends), one.rps);
         page.line(line.trim_end());
+    }
+    for backend in Backend::ALL {
+        page.words(&sustains_most_words(report, backend));
     }
 }
 
@@ -68,26 +63,25 @@ pub(super) fn sustained(page: &mut Page, report: &Report) {
 pub(super) fn legend(page: &mut Page, report: &Report, hidden: &[&Column], bold: bool) {
     let workload = &report.workload;
     let runs = report.rows.iter().filter_map(|row| Some(row.measured()?.runs)).max().unwrap_or(0);
-    let plural = |number: u64| if number == 1 { "" } else { "s" };
     // Without rows there were searches at most.
     let median = match (runs, workload.seconds) {
         (0, _) | (_, None) => String::new(),
-        (runs, Some(seconds)) => format!("Median of {runs} run{} of {seconds} s. ", plural(runs.into())),
+        (runs, Some(seconds)) => format!("Median of {} of {seconds} s. ", counted(runs, "run")),
     };
     page.words(&format!(
-        "{median}Latency in us from the intended send. cpu, useful, spin: % of the server's {} \
-         CPU{}; spin is time in polls that found nothing. cpq: reference cycles per query. empty: % of polls that found \
+        "{median}Latency in us from the intended send. cpu, useful, spin: % of the server's {}; spin is time in polls that found nothing. cpq: reference cycles per query. empty: % of polls that found \
          nothing. -: not applicable or not to be had here.",
-        workload.server_cpus,
-        plural(workload.server_cpus.into()),
+        counted(workload.server_cpus, "CPU"),
     ));
     page.words(
-        "% is of the CPU, x is a ratio. sustains: answers 99 % of the load while it is offered. frontier: the modes that no other \
+        "% is of the CPU, x is a ratio. sustains: answers 99 % of what is due meanwhile. frontier: the modes that no other \
          beats in both p99 and CPU. runs overlap: their ranges do, so do not choose by the difference. refused: the mode cannot be \
-         applied here. closed: a closed loop, one request out per flow, bound by latency as well as by CPU. More: docs/compare.md.",
+         applied here. closed: a closed loop, one request out per flow, bound by latency as well as by CPU. More: docs/compare.md; where the modes come from: docs/sources.md.",
     );
     let mark = if bold { "Bold" } else { "*" };
-    page.words(&format!("{mark}: the best of its column within the load. --explain says what each column is."));
+    page.words(&format!(
+        "{mark}: the best of its column within the load, where that is decided. --explain says what each column is."
+    ));
     if !hidden.is_empty() {
         let heads: Vec<&str> = hidden.iter().map(|column| column.head).collect();
         page.words(&format!(
@@ -115,10 +109,10 @@ fn of_the_machine(page: &mut Page, report: &Report) {
     };
     let named = if machine == title { title.clone() } else { format!("{machine} ({title})") };
     page.words(&format!(
-        "sim: PREDICTED, not measured: {runs} run{} in virtual time of a server and its clients on {named}. Of the {machine_figures} figures \
+        "sim: PREDICTED, not measured: {} in virtual time of a server and its clients on {named}. Of the {machine_figures} figures \
          of that machine {machine_figures_fitted} were fitted. A request takes what the machine's file says and the service time, whatever \
          the records, the device and the protocol are. How near predictions come: docs/fidelity.md.",
-        if *runs == 1 { "" } else { "s" },
+        counted(*runs, "run"),
     ));
 }
 
@@ -141,14 +135,14 @@ fn of_the_kernel(page: &mut Page, report: &Report) {
 
 fn setup(page: &mut Page, report: &Report) {
     let workload = &report.workload;
-    let queues = if workload.queues == 1 { "" } else { "s" };
+    let (flows, queues) = (counted(workload.flows, "flow"), counted(workload.queues, "queue"));
     let service = workload.service.as_deref().unwrap_or("none added");
     let predicted = Backend::Sim.to_string();
     if workload.device == predicted {
         // Nothing ran here, so nothing of this machine matters.
         page.words(&format!(
-            "In virtual time: {} flows, {} queue{queues}; service {service}; seed {}; commit {}.",
-            workload.flows, workload.queues, workload.seed, report.commit,
+            "In virtual time: {flows}, {queues}; service {service}; seed {}; commit {}.",
+            workload.seed, report.commit,
         ));
         return;
     }
@@ -156,19 +150,17 @@ fn setup(page: &mut Page, report: &Report) {
     let measured: Vec<&str> = measured.collect();
     let way = match workload.device.as_str() {
         "link" => String::new(),
-        device => format!(" over {device}, {}", workload.proto),
+        _ => format!(" over {}, {}", workload.way(), workload.proto),
     };
     let by = workload
         .program
         .as_ref()
         .map_or(String::new(), |program| format!(", served by `{program}` ({})", workload.format));
     page.words(&format!(
-        "{} on the {}{way}{by}: {} flows, {} queue{queues}, {} records, {} % sets, keys {}, values {}, {}; service {service}; seed {}. {}, \
-         {} CPUs, Linux {}; commit {}.",
+        "{} on the {}{way}{by}: {flows}, {queues}, {} records, {} % sets, keys {}, values {}, {}; service {service}; seed {}. {}, \
+         {}, Linux {}; commit {}.",
         workload.name,
         measured.join(" and "),
-        workload.flows,
-        workload.queues,
         workload.records,
         workload.set_pct,
         workload.key_sizes,
@@ -176,7 +168,7 @@ fn setup(page: &mut Page, report: &Report) {
         workload.popularity,
         workload.seed,
         report.host.cpu_model,
-        report.host.cpus,
+        counted(report.host.cpus, "CPU"),
         report.host.kernel,
         report.commit,
     ));

@@ -40,12 +40,30 @@ fn best_of_each_column_is_bold_and_only_the_codes_differ() {
     let (plain, bold) = (render(&report, false), render(&report, true));
     let marked = bold.replace(&format!(" {BOLD}"), "*").replace(PLAIN, "").replace("Bold:", "*:");
     assert_eq!(marked, plain, "where there are no codes, a star is in the space before");
-    assert!(plain.contains(" *132 ") && plain.contains("*: the best of its column"), "{plain}");
+    assert!(plain.contains(" *132 ") && plain.contains("*: the best of its column within the load, where"), "{plain}");
     assert!(bold.contains("\x1b[1m132\x1b[0m"), "lowest p99 at 200K");
     assert!(bold.contains("\x1b[1m18\x1b[0m"), "lowest CPU at 200K");
-    assert!(bold.contains("\x1b[1m1248006\x1b[0m"), "highest rate at MAX");
-    assert!(!bold.contains("\x1b[1m200014\x1b[0m"), "rates within 1 % are noise: none is best");
-    assert!(bold.contains("\x1b[1m1000102\x1b[0m") && bold.contains("\x1b[1m1000095\x1b[0m"), "or both are");
+    assert!(!bold.contains("\x1b[1m1248006\x1b[0m"), "the highest rate at MAX, but its runs overlap with another's");
+    assert!(!bold.contains("\x1b[1m200014\x1b[0m"), "rates that are asked for have no best");
+    assert!(!bold.contains("\x1b[1m213\x1b[0m"), "the lowest p99 at 1000K is not decided, as the sentence says");
+}
+
+#[test]
+fn nothing_is_marked_where_nothing_is_decided_and_nothing_that_says_how_a_mode_works() {
+    let mut report = cover_letter();
+    report.machine.iter_mut().for_each(|machine| machine.others_pct = 30.0);
+    assert!(!render(&report, true).contains(BOLD), "others had the machine");
+    let idle = |mode: &str, p99: f64| {
+        let mut row = row(mode, Load::Rps(1000), 1e3, p99, 20.0, 0.0);
+        if let Outcome::Measured(measured) = &mut row.outcome {
+            for figures in [&mut measured.median, &mut measured.spread.min, &mut measured.spread.max] {
+                figures.interrupts_per_s = Some(if mode == "base" { 9.0 } else { 0.0 });
+            }
+        }
+        row
+    };
+    let report = Report { rows: vec![idle("base", 9.0), idle("fullbusy", 9.0)], machine: Vec::new(), ..cover_letter() };
+    assert!(!render(&report, true).contains(BOLD), "fewer interrupts are no merit");
 }
 
 #[test]
@@ -152,7 +170,7 @@ fn no_row_is_wider_than_the_page() {
 fn what_is_in_force_and_what_a_request_costs_stands_above() {
     let text = Table::new(false, WIDTH_MAX).end(&cover_letter());
     let (above, _) = text.split_once("testcase").unwrap();
-    assert!(above.contains("costs the server 0.60 us") && above.contains("--service 6us"), "{above}");
+    assert!(above.contains("costs the server 0.60 us") && !above.contains("documents"), "{above}");
     assert!(above.contains("In force: softirq threads: SCHED_FIFO 50."), "{above}");
     assert!(
         text.contains("This machine: an empty loop paused") && text.contains("% is of the CPU, x is a ratio"),
@@ -171,7 +189,10 @@ fn what_each_mode_sustains_is_a_block_of_its_own() {
     let text = render(&Report { sustained: sustained(), ..cover_letter() }, false);
     assert!(text.contains("base    480000   310.0    98    505000  96 % answered\n"), "{text}");
     assert!(text.contains("fullbusy   1500000    40.0   100   1570000  p99 7.1 ms\n"), "{text}");
-    assert!(text.contains("defer200         0       -     -      1000  3 % answered\n"), "{text}");
+    assert!(text.contains("napibusy         0       -     -      1000  3 % answered\n"), "{text}");
+    assert!(text.contains("  fullbusy sustains most: 1500000 requests/s"), "{text}");
+    let quick = render(&Report { sustained: sustained()[..1].to_vec(), ..cover_letter() }, false);
+    assert!(!quick.contains("most that each mode") && quick.contains("The others were not searched"), "{quick}");
 }
 
 #[test]
@@ -224,7 +245,7 @@ fn what_is_predicted_is_named_so_and_is_never_the_best_of_what_was_measured() {
     // Alone they are held against each other.
     report.rows.retain(|row| row.measured().is_none());
     let text = render(&report, true);
-    assert!(text.contains("sim/base") && text.contains("\x1b[1m6.0\x1b[0m"), "{text}");
+    assert!(text.contains("sim/base") && text.contains("\x1b[1m10\x1b[0m"), "{text}");
     report.rows.truncate(1);
     assert!(render(&report, false).contains("Predicted: Only base was predicted"), "{text}");
 }

@@ -1,0 +1,167 @@
+//! What is said of the searches for the most that each mode sustains.
+
+use super::verdict::{Doubt, Verdict, and, names, sustains_for_sure, sustains_most};
+use super::{Report, Row, Sustained};
+use crate::loads::{Load, Shortfall, SustainSearch};
+use crate::subject::{Backend, Subject};
+
+/// How a load came out that is known by a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Known {
+    /// The load, in requests per second.
+    pub(crate) rps: u64,
+    /// As a search would judge it.
+    pub(crate) outcome: Result<(), Shortfall>,
+    /// 99th percentile in µs and CPU time in percent.
+    at: (f64, f64),
+}
+
+impl Known {
+    /// What the rows of a subject say for sure, at loads where nothing took the machine away.
+    pub(crate) fn of<'a>(
+        subject: Subject,
+        rows: impl IntoIterator<Item = &'a Row>,
+        taken_at: impl Fn(Load) -> bool,
+    ) -> Vec<Self> {
+        let of_subject = rows.into_iter().filter(|row| row.subject == subject);
+        of_subject
+            .filter_map(|row| {
+                let Load::Rps(rps) = row.load else { return None };
+                let sustains =
+                    sustains_for_sure(row).filter(|_| subject.backend == Backend::Sim || !taken_at(row.load))?;
+                let median = &row.figures()?.median;
+                let by_rate = 100.0 * median.achieved_rps / rps as f64;
+                let in_time_pct = if sustains { 100.0 } else { median.in_time_pct.unwrap_or(by_rate) };
+                let at = (median.latency_us.p99, median.cpu.total_pct);
+                Some(Self { rps, outcome: SustainSearch::judge(in_time_pct, at.0), at })
+            })
+            .collect()
+    }
+
+    /// p99 and CPU time at a load.
+    pub(crate) fn at(known: &[Self], rps: u64) -> Option<(f64, f64)> {
+        known.iter().find(|one| one.rps == rps).map(|one| one.at)
+    }
+}
+
+/// What was found by short runs, mended by the rows: they are longer and several, so a search never says what a row of its own table
+/// says otherwise.
+pub(crate) fn reconciled(report: &Report) -> Vec<Sustained> {
+    let taken_at = |load| report.taken_at(load).is_some();
+    report.sustained.iter().map(|one| with_rows(one, &Known::of(one.subject, &report.rows, taken_at))).collect()
+}
+
+fn with_rows(one: &Sustained, known: &[Known]) -> Sustained {
+    // Only what rows say is judged; how the search itself came out stays as it was said.
+    let rows = SustainSearch::new(one.start_rps, 0).knowing(known.iter().map(|one| (one.rps, one.outcome)));
+    let failed_row = rows.failed().map(|(rps, why)| (rps, why.to_string()));
+    let failed = match (failed_row, &one.failed) {
+        (Some(row), Some(own)) if own.0 < row.0 && own.0 > rows.sustained_rps() => Some(own.clone()),
+        (Some(row), _) => Some(row),
+        (None, own) => own.clone().filter(|(rps, _)| *rps > rows.sustained_rps()),
+    };
+    let own_rps = Some(one.rps).filter(|rps| failed.as_ref().is_none_or(|(failed_rps, _)| rps < failed_rps));
+    let rps = own_rps.unwrap_or(0).max(rows.sustained_rps());
+    let at_most = if own_rps == Some(rps) { one.at_most } else { Known::at(known, rps) };
+    Sustained { rps, failed, at_most, ..one.clone() }
+}
+
+/// What the searches were for, and how they were done.
+pub(crate) fn sustained_head(report: &Report) -> String {
+    let how = format!(
+        "in open loop: {:.0} % of what is due answered meanwhile, p99 at most {:.0} ms; searched by doubling and halving, to {:.0} %, with one \
+         run each.",
+        100.0 * SustainSearch::ACHIEVED_MIN,
+        SustainSearch::P99_US_MAX / 1e3,
+        100.0 * SustainSearch::PRECISION,
+    );
+    match report.sustained.as_slice() {
+        [only] => format!(
+            "What {} sustains, from which the loads were chosen, {how} The others were not searched (--load sustained).",
+            only.subject.name(report.among_backends())
+        ),
+        _ => format!("The most that each mode sustains {how}"),
+    }
+}
+
+/// Which mode of a backend sustains most; empty unless several were searched.
+pub(crate) fn sustains_most_words(report: &Report, backend: Backend) -> String {
+    let searched = || report.sustained.iter().filter(|one| one.subject.backend == backend);
+    if searched().count() < 2 {
+        return String::new();
+    }
+    let among = report.among_backends();
+    let head = match backend {
+        _ if !among => String::new(),
+        Backend::Engine | Backend::Kernel => format!("In the {backend}: "),
+        Backend::Sim => "Predicted: ".to_owned(),
+    };
+    let said = match sustains_most(report, backend) {
+        Verdict::Given(given) => {
+            let most = given.get();
+            let base = searched().find(|one| one.subject.is_base() && one.subject != most.subject && one.rps > 0);
+            #[expect(clippy::cast_precision_loss, reason = "rates")]
+            let beside = base.map_or_else(String::new, |base| {
+                format!(", {:.2}x of what base does ({})", most.rps as f64 / base.rps as f64, base.rps)
+            });
+            format!("{} sustains most: {} requests/s{beside}", most.subject.name(false), most.rps)
+        }
+        Verdict::Withheld(Doubt::Overlap(alike)) => format!(
+            "which mode sustains most is not decided between {}: they lie within the {:.0} % of the search",
+            and(&names(&alike)),
+            100.0 * SustainSearch::PRECISION
+        ),
+        Verdict::Withheld(Doubt::Alone) => {
+            "which mode sustains most is not decided: fewer than two sustain anything".to_owned()
+        }
+        Verdict::Withheld(doubt) => format!("which mode sustains most is not decided: {}", doubt.none_is_best()),
+    };
+    let capital = head.is_empty() && said.starts_with("which");
+    let said = if capital { said.replacen('w', "W", 1) } else { said };
+    format!("{head}{said}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples::{cover_letter, row, sustained};
+
+    /// base is said to sustain 480,000 and to fail at 505,000.
+    fn found(rows: Vec<Row>) -> (u64, Option<u64>, Option<(f64, f64)>) {
+        let report = Report { rows, machine: Vec::new(), sustained: sustained(), ..cover_letter() };
+        let one = &reconciled(&report)[0];
+        (one.rps, one.failed.as_ref().map(|(rps, _)| *rps), one.at_most)
+    }
+
+    #[test]
+    fn a_search_never_says_what_a_row_of_its_table_says_otherwise() {
+        let at = |rps: u64, share: f64| row("base", Load::Rps(rps), rps as f64 * share, 200.0, 40.0, 0.01);
+        let own = Some((310.0, 98.0));
+        assert_eq!(found(vec![at(400_000, 1.0), at(600_000, 0.8)]), (480_000, Some(505_000), own), "nothing is new");
+        assert_eq!(found(vec![at(700_000, 1.0)]), (700_000, None, Some((200.0, 40.0))), "a row sustains more");
+        assert_eq!(found(vec![at(490_000, 1.0)]), (490_000, Some(505_000), Some((200.0, 40.0))));
+        assert_eq!(found(vec![at(100_000, 1.0), at(300_000, 0.9)]), (100_000, Some(300_000), Some((200.0, 40.0))));
+        assert_eq!(found(vec![at(300_000, 0.9)]), (0, Some(300_000), None), "or less");
+        assert_eq!(found(vec![at(300_000, 0.9), at(700_000, 1.0)]), (0, Some(300_000), None));
+        let others = row("fullbusy", Load::Rps(300_000), 1e5, 200.0, 40.0, 0.01);
+        assert_eq!(found(vec![others]), (480_000, Some(505_000), own), "rows of another mode say nothing of it");
+    }
+
+    #[test]
+    fn one_that_was_searched_alone_has_won_nothing() {
+        let all = Report { sustained: sustained(), ..cover_letter() };
+        let said = sustains_most_words(&all, Backend::Engine);
+        assert_eq!(said, "fullbusy sustains most: 1500000 requests/s, 3.12x of what base does (480000).");
+        let one = Report { sustained: sustained()[..1].to_vec(), ..cover_letter() };
+        assert_eq!(sustains_most_words(&one, Backend::Engine), "");
+        assert!(sustained_head(&one).starts_with("What base sustains, from which the loads were chosen"));
+        let mut near = all.clone();
+        near.sustained[0].rps = 1_450_000;
+        let said = sustains_most_words(&near, Backend::Engine);
+        assert!(said.starts_with("Which mode sustains most is not decided between fullbusy and base"), "{said}");
+        let mut taken = all;
+        taken.sustained[0].taken = Some("others took 40 % of the CPUs".to_owned());
+        let said = sustains_most_words(&taken, Backend::Engine);
+        assert!(said.contains("is not decided: none is called the best, for the machine was taken away"), "{said}");
+    }
+}
