@@ -148,7 +148,7 @@ pub(crate) struct FarmArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     runs: u64,
 
-    /// Begin no new seed after this many seconds
+    /// Begin no new seed after this many seconds. The planted mistakes are looked for after that, which takes some seconds of CPU time more
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
 

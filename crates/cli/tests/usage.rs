@@ -170,4 +170,5 @@ fn too_few_seeds_are_said_to_be_too_few() {
     let (status, said) = said(&["sim", "farm", "--runs", "1", "--jobs", "1"]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("no seed failed") && said.contains("too few seeds"), "{said}");
+    assert!(!said.contains("panicked"), "a planted mistake that was found is no panic: {said}");
 }

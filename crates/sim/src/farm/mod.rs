@@ -5,6 +5,7 @@
 
 mod generate;
 mod groups;
+mod quiet;
 mod random;
 mod shrink;
 mod transmit;
@@ -47,10 +48,14 @@ pub fn run_seed(seed: u64) -> Outcome {
 /// Seeds from `first` on until the planted mistake is found, at most `most`; the seed that found it.
 #[must_use]
 pub fn find_canary(plant: Plant, first: u64, most: u64, stop: &AtomicBool) -> Option<u64> {
-    (0..most)
-        .map(|index| first.wrapping_add(index))
-        .take_while(|_| !stop.load(Ordering::Relaxed))
-        .find(|seed| run_with(&scenario(*seed), &options(plant)).broken.is_some())
+    let search = || {
+        (0..most)
+            .map(|index| first.wrapping_add(index))
+            .take_while(|_| !stop.load(Ordering::Relaxed))
+            .find(|seed| run_with(&scenario(*seed), &options(plant)).broken.is_some())
+    };
+    // An assertion that fails there is what was looked for.
+    quiet::quietly(search)
 }
 
 /// Events and decisions that never occurred.
@@ -64,7 +69,8 @@ pub fn missing(coverage: &Coverage) -> Vec<&'static str> {
 /// A failing seed as a small scenario, and what goes wrong in it.
 #[must_use]
 pub fn explain(seed: u64, plant: Plant) -> (Scenario, String) {
-    shrink(&scenario(seed), &options(plant))
+    // It was said already, when the seed was run.
+    quiet::quietly(|| shrink(&scenario(seed), &options(plant)))
 }
 
 #[cfg(test)]
