@@ -26,8 +26,10 @@ impl Scenario {
         for expected in &mut long.expect.events {
             expected.at = expected.at.map(|at| Instant::from_ns(at.ns.saturating_mul(times.into())));
             for (_, pattern) in &mut expected.fields {
-                if let Pattern::Span(span) = pattern {
-                    stretch(span, times);
+                match pattern {
+                    Pattern::Span(span) => stretch(span, times),
+                    Pattern::Attributes(read) if settings => stretch_read(read, times),
+                    Pattern::Attributes(_) | Pattern::Number(_) | Pattern::Text(_) | Pattern::Names(_) => {}
                 }
             }
         }
@@ -56,6 +58,15 @@ fn stretch(span: &mut Span, times: u32) {
     *span = Span::from_ns(span.ns.saturating_mul(times.into()));
 }
 
+/// What is read back of settings that were stretched; a word, such as `none`, stays.
+fn stretch_read(read: &mut [(String, String)], times: u32) {
+    for (_, value) in read.iter_mut().filter(|(name, _)| name.ends_with("-timeout")) {
+        if let Ok(number) = value.parse::<u64>() {
+            *value = number.saturating_mul(times.into()).to_string();
+        }
+    }
+}
+
 fn stretch_call(call: &mut Call, times: u32, settings: bool) {
     match call {
         Call::Recv { timeout: Some(timeout), .. }
@@ -65,6 +76,12 @@ fn stretch_call(call: &mut Call, times: u32, settings: bool) {
             for (_, value) in attributes.iter_mut().filter(|(name, _)| name.ends_with("-timeout")) {
                 *value = value.saturating_mul(times.into());
             }
+        }
+        // The kernel takes an int, and what it refuses stays what it refuses.
+        Call::Sysctl { name, value }
+            if settings && *value > 0 && ["busy_poll", "busy_read"].contains(&name.as_str()) =>
+        {
+            *value = value.saturating_mul(times.into()).min(i32::MAX.into()).max(*value);
         }
         Call::Write { file: DevAttribute::GroFlushTimeout, value, .. } if settings => {
             if let Ok(number) = value.parse::<u64>() {
@@ -88,6 +105,16 @@ mod tests {
         let text = long.to_toml();
         for part in ["gro-flush-timeout = \"40ms\"", "at = \"10ms\"", "timeout = \"20ms\"", "after = \"40ms\""] {
             assert!(text.contains(part), "{part}: {text}");
+        }
+        // What is read back of a setting is the setting; knobs are settings too.
+        let text = "title = \"t\"\n[timeline]\nsteps = [{ at = \"1ms\", call = \"sysctl\", name = \"busy_read\", value = 77 }, { at = \
+                    \"2ms\", call = \"napi-get\", napi = \"eth0/0\" }]\n[expect]\nwatch = [\"poll\", \"return\"]\nevents = [{ return = \"ctl\" }, \
+                    { return = \"ctl\", call = \"napi-get\", value = { threaded = \"disabled\", gro-flush-timeout = 5000, defer-hard-irqs = 3 } \
+                    }]\n";
+        let long = Scenario::parse(text, "x").expect("a scenario").stretched(10).to_toml();
+        let plain = long.replace('"', "");
+        for part in ["value = 770", "gro-flush-timeout = 50000", "defer-hard-irqs = 3"] {
+            assert!(plain.contains(part), "{part}: {long}");
         }
         // What is only set and read stays.
         let set = "title = \"t\"\n[timeline]\nsteps = [{ at = \"1ms\", call = \"napi-set\", napi = \"eth0/0\", attributes = \
