@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use napier_kv::load::net::Proto;
 
-use crate::Usage;
 use crate::output::Output;
+use crate::{Told, Usage};
 use anyhow::{bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -19,6 +19,7 @@ use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::plan;
+use napier_lab::report::{Outcome, Report, hdrlog};
 use napier_lab::subject::Backend;
 
 /// Longest time for everything with `--quick`, of which the runs get what the search leaves.
@@ -94,9 +95,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     load: Option<String>,
 
-    /// Length of each run in seconds, warm-up not counted; by default what fits into four minutes. Of rows of sim 0.02 to 2 s of
+    /// Length of each run, warm-up not counted, in seconds or with a unit such as 500ms; by default what fits into four minutes. Of rows of sim 0.02 to 2 s of
     /// virtual time; by default what 20000 requests take
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = crate::units::seconds)]
     seconds: Option<f64>,
 
     /// Runs per row, interleaved over the modes
@@ -259,6 +260,22 @@ fn split_sustained(list: &str) -> (String, bool) {
     (loads.join(","), !most.is_empty())
 }
 
+/// Fails if nothing came of it, although nothing failed: every mode was refused, or no run had an answer.
+fn measured_anything(report: &Report) -> anyhow::Result<()> {
+    let any = report.rows.iter().any(|row| row.figures().is_some()) || report.sustained.iter().any(|one| one.rps > 0);
+    let why = report.rows.iter().find_map(|row| match &row.outcome {
+        Outcome::Refused(why) => Some(format!("{} was refused: {why}", row.subject)),
+        Outcome::Nothing => Some(format!("{}: of {}", row.subject, row.lost.as_ref()?.why)),
+        Outcome::Measured(_) | Outcome::Predicted { .. } => None,
+    });
+    if any {
+        Ok(())
+    } else {
+        Err(Told(format!("nothing was measured: {}", why.unwrap_or_else(|| "no mode sustains any load".to_owned())))
+            .into())
+    }
+}
+
 /// Runs the comparison and prints it, the rows of the table as loads finish.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.output.explained()? {
@@ -267,13 +284,17 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let config = args.config().and_then(|config| config.check().map(|()| config)).map_err(Usage)?;
     let _exporter = crate::export::of_engine(args.metrics, &config.cpus(), &config.shown)?;
     let mut shown = args.output.shown()?;
+    if let Some(folder) = &config.out {
+        // Before anything runs, so that nothing is lost.
+        hdrlog::check(folder).map_err(|error| Usage(anyhow::anyhow!("{error}")))?;
+    }
     let report = compare(&config, interrupted, &mut |report| shown.more(report))?;
     shown.end(&report, &[])?;
     if let Some(why) = report.ended {
         bail!("the comparison ended early: {why}");
     }
     match &report.failures[..] {
-        [] => Ok(()),
+        [] => measured_anything(&report),
         [only] => bail!("1 run failed: {only}"),
         [first, ..] => bail!("{} runs failed; the first: {first}", report.failures.len()),
     }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
 use indicatif::ProgressBar;
-use napier_conform::{self as conform, Totals};
+use napier_conform::{self as conform, FileOutcome, FileResult, Totals};
 use napier_lab::compare::host_and_commit;
 
 use crate::Usage;
+use crate::page::plural;
 use crate::progress::shown_in;
 
 /// Options of `napier conform`.
@@ -41,7 +42,15 @@ pub(crate) struct Args {
     coverage: Option<PathBuf>,
 }
 
-/// Runs the scenarios, and fails unless all of them passed or were refused.
+fn first_refusal(results: &[FileResult]) -> String {
+    let why = |result: &FileResult| match &result.outcome {
+        FileOutcome::Refused(refused) => Some(refused.why.clone()),
+        FileOutcome::Pass | FileOutcome::Fail { .. } => None,
+    };
+    results.iter().find_map(why).unwrap_or_default()
+}
+
+/// Runs the scenarios, and fails unless all of them passed or were refused, and some were run.
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(folder) = &args.coverage {
@@ -77,6 +86,10 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     out.write_all(end.as_bytes())?;
     if totals.failed > 0 {
         bail!("{} of {} scenario files failed", totals.failed, totals.files);
+    }
+    // What is refused here and there is no failure; if all of it is, nothing was found out.
+    if totals.refused == totals.files {
+        bail!("none of {} was run: {}", plural(totals.files, "scenario file"), first_refusal(&results));
     }
     Ok(())
 }

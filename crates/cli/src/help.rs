@@ -12,11 +12,12 @@ pub(crate) const EXIT_STATUS: &[(&str, &str)] = &[
     (
         "1",
         "Failed, with the reason in one line on standard error. Also if something does not hold that was to be judged: \
-         doctor found something serious, a scenario of conform or a seed of sim farm failed, a run of compare failed.",
+         doctor found something serious, a scenario of conform or a seed of sim farm failed or all were refused, a run of compare failed or \
+         nothing could be measured.",
     ),
     (
         "2",
-        "Bad usage: wrong arguments, or a file or an interface that they name is wrong. Nothing was begun or changed.",
+        "Bad usage: wrong arguments, or a file or an interface that they name is not there or cannot be used. Nothing was begun or changed.",
     ),
     ("101", "A mistake in Napier; standard error has where. Please report it."),
     (

@@ -26,6 +26,7 @@ mod serve;
 mod sim;
 mod timeline;
 mod top;
+mod units;
 mod vocabulary;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use clap::error::ErrorKind;
 use clap::{ColorChoice, FromArgMatches as _, Parser, Subcommand};
 use napier_lab::report::one_line;
+use napier_lab::report::read::ReadError;
 use napier_linux::change::shown;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -292,7 +294,7 @@ fn ended(result: anyhow::Result<()>, interrupt: &Interrupt) -> ExitCode {
         Err(error) if error.is::<ExitWith>() => {
             ExitCode::from(error.downcast_ref::<ExitWith>().map_or(1, |ended| ended.0))
         }
-        Err(error) if error.is::<Usage>() => {
+        Err(error) if is_bad_usage(&error) => {
             eprintln!("{} {}", colour::napier(), shown(&one_line(&error)));
             ExitCode::from(EXIT_USAGE)
         }
@@ -318,10 +320,76 @@ fn usage_line(text: &str) -> String {
         let lines = part.lines().filter(|line| !line.trim_start().starts_with("tip: to pass"));
         lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
     });
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let hint = interface_hint(&said, text);
+    said + &hint
 }
 
+/// Arguments that are wrong, and files that they name and that cannot be used: the status is the same wherever that is found out.
+fn is_bad_usage(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ReadError>())
+}
+
+/// Whichever writer met it: what prints JSON wraps what the system said.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        io.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
+    };
+    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+}
+
+/// What is added where an interface was given as a word of its own.
+fn interface_hint(said: &str, usage: &str) -> String {
+    let word =
+        said.split_once("unexpected argument '").and_then(|(_, rest)| rest.split_once('\'')).map(|(word, _)| word);
+    let is_interface = |word: &&str| {
+        !word.is_empty() && !word.contains('/') && std::path::Path::new("/sys/class/net").join(word).exists()
+    };
+    match word.filter(is_interface) {
+        Some(word) if usage.contains("napier compare") => {
+            format!("; an interface to measure on is given as --on {word}, with --client")
+        }
+        Some(word) => format!("; an interface is given as --dev {word}"),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_is_no_failure_whatever_wrapped_it() {
+        let io = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        struct Closed;
+        impl std::io::Write for Closed {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let json = serde_json::to_writer(Closed, &[1, 2]).expect_err("it is closed");
+        for error in [anyhow::Error::from(io()), json.into(), anyhow::Error::from(io()).context("printing")] {
+            assert!(is_broken_pipe(&error), "{error:?}");
+        }
+        assert!(!is_broken_pipe(&std::io::Error::other("full").into()));
+    }
+
+    #[test]
+    fn an_interface_that_stands_alone_is_told_where_it_belongs() {
+        let said = "unexpected argument 'lo' found";
+        assert_eq!(interface_hint(said, "Usage: napier doctor [OPTIONS]"), "; an interface is given as --dev lo");
+        assert!(interface_hint(said, "Usage: napier compare [OPTIONS]").contains("--on lo"));
+        for other in [
+            "unexpected argument 'nosuchif0' found",
+            "unexpected argument '../lo' found",
+            "unexpected argument '' found",
+            "x",
+        ] {
+            assert_eq!(interface_hint(other, "Usage: napier doctor"), "");
+        }
+    }
 }

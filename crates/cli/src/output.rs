@@ -67,7 +67,13 @@ impl PageFile {
 
 /// Where a page goes, likewise.
 pub(crate) fn page_target(html: Option<&Path>) -> anyhow::Result<Option<Target>> {
-    Ok(html.map(|path| Target::check(path, "--html")).transpose()?)
+    Ok(html.map(|path| checked(path, "--html")).transpose()?)
+}
+
+/// A file that an option names and that can be written; one that cannot is bad usage, for nothing was begun.
+pub(crate) fn checked(path: &Path, option: &'static str) -> Result<Target, Usage> {
+    // It has said what the system says already.
+    Target::check(path, option).map_err(|error| Usage(anyhow::anyhow!("{error}")))
 }
 
 /// Writes the page, if one was asked for.
@@ -80,7 +86,6 @@ const STDOUT: &str = "-";
 /// How a comparison can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    Nothing,
     Table,
     Json,
     Csv,
@@ -135,7 +140,7 @@ impl Output {
         for (form, path, option) in asked {
             // A page is never for a terminal, so `-` is a file's name there.
             if let Some(path) = path.as_ref().filter(|path| form == Form::Page || path.as_os_str() != STDOUT) {
-                files.push((form, Target::check(path, option)?));
+                files.push((form, checked(path, option)?));
             }
         }
         Ok(Shown {
@@ -155,14 +160,6 @@ impl Output {
 }
 
 impl Shown {
-    /// No table beside a file: where nothing runs, the file is what was asked for.
-    pub(crate) fn or_page(mut self) -> Self {
-        if !self.files.is_empty() && self.form == Form::Table {
-            self.form = Form::Nothing;
-        }
-        self
-    }
-
     /// Prints what of the table can be printed already.
     pub(crate) fn more(&mut self, report: &Report) -> anyhow::Result<()> {
         if self.form == Form::Table { say(&self.table.more(report)) } else { Ok(()) }
@@ -172,7 +169,6 @@ impl Shown {
     pub(crate) fn end(self, report: &Report, notes: &[String]) -> anyhow::Result<()> {
         let Self { form, mut table, which, files, .. } = self;
         put(form, files, |form| match form {
-            Form::Nothing => String::new(),
             Form::Table => table.end(report),
             Form::Json => json::render(report),
             Form::Csv => export::csv(report),
@@ -184,7 +180,6 @@ impl Shown {
     /// Prints what differs and writes the files.
     pub(crate) fn differences(self, all: &SideBySide<'_>) -> anyhow::Result<()> {
         put(self.form, self.files, |form| match form {
-            Form::Nothing => String::new(),
             Form::Table => differ::text(all, self.width),
             Form::Json => differ::json(all),
             Form::Csv => differ::csv(all),
@@ -195,7 +190,7 @@ impl Shown {
 
     /// Whether notes on the comparisons stand in nothing that is printed.
     pub(crate) fn leaves_notes_out(&self) -> bool {
-        matches!(self.form, Form::Nothing | Form::Csv)
+        self.form == Form::Csv
     }
 }
 

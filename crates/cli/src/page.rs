@@ -68,8 +68,8 @@ impl Page {
 }
 
 /// `1 CPU`, `2 CPUs`.
-pub(crate) fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+pub(crate) fn plural<N: std::fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+    if count == N::from(1) { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// What became of lines: in force, in force before, refused.

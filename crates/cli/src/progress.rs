@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::page::plural;
+
 /// What is drawn while something is measured costs that CPU time, so it is drawn seldom.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -44,7 +46,7 @@ impl Doing {
 
     /// Runs of a length, of each row of a table.
     pub(crate) fn of_rows(runs: u32, seconds: f64) -> Self {
-        Self::new(&format!("{runs} runs of {seconds} s of each row"), None)
+        Self::new(&format!("{} of {seconds} s of each row", plural(runs, "run")), None)
     }
 
     /// Says what runs now.

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut all = args.files.iter().map(|file| read(file)).collect::<Result<Vec<Saved>, _>>()?;
     distinct(&mut all, &args.files);
-    let shown = args.output.shown()?.or_page();
+    let shown = args.output.shown()?;
     let [first, others @ ..] = all.as_slice() else { unreachable!("the parser asks for a file") };
     let is_one = others.is_empty();
     if is_one || shown.leaves_notes_out() {

@@ -187,7 +187,7 @@ fn settings(args: &Args) -> ProgramSettings {
 fn changes(args: &Args) -> anyhow::Result<Changes> {
     let plan = args.mode.plan();
     let device = DeviceRef::named(&args.dev).map_err(|error| {
-        anyhow!("there is no interface {} in this network namespace ({error}): `ip link` lists them", args.dev)
+        Usage(anyhow!("there is no interface {} in this network namespace ({error}): `ip link` lists them", args.dev))
     })?;
     let library = if plan.wait().is_some() { Some(library(args)?) } else { None };
     let lines = lines_of(&plan, &device).map_err(|error| anyhow!("{error}"))?;

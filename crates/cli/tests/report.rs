@@ -70,7 +70,9 @@ fn a_saved_comparison_is_shown_as_it_was() {
     assert!(columns.lines().any(|line| line.split_whitespace().eq(["testcase", "load", "cpu", "99%lat"])), "{columns}");
     let page = folder.file("a.html");
     let output = napier(&["report", &saved, "--html", &page]);
-    assert!(output.status.success() && output.stdout.is_empty(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let beside = text(&napier(&["report", &saved]).stdout);
+    assert_eq!(text(&output.stdout), beside, "the page is written as well, and not instead");
     assert!(has(&folder, "a.html").contains("predicted by simulation"));
 }
 
@@ -85,6 +87,7 @@ fn two_comparisons_say_what_differs() {
     assert!(same.contains("p99 differs nowhere by more than the runs do (of 2)"), "{same}");
     let output = napier(&["report", &a, &b, "--html", &folder.file("ab.html")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("b beside a: "), "the text is there as well: {}", text(&output.stdout));
     assert!(has(&folder, "ab.html").contains("Percentiles side by side"));
     for option in [&["--wide"][..], &["--columns", "cpu"]] {
         let refused = napier(&[&["report", &a, &b], option].concat());
@@ -117,7 +120,7 @@ fn what_differs_goes_to_json_csv_markdown_and_a_page_in_one_run() {
     }
     assert_refused(&napier(&["report", &a, &b, "--csv", "--json"]), 2, "cannot all go to standard output");
     fs::write(folder.file("ab.json"), &output.stdout).expect("a file of one's own can be written");
-    assert_refused(&napier(&["report", &folder.file("ab.json")]), 1, "is the JSON of `napier report`");
+    assert_refused(&napier(&["report", &folder.file("ab.json")]), 2, "is the JSON of `napier report`");
 }
 
 #[test]
@@ -142,13 +145,13 @@ fn a_file_that_cannot_be_written_is_said_before_anything_runs() {
         let name = option.split('=').next().expect("an option has a name").to_owned();
         assert_refused(
             &napier(&[&long[..], &[&option]].concat()),
-            1,
+            2,
             &format!("No such file or directory (os error 2); give {name} a file"),
         );
     }
-    assert_refused(&napier(&[&long[..], &["--html", &folder.file("")]].concat()), 1, "is a directory");
+    assert_refused(&napier(&[&long[..], &["--html", &folder.file("")]].concat()), 2, "is a directory");
     for command in [&["advise", "--rate", "20k"][..], &["sim", "plan", "irq-suspension"], &["bench", "udp-rr"]] {
-        assert_refused(&napier(&[command, &["--html", &nowhere]].concat()), 1, "cannot write");
+        assert_refused(&napier(&[command, &["--html", &nowhere]].concat()), 2, "cannot write");
     }
     assert!(began.elapsed().as_secs() < 600, "nothing ran");
     for wrong in [&["--columns", "speed"][..], &["--columns", "cpu", "--wide"], &["--json", "--csv"]] {
@@ -164,7 +167,7 @@ fn a_page_that_is_there_stays_if_there_is_no_better_one() {
     fs::write(&page, "the page of yesterday").unwrap();
     let broken = folder.file("broken.json");
     fs::write(&broken, "{\"host\": {").unwrap();
-    assert_refused(&napier(&["report", &broken, "--html", &page]), 1, "it was cut short");
+    assert_refused(&napier(&["report", &broken, "--html", &page]), 2, "it was cut short");
     assert_eq!(has(&folder, "a.html"), "the page of yesterday");
 }
 
@@ -189,10 +192,10 @@ fn what_is_no_comparison_is_refused_with_the_reason() {
     ] {
         let path = folder.file("bad.json");
         fs::write(&path, bad).unwrap();
-        assert_refused(&napier(&["report", &path]), 1, why);
-        assert_refused(&napier(&["report", &saved, &path]), 1, why);
+        assert_refused(&napier(&["report", &path]), 2, why);
+        assert_refused(&napier(&["report", &saved, &path]), 2, why);
     }
-    assert_refused(&napier(&["report", &folder.file("none.json")]), 1, "cannot read");
+    assert_refused(&napier(&["report", &folder.file("none.json")]), 2, "cannot read");
     assert_refused(&napier(&["report"]), 2, "required");
 }
 

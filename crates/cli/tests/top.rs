@@ -51,7 +51,7 @@ fn what_cannot_be_looked_at_is_said_in_a_line() {
     refused(&["--engine", "1"], 2, "--once or --json");
     refused(&["--once", "--engine", "4194305"], 1, "no engine answers as 4194305");
     refused(&["--once", "--engine", "/no/such.sock"], 1, "/no/such.sock");
-    refused(&["--once", "--dev", "nosuchif0"], 1, "no interface is called nosuchif0");
+    refused(&["--once", "--dev", "nosuchif0"], 2, "no interface is called nosuchif0");
     refused(&["--once", "--dev", "lo", "--engine", "1"], 2, "cannot be used with");
     for interval in ["0", "0.01", "61", "nan", "x"] {
         refused(&["--once", "--interval", interval], 2, "it is 0.1 to 60");

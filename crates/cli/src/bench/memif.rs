@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use napier_lab::bench::{self, MemifBenchConfig, MemifMode, MemifRole};
 
+use crate::page::plural;
 use crate::progress::Doing;
 
 /// Options of `bench memif`.
@@ -30,7 +31,7 @@ pub(crate) struct MemifArgs {
     /// Runs, one after the other
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Print one JSON object
@@ -82,8 +83,9 @@ pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
         row.dropped
     );
     println!(
-        "\n64-byte packets; median of {} runs of {} s. ns/packet is this side's, waiting included.",
-        row.runs, args.seconds
+        "\n64-byte packets; median of {} of {} s. ns/packet is this side's, waiting included.",
+        plural(row.runs, "run"),
+        args.seconds
     );
     if row.runs < args.runs {
         println!("The peer went before {} more.", args.runs - row.runs);

@@ -24,7 +24,10 @@ use napier_lab::bench::{self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConf
 use napier_lab::html::{Target, WriteError, bench_page};
 use serde::Serialize;
 
+use crate::Usage;
+use crate::page::plural;
 use crate::progress::Doing;
+use crate::units::{self, Bare};
 
 /// What is measured, and where it is shown.
 #[derive(clap::Args)]
@@ -78,8 +81,8 @@ pub(crate) struct RxCost {
     /// Runs per row, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Length of each run in milliseconds
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    /// Length of each run in milliseconds, or with a unit such as 1s
+    #[arg(long, default_value_t = 200, value_parser = parse_millis)]
     millis: u64,
     /// Let another CPU send all the time, as testpmd rxonly is measured; raw port only
     #[arg(long)]
@@ -98,8 +101,8 @@ pub(crate) struct Wakeup {
     /// Samples per context
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     samples: u32,
-    /// Idle time before each sample in us
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    /// Idle time before each sample in us, or with a unit such as 1ms
+    #[arg(long, default_value_t = 50, value_parser = parse_gap)]
     gap: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -127,7 +130,8 @@ pub(crate) struct Udp {
 pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if let Some(path) = &args.html {
         // Before anything runs, so that nothing is lost.
-        PAGE.get_or_init(|| Target::check(path, "--html")).as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let checked = PAGE.get_or_init(|| Target::check(path, "--html")).as_ref();
+        checked.map_err(|error| Usage(anyhow::anyhow!("{error}")))?;
     }
     match &args.bench {
         Bench::RxCost(args) => rx_cost(args),
@@ -182,7 +186,7 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
     if measured_entry()? {
         return Ok(());
     }
-    let doing = Doing::new(&format!("{} runs of {} ms of each row", args.runs, args.millis), None);
+    let doing = Doing::new(&format!("{} of {} ms of each row", plural(args.runs, "run"), args.millis), None);
     let rows = bench::rx_cost(&RxCostConfig {
         runs: args.runs,
         length: Duration::from_millis(args.millis),
@@ -200,22 +204,22 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
     }
     if args.other_core {
         println!(
-            "\nMedian of {} runs. Another CPU sends all the time; only calls that found packets count, with one clock\n\
+            "\nMedian of {}. Another CPU sends all the time; only calls that found packets count, with one clock\n\
              reading each.",
-            args.runs
+            plural(args.runs, "run")
         );
         return Ok(());
     }
     println!(
-        "\nMedian of {} runs. The receiving side alone, on one CPU with the packets in its cache; each batch includes\n\
+        "\nMedian of {}. The receiving side alone, on one CPU with the packets in its cache; each batch includes\n\
          one clock reading. Instructions: user space, by callgrind; -: valgrind is not installed or was not asked.",
-        args.runs
+        plural(args.runs, "run")
     );
     Ok(())
 }
 
 fn wakeup(args: &Wakeup) -> anyhow::Result<()> {
-    let doing = Doing::new(&format!("{} samples of each row", args.samples), None);
+    let doing = Doing::new(&format!("{} of each row", plural(args.samples, "sample")), None);
     let rows = bench::wakeup(&WakeupConfig { samples: args.samples, gap: Duration::from_micros(args.gap) })?;
     drop(doing);
     if shown(args.json, "wakeup", &rows)? {
@@ -235,8 +239,9 @@ fn wakeup(args: &Wakeup) -> anyhow::Result<()> {
         );
     }
     println!(
-        "\n{} samples each after {} us of idleness; sender: what publishing and ringing cost it.",
-        args.samples, args.gap
+        "\n{} each after {} us of idleness; sender: what publishing and ringing cost it.",
+        plural(args.samples, "sample"),
+        args.gap
     );
     Ok(())
 }
@@ -248,7 +253,7 @@ fn us(ns: u64) -> String {
 }
 
 fn udp_rr(args: &Udp) -> anyhow::Result<()> {
-    let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
+    let doing = Doing::new(&format!("{} of each row", plural(args.runs, "run")), None);
     let rows =
         bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() })?;
     drop(doing);
@@ -259,7 +264,11 @@ fn udp_rr(args: &Udp) -> anyhow::Result<()> {
     for row in &rows {
         println!("{:<28} {:>28} {:>28}", row.mode.name(), row.p50_ns.to_string(), row.p99_ns.to_string());
     }
-    println!("\nRound trip of a 64-byte frame; median of {} runs of {} round trips.", args.runs, args.round_trips);
+    println!(
+        "\nRound trip of a 64-byte frame; median of {} of {}.",
+        plural(args.runs, "run"),
+        plural(args.round_trips, "round trip")
+    );
     if let Some(path) = &args.pcapng {
         let (written, dropped) = rows.iter().filter_map(|row| row.captured).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         println!("{written} frames of the server's device are in {}; the capture dropped {dropped}.", path.display());
@@ -274,6 +283,13 @@ fn no_such_variant(names: &[&str]) -> String {
 
 /// Length of a run.
 fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
-    if seconds > 0.0 && seconds <= 3600.0 { Ok(seconds) } else { Err("give more than 0 and at most 3600".to_owned()) }
+    units::time_within(text, Bare::Seconds, 1e-3..=3600.0)
+}
+
+fn parse_millis(text: &str) -> Result<u64, String> {
+    units::whole_within(text, Bare::Milliseconds, 1..=3_600_000)
+}
+
+fn parse_gap(text: &str) -> Result<u64, String> {
+    units::whole_within(text, Bare::Microseconds, 0..=10_000_000)
 }

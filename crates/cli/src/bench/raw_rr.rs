@@ -9,6 +9,7 @@ use napier_lab::subject::Backend;
 use super::flow_table::{backends, print_words, time};
 use super::{parse_seconds, shown};
 use crate::progress::spinner;
+use crate::units::{Bare, time_within};
 use crate::{Told, Usage};
 
 /// Options of `bench raw-rr`.
@@ -20,13 +21,13 @@ pub(crate) struct RawRrArgs {
     /// Raw ports on a link of the engine, or AF_XDP sockets on the kernel; both give a row each
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "engine", value_parser = backends())]
     backend: Vec<Backend>,
-    /// Time between two requests in us; with --delay one experiment instead of the table's four
+    /// Time between two requests in us, or with a unit such as 1ms; with --delay one experiment instead of the table's four
     #[arg(short = 'P', long, requires = "delay", allow_negative_numbers = true, value_parser = parse_period)]
     period: Option<f64>,
-    /// Work on each reply in us
-    #[arg(short, long, requires = "period", allow_negative_numbers = true)]
+    /// Work on each reply in us, or with a unit
+    #[arg(short, long, requires = "period", allow_negative_numbers = true, value_parser = crate::units::microseconds)]
     delay: Option<f64>,
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
     /// Run what needs more CPUs than there are
@@ -52,8 +53,7 @@ const TABLE: [(u64, u64); 4] = [(12_000, 0), (32_000, 30), (125_000, 6), (12_000
 
 /// Time between two requests, in us: a tenth of a nanosecond would be no time at all.
 fn parse_period(text: &str) -> Result<f64, String> {
-    let period: f64 = text.parse().map_err(|_| "give a number".to_owned())?;
-    if (0.001..=1e9).contains(&period) { Ok(period) } else { Err("give 0.001 to 1e9".to_owned()) }
+    time_within(text, Bare::Microseconds, 1e-3..=1e9)
 }
 
 pub(super) fn raw_rr(args: &RawRrArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {

@@ -26,8 +26,8 @@ pub(crate) struct StorageArgs {
     /// Bytes of an operation, such as 4K, 64K or 1M; several sizes give a block each
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4K", value_parser = parse_bytes)]
     size: Vec<u32>,
-    /// Reads among a hundred operations; the rest are writes
-    #[arg(long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Reads among a hundred operations, such as 95 or 95%; the rest are writes
+    #[arg(long, default_value_t = 95, value_parser = crate::units::whole_percent)]
     read_pct: u32,
     /// Time that the store takes for an operation, which costs no CPU: 80us, exp:80us or hist:FILE. Any number of operations
     /// pass at once
@@ -45,7 +45,7 @@ pub(crate) struct StorageArgs {
     /// Threads of the store, each with a queue of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     workers: u16,
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value_t = 2.0, allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
     /// Runs of each row, interleaved

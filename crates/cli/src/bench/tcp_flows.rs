@@ -33,7 +33,7 @@ pub(super) struct FlowsArgs {
     /// Threads of the server, each with a queue of its own
     #[arg(long, default_value_t = 1, requires = "flows", value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     workers: u16,
-    /// Length of each run in seconds; longer where the flows are not all answered by then
+    /// Length of each run in seconds, or with a unit such as 500ms; longer where the flows are not all answered by then
     #[arg(long, default_value_t = 2.0, allow_negative_numbers = true, requires = "flows", value_parser = parse_seconds)]
     seconds: f64,
     /// Run what needs more CPUs than there are

@@ -6,6 +6,7 @@ use napier_lab::bench::{self, TCP_CONNECTIONS_MAX, TcpRrConfig, TcpRrTables, mea
 
 use super::shown;
 use super::tcp_flows::{FlowsArgs, tcp_flows};
+use crate::page::plural;
 use crate::progress::Doing;
 
 /// Most requests in flight: fewer than a ring has slots.
@@ -47,7 +48,7 @@ pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
     if let Some(flows) = args.flows.flows {
         return tcp_flows(&args.flows, flows, args.runs, args.json, interrupted);
     }
-    let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
+    let doing = Doing::new(&format!("{} of each row", plural(args.runs, "run")), None);
     let tables = bench::tcp_rr(&TcpRrConfig {
         round_trips: args.round_trips,
         runs: args.runs,
@@ -73,10 +74,11 @@ pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
         println!("{:<22} {:>11} {:>9} {ns:>28} {instructions:>13}", "", row.connections, row.in_flight);
     }
     println!(
-        "\nRound trip of one byte; median of {} runs of {} round trips. In flight: requests over as many connections that one\n\
+        "\nRound trip of one byte; median of {} of {}. In flight: requests over as many connections that one\n\
          thread sends before it receives the first. Instructions: user space, by callgrind; -: valgrind is not installed,\n\
          was not asked, or the run did not get through under it.",
-        args.runs, args.round_trips
+        plural(args.runs, "run"),
+        plural(args.round_trips, "round trip")
     );
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use napier_lab::bench::{self, TIMED_EVERY, TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant};
 
+use crate::page::plural;
 use crate::progress::Doing;
 
 /// Options of `bench tx-list`.
@@ -20,7 +21,7 @@ pub(crate) struct TxListArgs {
     /// Runs per variant, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: the senders in turn, the consumer on the last
@@ -97,10 +98,10 @@ fn print_tx_list(rows: &[TxList], args: &TxListArgs) -> std::io::Result<()> {
     let clock_ns = rows.first().map_or(0, |row| row.clock_ns);
     writeln!(
         out,
-        "\nMedian of {} runs of {} s, {}. Times of every {TIMED_EVERY}th push; the {clock_ns} ns that reading the \
+        "\nMedian of {} of {} s, {}. Times of every {TIMED_EVERY}th push; the {clock_ns} ns that reading the \
          clock takes are in them.\ncpu: CPU time of all threads per item; batch: median of the items that the consumer \
          found at once.",
-        args.runs,
+        plural(args.runs, "run"),
         args.seconds,
         if args.pin { "each thread on one CPU" } else { "threads run where the system lets them" },
     )

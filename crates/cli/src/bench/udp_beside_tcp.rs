@@ -5,7 +5,9 @@ use std::time::Duration;
 use napier_lab::bench::{self, Beside, UdpBesideTcpConfig};
 
 use super::{parse_seconds, shown};
+use crate::page::plural;
 use crate::progress::Doing;
+use crate::units::{self, Bare};
 
 /// Options of `bench udp-beside-tcp`.
 #[derive(clap::Args)]
@@ -13,10 +15,10 @@ pub(crate) struct UdpBesideTcpArgs {
     /// No busy loops, and the program that sends over TCP on the other CPU
     #[arg(long)]
     idle: bool,
-    /// Time between two requests of the echo in us
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Time between two requests of the echo in us, or with a unit such as 1ms
+    #[arg(long, default_value_t = 500, value_parser = parse_period)]
     period: u64,
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value = "2", value_parser = parse_seconds)]
     seconds: f64,
     /// Pairs of runs, without TCP and with it
@@ -25,6 +27,10 @@ pub(crate) struct UdpBesideTcpArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn parse_period(text: &str) -> Result<u64, String> {
+    units::whole_within(text, Bare::Microseconds, 1..=1_000_000)
 }
 
 pub(super) fn udp_beside_tcp(args: &UdpBesideTcpArgs) -> anyhow::Result<()> {
@@ -52,10 +58,14 @@ pub(super) fn udp_beside_tcp(args: &UdpBesideTcpArgs) -> anyhow::Result<()> {
     let lost: u64 = rows.iter().map(|row| row.lost).sum();
     let where_ = if args.idle { "on the other CPU" } else { "on the server's CPU, with three busy loops" };
     println!(
-        "Round trip of a 64-byte frame every {} us; median of {} runs of {} s. The program that sends over TCP has nice 19 and runs\n\
+        "Round trip of a 64-byte frame every {} us; median of {} of {} s. The program that sends over TCP has nice 19 and runs\n\
          {where_}. The echo: {}; softirq: {}. Lost: {lost}. Times that softirq\n\
          went on at normal priority, where other programs count: {ksoftirqd:?}.",
-        args.period, args.runs, args.seconds, rows[0].echo_class, rows[0].softirq_class
+        args.period,
+        plural(args.runs, "run"),
+        args.seconds,
+        rows[0].echo_class,
+        rows[0].softirq_class
     );
     Ok(())
 }

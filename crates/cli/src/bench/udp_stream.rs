@@ -10,6 +10,7 @@ use napier_lab::bench::{
 };
 use napier_lab::report::transmit::time;
 
+use crate::page::plural;
 use crate::progress::Doing;
 
 use crate::Usage;
@@ -36,7 +37,7 @@ pub(crate) struct UdpStreamArgs {
     /// Runs per variant, interleaved
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: senders and transmitters in turn, the receiver on the last
@@ -155,7 +156,7 @@ fn print_udp_stream(rows: &[UdpStream], args: &UdpStreamArgs) -> std::io::Result
     let clock_ns = rows.first().map_or(0, |row| row.clock_ns);
     writeln!(
         out,
-        "\n{} bytes a datagram, {} transmit queue{}, {}; median of {} runs of {} s, {}. Times of every {TIMED_EVERY}th \
+        "\n{} bytes a datagram, {} transmit queue{}, {}; median of {} of {} s, {}. Times of every {TIMED_EVERY}th \
          call;\nthe {clock_ns} ns that reading the clock takes are in them. Cycles: reference cycles of all that send, \
          without the receiver.\nalone: a sender per queue that shares nothing and publishes 64 at once: what the link \
          can do.",
@@ -163,7 +164,7 @@ fn print_udp_stream(rows: &[UdpStream], args: &UdpStreamArgs) -> std::io::Result
         args.queues,
         if args.queues == 1 { "" } else { "s" },
         args.qdisc.name(),
-        args.runs,
+        plural(args.runs, "run"),
         args.seconds,
         if args.pin { "each thread on one CPU" } else { "threads run where the system lets them" },
     )

@@ -6,6 +6,7 @@ use napier_lab::bench::{self, XdpRrConfig, XdpRxConfig, XdpRxPath};
 use napier_lab::device::XdpWay;
 
 use super::{parse_seconds, shown, us};
+use crate::page::plural;
 use crate::progress::Doing;
 
 /// Options of `bench xdp-rr`.
@@ -28,7 +29,7 @@ pub(crate) struct XdpRrArgs {
 /// Options of `bench xdp-rx`.
 #[derive(clap::Args)]
 pub(crate) struct XdpRxArgs {
-    /// Length of each run in seconds
+    /// Length of each run in seconds, or with a unit such as 500ms
     #[arg(long, default_value = "1", allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
     /// Runs of each mode, interleaved
@@ -49,7 +50,7 @@ fn in_force<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) {
 }
 
 pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
-    let doing = Doing::new(&format!("{} runs of each row", args.runs), None);
+    let doing = Doing::new(&format!("{} of each row", plural(args.runs, "run")), None);
     let rows = bench::xdp_rr(&XdpRrConfig { round_trips: args.round_trips, runs: args.runs, xdp: args.xdp })?;
     drop(doing);
     if shown(args.json, "xdp-rr", &rows)? {
@@ -68,8 +69,9 @@ pub(super) fn xdp_rr(args: &XdpRrArgs) -> anyhow::Result<()> {
     }
     in_force(rows.iter().map(|row| (row.path.name(), row.af_xdp.as_deref())));
     println!(
-        "\nRound trip of a 64-byte frame over a veth pair; median of {} interleaved runs of {} round trips.",
-        args.runs, args.round_trips
+        "\nRound trip of a 64-byte frame over a veth pair; median of {}, interleaved, of {}.",
+        plural(args.runs, "run"),
+        plural(args.round_trips, "round trip")
     );
     Ok(())
 }
@@ -103,10 +105,10 @@ pub(super) fn xdp_rx(args: &XdpRxArgs) -> anyhow::Result<()> {
     }
     in_force(rows.iter().map(|row| (row.mode, row.af_xdp.as_deref())));
     println!(
-        "\n64-byte frames over a veth pair, 32 at a time, to a program that polls on another CPU; median of {} runs.\n\
+        "\n64-byte frames over a veth pair, 32 at a time, to a program that polls on another CPU; median of {}.\n\
          sender ns/packet: time of its processor, with the kernel's way to the receiver's ring.\n\
          dropped: by the kernel, for the ring was full or no frame was there.",
-        args.runs
+        plural(args.runs, "run")
     );
     Ok(())
 }

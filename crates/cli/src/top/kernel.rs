@@ -33,7 +33,7 @@ impl KernelSource {
     /// # Errors
     /// There is no such interface here.
     pub(super) fn open(names: &[String]) -> anyhow::Result<Self> {
-        let kernel = Kernel::new(names)?;
+        let kernel = Kernel::new(names).map_err(|error| crate::Usage(error.into()))?;
         let mut notes = Vec::new();
         let mut traced =
             |name: &String| tracer(name).map_err(|error| notes.push(format!("polls are not counted: {error}"))).ok();

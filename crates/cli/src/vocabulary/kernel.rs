@@ -2,9 +2,12 @@
 
 use napier_control::record;
 use napier_control::words::Call;
-use napier_linux::Refusal;
+use napier_core::control::Errno;
 use napier_linux::netdev::{KernelQueue, Netdev, Told};
+use napier_linux::{KernelError, Refusal};
 use serde_json::{Map, Value, json};
+
+use crate::Usage;
 
 /// Carries out a request in the namespace of the calling thread.
 pub(super) fn ask(call: Call) -> anyhow::Result<Value> {
@@ -27,11 +30,18 @@ pub(super) fn ask(call: Call) -> anyhow::Result<Value> {
 }
 
 pub(super) fn no_interface(name: &str) -> anyhow::Error {
-    anyhow::anyhow!("ENODEV: no interface is called {name} in this network namespace: ip link shows them (see --netns)")
+    let text =
+        format!("ENODEV: no interface is called {name} in this network namespace: ip link shows them (see --netns)");
+    Usage(anyhow::anyhow!(text)).into()
 }
 
+/// What is told, as an error of this command: an interface that is not there is named wrongly, as a file would be.
 pub(super) fn plain<R: Refusal>(told: Told<R>) -> anyhow::Error {
-    anyhow::anyhow!("{told}")
+    let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    let is_named_wrongly = told.error.errno() == Some(Errno::ENODEV)
+        || matches!(&told.error, KernelError::Other(error) if not_found(error));
+    let error = anyhow::anyhow!("{told}");
+    if is_named_wrongly { Usage(error).into() } else { error }
 }
 
 /// As [`record::queue`], with what only a kernel's queue has.

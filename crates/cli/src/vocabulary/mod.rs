@@ -90,12 +90,12 @@ pub(crate) struct NapiSetArgs {
     #[arg(long, value_name = "N")]
     defer_hard_irqs: Option<u64>,
 
-    /// Time from an empty poll to the next one while interrupts are deferred, ns
-    #[arg(long, value_name = "NS")]
+    /// Time from an empty poll to the next one while interrupts are deferred, in ns or with a unit such as 20us
+    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
     gro_flush_timeout: Option<u64>,
 
-    /// Time for which a busy program may keep interrupts suspended, ns
-    #[arg(long, value_name = "NS")]
+    /// Time for which a busy program may keep interrupts suspended, in ns or with a unit such as 20ms
+    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
     irq_suspend_timeout: Option<u64>,
 
     /// Who polls: disabled (softirq), enabled (a thread), busy-poll (a thread that never sleeps; since Linux 6.19), or on an
@@ -199,7 +199,8 @@ fn word(value: Option<&str>) -> Option<Value> {
 }
 
 fn netns(common: &Common) -> anyhow::Result<Option<Netns>> {
-    Ok(common.netns.as_deref().map(Netns::open).transpose()?)
+    let open = |name: &str| Netns::open(name).map_err(|error| Usage(error.into()));
+    Ok(common.netns.as_deref().map(open).transpose()?)
 }
 
 impl Common {
@@ -212,6 +213,11 @@ impl Common {
         let json = self.output_json || self.json.iter().any(String::is_empty);
         if json { Form::Json } else { Form::Python }
     }
+}
+
+/// What the kernel judges it judges itself, so a bare number is handed on as it is.
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    text.parse().or_else(|_| crate::units::whole_within(text, crate::units::Bare::Nanoseconds, 0..=1 << 53))
 }
 
 /// The attributes of `--json` and of the other options together.

@@ -21,7 +21,7 @@ const TICKS_PER_S: f64 = 100.0;
 /// CPU time of a process in ticks, and its name.
 type Programs = HashMap<u32, (String, u64)>;
 
-/// Who takes so much of these CPUs now that verdicts are withheld, in a sentence; `None` if nobody does, or it cannot be seen.
+/// Who takes so much of these CPUs now that verdicts are withheld, in a sentence; `None` if no program does, or it cannot be seen.
 pub(super) fn at_start(cpus: &[usize]) -> Option<String> {
     let (before, programs, begun) = (Outside::read(cpus, Duration::ZERO).ok()?, programs(), Instant::now());
     std::thread::sleep(WATCH);

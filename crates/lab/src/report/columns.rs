@@ -178,7 +178,7 @@ pub(crate) struct Range {
 
 impl Range {
     /// A mark is a verdict as much as a sentence is, and both are those of the load's blocks. What is predicted is never the best beside
-    /// what was measured, and rates that were asked for are nobody's merit.
+    /// what was measured, and a rate that was asked for is no merit.
     pub(crate) fn of(column: &Column, rows: &[&Row], blocks: &[Block<'_>]) -> Self {
         let shown = rows.iter().filter_map(|row| (column.figure)(&row.figures()?.median));
         let lowest = shown.fold(f64::INFINITY, f64::min);
