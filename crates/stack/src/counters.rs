@@ -112,17 +112,29 @@ counters! {
     ip6_reasm_fails Ip6ReasmFails "Ip6ReasmFails";
     /// ICMP messages received.
     icmp_in_msgs IcmpInMsgs "IcmpInMsgs";
-    /// ICMP messages that were malformed or had a bad checksum.
+    /// ICMP messages that were malformed, had a bad checksum, or were about a packet that no socket has sent.
     icmp_in_errors IcmpInErrors "IcmpInErrors";
     /// ICMP messages with a bad checksum.
     icmp_in_csum_errors IcmpInCsumErrors "IcmpInCsumErrors";
-    /// ICMP echo requests received.
+    /// ICMP echo requests received, which are answered.
     icmp_in_echos IcmpInEchos "IcmpInEchos";
     /// ICMP echo replies sent.
     icmp_out_echo_reps IcmpOutEchoReps "IcmpOutEchoReps";
+    /// ICMP messages that a packet of ours could not be delivered, or was too long for a router; sockets are told.
+    icmp_in_dest_unreachs IcmpInDestUnreachs "IcmpInDestUnreachs";
+    /// ICMP messages that a packet of ours was on its way for too long; sockets are told.
+    icmp_in_time_excds IcmpInTimeExcds "IcmpInTimeExcds";
+    /// ICMP messages that a header of ours was wrong; sockets are told.
+    icmp_in_parm_probs IcmpInParmProbs "IcmpInParmProbs";
+    /// ICMP redirects received. None is followed: the gateway is the one that the program has set.
+    icmp_in_redirects IcmpInRedirects "IcmpInRedirects";
+    /// ICMP echo replies received; nobody here asks.
+    icmp_in_echo_reps IcmpInEchoReps "IcmpInEchoReps";
+    /// ICMP messages of other types, such as timestamps: dropped (Linux: `IcmpMsgInType`).
+    icmp_in_others IcmpInOthers "IcmpInOthers";
     /// ICMPv6 messages received.
     icmp6_in_msgs Icmp6InMsgs "Icmp6InMsgs";
-    /// ICMPv6 messages that were malformed or had a bad checksum.
+    /// ICMPv6 messages that were malformed, had a bad checksum, or were about a packet that no socket has sent.
     icmp6_in_errors Icmp6InErrors "Icmp6InErrors";
     /// ICMPv6 messages with a bad checksum.
     icmp6_in_csum_errors Icmp6InCsumErrors "Icmp6InCsumErrors";
@@ -130,6 +142,22 @@ counters! {
     icmp6_in_echos Icmp6InEchos "Icmp6InEchos";
     /// ICMPv6 echo replies sent.
     icmp6_out_echo_replies Icmp6OutEchoReplies "Icmp6OutEchoReplies";
+    /// As `IcmpInDestUnreachs`, for ICMPv6.
+    icmp6_in_dest_unreachs Icmp6InDestUnreachs "Icmp6InDestUnreachs";
+    /// ICMPv6 messages that a packet of ours was too long for a router.
+    icmp6_in_pkt_too_bigs Icmp6InPktTooBigs "Icmp6InPktTooBigs";
+    /// As `IcmpInTimeExcds`, for ICMPv6.
+    icmp6_in_time_excds Icmp6InTimeExcds "Icmp6InTimeExcds";
+    /// As `IcmpInParmProbs`, for ICMPv6.
+    icmp6_in_parm_problems Icmp6InParmProblems "Icmp6InParmProblems";
+    /// As `IcmpInEchoReps`, for ICMPv6.
+    icmp6_in_echo_replies Icmp6InEchoReplies "Icmp6InEchoReplies";
+    /// Router advertisements received. They tell where a known router is, and change no route.
+    icmp6_in_router_advertisements Icmp6InRouterAdverts "Icmp6InRouterAdvertisements";
+    /// As `IcmpInRedirects`, for ICMPv6.
+    icmp6_in_redirects Icmp6InRedirects "Icmp6InRedirects";
+    /// As `IcmpInOthers`, for ICMPv6: router solicitations, multicast listener messages.
+    icmp6_in_others Icmp6InOthers "Icmp6InOthers";
     /// Neighbour solicitations received.
     icmp6_in_neighbor_solicits Icmp6InNeighborSolicits "Icmp6InNeighborSolicits";
     /// Neighbour advertisements received.
@@ -230,9 +258,15 @@ counters! {
     tcp_tx_drops TcpTxDrops "TcpTxDrops";
     /// TCP segments lost on their way out because no device leads to the peer any more (`IpOutNoRoutes`).
     ip_out_no_routes IpOutNoRoutes "IpOutNoRoutes";
+    /// ICMP errors about TCP segments that are not under way: old, or forged.
+    tcp_ext_out_of_window_icmps OutOfWindowIcmps "TcpExtOutOfWindowIcmps";
+    /// Times that a router's word lowered what packets to a destination may have: its path MTU (Linux: no counter).
+    path_mtu_lowered PathMtuLowered "PathMtuLowered";
+    /// Times that a connection takes smaller packets because nobody answered full ones (Linux: no counter).
+    tcp_black_holes TcpBlackHoles "TcpBlackHoles";
     /// ARP packets received.
     arp_in_pkts ArpInPkts "ArpInPkts";
-    /// ARP packets that were malformed or not for us.
+    /// ARP packets that were malformed, or questions for others.
     arp_in_ignored ArpInIgnored "ArpInIgnored";
     /// ARP replies sent.
     arp_out_replies ArpOutReplies "ArpOutReplies";
@@ -244,7 +278,10 @@ counters! {
     neigh_table_fulls NeighTableFulls "NeighTableFulls";
     /// Learnt neighbours that were forgotten because the table was full (`forced_gc_runs`).
     neigh_forced_gc_runs NeighForcedGcRuns "NeighForcedGcRuns";
-    /// Changes of a neighbour's Ethernet address within a second of the last, which were ignored (Linux: no counter).
+    /// Learnt neighbours that did not answer and were forgotten; the next packet asks for them anew (`res_failed`).
+    neigh_res_failed NeighResFailed "NeighResFailed";
+    /// Changes of a neighbour's Ethernet address that were ignored: several stations answer for it, or too many changes came
+    /// at once (Linux: no counter).
     neigh_changes_ignored NeighChangesIgnored "NeighChangesIgnored";
     /// ARP, neighbour discovery and echo answers lost because the transmit ring was full or the device down.
     reply_tx_drops ReplyTxDrops "ReplyTxDrops";

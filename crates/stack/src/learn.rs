@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use napier_core::neighbour::{Ended, Force, News, Nud, Word};
+use napier_core::time::Instant;
 use napier_sys::clock::Clock;
 
 use super::counters::Counter;
@@ -12,31 +14,47 @@ use super::writer::{After, Note, Writing};
 
 /// A neighbour has said where it is.
 #[derive(Copy, Clone)]
-pub(super) struct News {
-    key: Key,
-    mac: [u8; 6],
-    /// It wants something from us, so it is worth remembering even if we never asked for it.
-    asked_us: bool,
+pub(super) struct Said {
+    pub(super) key: Key,
+    pub(super) mac: [u8; 6],
+    pub(super) word: Word,
+    pub(super) force: Force,
+}
+
+impl Said {
+    fn news(&self, known: Option<Neighbour>, asked: bool, now: Instant) -> News {
+        let Self { mac, word, force, key } = *self;
+        // When an answer was good for long enough need not be a secret, only spread.
+        let (high, low) = key.addr.words();
+        let draw = (high ^ low ^ now.ns).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        Neighbour::hear(known, mac, (word, force), asked, (now, draw))
+    }
 }
 
 impl Inner {
-    /// A neighbour has said where it is. `asked_us`: it wants something from us.
-    pub(super) fn learn(&self, view: &Snapshot, key: Key, mac: [u8; 6], asked_us: bool) {
-        let known = view.neighbours.get(key);
-        if known.is_some_and(|n| n.is_settled(mac))
-            || !is_station(mac)
-            || key.addr.is_group()
-            || key.addr.is_any()
-            || view.is_local(key.addr)
-        {
+    /// A neighbour has said where it is.
+    pub(super) fn heard(&self, view: &Snapshot, said: Said) {
+        let Said { key, mac, .. } = said;
+        if !is_station(mac) || key.addr.is_group() || key.addr.is_any() || view.is_local(key.addr) {
             return;
         }
-        if known.is_some_and(|n| n.is_locked(Clock.now())) {
-            return self.counters.count(Counter::NeighChangesIgnored);
+        if let Some(known) = view.neighbours.get(key) {
+            match said.news(Some(known), false, Clock.now()) {
+                News::None => return,
+                News::Refused => return self.counters.count(Counter::NeighChangesIgnored),
+                News::Learnt(_) | News::Stranger(_) | News::Moved(_) | News::Kept(_) => {}
+            }
         }
-        let news = News { key, mac, asked_us };
-        if let Some(mut writing) = self.lock_or_leave(|| Note::Learn(news)) {
-            writing.learn(news);
+        if let Some(mut writing) = self.lock_or_leave(|| Note::Heard(said)) {
+            writing.heard(said);
+        }
+    }
+
+    /// A path goes by a neighbour of which it is not sure that it is still there.
+    #[cold]
+    pub(super) fn used(&self, key: Key) {
+        if let Some(mut writing) = self.lock_or_leave(|| Note::Used(key)) {
+            writing.used(key);
         }
     }
 
@@ -50,11 +68,13 @@ impl Inner {
         }
     }
 
-    /// Asks for a neighbour.
-    pub(super) fn probe(&self, key: Key) {
+    /// Asks for a neighbour: all, or the station that it was.
+    pub(super) fn probe(&self, key: Key, at: Option<[u8; 6]>) {
         let interface: Option<Arc<Interface>> = self.snapshot.load().interface(key.ifindex).cloned();
-        if let Some(interface) = interface {
-            slow::probe(self, &interface, key.addr);
+        match (interface, at) {
+            (Some(interface), None) => slow::probe(self, &interface, key.addr),
+            (Some(interface), Some(mac)) => slow::probe_at(self, &interface, key.addr, mac),
+            (None, _) => {}
         }
     }
 
@@ -76,25 +96,84 @@ impl Inner {
 
 impl Writing<'_> {
     /// What a neighbour has said is worth a look at what is known now.
-    pub(super) fn learn(&mut self, news: News) {
-        let (ns, News { key, mac, asked_us }) = (self.ns, news);
+    pub(super) fn heard(&mut self, said: Said) {
+        let (ns, Said { key, mac, .. }) = (self.ns, said);
         let now = Clock.now();
         // What another instance has learnt since.
         let known = ns.snapshot.load().neighbours.get(key);
-        if known.is_some_and(|n| n.is_settled(mac) || n.is_locked(now)) {
-            return;
-        }
-        let origin = match (self.pending.answered(key), known) {
-            (Answered::Again, _) => return,
-            (Answered::First, _) => Origin::Confirmed,
-            (Answered::NotAsked, Some(known)) => known.origin,
-            (Answered::NotAsked, None) if !asked_us => return,
-            (Answered::NotAsked, None) if !self.strangers.admit(now) => {
+        let asked = known.is_none() && self.pending.is_asked(key);
+        let (origin, nud) = match (said.news(known, asked, now), known) {
+            (News::None, _) => return,
+            (News::Refused, _) => return ns.counters.count(Counter::NeighChangesIgnored),
+            (News::Kept(nud), Some(known)) => return self.believe(key, Neighbour { nud, ..known }),
+            (News::Moved(_), Some(_)) if !self.moves.admit(now) => {
+                return ns.counters.count(Counter::NeighChangesIgnored);
+            }
+            (News::Moved(nud), Some(known)) => (known.origin, nud),
+            (News::Learnt(nud), _) => match self.pending.answered(key) {
+                Answered::First => (Origin::Confirmed, nud),
+                Answered::Again | Answered::NotAsked => return,
+            },
+            (News::Stranger(_), _) if !self.strangers.admit(now) => {
                 return ns.counters.count(Counter::NeighTableFulls);
             }
-            (Answered::NotAsked, None) => Origin::Stranger,
+            (News::Stranger(nud), _) => (Origin::Stranger, nud),
+            (News::Kept(_) | News::Moved(_), None) => unreachable!("only what is known has an address"),
         };
-        self.settle(key, Neighbour { mac, origin, since: now }, 0);
+        self.settle(key, Neighbour { mac, origin, since: now, nud }, 0);
+    }
+
+    /// What is believed of a neighbour's address, which stays. Who uses what is stale has to say so, so paths are worked out
+    /// again.
+    fn believe(&mut self, key: Key, neighbour: Neighbour) {
+        let ns = self.ns;
+        let change = |s: &mut Snapshot| s.neighbours = s.neighbours.with(key, neighbour).0;
+        if neighbour.nud == Nud::Stale {
+            ns.edit_routes(self, change)
+        } else {
+            ns.edit(self, change)
+        }
+        ns.ageing.ask(neighbour.nud.ends());
+    }
+
+    /// A path goes by a neighbour.
+    pub(super) fn used(&mut self, key: Key) {
+        let known = self.ns.snapshot.load().neighbours.get(key);
+        if let Some(known) = known
+            && let Some(nud) = known.nud.used(Clock.now())
+        {
+            self.believe(key, Neighbour { nud, ..known });
+        }
+    }
+
+    /// What was believed long enough is not any more.
+    pub(super) fn age(&mut self, now: Instant) {
+        let ns = self.ns;
+        let view = ns.snapshot.load_full();
+        let due = |neighbour: &Neighbour| neighbour.nud.ends().is_due(now);
+        let (mut paths_change, mut forgotten) = (false, 0);
+        for (key, neighbour) in view.neighbours.iter().filter(|(_, neighbour)| due(neighbour)) {
+            match neighbour.nud.ended(now) {
+                Ended::Becomes(_) => paths_change = true,
+                Ended::Asks(_) => self.after.push_back(After::Probe(*key, Some(neighbour.mac))),
+                Ended::Forgotten => {
+                    forgotten += 1;
+                    paths_change = true;
+                }
+            }
+        }
+        let change = |neighbour: &Neighbour| match neighbour.nud.ended(now) {
+            _ if !due(neighbour) => Some(*neighbour),
+            Ended::Becomes(nud) | Ended::Asks(nud) => Some(Neighbour { nud, ..*neighbour }),
+            Ended::Forgotten => None,
+        };
+        let change = |s: &mut Snapshot| s.neighbours = s.neighbours.changed(change);
+        if paths_change {
+            ns.edit_routes(self, change)
+        } else {
+            ns.edit(self, change)
+        }
+        ns.counters.add(Counter::NeighResFailed, forgotten);
     }
 
     /// Has what waits for a neighbour sent, and makes it known when nothing is left: from then on senders go by themselves.
@@ -114,6 +193,7 @@ impl Writing<'_> {
         let mut evicted = false;
         if welcome {
             ns.edit_routes(self, |s| (s.neighbours, evicted) = s.neighbours.with(key, neighbour));
+            ns.ageing.ask(neighbour.nud.ends());
         }
         ns.counters.add(Counter::NeighForcedGcRuns, u64::from(evicted));
         ns.counters.add(Counter::NeighUnresolvedDiscards, late);
@@ -146,7 +226,7 @@ impl Writing<'_> {
         let (dropped, reachable) = match self.pending.hold(key, Clock.now(), held) {
             Hold::Held { probe, dropped } => {
                 if probe {
-                    self.after.push_back(After::Probe(key));
+                    self.after.push_back(After::Probe(key, None));
                 }
                 (dropped, true)
             }

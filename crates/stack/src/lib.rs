@@ -9,17 +9,18 @@
 //! apart with `smoltcp::wire`.
 //!
 //! # What is not here
-//! IP fragments in either direction, ICMP errors in either direction (so no `ECONNREFUSED`), multicast and
-//! broadcast datagrams, VLAN tags, routes but one default gateway for each family, path MTU discovery, a loopback device,
-//! IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
+//! IP fragments in either direction, ICMP errors about what others send (a datagram to a port that nobody has is dropped and
+//! counted), multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP redirects, a
+//! loopback device, IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
 //!
 //! # Files
-//! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP); `socket` is the public
-//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `sndbuf` what is on its way, `options` its options; `netns` owns the snapshot that all
-//! of them read; `tcp` has a map of its own; `path`, `gateway` and `neighbour` decide where a datagram goes; `seams` names what the stack needs from outside.
+//! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP and its errors); `socket` is the public
+//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `sndbuf` what is on its way, `options` its options, `told` its errors; `netns` owns the snapshot that all
+//! of them read; `tcp` has a map of its own; `path`, `gateway`, `neighbour` and `path_mtu` decide where a datagram goes and how long it may be, `ageing` how long neighbours are believed; `seams` names what the stack needs from outside.
 //! `event` waits for sockets, `park` sleeps, `put_off` holds back what a thread does when it has let go or sleeps.
 
 mod addr;
+mod ageing;
 mod builder;
 mod checksum;
 mod counters;
@@ -35,6 +36,7 @@ mod options;
 pub mod park;
 mod pass;
 mod path;
+mod path_mtu;
 pub mod put_off;
 mod queue;
 mod registry;
@@ -46,6 +48,7 @@ mod socket;
 mod stop;
 mod tcp;
 mod template;
+mod told;
 mod watch;
 mod wire;
 mod writer;

@@ -1,14 +1,16 @@
 //! Neighbours: which Ethernet address an on-link IP address has, and when the stack believes it.
 //!
-//! The table is immutable and sorted; a writer copies it. There is no ageing: a learnt entry stays until the neighbour
-//! says something else, or its place is needed; a static entry until it is removed.
+//! The table is immutable and sorted; a writer copies it. What is believed, and for how long, is in
+//! [`napier_core::neighbour`]; a thread of the name space (`ageing`) carries it out. Whoever works out a path says so if
+//! it uses a stale neighbour, and an entry that becomes stale makes paths to be worked out again: so no packet looks at
+//! an entry or at a clock.
 //!
 //! | news | known? | what happens |
 //! |---|---|---|
 //! | an answer that we asked for | no | learnt, *confirmed*; what waited for it goes out (see `pending`) |
 //! | an answer that nobody asked for | no | ignored (`arp_accept` = 0) |
 //! | somebody asks us, and says where he is | no | learnt, unconfirmed; of many strangers at once only some |
-//! | another Ethernet address | yes | taken if the entry is a second old (`LOCKTIME`), else ignored |
+//! | another Ethernet address | yes | the core's table, and at most [`MOVES_MAX`] changes at once |
 //! | any | permanent | ignored |
 //!
 //! A table that is full forgets the oldest unconfirmed entry, and if there is none the oldest confirmed one. So forged
@@ -17,7 +19,8 @@
 
 use std::sync::Arc;
 
-use napier_core::time::{Instant, Span};
+use napier_core::neighbour::{Force, Known, LOCKTIME, News, Nud, Word};
+use napier_core::time::{Deadline, Instant, Span};
 
 use super::addr::Addr;
 
@@ -27,12 +30,12 @@ pub(super) use pending::{Answered, Held, Hold, Pending, ROUNDS_MAX};
 
 /// Learnt entries per name space. Source: `net/ipv4/arp.c arp_tbl.gc_thresh3`.
 pub(super) const LEARNT_MAX: usize = 1024;
-/// How long an entry stays as it is. Source: `net/ipv4/arp.c arp_tbl` `LOCKTIME`, used in `arp_process`.
-pub(super) const LOCKTIME: Span = Span { ns: 1_000_000_000 };
 /// Strangers that may introduce themselves at once, and how long it takes until one more may. Each costs a copy of the
 /// table, and makes the paths that sockets remember stale.
 const STRANGERS_MAX: u32 = 256;
-const STRANGER_INTERVAL: Span = Span { ns: 10_000_000 };
+/// The same for changes of what is known: each may be forged, and costs as much.
+pub(super) const MOVES_MAX: u32 = 256;
+const INTERVAL: Span = Span { ns: 10_000_000 };
 
 /// A neighbour is looked up by device and address: link-local addresses repeat from link to link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +50,7 @@ pub(super) struct Neighbour {
     pub(super) origin: Origin,
     /// When it got this address.
     pub(super) since: Instant,
+    pub(super) nud: Nud,
 }
 
 /// Why a neighbour is known. In the order in which entries are kept.
@@ -61,13 +65,25 @@ pub(super) enum Origin {
 }
 
 impl Neighbour {
-    /// Whether news at `now` leave it as it is.
-    pub(super) fn is_settled(&self, mac: [u8; 6]) -> bool {
-        self.origin == Origin::Permanent || self.mac == mac
+    /// One that the user names.
+    pub(super) fn permanent(mac: [u8; 6], since: Instant) -> Self {
+        Self { mac, origin: Origin::Permanent, since, nud: Nud::Permanent }
     }
 
-    pub(super) fn is_locked(&self, now: Instant) -> bool {
-        now < self.since + LOCKTIME
+    /// What it leads to that this neighbour, or one that is not known, has said where it is. `asked`: a question of ours for
+    /// one that is not known is out.
+    pub(super) fn hear(
+        known: Option<Self>,
+        mac: [u8; 6],
+        (word, force): (Word, Force),
+        asked: bool,
+        (now, draw): (Instant, u64),
+    ) -> News {
+        // Of several that answer the first is kept, for a while (`net/ipv4/arp.c arp_process`).
+        let locked = known.is_some_and(|known| now < known.since + LOCKTIME);
+        let force = if force == Force::Weak && !locked { Force::Overrides } else { force };
+        let known = known.map(|known| Known { nud: known.nud, same: known.mac == mac });
+        Nud::heard(word, force, known, asked, (now, draw))
     }
 }
 
@@ -107,30 +123,49 @@ impl Neighbours {
         Self(self.0.iter().filter(|(key, _)| !gone(*key)).copied().collect())
     }
 
+    /// Everything, each as `change` says; without those of which it says `None`.
+    pub(super) fn changed(&self, change: impl Fn(&Neighbour) -> Option<Neighbour>) -> Self {
+        Self(self.0.iter().filter_map(|(key, neighbour)| Some((*key, change(neighbour)?))).collect())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Key, Neighbour)> {
+        self.0.iter()
+    }
+
+    /// When something of what is believed ends next.
+    pub(super) fn ends(&self) -> Deadline {
+        self.0.iter().fold(Deadline::NEVER, |first, (_, neighbour)| first.earliest(neighbour.nud.ends()))
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// How many more strangers are taken in.
-pub(super) struct Strangers {
+/// How much more is taken in of what others could send without end.
+pub(super) struct Allowance {
     left: u32,
+    max: u32,
     counted: Instant,
 }
 
-impl Default for Strangers {
-    fn default() -> Self {
-        Self { left: STRANGERS_MAX, counted: Instant::ZERO }
+impl Allowance {
+    /// At most `max` at once, and then one in each interval.
+    pub(super) fn new(max: u32) -> Self {
+        Self { left: max, max, counted: Instant::ZERO }
     }
-}
 
-impl Strangers {
+    /// For those who introduce themselves.
+    pub(super) fn strangers() -> Self {
+        Self::new(STRANGERS_MAX)
+    }
+
     /// Takes one in; false if too many came.
     pub(super) fn admit(&mut self, now: Instant) -> bool {
-        let more = now.ns.saturating_sub(self.counted.ns) / STRANGER_INTERVAL.ns;
+        let more = now.ns.saturating_sub(self.counted.ns) / INTERVAL.ns;
         if more > 0 {
-            self.left = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(self.left).min(STRANGERS_MAX);
+            self.left = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(self.left).min(self.max);
             self.counted = now;
         }
         let admitted = self.left > 0;

@@ -13,14 +13,15 @@ use napier_sys::clock::Clock;
 use thiserror::Error;
 
 use super::addr::Addr;
+use super::ageing::Ageing;
 use super::counters::{Counter, Counters, StackCounters};
 use super::demux::Demux;
 use super::gateway::Gateway;
-use super::neighbour::{Key, Neighbour, Neighbours, Origin, Pending, Strangers};
+use super::neighbour::{Key, Neighbour, Neighbours};
+use super::path_mtu::PathMtus;
 use super::queue::UdpInner;
-use super::registry::Registry;
 use super::seams::{Egress, Host, IfAddr};
-use super::sndbuf::{Numbers, SendBuffers};
+use super::sndbuf::SendBuffers;
 use super::tcp::{ListenerInner, Tcp};
 use super::writer::{Writers, Writing};
 
@@ -59,17 +60,8 @@ pub(super) struct Inner {
     /// The engine has stopped; written under the writers' lock.
     pub(super) stopped: AtomicBool,
     pub(super) writers: Writers,
-}
-
-/// What only writers need.
-#[derive(Default)]
-pub(super) struct Writer {
-    pub(super) registry: Registry,
-    /// Ports of TCP sockets.
-    pub(super) tcp_registry: Registry,
-    pub(super) send_buffers: Numbers,
-    pub(super) pending: Pending,
-    pub(super) strangers: Strangers,
+    /// The thread that makes neighbours old.
+    pub(super) ageing: Ageing,
 }
 
 /// All that the packet path reads, at one moment.
@@ -85,6 +77,8 @@ pub(super) struct Snapshot {
     pub(super) neighbours: Neighbours,
     /// At most one for each family.
     pub(super) gateways: Arc<[Gateway]>,
+    /// What routers have said of the ways to destinations.
+    pub(super) path_mtus: PathMtus,
 }
 
 /// A device in a name space.
@@ -94,6 +88,15 @@ pub(super) struct Interface {
     pub(super) mtu: usize,
     pub(super) addresses: Vec<(Addr, u8)>,
     pub(super) egress: Arc<dyn Egress>,
+}
+
+impl Interface {
+    /// The same, with what its device says now.
+    fn renewed(&self) -> Self {
+        let Self { ifindex, addresses, egress, .. } = self;
+        let (mac, mtu) = (egress.mac(), egress.mtu() as usize);
+        Self { ifindex: *ifindex, mac, mtu, addresses: addresses.clone(), egress: egress.clone() }
+    }
 }
 
 /// Why a device did not join or leave a name space.
@@ -177,6 +180,7 @@ impl NetNs {
             locals: Arc::new([]),
             neighbours: Neighbours::default(),
             gateways: Arc::new([]),
+            path_mtus: PathMtus::default(),
         };
         // Relaxed: a number of its own is all that is asked for.
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -191,6 +195,7 @@ impl NetNs {
             tcp: OnceLock::new(),
             stopped: AtomicBool::new(false),
             writers: Writers::new(),
+            ageing: Ageing::new(),
         });
         let dependant: Weak<Inner> = Arc::downgrade(&inner);
         inner.host.add_dependant(dependant);
@@ -257,7 +262,22 @@ impl NetNs {
         self.0.edit_routes(&writer, |s| {
             s.set_interfaces(s.interfaces.iter().cloned().chain([interface]).collect());
         });
+        drop(writer);
+        self.0.ageing.start(&self.0);
         Ok(())
+    }
+
+    /// A device has another Ethernet address, or takes packets of another length.
+    #[doc(hidden)]
+    pub fn device_changed(&self, ifindex: u32) {
+        let writer = self.0.lock();
+        self.0.edit_routes(&writer, |s| {
+            let renewed = s.interfaces.iter().map(|interface| match interface.ifindex == ifindex {
+                true => Arc::new(interface.renewed()),
+                false => interface.clone(),
+            });
+            s.interfaces = renewed.collect();
+        });
     }
 
     /// Removes a device and its neighbours. Sockets stay; what they send by its prefixes gets ENETUNREACH.
@@ -294,7 +314,7 @@ impl NetNs {
             return Err(NeighbourError::NoDevice { ifindex });
         }
         let since = Clock.now();
-        writer.settle(key, Neighbour { mac, origin: Origin::Permanent, since }, 0);
+        writer.settle(key, Neighbour::permanent(mac, since), 0);
         Ok(())
     }
 

@@ -3,6 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use napier_core::neighbour::Nud;
+use napier_core::time::Deadline;
+use napier_sys::clock::Clock;
+
 use super::addr::{Addr, End};
 use super::neighbour::Key;
 use super::netns::{Interface, Snapshot};
@@ -23,12 +27,24 @@ pub(super) struct Path {
     /// The transmit queue, if the flow's hash does not choose it.
     pub(super) tx_queue: Option<u16>,
     pub(super) payload_max: usize,
+    /// Longer ones are tried again then, if a router's word bounds them.
+    pub(super) until: Deadline,
+}
+
+impl Path {
+    /// Whether it does for a payload of this length: a bound that a router has set is forgotten in time.
+    #[inline]
+    pub(super) fn does_for(&self, len_max: usize) -> bool {
+        len_max <= self.payload_max || !self.until.is_due(Clock.now())
+    }
 }
 
 /// A path, and the neighbour that has to be asked for if it is not known: the template lacks its address then.
 pub(super) struct Resolved {
     pub(super) path: Path,
     pub(super) unknown: Option<Key>,
+    /// The neighbour, if it may have gone: [`Inner::used`](super::netns::Inner::used) is to know.
+    pub(super) stale: Option<Key>,
 }
 
 /// How a destination is reached.
@@ -91,13 +107,16 @@ pub(super) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Re
     let neighbour = snapshot.neighbours.get(next_hop);
     let mac = neighbour.map_or([0; 6], |n| n.mac);
     let ip_len = if dst.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
+    let (mtu, until) = snapshot.path_mtu(dst.addr, interface.mtu);
     let path = Path {
         target,
         template: Template::new(interface.mac, mac, src, dst),
         flow_hash: interface.egress.rss_hash(&src.socket_addr(0), &dst.socket_addr(0)),
         tx_queue: interface.egress.pick_queue(),
-        payload_max: interface.mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
+        payload_max: mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
+        until,
         interface: interface.clone(),
     };
-    Ok(Resolved { path, unknown: neighbour.is_none().then_some(next_hop) })
+    let stale = neighbour.filter(|n| n.nud == Nud::Stale).map(|_| next_hop);
+    Ok(Resolved { path, unknown: neighbour.is_none().then_some(next_hop), stale })
 }

@@ -15,7 +15,7 @@
 //! nothing is left to read, nothing is kept: an idle socket holds no frame.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
@@ -68,6 +68,8 @@ pub(crate) struct UdpInner {
     pub(super) nonblocking: AtomicBool,
     /// The engine has stopped.
     pub(super) stopped: AtomicBool,
+    /// What was said of packets that were sent: the error of the next call; 0: nothing.
+    pub(super) told: AtomicI32,
     /// 0: none.
     pub(super) read_timeout_ns: AtomicU64,
     /// The busy-poll settings, all but the id: see `options`.
@@ -143,6 +145,7 @@ impl UdpInner {
             paths: Line(Exclusive::new(PathCache::default())),
             nonblocking: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            told: AtomicI32::new(0),
             read_timeout_ns: AtomicU64::new(0),
             busy: AtomicU64::new(options::pack(&busy)),
             egress: EgressOptions::default(),

@@ -111,6 +111,8 @@ pub trait Egress: Send + Sync {
     }
     /// Looks now at every transmit queue for packets that have been read, so that their senders get credit.
     fn look_for_credit(&self) {}
+    /// A packet that came in by it had a wrong checksum, and was dropped.
+    fn note_wrong_checksum(&self) {}
     /// Calls `waiter`, from any thread, when the transmit queue of this class has room, until it is served; false: nobody
     /// will.
     fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {

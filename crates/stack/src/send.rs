@@ -110,12 +110,13 @@ impl UdpInner {
         departs: Option<Instant>,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
+        self.check_told()?;
         let packet = Datagram { len_max, departs };
         // Acquire: pairs with the Release in `edit_routes` and `connect` — what was changed before is seen below.
         let now = (ns.generation.load(Ordering::Acquire), self.ends_epoch.load(Ordering::Acquire));
         let Some(mut cache) = self.paths.try_enter() else {
             let target = target.or_else(|| self.peer()).ok_or_else(|| errno(libc::EDESTADDRREQ))?;
-            let Resolved { path, unknown } = self.resolve(ns, target)?;
+            let Resolved { path, unknown, .. } = self.resolve(ns, target)?;
             return self.send_on(ns, &path, unknown, packet, build);
         };
         if cache.made_at != now {
@@ -125,10 +126,10 @@ impl UdpInner {
             Some(target) => target,
             None => *cache.peer.insert(self.peer().ok_or_else(|| errno(libc::EDESTADDRREQ))?),
         };
-        if let Some(path) = cache.find(target) {
+        if let Some(path) = cache.find(target).filter(|path| path.does_for(len_max)) {
             return self.send_on(ns, path, None, packet, build);
         }
-        let Resolved { path, unknown } = self.resolve(ns, target)?;
+        let Resolved { path, unknown, .. } = self.resolve(ns, target)?;
         if unknown.is_some() {
             return self.send_on(ns, &path, unknown, packet, build);
         }
@@ -143,7 +144,11 @@ impl UdpInner {
     #[cold]
     fn resolve(&self, ns: &Inner, target: Target) -> io::Result<Resolved> {
         ns.check_running()?;
-        path::resolve(&ns.snapshot.load(), self.ends.load().place.local, target)
+        let resolved = path::resolve(&ns.snapshot.load(), self.ends.load().place.local, target)?;
+        if let Some(key) = resolved.stale {
+            ns.used(key);
+        }
+        Ok(resolved)
     }
 
     #[inline]

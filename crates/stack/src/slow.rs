@@ -1,126 +1,136 @@
-//! What is rare: ARP (RFC 826), neighbour discovery (RFC 4861 section 7), echo (RFC 792, RFC 4443 section 4), taken
-//! apart and put together with `smoltcp::wire`.
+//! What is rare: ARP (RFC 826), neighbour discovery (RFC 4861 section 7), echo and errors (RFC 792, RFC 4443), taken apart and
+//! put together with `smoltcp::wire`.
 //!
 //! Answers go back to the Ethernet address that asked. No answer is sent to a group, and none about a group.
+//!
+//! | message | what happens |
+//! |---|---|
+//! | echo request | answered |
+//! | destination unreachable, packet too big, time exceeded, parameter problem | goes to the socket whose packet it is about (`errors`) |
+//! | neighbour solicitation and advertisement, ARP | `neighbours` |
+//! | router advertisement | tells where the router is, if it is known; routes are what the program says (`accept_ra` = 0) |
+//! | redirect | counted: the program has said which gateway it wants (`accept_redirects` = 0) |
+//! | echo reply, and all others | counted |
+
+pub(crate) mod errors;
+mod neighbours;
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use smoltcp::phy::{Checksum, ChecksumCapabilities};
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, Icmpv4Packet,
-    Icmpv4Repr, Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr,
-    NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
+    EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, Icmpv4Message, Icmpv4Packet, Icmpv4Repr,
+    Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, NdiscRepr,
 };
 
 use super::addr::Addr;
 use super::counters::Counter;
-use super::neighbour::Key;
-use super::netns::{Inner, Interface};
+use super::netns::{Inner, Interface, NetNs, Snapshot};
 use super::pass::RxPass;
 use super::seams::{MTU, PacketClass};
 use super::template::TTL;
-use super::wire::{ETH_LEN, Packet};
+use super::wire::{self, ETH_LEN, Packet};
+pub(super) use neighbours::{probe, probe_at};
 
 /// RFC 4861 section 7.1: anything else has passed a router and is not about this link.
 const ND_HOP_LIMIT: u8 = 255;
+
+/// Who listens.
+#[derive(Copy, Clone)]
+struct Ears<'a> {
+    ns: &'a Inner,
+    snapshot: &'a Snapshot,
+    interface: &'a Interface,
+    /// What is heard beside the kernel, the kernel answers and counts.
+    beside: bool,
+}
+
+impl Ears<'_> {
+    fn count(&self, counter: Counter) {
+        if !self.beside {
+            self.ns.counters.count(counter);
+        }
+    }
+}
 
 /// Handles a packet that is not UDP. `frame` is the whole frame.
 #[cold]
 pub(super) fn receive(pass: &RxPass<'_>, frame: &[u8], packet: &Packet) {
     #[cfg(any(test, feature = "fuzzing"))]
     super::in_hand::injected::fault(frame);
+    take(Ears { ns: pass.ns, snapshot: pass.snapshot, interface: pass.interface, beside: false }, frame, packet);
+}
+
+impl NetNs {
+    /// Takes a frame that is another's, as that of the kernel is which shares the interface, for what can be learnt of it:
+    /// where neighbours are, and what routers and hosts say of our packets. Nothing is answered or counted.
+    #[doc(hidden)]
+    #[cold]
+    pub fn hear(&self, ifindex: u32, frame: &[u8]) {
+        let snapshot = self.0.snapshot.load();
+        let Some(interface) = snapshot.interface(ifindex) else { return };
+        let ears = Ears { ns: &self.0, snapshot: &snapshot, interface, beside: true };
+        // Whoever it is for: the kernel's Ethernet address may be another.
+        let Some(to) = frame.first_chunk::<6>() else { return };
+        if let Ok(packet @ (Packet::Arp | Packet::Icmp { .. } | Packet::Icmpv6 { .. })) = wire::parse(frame, *to) {
+            take(ears, frame, &packet);
+        }
+    }
+}
+
+fn take(ears: Ears<'_>, frame: &[u8], packet: &Packet) {
     match *packet {
         Packet::Udp(_) | Packet::Tcp(_) => unreachable!("both have a path of their own"),
-        Packet::Arp => arp(pass, &frame[ETH_LEN..]),
+        Packet::Arp => neighbours::arp(ears, frame),
         Packet::Icmp { src, dst, at, end } => {
-            pass.ns.counters.count(Counter::IpInReceives);
-            if !pass.snapshot.is_local(dst) {
-                return pass.ns.counters.count(Counter::IpInAddrErrors);
+            ears.count(Counter::IpInReceives);
+            if !ears.snapshot.is_local(dst) {
+                return ears.count(Counter::IpInAddrErrors);
             }
-            pass.ns.counters.count(Counter::IpInDelivers);
-            icmp(pass, frame, src, dst, &frame[at..end]);
+            ears.count(Counter::IpInDelivers);
+            icmp(ears, frame, src, dst, &frame[at..end]);
         }
         Packet::Icmpv6 { src, dst, hop_limit, at, end } => {
-            pass.ns.counters.count(Counter::Ip6InReceives);
-            if !pass.snapshot.is_local(dst) && !is_our_group(pass, dst) {
-                return pass.ns.counters.count(Counter::Ip6InAddrErrors);
+            ears.count(Counter::Ip6InReceives);
+            if !ears.snapshot.is_local(dst) && !neighbours::is_our_group(ears.snapshot, dst) {
+                return ears.count(Counter::Ip6InAddrErrors);
             }
-            pass.ns.counters.count(Counter::Ip6InDelivers);
-            icmpv6(pass, frame, Message { src, dst, hop_limit }, &frame[at..end]);
+            ears.count(Counter::Ip6InDelivers);
+            icmpv6(ears, frame, Message { src, dst, hop_limit }, &frame[at..end]);
         }
     }
 }
 
-/// All nodes, or the solicited-node group of one of our addresses (RFC 4291 section 2.7.1): the low 24 bits are alike.
-fn is_our_group(pass: &RxPass<'_>, dst: Addr) -> bool {
-    let IpAddr::V6(group) = dst.ip() else { return false };
-    group == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
-        || pass.snapshot.locals.iter().any(|own| match own.ip() {
-            IpAddr::V6(own) => solicited_node(own) == group,
-            IpAddr::V4(_) => false,
-        })
-}
-
-fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
-    let prefix = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0).to_bits();
-    Ipv6Addr::from_bits(prefix | addr.to_bits() & 0xff_ffff)
-}
-
-fn arp(pass: &RxPass<'_>, body: &[u8]) {
-    let (ns, interface) = (pass.ns, pass.interface);
-    ns.counters.count(Counter::ArpInPkts);
-    let parsed = ArpPacket::new_checked(body).and_then(|packet| ArpRepr::parse(&packet));
-    let Ok(ArpRepr::EthernetIpv4 {
-        operation,
-        source_hardware_addr: sha,
-        source_protocol_addr: spa,
-        target_protocol_addr: tpa,
-        ..
-    }) = parsed
-    else {
-        return ns.counters.count(Counter::ArpInIgnored);
-    };
-    let for_us = interface.addresses.iter().any(|(own, _)| own.as_v4() == Some(tpa));
-    if !for_us || !matches!(operation, ArpOperation::Request | ArpOperation::Reply) {
-        return ns.counters.count(Counter::ArpInIgnored);
-    }
-    let request = operation == ArpOperation::Request;
-    // RFC 5227 section 1.1: a sender 0.0.0.0 only probes whether an address is free.
-    let key = Key { ifindex: interface.ifindex, addr: Addr::v4(spa.octets()) };
-    if on_link(interface, key.addr) {
-        ns.learn(pass.snapshot, key, sha.0, request);
-    }
-    if request {
-        let answer = ArpRepr::EthernetIpv4 {
-            operation: ArpOperation::Reply,
-            source_hardware_addr: EthernetAddress(interface.mac),
-            source_protocol_addr: tpa,
-            target_hardware_addr: sha,
-            target_protocol_addr: spa,
-        };
-        if emit(ns, interface, sha, EthernetProtocol::Arp, answer.buffer_len(), |body| {
-            answer.emit(&mut ArpPacket::new_unchecked(body));
-        }) {
-            ns.counters.count(Counter::ArpOutReplies);
-        }
-    }
-}
-
-/// Whether an address lies in a prefix of the device: nobody else's word is taken for where it is.
-fn on_link(interface: &Interface, addr: Addr) -> bool {
-    interface.addresses.iter().any(|(own, prefix_len)| addr.in_prefix(*own, *prefix_len))
-}
-
-fn icmp(pass: &RxPass<'_>, frame: &[u8], src: Addr, dst: Addr, body: &[u8]) {
-    let (ns, interface) = (pass.ns, pass.interface);
-    ns.counters.count(Counter::IcmpInMsgs);
-    let Ok(packet) = Icmpv4Packet::new_checked(body) else { return ns.counters.count(Counter::IcmpInErrors) };
+fn icmp(ears: Ears<'_>, frame: &[u8], src: Addr, dst: Addr, body: &[u8]) {
+    ears.count(Counter::IcmpInMsgs);
+    let Ok(packet) = Icmpv4Packet::new_checked(body) else { return ears.count(Counter::IcmpInErrors) };
     if !packet.verify_checksum() {
-        ns.counters.count(Counter::IcmpInErrors);
-        return ns.counters.count(Counter::IcmpInCsumErrors);
+        ears.count(Counter::IcmpInErrors);
+        return ears.count(Counter::IcmpInCsumErrors);
     }
-    let Ok(Icmpv4Repr::EchoRequest { ident, seq_no, data }) = Icmpv4Repr::parse(&packet, &computed()) else { return };
-    ns.counters.count(Counter::IcmpInEchos);
+    ears.count(match packet.msg_type() {
+        Icmpv4Message::EchoRequest => Counter::IcmpInEchos,
+        Icmpv4Message::EchoReply => Counter::IcmpInEchoReps,
+        Icmpv4Message::DstUnreachable => Counter::IcmpInDestUnreachs,
+        Icmpv4Message::TimeExceeded => Counter::IcmpInTimeExcds,
+        Icmpv4Message::ParamProblem => Counter::IcmpInParmProbs,
+        Icmpv4Message::Redirect => Counter::IcmpInRedirects,
+        _ => Counter::IcmpInOthers,
+    });
+    if packet.msg_type() == Icmpv4Message::EchoRequest {
+        return if ears.beside { () } else { echo(ears, frame, (src, dst), &packet) };
+    }
+    // An error is about a packet that begins behind eight bytes.
+    let Some((&[kind, code, _, _, r0, r1, r2, r3], quote)) = body.split_first_chunk::<8>() else { return };
+    if let Some(about) = errors::about_v4(kind, code, [r0, r1, r2, r3])
+        && !errors::receive(ears.ns, ears.snapshot, true, about, quote)
+    {
+        ears.count(Counter::IcmpInErrors);
+    }
+}
+
+fn echo(ears: Ears<'_>, frame: &[u8], (src, dst): (Addr, Addr), packet: &Icmpv4Packet<&[u8]>) {
+    let Ok(Icmpv4Repr::EchoRequest { ident, seq_no, data }) = Icmpv4Repr::parse(packet, &computed()) else { return };
     let (Some(us), Some(them)) = (dst.as_v4(), src.as_v4()) else { return };
     if src.is_group() || src.is_any() {
         return;
@@ -134,12 +144,12 @@ fn icmp(pass: &RxPass<'_>, frame: &[u8], src: Addr, dst: Addr, body: &[u8]) {
         hop_limit: TTL,
     };
     let len = header.buffer_len() + answer.buffer_len();
-    if emit(ns, interface, sender(frame), EthernetProtocol::Ipv4, len, |body| {
+    if emit(ears.ns, ears.interface, sender(frame), EthernetProtocol::Ipv4, len, |body| {
         let mut packet = Ipv4Packet::new_unchecked(body);
         header.emit(&mut packet, &computed());
         answer.emit(&mut Icmpv4Packet::new_unchecked(packet.payload_mut()), &computed());
     }) {
-        ns.counters.count(Counter::IcmpOutEchoReps);
+        ears.ns.counters.count(Counter::IcmpOutEchoReps);
     }
 }
 
@@ -150,103 +160,69 @@ struct Message {
     hop_limit: u8,
 }
 
-fn icmpv6(pass: &RxPass<'_>, frame: &[u8], message: Message, body: &[u8]) {
-    let counters = &pass.ns.counters;
-    counters.count(Counter::Icmp6InMsgs);
+fn icmpv6(ears: Ears<'_>, frame: &[u8], message: Message, body: &[u8]) {
+    ears.count(Counter::Icmp6InMsgs);
     let (IpAddr::V6(src), IpAddr::V6(dst)) = (message.src.ip(), message.dst.ip()) else { return };
-    let Ok(packet) = Icmpv6Packet::new_checked(body) else { return counters.count(Counter::Icmp6InErrors) };
+    // smoltcp takes types that it does not know for malformed; they have a counter of their own here.
+    let Some((&[kind, code, _, _, r0, r1, r2, r3], quote)) = body.split_first_chunk::<8>() else {
+        return ears.count(Counter::Icmp6InErrors);
+    };
+    let packet = Icmpv6Packet::new_unchecked(body);
     if !packet.verify_checksum(&src, &dst) {
-        counters.count(Counter::Icmp6InErrors);
-        return counters.count(Counter::Icmp6InCsumErrors);
+        ears.count(Counter::Icmp6InErrors);
+        return ears.count(Counter::Icmp6InCsumErrors);
     }
-    let discovery = matches!(packet.msg_type(), Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert);
-    let valid = !discovery || message.hop_limit == ND_HOP_LIMIT && packet.msg_code() == 0;
-    let Some(repr) = Icmpv6Repr::parse(&src, &dst, &packet, &computed()).ok().filter(|_| valid) else {
-        return counters.count(Counter::Icmp6InErrors);
+    ears.count(match packet.msg_type() {
+        Icmpv6Message::EchoRequest => Counter::Icmp6InEchos,
+        Icmpv6Message::EchoReply => Counter::Icmp6InEchoReplies,
+        Icmpv6Message::DstUnreachable => Counter::Icmp6InDestUnreachs,
+        Icmpv6Message::PktTooBig => Counter::Icmp6InPktTooBigs,
+        Icmpv6Message::TimeExceeded => Counter::Icmp6InTimeExcds,
+        Icmpv6Message::ParamProblem => Counter::Icmp6InParmProblems,
+        Icmpv6Message::NeighborSolicit => Counter::Icmp6InNeighborSolicits,
+        Icmpv6Message::NeighborAdvert => Counter::Icmp6InNeighborAdverts,
+        Icmpv6Message::RouterAdvert => Counter::Icmp6InRouterAdverts,
+        Icmpv6Message::Redirect => Counter::Icmp6InRedirects,
+        _ => Counter::Icmp6InOthers,
+    });
+    if let Some(about) = errors::about_v6(kind, code, [r0, r1, r2, r3]) {
+        // "Too big" may come of what went to a group, but none is sent here.
+        let is_ours = ears.snapshot.is_local(message.dst);
+        if !is_ours || !errors::receive(ears.ns, ears.snapshot, false, about, quote) {
+            ears.count(Counter::Icmp6InErrors);
+        }
+        return;
+    }
+    let discovery = matches!(
+        packet.msg_type(),
+        Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert | Icmpv6Message::RouterAdvert
+    );
+    if !discovery && packet.msg_type() != Icmpv6Message::EchoRequest {
+        return;
+    }
+    let valid = packet.check_len().is_ok() && (!discovery || message.hop_limit == ND_HOP_LIMIT && code == 0);
+    let Some(repr) = valid.then(|| Icmpv6Repr::parse(&src, &dst, &packet, &computed()).ok()).flatten() else {
+        return ears.count(Counter::Icmp6InErrors);
     };
     match repr {
-        Icmpv6Repr::EchoRequest { ident, seq_no, data } => {
-            counters.count(Counter::Icmp6InEchos);
-            // RFC 4443 section 4.2 would have us answer a group too; nobody needs it on a link of two.
-            if pass.snapshot.is_local(message.dst) && !message.src.is_any() {
-                let answer = Icmpv6Repr::EchoReply { ident, seq_no, data };
-                if emit_v6(pass.ns, pass.interface, sender(frame), (dst, src, TTL), &answer) {
-                    counters.count(Counter::Icmp6OutEchoReplies);
-                }
+        // RFC 4443 section 4.2 would have us answer a group too; nobody needs it on a link of two.
+        Icmpv6Repr::EchoRequest { ident, seq_no, data }
+            if !ears.beside && ears.snapshot.is_local(message.dst) && !message.src.is_any() =>
+        {
+            let answer = Icmpv6Repr::EchoReply { ident, seq_no, data };
+            if emit_v6(ears.ns, ears.interface, sender(frame), (dst, src, TTL), &answer) {
+                ears.ns.counters.count(Counter::Icmp6OutEchoReplies);
             }
         }
         Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit { target_addr, lladdr }) => {
-            counters.count(Counter::Icmp6InNeighborSolicits);
-            solicited(pass, frame, src, target_addr, lladdr);
+            neighbours::solicited(ears, frame, src, target_addr, lladdr);
         }
-        Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert { target_addr, lladdr, .. }) => {
-            counters.count(Counter::Icmp6InNeighborAdverts);
-            if let Some(mac) = lladdr.and_then(ethernet) {
-                let key = Key { ifindex: pass.interface.ifindex, addr: Addr::v6(target_addr.octets()) };
-                pass.ns.learn(pass.snapshot, key, mac.0, false);
-            }
+        Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert { flags, target_addr, lladdr }) => {
+            neighbours::advertised(ears, flags, message.dst, target_addr, lladdr);
         }
+        Icmpv6Repr::Ndisc(NdiscRepr::RouterAdvert { lladdr, .. }) => neighbours::of_router(ears, src, lladdr),
         _ => {}
     }
-}
-
-/// Answers a neighbour solicitation (RFC 4861 section 7.2.3, 7.2.4).
-fn solicited(pass: &RxPass<'_>, frame: &[u8], src: Ipv6Addr, target: Ipv6Addr, lladdr: Option<RawHardwareAddress>) {
-    let (ns, interface) = (pass.ns, pass.interface);
-    if !interface.addresses.iter().any(|(own, _)| own.ip() == IpAddr::V6(target)) {
-        return;
-    }
-    // From `::` somebody asks whether the address is free (RFC 4862 section 5.4.3): all nodes get the answer.
-    let duplicate_check = src.is_unspecified();
-    let key = Key { ifindex: interface.ifindex, addr: Addr::v6(src.octets()) };
-    if let Some(mac) = lladdr.and_then(ethernet).filter(|_| !duplicate_check && on_link(interface, key.addr)) {
-        ns.learn(pass.snapshot, key, mac.0, true);
-    }
-    let flags = if duplicate_check { NdiscNeighborFlags::empty() } else { NdiscNeighborFlags::SOLICITED };
-    let answer = Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert {
-        flags: flags | NdiscNeighborFlags::OVERRIDE,
-        target_addr: target,
-        lladdr: Some(EthernetAddress(interface.mac).into()),
-    });
-    let (to, mac) = if duplicate_check {
-        (Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), EthernetAddress([0x33, 0x33, 0, 0, 0, 1]))
-    } else {
-        (src, sender(frame))
-    };
-    if emit_v6(ns, interface, mac, (target, to, ND_HOP_LIMIT), &answer) {
-        ns.counters.count(Counter::Icmp6OutNeighborAdverts);
-    }
-}
-
-/// Asks for a neighbour: ARP request or neighbour solicitation.
-pub(super) fn probe(ns: &Inner, interface: &Interface, addr: Addr) {
-    let own = interface.addresses.iter().find(|(own, prefix_len)| addr.in_prefix(*own, *prefix_len));
-    let Some((own, _)) = own else { return };
-    let us = EthernetAddress(interface.mac);
-    match (own.ip(), addr.ip()) {
-        (IpAddr::V4(own), IpAddr::V4(target)) => {
-            let question = ArpRepr::EthernetIpv4 {
-                operation: ArpOperation::Request,
-                source_hardware_addr: us,
-                source_protocol_addr: own,
-                target_hardware_addr: EthernetAddress([0; 6]),
-                target_protocol_addr: target,
-            };
-            emit(ns, interface, EthernetAddress::BROADCAST, EthernetProtocol::Arp, question.buffer_len(), |body| {
-                question.emit(&mut ArpPacket::new_unchecked(body));
-            });
-        }
-        (IpAddr::V6(own), IpAddr::V6(target)) => {
-            let group = solicited_node(target);
-            let [.., a, b, c, d] = group.octets();
-            let question =
-                Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit { target_addr: target, lladdr: Some(us.into()) });
-            let to = EthernetAddress([0x33, 0x33, a, b, c, d]);
-            emit_v6(ns, interface, to, (own, group, ND_HOP_LIMIT), &question);
-        }
-        _ => return,
-    }
-    ns.counters.count(Counter::NeighProbes);
 }
 
 fn emit_v6(
@@ -303,11 +279,6 @@ fn emit(
 /// The station that sent a frame.
 fn sender(frame: &[u8]) -> EthernetAddress {
     EthernetAddress::from_bytes(&frame[6..12])
-}
-
-fn ethernet(lladdr: RawHardwareAddress) -> Option<EthernetAddress> {
-    let bytes: [u8; 6] = lladdr.as_bytes().try_into().ok()?;
-    Some(EthernetAddress(bytes))
 }
 
 /// Checksums are verified here (with a counter of their own) and computed by smoltcp.

@@ -151,7 +151,8 @@ impl UdpSocket {
     /// Receives one datagram into `buffer`; what does not fit is lost. Gives the number of bytes written and the sender.
     ///
     /// # Errors
-    /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout; `ESHUTDOWN` if the engine has stopped.
+    /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout; what was told of a datagram that was sent, as
+    /// for [`take_error`](Self::take_error); `ESHUTDOWN` if the engine has stopped.
     #[inline]
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         if self.inner.wants_merged() {
@@ -231,7 +232,8 @@ impl UdpSocket {
     /// SndbufErrors and is an error only with [`set_recverr`](Self::set_recverr).
     ///
     /// # Errors
-    /// `EMSGSIZE` if it does not fit into one packet of the device (nothing is fragmented); `ENETUNREACH`, `EACCES`,
+    /// `EMSGSIZE` if it does not fit into one packet of the device, or of the way as a router has said (nothing is fragmented);
+    /// what was told of one that was sent before, as for [`take_error`](Self::take_error); `ENETUNREACH`, `EACCES`,
     /// `EINVAL`, `EAFNOSUPPORT` as for [`connect`](Self::connect); `EHOSTUNREACH` if the neighbour did not answer three
     /// questions; `EAGAIN` (non-blocking) if the send buffer or the discipline has no room, else the call waits until there
     /// is; without a discipline `EAGAIN` or, after yielding, `ENOBUFS` if the ring is full; `ENETDOWN`; `ESHUTDOWN` if the
@@ -279,8 +281,19 @@ impl UdpSocket {
         self.send_departing(to, payload.len(), Some(departs), |slot| copy(slot, payload))
     }
 
-    /// Whether a datagram that a queueing discipline dropped is an error of its send (`IP_RECVERR`, default no): `ENOBUFS`.
-    /// It is counted as SndbufErrors in any case.
+    /// The pending error (`SO_ERROR`), which is pending no more: what a host or a router has said of a datagram that was sent, such
+    /// as `ECONNREFUSED`, `EHOSTUNREACH`, `ENETUNREACH`, `EMSGSIZE`. As in the kernel, only a socket that is connected gets
+    /// errors, and only those that are no passing trouble; with [`set_recverr`](Self::set_recverr) each does, and all.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.inner.take_told())
+    }
+
+    /// Whether the socket hears of everything that becomes of its datagrams (`IP_RECVERR`, default no): one that a queueing
+    /// discipline dropped is an error of its send, `ENOBUFS`, which is counted as SndbufErrors in any case; and see
+    /// [`take_error`](Self::take_error).
     pub fn set_recverr(&self, on: bool) {
         self.inner.egress.recverr.store(on, Ordering::Relaxed);
     }

@@ -43,6 +43,7 @@ impl Dependant for Inner {
     }
 
     fn end_waits(&self) {
+        self.ageing.stop();
         let snapshot = self.snapshot.load_full();
         snapshot.demux.each(|socket| socket.engine_stopped());
         snapshot.listeners.each(|listener| listener.engine_stopped());

@@ -115,6 +115,8 @@ pub(super) struct TestDevice {
     pub(super) in_process: AtomicBool,
     /// Its discipline drops everything.
     pub(super) dropping: AtomicBool,
+    /// Bytes of the longest packet; 0: 1500.
+    pub(super) mtu: AtomicU32,
     /// What the last packet was sent with.
     pub(super) class: Mutex<Option<PacketClass>>,
 }
@@ -127,7 +129,10 @@ impl Egress for TestDevice {
         OUR_MAC
     }
     fn mtu(&self) -> u32 {
-        1500
+        match self.mtu.load(Ordering::Relaxed) {
+            0 => 1500,
+            mtu => mtu,
+        }
     }
     fn addresses(&self) -> Vec<IfAddr> {
         self.addresses.clone()
@@ -290,5 +295,45 @@ pub(super) fn arp(operation: ArpOperation, from: Ipv4Address, mac: [u8; 6], to: 
     frame[6..12].copy_from_slice(&mac);
     frame[12..14].copy_from_slice(&[8, 6]);
     repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
+    frame
+}
+
+/// An ICMP error of a router about a frame that we sent: type, code and the four bytes that depend on them, as the family of
+/// the frame has them.
+pub(super) fn icmp_error([kind, code]: [u8; 2], rest: [u8; 4], about: &[u8]) -> Vec<u8> {
+    let quote = &about[14..about.len().min(14 + 68)];
+    let mut body = vec![kind, code, 0, 0];
+    body.extend(rest);
+    body.extend(quote);
+    let sum = |bytes: &[u8]| {
+        let folded = bytes
+            .chunks(2)
+            .fold(0_u64, |sum, two| sum + u64::from(two[0]) * 256 + u64::from(*two.get(1).unwrap_or(&0)));
+        let folded = (folded >> 16) + (folded & 0xffff);
+        (!((folded >> 16) + folded) as u16).to_be_bytes()
+    };
+    let mut frame = vec![0; 14];
+    if about[12..14] == [8, 0] {
+        let checksum = sum(&body);
+        body[2..4].copy_from_slice(&checksum);
+        ethernet(&mut frame, PEER_MAC, OUR_MAC, Ipv4Address::new(10, 0, 0, 254).into());
+        let [high, low] = (20 + body.len() as u16).to_be_bytes();
+        let mut ip = vec![0x45, 0, high, low, 0, 0, 0, 0, 60, 1, 0, 0, 10, 0, 0, 254];
+        ip.extend(&about[26..30]);
+        let checksum = sum(&ip);
+        ip[10..12].copy_from_slice(&checksum);
+        frame.extend(ip);
+    } else {
+        let router = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe];
+        let [high, low] = (body.len() as u16).to_be_bytes();
+        let pseudo = [&router[..], &about[22..38], &[0, 0, high, low, 0, 0, 0, 58], &body].concat();
+        let checksum = sum(&pseudo);
+        body[2..4].copy_from_slice(&checksum);
+        ethernet(&mut frame, PEER_MAC, OUR_MAC, std::net::Ipv6Addr::from(router).into());
+        frame.extend([0x60, 0, 0, 0, high, low, 58, 60]);
+        frame.extend(router);
+        frame.extend(&about[22..38]);
+    }
+    frame.extend(body);
     frame
 }

@@ -1,7 +1,9 @@
+mod ageing;
 mod answers;
 mod dry;
 mod faults;
 mod gateway;
+mod icmp;
 mod neighbours;
 mod readiness;
 mod receive;

@@ -19,10 +19,10 @@ impl Watched for UdpInner {
         &self.source
     }
 
-    /// There is no error to report but the engine's end.
     fn ready(&self) -> Interest {
         let ready = if self.has_data() { Interest::IN } else { Interest::NONE };
         let ready = if self.send_buffer.is_writable() { ready | Interest::OUT } else { ready };
+        let ready = if self.is_told() { ready | Interest::ERR } else { ready };
         if self.is_stopped() { ready | STOPPED } else { ready }
     }
 

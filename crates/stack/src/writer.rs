@@ -17,10 +17,14 @@ use napier_ring::{Owned, Owner, Release};
 use napier_sys::clock::Clock;
 use napier_sys::nowait;
 
+use super::addr::Addr;
 use super::counters::Counter;
-use super::learn::News;
-use super::neighbour::{Held, Key, Neighbour};
-use super::netns::{Inner, Writer};
+use super::learn::Said;
+use super::neighbour::{Allowance, Held, Key, MOVES_MAX, Neighbour, Pending};
+use super::netns::Inner;
+use super::path_mtu::PathMtu;
+use super::registry::Registry;
+use super::sndbuf::Numbers;
 use crate::park::Parker;
 
 /// Bytes of the notes that wait for one writer.
@@ -30,10 +34,43 @@ const NOTE_BYTES: u64 = 256;
 /// Looks at a writer before the waiter sleeps.
 const SPINS: u32 = 100;
 
+/// What only writers need.
+pub(super) struct Writer {
+    pub(super) registry: Registry,
+    /// Ports of TCP sockets.
+    pub(super) tcp_registry: Registry,
+    pub(super) send_buffers: Numbers,
+    pub(super) pending: Pending,
+    pub(super) strangers: Allowance,
+    /// Changes of neighbours' addresses, and of paths' MTUs, that are taken in.
+    pub(super) moves: Allowance,
+    pub(super) paths: Allowance,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self {
+            registry: Registry::default(),
+            tcp_registry: Registry::default(),
+            send_buffers: Numbers::default(),
+            pending: Pending::default(),
+            strangers: Allowance::strangers(),
+            moves: Allowance::new(MOVES_MAX),
+            paths: Allowance::new(MOVES_MAX),
+        }
+    }
+}
+
 /// Something for the writer to do.
 pub(super) enum Note {
     /// A neighbour has said where it is.
-    Learn(News),
+    Heard(Said),
+    /// A path goes by a neighbour that may not be there any more.
+    Used(Key),
+    /// Something of what is believed of neighbours has ended.
+    Age,
+    /// A router on the way to this address takes no longer packets.
+    Lower(Addr, PathMtu),
     /// A packet for a neighbour that was not known.
     Hold(Key, Held),
     /// What was held for a neighbour has been sent: the round that follows.
@@ -43,7 +80,7 @@ pub(super) enum Note {
 impl Note {
     fn weight(&self) -> u64 {
         match self {
-            Self::Learn(_) | Self::Settle(..) => NOTE_BYTES,
+            Self::Heard(_) | Self::Used(_) | Self::Age | Self::Lower(..) | Self::Settle(..) => NOTE_BYTES,
             Self::Hold(_, held) => NOTE_BYTES + held.truesize() as u64,
         }
     }
@@ -51,8 +88,8 @@ impl Note {
 
 /// Something to do when nothing is written any more.
 pub(super) enum After {
-    /// Asks for a neighbour.
-    Probe(Key),
+    /// Asks for a neighbour: all, or this station.
+    Probe(Key, Option<[u8; 6]>),
     /// Sends a packet whose neighbour is known now.
     Send(Key, [u8; 6], Held),
     /// Sends what was held for a neighbour, and goes on with this round.
@@ -129,16 +166,18 @@ impl Inner {
         let max = match &note {
             // One for each question that is out, so there are not many; what was asked for must be settled.
             Note::Settle(..) => u64::MAX >> 1,
-            Note::Learn(_) | Note::Hold(..) => LEFT_BYTES_MAX,
+            Note::Heard(_) | Note::Used(_) | Note::Age | Note::Lower(..) | Note::Hold(..) => LEFT_BYTES_MAX,
         };
         match self.writers.writer.post_weighed(note, weight, max) {
             Ok(None) => {}
             // Free by now. Its drop works off the note.
             Ok(Some(owner)) => Writing::new(self, owner).work_off(),
-            Err(lost) => self.counters.count(match lost.0 {
-                Note::Hold(..) => Counter::NeighUnresolvedDiscards,
-                Note::Learn(_) | Note::Settle(..) => Counter::NeighTableFulls,
-            }),
+            Err(lost) => match lost.0 {
+                Note::Hold(..) => self.counters.count(Counter::NeighUnresolvedDiscards),
+                Note::Heard(_) | Note::Settle(..) => self.counters.count(Counter::NeighTableFulls),
+                // Comes again: with the next path, tick or packet that is too long.
+                Note::Used(_) | Note::Age | Note::Lower(..) => {}
+            },
         }
         None
     }
@@ -158,7 +197,7 @@ impl Inner {
     fn do_after(&self, mut after: VecDeque<After>) {
         while let Some(next) = after.pop_front() {
             match next {
-                After::Probe(key) => self.probe(key),
+                After::Probe(key, at) => self.probe(key, at),
                 After::Send(key, mac, held) => self.send_held(key, mac, &held),
                 After::Settle(key, neighbour, held, round) => {
                     held.iter().for_each(|held| self.send_held(key, neighbour.mac, held));
@@ -207,7 +246,10 @@ impl<'a> Writing<'a> {
         self.take_in();
         while let Some(note) = self.notes.pop_front() {
             match note {
-                Note::Learn(news) => self.learn(news),
+                Note::Heard(said) => self.heard(said),
+                Note::Used(key) => self.used(key),
+                Note::Age => self.age(Clock.now()),
+                Note::Lower(dst, path) => self.lower(dst, path),
                 // Nobody hears whether the neighbour can be reached; the next packet asks again.
                 Note::Hold(key, held) => _ = self.hold(key, held),
                 Note::Settle(key, neighbour, round) => self.settle(key, neighbour, round),
@@ -223,7 +265,8 @@ impl<'a> Writing<'a> {
             let counters = &self.ns.counters;
             match note {
                 Note::Hold(..) => counters.count(Counter::NeighUnresolvedDiscards),
-                Note::Learn(_) => counters.count(Counter::NeighTableFulls),
+                Note::Heard(_) => counters.count(Counter::NeighTableFulls),
+                Note::Used(_) | Note::Age | Note::Lower(..) => {}
                 Note::Settle(key, ..) => {
                     let late = self.pending.end(key);
                     self.ns.counters.add(Counter::NeighUnresolvedDiscards, late);

@@ -115,6 +115,11 @@ impl Pending {
         Hold::Held { probe: due, dropped: self.push(key, held) }
     }
 
+    /// Whether a question is out.
+    pub(crate) fn is_asked(&self, key: Key) -> bool {
+        self.asked.contains_key(&key)
+    }
+
     /// An answer has come.
     pub(crate) fn answered(&mut self, key: Key) -> Answered {
         match self.asked.get_mut(&key) {

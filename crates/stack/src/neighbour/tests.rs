@@ -23,7 +23,8 @@ fn at_ms(ms: u64) -> Instant {
 }
 
 fn neighbour(origin: Origin, ms: u64) -> Neighbour {
-    Neighbour { mac: [2; 6], origin, since: at_ms(ms) }
+    let nud = if origin == Origin::Permanent { Nud::Permanent } else { Nud::Stale };
+    Neighbour { mac: [2; 6], origin, since: at_ms(ms), nud }
 }
 
 fn bytes_of(pending: &mut Pending, key: Key) -> Vec<u8> {
@@ -77,17 +78,37 @@ fn a_full_table_forgets_the_oldest_that_is_least_sure() {
     assert!(!add(&mut table, 20_000, Origin::Confirmed, 60_000));
 }
 
+/// Of several stations that answer the first is kept for a second; a station that asks for us, or speaks of itself, is believed
+/// at once.
 #[test]
-fn an_address_stays_for_a_second() {
-    let known = neighbour(Origin::Confirmed, 5000);
-    assert!(known.is_locked(at_ms(5999)) && !known.is_locked(at_ms(6000)));
-    assert!(known.is_settled([2; 6]) && !known.is_settled([4; 6]));
-    assert!(neighbour(Origin::Permanent, 0).is_settled([4; 6]));
+fn an_address_stays_for_a_second_against_answers_only() {
+    let known = Some(neighbour(Origin::Confirmed, 5000));
+    let hears = |word, force, ms| Neighbour::hear(known, [4; 6], (word, force), false, (at_ms(ms), 0));
+    assert_eq!(hears(Word::Answer, Force::Weak, 5999), News::Refused);
+    assert!(matches!(hears(Word::Answer, Force::Weak, 6000), News::Moved(Nud::Reachable { .. })));
+    for word in [Word::AskedUs, Word::Announced] {
+        assert_eq!(hears(word, Force::Overrides, 5000), News::Moved(Nud::Stale));
+    }
+    let permanent = Some(neighbour(Origin::Permanent, 0));
+    assert_eq!(
+        Neighbour::hear(permanent, [4; 6], (Word::AskedUs, Force::Overrides), false, (at_ms(9000), 0)),
+        News::None
+    );
+}
+
+#[test]
+fn the_table_says_what_ends_next() {
+    let delay = |ms| Neighbour { nud: Nud::Delay { until: at_ms(ms) }, ..neighbour(Origin::Confirmed, 0) };
+    let table = Neighbours::default().with(host(1), delay(7)).0.with(host(2), delay(5)).0;
+    assert_eq!(table.ends(), Deadline::at(at_ms(5)));
+    let table = table.changed(|known| (known.nud != Nud::Delay { until: at_ms(5) }).then_some(*known));
+    assert_eq!((table.len(), table.ends()), (1, Deadline::at(at_ms(7))));
+    assert!(Neighbours::default().ends().is_never());
 }
 
 #[test]
 fn strangers_are_taken_in_at_a_rate() {
-    let mut strangers = Strangers::default();
+    let mut strangers = Allowance::strangers();
     let mut admitted = |ms| (0..1000).filter(|_| strangers.admit(at_ms(ms))).count();
     assert_eq!(admitted(5), 256);
     assert_eq!(admitted(5), 0);

@@ -39,6 +39,13 @@ impl RxPass<'_> {
         if matches!(first, Counter::TcpInErrs | Counter::TcpInCsumErrors) {
             self.ns.counters.count(Counter::TcpInSegs);
         }
+        let is_checksum = |counter| {
+            use Counter as C;
+            matches!(counter, C::IpInCsumErrors | C::UdpInCsumErrors | C::Udp6InCsumErrors | C::TcpInCsumErrors)
+        };
+        if is_checksum(first) || second.is_some_and(is_checksum) {
+            self.interface.egress.note_wrong_checksum();
+        }
         for counter in [Some(first), second].into_iter().flatten() {
             self.ns.counters.count(counter);
         }

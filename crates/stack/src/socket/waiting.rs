@@ -19,6 +19,8 @@ impl UdpSocket {
     /// Reads with `attempt` until it gives something.
     #[inline]
     pub(super) fn wait_for<R>(&self, mut attempt: impl FnMut() -> Attempt<R>) -> io::Result<R> {
+        // Before what can be read, as `net/core/datagram.c __skb_try_recv_datagram`.
+        self.inner.check_told()?;
         match attempt() {
             Attempt::Read(result) => Ok(result),
             Attempt::Empty | Attempt::Contended => self.wait_slow(&mut attempt),
@@ -45,10 +47,10 @@ impl UdpSocket {
                     continue;
                 }
                 Attempt::Empty if self.inner.is_stopped() => return Err(stopped()),
-                Attempt::Empty => {}
+                Attempt::Empty => self.inner.check_told()?,
             }
             self.busy_poll(nonblocking);
-            if self.inner.has_data() {
+            if self.inner.has_data() || self.inner.is_told() {
                 continue;
             }
             let deadline = *until.get_or_insert_with(|| self.sleep_deadline());
@@ -68,7 +70,7 @@ impl UdpSocket {
 
     /// True if there is something to read, or never will be; false if the time is up.
     fn sleep(&self, deadline: Deadline) -> bool {
-        let has_news = || self.inner.has_data() || self.inner.is_stopped();
+        let has_news = || self.inner.has_data() || self.inner.is_told() || self.inner.is_stopped();
         self.ns.0.host.about_to_sleep(&has_news);
         self.inner.parker.wait_in(&*self.ns.0.host, has_news, deadline, &Clock)
     }
@@ -80,7 +82,7 @@ impl UdpSocket {
             return host.comes_by();
         }
         if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
-            host.busy_loop(busy.napi_id, params, &mut || self.inner.has_data());
+            host.busy_loop(busy.napi_id, params, &mut || self.inner.has_data() || self.inner.is_told());
         }
     }
 }

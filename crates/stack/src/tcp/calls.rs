@@ -72,6 +72,7 @@ impl Conn {
             core.publish_ready();
             return if data.is_empty() { Attempt::Done(0) } else { Attempt::Wait };
         }
+        core.written = core.written.wrapping_add(count as u32); // modulo 2^32, as the numbers are
         let now = Clock.now();
         core.drive(ns, now, None);
         core.settle(now, Cause::Segment);

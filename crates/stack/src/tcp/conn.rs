@@ -11,6 +11,7 @@ mod guarded;
 mod held;
 mod served;
 mod settle;
+mod told;
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use napier_core::backlog;
+use napier_core::icmp::BlackHole;
 use napier_core::loss::Losses;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
 use napier_core::time::{Deadline, Instant, Span};
@@ -44,6 +46,7 @@ use crate::park::Parker;
 pub(super) use held::Held;
 pub(super) use held::{Arrived, Note};
 use settle::News;
+pub(crate) use told::Report;
 
 /// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.
 const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
@@ -146,6 +149,8 @@ pub(super) struct Core {
     embryo: Option<Arc<ListenerInner>>,
     pub(super) patience: Patience,
     pub(super) losses: Losses,
+    /// Bytes that were written since the beginning, modulo the numbers of a segment.
+    pub(super) written: u32,
     /// Bytes received in order since the first, modulo the numbers of a segment.
     taken: u32,
     pub(super) error: i32,
@@ -172,6 +177,9 @@ pub(super) struct Core {
     /// When the peer was challenged last.
     pub(super) challenged: Option<Instant>,
     pub(super) synack: SynAck,
+    hole: BlackHole,
+    /// What was said of a segment, and when: why the peer is silent, if it is.
+    soft: (i32, Instant),
 }
 
 /// What came of a segment.
@@ -223,6 +231,9 @@ impl Conn {
             awaits_room: false,
             taken: 0,
             challenged: None,
+            written: 0,
+            hole: BlackHole::default(),
+            soft: (0, Instant::ZERO),
             synack: SynAck::default(),
             losses: Losses::new(),
             controlled: false,

@@ -6,12 +6,12 @@
 //! from their own threads. Deadlines stand in a wheel (`wheel`).
 //!
 //! # What is not here
-//! Selective acknowledgements on the sending side, timestamps, urgent data, Fast Open, SYN cookies, path MTU discovery,
+//! Selective acknowledgements on the sending side, timestamps, urgent data, Fast Open, SYN cookies,
 //! `TCP_CORK`, lingering closes (only a linger time of 0). What smoltcp drops within a connection (segments outside of the
 //! window, a 17th hole) is not counted.
 //!
 //! # Files
-//! `ahead` puts the segments of a poll together; `challenge` meets a SYN or RST for a connection that is there; `congestion` has what bounds what is under way; `losses` how acknowledgements are put to smoltcp, `conn` is a connection and how it settles, `calls` what programs do to it, `rules` what follows from what, `timing` when smoltcp does not do as it is, `limits` how many there may be, `listener`
+//! `ahead` puts the segments of a poll together; `challenge` meets a SYN or RST for a connection that is there; `congestion` has what bounds what is under way; `losses` how acknowledgements are put to smoltcp, `conn` is a connection, how it settles and what others say of its segments, `calls` what programs do to it, `rules` what follows from what, `timing` when smoltcp does not do as it is, `limits` how many there may be, `listener`
 //! the passive side, `connect` the active side; `accept` and `stream` are the public types, `builder` makes them.
 
 mod accept;
@@ -54,12 +54,14 @@ pub use congestion::CongestionControl;
 pub(super) use listener::ListenerInner;
 pub use stream::TcpStream;
 
+use super::addr::End;
 use super::counters::Counter;
 use super::netns::Inner;
 use super::pass::RxPass;
 use super::wire::{ETH_LEN, Segment, flag};
 use crate::seams::PacketClass;
 use challenge::Challenges;
+pub(crate) use conn::Report;
 use conn::{Arrived, Conn, Input, Note};
 use flows::{Flow, Flows};
 use limits::Orphans;
@@ -172,6 +174,13 @@ pub(super) fn receive(pass: &RxPass<'_>, now: Instant, frame: &[u8], segment: &S
         return listener.open(ns, tcp, &arrived);
     }
     refuse(pass, now, frame, segment);
+}
+
+/// Takes a message about a segment that was sent from `local` to `peer`. False: no connection has these ends.
+#[cold]
+pub(super) fn told(ns: &Inner, local: End, peer: End, report: &Report) -> bool {
+    let Some(tcp) = ns.tcp.get() else { return false };
+    tcp.flows.find(&Flow { local, peer }, |conn| conn.hear(ns, report)).is_some()
 }
 
 /// A SYN that was left to the owner of a connection which has ended since.

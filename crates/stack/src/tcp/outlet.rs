@@ -10,96 +10,27 @@
 //! | neighbour unknown | held as a datagram would be (see `neighbour/pending`) | its answer, or the retransmission timer |
 
 mod frame;
+mod route;
 
 use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::super::addr::End;
 use super::super::counters::Counter;
 use super::super::neighbour::{Held, Key};
 use super::super::netns::{Inner, Interface};
-use super::super::path;
 use super::super::seams::{OnRoom, PacketClass, TxError};
-use super::super::send::Target;
 use super::super::wire::{ETH_LEN, IPV6_LEN, flag};
 use super::workspace::Sink;
 use crate::put_off::{self, Work};
 use frame::{Head, build, in_memory};
-
-/// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
-const MTU_UNKNOWN: usize = 1280;
+pub(super) use route::Route;
 
 /// Frames of a connection that wait for room in the ring. Data is built only when none waits, so these are answers to what
 /// the peer sends, who must not be able to fill memory with them.
 const UNSENT_MAX: usize = 64;
 /// Longest frame of a segment without data.
 const BARE_MAX: usize = ETH_LEN + IPV6_LEN + 60;
-
-/// Where the packets of a flow go. In the order of use: what a packet needs lies before `local`.
-#[repr(C)]
-pub(super) struct Route {
-    /// Generation of the name space that the rest belongs to.
-    made_at: u64,
-    interface: Option<Arc<Interface>>,
-    pub(super) class: PacketClass,
-    /// None: has to be asked for.
-    mac: Option<[u8; 6]>,
-    local: End,
-    target: Target,
-    /// The peer, or the gateway to it.
-    next_hop: Option<Key>,
-}
-
-impl Route {
-    pub(super) fn new(ns: &Inner, local: End, target: Target) -> Self {
-        let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
-        let mut route = Self { local, target, made_at: 0, interface: None, next_hop: None, mac: None, class };
-        route.resolve(ns);
-        route
-    }
-
-    #[inline]
-    pub(super) fn refresh(&mut self, ns: &Inner) {
-        // Acquire: pairs with the Release in `edit_routes`.
-        if self.made_at != ns.generation.load(Ordering::Acquire) {
-            self.resolve(ns);
-        }
-    }
-
-    #[cold]
-    fn resolve(&mut self, ns: &Inner) {
-        self.made_at = ns.generation.load(Ordering::Acquire);
-        let snapshot = ns.snapshot.load();
-        (self.interface, self.next_hop, self.mac) = (None, None, None);
-        let Ok(way) = path::route(&snapshot, self.target) else { return };
-        let (interface, dst) = (way.interface, self.target.dst);
-        self.next_hop = Some(way.next_hop);
-        self.mac = snapshot.neighbours.get(way.next_hop).map(|n| n.mac);
-        self.class.flow_hash = interface.egress.rss_hash(&self.local.socket_addr(0), &dst.socket_addr(0));
-        self.class.queue = interface.egress.pick_queue();
-        self.interface = Some(interface.clone());
-    }
-
-    /// Our end and the peer's.
-    pub(super) fn ends(&self) -> (End, End) {
-        (self.local, self.target.dst)
-    }
-
-    pub(super) fn scope(&self) -> u32 {
-        self.target.scope
-    }
-
-    /// Whether both ends are on a link within this process.
-    pub(super) fn is_in_process(&self) -> bool {
-        self.interface.as_ref().is_some_and(|interface| interface.egress.is_in_process())
-    }
-
-    pub(super) fn mtu(&self) -> usize {
-        self.interface.as_ref().map_or(MTU_UNKNOWN, |interface| interface.mtu)
-    }
-}
 
 /// What was seen of the packets that left. The route is the last, for what it ends with is seldom used.
 #[repr(C)]
@@ -112,6 +43,8 @@ pub(super) struct Outlet {
     sent_to: Option<u32>,
     /// End of a segment that was sent again since this was cleared.
     pub(super) sent_again: Option<u32>,
+    /// The first number that was sent, of the SYN.
+    first: u32,
     /// The first acknowledgement that was sent: the number of the peer's first byte.
     first_ack: Option<u32>,
     /// The last.
@@ -124,6 +57,8 @@ pub(super) struct Outlet {
     short: bool,
     /// Something was sent since this was cleared.
     pub(super) sent: bool,
+    /// What was sent again since this was cleared: the first number, and bytes of the packet.
+    pub(super) again: Option<(u32, usize)>,
     /// Nobody answers for the peer's address.
     pub(super) unreachable: bool,
     /// The thread that has the connection has sent, and kicks devices when it has let go.
@@ -133,7 +68,7 @@ pub(super) struct Outlet {
 
 impl Outlet {
     /// How much of it a packet touches, from its beginning.
-    pub(super) const USED_BYTES: usize = offset_of!(Self, route) + offset_of!(Route, local);
+    pub(super) const USED_BYTES: usize = offset_of!(Self, route) + Route::USED_BYTES;
 
     pub(super) fn new(route: Route) -> Self {
         let unsent = VecDeque::new();
@@ -144,6 +79,8 @@ impl Outlet {
             sent_to: None,
             longest: 0,
             sent_again: None,
+            again: None,
+            first: 0,
             first_ack: None,
             acked_to: None,
             more: false,
@@ -162,6 +99,18 @@ impl Outlet {
     /// Bytes of data in the longest segment that was sent.
     pub(super) fn longest(&self) -> u32 {
         u32::try_from(self.longest).expect("at most 64 KiB")
+    }
+
+    /// Segments have at most so many bytes of data from now on; whether longer ones were sent.
+    pub(super) fn shorten(&mut self, bytes: usize) -> bool {
+        let were_longer = self.longest > bytes;
+        self.longest = self.longest.min(bytes);
+        were_longer
+    }
+
+    /// The number of our SYN, if it has left.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.sent_to.map(|_| self.first)
     }
 
     /// The number of the peer's first byte.
@@ -244,11 +193,14 @@ impl Outlet {
         self.longest = self.longest.max(head.payload);
         if before && end != head.seq && head.flags & flag::RST == 0 {
             self.sent_again = Some(end);
+            self.again.get_or_insert((head.seq, head.len));
             return ns.counters.count(Counter::TcpRetransSegs);
         }
         ns.counters.count(Counter::TcpOutSegs);
-        if self.sent_to.is_none_or(|to| end.wrapping_sub(to).cast_signed() > 0) {
-            self.sent_to = Some(end);
+        match self.sent_to {
+            None => (self.first, self.sent_to) = (head.seq, Some(end)),
+            Some(to) if end.wrapping_sub(to).cast_signed() > 0 => self.sent_to = Some(end),
+            Some(_) => {}
         }
     }
 }
@@ -339,7 +291,7 @@ impl Outlet {
 
     #[cold]
     fn hold(&mut self, ns: &Inner, interface: &Interface, frame: Box<[u8]>) {
-        let addr = self.route.target.dst.addr;
+        let addr = self.route.ends().1.addr;
         let key = self.route.next_hop.unwrap_or(Key { ifindex: interface.ifindex, addr });
         let held = Held { frame: frame.into_vec(), class: PacketClass { comes_again: false, ..self.route.class } };
         self.unreachable |= !ns.hold_for(key, held);

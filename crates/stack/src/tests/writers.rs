@@ -10,7 +10,7 @@ use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
 use crate::addr::Addr;
-use crate::neighbour::{Held, Key, Neighbour, Origin};
+use crate::neighbour::{Held, Key, Neighbour};
 use crate::seams::PacketClass;
 use crate::testing::{self, IFINDEX, PEER_MAC, Rig, at, udp};
 use crate::writer::LEFT_BYTES_MAX;
@@ -98,7 +98,7 @@ fn a_packet_that_is_left_during_the_last_round_is_not_overtaken() {
         });
         assert!(softirq.join().expect("it does not wait"));
     });
-    let neighbour = Neighbour { mac: PEER_MAC, origin: Origin::Permanent, since: Clock.now() };
+    let neighbour = Neighbour::permanent(PEER_MAC, Clock.now());
     writing.settle(key, neighbour, 0);
     assert_eq!(rig.ns.neighbour(IFINDEX, PEER.into()), None, "what was left goes first");
     drop(writing);

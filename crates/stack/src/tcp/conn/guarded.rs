@@ -133,7 +133,7 @@ impl Core {
         }
         self.fin |= matches!(next, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
         if next == State::Closed && self.error == 0 {
-            self.error = rules::error_of(before, cause);
+            self.error = self.why_silent(cause).unwrap_or_else(|| rules::error_of(before, cause));
         }
         if rules::is_established(next)
             && let Some(listener) = self.embryo.take()
@@ -173,7 +173,7 @@ impl Core {
         now: Instant,
         work: impl FnOnce(&mut Poll<'_>) -> Result<Deadline, Fault>,
     ) {
-        self.outlet.route.refresh(ns);
+        self.outlet.route.refresh_at(ns, now);
         self.outlet.flush(ns);
         let mtu = self.outlet.route.mtu();
         let mut sink = self.outlet.sink(ns);

@@ -19,6 +19,7 @@ use super::super::super::netns::Inner;
 use super::super::super::wire::Segment;
 use super::super::limits::Kind;
 use super::super::rules::Cause;
+use super::told::{REPORT_WEIGHT, Report};
 use super::{Conn, Core, Input, News};
 use crate::put_off::{self, Work};
 
@@ -28,6 +29,8 @@ const SPINS: u32 = 100;
 /// Something for the owner to do.
 pub(in crate::tcp) enum Note {
     Segment(Box<Kept>),
+    /// A message about a segment that was sent.
+    Told(Report),
     /// The wheel came to this place.
     Timer(u64),
     /// The transmit queue has room again.
@@ -161,6 +164,21 @@ impl Conn {
     }
 }
 
+impl Conn {
+    /// Takes a message about a segment that was sent, or leaves it; it is lost if too much waits.
+    #[cold]
+    pub(in crate::tcp) fn hear(self: &Arc<Self>, ns: &Inner, report: &Report) {
+        if let Some(mut held) = self.try_own(ns) {
+            return held.told(report);
+        }
+        match self.core.post_weighed(Note::Told(*report), REPORT_WEIGHT, self.backlog_max) {
+            Ok(None) => {}
+            Ok(Some(owner)) => Held::new(self, ns, owner).work_off(),
+            Err(_) => ns.counters.count(Counter::TcpBacklogDrop),
+        }
+    }
+}
+
 impl<'a> Held<'a> {
     #[inline]
     fn new(conn: &'a Arc<Conn>, ns: &'a Inner, owner: Owner<'a, Core, Note>) -> Self {
@@ -219,8 +237,10 @@ impl<'a> Held<'a> {
         let kicks = std::mem::take(&mut owner.outlet.holds_kicks);
         loop {
             for note in owner.messages() {
-                if let Note::Segment(kept) = note {
-                    weight += backlog::weight_bytes(kept.packet.len());
+                match note {
+                    Note::Segment(kept) => weight += backlog::weight_bytes(kept.packet.len()),
+                    Note::Told(_) => weight += REPORT_WEIGHT,
+                    _ => {}
                 }
             }
             match owner.release(weight) {
@@ -299,6 +319,10 @@ impl<'a> Held<'a> {
                     if let Input::Reopen = self.input(&kept.arrived(now)) {
                         self.worked_off.get_or_insert_default().reopen.push(*kept);
                     }
+                }
+                Note::Told(report) => {
+                    self.worked_off.get_or_insert_default().weight += REPORT_WEIGHT;
+                    self.told(&report);
                 }
                 Note::Timer(place) => self.on_timer(place, Clock.now()),
                 Note::Room => self.on_room(),

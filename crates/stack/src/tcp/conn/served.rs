@@ -96,7 +96,7 @@ impl Held<'_> {
             if self.is_owed(unsent) && self.next_poll(ns, now).is_never() {
                 self.remind(ns, now);
             } else if !self.synack_rests(now) {
-                self.drive(ns, now, None);
+                self.drive_by_timer(ns, now);
             }
             Cause::Segment
         };

@@ -8,6 +8,7 @@ mod losses;
 mod owned;
 mod rules;
 mod segments;
+mod told;
 
 use smoltcp::socket::tcp::State;
 

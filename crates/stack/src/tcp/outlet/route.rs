@@ -1,0 +1,122 @@
+//! Where the packets of a flow go, and how long they may be there.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use napier_core::neighbour::Nud;
+use napier_core::time::{Deadline, Instant};
+use napier_sys::clock::Clock;
+
+use super::super::super::addr::End;
+use super::super::super::neighbour::Key;
+use super::super::super::netns::{Inner, Interface};
+use super::super::super::path;
+use super::super::super::path_mtu::PathMtu;
+use super::super::super::seams::PacketClass;
+use super::super::super::send::Target;
+
+/// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
+const MTU_UNKNOWN: usize = 1280;
+
+/// Where the packets of a flow go. In the order of use: what a packet needs lies before `local`.
+#[repr(C)]
+pub(in crate::tcp) struct Route {
+    /// Generation of the name space that the rest belongs to.
+    made_at: u64,
+    pub(super) interface: Option<Arc<Interface>>,
+    pub(in crate::tcp) class: PacketClass,
+    /// None: has to be asked for.
+    pub(super) mac: Option<[u8; 6]>,
+    /// Bytes of the longest packet that the way takes.
+    mtu: usize,
+    /// When longer ones are tried again.
+    until: Deadline,
+    local: End,
+    target: Target,
+    /// The peer, or the gateway to it.
+    pub(super) next_hop: Option<Key>,
+    /// What the connection has found out by itself of the way.
+    found: Option<PathMtu>,
+}
+
+impl Route {
+    /// How much of it a packet touches, from its beginning.
+    pub(super) const USED_BYTES: usize = offset_of!(Self, local);
+
+    pub(in crate::tcp) fn new(ns: &Inner, local: End, target: Target) -> Self {
+        let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
+        let (interface, next_hop, mac, found) = (None, None, None, None);
+        let (mtu, until) = (MTU_UNKNOWN, Deadline::NEVER);
+        let mut route = Self { local, target, made_at: 0, interface, next_hop, mac, class, mtu, until, found };
+        route.resolve(ns);
+        route
+    }
+
+    #[inline]
+    pub(in crate::tcp) fn refresh(&mut self, ns: &Inner) {
+        // Acquire: pairs with the Release in `edit_routes`.
+        if self.made_at != ns.generation.load(Ordering::Acquire) {
+            self.resolve(ns);
+        }
+    }
+
+    /// As [`refresh`](Self::refresh), also where the way may take longer packets by now.
+    #[inline]
+    pub(in crate::tcp) fn refresh_at(&mut self, ns: &Inner, now: Instant) {
+        if self.until.is_due(now) {
+            self.resolve(ns);
+        }
+        self.refresh(ns);
+    }
+
+    /// The way takes no longer packets than this.
+    pub(in crate::tcp) fn lower(&mut self, ns: &Inner, path: PathMtu) {
+        self.found = Some(path);
+        self.resolve(ns);
+    }
+
+    #[cold]
+    fn resolve(&mut self, ns: &Inner) {
+        self.made_at = ns.generation.load(Ordering::Acquire);
+        let snapshot = ns.snapshot.load();
+        (self.interface, self.next_hop, self.mac) = (None, None, None);
+        (self.mtu, self.until) = (MTU_UNKNOWN, Deadline::NEVER);
+        let Ok(way) = path::route(&snapshot, self.target) else { return };
+        let (interface, dst) = (way.interface, self.target.dst);
+        let neighbour = snapshot.neighbours.get(way.next_hop);
+        self.next_hop = Some(way.next_hop);
+        self.mac = neighbour.map(|n| n.mac);
+        (self.mtu, self.until) = snapshot.path_mtu(dst.addr, interface.mtu);
+        self.found = self.found.filter(|found| found.until > Clock.now());
+        if let Some(PathMtu { bytes, until }) = self.found
+            && (bytes as usize) < self.mtu
+        {
+            (self.mtu, self.until) = (bytes as usize, Deadline::at(until));
+        }
+        self.class.flow_hash = interface.egress.rss_hash(&self.local.socket_addr(0), &dst.socket_addr(0));
+        self.class.queue = interface.egress.pick_queue();
+        self.interface = Some(interface.clone());
+        if neighbour.is_some_and(|n| n.nud == Nud::Stale) {
+            ns.used(way.next_hop);
+        }
+    }
+
+    /// Our end and the peer's.
+    pub(in crate::tcp) fn ends(&self) -> (End, End) {
+        (self.local, self.target.dst)
+    }
+
+    pub(in crate::tcp) fn scope(&self) -> u32 {
+        self.target.scope
+    }
+
+    /// Whether both ends are on a link within this process.
+    pub(in crate::tcp) fn is_in_process(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| interface.egress.is_in_process())
+    }
+
+    pub(in crate::tcp) fn mtu(&self) -> usize {
+        self.mtu
+    }
+}
