@@ -1,7 +1,7 @@
 //! A device as the engine knows it: its transmit queues, its addresses, its settings.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -42,8 +42,9 @@ impl Rss {
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) ifindex: u32,
-    pub(crate) mac: [u8; 6],
-    pub(crate) mtu: u32,
+    pub(crate) facts: Facts,
+    /// Packets that were received with a wrong checksum.
+    pub(crate) wrong_checksums: AtomicU64,
     /// It is an end of a link.
     pub(crate) in_process: bool,
     pub(crate) addresses: Vec<IfAddr>,
@@ -67,7 +68,36 @@ pub(crate) struct Device {
     pub(crate) taps: Taps,
 }
 
+/// What can change of an interface that a device is on. The name space is told when it does.
+pub(crate) struct Facts {
+    mac: AtomicU64,
+    mtu: AtomicU32,
+}
+
+impl Facts {
+    pub(crate) fn new(mac: [u8; 6], mtu: u32) -> Self {
+        Self { mac: AtomicU64::new(number(mac)), mtu: AtomicU32::new(mtu) }
+    }
+}
+
+fn number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
 impl Device {
+    /// Its Ethernet address.
+    pub(crate) fn mac(&self) -> [u8; 6] {
+        // Relaxed, here and below: each is a number by itself, and who works with it is told by the name space.
+        let [_, _, a, b, c, d, e, f] = self.facts.mac.load(Ordering::Relaxed).to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// Another Ethernet address, unless it stays, and another MTU; true if something has changed.
+    pub(crate) fn set_facts(&self, mac: Option<[u8; 6]>, mtu: u32) -> bool {
+        let mac = mac.map(number).filter(|mac| self.facts.mac.swap(*mac, Ordering::Relaxed) != *mac);
+        self.facts.mtu.swap(mtu, Ordering::Relaxed) != mtu || mac.is_some()
+    }
+
     /// Takes the transmit lock of queue `queue`, for one frame or one batch, never over a wait.
     #[inline]
     pub(crate) fn claim_tx(&self, queue: usize) -> OnWire<'_> {
@@ -92,11 +122,15 @@ impl Egress for Device {
     }
 
     fn mac(&self) -> [u8; 6] {
-        self.mac
+        Self::mac(self)
     }
 
     fn mtu(&self) -> u32 {
-        self.mtu
+        self.facts.mtu.load(Ordering::Relaxed)
+    }
+
+    fn note_wrong_checksum(&self) {
+        self.wrong_checksums.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_in_process(&self) -> bool {

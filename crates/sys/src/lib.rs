@@ -12,6 +12,7 @@ pub mod heap;
 pub mod mmap;
 pub mod netdev;
 pub mod nowait;
+pub mod packet;
 pub mod peer;
 pub mod poll;
 pub mod prefetch;

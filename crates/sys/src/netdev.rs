@@ -131,6 +131,104 @@ pub fn driver(socket: &OwnedFd, name: &str) -> Option<String> {
     (failed == 0).then(|| String::from_utf8_lossy(&info.driver[..end]).into_owned())
 }
 
+/// Receive queues of an interface (`ethtool -l`).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Channels {
+    /// Those that only receive.
+    pub receive: u32,
+    /// Those that also send.
+    pub combined: u32,
+}
+
+/// The receive queues of an interface that are in use, if its driver says so.
+pub fn channels(socket: &OwnedFd, name: &str) -> Option<Channels> {
+    /// `include/uapi/linux/ethtool.h` `ETHTOOL_GCHANNELS` and `struct ethtool_channels`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Answer {
+        command: u32,
+        most: [u32; 4],
+        receive: u32,
+        transmit: u32,
+        other: u32,
+        combined: u32,
+    }
+    let mut answer = Answer { command: 0x3c, ..Answer::default() };
+    let mut about = request(name).ok()?;
+    about.ifr_ifru.ifru_data = (&raw mut answer).cast();
+    // SAFETY: the request fills in `answer`, which has the size of its structure and lives through the call.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    let Answer { receive, combined, .. } = answer;
+    (failed == 0 && receive + combined > 0).then_some(Channels { receive, combined })
+}
+
+/// The XDP program on an interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Attached {
+    /// It is called in the stack, not in the driver.
+    pub generic: bool,
+    /// The program's number.
+    pub program: u32,
+}
+
+/// The XDP program on an interface of the calling thread's namespace, if there is one.
+///
+/// # Errors
+///
+/// As `rtnetlink(7)`; `ENODEV` if there is no such interface.
+pub fn attached_xdp(ifindex: u32) -> io::Result<Option<Attached>> {
+    // `include/uapi/linux/rtnetlink.h`, `if_link.h`.
+    const RTM_GETLINK: u16 = 18;
+    const NLM_F_REQUEST: u16 = 1;
+    const NLMSG_ERROR: u16 = 2;
+    const IFLA_XDP: u16 = 43;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let mut question = Vec::with_capacity(32);
+    question.extend(32_u32.to_ne_bytes()); // struct nlmsghdr and struct ifinfomsg
+    question.extend(RTM_GETLINK.to_ne_bytes());
+    question.extend(NLM_F_REQUEST.to_ne_bytes());
+    question.extend([0; 8]);
+    question.extend([0; 4]);
+    question.extend(ifindex.to_ne_bytes());
+    question.extend([0; 8]);
+    rustix::io::write(&socket, &question)?;
+    let mut answer = vec![0; 32 << 10];
+    let len = rustix::io::read(&socket, &mut answer[..])?;
+    let answer = &answer[..len];
+    let kind = answer.get(4..6).map_or(NLMSG_ERROR, |kind| u16::from_ne_bytes([kind[0], kind[1]]));
+    if kind == NLMSG_ERROR {
+        let code =
+            answer.get(16..20).and_then(|code| code.first_chunk()).map_or(-libc::EIO, |code| i32::from_ne_bytes(*code));
+        return Err(io::Error::from_raw_os_error(-code));
+    }
+    let xdp = attributes(answer.get(32..).unwrap_or_default()).find(|(kind, _)| *kind == IFLA_XDP);
+    Ok(xdp.and_then(|(_, nested)| attached_of(nested)))
+}
+
+fn attached_of(nested: &[u8]) -> Option<Attached> {
+    // `include/uapi/linux/if_link.h`.
+    const IFLA_XDP_ATTACHED: u16 = 2;
+    const IFLA_XDP_PROG_ID: u16 = 4;
+    const XDP_ATTACHED_NONE: u8 = 0;
+    const XDP_ATTACHED_SKB: u8 = 2;
+    let found = |wanted| attributes(nested).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let mode = *found(IFLA_XDP_ATTACHED)?.first()?;
+    let program = found(IFLA_XDP_PROG_ID).and_then(|id| id.first_chunk()).map_or(0, |id| u32::from_ne_bytes(*id));
+    (mode != XDP_ATTACHED_NONE).then_some(Attached { generic: mode == XDP_ATTACHED_SKB, program })
+}
+
+/// Attributes of a netlink message: type and value. What is cut short ends them.
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let &[l0, l1, k0, k1, ..] = rest else { return None };
+        let len = usize::from(u16::from_ne_bytes([l0, l1]));
+        let value = rest.get(4..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([k0, k1]) & 0x3fff, value))
+    })
+}
+
 fn ask<R>(socket: &OwnedFd, name: &str, what: libc::Ioctl, read: impl FnOnce(&libc::ifreq) -> R) -> io::Result<R> {
     let mut about = request(name)?;
     // SAFETY: each of these requests fills the structure in and touches nothing else.

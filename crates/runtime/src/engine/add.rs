@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use napier_core::rss::IndirectionTable;
 
+use super::check::least_mtu;
 use super::devices::{NewDevice, new_rss};
 use super::{DeviceHandle, Engine, EngineInner};
 use crate::bounds::mtu_of;
@@ -94,7 +95,14 @@ impl Engine {
 
     /// Adds a device on a network interface of the kernel. It is up if the interface is.
     ///
-    /// `end.mac` of all zeroes stands for the interface's own address.
+    /// `end.mac` of all zeroes stands for the interface's own address, also if that changes.
+    ///
+    /// The device checks what it receives. A sender on the same machine, as at the other end of a veth pair, leaves checksums out
+    /// unless its interface computes them (`ethtool -K PEER tx off`): such packets are dropped, and counted in
+    /// [`XdpStats::rx_wrong_checksums`] and [`DeviceStats::rx_wrong_checksums`](crate::device::DeviceStats::rx_wrong_checksums).
+    ///
+    /// Unless `config` says otherwise the device takes all receive queues of the interface. What comes in by others goes to the
+    /// kernel, which has not the device's addresses: its senders get no answer.
     ///
     /// # Errors
     /// See [`AddXdpError`]; nothing is changed on the interface then, nor here.
@@ -205,6 +213,24 @@ impl AddedDevice for Added {
 
     fn set_carrier(&self, unusable: Option<String>, gone: bool) -> rustix::io::Result<()> {
         self.engine.upgrade().map_or(Ok(()), |engine| engine.set_carrier(&self.device, unusable, gone))
+    }
+
+    fn set_facts(&self, mac: Option<[u8; 6]>, mtu: u32) -> bool {
+        if self.device.addresses.iter().any(|address| mtu < least_mtu(address.addr)) {
+            return false;
+        }
+        if self.device.set_facts(mac, mtu) {
+            self.device.netns.device_changed(self.device.ifindex);
+        }
+        true
+    }
+
+    fn hear(&self, frame: &[u8]) {
+        self.device.netns.hear(self.device.ifindex, frame);
+    }
+
+    fn wrong_checksums(&self) -> u64 {
+        self.device.wrong_checksums.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn drop_connections(&self) {

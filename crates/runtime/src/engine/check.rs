@@ -12,6 +12,11 @@ const MTU_MIN_V6: u32 = 1280;
 /// The least that IPv4 works with. Source: RFC 791 section 3.2.
 const MTU_MIN_V4: u32 = 68;
 
+/// The least MTU that packets of this address need.
+pub(super) fn least_mtu(addr: std::net::IpAddr) -> u32 {
+    if addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 }
+}
+
 impl EngineInner {
     /// Whether a device with this configuration can be added; nothing is changed. `mtu`: of the device.
     ///
@@ -32,7 +37,7 @@ impl EngineInner {
         }
         for address in &config.addresses {
             NetNs::check_address(*address)?;
-            let least = if address.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
+            let least = least_mtu(address.addr);
             if mtu < least {
                 let frame_bytes = (least + ETH_BYTES).next_multiple_of(64);
                 return Err(AddDeviceError::MtuTooSmall { mtu, addr: address.addr, least, frame_bytes });

@@ -12,7 +12,7 @@ use super::EngineInner;
 use super::carrier::Carrier;
 use crate::journal::Tap;
 use crate::napi::Napi;
-use crate::netdev::{Device, Rss};
+use crate::netdev::{Device, Facts, Rss};
 use crate::port::{AddDeviceError, EndConfig, Made, Ports, RxCounters, Taps, TxCounters};
 use crate::tx::{TxPath, TxShared};
 
@@ -78,8 +78,8 @@ impl Devices {
         let device = Arc::new(Device {
             name: end.name,
             ifindex: self.ifindex_last,
-            mac: end.mac,
-            mtu,
+            facts: Facts::new(end.mac, mtu),
+            wrong_checksums: AtomicU64::new(0),
             in_process,
             addresses: end.addresses,
             netns: end.netns,

@@ -24,6 +24,11 @@ pub struct DeviceStats {
     pub rx_bad_descriptors: u64,
     /// Times that the peer's ring index was impossible; nothing was read then.
     pub rx_index_errors: u64,
+    /// Packets dropped because they are longer than a frame. Of an interface of the kernel the kernel counts them
+    /// ([`XdpStats::rx_dropped`](crate::device::XdpStats::rx_dropped)).
+    pub rx_too_long: u64,
+    /// Packets dropped because their checksum was wrong; the name space counts them by protocol.
+    pub rx_wrong_checksums: u64,
     /// Packets put into rings.
     pub tx_packets: u64,
     /// Bytes of them.
@@ -81,7 +86,7 @@ impl DeviceHandle {
     /// Ethernet address.
     #[must_use]
     pub fn mac(&self) -> [u8; 6] {
-        self.device.mac
+        self.device.mac()
     }
 
     /// Receive queues, each with a NAPI instance.
@@ -151,6 +156,8 @@ impl DeviceEntry {
             rx_no_frame: rx(|c| c.no_frame_drops.get()),
             rx_bad_descriptors: rx(|c| c.bad_descriptors.get()),
             rx_index_errors: rx(|c| c.index_errors.get()),
+            rx_too_long: rx(|c| c.too_long.get()),
+            rx_wrong_checksums: self.device.wrong_checksums.load(Ordering::Relaxed),
             tx_packets: tx(|c| c.packets.get()),
             tx_bytes: tx(|c| c.bytes.get()),
             tx_ring_full: tx(|c| c.tx_full_drops.get()),

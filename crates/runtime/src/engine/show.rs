@@ -116,7 +116,7 @@ fn by_queues(entry: &DeviceEntry) -> Vec<QStats> {
         stats.set("rx-packets", counters.packets.get());
         stats.set("rx-bytes", counters.bytes.get());
         stats.set("rx-alloc-fail", counters.no_frame_drops.get());
-        stats.set("rx-hw-drops", counters.bad_descriptors.get());
+        stats.set("rx-hw-drops", counters.bad_descriptors.get() + counters.too_long.get());
         stats
     });
     let sent = (0..).zip(&entry.tx_counters).map(|(id, counters)| {

@@ -5,6 +5,7 @@ use core::ops::Add;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use napier_ring::FramePool;
+use napier_ring::memif::BadDescriptor;
 
 /// A number that one thread at a time adds to and any thread reads.
 #[derive(Debug, Default)]
@@ -44,8 +45,21 @@ pub(crate) struct RxCounters {
     pub(crate) no_frame_drops: Counter,
     /// Packets dropped because the peer described them wrongly.
     pub(crate) bad_descriptors: Counter,
+    /// Packets dropped because they are longer than a frame, in one piece or in several.
+    pub(crate) too_long: Counter,
     /// Times that the peer's ring index was impossible; nothing was read then.
     pub(crate) index_errors: Counter,
+}
+
+impl RxCounters {
+    /// A packet in memory that is shared could not be taken.
+    #[cold]
+    pub(crate) fn refused(&self, why: BadDescriptor) {
+        match why {
+            BadDescriptor::TooLong => self.too_long.add(1),
+            BadDescriptor::Empty | BadDescriptor::OutOfRegion | BadDescriptor::Chained => self.bad_descriptors.add(1),
+        }
+    }
 }
 
 /// Counters of a transmit queue.

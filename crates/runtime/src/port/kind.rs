@@ -133,6 +133,16 @@ pub(crate) trait AddedDevice: Send + Sync {
     /// As [`Self::carrier_on`].
     fn set_carrier(&self, unusable: Option<String>, gone: bool) -> rustix::io::Result<()>;
 
+    /// The device has another Ethernet address (`None`: the same) or takes IP packets of this length now; nothing is done if
+    /// both are as they were. False: packets of some of its addresses need longer ones, and all stays as it was.
+    fn set_facts(&self, mac: Option<[u8; 6]>, mtu: u32) -> bool;
+
+    /// A frame that is another's, for what can be learnt of it.
+    fn hear(&self, frame: &[u8]);
+
+    /// Packets dropped because their checksum was wrong.
+    fn wrong_checksums(&self) -> u64;
+
     /// Ends the TCP connections through the device: the peer that comes next knows nothing of them.
     fn drop_connections(&self);
 

@@ -261,7 +261,7 @@ pub(crate) fn take_copied(
     loop {
         match take_into(table.data_mut(&mut frame)) {
             Some(Ok(length)) => return Some((frame, length as u32)), // at most a frame
-            Some(Err(_)) => counters.bad_descriptors.add(1),
+            Some(Err(why)) => counters.refused(why),
             None => break,
         }
     }

@@ -28,7 +28,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let ours = &[LEFT][..];
     assert!(matches!(refused(XdpConfig { first_queue: 5, ..small() }, ours), E::NoSuchQueue { queue: 5, .. }));
     assert!(matches!(refused(XdpConfig { queues: 2, ..small() }, ours), E::NoSuchQueue { queue: 1, .. }));
-    assert!(matches!(refused(XdpConfig { queues: 0, ..small() }, ours), E::Config { .. }));
+    assert!(matches!(refused(XdpConfig { queues: 65, ..small() }, ours), E::Config { .. }));
     assert!(matches!(refused(XdpConfig { ring_size: 100, ..small() }, ours), E::Config { .. }));
     assert!(matches!(refused(XdpConfig { chunk_bytes: 1024, ..small() }, ours), E::Config { .. }));
     assert!(matches!(refused(XdpConfig { frames_per_queue: 64, ..small() }, ours), E::Config { .. }));
@@ -51,13 +51,104 @@ fn an_mtu_that_exceeds_a_frame_is_refused() {
     let test = "an_mtu_that_exceeds_a_frame_is_refused";
     let Some(pair) = veth(test, 1) else { return };
     pair.left().set_mtu(1775).expect("set");
-    match Xdp::try_new(pair.left(), small(), &[LEFT]) {
-        Err(AddXdpError::MtuTooLarge { mtu: 1775, most: 1774, .. }) => {}
-        Err(error) => panic!("{error}"),
-        Ok(_) => panic!("accepted"),
+    let refused = |config| Xdp::try_new(pair.left(), config, &[LEFT]).err().expect("refused");
+    let error = refused(XdpConfig { chunk_bytes: 2048, ..small() });
+    assert!(matches!(error, AddXdpError::MtuTooLarge { mtu: 1775, most: 1774, .. }), "{error}");
+    assert!(error.to_string().contains("chunks of 4096 bytes"), "{error}");
+    // Of themselves chunks are as long as the MTU needs them.
+    for config in [XdpConfig { chunk_bytes: 4096, ..small() }, small()] {
+        assert!(Xdp::new(test, pair.left(), config, &[LEFT]).is_some_and(|xdp| xdp.device.link_state().carrier));
     }
-    let larger = XdpConfig { chunk_bytes: 4096, ..small() };
-    assert!(Xdp::new(test, pair.left(), larger, &[LEFT]).is_some_and(|xdp| xdp.device.link_state().carrier));
+    // More than any chunk takes: what is said can be done, and helps.
+    pair.left().set_mtu(9000).expect("set");
+    let error = refused(small());
+    let AddXdpError::MtuTooLarge { mtu: 9000, most, .. } = error else { panic!("{error}") };
+    assert!(error.to_string().contains(&format!("mtu {most}")) && !error.to_string().contains("chunks"), "{error}");
+    pair.left().set_mtu(most).expect("set");
+    assert!(Xdp::new(test, pair.left(), small(), &[LEFT]).is_some_and(|xdp| xdp.device.link_state().carrier));
+}
+
+/// The interface has several queues, and nobody has said how many are wanted.
+#[test]
+fn all_queues_are_taken_unless_fewer_are_asked_for() {
+    let test = "all_queues_are_taken_unless_fewer_are_asked_for";
+    let Some(pair) = veth(test, 3) else { return };
+    for (config, taken) in
+        [(small(), 3), (XdpConfig { queues: 2, ..small() }, 2), (XdpConfig { first_queue: 1, ..small() }, 2)]
+    {
+        let Some(xdp) = Xdp::new(test, pair.left(), config, &[LEFT]) else { return };
+        assert_eq!(xdp.device.queues(), taken);
+        assert!(xdp.device.xdp_info().expect("an interface's").interface_queues >= 3);
+    }
+}
+
+/// The MTU and the Ethernet address of an interface change under a device.
+#[test]
+fn what_changes_of_an_interface_is_noticed() {
+    let test = "what_changes_of_an_interface_is_noticed";
+    let Some(pair) = veth(test, 1) else { return };
+    let Some(xdp) = Xdp::new(test, pair.left(), small(), &[LEFT]) else { return };
+    xdp.ns.neighbour_add(xdp.device.ifindex(), ip(RIGHT_KERNEL), RIGHT_MAC).expect("added");
+    let socket = xdp.bound(LEFT, 0);
+    assert_eq!(socket.send_to(&[0; 1400], at(RIGHT_KERNEL, 9)).expect("sent"), 1400);
+    pair.left().set_mtu(1300).expect("set");
+    eventually("longer packets are refused", || socket.send_to(&[0; 1400], at(RIGHT_KERNEL, 9)).is_err());
+    assert_eq!(socket.send_to(&[0; 1272], at(RIGHT_KERNEL, 9)).expect("sent"), 1272);
+    pair.left().set_mtu(1500).expect("set");
+    eventually("they are sent again", || socket.send_to(&[0; 1400], at(RIGHT_KERNEL, 9)).is_ok());
+}
+
+/// A neighbour that moves says so to all, and the kernel has to hear it as much as the device.
+#[test]
+fn what_a_neighbour_tells_all_is_heard_beside_the_kernel() {
+    let test = "what_a_neighbour_tells_all_is_heard_beside_the_kernel";
+    let Some(pair) = veth(test, 1) else { return };
+    let ports = XdpFilter::Ports { addresses: vec![ip(LEFT)], udp: vec![7..=7], tcp: vec![] };
+    for filter in [XdpFilter::OwnAddresses, ports] {
+        let Some(xdp) = Xdp::new(test, pair.left(), XdpConfig { filter, ..small() }, &[LEFT]) else { return };
+        let ifindex = xdp.device.ifindex();
+        // The kernel answers no question for an address that it has not, so the device learns it from a question of ours.
+        let asker = Raw::on(&pair);
+        let moved = [2, 0, 0, 0x55, 0, 0x77];
+        eventually("the neighbour is known", || {
+            asker.arp(RIGHT_MAC, RIGHT_KERNEL, LEFT);
+            xdp.ns.neighbour(ifindex, ip(RIGHT_KERNEL)) == Some(RIGHT_MAC)
+        });
+        asker.arp(moved, RIGHT_KERNEL, RIGHT_KERNEL);
+        eventually("it has moved", || xdp.ns.neighbour(ifindex, ip(RIGHT_KERNEL)) == Some(moved));
+    }
+}
+
+/// A filter that accepts everything.
+const ALL: napier_sys::packet::FilterCode =
+    napier_sys::packet::FilterCode { code: 6, if_true: 0, if_false: 0, k: 0xffff };
+
+/// Sends Ethernet frames of its own making from the right end.
+struct Raw {
+    socket: OwnedFd,
+}
+
+impl Raw {
+    fn on(pair: &napier_linux::Veth) -> Self {
+        let open = || napier_sys::packet::listen(pair.right().ifindex(), 0x88b5, &[ALL]);
+        Self { socket: pair.right().netns().run(open).expect("entered").expect("a packet socket") }
+    }
+
+    /// A question for `target` by `from` at `mac`, to all.
+    fn arp(&self, mac: [u8; 6], from: &str, target: &str) {
+        let octets = |text: &str| match ip(text) {
+            std::net::IpAddr::V4(address) => address.octets(),
+            std::net::IpAddr::V6(_) => panic!("IPv4 only"),
+        };
+        let mut frame = vec![0xff; 6];
+        frame.extend(mac);
+        frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        frame.extend(mac);
+        frame.extend(octets(from));
+        frame.extend([0; 6]);
+        frame.extend(octets(target));
+        rustix::io::write(&self.socket, &frame).expect("sent");
+    }
 }
 
 #[test]

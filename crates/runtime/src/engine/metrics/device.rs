@@ -21,6 +21,8 @@ figures! {
     rx_bytes: Counter Bytes "napier_device_rx" "Bytes received, Ethernet headers included";
     rx_no_frame: Counter Count "napier_device_rx_no_frame" "Packets lost because sockets held all frames";
     rx_bad_descriptors: Counter Count "napier_device_rx_bad_descriptors" "Packets lost because the peer described them wrongly";
+    rx_too_long: Counter Count "napier_device_rx_too_long" "Packets dropped because they are longer than a frame, in one piece or in several";
+    rx_wrong_checksums: Counter Count "napier_device_rx_wrong_checksums" "Packets dropped because their checksum was wrong: on veth the sender has to compute them (ethtool -K PEER tx off)";
     rx_index_errors: Counter Count "napier_device_rx_index_errors" "Times that the index of the peer's transmit ring was impossible and nothing was read";
     tx_packets: Counter Count "napier_device_tx_packets" "Packets put into transmit rings";
     tx_bytes: Counter Bytes "napier_device_tx" "Bytes put into transmit rings, Ethernet headers included";
@@ -46,6 +48,7 @@ figures! {
     rx_fill_ring_empty_descs: Counter Count "napier_xdp_rx_fill_ring_empty_descs" "Times that the kernel found no frame to fill";
     tx_ring_empty_descs: Counter Count "napier_xdp_tx_ring_empty_descs" "Times that the kernel found nothing to send";
     interrupts_put_away: Counter Count "napier_xdp_interrupts_put_away" "Times that a queue was polled for so long that no thread waits for its interrupt, until it is unmasked";
+    .. rx_wrong_checksums;
 }
 
 figures! {

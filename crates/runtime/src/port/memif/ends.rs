@@ -83,8 +83,8 @@ impl<E: FnMut(Frame, u32)> Landing for Hand<'_, E> {
     }
 
     #[cold]
-    fn refused(&mut self, _why: BadDescriptor) {
-        self.home.counters.bad_descriptors.add(1);
+    fn refused(&mut self, why: BadDescriptor) {
+        self.home.counters.refused(why);
     }
 }
 

@@ -8,7 +8,7 @@ use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
 use napier_sys::xsk::XdpBusyPoll;
 
 /// Most queues of a device, as of a link.
-const QUEUES_MAX: u16 = 64;
+pub(super) const QUEUES_MAX: u16 = 64;
 /// Fewest and most slots of a ring.
 const RING_SIZE: std::ops::RangeInclusive<u32> = 16..=4096;
 /// Most frames of a home, and most senders.
@@ -40,11 +40,14 @@ pub struct XdpConfig {
     pub netns: Option<Arc<OwnedFd>>,
     /// First queue of the interface that is used.
     pub first_queue: u16,
-    /// Queues that are used: 1 to 64. Packets of other queues go to the kernel.
+    /// Queues that are used: 1 to 64; 0 = from the first on all that the interface has, 64 at most. Packets of other queues go
+    /// to the kernel, also those for the device: [`XdpInfo::interface_queues`](super::XdpInfo::interface_queues) says how many
+    /// there are.
     pub queues: u16,
     /// Slots of each ring: a power of two, 16 to 4096. As many frames are with the kernel to be filled.
     pub ring_size: u32,
-    /// Bytes of a chunk of memory, 2048 or 4096. A packet, link-layer header included, has 256 bytes less.
+    /// Bytes of a chunk of memory, 2048 or 4096; 0 = 4096 if the MTU of the interface needs it. A packet, link-layer header
+    /// included, has 256 bytes less.
     pub chunk_bytes: u32,
     /// Frames of each home (a queue's receive side, a queue's send side). 0 = twice `ring_size`. At least `ring_size`
     /// and one; what exceeds the ring can wait in sockets.
@@ -65,16 +68,16 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// One queue of `interface` in the calling thread's namespace, for the device's own addresses.
+    /// All queues of `interface` in the calling thread's namespace, for the device's own addresses.
     #[must_use]
     pub fn on(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
             netns: None,
             first_queue: 0,
-            queues: 1,
+            queues: 0,
             ring_size: 1024,
-            chunk_bytes: 2048,
+            chunk_bytes: 0,
             frames_per_queue: 0,
             mode: XdpMode::Auto,
             zero_copy: true,
@@ -91,13 +94,16 @@ impl XdpConfig {
     /// [`AddXdpError::Config`].
     pub fn check(&self) -> Result<(), AddXdpError> {
         let refuse = |what: String| Err(AddXdpError::Config { what });
-        if !(1..=QUEUES_MAX).contains(&self.queues) || self.first_queue.checked_add(self.queues).is_none() {
-            return refuse(format!("a device has 1 to {QUEUES_MAX} queues, not {}", self.queues));
+        if self.queues > QUEUES_MAX || self.first_queue.checked_add(self.queues).is_none() {
+            return refuse(format!(
+                "a device has 1 to {QUEUES_MAX} queues (0: all that there are), not {}",
+                self.queues
+            ));
         }
         if !RING_SIZE.contains(&self.ring_size) || !self.ring_size.is_power_of_two() {
             return refuse(format!("a ring has 16 to 4096 slots, a power of two, not {}", self.ring_size));
         }
-        if ![2048, 4096].contains(&self.chunk_bytes) {
+        if ![0, 2048, 4096].contains(&self.chunk_bytes) {
             return refuse(format!("a chunk has 2048 or 4096 bytes, not {}", self.chunk_bytes));
         }
         let frames = self.frames_per_home();

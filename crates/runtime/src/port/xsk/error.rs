@@ -49,13 +49,18 @@ pub enum AddXdpError {
         queue: u16,
     },
     /// Another program is on the interface.
-    #[error("another XDP program is attached to {interface}: detach it first (ip link set {interface} xdp off)")]
+    #[error("another XDP program is attached to {interface}: {mend}")]
     ProgramAttached {
         /// The interface.
         interface: String,
+        /// How it is taken off.
+        mend: String,
     },
     /// Packets may be longer than a frame.
-    #[error("the MTU of {interface} is {mtu}, and a frame takes {most}: lower the MTU, or use chunks of 4096 bytes")]
+    #[error(
+        "the MTU of {interface} is {mtu}, and a frame of AF_XDP takes {most}: use {larger}a lower MTU \
+         (ip link set {interface} mtu {most}; TCP of the device sends and takes 1500 at most anyhow)"
+    )]
     MtuTooLarge {
         /// The interface.
         interface: String,
@@ -63,12 +68,19 @@ pub enum AddXdpError {
         mtu: u32,
         /// The largest that a frame takes.
         most: u32,
+        /// What else there is to do.
+        larger: &'static str,
     },
     /// The driver cannot do what was asked for.
-    #[error("{interface} has no native XDP here ({source}): use the generic mode, or lower the MTU of both ends")]
+    #[error(
+        "{interface} has no native XDP here ({source}): use the generic mode (--xdp generic), or a lower MTU than {mtu} at both \
+         ends if the driver has native XDP"
+    )]
     NoNative {
         /// The interface.
         interface: String,
+        /// Its MTU in bytes.
+        mtu: u32,
         /// What the kernel said.
         source: io::Error,
     },

@@ -14,10 +14,12 @@ pub(crate) const FILTER_ENTRIES_MAX: usize = 64;
 pub enum XdpFilter {
     /// Every packet of the queues: the kernel hears nothing on them.
     Everything,
-    /// Packets to these addresses, ARP and neighbour solicitations for them included. The kernel must not have them.
+    /// Packets to these addresses, ARP and neighbour solicitations for them included. The kernel must not have them. What
+    /// neighbours and routers tell all stays the kernel's, and the device hears it beside.
     Addresses(Vec<IpAddr>),
     /// UDP and TCP packets to these ports of these addresses, whole and without IP options. All else, ARP and ICMP
-    /// included, is the kernel's, which may have the addresses too. Without addresses: to any.
+    /// included, is the kernel's, which may have the addresses too; the device hears ARP, neighbour discovery and ICMP errors
+    /// beside it, and answers none. Without addresses: to any.
     Ports {
         /// Addresses that are shared with the kernel.
         addresses: Vec<IpAddr>,
@@ -31,13 +33,13 @@ pub enum XdpFilter {
     OwnAddresses,
 }
 
-const ETHERNET_BYTES: i16 = 14;
-const ARP: u16 = 0x0806;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
+pub(super) const ETHERNET_BYTES: i16 = 14;
+pub(super) const ARP: u16 = 0x0806;
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
 const TCP: i32 = 6;
 const UDP: i32 = 17;
-const ICMPV6: i32 = 58;
+pub(super) const ICMPV6: i32 = 58;
 const NEIGHBOUR_SOLICITATION: i32 = 135;
 
 /// Offsets of `struct xdp_md`. Source: `include/uapi/linux/bpf.h`.

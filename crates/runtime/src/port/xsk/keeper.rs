@@ -1,7 +1,7 @@
 //! Who looks after a device: a thread that hears when the interface changes, and kicks again where a kick did nothing.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -16,15 +16,21 @@ use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
 use crate::port::AddedDevice;
+use napier_stack::seams::MTU;
 use napier_sys::netdev;
 
 /// First pause before a kick is tried again, and the longest.
 const RETRY_MIN: Duration = Duration::from_micros(50);
 const RETRY_MAX: Duration = Duration::from_millis(10);
 
+/// Bytes of a frame that are looked at, and frames that are taken at a time.
+const HEARD_BYTES_MAX: usize = 2048;
+const HEARD_MAX: usize = 64;
+
 /// A device's hold on its interface.
 pub(crate) struct Attachment {
     info: XdpInfo,
+    device: Arc<dyn AddedDevice>,
     sockets: Sockets,
     lines: Vec<Arc<XskLine>>,
     stop: Arc<AtomicBool>,
@@ -37,10 +43,19 @@ pub(crate) struct Attachment {
 impl Attachment {
     /// Begins to look after `device`.
     pub(super) fn new(device: Arc<dyn AddedDevice>, kept: Kept, thread: KeeperThread) -> Self {
-        let Kept { name, ifindex, mode, sockets, lines, link, late, query, changes } = kept;
+        let Kept { name, ifindex, mode, sockets, lines, link, late, query, changes, beside, own_mac, queues } = kept;
         let stop = Arc::new(AtomicBool::new(false));
-        let keeper =
-            Keeper { device, name: name.clone(), ifindex, query, changes, late: late.clone(), stop: stop.clone() };
+        let keeper = Keeper {
+            device: device.clone(),
+            name: name.clone(),
+            ifindex,
+            query,
+            changes,
+            beside,
+            own_mac,
+            late: late.clone(),
+            stop: stop.clone(),
+        };
         thread.begin.send(keeper).expect("it waits for this, and ends only after it");
         let info = XdpInfo {
             interface: name,
@@ -48,8 +63,10 @@ impl Attachment {
             mode,
             zero_copy: sockets.iter().all(|socket| socket.is_zero_copy()),
             kernel_napi_ids: Vec::new(),
+            interface_queues: queues.count,
+            queues_word: queues.word(),
         };
-        Self { info, sockets, lines, stop, late, thread: Some(thread.handle), _link: link }
+        Self { info, device, sockets, lines, stop, late, thread: Some(thread.handle), _link: link }
     }
 
     pub(crate) fn info(&self) -> XdpInfo {
@@ -60,8 +77,11 @@ impl Attachment {
     pub(crate) fn stats(&self) -> XdpStats {
         let all = self.sockets.iter().filter_map(|socket| socket.statistics().ok());
         let interrupts_put_away = self.lines.iter().map(|line| line.times_put_away()).sum();
-        all.fold(XdpStats { interrupts_put_away, ..XdpStats::default() }, |sum, one| XdpStats {
+        let rx_wrong_checksums = self.device.wrong_checksums();
+        let begin = XdpStats { interrupts_put_away, rx_wrong_checksums, ..XdpStats::default() };
+        all.fold(begin, |sum, one| XdpStats {
             interrupts_put_away: sum.interrupts_put_away,
+            rx_wrong_checksums: sum.rx_wrong_checksums,
             rx_dropped: sum.rx_dropped + one.rx_dropped,
             rx_invalid_descs: sum.rx_invalid_descs + one.rx_invalid_descs,
             tx_invalid_descs: sum.tx_invalid_descs + one.tx_invalid_descs,
@@ -117,6 +137,8 @@ struct Keeper {
     ifindex: u32,
     query: OwnedFd,
     changes: OwnedFd,
+    beside: Vec<OwnedFd>,
+    own_mac: bool,
     late: Arc<LateKicks>,
     stop: Arc<AtomicBool>,
 }
@@ -147,7 +169,8 @@ impl Keeper {
 
     /// Sleeps until something is to be done, or until the pause is over. True = an interface has changed.
     fn wait(&self, pause: Option<Duration>) -> bool {
-        let mut fds = [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&*self.late, PollFlags::IN)];
+        let own = [self.changes.as_fd(), self.late.as_fd()].into_iter().chain(self.beside.iter().map(AsFd::as_fd));
+        let mut fds: Vec<_> = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout = pause.map(|pause| Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -159,7 +182,25 @@ impl Keeper {
             // Which one does not matter; it is asked for. A queue that overflowed is empty after one error.
             while !matches!(rustix::io::read(&self.changes, &mut message), Err(rustix::io::Errno::AGAIN)) {}
         }
+        for (socket, fd) in self.beside.iter().zip(&fds[2..]) {
+            if !fd.revents().is_empty() {
+                self.hear(socket);
+            }
+        }
         changed
+    }
+
+    /// What has come beside the device, as much of it as there is now; where more comes than that, the rest has its turn
+    /// after the other duties.
+    fn hear(&self, socket: &OwnedFd) {
+        let mut frame = [0_u8; HEARD_BYTES_MAX];
+        for _ in 0..HEARD_MAX {
+            match rustix::io::read(socket, &mut frame) {
+                Ok(len) => self.device.hear(&frame[..len]),
+                // Empty; or the interface is down, which is said once.
+                Err(_) => return,
+            }
+        }
     }
 
     /// The queues, of those given, whose packets still wait.
@@ -176,10 +217,20 @@ impl Keeper {
     fn follow_interface(&self) {
         // By its number: it may have another name by now, and another interface its name.
         let found = netdev::name_of(&self.query, self.ifindex)
-            .and_then(|name| netdev::netdev(&self.query, &name).map(|interface| interface.state(&name)));
+            .and_then(|name| netdev::netdev(&self.query, &name).map(|interface| (interface, name)));
         let mut gone = false;
         let unusable = match found {
-            Ok(unusable) => unusable,
+            Ok((interface, name)) => {
+                let mac = self.own_mac.then_some(interface.mac);
+                let usable = self.device.set_facts(mac, interface.mtu.min(MTU));
+                let too_small = || {
+                    let mtu = interface.mtu;
+                    format!(
+                        "the MTU of {name} is {mtu} now, too small for the device's addresses: ip link set {name} mtu 1500"
+                    )
+                };
+                interface.state(&name).or_else(|| (!usable).then(too_small))
+            }
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
                 gone = true;
                 Some(format!("{} is gone: add the device again when there is one", self.name))

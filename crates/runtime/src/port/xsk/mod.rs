@@ -14,12 +14,16 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `filter`, `program` | which packets are the device's; the program as instructions |
-//! | `open` | what can be wrong with an interface; sockets, program, memory |
+//! | `open`, `queues` | what can be wrong with an interface; its queues, sockets, program, memory |
+//! | `attached` | whose program is on an interface already |
+//! | `beside` | what goes on to the kernel and is heard as well |
 //! | `rx`, `tx`, `line` | the ends of a queue and its interrupt, for `port` |
 //! | `bare` | a queue without a device, for benchmarks |
 //! | `keeper` | a thread that follows the interface: down, up, gone; and kicks that failed |
 
+mod attached;
 mod bare;
+mod beside;
 mod config;
 mod error;
 mod filter;
@@ -27,6 +31,7 @@ mod keeper;
 mod line;
 mod open;
 mod program;
+mod queues;
 mod rx;
 #[cfg(test)]
 mod tests;
@@ -45,6 +50,7 @@ pub use filter::XdpFilter;
 pub(crate) use keeper::Attachment;
 use keeper::KeeperThread;
 pub(crate) use line::XskLine;
+use queues::Queues;
 pub(crate) use rx::XskRxEnd;
 pub(crate) use tx::XskTxEnd;
 
@@ -67,9 +73,14 @@ pub struct XdpInfo {
     /// The kernel's NAPI instance of each queue, 0 where it does not tell. Polls of an empty queue drive it if busy
     /// polling is asked for.
     pub kernel_napi_ids: Vec<u32>,
+    /// Receive queues that the interface had when the device was added; 0: its driver does not say. Packets that come in by
+    /// queues that the device has not go to the kernel, also those for the device.
+    pub interface_queues: u16,
+    /// What `ethtool -L` calls them: `combined`, or `rx`.
+    pub queues_word: &'static str,
 }
 
-/// What is counted of a device's sockets, summed over the queues; all but the last by the kernel (`XDP_STATISTICS`).
+/// What is counted of a device's sockets, summed over the queues; all but the last two by the kernel (`XDP_STATISTICS`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpStats {
     /// Packets dropped for other reasons than a full receive ring: longer than a frame, or no frame to fill.
@@ -86,24 +97,28 @@ pub struct XdpStats {
     pub tx_ring_empty_descs: u64,
     /// Times that a queue was polled for so long that no thread waits for its interrupt, until it is unmasked.
     pub interrupts_put_away: u64,
+    /// Packets dropped because their checksum was wrong, counted here. A sender on the same machine leaves checksums out unless
+    /// `ethtool -K PEER tx off`.
+    pub rx_wrong_checksums: u64,
 }
 
 /// A device that is about to be added on an interface.
-pub(crate) struct NewXdp<'a> {
-    config: &'a XdpConfig,
+pub(crate) struct NewXdp {
+    config: XdpConfig,
+    queues: Queues,
     begun: Option<(open::Kept, KeeperThread)>,
 }
 
-impl<'a> NewXdp<'a> {
+impl NewXdp {
     /// # Errors
-    /// A field of the configuration cannot be.
-    pub(crate) fn check(config: &'a XdpConfig) -> Result<Self, AddXdpError> {
-        config.check()?;
-        Ok(Self { config, begun: None })
+    /// A field of the configuration cannot be, or there is no such interface.
+    pub(crate) fn check(config: &XdpConfig) -> Result<Self, AddXdpError> {
+        let (config, queues) = queues::fit(config)?;
+        Ok(Self { config, queues, begun: None })
     }
 }
 
-impl Kind for NewXdp<'_> {
+impl Kind for NewXdp {
     type Error = AddXdpError;
 
     fn shape(&self) -> (u16, u32) {
@@ -112,10 +127,12 @@ impl Kind for NewXdp<'_> {
 
     fn make(&mut self, end: &mut EndConfig, frames: &Arc<FrameTable>) -> Result<Made, AddXdpError> {
         let keeper = KeeperThread::start(&end.name)?;
-        let open::Opened { interface, ports, kept } = open::open(self.config, end, frames)?;
-        if end.mac == [0; 6] {
+        let open::Opened { interface, ports, mut kept } = open::open(&self.config, end, frames)?;
+        kept.own_mac = end.mac == [0; 6];
+        if kept.own_mac {
             end.mac = interface.mac;
         }
+        kept.queues = self.queues;
         self.begun = Some((kept, keeper));
         Ok(Made { ports, mtu: interface.mtu.min(MTU), unusable: interface.state(&self.config.interface) })
     }

@@ -10,13 +10,14 @@ use napier_ring::xsk::{HEADROOM_BYTES, XskRx, XskTx};
 use napier_ring::{ArenaConfig, FrameTable, Mapping};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::Sockets;
 use super::config::{XdpConfig, XdpMode};
 use super::error::AddXdpError;
 use super::line::XskLine;
 use super::program::Verdict;
+use super::queues::Queues;
 use super::rx::XskRxEnd;
 use super::tx::{Kicks, LateKicks, XskTxEnd};
+use super::{Sockets, attached, beside, queues};
 use crate::port::{EndConfig, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use napier_sys::bpf;
 use napier_sys::mmap::private_memory;
@@ -24,7 +25,7 @@ use napier_sys::netdev::{self, Netdev};
 use napier_sys::xsk::{CopyMode, RingSizes, Rings, XskSocket};
 
 /// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
-const LINK_BYTES: u32 = 18;
+pub(super) const LINK_BYTES: u32 = 18;
 /// How long a queue may stay busy because the kernel has not finished with its last socket: it does so in a work item that
 /// waits for the lock of all interfaces.
 const BUSY_MAX: Duration = Duration::from_secs(2);
@@ -49,6 +50,11 @@ pub(super) struct Kept {
     /// To ask about the interface, and to hear that it has changed, in its namespace.
     pub(super) query: OwnedFd,
     pub(super) changes: OwnedFd,
+    /// What goes on to the kernel and is heard as well.
+    pub(super) beside: Vec<OwnedFd>,
+    /// The device has the interface's Ethernet address, whichever that is.
+    pub(super) own_mac: bool,
+    pub(super) queues: Queues,
 }
 
 /// What is opened in the interface's namespace.
@@ -56,6 +62,7 @@ pub(super) struct Inside {
     interface: Netdev,
     query: OwnedFd,
     changes: OwnedFd,
+    beside: Vec<OwnedFd>,
     mode: XdpMode,
     link: OwnedFd,
     pub(super) sockets: Vec<(XskSocket, Rings)>,
@@ -77,6 +84,7 @@ pub(super) fn open(config: &XdpConfig, end: &EndConfig, table: &Arc<FrameTable>)
 
 /// Opens the interface for somebody who makes no device of it.
 pub(super) fn open_bare(config: &XdpConfig) -> Result<(Inside, Arc<Mapping>), AddXdpError> {
+    let (config, _) = &queues::fit(config)?;
     let memory = make_memory(config)?;
     Ok((in_namespace(config, || open_inside(config, &[], &memory))?, memory))
 }
@@ -88,7 +96,7 @@ fn make_memory(config: &XdpConfig) -> Result<Arc<Mapping>, AddXdpError> {
 }
 
 /// Runs `f` in the interface's namespace.
-fn in_namespace<R: Send>(
+pub(super) fn in_namespace<R: Send>(
     config: &XdpConfig,
     f: impl FnOnce() -> Result<R, AddXdpError> + Send,
 ) -> Result<R, AddXdpError> {
@@ -119,7 +127,9 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     })?;
     let most = config.chunk_bytes - HEADROOM_BYTES - LINK_BYTES;
     if interface.mtu > most {
-        return Err(AddXdpError::MtuTooLarge { interface: name.clone(), mtu: interface.mtu, most });
+        let larger =
+            if config.chunk_bytes < 4096 && interface.mtu <= most + 2048 { "chunks of 4096 bytes, or " } else { "" };
+        return Err(AddXdpError::MtuTooLarge { interface: name.clone(), mtu: interface.mtu, most, larger });
     }
     let queues = u32::from(config.first_queue + config.queues);
     let loading = AddXdpError::refused("loading an XDP program", "CAP_BPF and CAP_NET_ADMIN");
@@ -132,19 +142,21 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     let veth = netdev::driver(&query, name).is_some_and(|driver| driver == "veth");
     // It hands packets of its queues to the stack by the wrong number, so this is for the first alone.
     let prefer_generic = veth && queues == 1;
-    let (link, mode) = attach(config, &program, interface.ifindex, prefer_generic)?;
+    let (link, mode) = attach(config, &program, interface, prefer_generic)?;
     let sockets = bind_all(config, interface.ifindex, sockets, memory, mode)?;
     for (queue, (socket, _)) in (u32::from(config.first_queue)..).zip(&sockets) {
         map.put_socket(queue, socket.as_fd()).map_err(&loading)?;
     }
-    Ok(Inside { interface, query, changes, mode, link, sockets })
+    let hearing = AddXdpError::refused("a packet socket", "CAP_NET_RAW");
+    let beside = beside::listen(interface.ifindex, &config.filter, addresses).map_err(hearing)?;
+    Ok(Inside { interface, query, changes, beside, mode, link, sockets })
 }
 
 /// Attaches the program as the configuration wants it.
 fn attach(
     config: &XdpConfig,
     program: &OwnedFd,
-    ifindex: u32,
+    Netdev { ifindex, mtu, .. }: Netdev,
     prefer_generic: bool,
 ) -> Result<(OwnedFd, XdpMode), AddXdpError> {
     let interface = || config.interface.clone();
@@ -160,10 +172,12 @@ fn attach(
         }),
     };
     attached.map_err(|source| match source.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => AddXdpError::ProgramAttached { interface: interface() },
+        Some(libc::EBUSY | libc::EEXIST) => {
+            AddXdpError::ProgramAttached { interface: interface(), mend: attached::mend(&interface(), ifindex) }
+        }
         Some(libc::ENODEV) => AddXdpError::NoSuchInterface { interface: interface() },
         Some(libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL) if config.mode != XdpMode::Auto => {
-            AddXdpError::NoNative { interface: interface(), source }
+            AddXdpError::NoNative { interface: interface(), mtu, source }
         }
         _ => AddXdpError::refused("attaching an XDP program", "CAP_NET_ADMIN")(source),
     })
@@ -285,6 +299,9 @@ fn make_ports(
         late,
         query: inside.query,
         changes: inside.changes,
+        beside: inside.beside,
+        own_mac: false,
+        queues: Queues::default(),
     };
     Ok(Opened { interface: inside.interface, ports: Ports { queues, senders }, kept })
 }
