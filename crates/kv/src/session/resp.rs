@@ -1,4 +1,7 @@
-//! RESP2: arrays of bulk strings, or words on a line; and the few commands that a cache and its tools need.
+//! RESP2 and RESP3: arrays of bulk strings, or words on a line; and the few commands that a cache and its tools need. What a client
+//! says before its first command is in `hello`.
+
+mod hello;
 
 use super::text::{Words, signed, unsigned};
 use super::{Call, LINE_BYTES_MAX, Step, stats};
@@ -21,6 +24,15 @@ pub(super) struct Resp {
     scanned: usize,
     /// Words of a request that was refused, still to come.
     unwanted: usize,
+    speaks: Version,
+}
+
+/// Which version of the protocol a connection's answers have.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Version {
+    #[default]
+    Two,
+    Three,
 }
 
 impl Resp {
@@ -75,7 +87,7 @@ impl Resp {
             *word = &input[next..end];
             at = end + 2;
         }
-        execute(call, &words[..count], at)
+        execute(call, &mut self.speaks, &words[..count], at)
     }
 
     fn inline(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
@@ -83,7 +95,7 @@ impl Resp {
         match line_at(input, 0, scanned, LINE_BYTES_MAX) {
             LineAt::Whole(line, next) => {
                 let words = Words::<WORDS_MAX>::of(line);
-                if words.count() == 0 { Step::Done(next) } else { execute(call, words.kept(), next) }
+                if words.count() == 0 { Step::Done(next) } else { execute(call, &mut self.speaks, words.kept(), next) }
             }
             LineAt::Unfinished if call.is_starved => no_memory(call, Step::SkipLine),
             LineAt::Unfinished => {
@@ -156,7 +168,7 @@ fn length(line: &[u8]) -> Result<usize, String> {
     length.filter(|length| *length <= VALUE_BYTES_MAX).ok_or_else(|| "invalid bulk length".to_owned())
 }
 
-fn execute(call: &mut Call<'_, '_>, words: &[&[u8]], bytes: usize) -> Step {
+fn execute(call: &mut Call<'_, '_>, speaks: &mut Version, words: &[&[u8]], bytes: usize) -> Step {
     call.turn.stats.add(|c| &c.requests, 1);
     let mut name = [0; 16];
     let upper = match name.get_mut(..words[0].len()) {
@@ -169,8 +181,8 @@ fn execute(call: &mut Call<'_, '_>, words: &[&[u8]], bytes: usize) -> Step {
     };
     let arguments = &words[1..];
     match (upper, arguments.len()) {
-        (b"GET", 1) => get(call, words[1]),
-        (b"SET", 2..) => set(call, arguments),
+        (b"GET", 1) => get(call, *speaks, words[1]),
+        (b"SET", 2..) => set(call, *speaks, arguments),
         (b"DEL" | b"UNLINK", 1..) => delete(call, arguments),
         (b"EXISTS", 1..) => {
             let there = arguments.iter().filter(|key| read(call, key, |_, _| ())).count();
@@ -189,8 +201,10 @@ fn execute(call: &mut Call<'_, '_>, words: &[&[u8]], bytes: usize) -> Step {
             put_ok(call.out);
         }
         (b"COMMAND", _) => call.out.extend_from_slice(b"*0\r\n"),
-        (b"CONFIG", 2) if words[1].eq_ignore_ascii_case(b"get") => config_get(call, words[2]),
-        (b"CLIENT", 1..) if !words[1].eq_ignore_ascii_case(b"list") => put_ok(call.out),
+        (b"CONFIG", 2) if words[1].eq_ignore_ascii_case(b"get") => config_get(call, *speaks, words[2]),
+        (b"HELLO", _) => hello::hello(call, speaks, arguments),
+        (b"AUTH", 1..=2) => hello::auth(call, arguments),
+        (b"CLIENT", 1..) => hello::client(call, *speaks, arguments),
         (b"INFO", _) => info(call),
         (b"QUIT", _) => {
             put_ok(call.out);
@@ -198,7 +212,7 @@ fn execute(call: &mut Call<'_, '_>, words: &[&[u8]], bytes: usize) -> Step {
         }
         (
             b"GET" | b"SET" | b"DEL" | b"UNLINK" | b"EXISTS" | b"TTL" | b"PTTL" | b"PING" | b"ECHO" | b"SELECT"
-            | b"DBSIZE",
+            | b"DBSIZE" | b"AUTH" | b"CLIENT",
             _,
         ) => {
             let name = String::from_utf8_lossy(words[0]).to_lowercase();
@@ -209,9 +223,9 @@ fn execute(call: &mut Call<'_, '_>, words: &[&[u8]], bytes: usize) -> Step {
     Step::Done(bytes)
 }
 
-fn get(call: &mut Call<'_, '_>, key: &[u8]) {
+fn get(call: &mut Call<'_, '_>, speaks: Version, key: &[u8]) {
     if !read(call, key, |out, item| put_bulk(out, item.value)) {
-        call.out.extend_from_slice(b"$-1\r\n");
+        put_null(call.out, speaks);
     }
 }
 
@@ -222,7 +236,7 @@ fn read(call: &mut Call<'_, '_>, key: &[u8], found: impl FnOnce(&mut Vec<u8>, &I
     hit
 }
 
-fn set(call: &mut Call<'_, '_>, arguments: &[&[u8]]) {
+fn set(call: &mut Call<'_, '_>, speaks: Version, arguments: &[&[u8]]) {
     let turn = call.turn;
     let (key, value) = (arguments[0], arguments[1]);
     let (how, expires_ms) = match set_options(&arguments[2..], turn.now_ms) {
@@ -232,7 +246,7 @@ fn set(call: &mut Call<'_, '_>, arguments: &[&[u8]]) {
     turn.stats.add(|c| &c.sets, 1);
     match turn.server.store.put(turn.now_ms, key, &Put { how, cas: 0, flags: 0, expires_ms, value }) {
         Ok(_) => put_ok(call.out),
-        Err(PutError::NotStored | PutError::Exists | PutError::NotFound) => call.out.extend_from_slice(b"$-1\r\n"),
+        Err(PutError::NotStored | PutError::Exists | PutError::NotFound) => put_null(call.out, speaks),
         Err(PutError::TooLarge { .. }) => {
             put_error(call.out, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
         }
@@ -281,19 +295,23 @@ fn time_to_live(call: &mut Call<'_, '_>, key: &[u8], unit_ms: u64) {
 }
 
 /// The two parameters that redis-benchmark asks for.
-fn config_get(call: &mut Call<'_, '_>, name: &[u8]) {
+fn config_get(call: &mut Call<'_, '_>, speaks: Version, name: &[u8]) {
     let value: &[u8] = match name.to_ascii_lowercase().as_slice() {
         b"save" => b"",
         b"appendonly" => b"no",
-        _ => return call.out.extend_from_slice(b"*0\r\n"),
+        _ => return put_map(call.out, speaks, 0),
     };
-    call.out.extend_from_slice(b"*2\r\n");
+    put_map(call.out, speaks, 1);
     put_bulk(call.out, name);
     put_bulk(call.out, value);
 }
 
 fn info(call: &mut Call<'_, '_>) {
-    let mut text = format!("# Server\r\nserver_name:napier\r\nredis_version:7.0.0\r\nversion:{}\r\n", stats::VERSION);
+    let mut text = format!(
+        "# Server\r\nserver_name:napier\r\nredis_version:{}\r\nversion:{}\r\n",
+        stats::REDIS_VERSION,
+        stats::VERSION
+    );
     text.push_str("# Stats\r\n");
     for (name, value) in stats::general(call) {
         text.push_str(&format!("{name}:{value}\r\n"));
@@ -309,6 +327,25 @@ fn unknown(call: &mut Call<'_, '_>, words: &[&[u8]]) {
         text.push_str(&format!("'{}' ", shown(word)));
     }
     put_error(call.out, &text);
+}
+
+/// No value.
+fn put_null(out: &mut Vec<u8>, speaks: Version) {
+    out.extend_from_slice(match speaks {
+        Version::Two => b"$-1\r\n",
+        Version::Three => b"_\r\n",
+    });
+}
+
+/// The head of a map of so many pairs: in RESP2 an array of names and values.
+fn put_map(out: &mut Vec<u8>, speaks: Version, pairs: u64) {
+    let (head, length) = match speaks {
+        Version::Two => (b'*', 2 * pairs),
+        Version::Three => (b'%', pairs),
+    };
+    out.push(head);
+    decimal::put(out, length);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn put_ok(out: &mut Vec<u8>) {

@@ -6,6 +6,8 @@ use super::ascii::ERROR;
 /// The version that clients are told: those of libmemcached read the first three numbers and expect them to be of a
 /// memcached.
 pub(super) const VERSION: &str = concat!("1.6.18-napier-", env!("CARGO_PKG_VERSION"));
+/// The version of Redis whose answers RESP has.
+pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 /// Answers `stats [what]`; returns what ends the answer.
 pub(super) fn ascii(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {

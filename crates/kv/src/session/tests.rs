@@ -191,6 +191,45 @@ fn redis_answers_in_its_words() {
     }
 }
 
+/// What clients say first, and that a client of RESP3 is spoken to in RESP3 from then on.
+#[test]
+fn redis_clients_introduce_themselves() {
+    let map = |head: &str, proto| {
+        format!(
+            "{head}\r\n$6\r\nserver\r\n$6\r\nnapier\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:{proto}\r\n$2\r\nid\r\n:1\r\n\
+             $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
+        )
+    };
+    let (two, three) = (map("*14", 2), map("%7", 3));
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let cases = [
+        ("HELLO\r\n".to_owned(), two.clone()),
+        ("HELLO 2\r\nGET z\r\n".to_owned(), format!("{two}$-1\r\n")),
+        ("HELLO 3\r\nGET z\r\nHELLO\r\n".to_owned(), format!("{three}_\r\n{three}")),
+        ("HELLO 3\r\nHELLO 2\r\nGET z\r\n".to_owned(), format!("{three}{two}$-1\r\n")),
+        ("hello 3 auth default x setname me\r\n".to_owned(), three.clone()),
+        ("HELLO 3 AUTH other x\r\nGET z\r\n".to_owned(), format!("{wrong}$-1\r\n")),
+        ("HELLO 4\r\n".to_owned(), "-NOPROTO unsupported protocol version\r\n".to_owned()),
+        ("HELLO x\r\n".to_owned(), "-ERR Protocol version is not an integer or out of range\r\n".to_owned()),
+        ("HELLO 3 NOPE\r\nGET z\r\n".to_owned(), "-ERR Syntax error in HELLO option 'NOPE'\r\n$-1\r\n".to_owned()),
+        ("HELLO 3\r\nSET k v\r\nSET k w NX\r\n".to_owned(), format!("{three}+OK\r\n_\r\n")),
+        ("HELLO 3\r\nCONFIG GET save\r\n".to_owned(), format!("{three}%1\r\n$4\r\nsave\r\n$0\r\n\r\n")),
+        ("AUTH default any\r\nAUTH me any\r\n".to_owned(), format!("+OK\r\n{wrong}")),
+        (
+            "CLIENT SETINFO LIB-NAME redis-py\r\nCLIENT SETNAME me\r\nCLIENT ID\r\n".to_owned(),
+            "+OK\r\n+OK\r\n:1\r\n".to_owned(),
+        ),
+        ("CLIENT GETNAME\r\nHELLO 3\r\nCLIENT GETNAME\r\n".to_owned(), format!("$-1\r\n{three}_\r\n")),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(talk_redis(input.as_bytes()), expected, "{input:?}");
+    }
+    // What would be a promise that nobody keeps is refused.
+    for input in ["CLIENT TRACKING ON\r\n", "CLIENT REPLY OFF\r\n", "CLIENT LIST\r\n", "AUTH x\r\n", "MULTI\r\n"] {
+        assert!(talk_redis(input.as_bytes()).starts_with("-ERR "), "{input:?}");
+    }
+}
+
 /// A binary request.
 fn binary(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], cas: u64) -> Vec<u8> {
     let mut request = vec![0x80, opcode];
