@@ -28,7 +28,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "RULE")]
     coalesce: Option<Coalesce>,
 
-    /// Receive queues of the engine's device, each with a NAPI instance [default: 1]
+    /// Receive queues of the engine's device, each with a NAPI instance [default: all that an interface has; 1 for memif]
     #[arg(long, value_name = "N")]
     queues: Option<u16>,
 
@@ -181,7 +181,7 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
                 } else {
                     Coalesce::default()
                 }),
-                queues: queues.unwrap_or(1),
+                queues: queues.unwrap_or(0),
                 gateway: *gateway,
                 neighbours: neighbour.clone(),
                 pcapng: pcapng.clone(),

@@ -202,6 +202,7 @@ pub fn load_on(
         Device::Kernel { interface: None } => load(KernelClient::new()?, config, interrupted, on_run),
         _ => {
             let mut one = OneDevice::start(device)?;
+            one.left_to_kernel().iter().for_each(|left| eprintln!("napier: {left}"));
             wait_for_peer(&one.device, &device.device.name(), LINK_MAX)?;
             let client = EngineClient::new(&one.engine, &one.netns, config.connections);
             let report = load(client, config, interrupted, on_run)?;

@@ -16,6 +16,8 @@ use napier_runtime::socket::NetNs;
 use crate::device::{Device, XdpWay};
 use crate::in_force::{self, InForce};
 
+/// Most queues of a device.
+const QUEUES_MAX: u16 = 64;
 /// How often it is looked why there is no peer yet.
 const PEER_LOOK: Duration = Duration::from_millis(20);
 
@@ -34,7 +36,7 @@ pub struct DeviceConfig {
     pub xdp: XdpWay,
     /// Interrupt coalescing.
     pub coalesce: Coalesce,
-    /// Receive queues, each with a NAPI instance.
+    /// Receive queues, each with a NAPI instance; 0: all that an interface has, and one of a memif.
     pub queues: u16,
     /// Own address.
     pub ip: IpAddr,
@@ -130,7 +132,8 @@ impl OneDevice {
                         Some(secret.context("--secret must have 1 to 24 bytes and no NUL")?)
                     }
                 };
-                let memif = MemifConfig { queues: config.queues, secret, ..MemifConfig::new(config.role, socket) };
+                let memif =
+                    MemifConfig { queues: config.queues.max(1), secret, ..MemifConfig::new(config.role, socket) };
                 engine.add_memif(memif, end).with_context(|| format!("adding the memif device at {socket}"))?
             }
             Device::Xdp { interface: Some(interface) } => {
@@ -165,6 +168,27 @@ impl OneDevice {
         let name = self.device.name();
         anyhow::ensure!(!state.gone, "{}", state.reason.as_deref().unwrap_or(name));
         Ok(())
+    }
+
+    /// What is to be known of an interface whose queues are not all the device's; `None`: they are, or its driver does not say
+    /// how many there are.
+    pub fn left_to_kernel(&self) -> Option<String> {
+        let info = self.device.xdp_info()?;
+        let (all, own, name) = (info.interface_queues, self.device.queues(), &info.interface);
+        let (first, last) = (own, all.checked_sub(1)?);
+        if first > last {
+            return None;
+        }
+        let left = if first == last {
+            format!("queue {last} of {name} goes")
+        } else {
+            format!("queues {first} to {last} of {name} go")
+        };
+        let word = info.queues_word;
+        Some(format!(
+            "{left} to the kernel, and clients whose packets come in there get no answer from here: take all queues (omit \
+             --queues; {QUEUES_MAX} at most), or give the interface fewer: ethtool -L {name} {word} {own}"
+        ))
     }
 
     /// What is in force on the device.

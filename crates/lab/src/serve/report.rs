@@ -40,6 +40,14 @@ pub struct ServeReport {
     pub softirq_run_delay_s: Option<f64>,
     /// Packets dropped because their checksum was wrong; null on the kernel's sockets, which count them elsewhere.
     pub wrong_checksums: Option<u64>,
+    /// IP fragments, which are dropped: none is put together; null on the kernel's sockets.
+    pub fragments: Option<u64>,
+    /// Packets dropped because they were longer than a frame, or came when the kernel had no frame; null on the kernel's sockets.
+    pub too_long: Option<u64>,
+    /// Times that a router said that a path takes only shorter packets; null on the kernel's sockets.
+    pub paths_lowered: Option<u64>,
+    /// Times that a connection took shorter packets because full ones got lost without a word; null on the kernel's sockets.
+    pub black_holes: Option<u64>,
     /// Frames that are missing from the recording, because too many came at once or the file took no more; null without one.
     pub frames_not_recorded: Option<u64>,
     /// Why the file of the recording took no more; null if it took all, and without one.
@@ -71,6 +79,10 @@ impl ServeReport {
             in_force: InForce::new(),
             softirq_run_delay_s: None,
             wrong_checksums: None,
+            fragments: None,
+            too_long: None,
+            paths_lowered: None,
+            black_holes: None,
             frames_not_recorded: None,
             recording_failure: None,
         }
@@ -112,6 +124,23 @@ impl std::fmt::Display for ServeReport {
             let hint = "on veth the sender has to compute them: ethtool -K IF tx off, at its end";
             writeln!(f, "checksums    {wrong} packets were dropped, for theirs was wrong ({hint})")?;
         }
+        if let Some(fragments @ 1..) = self.fragments {
+            let hint = "none is put together here: datagrams must fit into the MTU, or go over TCP";
+            writeln!(f, "fragments    {fragments} IP fragments were dropped ({hint})")?;
+        }
+        if let Some(packets @ 1..) = self.too_long {
+            writeln!(
+                f,
+                "too long     {packets} packets were dropped, longer than a frame or without a frame for them"
+            )?;
+        }
+        let (lowered, holes) = (self.paths_lowered.unwrap_or(0), self.black_holes.unwrap_or(0));
+        if lowered + holes > 0 {
+            writeln!(
+                f,
+                "paths        {lowered} times a router asked for shorter packets, {holes} times they were lost without a word"
+            )?;
+        }
         if let Some(frames) = self.frames_not_recorded {
             writeln!(f, "recording    {frames} frames are missing")?;
         }
@@ -144,11 +173,52 @@ mod tests {
             in_force: InForce::from([("AF_XDP".to_owned(), "copy".to_owned())]),
             softirq_run_delay_s,
             wrong_checksums: None,
+            fragments: None,
+            too_long: None,
+            paths_lowered: None,
+            black_holes: None,
             frames_not_recorded: None,
             recording_failure: None,
         };
         let said = report(Some(0.25)).to_string();
         assert!(said.contains("\nsoftirq      threads waited 0.250 s for a CPU\n"), "{said}");
         assert!(!report(None).to_string().contains("softirq"), "the kernel's are not counted here");
+    }
+
+    #[test]
+    fn what_was_dropped_has_a_line_if_something_was() {
+        let server = Server::new(0, 1, 0);
+        let config = ServeConfig {
+            shown: crate::shown::Shown::default(),
+            device: crate::serve::device::DeviceConfig::new(
+                crate::device::Device::Xdp { interface: Some("eth1".to_owned()) },
+                "10.0.0.1".parse().expect("an address"),
+                24,
+            ),
+            port: 11_211,
+            resp_port: None,
+            sockperf_port: None,
+            mode: None,
+            workers: 1,
+            limits: crate::serve::limits::Limits::new(64, 16, 0).expect("they can be"),
+            service: None,
+            control: false,
+        };
+        let report = ServeReport::new(&config, &server, 1.0, Used::default(), None);
+        let none = ServeReport {
+            fragments: Some(0),
+            too_long: Some(0),
+            paths_lowered: Some(0),
+            black_holes: Some(0),
+            ..report
+        };
+        let said = none.to_string();
+        assert!(!said.contains("fragments") && !said.contains("too long") && !said.contains("paths"), "{said}");
+        let some =
+            ServeReport { fragments: Some(3), too_long: Some(4), paths_lowered: Some(1), black_holes: Some(0), ..none };
+        let said = some.to_string();
+        for line in ["\nfragments    3 IP fragments", "\ntoo long     4 packets", "\npaths        1 times"] {
+            assert!(said.contains(line), "{said}");
+        }
     }
 }

@@ -170,6 +170,7 @@ fn serve_on_engine(
     on_ready: &mut dyn FnMut(),
 ) -> anyhow::Result<ServeReport> {
     let mut one = OneDevice::start(&config.device)?;
+    one.left_to_kernel().iter().for_each(|left| eprintln!("napier: {left}"));
     let _showing = config.shown.set(&one.engine);
     let control = config.control.then(|| ControlSocket::open(&one.engine)).transpose();
     // It is for looking and setting; the server does without.
@@ -197,10 +198,15 @@ fn serve_on_engine(
     used.cpu += others.map(|thread| thread.cpu).sum::<Duration>();
     let recorded = one.finish_capture();
     let run_delay = Duration::from_nanos(one.engine.softirq_stats().iter().map(|cpu| cpu.run_delay_ns).sum());
+    let (counters, device) = (one.netns.counters(), one.device.stats());
     Ok(ServeReport {
         in_force: one.in_force(),
         softirq_run_delay_s: Some(run_delay.as_secs_f64()),
-        wrong_checksums: Some(wrong_checksums(&one.netns.counters())),
+        wrong_checksums: Some(wrong_checksums(&counters)),
+        fragments: Some(counters.ip_reasm_fails + counters.ip6_reasm_fails),
+        too_long: Some(device.rx_too_long + one.device.xdp_stats().map_or(0, |stats| stats.rx_dropped)),
+        paths_lowered: Some(counters.path_mtu_lowered),
+        black_holes: Some(counters.tcp_black_holes),
         frames_not_recorded: recorded.as_ref().map(|recorded| recorded.missing),
         recording_failure: recorded.and_then(|recorded| recorded.failure),
         ..ServeReport::new(config, server, seconds, used, Some(one.interrupts()))
