@@ -6,9 +6,7 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use clap::Subcommand;
-use napier_linux::change::{
-    Changed, Recovered, State, confirm_all, found, overdue, recover, shown, undo_kept, unseen,
-};
+use napier_linux::change::{Changed, Recovered, State, confirm_all, found, overdue, recover, shown, undo_kept, unseen};
 use napier_linux::tracefs;
 use serde_json::{Value, json};
 

@@ -15,11 +15,11 @@
 
 mod accepted;
 mod child;
-mod library;
-mod met;
 pub(crate) mod copies;
 pub(crate) mod holders;
+mod library;
 mod look;
+mod met;
 mod preload;
 mod settings;
 mod signals;
