@@ -144,16 +144,24 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     }
     let roots = args.attach.map_or(Roots::Children, Roots::Process);
     let (mode, device) = (args.mode.to_string(), changes.device.clone());
-    let watching = Watching::begin(Subject { mode, plan: args.mode.plan(), device, roots });
+    let subject = Subject { mode, plan: args.mode.plan(), device, roots };
     let instances = Instances::new(args.mode.plan(), changes.device.clone(), changes.lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots);
+    // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.
+    let mut watching = None;
     let status = match &attached {
-        Some(process) => live.accompany(process).map(|()| None),
+        Some(process) => {
+            watching = Some(Watching::begin(subject));
+            live.accompany(process).map(|()| None)
+        }
         None => start(args, changes.library.as_deref(), &mut live, &changes.settings)
-            .and_then(|program| live.follow(program))
+            .and_then(|program| {
+                watching = Some(Watching::begin(subject));
+                live.follow(program)
+            })
             .map(|ended| Some(ended.status())),
     };
-    let seen = watching.end();
+    let seen = watching.map(Watching::end).unwrap_or_default();
     crate::host::say(&seen.lines());
     report.seen(&seen);
     report.counts(live.counts());
