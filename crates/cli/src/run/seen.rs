@@ -166,6 +166,8 @@ impl Watch<'_> {
             if !self.pause(LOOK) {
                 return false;
             }
+            // A program that has nothing to do sleeps in its wait; one that has much to do may never be seen there.
+            self.look_at_waits(&self.subject.pids());
             if idle.elapsed() >= IDLE && self.elsewhere.is_none() {
                 self.look_elsewhere();
                 idle = Instant::now();
@@ -180,6 +182,13 @@ impl Watch<'_> {
         }
     }
 
+    fn look_at_waits(&mut self, pids: &[u32]) {
+        self.waits.retain(|pid, _| pids.contains(pid));
+        for pid in pids {
+            self.waits.entry(*pid).or_default().look(*pid);
+        }
+    }
+
     fn look_elsewhere(&mut self) {
         let programs = self.programs(&self.subject.pids());
         self.elsewhere = elsewhere(&self.subject.device.name, &self.subject.mode, &programs);
@@ -188,7 +197,6 @@ impl Watch<'_> {
 
     /// Looks for so long; what was seen, also if it is to end earlier and a part of it went by.
     fn window(&mut self, span: Duration) -> Option<Verdict> {
-        self.waits.clear();
         let device = self.subject.device.clone();
         let observer = self.observer.get_or_insert_with(|| Observer::new(device));
         observer.open();
@@ -197,9 +205,7 @@ impl Watch<'_> {
         loop {
             let look = Instant::now();
             let pids = self.subject.pids();
-            for pid in &pids {
-                self.waits.entry(*pid).or_default().look(*pid);
-            }
+            self.look_at_waits(&pids);
             tids.extend(threads_of(pids.iter().copied()));
             if let Some(observer) = &mut self.observer {
                 observer.look();

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use napier_testkit::{PATIENCE, eventually};
 use serde_json::Value;
@@ -63,6 +64,8 @@ fn told(bench: &Bench, way: &str, mode: &str, port: u16) -> Told {
     command.args(["run", "--dev", &dev, "--mode", mode, "--must-act", "--json", "--", "python3", echo, way]);
     command.arg(port.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut running, pid): (Running, String) = bench.begin(&mut command);
+    // At first a server has nothing to do: then it is in its wait whenever it is looked at, on a busy machine too.
+    std::thread::sleep(Duration::from_millis(700));
     let client = Client::begin(bench, port);
     let mut err = BufReader::new(running.0.stderr.take().expect("it is piped"));
     let mut said = String::new();
