@@ -30,6 +30,8 @@ const LATER: Duration = Duration::from_millis(200);
 const BETWEEN: Duration = Duration::from_secs(10);
 /// Between two looks whether packets come.
 const LOOK: Duration = Duration::from_millis(100);
+/// Looks at what a program waits in that has nothing to do: it may be so for days.
+const LOOKS_MAX: u32 = 50;
 /// How long no packets come before it is looked where the program's connections are.
 const IDLE: Duration = Duration::from_secs(3);
 /// Packets that make a window worth it.
@@ -161,13 +163,16 @@ impl Watch<'_> {
     fn wait_for_packets(&mut self) -> bool {
         let device = self.subject.device.clone();
         let now = || received(&device);
-        let (mut before, mut idle) = (now(), Instant::now());
+        let (mut before, mut idle, mut looks) = (now(), Instant::now(), 0);
         loop {
             if !self.pause(LOOK) {
                 return false;
             }
             // A program that has nothing to do sleeps in its wait; one that has much to do may never be seen there.
-            self.look_at_waits(&self.subject.pids());
+            if looks < LOOKS_MAX {
+                self.look_at_waits(&self.subject.pids());
+                looks += 1;
+            }
             if idle.elapsed() >= IDLE && self.elsewhere.is_none() {
                 self.look_elsewhere();
                 idle = Instant::now();

@@ -24,6 +24,9 @@ use crate::facts::Program;
 /// Looks at a wait that make it a habit: a program may ask a name server in another way, once.
 const HABIT: u32 = 2;
 
+/// What is seen so many times less often than the most frequent wait is none.
+const RARE: u32 = 5;
+
 /// What of a mode a program has to have a part in.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Needs {
@@ -103,8 +106,11 @@ pub fn unreached(program: &Program, waits: &Waits, needs: Needs) -> Vec<Unreache
     if !needs.epolls && !needs.sockets {
         return found;
     }
+    let most = waits.found.values().copied().max().unwrap_or(0);
     let habits = |how: How| -> BTreeSet<i32> {
-        let often = waits.found.iter().filter(|((found, _), looks)| *found == how && **looks >= HABIT);
+        // A call that waits for something else inside, such as a lock, is seen now and then.
+        let is_habit = |looks: u32| looks >= HABIT && looks * RARE >= most;
+        let often = waits.found.iter().filter(|((found, _), looks)| *found == how && is_habit(**looks));
         often.map(|((_, fd), _)| *fd).collect()
     };
     let calls = |how: How| {

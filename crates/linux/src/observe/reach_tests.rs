@@ -31,6 +31,16 @@ fn epoll_programs_are_reached_by_modes_of_epoll() {
 }
 
 #[test]
+fn a_call_that_is_seen_now_and_then_is_no_wait() {
+    let program = program(vec![epoll(3, &[10, 11])]);
+    let mut seen = waits(&[(How::Epoll, 3), (How::Receive, 10)]);
+    seen.found.insert((How::Epoll, 3), 40);
+    assert_eq!(unreached(&program, &seen, EPOLLS), []);
+    seen.found.insert((How::Receive, 10), 20);
+    assert_eq!(unreached(&program, &seen, EPOLLS), [Unreached::Calls { how: How::Receive, sockets: 1 }]);
+}
+
+#[test]
 fn other_calls_are_not_reached_by_modes_of_epoll() {
     let program = program(vec![]);
     for how in [How::Poll, How::Select, How::Receive] {
