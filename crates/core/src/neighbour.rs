@@ -165,7 +165,6 @@ impl Nud {
     }
 
     /// Its time is over.
-    #[must_use]
     pub fn ended(self, now: Instant) -> Ended {
         let asks = |asked| Ended::Asks(Self::Probe { asked, next: now + RETRANS });
         match self {

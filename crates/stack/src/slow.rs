@@ -118,7 +118,10 @@ fn icmp(ears: Ears<'_>, frame: &[u8], src: Addr, dst: Addr, body: &[u8]) {
         _ => Counter::IcmpInOthers,
     });
     if packet.msg_type() == Icmpv4Message::EchoRequest {
-        return if ears.beside { () } else { echo(ears, frame, (src, dst), &packet) };
+        if !ears.beside {
+            echo(ears, frame, (src, dst), &packet);
+        }
+        return;
     }
     // An error is about a packet that begins behind eight bytes.
     let Some((&[kind, code, _, _, r0, r1, r2, r3], quote)) = body.split_first_chunk::<8>() else { return };

@@ -137,7 +137,7 @@ impl Group {
         let has_members = members.iter().any(|member| member.seat().keeps_awake(poller.cpu));
         let is_needed = settings.policy == Policy::Static || others < usize::from(settings.min_active);
         // Whatever the settings say, a group without members has nothing to poll. The first that comes wakes all.
-        let may_sleep = members.is_empty() || !is_needed && !(others > 0 && has_members);
+        let may_sleep = members.is_empty() || !(is_needed || others > 0 && has_members);
         may_sleep && poller.change_if(CpuWord::announce)
     }
 

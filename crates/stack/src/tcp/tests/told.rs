@@ -157,7 +157,7 @@ fn a_black_hole_is_left_without_a_word() {
     let mut seen = Vec::new();
     eventually("the segment is sent in shorter packets", || {
         seen.extend(data(&rig.sent()));
-        seen.iter().any(|packet| *packet == (1280, ours))
+        seen.contains(&(1280, ours))
     });
     let full = seen.iter().filter(|packet| **packet == (1500, ours)).count();
     assert_eq!(full, 3, "after three retransmissions: {seen:?}");
@@ -222,7 +222,7 @@ fn a_blocked_connect_is_woken_by_a_refusal() {
         !syn.is_empty()
     });
     rig.inject(&icmp_error([3, 1], [0; 4], &syn[0]));
-    let error = asks.join().unwrap().err().expect("refused");
+    let error = asks.join().unwrap().expect_err("refused");
     assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
 }
 
