@@ -144,9 +144,10 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     }
     let roots = args.attach.map_or(Roots::Children, Roots::Process);
     let (mode, device) = (args.mode.to_string(), changes.device.clone());
-    let subject = Subject { mode, plan: args.mode.plan(), device, roots };
+    let (tells, harmed) = std::sync::mpsc::channel();
+    let subject = Subject { mode, plan: args.mode.plan(), device, roots, harmed: tells };
     let instances = Instances::new(args.mode.plan(), changes.device.clone(), changes.lines);
-    let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots);
+    let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots, harmed);
     // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.
     let mut watching = None;
     let status = match &attached {

@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use napier_linux::change::Ledger;
@@ -32,6 +33,8 @@ pub(crate) struct Live {
     is_watching: bool,
     strict: Option<Strict>,
     meeting: Option<Meeting>,
+    /// Epoll instances that the mode harms, by process and descriptor.
+    harmed: Receiver<(u32, i32)>,
 }
 
 impl Live {
@@ -41,10 +44,11 @@ impl Live {
         (ledger, instances): (Ledger, Instances),
         settings: ProgramSettings,
         roots: Roots,
+        harmed: Receiver<(u32, i32)>,
     ) -> Self {
         let is_watching = !settings.is_empty();
         let watcher = Watcher::new(settings, roots, Instant::now());
-        Self { signals, ledger, instances, watcher, is_watching, strict: None, meeting: None }
+        Self { signals, ledger, instances, watcher, is_watching, strict: None, meeting: None, harmed }
     }
 
     /// Starts a program under it, into which a library is loaded if one is named.
@@ -158,6 +162,9 @@ impl Live {
             return until;
         }
         let begun = Instant::now();
+        for (pid, fd) in self.harmed.try_iter() {
+            self.watcher.leave(pid, fd);
+        }
         let scan = self.watcher.scan(&mut self.ledger, begun);
         let now = Instant::now();
         self.watcher.took(now - begun);

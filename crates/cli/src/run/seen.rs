@@ -48,6 +48,8 @@ pub(crate) struct Subject {
     pub(crate) plan: Plan,
     pub(crate) device: DeviceRef,
     pub(crate) roots: Roots,
+    /// Takes epoll instances that the mode harms, by process and descriptor.
+    pub(crate) harmed: Sender<(u32, i32)>,
 }
 
 /// A look that goes on.
@@ -129,12 +131,14 @@ fn watch(subject: &Subject, stopped: &Receiver<()>) -> Outcome {
         let Some(verdict) = watcher.wait_for_packets().then(|| watcher.window(FIRST)).flatten() else { break };
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
             crate::host::say(&verdict.lines);
+            subject.tell_harmed(&verdict);
             outcome.first = Some(verdict);
         }
     }
     while outcome.first.is_some() && watcher.pause(BETWEEN) {
         let Some(verdict) = watcher.window(LATER) else { break };
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
+            subject.tell_harmed(&verdict);
             outcome.last = Some(verdict);
         }
     }
@@ -252,6 +256,13 @@ impl Watch<'_> {
 }
 
 impl Subject {
+    fn tell_harmed(&self, verdict: &Verdict) {
+        for one in verdict.harmed(Needs::of(&self.plan)) {
+            // The run has ended if nobody takes it.
+            let _ = self.harmed.send(one);
+        }
+    }
+
     fn pids(&self) -> Vec<u32> {
         let (own, root) = match self.roots {
             Roots::Process(pid) => (pid, Some(pid)),

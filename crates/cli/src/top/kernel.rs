@@ -94,7 +94,7 @@ impl Source for KernelSource {
             now.instances.extend(instances(&figures, name, self.traced.seen(place)));
             now.threads.extend(threads(&figures, name, at_ns));
             if figures.of("napier_kernel_napi_mode", &[("device", name)]).next().is_none() {
-                now.notes.push(format!("{name} has no NAPI instance: it is down, or a veth with GRO off"));
+                now.notes.push(napier_linux::netdev::why_no_instance(name));
             }
         }
         let unread = figures.samples("napier_kernel_source_readable").iter().filter(|sample| sample.value == 0);

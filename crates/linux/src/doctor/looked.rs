@@ -1,7 +1,9 @@
 //! What was looked at and is good: so that "nothing is wrong" says something.
 
 use super::Finding;
+use super::reached::PACKETS_MIN;
 use crate::facts::{Device, Facts};
+use crate::observe::Received;
 
 /// What is looked at, in a word or two; the findings that it would be; and whether there was anything to look at.
 type Look = (&'static str, &'static [&'static str], fn(&Facts) -> bool);
@@ -40,6 +42,16 @@ const LOOKS: &[Look] = &[
     ("RPS", &["rps-in-the-way"], |facts| {
         any(facts, |device| device.rx_queues.iter().any(|queue| queue.rps_cpus.is_some()))
     }),
+    ("packets and who polls", &["nothing-polls"], |facts| {
+        let is_enough = |received: Received| received.packets >= PACKETS_MIN;
+        facts.seen.values().any(|window| window.received.is_some_and(is_enough))
+    }),
+    ("connections", &["connections-without-instance"], |facts| {
+        facts.program.as_ref().is_some_and(|program| program.connections.values().any(|through| through.count > 0))
+    }),
+    ("classes of threads", &["program-over-napi-threads", "program-in-idle-class"], |facts| {
+        facts.program.as_ref().is_some_and(|program| !program.threads.is_empty())
+    }),
     ("lost packets", &["packets-lost"], |facts| !facts.losses.backlog.is_empty()),
     ("softirq budget", &["softirq-budget"], |facts| facts.sysctls.netdev_budget.is_some()),
     ("isolated CPUs", &["isolated-cpus"], |facts| !facts.cpus.isolated.is_empty()),
@@ -50,7 +62,17 @@ const LOOKS: &[Look] = &[
     ("capabilities", &["capabilities-missing"], |facts| facts.kernel.version != (0, 0)),
     (
         "busy polling of the program",
-        &["prefer-without-deferral", "epoll-mixes-instances", "busy-poll-with-suspension"],
+        &[
+            "prefer-without-deferral",
+            "epoll-mixes-instances",
+            "busy-poll-with-suspension",
+            "suspension-not-used",
+            "epoll-of-busy-sockets",
+            "epoll-behind-another",
+            "ring-not-polled",
+            "prefer-on-loopback",
+            "small-budget",
+        ],
         |facts| facts.program.as_ref().is_some_and(|program| !program.epolls.is_empty() || !program.sockets.is_empty()),
     ),
 ];

@@ -6,7 +6,7 @@ use crate::facts::{Device, Epoll, Facts, Instance, Program};
 use crate::observe::{Needs, Unreached, unreached};
 
 /// With fewer packets in a window nothing is concluded.
-const PACKETS_MIN: u64 = 20;
+pub(super) const PACKETS_MIN: u64 = 20;
 /// What a budget of 0 stands for. Source: `include/net/busy_poll.h BUSY_POLL_BUDGET`.
 const BUDGET_DEFAULT: u16 = 8;
 

@@ -123,6 +123,15 @@ pub struct Verdict {
     pub lines: Vec<String>,
 }
 
+impl Verdict {
+    /// Epoll instances whose preference for busy polling makes the program slower, by process and descriptor: with suspension, those that it
+    /// sleeps before in another call.
+    pub fn harmed(&self, needs: Needs) -> impl Iterator<Item = (u32, i32)> {
+        let misses = self.unreached.iter().filter(move |_| needs.suspends);
+        misses.filter_map(|miss| Some((miss.pid, miss.what.epoll_behind()?)))
+    }
+}
+
 /// What is to be said where no packets come to an interface, of a program with connections that come by others.
 #[must_use]
 pub fn elsewhere(device: &str, mode: &str, programs: &[Program]) -> Option<String> {
@@ -292,8 +301,8 @@ impl Miss {
         };
         let harm = match (what.does_harm(), needs.suspends) {
             (true, true) => {
-                "interrupts are suspended when it takes events, and nothing takes that back when it sleeps: a packet may wait \
-                 for irq-suspend-timeout"
+                "interrupts would be suspended when it takes events, and nothing takes that back when it sleeps, so a packet may wait \
+                 for irq-suspend-timeout: the instance is left without the mode"
             }
             _ if needs.epolls => "nothing of it polls there, and deferral alone is in force",
             _ => "nothing of it polls there",

@@ -140,6 +140,8 @@ fn suspension_behind_another_epoll_instance_is_a_warning() {
     let line = verdict.lines.last().expect("one");
     assert!(line.starts_with("WARNING: srv (7)") && line.contains("irq-suspend-timeout"), "{line}");
     let busy = Needs { suspends: false, ..SUSPENDS };
+    let harmed = |needs| verdict.harmed(needs).collect::<Vec<_>>();
+    assert_eq!((harmed(SUSPENDS), harmed(busy)), (vec![(7, 3)], vec![]));
     assert!(!judged(Poller::Program, busy, &seen, &[nested]).lines.iter().any(|line| line.starts_with("WARNING")));
 }
 

@@ -177,7 +177,17 @@ impl Unreached {
     /// It makes the program slower than no mode would.
     #[must_use]
     pub const fn does_harm(&self) -> bool {
-        matches!(self, Self::Nested { .. } | Self::Polled { .. })
+        self.epoll_behind().is_some()
+    }
+
+    /// The epoll instance with sockets that the program sleeps before in another call.
+    #[must_use]
+    pub const fn epoll_behind(&self) -> Option<i32> {
+        match self {
+            Self::Nested { inner, .. } => Some(*inner),
+            Self::Polled { epoll, .. } => Some(*epoll),
+            Self::Calls { .. } | Self::Ring { .. } | Self::EpollOfSockets { .. } | Self::NoEpoll { .. } => None,
+        }
     }
 
     /// What the program does, for a sentence that begins with its name.

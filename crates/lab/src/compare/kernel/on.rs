@@ -40,10 +40,7 @@ impl OnInterface {
             format!("{name} has no IPv4 address, at which the client would reach the server: ip addr add")
         })?;
         let places = places::of(name).map_err(|told| anyhow::anyhow!("{name}: {told}"))?;
-        ensure!(
-            !places.instances.is_empty(),
-            "{name} has no NAPI instance: it is down, or a veth without generic receive offload (ethtool -K {name} gro on)"
-        );
+        ensure!(!places.instances.is_empty(), "{}", netdev::why_no_instance(name));
         let of_instances = places.instances.iter().filter_map(|instance| instance.irq.as_ref());
         let mut irqs: Vec<u32> =
             of_instances.chain(places.interrupts.iter().map(|named| &named.irq)).map(|irq| irq.number).collect();

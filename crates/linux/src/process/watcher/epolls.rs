@@ -6,7 +6,7 @@ use super::{Epoll, Scan, Watcher, note};
 use crate::change::{Entry, Ledger};
 use crate::process::copies::Asked;
 use crate::process::look;
-use crate::process::{DescriptorSetting, EpollValue};
+use crate::process::{DescriptorSetting, EpollValue, Kind};
 
 impl Watcher {
     /// An epoll instance looks like any other, so each is asked anew: a closed one's number may be another's now.
@@ -50,6 +50,17 @@ impl Watcher {
                 }
                 Err(error) => self.refused(&one, error, scan),
             }
+        }
+    }
+
+    /// Makes an instance what it was before the mode, and asks it no more while it is there. What the program had itself stays.
+    pub fn leave(&mut self, pid: u32, fd: i32) {
+        let (Some(wanted), Some(watched)) = (self.settings.epoll, self.watched.get_mut(&pid)) else { return };
+        watched.refused.insert((fd, Kind::Epoll));
+        if watched.epolls.remove(&fd).is_some_and(|epoll| !epoll.is_own) {
+            let one = Asked { process: watched.process.clone(), fd, kind: Kind::Epoll };
+            // It fails for one that is closed, or was changed: then there is nothing to take back.
+            let _ = look::set_epolls(&[(one, wanted)], EpollValue::default());
         }
     }
 
