@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::change::text::cpu_list;
+use napier_core::control::cpu_list;
 
 /// The folder that `/proc`, `/sys` and `/dev` are in. What is not there, or may not be read, is `None` or empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{Held, MachineLock};
 use super::places::{self, state_dir};
-use super::read::{boot_id, holder, lock, lock_soon, parse, read, set_aside};
+use super::read::{boot_id, holder, lock, lock_soon, parse, read, set_aside, sync_folder};
 use super::{DeviceRef, Entry, text};
 use crate::{NetnsId, device};
 
@@ -395,11 +395,6 @@ impl Header {
     fn new(keep: Keep, scope: Scope) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
         let by = CALLED.get().cloned().unwrap_or_default();
-        let (version, boot, pid) = (VERSION, boot_id(), std::process::id());
-        Self { version, boot, pid, by, since, room: 0, keep, scope }
+        Self { version: VERSION, boot: boot_id(), pid: std::process::id(), by, since, room: 0, keep, scope }
     }
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

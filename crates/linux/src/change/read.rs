@@ -146,3 +146,7 @@ pub(super) fn set_aside(path: &Path) -> Option<PathBuf> {
     let aside = path.with_extension("damaged");
     std::fs::rename(path, &aside).ok().map(|()| aside)
 }
+
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

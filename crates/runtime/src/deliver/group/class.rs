@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use napier_core::group::GiveWay;
+use napier_core::group::{GiveWay, GroupCpu};
 use napier_core::time::{Instant, Span};
-use napier_sys::sched::set_class_of;
+use napier_sys::sched::{available_cpus, set_class_of};
 use napier_sys::topology::is_isolated;
 
 use super::control::GroupChangeError;
 use super::{Group, Poller};
+use crate::deliver::Deliver;
 use crate::deliver::softirq::class::FIFO_PRIORITY;
 
 /// Below interrupt and softirq threads, which the group's own work may wait for.
@@ -88,6 +89,27 @@ impl Group {
         }
         *before = class;
         Ok(())
+    }
+}
+
+impl Deliver {
+    /// Whether programs have a CPU without a real-time thread that polls, if this group gets the class and the CPU.
+    pub(super) fn leaves_a_cpu(
+        &self,
+        group: &Group,
+        class: GroupClass,
+        more: Option<GroupCpu>,
+    ) -> Result<(), GroupChangeError> {
+        if class != GroupClass::Fifo {
+            return Ok(());
+        }
+        let is_fifo = |other: &Group| *other.class.lock().expect("only stored") == GroupClass::Fifo;
+        let running = self.groups.running.load();
+        let cpus_of = |group: &Group| group.pollers.load().iter().map(|poller| poller.cpu).collect::<Vec<_>>();
+        let others = running.iter().filter(|other| other.name != group.name && is_fifo(other));
+        let taken: Vec<GroupCpu> = others.flat_map(|other| cpus_of(other)).chain(cpus_of(group)).chain(more).collect();
+        let is_left = |cpu: &usize| !taken.iter().any(|taken| usize::from(taken.0) == *cpu);
+        if available_cpus().iter().any(is_left) { Ok(()) } else { Err(GroupChangeError::NoCpuLeft) }
     }
 }
 

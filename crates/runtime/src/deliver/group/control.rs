@@ -9,20 +9,17 @@ use napier_core::group::{
     CpuWord, Decider, GroupCpu, GroupError, Groups, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
 };
 use napier_core::state::State;
-use napier_core::time::{Instant, Span};
-use napier_sys::sched::{available_cpus, pin_thread, unpin_thread};
+use napier_sys::sched::available_cpus;
 
+use super::elsewhere::Stands;
 use super::policy::Turn;
 use super::{Group, GroupClass, Member, Poller, stall_ns};
 use crate::deliver::Deliver;
 use crate::deliver::softirq::KickOnly;
 use crate::napi::Napi;
-use crate::threads::pass_on;
 
 /// Pause between two looks while waiting for an owner to let go.
 const WAIT: Duration = Duration::from_micros(50);
-/// How long a turn of a thread that polls may take before it is helped on.
-const STANDS: Span = Span::from_ms(10);
 
 /// A change of groups that was refused; nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -178,20 +175,6 @@ impl Deliver {
         self.add_poller(&group, cpu)?;
         *table = known;
         Ok(())
-    }
-
-    /// Whether programs have a CPU without a real-time thread that polls, if this group gets the class and the CPU.
-    fn leaves_a_cpu(&self, group: &Group, class: GroupClass, more: Option<GroupCpu>) -> Result<(), GroupChangeError> {
-        if class != GroupClass::Fifo {
-            return Ok(());
-        }
-        let is_fifo = |other: &Group| *other.class.lock().expect("only stored") == GroupClass::Fifo;
-        let running = self.groups.running.load();
-        let cpus_of = |group: &Group| group.pollers.load().iter().map(|poller| poller.cpu).collect::<Vec<_>>();
-        let others = running.iter().filter(|other| other.name != group.name && is_fifo(other));
-        let taken: Vec<GroupCpu> = others.flat_map(|other| cpus_of(other)).chain(cpus_of(group)).chain(more).collect();
-        let is_left = |cpu: &usize| !taken.iter().any(|taken| usize::from(taken.0) == *cpu);
-        if available_cpus().iter().any(is_left) { Ok(()) } else { Err(GroupChangeError::NoCpuLeft) }
     }
 
     /// See [`crate::engine::Engine::group_detach_cpu`].
@@ -383,45 +366,6 @@ impl Group {
         for poller in self.pollers.load().iter() {
             poller.join();
         }
-    }
-}
-
-impl Poller {
-    fn join(&self) {
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        if !thread.is_finished() {
-            // It ends though another thread may have its processor.
-            unpin_thread(self.pid.load(Ordering::Relaxed));
-        }
-        if let Err(panic) = thread.join() {
-            pass_on(panic);
-        }
-    }
-}
-
-/// A thread of a group that does not end its turn, for another one has its processor: it goes on elsewhere until this is dropped.
-struct Stands {
-    since: Instant,
-    elsewhere: Option<Arc<Poller>>,
-}
-
-impl Stands {
-    const fn new(now: Instant) -> Self {
-        Self { since: now, elsewhere: None }
-    }
-
-    fn look(&mut self, group: &Group, member: &Member, now: Instant) {
-        if self.elsewhere.is_none() && now - self.since >= STANDS {
-            self.elsewhere = group.poller(member.seat().cpu());
-            self.elsewhere.iter().for_each(|poller| unpin_thread(poller.pid.load(Ordering::Relaxed)));
-        }
-    }
-}
-
-impl Drop for Stands {
-    fn drop(&mut self) {
-        let elsewhere = self.elsewhere.iter();
-        elsewhere.for_each(|poller| pin_thread(poller.pid.load(Ordering::Relaxed), poller.cpu.0.into()));
     }
 }
 

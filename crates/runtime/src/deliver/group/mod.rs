@@ -6,6 +6,7 @@
 
 mod class;
 mod control;
+mod elsewhere;
 mod park;
 mod policy;
 mod poll;

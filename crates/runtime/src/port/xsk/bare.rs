@@ -7,7 +7,7 @@ use napier_ring::xsk::{HEADROOM_BYTES, XskRx, XskTx};
 use napier_ring::{ArenaConfig, Frame, FramePool, FrameTable};
 
 use super::open::{Inside, open_bare};
-use super::{AddXdpError, XdpConfig};
+use super::{AddXdpError, XdpConfig, queues};
 use napier_sys::xsk::{Kicked, XskSocket};
 
 /// The first queue of an interface, without a device. `XdpFilter::OwnAddresses` stands for none.
@@ -41,7 +41,7 @@ impl BareXdp {
     /// # Errors
     /// As [`Engine::add_xdp`](crate::engine::Engine::add_xdp).
     pub fn open(config: &XdpConfig) -> Result<Self, AddXdpError> {
-        config.check()?;
+        let (config, _) = &queues::fit(config)?;
         let table = Arc::new(FrameTable::new());
         let (mut inside, memory) = open_bare(config)?;
         let (socket, rings) = inside.sockets.remove(0);

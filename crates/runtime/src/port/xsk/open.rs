@@ -17,7 +17,7 @@ use super::program::Verdict;
 use super::queues::Queues;
 use super::rx::XskRxEnd;
 use super::tx::{Kicks, LateKicks, XskTxEnd};
-use super::{Sockets, attached, beside, queues};
+use super::{Sockets, attached, beside};
 use crate::port::{EndConfig, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use napier_sys::bpf;
 use napier_sys::mmap::private_memory;
@@ -82,9 +82,8 @@ pub(super) fn open(config: &XdpConfig, end: &EndConfig, table: &Arc<FrameTable>)
     make_ports(config, inside, memory, table, Arc::new(late))
 }
 
-/// Opens the interface for somebody who makes no device of it.
+/// Opens the interface for a program that makes no device of it; the configuration is one of [`queues::fit`].
 pub(super) fn open_bare(config: &XdpConfig) -> Result<(Inside, Arc<Mapping>), AddXdpError> {
-    let (config, _) = &queues::fit(config)?;
     let memory = make_memory(config)?;
     Ok((in_namespace(config, || open_inside(config, &[], &memory))?, memory))
 }
