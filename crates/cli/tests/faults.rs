@@ -188,7 +188,7 @@ fn a_missing_capability_is_named() {
 fn an_interface_that_another_server_has_is_left_to_it() {
     let Some(pair) = pair("an_interface_that_another_server_has_is_left_to_it") else { return };
     let server = pair.left().netns().run(|| start(&ON_XDP)).expect("entered");
-    let refused = || fails(&ON_XDP, &["another XDP program is attached to server", "detach it first"]);
+    let refused = || fails(&ON_XDP, &["another XDP program is attached to server", "end that process"]);
     pair.left().netns().run(refused).expect("entered");
     pair.right().netns().run(|| load("10.78.0.1", "tcp", "ascii", &[])).expect("entered");
     end(server);

@@ -212,6 +212,6 @@ fn bad_usage_is_refused_before_anything_is_changed() {
     let output =
         std::process::Command::new(NAPIER).args(["run", "--dev", "no-such", "--mode", "base", "true"]).output();
     let output = output.expect("it starts");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no interface no-such"), "{}", stderr(&output));
 }

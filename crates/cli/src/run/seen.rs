@@ -78,8 +78,10 @@ impl Watching {
 
     /// What was seen until now.
     pub(crate) fn end(self) -> Outcome {
-        let _ = self.stop.send(());
-        self.thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+        let Self { stop, thread } = self;
+        // Each of its waits hears that, however many there are until it looks whether it is to end.
+        drop(stop);
+        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
 
