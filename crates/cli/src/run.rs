@@ -25,7 +25,7 @@ use crate::{ExitWith, Usage};
 use instances::Instances;
 use live::Live;
 use report::Report;
-use seen::{Subject, Watching};
+use seen::{Outcome, Subject, Watching};
 
 /// The status of `--must-act`.
 const NOT_ACTING: u8 = 3;
@@ -177,9 +177,14 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.json {
         eprintln!("{}", report.end(status, &undone));
     }
+    ends_as(args, status, undone.is_refused, &seen)
+}
+
+/// How this command ends: as the program did, unless that is well and something of its own is not.
+fn ends_as(args: &Args, status: Option<u8>, is_left: bool, seen: &Outcome) -> anyhow::Result<()> {
     match status {
         // What could not be put back is a failure of this command, unless the program has its own.
-        None | Some(0) if undone.is_refused => bail!("not everything was put back: the next napier tries again"),
+        None | Some(0) if is_left => bail!("not everything was put back: the next napier tries again"),
         None | Some(0) if args.must_act && seen.acts() != Acts::Yes => {
             crate::host::say(&[seen.why()]);
             Err(ExitWith(NOT_ACTING).into())
@@ -225,11 +230,15 @@ fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
     Ok(process)
 }
 
+/// As a shell ends if there is no such program.
+const NO_PROGRAM: u8 = 127;
+
 /// Whether the program can be started as it is asked for, which a dry run says too.
 fn startable(args: &Args) -> anyhow::Result<()> {
     let Some(program) = args.program.first() else { return Ok(()) };
     let Some(found) = find_program(program) else {
-        bail!("{} cannot be started: there is no such program", program.display());
+        crate::host::say(&[format!("{} cannot be started: there is no such program", program.display())]);
+        return Err(ExitWith(NO_PROGRAM).into());
     };
     if args.strict && !is_root() && is_setuid(&found) {
         bail!(
@@ -255,7 +264,7 @@ fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &Progra
     };
     // As a shell has it: not found, or found and no program.
     let status = match error.kind() {
-        std::io::ErrorKind::NotFound => 127,
+        std::io::ErrorKind::NotFound => NO_PROGRAM,
         std::io::ErrorKind::PermissionDenied => 126,
         _ => 1,
     };

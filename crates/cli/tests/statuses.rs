@@ -68,7 +68,7 @@ fn a_comparison_of_which_nothing_came_has_failed() {
         "--runs",
         "1",
         "--seconds",
-        "20ms",
+        "50ms",
     ];
     assert_eq!(napier(&some).status.code(), Some(0));
 }

@@ -64,6 +64,9 @@ fn the_figures_come_over_the_socket() {
     let folder = Folder::new("figures");
     let (engine, _socket, path) = folder.engine();
     let mut client = Client::connect(&path).expect("connected");
+    // The thread that neighbours age by begins when a device comes, in its own time.
+    let ages = |(_, labels): &Key| labels.get("name").is_some_and(|name| name == "neighbour timer");
+    napier_testkit::eventually("all threads are there", || walked(&engine).keys().any(ages));
     let (before, over, after) = (walked(&engine), asked(&mut client, &[]), walked(&engine));
     assert_eq!(over.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     let counters = over.iter().filter(|((name, _), _)| {
