@@ -242,7 +242,7 @@ fn put_back(trial: &Trial) -> Vec<Recovered> {
 }
 
 fn say(all: &[Recovered]) {
-    all.iter().for_each(|found| crate::host::say(&found.lines()));
+    all.iter().for_each(|found| crate::say::say(&found.lines()));
 }
 
 #[cfg(test)]

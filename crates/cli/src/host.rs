@@ -6,11 +6,12 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use clap::Subcommand;
-use napier_linux::change::{Changed, Recovered, State, confirm_all, found, overdue, recover, shown, undo_kept, unseen};
+use napier_linux::change::{Changed, Recovered, State, confirm_all, found, overdue, recover, undo_kept, unseen};
 use napier_linux::tracefs;
 use serde_json::{Value, json};
 
 use crate::page::plural;
+use crate::say::say;
 use crate::{confirm, host_tune};
 
 /// What is done to this machine.
@@ -85,14 +86,6 @@ pub(crate) fn recover_and_say() -> Vec<Recovered> {
     // They set nothing of the machine, so there is nothing to tell.
     let _ = tracefs::remove_left();
     recovered
-}
-
-/// Lines on standard error, for standard output may be a program's.
-pub(crate) fn say(lines: &[String]) {
-    for line in lines {
-        // Nobody may read it.
-        let _ = writeln!(std::io::stderr(), "napier: {}", shown(line));
-    }
 }
 
 /// What is changed by commands that run: they put it back when they end.

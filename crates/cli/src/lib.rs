@@ -22,6 +22,7 @@ mod page;
 mod progress;
 mod report;
 mod run;
+mod say;
 mod serve;
 mod sim;
 mod timeline;

@@ -131,13 +131,13 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
         bail!("interrupted"); // from here on signals come through `signals`
     }
     let scope = Scope::device(changes.device.clone())?;
-    let mut ledger = Ledger::begin(&scope, changes.lines.len(), &mut |found| crate::host::say(&found.lines()))?;
+    let mut ledger = Ledger::begin(&scope, changes.lines.len(), &mut |found| crate::say::say(&found.lines()))?;
     let mut report = Report::new(args, &changes);
     let trial = match OnTrial::of_this_run(confirm::span(args.confirm, changes.lines.iter())) {
         Ok(trial) => trial,
         Err(error) => return Err(with_left(error, &ledger.put_back())),
     };
-    trial.iter().for_each(|trial| crate::host::say(&[trial.words()]));
+    trial.iter().for_each(|trial| crate::say::say(&[trial.words()]));
     if let Err(error) = ledger.apply(&changes.lines) {
         trial.into_iter().for_each(OnTrial::end);
         return Err(with_left(error.into(), &ledger.put_back()));
@@ -163,14 +163,14 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
             .map(|ended| Some(ended.status())),
     };
     let seen = watching.map(Watching::end).unwrap_or_default();
-    crate::host::say(&seen.lines());
+    crate::say::say(&seen.lines());
     report.seen(&seen);
     report.counts(live.counts());
     report.renewed(live.renewed());
     let ledger = live.end();
     report.changed(ledger.entries());
     let undone = ledger.put_back();
-    crate::host::say(&undone.lines());
+    crate::say::say(&undone.lines());
     trial.into_iter().for_each(OnTrial::end);
     // What is left is said already.
     let status = status?;
@@ -186,7 +186,7 @@ fn ends_as(args: &Args, status: Option<u8>, is_left: bool, seen: &Outcome) -> an
         // What could not be put back is a failure of this command, unless the program has its own.
         None | Some(0) if is_left => bail!("not everything was put back: the next napier tries again"),
         None | Some(0) if args.must_act && seen.acts() != Acts::Yes => {
-            crate::host::say(&[seen.why()]);
+            crate::say::say(&[seen.why()]);
             Err(ExitWith(NOT_ACTING).into())
         }
         None | Some(0) => Ok(()),
@@ -237,7 +237,7 @@ const NO_PROGRAM: u8 = 127;
 fn startable(args: &Args) -> anyhow::Result<()> {
     let Some(program) = args.program.first() else { return Ok(()) };
     let Some(found) = find_program(program) else {
-        crate::host::say(&[format!("{} cannot be started: there is no such program", program.display())]);
+        crate::say::say(&[format!("{} cannot be started: there is no such program", program.display())]);
         return Err(ExitWith(NO_PROGRAM).into());
     };
     if args.strict && !is_root() && is_setuid(&found) {
@@ -268,7 +268,7 @@ fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &Progra
         std::io::ErrorKind::PermissionDenied => 126,
         _ => 1,
     };
-    crate::host::say(&[format!("{} cannot be started: {error}", program.to_string_lossy())]);
+    crate::say::say(&[format!("{} cannot be started: {error}", program.to_string_lossy())]);
     Err(ExitWith(status).into())
 }
 

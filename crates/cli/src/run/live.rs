@@ -129,7 +129,7 @@ impl Live {
                 }
             }
         }
-        crate::host::say(&[format!("{} has ended", process.who())]);
+        crate::say::say(&[format!("{} has ended", process.who())]);
         Ok(())
     }
 
@@ -143,12 +143,12 @@ impl Live {
             // Noted before its first descriptor is set.
             if held.pid.is_some_and(|pid| !self.watcher.knows(pid)) {
                 let scan = self.watcher.scan(&mut self.ledger, Instant::now());
-                crate::host::say(&scan.said);
+                crate::say::say(&scan.said);
             }
             match strict.answer(&held)? {
                 Answer::Done => {}
                 Answer::Follows => follows = Some(true),
-                Answer::Without(said) => crate::host::say(&[said]),
+                Answer::Without(said) => crate::say::say(&[said]),
             }
         }
         Ok(follows)
@@ -157,7 +157,7 @@ impl Live {
     /// Looks at the interface and at the program once; how long until the next time.
     fn look(&mut self) -> Duration {
         let (until, said) = self.instances.look(&mut self.ledger);
-        crate::host::say(said.as_slice());
+        crate::say::say(said.as_slice());
         if !self.is_watching {
             return until;
         }
@@ -168,9 +168,9 @@ impl Live {
         let scan = self.watcher.scan(&mut self.ledger, begun);
         let now = Instant::now();
         self.watcher.took(now - begun);
-        crate::host::say(&scan.said);
+        crate::say::say(&scan.said);
         if let Some(meeting) = &mut self.meeting {
-            crate::host::say(&meeting.look(self.watcher.processes(), now));
+            crate::say::say(&meeting.look(self.watcher.processes(), now));
         }
         self.watcher.pause(now).min(until)
     }
@@ -225,7 +225,7 @@ fn pass_on(signals: &Signals, program: &mut Program) -> anyhow::Result<Ended> {
             Some(ended) if program.is_over() => return Ok(ended),
             Some(_) if !is_said => {
                 is_said = true;
-                crate::host::say(&[left(program, asked)]);
+                crate::say::say(&[left(program, asked)]);
             }
             _ => {}
         }

@@ -132,7 +132,7 @@ fn watch(subject: &Subject, stopped: &Receiver<()>) -> Outcome {
     while outcome.first.is_none() {
         let Some(verdict) = watcher.wait_for_packets().then(|| watcher.window(FIRST)).flatten() else { break };
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
-            crate::host::say(&verdict.lines);
+            crate::say::say(&verdict.lines);
             subject.tell_harmed(&verdict);
             outcome.first = Some(verdict);
         }
@@ -203,7 +203,7 @@ impl Watch<'_> {
     fn look_elsewhere(&mut self) {
         let programs = self.programs(&self.subject.pids());
         self.elsewhere = elsewhere(&self.subject.device.name, &self.subject.mode, &programs);
-        crate::host::say(self.elsewhere.as_slice());
+        crate::say::say(self.elsewhere.as_slice());
     }
 
     /// Looks for so long; what was seen, also if it is to end earlier and a part of it went by.
