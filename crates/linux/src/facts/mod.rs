@@ -6,7 +6,6 @@
 mod device;
 mod losses;
 mod machine;
-mod parts;
 mod program;
 mod source;
 #[cfg(test)]
@@ -22,8 +21,8 @@ use crate::observe::{self, Observer, Window};
 use crate::root::Root;
 
 pub use crate::irqs::{Irq, Role};
+pub use crate::observe::parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
 pub use losses::{Losses, Lost, Watched};
-pub use parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
 pub use program::{namespace_of, program};
 use source::{Here, Source};
 

@@ -7,7 +7,7 @@ use napier_core::control::{NapiChange, ThreadedSetting};
 use serde::Serialize;
 
 use super::{Needs, Unreached, Window, unreached};
-use crate::facts::{Program, Through};
+use crate::observe::parts::{Program, Through};
 
 /// With fewer packets nothing is said.
 const PACKETS_MIN: u64 = 20;

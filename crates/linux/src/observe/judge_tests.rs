@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::facts::{Epoll, EpollParams};
+use crate::observe::parts::{Epoll, EpollParams};
 use crate::observe::{How, Polls, Received, Waits};
 
 const SUSPENDS: Needs = Needs { epolls: true, sockets: false, suspends: true, is_poll_busy: false };

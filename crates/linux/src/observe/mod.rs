@@ -11,6 +11,7 @@
 
 mod counters;
 mod judge;
+pub mod parts;
 mod polls;
 mod reach;
 mod waits;

@@ -19,7 +19,7 @@ use napier_core::sockopt::BusyOption;
 use serde::Serialize;
 
 use super::{How, Waits};
-use crate::facts::Program;
+use crate::observe::parts::Program;
 
 /// Looks at a wait that make it a habit: a program may ask a name server in another way, once.
 const HABIT: u32 = 2;

@@ -1,7 +1,7 @@
 //! Programs, and what a mode reaches of them.
 
 use super::*;
-use crate::facts::{Epoll, EpollParams, Ring};
+use crate::observe::parts::{Epoll, EpollParams, Ring};
 
 const EPOLLS: Needs = Needs { epolls: true, sockets: false, suspends: true, is_poll_busy: false };
 const SOCKETS: Needs = Needs { epolls: false, sockets: true, suspends: false, is_poll_busy: false };

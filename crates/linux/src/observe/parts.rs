@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::observe::Waits;
+use super::Waits;
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -111,7 +111,7 @@ impl Program {
 
 impl Thread {
     /// The thread that has this number now.
-    pub(super) fn of(tid: u32) -> std::io::Result<Self> {
+    pub(crate) fn of(tid: u32) -> std::io::Result<Self> {
         use crate::change::thread::cpus;
         use crate::sys::sched::Class;
         let found = crate::procfs::Stat::of(tid)?;
