@@ -36,7 +36,8 @@ fn query(port: u16, expr: &str) -> Vec<Value> {
 }
 
 /// Figures that not every machine, driver or server has.
-const PERHAPS: [&str; 6] = [
+const PERHAPS: [&str; 7] = [
+    "napier_kernel_doctor_findings",
     "napier_xdp_",
     "napier_group_",
     "napier_tx_",

@@ -145,7 +145,7 @@ fn suspension_behind_another_wait_is_warned_of_and_taken_back() {
         assert_eq!(told.status, Some(3), "{}", told.said);
         assert!(told.said.contains("WARNING: python3 (") && told.said.contains("irq-suspend-timeout"), "{}", told.said);
         assert!(told.said.contains("the instance is left without the mode"), "{}", told.said);
-        assert_eq!(not_reached(&told), ["suspension-not-used"]);
+        assert!(!not_reached(&told).contains(&"epoll-behind-another"), "{:?}", told.findings);
     }
 }
 

@@ -289,7 +289,7 @@ fn a_dry_run_ends_as_the_run_would() {
         }
         assert_eq!(
             (run(&[], "no-such-program").0, run(&["--dry-run"], "no-such-program").0),
-            (Some(1), Some(1)),
+            (Some(127), Some(127)),
             "{mode}"
         );
     }

@@ -8,11 +8,15 @@ use anyhow::Context as _;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
 use napier_runtime::tx::TxVariant;
+use rustix::io::Errno;
 
 use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
 use super::run::Setup;
 use crate::pair::Pair;
 use crate::report::{LockWaits, PowerHistogram};
+
+/// How long a ring may stay full: only a stall takes that long.
+const ROOM_WITHIN: Duration = Duration::from_secs(20);
 
 /// Sockets of the engine; who hands over to whom is the engine's matter.
 pub(super) struct SocketPath {
@@ -80,7 +84,7 @@ impl Sender for SocketSender {
             Ok(_) => Ok(Outcome::Sent),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.0.set_nonblocking(false)?;
-                self.0.send(payload)?;
+                self.send_late(payload)?;
                 self.0.set_nonblocking(true)?;
                 Ok(Outcome::SentLate)
             }
@@ -90,6 +94,26 @@ impl Sender for SocketSender {
 
     fn finish(self) -> PathCounts {
         PathCounts::default()
+    }
+}
+
+impl SocketSender {
+    /// Waits for room. A sender without a discipline gives up (ENOBUFS) after it has yielded some times, which on a busy machine is before the
+    /// other end had a processor: it tries again for as long as that may take.
+    #[cold]
+    fn send_late(&self, payload: &[u8]) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            match self.0.send(payload) {
+                Ok(_) => return Ok(()),
+                Err(error)
+                    if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) && begun.elapsed() < ROOM_WITHIN =>
+                {
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
