@@ -38,7 +38,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "sudo napier run --dev eth0 --mode suspend20 -- memcached -u nobody",
                 "a program under a mode; all put back after",
             ),
-            ("napier advise --rate 120k --p99 200", "which mode to take for a load, from a simulated machine"),
+            ("napier advise --rate 120k --p99 250", "which mode to take for a load, from a simulated machine"),
         ],
     ),
     (
@@ -80,7 +80,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "advise",
         &[
-            ("napier advise --rate 120k --p99 200", "99 % of the answers within 200 us"),
+            ("napier advise --rate 120k --p99 250", "99 % of the answers within 250 us"),
             ("napier advise --rate 120k --service exp:6us --queues 4 --cpus 6", "a server of four threads on six CPUs"),
             ("napier advise --rate 50k --measure", "on the machine that this is: measured first"),
         ],
