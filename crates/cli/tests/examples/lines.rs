@@ -58,6 +58,11 @@ const HOW: &[(&str, How)] = &[
         "host tune --profile low-latency --dev eth0 --cpus",
         How::Not("tunes the whole machine; the line above it is run dry"),
     ),
+    (
+        "host tune --dev eth0 --confirm",
+        How::Not("tunes the whole machine; crates/cli/tests/confirm.rs has a run on trial"),
+    ),
+    ("--scope queue", How::Not("a veth counts nothing for its queues")),
     ("--delivery threaded", How::Not("tunes the whole machine; the line above it is run dry")),
     ("executor kernel", How::Not("minutes; crates/cli/tests/conform.rs has a part of the files")),
     ("ethtool -C", How::Not("a veth has no coalescing")),

@@ -142,7 +142,7 @@ impl Machine {
         let path = std::env::var("PATH").unwrap_or_default();
         command.args(["timeout", "--foreground", "--kill-after=5", LONGEST, "bash", "-euo", "pipefail", "-c", text]);
         command.env("PATH", format!("{}:{path}", self.folder.join("bin").display())).env("HOME", &self.folder);
-        command.env("STATE_DIRECTORY", self.folder.join("state")).env("XDG_RUNTIME_DIR", &self.folder);
+        command.env("NAPIER_STATE_DIRECTORY", self.folder.join("state")).env("XDG_RUNTIME_DIR", &self.folder);
         command.env("TERM", "xterm").current_dir(&self.folder).stdin(Stdio::null());
         command.process_group(0);
         command
@@ -157,7 +157,18 @@ impl Machine {
     pub(crate) fn furnish(&mut self) {
         let output = self.shell(&self.ns, false, FILES).output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        self.memcached = Some(self.start(&self.ns, true, "exec memcached -u nobody -p 11300"));
+        self.with_memcached();
+    }
+
+    /// The program of others. Begun anew if it ended, as everything does that is started here after a while.
+    fn with_memcached(&mut self) -> u32 {
+        let ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
+        if self.memcached.as_mut().is_none_or(ended) {
+            self.memcached = Some(self.start(&self.ns, true, "exec memcached -u nobody -p 11300"));
+        }
+        let shell = self.memcached.as_ref().map_or(0, Child::id);
+        eventually("memcached runs", || descendant(shell, "memcached") != 0);
+        descendant(shell, "memcached")
     }
 
     /// The engine that commands look at, with a client on its device. Begun anew if it ended.
@@ -193,8 +204,7 @@ impl Machine {
                 text = text.replace(&format!("--engine {name}"), &format!("--engine {engine}"));
             }
         }
-        let shell = self.memcached.as_ref().map_or(0, Child::id);
-        let memcached = descendant(shell, "memcached").to_string();
+        let memcached = self.with_memcached().to_string();
         for name in ["$(pidof memcached)", "$(pgrep -n memcached)", "4711", "PID"] {
             text = text.replace(name, &memcached);
         }
