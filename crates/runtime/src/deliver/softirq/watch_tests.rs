@@ -59,6 +59,13 @@ fn only_who_is_pinned_and_has_a_place_is_let_go() {
     assert_eq!(without(&one, 5).map(|set| set.count()), Some(1));
 }
 
+/// Held by a test that takes a processor: two of them at a time would leave none to anything else.
+static HOGS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    HOGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Takes a processor as a real-time thread does, until it is told to end or for `PATIENCE`.
 fn hog(cpu: usize, priority: i32, stop: &AtomicBool, runs: &AtomicBool) {
     pin_current_thread(cpu);
@@ -75,6 +82,7 @@ fn hog(cpu: usize, priority: i32, stop: &AtomicBool, runs: &AtomicBool) {
 fn an_engine_starts_and_ends_beside_a_real_time_thread() {
     let test = "an_engine_starts_and_ends_beside_a_real_time_thread";
     let Some(cpus) = two_cpus(test) else { return };
+    let _alone = alone();
     if RealTime::begin(FIFO_PRIORITY).is_err() {
         return skip!(test, "real-time scheduling is not allowed here");
     }
@@ -100,6 +108,7 @@ fn an_engine_starts_and_ends_beside_a_real_time_thread() {
 #[test]
 fn work_behind_a_real_time_thread_is_done() {
     let Some(cpus) = two_cpus("work_behind_a_real_time_thread_is_done") else { return };
+    let _alone = alone();
     let engine = Engine::builder().softirq_cpus(&cpus[..1]).start().unwrap();
     let inner = &engine.inner.deliver;
     if !inner.softirq[0].stats().fifo {
