@@ -17,6 +17,9 @@ pub(crate) enum How {
     Not(&'static str),
 }
 
+/// Why namespaces of a page are not made.
+const PAIR: &str = "the machine of this test has such a pair already, under another name";
+
 /// The first whose word is in the line decides. What is not named here ends with success.
 const HOW: &[(&str, How)] = &[
     ("cargo ", How::Not("builds for minutes; .ci/run does what is to be done before a change")),
@@ -71,6 +74,12 @@ const HOW: &[(&str, How)] = &[
     ("chrt --fifo", How::Not("names the thread that the finding names")),
     ("/proc/irq/41", How::Not("names an interrupt of a card")),
     ("-n napier doctor", How::Judges),
+    ("ip netns add srv", How::Not(PAIR)),
+    ("ip link add eth7 netns srv", How::Not(PAIR)),
+    ("ip -n srv", How::Not(PAIR)),
+    ("ip -n cli", How::Not(PAIR)),
+    ("netns exec cli", How::Not("loads the server of a line above: crates/cli/tests/run loads such a pair")),
+    ("ip netns del srv", How::Not(PAIR)),
     ("rps_sock_flow_entries", How::Not("a setting of the whole machine, not there in a namespace")),
     ("nsenter", How::Serves),
     ("--attach", How::Serves),

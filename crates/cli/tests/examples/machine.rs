@@ -228,6 +228,7 @@ impl Machine {
         text = text.replace("--queue eth0/0", "--queue napier0/0").replace("/usr/share/", "share/");
         text.replace("--netns NAME", &format!("--netns {}", self.ns))
             .replace("netns exec blue", &format!("netns exec {}", self.ns))
+            .replace("netns exec srv", &format!("netns exec {}", self.ns))
     }
 
     /// Runs a command, and says what is wrong with what came of it.
