@@ -99,10 +99,6 @@ impl Machine {
         };
         // Where others may look: the repository may lie where they may not.
         std::fs::copy(napier, folder.join("napier")).expect("a copy");
-        let library = napier.with_file_name("libnapier_modes.so");
-        if library.exists() {
-            std::fs::copy(library, folder.join("libnapier_modes.so")).expect("a copy");
-        }
         write("bin/napier", &SHORT.replace("$REAL", &folder.join("napier").display().to_string()));
         write("bin/sudo", "#!/bin/sh\nexec \"$@\"\n");
         for name in ["conformance", "plans", "scenarios"] {
