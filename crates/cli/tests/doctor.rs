@@ -122,7 +122,7 @@ fn settings_that_do_not_go_together_are_found() {
 
 #[test]
 fn instances_that_are_set_by_themselves_are_judged() {
-    use napier_linux::change::{DeviceRef, Key, NapiAttribute};
+    use napier_linux::change::{DeviceRef, Key, NapiAttribute, NapiKey};
     let test = "instances_that_are_set_by_themselves_are_judged";
     let Some(pair) = with_instance(test) else { return };
     let (end, folder) = (pair.left(), Folder::new("doctor-instances"));
@@ -132,7 +132,7 @@ fn instances_that_are_set_by_themselves_are_judged() {
     let device = DeviceRef { ifindex: end.ifindex(), name: end.name().to_owned() };
     let id = end.napis().expect("listed")[0].id;
     let write = |attribute, value: &str| {
-        let key = Key::Napi { device: device.clone(), id, place: 0, attribute };
+        let key = Key::Napi(NapiKey { device: device.clone(), id, place: 0, attribute });
         end.netns().run(|| key.write(value)).expect("entered")
     };
     if let Err(error) = write(NapiAttribute::IrqSuspendTimeout, "20000000") {

@@ -186,7 +186,7 @@ fn a_value_that_was_changed_meanwhile_is_left_and_said() {
     let Some(bench) = Bench::new(test) else { return };
     let (mut running, _) = bench.python("defer20", &[], "input = print('on'); import time; time.sleep(1)");
     let change = napier_linux::change::DeviceRef { ifindex: bench.server().ifindex(), name: "server".to_owned() };
-    let file = napier_linux::change::Key::DeviceFile { device: change, file: "gro_flush_timeout".to_owned() };
+    let file = napier_linux::change::Key::device_file(&change, "gro_flush_timeout");
     bench.server().netns().run(|| file.write("7777")).expect("entered").expect("written");
     assert_eq!(running.0.wait().expect("it ends").code(), Some(0));
     let said = said(&mut running);

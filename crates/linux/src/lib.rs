@@ -8,7 +8,9 @@
 //! | [`socket`] | `SO_BUSY_POLL` and its like, and the interface of a socket | `socket(7)` |
 //! | [`epoll`] | busy-poll parameters of an epoll descriptor | `ioctl_eventpoll(2)` |
 //! | [`change`] | what is changed on a live machine: listed, noted, read back, put back | |
-//! | [`process`] | programs that were not changed: their descriptors, found and set from outside | `pidfd_getfd(2)` |
+//! | [`process`] | programs that were not changed: started, found, and watched for descriptors to set | |
+//! | `descriptors` | descriptors of such programs, copied, read and set from outside | `pidfd_getfd(2)` |
+//! | `setting` | what every kind of setting can do: read, write, compare, name its command | |
 //! | `sink` | plans of all of these, put into force and taken back | `napier_core::control::plan` |
 //! | `netns` | a network namespace without a name | `namespaces(7)` |
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
@@ -49,6 +51,7 @@
 //! ```
 
 pub mod change;
+mod descriptors;
 pub mod device;
 pub mod doctor;
 pub mod epoll;
@@ -65,6 +68,7 @@ pub mod observe;
 pub mod process;
 mod procfs;
 mod root;
+mod setting;
 mod sink;
 pub mod socket;
 mod sys;

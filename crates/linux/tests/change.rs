@@ -92,7 +92,7 @@ fn a_file_of_an_interface_notes_its_instances() {
         .run(|| {
             let device = device(end);
             let own = lines_of(&suspending(), &device).expect("lines");
-            let file = Key::DeviceFile { device: device.clone(), file: "gro_flush_timeout".to_owned() };
+            let file = Key::device_file(&device, "gro_flush_timeout");
             let lines: Vec<Line> = own.iter().cloned().chain([Line::new(file, "7000")]).collect();
             let before: Vec<_> = lines.iter().map(|line| line.key.read().ok().flatten()).collect();
             let mut journal = begin(&Scope::device(device).expect("a namespace"), 2 * lines.len()).expect("a journal");
@@ -121,7 +121,7 @@ fn what_a_refused_line_left_is_put_back() {
             let device = device(end);
             let mut lines = lines_of(&suspending(), &device).expect("lines");
             lines.truncate(2);
-            let bad = Key::DeviceFile { device: device.clone(), file: "napi_defer_hard_irqs".to_owned() };
+            let bad = Key::device_file(&device, "napi_defer_hard_irqs");
             lines.push(Line::new(bad, "4294967295"));
             let mut journal = begin(&Scope::device(device).expect("a namespace"), 8).expect("a journal");
             let error = apply(&lines, &mut journal).expect_err("it is out of range");
@@ -146,7 +146,7 @@ fn an_instance_that_had_the_value_of_a_file_keeps_it() {
                 return;
             }
             let before: Vec<_> = own.iter().map(|line| line.key.read().ok().flatten()).collect();
-            let file = Key::DeviceFile { device: device.clone(), file: "napi_defer_hard_irqs".to_owned() };
+            let file = Key::device_file(&device, "napi_defer_hard_irqs");
             let mut journal = begin(&Scope::device(device).expect("a namespace"), 8).expect("a journal");
             let entries = apply(&[Line::new(file, "100")], &mut journal).expect("applied");
             let undone = undo(&entries);

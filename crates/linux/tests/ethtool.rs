@@ -7,8 +7,8 @@ use std::process::Command;
 use common::{config, pair};
 use napier_core::control::ThreadedSetting;
 use napier_linux::change::{
-    DeviceRef, EthtoolKey, Journal, Keep, Key, KeyError, Line, NapiAttribute, Scope, ThreadKey, ThreadSetting, apply,
-    undo,
+    DeviceRef, EthtoolKey, Journal, Keep, Key, KeyError, Line, NapiAttribute, NapiKey, Scope, ThreadKey, ThreadSetting,
+    apply, undo,
 };
 use napier_linux::ethtool::{self, EthtoolError, Group};
 use napier_linux::{VethConfig, VethEnd};
@@ -118,7 +118,7 @@ fn the_thread_of_an_instance_gets_a_priority_and_a_cpu_and_its_own_back() {
         .run(|| {
             let infos = end.napis().expect("listed");
             let id = infos[0].id;
-            let napi = Key::Napi { device: device(end), id, place: 0, attribute: NapiAttribute::Threaded };
+            let napi = Key::Napi(NapiKey { device: device(end), id, place: 0, attribute: NapiAttribute::Threaded });
             if let Err(error) = napi.write(ThreadedSetting::Enabled.name()) {
                 napier_testkit::skip!(test, "{error}");
                 return;

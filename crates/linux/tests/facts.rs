@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use common::{config, pair};
 use napier_core::event::EpollParams;
-use napier_linux::change::{DeviceRef, Key, NapiAttribute, ThreadKey, ThreadSetting};
+use napier_linux::change::{DeviceRef, Key, NapiAttribute, NapiKey, ThreadKey, ThreadSetting};
 use napier_linux::doctor::{Finding, diagnose};
 use napier_linux::facts::{Facts, FactsError, Scope};
 use napier_linux::{VethConfig, VethEnd, epoll};
@@ -68,7 +68,7 @@ fn a_program_is_seen_with_its_epoll_instances_and_sockets() {
             // Suspension beside a time for spinning.
             for (at, id) in napis.iter().enumerate() {
                 let place = u32::try_from(at).expect("two");
-                let key = |attribute| Key::Napi { device: device(left), id: *id, place, attribute };
+                let key = |attribute| Key::Napi(NapiKey { device: device(left), id: *id, place, attribute });
                 key(NapiAttribute::DeferHardIrqs).write("100").expect("set");
                 key(NapiAttribute::GroFlushTimeout).write("20000").expect("set");
                 key(NapiAttribute::IrqSuspendTimeout).write("20000000").expect("set");
@@ -90,7 +90,7 @@ fn a_napi_thread_on_the_programs_cpu_is_found_and_moved() {
     let left = pair.left();
     left.netns()
         .run(|| {
-            Key::DeviceFile { device: device(left), file: "threaded".to_owned() }.write("1").expect("written");
+            Key::device_file(&device(left), "threaded").write("1").expect("written");
             let facts = read("left", None);
             let thread = facts.devices[0].instances()[0].thread.clone().expect("a thread");
             let Some(&cpu) = facts.cpus.online.first().filter(|_| facts.cpus.online.len() > 1) else {

@@ -266,7 +266,7 @@ fn what_queues_had_that_were_switched_off_comes_back_with_them() {
     let run = || {
         let device = DeviceRef { ifindex: end.ifindex(), name: end.name().to_owned() };
         let scope = Scope::device(device.clone()).expect("a namespace");
-        let of = |file: &str| Key::DeviceFile { device: device.clone(), file: format!("queues/{file}") };
+        let of = |file: &str| Key::device_file(&device, format!("queues/{file}"));
         let masks = [of("rx-1/rps_cpus"), of("tx-1/xps_cpus")];
         masks.iter().for_each(|mask| mask.write("1").expect("written"));
         for is_killed in [false, true] {

@@ -55,7 +55,7 @@ impl Knobs {
     pub(super) fn set(&self, name: &str, value: i64) -> Result<io::Result<()>, Refused> {
         let mut open = self.open.lock().expect("no panic while held");
         let journal = open.as_mut().ok_or_else(|| refused(format!("net.core.{name} is not turned by a scenario")))?;
-        let (key, value) = (Key::Sysctl { name: format!("net.core.{name}") }, value.to_string());
+        let (key, value) = (Key::sysctl(format!("net.core.{name}")), value.to_string());
         let done = self.home.run(|| {
             let before = key.read().map_err(|error| refused(format!("reading net.core.{name}: {error}")))?;
             let entry = Entry { key: key.clone(), before, after: value.clone(), or: None };

@@ -1,8 +1,14 @@
 //! Lines that each stand for themselves: one that is refused leaves the others in force. For what stays until it is asked back.
 
-use super::{
-    ApplyError, DeviceRef, Entry, Journal, JournalError, Keep, Key, KeyError, Line, Recovered, Scope, apply_line,
-};
+use super::apply::{ApplyError, apply_line};
+use super::header::{Keep, Scope};
+use super::implied::implied;
+use super::journal::{Journal, JournalError};
+use super::key::Key;
+use super::line::{Entry, Line};
+use super::napi::instances;
+use super::recover::Recovered;
+use crate::setting::DeviceRef;
 
 /// What became of lines.
 #[derive(Debug, Default)]
@@ -94,7 +100,7 @@ impl Journals {
                 let tried = entries.split_off(before);
                 entries.extend(tried.into_iter().filter(is_other_now));
                 let why = match error {
-                    ApplyError::Refused { error, .. } => words(line, &error),
+                    ApplyError::Refused { error, .. } => line.key.setting().why(&error),
                     ApplyError::Journal(error) => error.to_string(),
                 };
                 each.refused.push((line.clone(), why));
@@ -143,25 +149,9 @@ fn is_other_now(entry: &Entry) -> bool {
     }
 }
 
-/// Why a line was refused. Source: `kernel/irq/proc.c write_irq_affinity`, which answers EIO for an interrupt that cannot be moved.
-fn words(line: &Line, error: &KeyError) -> String {
-    match (&line.key, error) {
-        (Key::File { path }, KeyError::Io(error))
-            if path.starts_with("/proc/irq/") && error.raw_os_error() == Some(libc::EIO) =>
-        {
-            "its driver or the kernel decides where this interrupt goes, and does not let it be moved".to_owned()
-        }
-        _ => error.to_string(),
-    }
-}
-
 /// The interface whose journal has the line; the others are in the machine's.
 fn device_of(line: &Line) -> Option<&DeviceRef> {
-    match &line.key {
-        Key::Napi { device, .. } | Key::DeviceFile { device, .. } => Some(device),
-        Key::Ethtool(key) => Some(&key.device),
-        _ => None,
-    }
+    line.key.setting().device()
 }
 
 /// Entries that the lines about one interface, or about the machine, may make.
@@ -172,8 +162,7 @@ fn room(lines: &[Line], device: Option<&DeviceRef>) -> usize {
 /// Most entries that a line makes: a file of an interface is written to its instances too.
 fn entries_max(line: &Line) -> usize {
     match &line.key {
-        Key::DeviceFile { device, .. } => 1 + super::key::instances(device).map_or(0, |infos| infos.len()),
-        Key::Ethtool(key) => 1 + key.implied(&line.value).len(),
-        _ => 1,
+        Key::DeviceFile(key) => 1 + instances(&key.device).map_or(0, |infos| infos.len()),
+        key => 1 + implied(key, &line.value, None).map_or(0, |entries| entries.len()),
     }
 }

@@ -4,14 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::quoted;
-use super::{DeviceRef, Entry, Key, KeyError};
 use crate::ethtool::{self, EthtoolError, Group};
-
-const RX_FILES: [&str; 2] = ["rps_cpus", "rps_flow_cnt"];
-const TX_FILES: [&str; 2] = ["xps_cpus", "xps_rxqs"];
-/// Queues that are looked at: more than any driver has.
-const QUEUES_MAX: u32 = 4096;
+use crate::setting::text::quoted;
+use crate::setting::{DeviceRef, KeyError, Setting};
 
 /// One setting of an interface, as `ethtool` names it: `rx` of its channels, `rx-usecs` of its coalescing, `rx-gro` of its
 /// offloads.
@@ -26,52 +21,6 @@ pub struct EthtoolKey {
 }
 
 impl EthtoolKey {
-    pub(super) fn read(&self) -> Result<Option<String>, KeyError> {
-        let all = ethtool::get(self.device.ifindex, self.group).map_err(|error| self.error(error))?;
-        let missing = || self.error(EthtoolError::Unknown(self.name.clone()));
-        all.get(&self.name).cloned().map(Some).ok_or_else(missing)
-    }
-
-    pub(super) fn write(&self, value: &str) -> Result<(), KeyError> {
-        ethtool::set_one(self.device.ifindex, self.group, &self.name, value).map_err(|error| self.error(error))
-    }
-
-    pub(super) fn command(&self, value: &str) -> String {
-        let (device, value) = (quoted(&self.device.name), quoted(value));
-        format!("ethtool -{} {device} {} {value}", self.group.letter(), self.name)
-    }
-
-    /// What queues have that a write of their number switches off: their files come back empty. Source: `net/core/net-sysfs.c
-    /// net_rx_queue_update_kobjects`, `net/core/dev.c netif_reset_xps_queues_gt`.
-    pub(super) fn implied(&self, value: &str) -> Vec<Entry> {
-        let kinds: &[(&str, &[&str])] = match (self.group, self.name.as_str()) {
-            (Group::Channels, "combined") => &[("rx", &RX_FILES), ("tx", &TX_FILES)],
-            (Group::Channels, "rx") => &[("rx", &RX_FILES)],
-            (Group::Channels, "tx") => &[("tx", &TX_FILES)],
-            _ => return Vec::new(),
-        };
-        let Ok(wanted) = value.parse::<u32>() else { return Vec::new() };
-        let mut entries = Vec::new();
-        for (kind, files) in kinds {
-            for queue in (wanted..QUEUES_MAX).take_while(|queue| self.has_queue(kind, *queue)) {
-                entries.extend(files.iter().filter_map(|file| self.lost(&format!("queues/{kind}-{queue}/{file}"))));
-            }
-        }
-        entries
-    }
-
-    fn has_queue(&self, kind: &str, queue: u32) -> bool {
-        let file = if kind == "rx" { "rps_cpus" } else { "tx_timeout" };
-        let key = Key::DeviceFile { device: self.device.clone(), file: format!("queues/{kind}-{queue}/{file}") };
-        key.read().is_ok()
-    }
-
-    fn lost(&self, file: &str) -> Option<Entry> {
-        let key = Key::DeviceFile { device: self.device.clone(), file: file.to_owned() };
-        let before = key.read().ok()??;
-        (!key.same(&before, "0")).then(|| Entry { key, before: Some(before), after: "0".to_owned(), or: None })
-    }
-
     fn error(&self, error: EthtoolError) -> KeyError {
         match error {
             EthtoolError::Gone => KeyError::Gone(format!("{} is gone", self.device.name)),
@@ -86,6 +35,31 @@ impl EthtoolKey {
             EthtoolError::Io(error) => KeyError::Io(error),
             error => KeyError::Refused(error.to_string()),
         }
+    }
+}
+
+impl Setting for EthtoolKey {
+    fn read(&self) -> Result<Option<String>, KeyError> {
+        let all = ethtool::get(self.device.ifindex, self.group).map_err(|error| self.error(error))?;
+        let missing = || self.error(EthtoolError::Unknown(self.name.clone()));
+        all.get(&self.name).cloned().map(Some).ok_or_else(missing)
+    }
+
+    fn write(&self, value: &str) -> Result<(), KeyError> {
+        ethtool::set_one(self.device.ifindex, self.group, &self.name, value).map_err(|error| self.error(error))
+    }
+
+    fn command(&self, value: &str) -> Option<String> {
+        let (device, value) = (quoted(&self.device.name), quoted(value));
+        Some(format!("ethtool -{} {device} {} {value}", self.group.letter(), self.name))
+    }
+
+    fn device(&self) -> Option<&DeviceRef> {
+        Some(&self.device)
+    }
+
+    fn may_cut_off(&self) -> bool {
+        true
     }
 }
 

@@ -1,23 +1,106 @@
 //! Files of `/proc` and `/sys` that are settings of the kernel, and nothing else: a journal names them, and what it names is written.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use super::KeyError;
+use crate::setting::text::{quoted, same_in_file};
+use crate::setting::{KeyError, Setting};
 
 /// Where settings are. What is below `/proc` by the number of a process leads to its files, and to all of the file system.
 const ROOTS: [&str; 4] = ["/proc/sys", "/proc/irq", "/sys", "/proc/fs"];
+/// Where interrupts are.
+const IRQS: &str = "/proc/irq/";
 
-pub(super) fn read(path: &str) -> Result<String, KeyError> {
+/// A file of `/proc` or `/sys`.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub struct FileKey {
+    /// Its path.
+    pub path: String,
+}
+
+impl Setting for FileKey {
+    fn read(&self) -> Result<Option<String>, KeyError> {
+        read(&self.path).map(Some)
+    }
+
+    fn write(&self, value: &str) -> Result<(), KeyError> {
+        write(&self.path, value)
+    }
+
+    fn command(&self, value: &str) -> Option<String> {
+        Some(format!("echo {} > {}", quoted(value), quoted(&self.path)))
+    }
+
+    fn same(&self, one: &str, other: &str) -> bool {
+        same_in_file(&self.path, one, other)
+    }
+
+    fn may_cut_off(&self) -> bool {
+        self.path.starts_with(IRQS)
+    }
+
+    /// Source: `kernel/irq/proc.c write_irq_affinity`, which answers EIO for an interrupt that cannot be moved.
+    fn why(&self, error: &KeyError) -> String {
+        match error {
+            KeyError::Io(error) if self.path.starts_with(IRQS) && error.raw_os_error() == Some(libc::EIO) => {
+                "its driver or the kernel decides where this interrupt goes, and does not let it be moved".to_owned()
+            }
+            error => error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for FileKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
+}
+
+/// A file below `/proc/sys`, by its name with dots.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub struct SysctlKey {
+    /// Such as `net.core.busy_poll`.
+    pub name: String,
+}
+
+impl SysctlKey {
+    fn path(&self) -> String {
+        format!("/proc/sys/{}", self.name.replace('.', "/"))
+    }
+}
+
+impl Setting for SysctlKey {
+    fn read(&self) -> Result<Option<String>, KeyError> {
+        read(&self.path()).map(Some)
+    }
+
+    fn write(&self, value: &str) -> Result<(), KeyError> {
+        write(&self.path(), value)
+    }
+
+    fn command(&self, value: &str) -> Option<String> {
+        Some(format!("sysctl -w {}", quoted(&format!("{}={value}", self.name))))
+    }
+}
+
+impl fmt::Display for SysctlKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn read(path: &str) -> Result<String, KeyError> {
     let mut text = String::new();
     let read = open(path, OFlags::RDONLY)?.read_to_string(&mut text);
     read.map(|_| text.trim().to_owned()).map_err(|error| of(error, path))
 }
 
-pub(super) fn write(path: &str, value: &str) -> Result<(), KeyError> {
+fn write(path: &str, value: &str) -> Result<(), KeyError> {
     // Not created: a file that is not there is a setting that this machine does not have.
     open(path, OFlags::WRONLY)?.write_all(value.as_bytes()).map_err(|error| of(error, path))
 }

@@ -8,114 +8,14 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FallocateFlags, fallocate};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::machine::{Held, MachineLock};
-use super::places::{self, state_dir};
-use super::read::{boot_id, holder, lock, lock_soon, parse, read, set_aside, sync_folder};
-use super::{DeviceRef, Entry, text};
-use crate::{NetnsId, device};
-
-/// What a journal is about.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(tag = "scope", rename_all = "kebab-case")]
-pub enum Scope {
-    /// An interface, in the namespace of the calling thread.
-    Device {
-        /// The interface.
-        device: DeviceRef,
-        /// The namespace.
-        netns: NetnsId,
-        /// What tells it from one that has its number later.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        node: Option<u64>,
-    },
-    /// The machine: sysctls, interrupts, processors.
-    Host,
-}
-
-impl Scope {
-    /// An interface of the calling thread's namespace.
-    ///
-    /// # Errors
-    /// `/proc` is not there.
-    pub fn device(device: DeviceRef) -> io::Result<Self> {
-        let node = device.name_now().ok().and_then(|name| device::node(&name));
-        Ok(Self::Device { device, netns: NetnsId::current()?, node })
-    }
-
-    /// What a run changes and what is kept have a file each: a run may come on top of what is kept.
-    fn file_name(&self, keep: Keep) -> String {
-        let end = match keep {
-            Keep::Run => RUN_END,
-            Keep::UntilUndone => KEPT_END,
-        };
-        match self {
-            Self::Device { device, netns, .. } => format!("device-{netns}-{}{end}", device.ifindex),
-            Self::Host => format!("host{end}"),
-        }
-    }
-
-    /// For messages.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Device { device, .. } => &device.name,
-            Self::Host => "this machine",
-        }
-    }
-}
-
-/// How long what is changed shall stay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Keep {
-    /// As long as the run: the next one puts it back if this one cannot.
-    Run,
-    /// Until it is asked back, or the machine starts anew.
-    UntilUndone,
-}
-
-/// The first line of a journal.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Header {
-    /// Of this format.
-    pub(super) version: u32,
-    /// `/proc/sys/kernel/random/boot_id`: a kernel that started since has forgotten all of it.
-    pub(super) boot: String,
-    pub(super) pid: u32,
-    /// The command, in words.
-    #[serde(default)]
-    pub(super) by: String,
-    /// When it began, in seconds since 1970.
-    #[serde(default)]
-    pub(super) since: u64,
-    /// Bytes that were taken for it: a file that is shorter was cut.
-    #[serde(default)]
-    pub(super) room: u64,
-    pub(super) keep: Keep,
-    #[serde(flatten)]
-    pub(super) scope: Scope,
-}
-
-/// The first named namespaces by their inodes.
-pub(super) const VERSIONS: [u32; 2] = [1, 2];
-const VERSION: u32 = VERSIONS[1];
-
-/// Says once what command this process is, such as `host tune`: it is shown where something is changed.
-pub fn called(by: &str) {
-    let _ = CALLED.set(by.to_owned());
-}
-
-static CALLED: OnceLock<String> = OnceLock::new();
-
-/// Ends of the names of journals.
-pub(super) const RUN_END: &str = "-run.journal";
-pub(super) const KEPT_END: &str = "-kept.journal";
+use super::header::{Header, Keep, VERSION};
+use super::line::Entry;
+use super::machine::MachineLock;
+use super::read::{lock, sum, sync_folder};
 
 /// Bytes that are taken for each line before the first is written; no entry is longer.
 const LINE_BYTES: u64 = 1024;
@@ -175,75 +75,23 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a run that will change at most `lines` values. What a run has left that was killed is put back
-    /// first, and told to `told`.
-    ///
-    /// # Errors
-    /// [`JournalError`]; nothing is changed then.
-    pub fn begin(
-        scope: &Scope,
-        keep: Keep,
+    /// Begins a file that is locked, with room for `lines` entries beside those that are carried over.
+    pub(super) fn open(
+        file: File,
+        path: PathBuf,
+        header: Header,
+        machine: MachineLock,
+        carried: Vec<Entry>,
         lines: usize,
-        told: &mut dyn FnMut(&super::Recovered),
     ) -> Result<Self, JournalError> {
-        Self::begin_in(&state_dir(), scope, keep, lines, told)
-    }
-
-    /// The same with the journal in another folder than [`state_dir`].
-    ///
-    /// # Errors
-    /// As [`Journal::begin`].
-    pub fn begin_in(
-        folder: &Path,
-        scope: &Scope,
-        keep: Keep,
-        lines: usize,
-        told: &mut dyn FnMut(&super::Recovered),
-    ) -> Result<Self, JournalError> {
-        let refused = |error| JournalError::Folder { folder: folder.to_owned(), error };
-        places::make(folder).map_err(refused)?;
-        let name = scope.name().to_owned();
-        if keep == Keep::UntilUndone
-            && let Some(pid) = holder(&folder.join(scope.file_name(Keep::Run)))
-        {
-            return Err(JournalError::Busy { name, pid });
-        }
-        let path = folder.join(scope.file_name(keep));
-        let busy = || JournalError::Busy { name: name.clone(), pid: read(&path).map_or(0, |found| found.pid()) };
-        let mut file = lock_soon(&path).map_err(refused)?.ok_or_else(busy)?;
-        let held = MachineLock::take(scope).map_err(|Held { pid }| JournalError::Busy { name: name.clone(), pid });
-        let machine = held.inspect_err(|_| {
-            // It was made here, and nothing is in it.
-            if file.metadata().is_ok_and(|found| found.len() == 0) {
-                let _ = std::fs::remove_file(&path);
-            }
-        })?;
-        let there = parse(&mut file).map_err(refused)?;
-        if there.header.as_ref().is_some_and(|header| header.keep == Keep::UntilUndone && header.boot == boot_id()) {
-            return Err(JournalError::Kept { name });
-        }
-        let mut recovered = super::recover::put_back(&there, true);
-        if recovered.undone.is_refused {
-            told(&recovered);
-            return Err(JournalError::Left { name, left: recovered.undone.left });
-        }
-        if recovered.damaged > 0 {
-            recovered.aside = set_aside(&path);
-            file = lock(&path, true).map_err(refused)?.ok_or_else(busy)?;
-        }
-        told(&recovered);
-        let carried = recovered.undone.remaining;
-        let header = Header::new(keep, scope.clone());
         let mut journal = Self { file, path, end: 0, room: 0, header, carried: Vec::new(), _lock: Some(machine) };
         if carried.is_empty() {
-            let begun = journal.begin_anew(lines).and_then(|()| sync_folder(folder));
-            return match begun {
-                Ok(()) => Ok(journal),
-                Err(error) => {
-                    journal.close();
-                    Err(refused(error))
-                }
-            };
+            if let Err(error) = journal.begin_anew(lines).and_then(|()| sync_folder(journal.folder())) {
+                let error = journal.refused(error);
+                journal.close();
+                return Err(error);
+            }
+            return Ok(journal);
         }
         // The old file stays until the new one is on disk.
         journal.rewrite(&carried, lines)?;
@@ -314,7 +162,7 @@ impl Journal {
         })?;
         // The new file is locked, and has the name.
         (self.file, self.end, self.room, self.header) = (new.file, new.end, new.room, new.header);
-        sync_folder(self.path.parent().unwrap_or(Path::new("/"))).map_err(|error| self.refused(error))
+        sync_folder(self.folder()).map_err(|error| self.refused(error))
     }
 
     /// Takes room for more lines than it was begun with.
@@ -354,7 +202,11 @@ impl Journal {
     }
 
     fn refused(&self, error: io::Error) -> JournalError {
-        JournalError::Folder { folder: self.path.parent().unwrap_or(Path::new("/")).to_owned(), error }
+        JournalError::Folder { folder: self.folder().to_owned(), error }
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
     }
 
     fn take_room(&self) -> io::Result<()> {
@@ -382,19 +234,11 @@ impl Journal {
         let mut lines = String::new();
         for one in what {
             let json = serde_json::to_string(one)?;
-            lines += &format!("{:016x} {json}\n", text::sum(json.as_bytes()));
+            lines += &format!("{:016x} {json}\n", sum(json.as_bytes()));
         }
         self.file.write_all_at(lines.as_bytes(), self.end)?;
         self.file.sync_data()?;
         self.end += lines.len() as u64;
         Ok(())
-    }
-}
-
-impl Header {
-    fn new(keep: Keep, scope: Scope) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
-        let by = CALLED.get().cloned().unwrap_or_default();
-        Self { version: VERSION, boot: boot_id(), pid: std::process::id(), by, since, room: 0, keep, scope }
     }
 }

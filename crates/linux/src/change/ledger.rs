@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use super::recover::undo_in;
-use super::{
-    ApplyError, Entry, Journal, JournalError, Keep, Line, Recovered, Scope, Undone, apply_line, state_dir, undo,
-};
+use super::apply::{ApplyError, apply_line};
+use super::header::{Keep, Scope};
+use super::journal::{Journal, JournalError};
+use super::line::{Entry, Line};
+use super::places::state_dir;
+use super::recover::{Recovered, undo_in};
+use super::undo::{Undone, undo};
 
 /// A run's journal with its entries in memory: what is noted is put back by [`Ledger::put_back`], or, if the run is killed, by
 /// the next one.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-use super::Scope;
-use crate::process::Process;
+use super::header::Scope;
+use crate::descriptors::Process;
 use crate::sys;
 
 /// Names that are tried, where others have them.

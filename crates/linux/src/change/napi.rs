@@ -1,10 +1,17 @@
-//! Attributes of NAPI instances as text.
+//! An attribute of a NAPI instance as a value of the list.
 
-use napier_core::control::{NapiChange, NapiInfo, ThreadedSetting};
+use std::fmt;
+
+use napier_core::control::{NapiChange, NapiInfo, NapiSetError, QueryError, ThreadedSetting};
 use napier_core::time::Span;
 use serde::{Deserialize, Serialize};
 
-use super::KeyError;
+use crate::error::KernelError;
+use crate::setting::{DeviceRef, KeyError, Setting};
+use crate::{device, netdev};
+
+/// No instance has this number: they count up from the number of CPUs.
+const NO_INSTANCE: u32 = u32::MAX;
 
 /// An attribute of a NAPI instance, as napi-set names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
@@ -52,7 +59,7 @@ impl NapiAttribute {
         }
     }
 
-    pub(super) fn change(self, value: &str) -> Result<NapiChange, KeyError> {
+    fn change(self, value: &str) -> Result<NapiChange, KeyError> {
         let wrong = || KeyError::Value { value: value.to_owned(), what: self.name() };
         let ns = || value.parse().map(Span::from_ns).map_err(|_| wrong());
         Ok(match self {
@@ -62,4 +69,115 @@ impl NapiAttribute {
             Self::Threaded => NapiChange::Threaded(ThreadedSetting::from_name(value).ok_or_else(wrong)?),
         })
     }
+}
+
+/// An attribute of a NAPI instance (napi-set). Where the interface went down and up, the instance has another id: then it is the
+/// one in the same place among the interface's.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub struct NapiKey {
+    /// The interface.
+    pub device: DeviceRef,
+    /// Its id when it was found.
+    pub id: u32,
+    /// Its place among the interface's instances, the oldest first.
+    pub place: u32,
+    /// The attribute.
+    pub attribute: NapiAttribute,
+}
+
+impl NapiKey {
+    /// The instance as it is now.
+    fn instance(&self) -> Result<NapiInfo, KeyError> {
+        let Self { device, id, place, .. } = self;
+        // Not the whole list for each of its attributes.
+        if let Ok(info) = netdev::napi_get(*id)
+            && info.ifindex == device.ifindex
+        {
+            return Ok(info);
+        }
+        let infos = instances(device)?;
+        if infos.is_empty() && is_down(device) {
+            // Drivers that keep settings give them back when it is up again.
+            return Err(KeyError::Refused(format!("{} is down and shows no instances", device.name)));
+        }
+        let found = infos.iter().find(|info| info.id == *id).or_else(|| infos.get(*place as usize));
+        let away = "has no such instance now (fewer queues, or generic receive offload is off)";
+        found.copied().ok_or_else(|| KeyError::Away(format!("{} {away}", device.name)))
+    }
+
+    /// Whether another key is about the instance that the interface has got in place of this key's.
+    pub(super) fn is_before(&self, new: &Self) -> bool {
+        self.device.ifindex == new.device.ifindex
+            && (self.place, self.attribute) == (new.place, new.attribute)
+            && self.id != new.id
+    }
+}
+
+impl Setting for NapiKey {
+    fn read(&self) -> Result<Option<String>, KeyError> {
+        Ok(self.attribute.value_of(&self.instance()?))
+    }
+
+    fn write(&self, value: &str) -> Result<(), KeyError> {
+        let request = self.attribute.change(value)?.request(self.instance()?.id);
+        netdev::napi_set(&request).map_err(|error| match error {
+            KernelError::Refused(NapiSetError::NoSuchNapi { .. }) => KeyError::Gone(format!("{self} is gone")),
+            error => KeyError::of(error),
+        })
+    }
+
+    fn command(&self, value: &str) -> Option<String> {
+        let is_word = self.attribute == NapiAttribute::Threaded;
+        let quoted = if is_word { format!("\"{value}\"") } else { value.to_owned() };
+        let (id, name) = (self.id, self.attribute.name());
+        Some(format!("napier napi-set --json '{{\"id\": {id}, \"{name}\": {quoted}}}'"))
+    }
+
+    fn device(&self) -> Option<&DeviceRef> {
+        Some(&self.device)
+    }
+
+    fn may_cut_off(&self) -> bool {
+        self.attribute == NapiAttribute::Threaded
+    }
+
+    /// The kernel is asked to set the value on an instance that does not exist: what it does not take it refuses before it looks
+    /// for the instance (`net/netlink/genetlink.c`, the policy of the attribute).
+    fn refusal(&self, value: &str) -> Option<KeyError> {
+        let request = match self.attribute.change(value) {
+            Ok(change) => change.request(NO_INSTANCE),
+            Err(error) => return Some(error),
+        };
+        match netdev::napi_set(&request).err()? {
+            KernelError::Refused(NapiSetError::NoSuchNapi { .. }) => None,
+            error => match KeyError::of(error) {
+                // Who may not set anything learns no more.
+                KeyError::Denied(_) | KeyError::Io(_) => None,
+                error => Some(error),
+            },
+        }
+    }
+}
+
+impl fmt::Display for NapiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of NAPI instance {} of {}", self.attribute.name(), self.id, self.device.name)
+    }
+}
+
+/// The instances of an interface, the oldest first.
+pub(super) fn instances(device: &DeviceRef) -> Result<Vec<NapiInfo>, KeyError> {
+    let mut infos = netdev::napi_dump(Some(device.ifindex)).map_err(|error| match error {
+        KernelError::Refused(QueryError::NoSuchDevice { .. }) => KeyError::Gone(format!("{} is gone", device.name)),
+        error => KeyError::of(error),
+    })?;
+    infos.sort_unstable_by_key(|info| info.id);
+    Ok(infos)
+}
+
+/// Whether it is there, and down (`IFF_UP` of `netdevice(7)`).
+fn is_down(device: &DeviceRef) -> bool {
+    let flags = device.name_now().ok().and_then(|name| device::read_file(&name, "flags").ok());
+    let flags = flags.and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+    flags.is_some_and(|flags| flags & 1 == 0)
 }

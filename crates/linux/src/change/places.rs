@@ -69,6 +69,23 @@ pub(super) fn all() -> Vec<PathBuf> {
     without_foreign(found)
 }
 
+/// Journals in folders, in the order in which they are put back.
+pub(super) fn journals(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let is_journal = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.ends_with(".journal") && (name.starts_with("device-") || name.starts_with("host-"))
+    };
+    let mut paths = Vec::new();
+    for folder in folders {
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_journal).collect();
+        // What a run changed on top of what is kept goes first: `run` is behind `kept`.
+        found.sort();
+        paths.extend(found.into_iter().rev());
+    }
+    paths
+}
+
 fn without_foreign(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for folder in folders {

@@ -3,9 +3,11 @@
 use napier_core::control::plan::{Plan, Write};
 use napier_core::control::{NapiChange, ThreadedSetting};
 
-use super::key::instances;
-use super::{DeviceRef, Key, KeyError, Line, NapiAttribute};
+use super::key::Key;
+use super::line::Line;
+use super::napi::{NapiAttribute, NapiKey, instances};
 use crate::root::Root;
+use crate::setting::{DeviceRef, KeyError};
 
 /// The plan's writes for an interface and its instances, in the plan's order: an attribute that this kernel does not set on
 /// instances by themselves becomes the interface's file. What goes to sockets, contexts and waits is a program's, and not here.
@@ -32,8 +34,8 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
                 let (attribute, value) = NapiAttribute::of(*change);
                 lines.extend(infos.iter().enumerate().map(|(place, info)| {
                     let place = u32::try_from(place).unwrap_or(u32::MAX);
-                    let key = Key::Napi { device: device.clone(), id: info.id, place, attribute };
-                    Line::new(key, value.clone())
+                    let key = NapiKey { device: device.clone(), id: info.id, place, attribute };
+                    Line::new(Key::Napi(key), value.clone())
                 }));
             }
             Write::Device(setting) => {
@@ -42,8 +44,8 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
                         "no kernel has `{write}` for a whole interface, and this one not for instances"
                     ))
                 })?;
-                let file = request.attribute.file_name().to_owned();
-                lines.push(Line::new(Key::DeviceFile { device: device.clone(), file }, request.value.to_string()));
+                let file = request.attribute.file_name();
+                lines.push(Line::new(Key::device_file(device, file), request.value.to_string()));
             }
             Write::Socket(..) | Write::Context(_) | Write::Wait(_) => {}
         }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::journal::{Header, VERSIONS};
-use super::{Entry, text};
-use crate::process::Process;
+use super::header::{Header, VERSIONS};
+use super::line::Entry;
+use crate::descriptors::Process;
 
 /// What a journal says.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(super) fn parse(file: &mut File) -> io::Result<Contents> {
         let whole = std::str::from_utf8(line)
             .ok()
             .and_then(|line| line.split_once(' '))
-            .filter(|(sum, json)| u64::from_str_radix(sum, 16).is_ok_and(|sum| sum == text::sum(json.as_bytes())));
+            .filter(|(noted, json)| u64::from_str_radix(noted, 16).is_ok_and(|noted| noted == sum(json.as_bytes())));
         let is_known = whole.is_some_and(|(_, json)| {
             if at == 0 {
                 contents.header =
@@ -126,12 +126,6 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Of this start of the kernel; empty if it does not tell.
-pub(super) fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
-}
-
 /// The process that holds a journal; 0 if it does not say.
 pub(super) fn holder(path: &Path) -> Option<u32> {
     let file = open(path, OpenOptions::new().read(true)).ok()?;
@@ -149,4 +143,20 @@ pub(super) fn set_aside(path: &Path) -> Option<PathBuf> {
 
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+/// FNV-1a: finds a line that was not written whole. Source: draft-eastlake-fnv, 64 bits.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_has_another_sum() {
+        assert_ne!(sum(b"{\"key\":1}"), sum(b"{\"key\":1"));
+        assert_eq!(sum(b""), 0xcbf2_9ce4_8422_2325);
+    }
 }

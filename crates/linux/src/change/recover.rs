@@ -3,10 +3,15 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::journal::{Header, Journal, Keep, RUN_END, Scope, process_words};
+use super::header::{Header, Keep, Scope, boot_id};
+use super::journal::{Journal, process_words};
+use super::line::Entry;
 use super::machine::{Held, MachineLock};
-use super::read::{Contents, boot_id, lock_left, parse, set_aside};
-use super::{DeviceRef, Entry, Undone, places, undo};
+use super::places::{self, journals};
+use super::read::{Contents, lock_left, parse, set_aside};
+use super::show;
+use super::undo::{Undone, undo};
+use crate::setting::DeviceRef;
 use crate::{Netns, NetnsId, device, netns};
 
 /// What was found of one run, and what became of it.
@@ -74,25 +79,8 @@ pub fn undo_kept() -> Vec<Recovered> {
 /// Interfaces (and the machine) that something of this start of the kernel is in force on, and whether it shall stay.
 #[must_use]
 pub fn pending() -> Vec<(Scope, Keep)> {
-    let found = super::found();
+    let found = show::found();
     found.into_iter().filter_map(|found| Some((found.scope?, found.keep))).collect()
-}
-
-/// Journals in folders, in the order in which they are put back.
-pub(super) fn journals(folders: &[PathBuf]) -> Vec<PathBuf> {
-    let is_journal = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.ends_with(".journal") && (name.starts_with("device-") || name.starts_with("host-"))
-    };
-    let mut paths = Vec::new();
-    for folder in folders {
-        let Ok(entries) = std::fs::read_dir(folder) else { continue };
-        let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_journal).collect();
-        // What a run changed on top of what is kept goes first: `run` is behind `kept`.
-        found.sort();
-        paths.extend(found.into_iter().rev());
-    }
-    paths
 }
 
 pub(super) fn recover_one(path: &Path, wanted: impl Fn(Keep) -> bool) -> Option<Recovered> {
@@ -183,7 +171,7 @@ fn inside(scope: &Scope, entries: &[Entry], act: &(dyn Fn(&[Entry]) -> Undone + 
             return said.unwrap_or_else(|error| not_entered(device, &error));
         }
         // Another one may have its number.
-        let rest: Vec<Entry> = entries.iter().filter(|entry| !entry.key.is_of_device()).cloned().collect();
+        let rest: Vec<Entry> = entries.iter().filter(|entry| entry.key.setting().device().is_none()).cloned().collect();
         let mut undone = act(&rest);
         undone.gone.push(format!("{} is gone", device.name));
         return undone;
@@ -228,9 +216,4 @@ fn elsewhere(node: u64) -> Option<(Netns, DeviceRef)> {
         let device = namespace.run(|| DeviceRef::named(&found)).ok()?.ok()?;
         Some((namespace, device))
     })
-}
-
-/// Whether a journal is one that a run writes: what is kept until it is asked back has the other end.
-pub(super) fn is_of_run(path: &Path) -> bool {
-    path.to_str().is_some_and(|path| path.ends_with(RUN_END))
 }

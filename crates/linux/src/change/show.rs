@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::journal::{Keep, Scope};
+use super::header::{Keep, Scope, boot_id, is_of_run};
+use super::line::Entry;
 use super::machine::held_here;
-use super::read::{boot_id, holder, read};
-use super::recover::{is_of_run, journals};
-use super::{Entry, KeyError, places};
+use super::places::{self, journals};
+use super::read::{holder, read};
 use crate::link;
 
 /// Why something is changed.
@@ -91,18 +91,4 @@ pub fn unseen(found: &[Changed]) -> Vec<(String, u32)> {
     };
     let held = held_here().into_iter().filter(|(ifindex, _)| !is_found(*ifindex));
     held.map(|(ifindex, pid)| (link::name(ifindex).unwrap_or_else(|_| format!("interface {ifindex}")), pid)).collect()
-}
-
-impl Entry {
-    /// What would become of it now: `None` if it is as it was before.
-    ///
-    /// # Errors
-    /// It cannot be read: gone, away, not permitted.
-    pub fn pending(&self) -> Result<Option<String>, KeyError> {
-        let Some(before) = &self.before else { return Ok(None) };
-        match self.key.read()? {
-            Some(now) if self.key.same(&now, before) => Ok(None),
-            _ => Ok(Some(before.clone())),
-        }
-    }
 }

@@ -7,8 +7,8 @@ use rustix::process::Pid;
 use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::{KeyError, text};
 use crate::procfs::{Stat, cpus_allowed};
+use crate::setting::{KeyError, Setting, text};
 use crate::sys::sched::{self, Class};
 
 /// What of a thread.
@@ -49,7 +49,17 @@ impl ThreadKey {
         Ok(Self { tid, started, name, setting })
     }
 
-    pub(super) fn read(&self) -> Result<Option<String>, KeyError> {
+    fn thread(&self) -> Result<Stat, KeyError> {
+        Stat::of(self.tid).ok().filter(|found| found.started == self.started).ok_or_else(|| self.gone())
+    }
+
+    fn gone(&self) -> KeyError {
+        KeyError::Gone(format!("thread {} ({}) has ended", self.tid, self.name))
+    }
+}
+
+impl Setting for ThreadKey {
+    fn read(&self) -> Result<Option<String>, KeyError> {
         let found = self.thread()?;
         Ok(Some(match self.setting {
             ThreadSetting::Affinity => text::cpu_list_text(&cpus(self.tid).map_err(|_| self.gone())?),
@@ -57,7 +67,7 @@ impl ThreadKey {
         }))
     }
 
-    pub(super) fn write(&self, value: &str) -> Result<(), KeyError> {
+    fn write(&self, value: &str) -> Result<(), KeyError> {
         self.thread()?;
         let pid = i32::try_from(self.tid).ok().and_then(Pid::from_raw).ok_or_else(|| self.gone())?;
         let wrong = |what| KeyError::Value { value: value.to_owned(), what };
@@ -90,22 +100,22 @@ impl ThreadKey {
         })
     }
 
-    pub(super) fn command(&self, value: &str) -> String {
-        match self.setting {
+    fn command(&self, value: &str) -> Option<String> {
+        Some(match self.setting {
             ThreadSetting::Affinity => format!("taskset -pc {value} {}", self.tid),
             ThreadSetting::Scheduling => {
                 let (class, priority) = value.split_once(' ').unwrap_or((value, "0"));
                 format!("chrt --{class} -p {priority} {}", self.tid)
             }
-        }
+        })
     }
 
-    fn thread(&self) -> Result<Stat, KeyError> {
-        Stat::of(self.tid).ok().filter(|found| found.started == self.started).ok_or_else(|| self.gone())
+    fn same(&self, one: &str, other: &str) -> bool {
+        text::same_cpu_list(one, other)
     }
 
-    fn gone(&self) -> KeyError {
-        KeyError::Gone(format!("thread {} ({}) has ended", self.tid, self.name))
+    fn may_cut_off(&self) -> bool {
+        true
     }
 }
 

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::recover::recover_one;
-use super::{Key, Line, NapiAttribute, Recovered, places, recover, state_dir};
-use crate::process::{Process, ProcessRef};
+use super::places::{self, state_dir};
+use super::recover::{Recovered, recover, recover_one};
+use crate::descriptors::{Process, ProcessRef};
 use crate::procfs::Stat;
 
 /// What a file of a trial says.
@@ -204,21 +204,6 @@ fn write(path: &Path, terms: &Terms) -> io::Result<File> {
     std::fs::rename(&new, path)?;
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
     Ok(file)
-}
-
-impl Line {
-    /// Whether it can cut the machine off from who writes it: who delivers packets, on which CPU and in which class, how many queues
-    /// there are, what the interface offloads.
-    #[must_use]
-    pub fn may_cut_off(&self) -> bool {
-        match &self.key {
-            Key::Napi { attribute, .. } => *attribute == NapiAttribute::Threaded,
-            Key::DeviceFile { file, .. } => file == "threaded",
-            Key::Ethtool(_) | Key::Thread(_) => true,
-            Key::File { path } => path.starts_with("/proc/irq/"),
-            Key::Sysctl { .. } | Key::Program { .. } | Key::Descriptor { .. } => false,
-        }
-    }
 }
 
 /// Whether this command was started from another machine: SSH says so in the environment, which `sudo` takes away, and is among

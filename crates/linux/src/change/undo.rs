@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::{Entry, Key, KeyError};
-use crate::process::{OwnSettings, Process};
+use super::key::Key;
+use super::line::Entry;
+use crate::descriptors::{AS_MADE, OwnSettings, ProgramKey};
+use crate::setting::KeyError;
 
 /// What became of entries that were to be put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl Undone {
             Ok(()) => {}
             Err(KeyError::Gone(_)) if key.is_of_program() => {}
             Err(KeyError::Away(what)) => self.leave_away(entry, before, &what),
-            Err(KeyError::NotHere(_)) if key.is_of_queue() => {
+            Err(KeyError::NotHere(_)) if key.setting().is_of_queue() => {
                 self.leave_away(entry, before, "its queue is switched off")
             }
             // It was there when it was noted: an interface or an interrupt that is no more.
@@ -81,10 +83,9 @@ impl Undone {
     }
 
     /// Makes a program's descriptors as they were made, but for those that it had set itself.
-    fn put_back_program(&mut self, entry: &Entry, own: &OwnSettings) {
-        let Key::Program { process, settings } = &entry.key else { return };
-        let before = entry.before.as_deref().unwrap_or(super::AS_MADE);
-        match Process::again(process).and_then(|process| settings.put_back(&process, own)) {
+    fn put_back_program(&mut self, entry: &Entry, key: &ProgramKey, own: &OwnSettings) {
+        let before = entry.before.as_deref().unwrap_or(AS_MADE);
+        match key.put_back(own) {
             Ok(()) => self.put_back.push(format!("{}: {before}", entry.key)),
             error => self.failed(entry, before, error),
         }
@@ -96,19 +97,26 @@ impl Undone {
 #[must_use]
 pub fn undo(entries: &[Entry]) -> Undone {
     let mut undone = Undone::default();
-    let own = OwnSettings::of(entries);
-    let (programs, others): (Vec<&Entry>, Vec<&Entry>) =
-        entries.iter().rev().partition(|entry| matches!(entry.key, Key::Program { .. }));
-    let mut seen = HashSet::new();
-    for entry in others {
-        // An older entry of a descriptor's number was about one that is closed.
-        if matches!(entry.key, Key::Descriptor { .. }) && !seen.insert(&entry.key) {
-            continue;
+    let mut own = OwnSettings::default();
+    let mut programs = Vec::new();
+    for entry in entries {
+        match &entry.key {
+            Key::Descriptor(key) => own.note(key, entry.before.as_deref()),
+            Key::Program(key) => programs.push((entry, key)),
+            _ => {}
         }
-        undone.put_back(entry);
     }
-    for entry in programs {
-        undone.put_back_program(entry, &own);
+    let mut seen = HashSet::new();
+    for entry in entries.iter().rev() {
+        match &entry.key {
+            Key::Program(_) => {}
+            // An older entry of a descriptor's number was about one that is closed.
+            Key::Descriptor(_) if !seen.insert(&entry.key) => {}
+            _ => undone.put_back(entry),
+        }
+    }
+    for (entry, key) in programs.into_iter().rev() {
+        undone.put_back_program(entry, key, &own);
     }
     undone.remaining.reverse();
     undone

@@ -102,8 +102,7 @@ const BUDGET_US: u64 = 8000;
 const BUDGET_US_MIN: u64 = 500;
 
 fn budget(facts: &Facts) -> Option<Finding> {
-    let sysctl =
-        |name: &str, value: u64| Line::new(Key::Sysctl { name: format!("net.core.{name}") }, value.to_string());
+    let sysctl = |name: &str, value: u64| Line::new(Key::sysctl(format!("net.core.{name}")), value.to_string());
     let mut what = Vec::new();
     let mut lines = Vec::new();
     if let Some(budget) = facts.sysctls.netdev_budget.filter(|budget| *budget < WEIGHT) {

@@ -14,7 +14,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn write(path: impl Into<String>, value: &str) -> Line {
-    Line::new(Key::File { path: path.into() }, value)
+    Line::new(Key::file(path), value)
 }
 
 /// The frequency does not fall: by the governor, by the preference of a driver that chooses by itself (`intel_pstate`, `amd_pstate` in

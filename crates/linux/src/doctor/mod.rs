@@ -21,7 +21,7 @@ mod timeouts;
 
 use serde::Serialize;
 
-use crate::change::{Key, Line, NapiAttribute};
+use crate::change::{Key, Line, NapiAttribute, NapiKey};
 use crate::facts::{Device, Facts, Instance};
 pub use looked::looked_at;
 
@@ -172,13 +172,13 @@ impl Finding {
 
 /// An attribute of an instance.
 fn napi(device: &Device, instance: &Instance, attribute: NapiAttribute, value: impl ToString) -> Line {
-    let key = Key::Napi { device: device.device.clone(), id: instance.id, place: instance.place, attribute };
+    let key = Key::Napi(NapiKey { device: device.device.clone(), id: instance.id, place: instance.place, attribute });
     Line::new(key, value.to_string())
 }
 
 /// A file of an interface.
 fn file(device: &Device, file: impl Into<String>, value: impl ToString) -> Line {
-    Line::new(Key::DeviceFile { device: device.device.clone(), file: file.into() }, value.to_string())
+    Line::new(Key::device_file(&device.device, file), value.to_string())
 }
 
 /// `NAPI instance 5 of eth0`, `NAPI instances 5, 6 and 62 more of eth0`.

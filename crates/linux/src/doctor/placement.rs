@@ -2,9 +2,10 @@
 
 use super::program::{ids, polls};
 use super::{Finding, Severity, defers, file, some};
-use crate::change::{EthtoolKey, Key, Line, ThreadKey, ThreadSetting, text};
+use crate::change::{EthtoolKey, Key, Line, ThreadKey, ThreadSetting};
 use crate::ethtool::Group;
 use crate::facts::{Device, Facts, Instance, Irq, RxQueue, Thread};
+use crate::setting::text;
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     for device in &facts.devices {
@@ -52,7 +53,7 @@ pub(super) fn affinity(thread: &Thread, cpus: &[u32]) -> Line {
 
 pub(super) fn irq_affinity(irq: &Irq, cpus: &[u32]) -> Line {
     let path = format!("/proc/irq/{}/smp_affinity_list", irq.number);
-    Line::new(Key::File { path }, text::cpu_list_text(cpus))
+    Line::new(Key::file(path), text::cpu_list_text(cpus))
 }
 
 fn threads_on_one_cpu(facts: &Facts, device: &Device) -> Option<Finding> {
@@ -224,7 +225,7 @@ fn rps(facts: &Facts, device: &Device) -> Option<Finding> {
     let mut lines: Vec<Line> =
         steered.iter().map(|queue| file(device, format!("queues/rx-{}/rps_cpus", queue.index), 0)).collect();
     if !flows.is_empty() {
-        lines.push(Line::new(Key::Sysctl { name: "net.core.rps_sock_flow_entries".to_owned() }, "0"));
+        lines.push(Line::new(Key::sysctl("net.core.rps_sock_flow_entries"), "0"));
     }
     if lines.is_empty() {
         return None;

@@ -2,8 +2,9 @@
 
 use super::placement::{affinity, irq_affinity, pinned};
 use super::{Finding, Severity, defers, some};
-use crate::change::{Line, text};
+use crate::change::Line;
 use crate::facts::{Device, Facts, Irq, Thread};
+use crate::setting::text;
 use crate::tune::spread;
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {

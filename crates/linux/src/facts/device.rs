@@ -7,9 +7,9 @@ use napier_core::control::{Errno, NapiInfo, QueueKind, ThreadedSetting};
 use super::source::{Answers, Queue, Source};
 use super::{Device, DeviceFiles, Facts, FactsError, Instance, RxQueue};
 use crate::change::DeviceRef;
-use crate::change::text::cpu_mask;
 use crate::ethtool::Group;
 use crate::irqs::{self, Irq, Owner};
+use crate::setting::text::cpu_mask;
 
 /// More queues than any device has: a bound of the loop that asks for one after the other.
 const QUEUES_MAX: u32 = 4096;

@@ -12,8 +12,8 @@ use rustix::net::{getpeername, getsockname};
 use super::machine::{names, text};
 use super::{Epoll, EpollParams, FactsError, Program, Ring, Socket, Thread};
 use crate::change::KeyError;
-use crate::process::copies::{self, Asked};
-use crate::process::{Kind, Process};
+use crate::descriptors::copies::{self, Asked};
+use crate::descriptors::{Kind, Process};
 use crate::socket::BusyOption;
 use crate::{Netns, epoll, link, socket, sys};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::sockets::{self, Row, Wanted};
+use crate::descriptors::sockets::{self, Row, Wanted};
 
 /// Which connections were there before their listener was set.
 #[derive(Debug, Default)]

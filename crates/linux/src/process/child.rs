@@ -5,8 +5,10 @@ use std::process::Command;
 
 use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
+use super::signals::Signals;
+use super::strict::Strict;
 use super::tree::{descendants, hold};
-use super::{ProgramSettings, Signals, Strict};
+use crate::descriptors::ProgramSettings;
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

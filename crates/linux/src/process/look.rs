@@ -5,10 +5,12 @@ use std::os::fd::BorrowedFd;
 
 use rustix::net::getpeername;
 
-use super::copies::{self, Asked};
-use super::settings::{EpollValue, SocketValue, epoll_value, is_internet, read_option, set_epoll, write_option};
-use super::sockets::{self, Wanted};
-use crate::change::KeyError;
+use crate::descriptors::copies::{self, Asked};
+use crate::descriptors::sockets::{self, Wanted};
+use crate::descriptors::values::{
+    EpollValue, SocketValue, epoll_value, is_internet, read_option, set_epoll, write_option,
+};
+use crate::setting::KeyError;
 use crate::sys;
 
 /// Asks instances.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use napier_preload::marks::{COUNTS, COUNTS_LEN};
 
-use super::{Kind, Process, ProcessRef};
+use crate::descriptors::{Kind, Process, ProcessRef};
 
 /// What the library did in a process, by `napier_preload::marks::COUNTS`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

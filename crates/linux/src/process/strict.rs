@@ -19,9 +19,9 @@ use std::process::{Child, Command};
 
 use rustix::event::epoll::{CreateFlags, create};
 
-use super::ProgramSettings;
-use super::settings::{set_epoll, write_option};
-use crate::change::KeyError;
+use crate::descriptors::ProgramSettings;
+use crate::descriptors::values::{set_epoll, write_option};
+use crate::setting::KeyError;
 use crate::sys::keeper::{Handed, Keeper};
 use crate::sys::seccomp::{self, Call, EPOLL_CREATE, EPOLL_CREATE1, SOCKET};
 

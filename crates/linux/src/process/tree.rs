@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::Process;
+use crate::descriptors::Process;
 use crate::procfs::Stat;
 
 /// Processes of one program that are looked at; more are not.

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::accepted::Accepted;
-use super::copies::Asked;
-use super::settings::ProgramSettings;
-use super::steer::Steering;
+use crate::descriptors::copies::Asked;
+
+use super::tree::descendants;
 use super::tree::hold;
-use super::{DescriptorSetting, Kind, Process, descendants};
 use crate::change::{AS_MADE, Entry, IN_FORCE, Key, KeyError, Ledger};
+use crate::descriptors::steer::Steering;
+use crate::descriptors::{DescriptorKey, DescriptorSetting, Kind, Process, ProgramKey, ProgramSettings};
 
 /// Between two looks at a program that is young, or made a descriptor a moment ago.
 const SOON: Duration = Duration::from_millis(5);
@@ -222,7 +223,7 @@ impl Watcher {
         let new: BTreeSet<u32> = self.list().into_iter().filter(|pid| !self.watched.contains_key(pid)).collect();
         let held = hold(&new, || self.list());
         let entry = |process: &Process| {
-            let key = Key::Program { process: process.who().clone(), settings: self.settings.clone() };
+            let key = Key::Program(ProgramKey { process: process.who().clone(), settings: self.settings.clone() });
             Entry { key, before: Some(AS_MADE.to_owned()), after: IN_FORCE.to_owned(), or: None }
         };
         scan.processes += held.len();
@@ -241,7 +242,11 @@ impl Watcher {
         }
         let Err(error) = ledger.note_all(entries.clone(), is_over) else { return true };
         for entry in &entries {
-            let (Key::Program { process, .. } | Key::Descriptor { process, .. }) = &entry.key else { continue };
+            let (Key::Program(ProgramKey { process, .. }) | Key::Descriptor(DescriptorKey { process, .. })) =
+                &entry.key
+            else {
+                continue;
+            };
             if let Some(watched) = self.watched.get_mut(&process.pid) {
                 refuse(watched, &KeyError::Refused(error.to_string()), scan);
             }
@@ -329,15 +334,15 @@ fn inode(one: &Asked) -> u64 {
 
 /// A descriptor that is noted by itself.
 fn note(one: &Asked, setting: DescriptorSetting, before: &str, after: &str) -> Entry {
-    let key = Key::Descriptor { process: one.process.who().clone(), fd: one.fd, setting };
+    let key = Key::Descriptor(DescriptorKey { process: one.process.who().clone(), fd: one.fd, setting });
     Entry { key, before: Some(before.to_owned()), after: after.to_owned(), or: None }
 }
 
 /// Whether nothing is left that an entry is about.
 fn is_over(entry: &Entry) -> bool {
     match &entry.key {
-        Key::Program { process, .. } => Process::again(process).is_err(),
-        Key::Descriptor { process, setting, .. } => setting.is_over(process),
+        Key::Program(key) => Process::again(&key.process).is_err(),
+        Key::Descriptor(key) => key.setting.is_over(&key.process),
         _ => false,
     }
 }

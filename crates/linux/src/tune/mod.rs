@@ -7,9 +7,10 @@ pub(crate) mod spread;
 #[cfg(test)]
 mod tests;
 
-use crate::change::{EthtoolKey, Key, Line, NapiAttribute, ThreadKey, ThreadSetting, text};
+use crate::change::{EthtoolKey, Key, Line, NapiAttribute, NapiKey, ThreadKey, ThreadSetting};
 use crate::ethtool::Group;
 use crate::facts::{Device, Facts, Instance, Irq};
+use crate::setting::text;
 
 /// How packets shall be delivered on the tuned machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,12 +177,12 @@ fn is_whole(facts: &Facts, tuning: &Tuning) -> bool {
 }
 
 fn file(device: &Device, file: &str, value: impl ToString) -> Step {
-    let key = Key::DeviceFile { device: device.device.clone(), file: file.to_owned() };
+    let key = Key::device_file(&device.device, file);
     Step::Line(Line::new(key, value.to_string()))
 }
 
 fn sysctl(name: &str, value: impl ToString) -> Step {
-    Step::Line(Line::new(Key::Sysctl { name: name.to_owned() }, value.to_string()))
+    Step::Line(Line::new(Key::sysctl(name), value.to_string()))
 }
 
 /// A sysctl that other network namespaces do not show.
@@ -204,7 +205,7 @@ fn real_time(facts: &Facts, tuning: &Tuning) -> Step {
 }
 
 fn path(path: impl Into<String>, value: impl Into<String>) -> Step {
-    Step::Line(Line::new(Key::File { path: path.into() }, value))
+    Step::Line(Line::new(Key::file(path), value))
 }
 
 fn ethtool(device: &Device, group: Group, name: &str, value: impl ToString) -> Step {
@@ -288,7 +289,8 @@ fn make_threads(device: &Device, tuning: &Tuning) -> Vec<Step> {
     }
     let line = |instance: &Instance| {
         let (device, attribute) = (device.device.clone(), NapiAttribute::Threaded);
-        Step::Line(Line::new(Key::Napi { device, id: instance.id, place: instance.place, attribute }, "busy-poll"))
+        let key = NapiKey { device, id: instance.id, place: instance.place, attribute };
+        Step::Line(Line::new(Key::Napi(key), "busy-poll"))
     };
     pollers(device, tuning).into_iter().map(line).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Delivery, FIFO, Step, TuneError, Tuning, check, default_cpus, steps, threads};
-use crate::change::{DeviceRef, Key, Line, ThreadSetting};
+use crate::change::{DeviceFileKey, DeviceRef, FileKey, Key, Line, NapiKey, ThreadSetting};
 use crate::facts::{Cpus, Device, DeviceFiles, Facts, Instance, Irq, Node, Role, RxQueue, Sysctls, Thread};
 
 fn irq(number: u32, name: &str, role: Role, queue: Option<u32>) -> Irq {
@@ -247,7 +247,7 @@ fn doctor_is_silent_after_each_delivery() {
 fn in_force(line: &Line, device: &mut Device) {
     let number = || line.value.parse::<u64>().expect("a number");
     match &line.key {
-        Key::DeviceFile { file, .. } => {
+        Key::DeviceFile(DeviceFileKey { file, .. }) => {
             let instances = device.instances.iter_mut().flatten();
             match file.as_str() {
                 "threaded" => {
@@ -266,11 +266,11 @@ fn in_force(line: &Line, device: &mut Device) {
                 _ => {}
             }
         }
-        Key::Napi { id, .. } => {
+        Key::Napi(NapiKey { id, .. }) => {
             let own = device.instances.iter_mut().flatten().find(|instance| instance.id == *id).expect("there");
             own.threaded = Some(line.value.clone());
         }
-        Key::File { path } => {
+        Key::File(FileKey { path }) => {
             let Some(irq) = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()) else { return };
             let own = device.irqs.iter_mut().find(|own| own.number.to_string() == irq).expect("there");
             (own.affinity, own.effective) = (Some(vec![number() as u32]), Some(vec![number() as u32]));

@@ -11,10 +11,10 @@ use napier_core::time::Span;
 
 use super::super::source::{Answers, Queue, Source};
 use super::super::{Facts, Lost, Scope, Thread};
-use crate::change::text::cpu_list;
 use crate::device::DeviceError;
 use crate::ethtool::Group;
 use crate::root::Root;
+use crate::setting::text::cpu_list;
 
 /// A machine of the list, and what must come out of it.
 #[derive(Default)]

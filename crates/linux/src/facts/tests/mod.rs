@@ -3,7 +3,7 @@
 mod machine;
 
 use super::{Facts, Irq, Role};
-use crate::change::{Key, Line};
+use crate::change::{FileKey, Key, Line};
 use crate::doctor::{Severity, diagnose, looked_at};
 use crate::tune::{Delivery, Step, Tuning, default_cpus, steps};
 use machine::Machine;
@@ -41,7 +41,7 @@ fn tuned(facts: &Facts) -> Vec<String> {
     let delivery = Delivery::Interrupts;
     let tuning = Tuning { delivery, cpus: default_cpus(facts, device, delivery, None), queues: None };
     let of = |step: &Step| match step {
-        Step::Line(Line { key: Key::File { path }, value }) => {
+        Step::Line(Line { key: Key::File(FileKey { path }), value }) => {
             let irq = path.strip_prefix("/proc/irq/")?.split('/').next()?;
             Some(format!("tune {irq} {value}"))
         }

@@ -4,9 +4,9 @@ use napier_preload::marks::OWN_PARAMS;
 
 use super::{Epoll, Scan, Watcher, note};
 use crate::change::{Entry, Ledger};
-use crate::process::copies::Asked;
+use crate::descriptors::copies::Asked;
+use crate::descriptors::{DescriptorSetting, EpollValue, Kind};
 use crate::process::look;
-use crate::process::{DescriptorSetting, EpollValue, Kind};
 
 impl Watcher {
     /// An epoll instance looks like any other, so each is asked anew: a closed one's number may be another's now.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::{Scan, Watcher, inode, note};
 use crate::change::{Entry, Ledger};
-use crate::process::DescriptorSetting;
-use crate::process::copies::{self, Asked};
+use crate::descriptors::DescriptorSetting;
+use crate::descriptors::copies::{self, Asked};
+use crate::descriptors::steer;
+use crate::descriptors::values::initial;
 use crate::process::look::{self, SocketSeen};
-use crate::process::settings::initial;
-use crate::process::steer;
 
 /// Sockets that are noted by themselves in a run. Of more of them, those of living processes are put back all the same.
 const NOTED_MAX: usize = 1 << 14;

@@ -1,11 +1,6 @@
-//! Sums of lines, and small words.
+//! Values as text: lists and masks of CPUs, words for a shell and for a terminal.
 
 pub(crate) use napier_core::control::cpu_list;
-
-/// FNV-1a: finds a line that was not written whole. Source: draft-eastlake-fnv, 64 bits.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
 
 /// A word of a command as a shell takes it: names of interfaces may hold anything but blanks and slashes.
 #[must_use]
@@ -36,11 +31,6 @@ pub fn shown(text: &str) -> String {
     text.chars()
         .map(|letter| if hidden(letter) { letter.escape_default().to_string() } else { letter.to_string() })
         .collect()
-}
-
-/// What could not be put back, behind a message.
-pub(super) fn beside(left: &[String]) -> String {
-    if left.is_empty() { String::new() } else { format!("; not put back: {}", left.join("; ")) }
 }
 
 /// Numbers as such a list, in order.
@@ -76,6 +66,20 @@ pub(crate) fn cpu_mask(text: &str) -> Option<Vec<u32>> {
     Some(all)
 }
 
+/// Whether two texts are the same list of CPUs.
+pub(crate) fn same_cpu_list(one: &str, other: &str) -> bool {
+    cpu_list(one).is_some_and(|one| cpu_list(other) == Some(one))
+}
+
+/// Whether two values of a file are the same, by what its name says that it holds.
+pub(crate) fn same_in_file(file: &str, one: &str, other: &str) -> bool {
+    if file.ends_with("_list") {
+        return same_cpu_list(one, other);
+    }
+    let is_mask = ["cpumask", "_cpus", "_rxqs", "smp_affinity"].iter().any(|end| file.ends_with(end));
+    is_mask && cpu_mask(one).is_some_and(|one| cpu_mask(other) == Some(one))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,11 +100,5 @@ mod tests {
         );
         assert_eq!((quoted("\u{1b}[31mE").as_str(), quoted("").as_str()), (r"$'\x1b[31mE'", "''"));
         assert_eq!((shown("\u{1b}[2J\nX").as_str(), shown("µs -> 3").as_str()), (r"\u{1b}[2J\nX", "µs -> 3"));
-    }
-
-    #[test]
-    fn a_line_that_is_cut_has_another_sum() {
-        assert_ne!(sum(b"{\"key\":1}"), sum(b"{\"key\":1"));
-        assert_eq!(sum(b""), 0xcbf2_9ce4_8422_2325);
     }
 }

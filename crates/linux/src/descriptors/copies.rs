@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use super::{Kind, Process};
-use crate::change::KeyError;
+use crate::setting::KeyError;
 
 /// A descriptor that is to be copied, if it still is what it was.
 #[derive(Clone, Debug)]

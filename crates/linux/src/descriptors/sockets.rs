@@ -8,19 +8,19 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 /// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// 0 for one that no program has, such as a connection that was not accepted yet.
-    pub(super) inode: u64,
+    pub(crate) inode: u64,
     /// `SO_COOKIE`: no other socket gets it.
-    pub(super) cookie: u64,
+    pub(crate) cookie: u64,
     /// Its own port.
-    pub(super) port: u16,
-    pub(super) is_listening: bool,
+    pub(crate) port: u16,
+    pub(crate) is_listening: bool,
 }
 
 /// Which are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// TCP, with those that listen.
     Tcp,
     /// Those that listen, and UDP.
@@ -41,7 +41,7 @@ const MESSAGE: usize = 72;
 const BUFFER: usize = 32 * 1024;
 
 /// Lists them.
-pub(super) fn list(wanted: Wanted) -> io::Result<Vec<Row>> {
+pub(crate) fn list(wanted: Wanted) -> io::Result<Vec<Row>> {
     let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
     let mut rows = Vec::new();
     let mut buffer = vec![0; BUFFER];

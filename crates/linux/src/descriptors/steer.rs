@@ -12,13 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{getpeername, getsockname};
 
-use super::settings::is_internet;
-use crate::change::KeyError;
+use super::values::is_internet;
+use crate::setting::KeyError;
 use crate::sys;
 
 /// What is known of a program's sockets.
 #[derive(Debug, Default)]
-pub(super) struct Steering {
+pub(crate) struct Steering {
     /// Listeners of each address, by inode.
     groups: BTreeMap<Vec<u8>, BTreeSet<u64>>,
     /// For how many listeners the program of a group is.
@@ -29,17 +29,17 @@ pub(super) struct Steering {
 
 impl Steering {
     /// Whether a socket need not be asked what it is.
-    pub(super) fn is_settled(&self, inode: u64) -> bool {
+    pub(crate) fn is_settled(&self, inode: u64) -> bool {
         self.others.contains(&inode) || self.groups.values().any(|members| members.contains(&inode))
     }
 
     /// Whether it is none of a group's.
-    pub(super) fn is_other(&self, inode: u64) -> bool {
+    pub(crate) fn is_other(&self, inode: u64) -> bool {
         self.others.contains(&inode)
     }
 
     /// Takes note of what a socket is.
-    pub(super) fn learn(&mut self, inode: u64, what: What) {
+    pub(crate) fn learn(&mut self, inode: u64, what: What) {
         match what {
             What::Member(group) => {
                 self.groups.entry(group).or_default().insert(inode);
@@ -52,7 +52,7 @@ impl Steering {
     }
 
     /// Groups that have grown or shrunk since they were steered: a member of each, and how many they are.
-    pub(super) fn changed(&self) -> Vec<(Vec<u8>, u64, usize)> {
+    pub(crate) fn changed(&self) -> Vec<(Vec<u8>, u64, usize)> {
         let changed = self
             .groups
             .iter()
@@ -61,12 +61,12 @@ impl Steering {
     }
 
     /// Takes note that a group is steered.
-    pub(super) fn is_steered(&mut self, group: Vec<u8>, count: usize) {
+    pub(crate) fn is_steered(&mut self, group: Vec<u8>, count: usize) {
         self.steered.insert(group, count);
     }
 
     /// Forgets sockets that were closed.
-    pub(super) fn retain(&mut self, seen: &BTreeSet<u64>) {
+    pub(crate) fn retain(&mut self, seen: &BTreeSet<u64>) {
         self.others.retain(|inode| seen.contains(inode));
         for members in self.groups.values_mut() {
             members.retain(|inode| seen.contains(inode));
@@ -78,7 +78,7 @@ impl Steering {
 }
 
 /// What a socket is to a group.
-pub(super) enum What {
+pub(crate) enum What {
     /// It receives for this address.
     Member(Vec<u8>),
     /// It cannot become a listener any more.
@@ -88,7 +88,7 @@ pub(super) enum What {
 }
 
 /// What a socket is.
-pub(super) fn what(fd: BorrowedFd<'_>) -> What {
+pub(crate) fn what(fd: BorrowedFd<'_>) -> What {
     if !is_internet(fd) || getpeername(fd).is_ok() {
         return What::Other;
     }
@@ -99,12 +99,12 @@ pub(super) fn what(fd: BorrowedFd<'_>) -> What {
 }
 
 /// Gives the group of a socket a program for so many members.
-pub(super) fn steer(fd: BorrowedFd<'_>, count: usize) -> Result<(), KeyError> {
+pub(crate) fn steer(fd: BorrowedFd<'_>, count: usize) -> Result<(), KeyError> {
     sys::attach_reuseport(fd, &by_queue(count)).map_err(KeyError::Io)
 }
 
 /// Takes the program from a listener's group, if it has one.
-pub(super) fn put_back(fd: BorrowedFd<'_>) -> Result<(), KeyError> {
+pub(crate) fn put_back(fd: BorrowedFd<'_>) -> Result<(), KeyError> {
     if !is_internet(fd) || !is_listener(fd) {
         return Ok(());
     }

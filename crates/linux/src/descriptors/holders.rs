@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Kind, Process, kind_of};
-use crate::change::KeyError;
+use crate::setting::KeyError;
 
 /// A list that is older is made anew: it is a look at every descriptor of this machine.
 const AGE_MAX: Duration = Duration::from_millis(200);
@@ -18,7 +18,7 @@ type Place = (u32, i32);
 type List = (Instant, BTreeMap<u64, Vec<Place>>);
 
 /// Processes that have the socket with this inode, and its number there.
-pub(super) fn of(inode: u64) -> Vec<(Process, i32)> {
+pub(crate) fn of(inode: u64) -> Vec<(Process, i32)> {
     let places = with_list(|list| list.get(&inode).cloned().unwrap_or_default());
     places.into_iter().filter_map(|(pid, fd)| Some((Process::open(pid).ok()?, fd))).collect()
 }
@@ -29,7 +29,7 @@ pub(crate) fn is_open(inode: u64) -> bool {
 }
 
 /// Calls `act` with a holder until one has the socket.
-pub(super) fn with<R>(inode: u64, act: impl Fn(&Process, i32) -> Result<R, KeyError>) -> Result<R, KeyError> {
+pub(crate) fn with<R>(inode: u64, act: impl Fn(&Process, i32) -> Result<R, KeyError>) -> Result<R, KeyError> {
     let mut last = KeyError::Gone("the socket is closed".to_owned());
     for (process, fd) in of(inode) {
         match act(&process, fd) {
