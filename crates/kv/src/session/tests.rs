@@ -1,5 +1,4 @@
 mod limits;
-mod properties;
 mod streams;
 
 use super::*;
