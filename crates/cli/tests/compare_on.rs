@@ -10,8 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use common::{Folder, NAPIER, Running, has};
-use napier_linux::{EndConfig, Veth, VethConfig, VethEnd};
 use napier_testkit::in_time_enough;
+use napier_testkit::net::{self, Veth, VethConfig, VethEnd};
 use serde_json::Value;
 
 const SECRET: &str = "a secret of this test, and of no other";
@@ -27,21 +27,11 @@ impl Place {
     /// `None`, said aloud, where this machine cannot.
     fn new(test: &str) -> Option<Self> {
         let name = format!("on-{}", std::process::id());
-        let end =
-            |name: &str, last: u8| EndConfig::new(name, [2, 0, 0, 0, 99, last]).address([10, 99, 7, last].into(), 24);
+        let ends = net::ends((&name, &["10.99.7.1/24"]), ("client", &["10.99.7.2/24"]));
         // Packets of a veth are polled only if its peer does not segment by itself.
-        let config = VethConfig { tso: false, ..VethConfig::new(end(&name, 1), end("client", 2)) };
-        match Veth::new(&config) {
-            Ok(pair) => {
-                pair.left().set_feature(c"rx-gro", true).expect("a veth has it");
-                Some(Self { pair, folder: Folder::new(test) })
-            }
-            Err(error) if error.is_privilege() => {
-                napier_testkit::skip!(test, "{error}");
-                None
-            }
-            Err(error) => panic!("{error}"),
-        }
+        let pair = net::pair(test, &VethConfig { tso: false, ..ends })?;
+        pair.left().set_feature(c"rx-gro", true).expect("a veth has it");
+        Some(Self { pair, folder: Folder::new(test) })
     }
 
     fn secret(&self, name: &str, text: &str) -> PathBuf {

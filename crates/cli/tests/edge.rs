@@ -9,27 +9,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{NAPIER, Running, end, has, start};
-use napier_linux::{EndConfig, Veth, VethConfig, VethEnd};
+use napier_testkit::net::{self, Veth, VethConfig, VethEnd};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pair of interfaces with this many queues whose ends compute checksums, or a line that says why not.
-fn pair(test: &str, queues: u16, networks: [&str; 2]) -> Option<Veth> {
-    let left = EndConfig::new("server", [2, 0, 0, 0x79, 0, 1]).address(ip(networks[0]), 24);
-    let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(ip(networks[1]), 24);
-    let config = VethConfig { queues, tx_checksum: false, tso: false, ..VethConfig::new(left, right) };
-    match Veth::new(&config) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!(test, "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn ip(text: &str) -> std::net::IpAddr {
-    text.parse().expect("an address")
+fn pair(test: &str, queues: u16, [server, client]: [&str; 2]) -> Option<Veth> {
+    let ends = net::ends(("server", &[server]), ("client", &[client]));
+    net::pair(test, &VethConfig { queues, tx_checksum: false, tso: false, ..ends })
 }
 
 /// A command in the namespace of an end.
@@ -90,7 +77,7 @@ fn a_client_behind_a_link_with_a_smaller_mtu_is_answered() {
     if !has(test, "ethtool") {
         return;
     }
-    let Some(pair) = pair(test, 1, ["10.79.0.1", "10.79.0.2"]) else { return };
+    let Some(pair) = pair(test, 1, ["10.79.0.1/24", "10.79.0.2/24"]) else { return };
     let behind = behind(&pair, 1280);
     let server = serve(&pair, &["--gateway", "10.79.0.2"]);
     let connect = || TcpStream::connect_timeout(&"10.79.0.9:11211".parse().expect("an address"), PATIENCE);
@@ -110,7 +97,7 @@ fn a_client_behind_a_link_with_a_smaller_mtu_is_answered() {
 #[test]
 fn a_connect_that_a_router_refuses_ends_with_its_reason() {
     let test = "a_connect_that_a_router_refuses_ends_with_its_reason";
-    let Some(pair) = pair(test, 1, ["10.79.0.1", "10.79.0.2"]) else { return };
+    let Some(pair) = pair(test, 1, ["10.79.0.1/24", "10.79.0.2/24"]) else { return };
     sh(pair.right(), "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit");
     // ICMP host unreachable, and communication administratively prohibited.
     sh(pair.right(), "ip route add unreachable 10.80.0.0/24 && ip route add prohibit 10.81.0.0/24");
@@ -127,7 +114,7 @@ fn a_connect_that_a_router_refuses_ends_with_its_reason() {
 #[test]
 fn a_client_that_moves_is_followed() {
     let test = "a_client_that_moves_is_followed";
-    let Some(pair) = pair(test, 1, ["10.79.0.1", "10.79.0.2"]) else { return };
+    let Some(pair) = pair(test, 1, ["10.79.0.1/24", "10.79.0.2/24"]) else { return };
     let server = serve(&pair, &[]);
     let mut stream = connect(&pair);
     assert_eq!(ask(&mut stream, b"get k\r\n", 5), b"END\r\n");
@@ -137,8 +124,8 @@ fn a_client_that_moves_is_followed() {
         sh(
             pair.right(),
             &format!(
-                "ip link set client address 02:00:00:79:00:{last} && \
-                 ip neigh replace 10.79.0.9 lladdr 02:00:00:79:00:01 dev client nud permanent"
+                "ip link set client address 02:00:00:00:4e:{last} && \
+                 ip neigh replace 10.79.0.9 lladdr 02:00:00:00:4e:01 dev client nud permanent"
             ),
         );
         assert_eq!(ask(&mut stream, b"get k\r\n", 5), b"END\r\n", "{last}");
@@ -150,7 +137,7 @@ fn a_client_that_moves_is_followed() {
 #[test]
 fn all_queues_are_served_or_it_is_said_which_are_not() {
     let test = "all_queues_are_served_or_it_is_said_which_are_not";
-    let Some(pair) = pair(test, 4, ["10.79.0.1", "10.79.0.2"]) else { return };
+    let Some(pair) = pair(test, 4, ["10.79.0.1/24", "10.79.0.2/24"]) else { return };
     let server = serve(&pair, &[]);
     for _ in 0..16 {
         // Each is a flow of its own.

@@ -8,21 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Folder, NAPIER, Running};
-use napier_linux::{EndConfig, Veth, VethConfig};
+use napier_testkit::net::{self, VethConfig};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn packets_without_a_checksum_are_told_of_in_the_summary() {
     let test = "packets_without_a_checksum_are_told_of_in_the_summary";
-    let address = |text: &str| text.parse().expect("an address");
-    let left = EndConfig::new("server", [2, 0, 0, 0x79, 0, 1]).address(address("10.79.1.101"), 24);
-    let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(address("10.79.1.2"), 24);
-    let pair = match Veth::new(&VethConfig { tso: false, ..VethConfig::new(left, right) }) {
-        Ok(pair) => pair,
-        Err(error) if error.is_privilege() => return napier_testkit::skip!(test, "{error}"),
-        Err(error) => panic!("{error}"),
-    };
+    let ends = net::ends(("server", &["10.79.1.101/24"]), ("client", &["10.79.1.2/24"]));
+    let Some(pair) = net::pair(test, &VethConfig { tso: false, ..ends }) else { return };
     let folder = Folder::new("hints");
     let out = folder.file("out");
     let server = pair.left().netns().run(|| {

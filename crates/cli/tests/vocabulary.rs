@@ -6,23 +6,13 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Output};
 
 use common::{NAPIER, Running, end, has, start};
-use napier_linux::{EndConfig, Veth, VethConfig};
+use napier_testkit::net::{self, Veth, VethConfig};
 use serde_json::{Value, json};
 
 /// A pair whose first end, `server`, has NAPI instances, or a line that says why not.
 fn pair(test: &str, queues: u16) -> Option<Veth> {
-    let address = |text: &str| text.parse().expect("an address");
-    let left = EndConfig::new("server", [2, 0, 0, 0x7a, 0, 1]).address(address("10.82.0.101"), 24);
-    let right = EndConfig::new("client", [2, 0, 0, 0x7a, 0, 2]).address(address("10.82.0.2"), 24);
-    let config = VethConfig { queues, gro: true, tso: false, tx_checksum: false, ..VethConfig::new(left, right) };
-    match Veth::new(&config) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!(test, "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let ends = net::ends(("server", &["10.82.0.101/24"]), ("client", &["10.82.0.2/24"]));
+    net::pair(test, &VethConfig { queues, gro: true, tso: false, tx_checksum: false, ..ends })
 }
 
 /// The namespace as `--netns` takes it.

@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Dice;
-use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig};
 use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig, XdpConfig, XdpFilter};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{CongestionControl, NetNs, TcpStream};
-use rig::{Xdp, end_in, ip};
+use napier_testkit::net::{self, EndConfig as VethEndConfig, Veth, VethConfig, ip};
+use rig::{Xdp, end_in};
 
 const DELAY: Duration = Duration::from_millis(10);
 const LOST_PER_MILLE: u64 = 10;
@@ -59,14 +59,7 @@ fn veth(name: &str, mac: [u8; 6], addr: &str) -> Option<Veth> {
     let kernel = VethEndConfig::new(&format!("{name}k"), mac).address(ip(addr), 24);
     let carrier = VethEndConfig::new(&format!("{name}b"), [2, 0, 0, 0x61, 0, mac[5]]);
     let config = VethConfig { queues: 1, tx_checksum: false, tso: false, ..VethConfig::new(kernel, carrier) };
-    match Veth::new(&config) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!("rates_over_a_lossy_path", "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    net::pair("rates_over_a_lossy_path", &config)
 }
 
 impl Rig {

@@ -1,7 +1,9 @@
 //! What the tests of all crates share: the notice of a test that cannot run here, waiting, dice, and the walk
-//! through all worlds that can come about. For tests only; it uses no other crate.
+//! through all worlds that can come about; with the feature `net` a pair of interfaces in namespaces. For tests only.
 
 pub mod explore;
+#[cfg(feature = "net")]
+pub mod net;
 
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use napier_linux::{EndConfig, Veth, VethConfig};
+use napier_testkit::net::{self, Veth, VethConfig};
 
 pub(crate) const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
 
@@ -182,15 +182,6 @@ impl Drop for Served {
 
 /// A pair whose first end has only an address of the kernel that nobody asks, or a line that says why not.
 pub(crate) fn pair(test: &str) -> Option<Veth> {
-    let address = |text: &str| text.parse().expect("an address");
-    let left = EndConfig::new("server", [2, 0, 0, 0x78, 0, 1]).address(address("10.78.0.101"), 24);
-    let right = EndConfig::new("client", [2, 0, 0, 0x78, 0, 2]).address(address("10.78.0.2"), 24);
-    match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!(test, "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let ends = net::ends(("server", &["10.78.0.101/24"]), ("client", &["10.78.0.2/24"]));
+    net::pair(test, &VethConfig { tso: false, tx_checksum: false, ..ends })
 }

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use napier_linux::{EndConfig, Veth, VethConfig, VethEnd};
 use napier_testkit::eventually;
+use napier_testkit::net::{self, Veth, VethEnd};
 
 use crate::common::{Folder, Running, has};
 use crate::{output, said};
@@ -32,17 +32,9 @@ impl Hosts {
         if ![sshd, "ssh", "ssh-keygen", "perl", "unshare"].into_iter().all(|program| has(test, program)) {
             return None;
         }
-        let address = |at: usize| HOSTS[at].1.parse().expect("an address");
-        let left = EndConfig::new(HOSTS[0].0, [2, 0, 0, 0x81, 0, 1]).address(address(0), 24);
-        let right = EndConfig::new(HOSTS[1].0, [2, 0, 0, 0x81, 0, 2]).address(address(1), 24);
-        let pair = match Veth::new(&VethConfig::new(left, right)) {
-            Ok(pair) => pair,
-            Err(error) if error.is_privilege() => {
-                napier_testkit::skip!(test, "{error}");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
-        };
+        let [(left, left_ip), (right, right_ip)] = HOSTS;
+        let [left_ip, right_ip] = [left_ip, right_ip].map(|address| format!("{address}/24"));
+        let pair = net::pair(test, &net::ends((left, &[&left_ip]), (right, &[&right_ip])))?;
         write_files(folder);
         let mut hosts = Self { pair, servers: [None, None] };
         for at in 0..HOSTS.len() {

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Output, Stdio};
 
-use napier_linux::{EndConfig, Veth, VethConfig, VethEnd};
+use napier_testkit::net::{self, Veth, VethConfig, VethEnd};
 use serde_json::Value;
 
 use super::common::{Folder, NAPIER, Running, has};
@@ -26,18 +26,9 @@ impl Bench {
         if !has(test, "python3") {
             return None;
         }
-        let address = |text: &str| text.parse().expect("an address");
-        let left = EndConfig::new(name, [2, 0, 0, 0x79, 0, 1]).address(address("10.79.0.1"), 24);
-        let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(address("10.79.0.2"), 24);
-        let config = VethConfig { queues: 2, gro: true, tso, ..VethConfig::new(left, right) };
-        match Veth::new(&config) {
-            Ok(pair) => Some(Self { pair, folder: Folder::new(test) }),
-            Err(error) if error.is_privilege() => {
-                napier_testkit::skip!(test, "{error}");
-                None
-            }
-            Err(error) => panic!("{error}"),
-        }
+        let ends = net::ends((name, &["10.79.0.1/24"]), ("client", &["10.79.0.2/24"]));
+        let pair = net::pair(test, &VethConfig { queues: 2, gro: true, tso, ..ends })?;
+        Some(Self { pair, folder: Folder::new(test) })
     }
 
     pub(crate) fn server(&self) -> &VethEnd {

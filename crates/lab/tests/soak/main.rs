@@ -21,8 +21,9 @@ use std::time::Duration;
 use child::{Dev, Said, Silence, TASK, Task};
 use disturb::{Disturbance, Disturber, Kind};
 use judge::{Judged, Verdict, incidents, journal, judge};
-use napier_linux::{EndConfig, Netns, Veth, VethConfig};
+use napier_linux::Netns;
 use napier_rng::{below, stream};
+use napier_testkit::net::{self, Veth, VethConfig};
 use watch::{Span, Watch};
 
 /// Longest time that a child may take to begin or to end. Only a hang takes that long.
@@ -212,17 +213,8 @@ impl Cell {
 
 /// A pair whose first end the engine has; the kernel's address there is one that nobody asks.
 fn pair(what: &dyn fmt::Display) -> Option<Veth> {
-    let address = |text: &str| text.parse().expect("an address");
-    let left = EndConfig::new("server", [2, 0, 0, 0x79, 0, 1]).address(address("10.79.0.101"), 24);
-    let right = EndConfig::new("client", [2, 0, 0, 0x79, 0, 2]).address(address("10.79.0.2"), 24);
-    match Veth::new(&VethConfig { tso: false, tx_checksum: false, ..VethConfig::new(left, right) }) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!(what, "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let ends = net::ends(("server", &["10.79.0.101/24"]), ("client", &["10.79.0.2/24"]));
+    net::pair(what, &VethConfig { tso: false, tx_checksum: false, ..ends })
 }
 
 /// Below this each device and mode is run either pinned or not, by the seed.

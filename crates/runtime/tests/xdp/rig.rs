@@ -1,12 +1,13 @@
 //! A pair of veth interfaces with devices on them.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use napier_linux::{EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 use napier_runtime::device::{AddXdpError, DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::{NetNs, UdpSocket};
+pub(crate) use napier_testkit::net::ip;
+use napier_testkit::net::{self, EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 pub(crate) use napier_testkit::{PATIENCE, eventually};
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
@@ -20,10 +21,6 @@ pub(crate) const LEFT: &str = "10.55.0.11";
 pub(crate) const RIGHT: &str = "10.55.0.12";
 pub(crate) const LEFT_V6: &str = "fd55::11";
 pub(crate) const RIGHT_V6: &str = "fd55::12";
-
-pub(crate) fn ip(text: &str) -> IpAddr {
-    text.parse().expect("an address")
-}
 
 pub(crate) fn at(text: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip(text), port)
@@ -71,14 +68,7 @@ pub(crate) fn veth(test: &str, queues: u16) -> Option<Veth> {
             Veth::wired(&config, [&left, &right])
         }
     };
-    match made {
-        Ok(pair) => Some(pair),
-        Err(error) if error.is_privilege() => {
-            napier_testkit::skip!(test, "{error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    net::or_skip(test, made)
 }
 
 /// What `config` gives on an end of a pair.
