@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use napier_linux::change::{Line, Outcome, Recovered, Trial, is_remote};
+use napier_linux::change::{Line, Recovered, Trial, TrialEnd, is_remote};
 use napier_linux::process::Signals;
 
 use crate::Told;
@@ -234,9 +234,9 @@ fn put_back(trial: &Trial) -> Vec<Recovered> {
     let begun = Instant::now();
     loop {
         match trial.put_back() {
-            Outcome::Busy if begun.elapsed() < BUSY_MAX => std::thread::sleep(LATER),
-            Outcome::Busy | Outcome::Decided => return Vec::new(),
-            Outcome::PutBack(found) => return found,
+            TrialEnd::Busy if begun.elapsed() < BUSY_MAX => std::thread::sleep(LATER),
+            TrialEnd::Busy | TrialEnd::Decided => return Vec::new(),
+            TrialEnd::PutBack(found) => return found,
         }
     }
 }

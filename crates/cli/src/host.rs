@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use clap::Subcommand;
-use napier_linux::change::{Changed, Recovered, State, confirm_all, found, overdue, recover, undo_kept, unseen};
+use napier_linux::change::{ChangeState, Changed, Recovered, confirm_all, found, overdue, recover, undo_kept, unseen};
 use napier_linux::tracefs;
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ struct Holders {
 impl Holders {
     fn now() -> Self {
         let found = found();
-        let running = |changed: &&Changed| changed.state == State::Running && changed.pid != std::process::id();
+        let running = |changed: &&Changed| changed.state == ChangeState::Running && changed.pid != std::process::id();
         let own = found.iter().filter(running).map(|one| (one.name.clone(), show::command(&one.by), one.pid));
         let others = unseen(&found).into_iter().filter(|(_, pid)| *pid != std::process::id());
         let others = others.map(|(name, pid)| (name, show::command(""), pid));

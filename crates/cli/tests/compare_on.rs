@@ -18,12 +18,12 @@ const SECRET: &str = "a secret of this test, and of no other";
 const AGENT: &str = "10.99.7.2:7000";
 
 /// A pair of interfaces, one for each side, and a folder for secrets and the journal.
-struct Place {
+struct Sides {
     pair: Veth,
     folder: Folder,
 }
 
-impl Place {
+impl Sides {
     /// `None`, said aloud, where this machine cannot.
     fn new(test: &str) -> Option<Self> {
         let name = format!("on-{}", std::process::id());
@@ -91,7 +91,7 @@ fn rows(output: &Output) -> Vec<Value> {
 
 #[test]
 fn a_server_on_an_interface_is_loaded_from_elsewhere() {
-    let Some(place) = Place::new("a_server_on_an_interface_is_loaded_from_elsewhere") else { return };
+    let Some(place) = Sides::new("a_server_on_an_interface_is_loaded_from_elsewhere") else { return };
     let (agent, _told) = place.agent();
     let before = place.pair.left().napis().unwrap();
     // A stranger that talks a lot is closed, and nothing comes of it.
@@ -135,7 +135,7 @@ fn a_server_on_an_interface_is_loaded_from_elsewhere() {
 
 #[test]
 fn another_secret_is_refused_and_nothing_is_changed() {
-    let Some(place) = Place::new("another_secret_is_refused_and_nothing_is_changed") else { return };
+    let Some(place) = Sides::new("another_secret_is_refused_and_nothing_is_changed") else { return };
     let short = ["--modes", "base", "--load", "1k", "--seconds", "0.3"];
     let nobody = output(place.compare(SECRET, &short));
     assert!(
@@ -153,7 +153,7 @@ fn another_secret_is_refused_and_nothing_is_changed() {
 
 #[test]
 fn an_agent_that_goes_away_fails_the_run_and_the_values_are_put_back() {
-    let Some(place) = Place::new("an_agent_that_goes_away_fails_the_run_and_the_values_are_put_back") else { return };
+    let Some(place) = Sides::new("an_agent_that_goes_away_fails_the_run_and_the_values_are_put_back") else { return };
     let (mut agent, mut told) = place.agent();
     let before = place.pair.left().napis().unwrap();
     let long = ["--modes", "defer20", "--load", "1k", "--seconds", "600", "--no-trace"];

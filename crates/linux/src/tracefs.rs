@@ -13,6 +13,11 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 
 pub use instance::remove_left;
+
+/// The former name of [`EventCounts`], for one version.
+#[doc(hidden)]
+#[deprecated(note = "it has another name")]
+pub use self::EventCounts as Seen;
 use instance::{made, remove_orphans, root};
 
 /// Why nothing can be traced.
@@ -130,8 +135,8 @@ impl Tracer {
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn seen(&self) -> Result<Seen, TraceError> {
-        let mut all = Seen::default();
+    pub fn seen(&self) -> Result<EventCounts, TraceError> {
+        let mut all = EventCounts::default();
         for seen in self.seen_by_cpu()?.values() {
             all.kept += seen.kept;
             all.overrun += seen.overrun;
@@ -143,13 +148,13 @@ impl Tracer {
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn seen_by_cpu(&self) -> Result<BTreeMap<u32, Seen>, TraceError> {
+    pub fn seen_by_cpu(&self) -> Result<BTreeMap<u32, EventCounts>, TraceError> {
         let opened = self.open("per_cpu", OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut all = BTreeMap::new();
         for entry in Dir::new(OwnedFd::from(opened)).map_err(io::Error::from)?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(cpu) = name.strip_prefix("cpu").and_then(|cpu| cpu.parse().ok()) else { continue };
-            let mut seen = Seen::default();
+            let mut seen = EventCounts::default();
             seen.add(&self.read(&format!("per_cpu/{name}/stats"))?);
             all.insert(cpu, seen);
         }
@@ -220,14 +225,14 @@ impl Tracepoint {
 
 /// How many events there were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
+pub struct EventCounts {
     /// Those that the buffer still has.
     pub kept: u64,
     /// Those that others have taken the place of, or that found no place.
     pub overrun: u64,
 }
 
-impl Seen {
+impl EventCounts {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -20,9 +20,9 @@ fn lines_of_the_pipe_are_read() {
 
 #[test]
 fn what_was_overrun_is_counted() {
-    let mut seen = Seen::default();
+    let mut seen = EventCounts::default();
     let stats = "entries: 7\noverrun: 3\ncommit overrun: 0\nbytes: 400\ndropped events: 1\nread events: 9\n";
     seen.add(stats);
     seen.add(stats);
-    assert_eq!((seen, seen.total()), (Seen { kept: 14, overrun: 8 }, 22));
+    assert_eq!((seen, seen.total()), (EventCounts { kept: 14, overrun: 8 }, 22));
 }

@@ -8,7 +8,7 @@ const PLACES: usize = 64;
 /// Sockets that are remembered for each, the last ones.
 pub(crate) const EACH: usize = 32;
 
-struct Place {
+struct EpollSlot {
     /// When it was polled last for waits that have no time.
     polled_ns: AtomicU64,
     next: AtomicU32,
@@ -16,11 +16,11 @@ struct Place {
     fds: [AtomicI32; EACH],
 }
 
-static KNOWN: [Place; PLACES] = [const {
-    Place { polled_ns: AtomicU64::new(0), next: AtomicU32::new(0), fds: [const { AtomicI32::new(0) }; EACH] }
+static KNOWN: [EpollSlot; PLACES] = [const {
+    EpollSlot { polled_ns: AtomicU64::new(0), next: AtomicU32::new(0), fds: [const { AtomicI32::new(0) }; EACH] }
 }; PLACES];
 
-fn place(epoll: c_int) -> &'static Place {
+fn place(epoll: c_int) -> &'static EpollSlot {
     &KNOWN[epoll as u32 as usize % PLACES]
 }
 

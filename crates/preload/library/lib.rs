@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! the program's wait --> look, without waiting ---------------------------------------> events
-//!                        time-out 0: every 100 us one turn of `Poller`, and a look ----> events or none
+//!                        time-out 0: every 100 us one turn of `SocketPoller`, and a look -> events or none
 //!                        else: Linux's own busy loop (EPIOCSPARAMS), once -------------> events
-//!                              turns of `Poller`, a look after each -------------------> events, signal or the end
+//!                              turns of `SocketPoller`, a look after each -------------> events, signal or the end
 //!                              no socket with a NAPI instance: sleep, by Linux --------> events, signal or the end
 //! ```
 //!
@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use abi::{Event, Pwait, Signals, Timespec};
 use marks::COUNTS_LEN;
-use poller::{Poller, Turn};
+use poller::{SocketPoller, Turn};
 
 /// What the library did in this process: whether it ever met a wait, busy loops of Linux that found nothing, turns of waits without time,
 /// and those of others. Others read them by this name; they only grow, and nothing depends on their order (`Relaxed`).
@@ -142,7 +142,7 @@ impl Wait {
         if last.load(Ordering::Relaxed).saturating_add(SELDOM_NS) > now || self.busy_ns().is_none() {
             return 0;
         }
-        let Some(mut poller) = Poller::open(self.epoll) else {
+        let Some(mut poller) = SocketPoller::open(self.epoll) else {
             last.store(now + RARELY_NS, Ordering::Relaxed);
             return 0;
         };
@@ -201,7 +201,7 @@ impl Wait {
                 }
                 continue;
             }
-            if let Some(poller) = busy_ns.and_then(|_| Poller::open(self.epoll)) {
+            if let Some(poller) = busy_ns.and_then(|_| SocketPoller::open(self.epoll)) {
                 // SAFETY: as the caller promises.
                 let found = unsafe { self.poll(poller, until) };
                 if found != 0 {
@@ -225,7 +225,7 @@ impl Wait {
     ///
     /// # Safety
     /// As `epoll_pwait(2)`.
-    unsafe fn poll(self, mut poller: Poller, until: u64) -> c_int {
+    unsafe fn poll(self, mut poller: SocketPoller, until: u64) -> c_int {
         loop {
             count(TURNS);
             let turn = poller.turn(self.mask);

@@ -30,9 +30,9 @@ pub(crate) enum Turn {
     Useless,
 }
 
-/// An epoll instance of the library's own. It is closed by [`Poller::close`] and not when it is dropped: a thread that is cancelled unwinds
+/// An epoll instance of the library's own. It is closed by [`SocketPoller::close`] and not when it is dropped: a thread that is cancelled unwinds
 /// no frame that would have to drop it.
-pub(crate) struct Poller {
+pub(crate) struct SocketPoller {
     epoll: c_int,
     of: c_int,
     sockets: [c_int; INSTANCES_MAX],
@@ -40,7 +40,7 @@ pub(crate) struct Poller {
     turns: u32,
 }
 
-impl Poller {
+impl SocketPoller {
     /// For the sockets of a program's epoll instance; `None` if none of them has had a packet from a NAPI instance.
     pub(crate) fn open(of: c_int) -> Option<Self> {
         let mut poller = Self { epoll: -1, of, sockets: [-1; INSTANCES_MAX], count: 0, turns: 0 };

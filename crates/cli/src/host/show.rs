@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use napier_linux::change::{Changed, Entry, KeyError, State, found, shown, unseen};
+use napier_linux::change::{ChangeState, Changed, Entry, KeyError, found, shown, unseen};
 use serde_json::{Value, json};
 
 use crate::page::{Page, plural};
@@ -50,12 +50,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Prints what would be put back, and changes nothing.
 pub(crate) fn would_undo(only_stale: bool, as_json: bool) -> anyhow::Result<()> {
     let wanted = |changed: &Changed| match changed.state {
-        State::Running => false,
-        State::Kept => !only_stale,
-        State::Left => true,
+        ChangeState::Running => false,
+        ChangeState::Kept => !only_stale,
+        ChangeState::Left => true,
     };
     let (undone, held): (Vec<Changed>, Vec<Changed>) =
-        found().into_iter().filter(|one| wanted(one) || one.state == State::Running).partition(wanted);
+        found().into_iter().filter(|one| wanted(one) || one.state == ChangeState::Running).partition(wanted);
     let mut out = std::io::stdout().lock();
     if as_json {
         let one = |changed: &Changed| {
@@ -109,11 +109,11 @@ pub(super) fn command(by: &str) -> String {
 fn title(changed: &Changed) -> String {
     let Changed { name, by, pid, since, entries, .. } = changed;
     let state = match changed.state {
-        State::Running => "",
-        State::Kept => ", until napier host undo",
-        State::Left => ", which has ended: the next napier puts it back",
+        ChangeState::Running => "",
+        ChangeState::Kept => ", until napier host undo",
+        ChangeState::Left => ", which has ended: the next napier puts it back",
     };
-    let process = if *pid == 0 || changed.state == State::Kept { String::new() } else { format!(", pid {pid}") };
+    let process = if *pid == 0 || changed.state == ChangeState::Kept { String::new() } else { format!(", pid {pid}") };
     let since = if *since == 0 { String::new() } else { format!(", since {} ago", ago(*since)) };
     format!("{name}: {} by {}{process}{since}{state}", plural(lines(entries).len(), "change"), command(by))
 }

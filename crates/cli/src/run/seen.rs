@@ -17,7 +17,7 @@ use napier_core::control::plan::Plan;
 use napier_linux::change::DeviceRef;
 use napier_linux::facts::{self, Program};
 use napier_linux::observe::{
-    Acts, Needs, Observer, Poller, Received, Seen, Verdict, Waits, elsewhere, judge, received, threads_of,
+    Acts, Evidence, Needs, Observation, Observer, Received, Waits, WhoPolls, elsewhere, judge, received, threads_of,
 };
 use napier_linux::process::{Roots, descendants};
 use serde_json::{Value, json};
@@ -61,8 +61,8 @@ pub(crate) struct Watching {
 /// What was seen.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    first: Option<Verdict>,
-    last: Option<Verdict>,
+    first: Option<Observation>,
+    last: Option<Observation>,
     packets: Option<u64>,
     /// Where the program's connections come in, if not by the interface.
     elsewhere: Option<String>,
@@ -120,7 +120,7 @@ impl Outcome {
         )
     }
 
-    fn verdict(&self) -> Option<&Verdict> {
+    fn verdict(&self) -> Option<&Observation> {
         self.last.as_ref().or(self.first.as_ref())
     }
 }
@@ -207,7 +207,7 @@ impl Watch<'_> {
     }
 
     /// Looks for so long; what was seen, also if it is to end earlier and a part of it went by.
-    fn window(&mut self, span: Duration) -> Option<Verdict> {
+    fn window(&mut self, span: Duration) -> Option<Observation> {
         let device = self.subject.device.clone();
         let observer = self.observer.get_or_insert_with(|| Observer::new(device));
         observer.open();
@@ -235,12 +235,12 @@ impl Watch<'_> {
         let window = self.observer.as_mut()?.close();
         let instances = napier_linux::netdev::napi_dump(Some(self.subject.device.ifindex)).unwrap_or_default();
         let napi_threads: BTreeSet<u32> = instances.iter().filter_map(|info| info.pid).collect();
-        Some(judge(&Seen {
+        Some(judge(&Evidence {
             mode: &self.subject.mode,
             device: &self.subject.device.name,
             instances: instances.len(),
             napi_threads: &napi_threads,
-            poller: Poller::of(&self.subject.plan),
+            poller: WhoPolls::of(&self.subject.plan),
             needs: Needs::of(&self.subject.plan),
             window: &window,
             programs: &programs,
@@ -258,7 +258,7 @@ impl Watch<'_> {
 }
 
 impl Subject {
-    fn tell_harmed(&self, verdict: &Verdict) {
+    fn tell_harmed(&self, verdict: &Observation) {
         for one in verdict.harmed(Needs::of(&self.plan)) {
             // The run has ended if nobody takes it.
             let _ = self.harmed.send(one);

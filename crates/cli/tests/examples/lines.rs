@@ -97,7 +97,7 @@ const HOW: &[(&str, How)] = &[
 
 /// A command as it stands on a page.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct PageLine {
     /// The page and the number of its line.
     pub(crate) at: String,
     pub(crate) text: String,
@@ -108,7 +108,7 @@ pub(crate) struct Line {
 const OF_HELP: &str = "docs/commands.md";
 
 /// All commands in blocks that are not run whole: of the pages, of help and of the manual.
-pub(crate) fn lines() -> Vec<Line> {
+pub(crate) fn lines() -> Vec<PageLine> {
     let mut found = Vec::new();
     for (page, text) in pages() {
         for block in blocks_of(&page, &text) {
@@ -128,8 +128,8 @@ pub(crate) fn lines() -> Vec<Line> {
     found
 }
 
-fn commands(page: &str, first: usize, text: &str) -> Vec<Line> {
-    let mut found: Vec<Line> = Vec::new();
+fn commands(page: &str, first: usize, text: &str) -> Vec<PageLine> {
+    let mut found: Vec<PageLine> = Vec::new();
     let mut goes_on = false;
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         // A comment begins behind blanks; what is not run to its end on the page is by itself here.
@@ -142,7 +142,7 @@ fn commands(page: &str, first: usize, text: &str) -> Vec<Line> {
         if let (true, Some(last)) = (goes_on, found.last_mut()) {
             last.text = format!("{}\n{line}", last.text);
         } else {
-            found.push(Line { at: format!("{page}:{}", first + at), text: line.to_owned(), how: How::Ends });
+            found.push(PageLine { at: format!("{page}:{}", first + at), text: line.to_owned(), how: How::Ends });
         }
         goes_on = found.last().is_some_and(|last| open(&last.text));
     }

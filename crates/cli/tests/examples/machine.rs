@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use napier_testkit::{PATIENCE, eventually};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::lines::{How, Line};
+use super::lines::{How, PageLine};
 
 /// What a command that is no server may take.
 const LONGEST: &str = "300";
@@ -228,7 +228,7 @@ impl Machine {
     }
 
     /// Runs a command, and says what is wrong with what came of it.
-    pub(crate) fn wrong(&mut self, line: &Line) -> Option<String> {
+    pub(crate) fn wrong(&mut self, line: &PageLine) -> Option<String> {
         if line.text.contains("serve kv --dev memif") || line.text.contains("load kv --dev memif") {
             self.without_engine();
         }

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use crate::child::Silence;
 use crate::disturb::{Disturbance, Kind};
-use crate::watch::{Seen, Span, ThreadAt};
+use crate::watch::{Span, ThreadAt, Watched};
 
 /// What a connection may be still beyond all that is known to have held it up.
 pub(crate) const BEYOND_MAX_NS: u64 = 100_000_000;
 
 /// Why a silence was as long as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Blame {
     /// No longer than it may be.
     Fine,
     /// A thread of the programs was runnable and not run for the rest of it.
@@ -28,11 +28,11 @@ pub(crate) struct Judged {
     pub(crate) silence: Silence,
     /// Of it beyond the times in which a program was stopped.
     pub(crate) beyond_ns: u64,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Blame,
 }
 
 /// Judges one silence.
-pub(crate) fn judge(silence: Silence, done: &[Disturbance], seen: &Seen) -> Judged {
+pub(crate) fn judge(silence: Silence, done: &[Disturbance], seen: &Watched) -> Judged {
     let span = Span { from_ns: silence.from_ns, to_ns: silence.to_ns };
     // One after the other, so none counts twice.
     let stops = done.iter().filter(|one| matches!(one.kind, Kind::Stop { .. }));
@@ -40,9 +40,9 @@ pub(crate) fn judge(silence: Silence, done: &[Disturbance], seen: &Seen) -> Judg
     Judged { silence, beyond_ns, verdict: verdict(span, beyond_ns, seen) }
 }
 
-fn verdict(span: Span, beyond_ns: u64, seen: &Seen) -> Verdict {
+fn verdict(span: Span, beyond_ns: u64, seen: &Watched) -> Blame {
     if beyond_ns <= BEYOND_MAX_NS {
-        return Verdict::Fine;
+        return Blame::Fine;
     }
     let explains = |ns: u64| ns + BEYOND_MAX_NS >= beyond_ns;
     let mut late_ns = std::collections::BTreeMap::<usize, u64>::new();
@@ -50,7 +50,7 @@ fn verdict(span: Span, beyond_ns: u64, seen: &Seen) -> Verdict {
         *late_ns.entry(*cpu).or_default() += late.overlap_ns(span);
     }
     if let Some((&cpu, &late_ns)) = late_ns.iter().max_by_key(|(_, ns)| **ns).filter(|(_, ns)| explains(**ns)) {
-        return Verdict::NoMachine { cpu, late_ns };
+        return Blame::NoMachine { cpu, late_ns };
     }
     let waited = seen
         .threads
@@ -58,8 +58,8 @@ fn verdict(span: Span, beyond_ns: u64, seen: &Seen) -> Verdict {
         .filter(|(name, _)| !(seen.real_time && is_real_time(name)))
         .map(|(name, samples)| (name, growth(samples, span, |at| at.wait_ns)));
     match waited.max_by_key(|(_, ns)| *ns) {
-        Some((thread, waited_ns)) if explains(waited_ns) => Verdict::NoCpu { thread: thread.clone(), waited_ns },
-        _ => Verdict::Fault,
+        Some((thread, waited_ns)) if explains(waited_ns) => Blame::NoCpu { thread: thread.clone(), waited_ns },
+        _ => Blame::Fault,
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn incidents(mut judged: Vec<Judged>) -> Vec<(Judged, usize)> {
                 *until_ns = one.silence.to_ns.max(*until_ns);
                 *count += 1;
                 // A fault is not hidden by a longer silence that has an excuse.
-                let rank = |judged: &Judged| (judged.verdict == Verdict::Fault, judged.beyond_ns);
+                let rank = |judged: &Judged| (judged.verdict == Blame::Fault, judged.beyond_ns);
                 if rank(&one) > rank(worst) {
                     *worst = one;
                 }
@@ -106,7 +106,7 @@ pub(crate) fn incidents(mut judged: Vec<Judged>) -> Vec<(Judged, usize)> {
 }
 
 /// What was known of that time: disturbances, and each thread's states, CPU time and waiting.
-pub(crate) fn journal(judged: &Judged, connections: usize, done: &[Disturbance], seen: &Seen) -> String {
+pub(crate) fn journal(judged: &Judged, connections: usize, done: &[Disturbance], seen: &Watched) -> String {
     let Silence { connection, from_ns, to_ns, answered } = judged.silence;
     let span = Span { from_ns, to_ns };
     let ms = |ns: u64| format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10);
@@ -152,54 +152,54 @@ mod tests {
     }
 
     /// A thread that waited for a CPU for so long between 1000 and 1500 ms, which is seen a sample later.
-    fn waited(ms: u64) -> Seen {
+    fn waited(ms: u64) -> Watched {
         let at =
             |at_ms: u64, wait_ms: u64| ThreadAt { at_ns: at_ms * MS, state: 'R', run_ns: 7, wait_ns: wait_ms * MS };
         let samples = vec![at(900, 40), at(990, 50), at(1400, 50), at(1510, 50 + ms), at(1600, 50 + ms)];
-        Seen { threads: [("server/1 softirq/0".to_owned(), samples)].into(), late: Vec::new(), real_time: false }
+        Watched { threads: [("server/1 softirq/0".to_owned(), samples)].into(), late: Vec::new(), real_time: false }
     }
 
     #[test]
     fn a_silence_without_a_reason_is_a_fault() {
         let judged = judge(silence(1000, 1500), &[], &waited(0));
-        assert_eq!((judged.beyond_ns, judged.verdict), (500 * MS, Verdict::Fault));
-        assert_eq!(judge(silence(1000, 1100), &[], &waited(0)).verdict, Verdict::Fine);
+        assert_eq!((judged.beyond_ns, judged.verdict), (500 * MS, Blame::Fault));
+        assert_eq!(judge(silence(1000, 1100), &[], &waited(0)).verdict, Blame::Fine);
     }
 
     #[test]
     fn a_stop_counts_as_long_as_it_was() {
         let done = [stop(0, 100), stop(1100, 1450)];
         assert_eq!(judge(silence(1000, 1500), &done, &waited(0)).beyond_ns, 150 * MS);
-        assert_eq!(judge(silence(1000, 1500), &done, &waited(0)).verdict, Verdict::Fault);
-        assert_eq!(judge(silence(1050, 1500), &done, &waited(0)).verdict, Verdict::Fine);
+        assert_eq!(judge(silence(1000, 1500), &done, &waited(0)).verdict, Blame::Fault);
+        assert_eq!(judge(silence(1050, 1500), &done, &waited(0)).verdict, Blame::Fine);
         let busy = Disturbance { kind: Kind::BusyLoops(4), ..done[1] };
-        assert_eq!(judge(silence(1000, 1500), &[busy], &waited(0)).verdict, Verdict::Fault, "programs share a CPU");
+        assert_eq!(judge(silence(1000, 1500), &[busy], &waited(0)).verdict, Blame::Fault, "programs share a CPU");
     }
 
     #[test]
     fn waiting_for_a_cpu_excuses_what_it_took_and_no_more() {
         let seen = waited(400);
-        let excused = Verdict::NoCpu { thread: "server/1 softirq/0".to_owned(), waited_ns: 400 * MS };
+        let excused = Blame::NoCpu { thread: "server/1 softirq/0".to_owned(), waited_ns: 400 * MS };
         assert_eq!(judge(silence(1000, 1500), &[], &seen).verdict, excused);
-        assert_eq!(judge(silence(900, 1501), &[], &seen).verdict, Verdict::Fault);
-        assert_eq!(judge(silence(400, 800), &[], &seen).verdict, Verdict::Fault, "that was later");
-        assert_eq!(judge(silence(2000, 2400), &[], &seen).verdict, Verdict::Fault, "that was before");
+        assert_eq!(judge(silence(900, 1501), &[], &seen).verdict, Blame::Fault);
+        assert_eq!(judge(silence(400, 800), &[], &seen).verdict, Blame::Fault, "that was later");
+        assert_eq!(judge(silence(2000, 2400), &[], &seen).verdict, Blame::Fault, "that was before");
     }
 
     #[test]
     fn a_softirq_thread_that_waits_above_the_programs_is_no_excuse() {
-        let seen = Seen { real_time: true, ..waited(400) };
-        assert_eq!(judge(silence(1000, 1500), &[], &seen).verdict, Verdict::Fault);
+        let seen = Watched { real_time: true, ..waited(400) };
+        assert_eq!(judge(silence(1000, 1500), &[], &seen).verdict, Blame::Fault);
     }
 
     #[test]
     fn a_machine_that_was_not_there_is_no_fault() {
         let late = |from_ms: u64, to_ms: u64| (1, Span { from_ns: from_ms * MS, to_ns: to_ms * MS });
-        let seen = Seen { late: vec![late(1000, 1200), late(1250, 1500)], ..waited(0) };
-        let excused = Verdict::NoMachine { cpu: 1, late_ns: 450 * MS };
+        let seen = Watched { late: vec![late(1000, 1200), late(1250, 1500)], ..waited(0) };
+        let excused = Blame::NoMachine { cpu: 1, late_ns: 450 * MS };
         assert_eq!(judge(silence(1000, 1500), &[], &seen).verdict, excused);
-        let seen = Seen { late: vec![late(1000, 1200)], ..waited(0) };
-        assert_eq!(judge(silence(1000, 1500), &[], &seen).verdict, Verdict::Fault);
+        let seen = Watched { late: vec![late(1000, 1200)], ..waited(0) };
+        assert_eq!(judge(silence(1000, 1500), &[], &seen).verdict, Blame::Fault);
     }
 
     #[test]
@@ -209,8 +209,8 @@ mod tests {
             beyond_ns: (to_ms - from_ms) * MS,
             verdict,
         };
-        let host = || Verdict::NoMachine { cpu: 0, late_ns: 0 };
-        let all = vec![judged(900, 950, Verdict::Fine), judged(100, 800, host()), judged(300, 600, Verdict::Fault)];
+        let host = || Blame::NoMachine { cpu: 0, late_ns: 0 };
+        let all = vec![judged(900, 950, Blame::Fine), judged(100, 800, host()), judged(300, 600, Blame::Fault)];
         let incidents = incidents(all);
         let short: Vec<_> = incidents.iter().map(|(worst, count)| (worst.silence.to_ns / MS, *count)).collect();
         assert_eq!(short, [(600, 2), (950, 1)]);

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use child::{Dev, Said, Silence, TASK, Task};
 use disturb::{Disturbance, Disturber, Kind};
-use judge::{Judged, Verdict, incidents, journal, judge};
+use judge::{Blame, Judged, incidents, journal, judge};
 use napier_linux::Netns;
 use napier_rng::{below, stream};
 use napier_testkit::net::{self, Veth, VethConfig};
@@ -116,36 +116,36 @@ impl Drop for Program {
 }
 
 /// One device in one mode.
-struct Cell {
+struct SoakCell {
     over: &'static str,
     mode: &'static str,
     /// Whether the engines' softirq threads are pinned. `serve kv` does not ask for it.
     pinned: bool,
 }
 
-impl fmt::Display for Cell {
+impl fmt::Display for SoakCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}/{}{}", self.over, self.mode, if self.pinned { "/pinned" } else { "" }))
     }
 }
 
 /// What came of a cell.
-struct Outcome {
+struct SoakOutcome {
     requests: u64,
     broken: Vec<String>,
     judged: Vec<Judged>,
     done: Vec<Disturbance>,
-    seen: watch::Seen,
+    seen: watch::Watched,
 }
 
-impl Cell {
+impl SoakCell {
     /// Runs both programs, with what `disturb` does to them. `None` where the machine does not let us.
     fn run(
         &self,
         test: &str,
         connections: usize,
         disturb: impl FnOnce(u32, u32) -> Vec<Disturbance>,
-    ) -> Option<Outcome> {
+    ) -> Option<SoakOutcome> {
         let cpus = napier_runtime::available_cpus();
         let pinned = self.pinned.then_some(cpus[0]);
         let veth = if self.over == "xdp" { Some(pair(self)?) } else { None };
@@ -166,7 +166,7 @@ impl Cell {
         let said = client.end();
         let seen = watch.end();
         server.end();
-        let mut outcome = Outcome { requests: 0, broken: Vec::new(), judged: Vec::new(), done, seen };
+        let mut outcome = SoakOutcome { requests: 0, broken: Vec::new(), judged: Vec::new(), done, seen };
         for one in said {
             match one {
                 Said::Ready | Said::Held { .. } => {}
@@ -179,14 +179,14 @@ impl Cell {
     }
 
     /// Prints a line and the journals of incidents; the number of faults.
-    fn report(&self, outcome: Outcome, connections: usize) -> usize {
-        let Outcome { requests, broken, judged, done, seen } = outcome;
+    fn report(&self, outcome: SoakOutcome, connections: usize) -> usize {
+        let SoakOutcome { requests, broken, judged, done, seen } = outcome;
         let beyond_ns = judged.iter().map(|one| one.beyond_ns).max().unwrap_or(0);
         let count = |of: fn(&Kind) -> bool| done.iter().filter(|one| of(&one.kind)).count();
         let incidents: Vec<_> =
-            incidents(judged).into_iter().filter(|(worst, _)| worst.verdict != Verdict::Fine).collect();
-        let verdicts = |of: fn(&Verdict) -> bool| incidents.iter().filter(|(worst, _)| of(&worst.verdict)).count();
-        let faults = verdicts(|verdict| *verdict == Verdict::Fault) + broken.len();
+            incidents(judged).into_iter().filter(|(worst, _)| worst.verdict != Blame::Fine).collect();
+        let verdicts = |of: fn(&Blame) -> bool| incidents.iter().filter(|(worst, _)| of(&worst.verdict)).count();
+        let faults = verdicts(|verdict| *verdict == Blame::Fault) + broken.len();
         println!(
             "{self:<23} {connections:>3} connections {requests:>8} requests, {} stops, {} busy loops, {} hogs; longest \
              silence beyond a stop {:>5} ms; incidents: {} without a CPU, {} without the machine, {} faults",
@@ -194,17 +194,17 @@ impl Cell {
             count(|kind| matches!(kind, Kind::BusyLoops(_))),
             count(|kind| matches!(kind, Kind::Hog { .. })),
             beyond_ns / 1_000_000,
-            verdicts(|verdict| matches!(verdict, Verdict::NoCpu { .. })),
-            verdicts(|verdict| matches!(verdict, Verdict::NoMachine { .. })),
+            verdicts(|verdict| matches!(verdict, Blame::NoCpu { .. })),
+            verdicts(|verdict| matches!(verdict, Blame::NoMachine { .. })),
             faults,
         );
         for why in broken.iter().take(PRINTED_MAX) {
             println!("  {why}");
         }
-        for (worst, count) in incidents.iter().filter(|(worst, _)| worst.verdict == Verdict::Fault).take(PRINTED_MAX) {
+        for (worst, count) in incidents.iter().filter(|(worst, _)| worst.verdict == Blame::Fault).take(PRINTED_MAX) {
             print!("{}", journal(worst, *count, &done, &seen));
         }
-        for (worst, count) in incidents.iter().filter(|(worst, _)| worst.verdict != Verdict::Fault).take(PRINTED_MAX) {
+        for (worst, count) in incidents.iter().filter(|(worst, _)| worst.verdict != Blame::Fault).take(PRINTED_MAX) {
             println!("  excluded: {count} connections, {} ms: {:?}", worst.beyond_ns / 1_000_000, worst.verdict);
         }
         faults
@@ -221,9 +221,9 @@ fn pair(what: &dyn fmt::Display) -> Option<Veth> {
 const ALL_CELLS_FROM: Duration = Duration::from_secs(120);
 
 /// Those that were asked for, or all that there is time for.
-fn cells(seed: u64, length: Duration) -> Vec<Cell> {
+fn cells(seed: u64, length: Duration) -> Vec<SoakCell> {
     let all = ["memif", "xdp"].into_iter().flat_map(|over| MODES.map(|mode| (over, mode)));
-    let all = all.flat_map(|(over, mode)| [false, true].map(|pinned| Cell { over, mode, pinned }));
+    let all = all.flat_map(|(over, mode)| [false, true].map(|pinned| SoakCell { over, mode, pinned }));
     let wanted = std::env::var("NAPIER_SOAK_CELLS").unwrap_or_default();
     let cells: Vec<_> = if wanted.is_empty() {
         let first = seed % 2;
@@ -273,7 +273,7 @@ fn a_stop_that_nobody_announced_is_seen() {
         return;
     }
     const LENGTH: Duration = Duration::from_millis(400);
-    let cell = Cell { over: "memif", mode: "base", pinned: false };
+    let cell = SoakCell { over: "memif", mode: "base", pinned: false };
     let mut span = None;
     let outcome = cell.run("a_stop_that_nobody_announced_is_seen", 4, |server, _| {
         let from_ns = now_ns();
@@ -287,7 +287,7 @@ fn a_stop_that_nobody_announced_is_seen() {
     let silent_ns = |one: &&Judged| Span { from_ns: one.silence.from_ns, to_ns: one.silence.to_ns }.overlap_ns(span);
     let longest = outcome.judged.iter().max_by_key(silent_ns).expect("a silence was seen");
     // A request leaves at most a hundredth of a second after the answer before it, where the machine is there.
-    assert!(longest.beyond_ns > judge::BEYOND_MAX_NS && longest.verdict != Verdict::Fine, "{longest:?}");
+    assert!(longest.beyond_ns > judge::BEYOND_MAX_NS && longest.verdict != Blame::Fine, "{longest:?}");
     assert!(silent_ns(&longest) > span.ns() / 2, "{longest:?}");
     let announced = Disturbance { kind: Kind::Stop { server: true }, span };
     let judged = judge(longest.silence, &[announced], &outcome.seen);

@@ -70,7 +70,7 @@ impl Span {
 
 /// All that was seen.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Watched {
     /// Samples of each thread, by `program/thread-id name`, in order.
     pub(crate) threads: BTreeMap<String, Vec<ThreadAt>>,
     /// When a watchdog came late, with its CPU.
@@ -82,14 +82,14 @@ pub(crate) struct Seen {
 /// Threads that watch, until they are asked what they saw.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Watched>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Watch {
     /// Begins, with the names and ids of the programs.
     pub(crate) fn begin(programs: &[(&'static str, u32)], cpus: &[usize]) -> Self {
-        let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Seen::default())));
+        let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Watched::default())));
         let programs = programs.to_vec();
         let sampler = start("sampler", &stop, &seen, move |stop, seen| sample(&programs, stop, seen));
         let watchdogs =
@@ -99,7 +99,7 @@ impl Watch {
     }
 
     /// What was seen, to a moment after this call.
-    pub(crate) fn end(self) -> Seen {
+    pub(crate) fn end(self) -> Watched {
         std::thread::sleep(3 * SAMPLE);
         self.stop.store(true, Ordering::Release);
         for thread in self.threads {
@@ -112,8 +112,8 @@ impl Watch {
 fn start(
     name: &str,
     stop: &Arc<AtomicBool>,
-    seen: &Arc<Mutex<Seen>>,
-    body: impl FnOnce(&AtomicBool, &Mutex<Seen>) + Send + 'static,
+    seen: &Arc<Mutex<Watched>>,
+    body: impl FnOnce(&AtomicBool, &Mutex<Watched>) + Send + 'static,
 ) -> JoinHandle<()> {
     let (stop, seen) = (stop.clone(), seen.clone());
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -125,7 +125,7 @@ fn start(
     thread.expect("a thread starts")
 }
 
-fn sample(programs: &[(&'static str, u32)], stop: &AtomicBool, seen: &Mutex<Seen>) {
+fn sample(programs: &[(&'static str, u32)], stop: &AtomicBool, seen: &Mutex<Watched>) {
     let ksoftirqd = ksoftirqd();
     let mut waiting = BTreeMap::<String, Waiting>::new();
     while !stop.load(Ordering::Acquire) {
@@ -165,7 +165,7 @@ fn thread_at(folder: &Path) -> Option<(String, ThreadAt)> {
     Some((name, ThreadAt { at_ns, state, run_ns: numbers.next()?, wait_ns: numbers.next()? }))
 }
 
-fn watch_cpu(cpu: usize, stop: &AtomicBool, seen: &Mutex<Seen>) {
+fn watch_cpu(cpu: usize, stop: &AtomicBool, seen: &Mutex<Watched>) {
     pin_to(cpu);
     while !stop.load(Ordering::Acquire) {
         let due_ns = now_ns() + u64::try_from(WATCHDOG.as_nanos()).expect("short");

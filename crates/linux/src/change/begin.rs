@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::header::{Header, Keep, Scope, boot_id};
 use super::journal::{Journal, JournalError};
-use super::machine::{Held, MachineLock};
+use super::machine::{LockedBy, MachineLock};
 use super::places::{self, state_dir};
 use super::read::{holder, lock, lock_soon, parse, read, set_aside};
 use super::recover::{Recovered, put_back};
@@ -46,7 +46,7 @@ impl Journal {
         let path = folder.join(scope.file_name(keep));
         let busy = || JournalError::Busy { name: name.clone(), pid: read(&path).map_or(0, |found| found.pid()) };
         let mut file = lock_soon(&path).map_err(refused)?.ok_or_else(busy)?;
-        let held = MachineLock::take(scope).map_err(|Held { pid }| JournalError::Busy { name: name.clone(), pid });
+        let held = MachineLock::take(scope).map_err(|LockedBy { pid }| JournalError::Busy { name: name.clone(), pid });
         let machine = held.inspect_err(|_| {
             // It was made here, and nothing is in it.
             if file.metadata().is_ok_and(|found| found.len() == 0) {

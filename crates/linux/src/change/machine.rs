@@ -34,14 +34,14 @@ pub(super) struct MachineLock {
 
 /// Another process has the lock.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct LockedBy {
     /// Its number, 0 if it is not to be seen from here.
     pub(super) pid: u32,
 }
 
 impl MachineLock {
     /// Takes the lock of a scope in the namespace of the calling thread.
-    pub(super) fn take(scope: &Scope) -> Result<Self, Held> {
+    pub(super) fn take(scope: &Scope) -> Result<Self, LockedBy> {
         let name = name(scope);
         let (mut nth, mut tries) = (0, 0);
         while nth < NAMES {
@@ -50,7 +50,7 @@ impl MachineLock {
                     // A name before this one may have been another's when a process took a later one.
                     let later = (nth + 1..NAMES).filter_map(|nth| holder(&name, nth));
                     return match later.into_iter().find(Peer::counts) {
-                        Some(peer) => Err(Held { pid: peer.pid }),
+                        Some(peer) => Err(LockedBy { pid: peer.pid }),
                         None => Ok(Self { _socket: Some(socket) }),
                     };
                 }
@@ -61,7 +61,7 @@ impl MachineLock {
                         tries += 1;
                         std::thread::sleep(PAUSE);
                     } else if found.as_ref().is_none_or(Peer::counts) {
-                        return Err(Held { pid: found.map_or(0, |peer| peer.pid) });
+                        return Err(LockedBy { pid: found.map_or(0, |peer| peer.pid) });
                     } else {
                         nth += 1;
                     }
@@ -69,7 +69,7 @@ impl MachineLock {
                 Err(_) => return Ok(Self { _socket: None }),
             }
         }
-        Err(Held { pid: holder(&name, 0).map_or(0, |peer| peer.pid) })
+        Err(LockedBy { pid: holder(&name, 0).map_or(0, |peer| peer.pid) })
     }
 }
 

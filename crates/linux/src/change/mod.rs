@@ -50,7 +50,12 @@ pub use napier_core::control::cpu_list;
 pub use places::{STATE_VARIABLE, state_dir};
 pub use plan::lines_of;
 pub use recover::{Recovered, pending, recover, undo_kept};
-pub use show::{Changed, State, found, unseen};
+pub use show::{ChangeState, Changed, found, unseen};
 pub use thread::{ThreadKey, ThreadSetting};
-pub use trial::{Outcome, Trial, confirm_all, is_remote, overdue};
+pub use trial::{Trial, TrialEnd, confirm_all, is_remote, overdue};
 pub use undo::{Undone, undo};
+
+/// Former names, for one version.
+#[doc(hidden)]
+#[deprecated(note = "it has another name")]
+pub use {show::ChangeState as State, trial::TrialEnd as Outcome};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::header::{Header, Keep, Scope, boot_id};
 use super::journal::{Journal, process_words};
 use super::line::Entry;
-use super::machine::{Held, MachineLock};
+use super::machine::{LockedBy, MachineLock};
 use super::places::{self, journals};
 use super::read::{Contents, lock_left, parse, set_aside};
 use super::show;
@@ -137,7 +137,7 @@ pub(super) fn put_back(contents: &Contents, is_locked: bool) -> Recovered {
     recovered.undone = inside(&header.scope, &contents.entries, &|entries| {
         let lock = if is_locked { None } else { Some(MachineLock::take(&header.scope)) };
         match lock {
-            Some(Err(Held { pid })) => refused(vec![format!(
+            Some(Err(LockedBy { pid })) => refused(vec![format!(
                 "nothing is put back on {} while another napier ({}) runs there: end that one first",
                 header.scope.name(),
                 process_words(pid)

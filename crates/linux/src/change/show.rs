@@ -14,7 +14,7 @@ use crate::link;
 /// Why something is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum ChangeState {
     /// A command holds it, and puts it back when it ends.
     Running,
     /// It stays until it is asked back.
@@ -29,7 +29,7 @@ pub struct Changed {
     /// Interface, or the machine.
     pub name: String,
     /// Why it is changed now.
-    pub state: State,
+    pub state: ChangeState,
     /// The command, in words; empty if it was not noted.
     pub by: String,
     /// Its process; 0 if it is not to be seen from here.
@@ -62,9 +62,9 @@ fn of(path: &Path) -> Option<Changed> {
     }
     let running = holder(path);
     let state = match (running, header.keep) {
-        (Some(_), _) => State::Running,
-        (None, Keep::UntilUndone) if !is_of_run(path) => State::Kept,
-        _ => State::Left,
+        (Some(_), _) => ChangeState::Running,
+        (None, Keep::UntilUndone) if !is_of_run(path) => ChangeState::Kept,
+        _ => ChangeState::Left,
     };
     Some(Changed {
         name: header.scope.name().to_owned(),
@@ -86,7 +86,7 @@ pub fn unseen(found: &[Changed]) -> Vec<(String, u32)> {
     let is_found = |ifindex: u32| {
         found.iter().any(|changed| {
             let Some(Scope::Device { device, netns, .. }) = &changed.scope else { return false };
-            changed.state == State::Running && device.ifindex == ifindex && netns.is_current()
+            changed.state == ChangeState::Running && device.ifindex == ifindex && netns.is_current()
         })
     };
     let held = held_here().into_iter().filter(|(ifindex, _)| !is_found(*ifindex));

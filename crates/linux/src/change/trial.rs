@@ -43,7 +43,7 @@ pub struct Trial {
 
 /// What a trial came to.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum TrialEnd {
     /// It was confirmed, or undone, before.
     Decided,
     /// Put back, as far as each journal says.
@@ -126,7 +126,7 @@ impl Trial {
 
     /// Puts back what is on trial.
     #[must_use]
-    pub fn put_back(&self) -> Outcome {
+    pub fn put_back(&self) -> TrialEnd {
         put_back(&self.path)
     }
 }
@@ -145,7 +145,7 @@ pub fn overdue() -> Vec<Recovered> {
     };
     let mut recovered = Vec::new();
     for path in files(ON_TRIAL).into_iter().chain(files(OVER)).filter(is_left) {
-        if let Outcome::PutBack(found) = put_back(&path) {
+        if let TrialEnd::PutBack(found) = put_back(&path) {
             recovered.extend(found);
         }
     }
@@ -153,10 +153,10 @@ pub fn overdue() -> Vec<Recovered> {
 }
 
 /// Takes the decision, and puts back.
-fn put_back(path: &Path) -> Outcome {
+fn put_back(path: &Path) -> TrialEnd {
     let over = path.with_extension(OVER);
     let is_first = path != over && std::fs::rename(path, &over).is_ok();
-    let Ok(terms) = read(&over) else { return Outcome::Decided };
+    let Ok(terms) = read(&over) else { return TrialEnd::Decided };
     if let Some(run) = &terms.run
         && let Ok(process) = Process::again(run)
         && !process.has_ended()
@@ -165,15 +165,15 @@ fn put_back(path: &Path) -> Outcome {
         if is_first {
             let _ = process.signal(SIGTERM);
         }
-        return Outcome::Busy;
+        return TrialEnd::Busy;
     }
     let mut all = Vec::new();
     for path in &terms.journals {
         match recover_one(path, |_| true) {
             // Another command has changed the same interface, or its own still writes.
-            Some(recovered) if recovered.undone.is_refused && path.exists() => return Outcome::Busy,
+            Some(recovered) if recovered.undone.is_refused && path.exists() => return TrialEnd::Busy,
             Some(recovered) => all.push(recovered),
-            None if path.exists() => return Outcome::Busy,
+            None if path.exists() => return TrialEnd::Busy,
             None => {}
         }
     }
@@ -181,7 +181,7 @@ fn put_back(path: &Path) -> Outcome {
         all.extend(recover());
     }
     let _ = std::fs::remove_file(over);
-    Outcome::PutBack(all)
+    TrialEnd::PutBack(all)
 }
 
 fn files(end: &str) -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
 //! How the threads of a program are scheduled, against those of the instances that it receives from.
 
 use super::{Finding, Severity, some};
-use crate::facts::{Device, Facts, Instance, Program, Thread};
+use crate::facts::{DeviceFacts, Facts, Instance, Program, Thread};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(program) = &facts.program else { return };
@@ -34,7 +34,7 @@ fn priority(thread: &Thread) -> u32 {
 }
 
 /// A real-time thread does not leave a CPU to one of less priority while it can run. Source: `sched(7)`.
-fn over_napi_threads(device: &Device, program: &Program) -> Option<Finding> {
+fn over_napi_threads(device: &DeviceFacts, program: &Program) -> Option<Finding> {
     let is_under = |napi: &Thread, thread: &&Thread| {
         priority(thread) > priority(napi) && thread.cpus.iter().any(|cpu| napi.cpus.contains(cpu))
     };

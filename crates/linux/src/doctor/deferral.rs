@@ -3,7 +3,7 @@
 use super::{Finding, Severity, deferral_lines, defers, file, instances_of, napi, time};
 use crate::change::{EthtoolKey, Key, Line, NapiAttribute};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts, Instance};
+use crate::facts::{DeviceFacts, Facts, Instance};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     for device in &facts.devices {
@@ -19,7 +19,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-pub(super) fn those(device: &Device, wanted: impl Fn(&Instance) -> bool) -> Vec<&Instance> {
+pub(super) fn those(device: &DeviceFacts, wanted: impl Fn(&Instance) -> bool) -> Vec<&Instance> {
     device.instances().iter().filter(|instance| wanted(instance)).collect()
 }
 
@@ -28,7 +28,7 @@ pub(super) fn suspends(instance: &Instance) -> bool {
 }
 
 /// Source: `net/core/dev.c napi_suspend_irqs`, which arms a timer and masks nothing.
-fn suspension_without_deferral(device: &Device) -> Option<Finding> {
+fn suspension_without_deferral(device: &DeviceFacts) -> Option<Finding> {
     let hit = those(device, |instance| suspends(instance) && !defers(instance));
     let first = hit.first()?;
     let suspend = time(first.irq_suspend_timeout_ns?);
@@ -43,7 +43,7 @@ fn suspension_without_deferral(device: &Device) -> Option<Finding> {
 }
 
 /// Source: `net/core/dev.c napi_complete_done`: with a count of 0 the timer is armed and the interrupt unmasked.
-fn flush_without_defer(device: &Device) -> Option<Finding> {
+fn flush_without_defer(device: &DeviceFacts) -> Option<Finding> {
     let is_hit = |instance: &Instance| {
         instance.gro_flush_timeout_ns > Some(0) && instance.defer_hard_irqs == Some(0) && !suspends(instance)
     };
@@ -71,7 +71,7 @@ fn flush_without_defer(device: &Device) -> Option<Finding> {
     Some(Finding::new("flush-without-defer", Severity::Warning, what, why).of(device).mend(lines).advice(advice))
 }
 
-fn defer_without_timeout(device: &Device) -> Option<Finding> {
+fn defer_without_timeout(device: &DeviceFacts) -> Option<Finding> {
     let is_hit = |instance: &Instance| {
         instance.defer_hard_irqs > Some(0) && instance.gro_flush_timeout_ns == Some(0) && !suspends(instance)
     };
@@ -85,7 +85,7 @@ fn defer_without_timeout(device: &Device) -> Option<Finding> {
     Some(Finding::new("defer-without-timeout", Severity::Warning, what, why).of(device).advice(advice))
 }
 
-fn coalescing(device: &Device) -> Option<Finding> {
+fn coalescing(device: &DeviceFacts) -> Option<Finding> {
     let hit = those(device, defers);
     let usecs: Option<u64> = device.coalesce.get("rx-usecs").and_then(|value| value.parse().ok());
     let adapts = device.coalesce.get("adaptive-rx").is_some_and(|value| value == "on");
@@ -107,7 +107,7 @@ fn coalescing(device: &Device) -> Option<Finding> {
 }
 
 /// Source: `net/core/net-sysfs.c`: reading shows the interface's value, writing changes all instances.
-fn hidden_files(device: &Device) -> Option<Finding> {
+fn hidden_files(device: &DeviceFacts) -> Option<Finding> {
     let files = &device.files;
     let differs = |instance: &Instance| {
         let mut names = Vec::new();
@@ -144,7 +144,7 @@ fn hidden_files(device: &Device) -> Option<Finding> {
 }
 
 /// Source: `net/core/dev.c netif_napi_add_weight_locked`: an instance that is made anew gets its device's setting.
-fn threaded_lost(device: &Device) -> Option<Finding> {
+fn threaded_lost(device: &DeviceFacts) -> Option<Finding> {
     let is_on = |instance: &Instance| instance.threaded.as_deref().is_some_and(|name| name != "disabled");
     let on = those(device, is_on);
     // While a mode is in force, napier run applies it to new instances.

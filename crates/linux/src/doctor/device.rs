@@ -3,7 +3,7 @@
 use super::{Finding, Severity};
 use crate::change::{EthtoolKey, Key, Line};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts};
+use crate::facts::{DeviceFacts, Facts};
 use crate::netdev::absent::{Known, is_virtual, why};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
@@ -21,7 +21,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-fn down(device: &Device) -> Finding {
+fn down(device: &DeviceFacts) -> Finding {
     let what = format!("{} is down.", device.name());
     let why = "A device that is down shows no NAPI instances, and nothing can be set on them.";
     Finding::new("interface-down", Severity::Warning, what, why)
@@ -29,7 +29,7 @@ fn down(device: &Device) -> Finding {
         .advice(format!("ip link set {} up", device.name()))
 }
 
-fn no_instance(facts: &Facts, device: &Device) -> Option<Finding> {
+fn no_instance(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     if !device.instances.as_ref()?.is_empty() {
         return None;
     }
@@ -65,7 +65,7 @@ fn no_instance(facts: &Facts, device: &Device) -> Option<Finding> {
 }
 
 /// Source: drivers call `netif_queue_set_napi`; veth does not.
-fn queues_without_ids(device: &Device) -> Option<Finding> {
+fn queues_without_ids(device: &DeviceFacts) -> Option<Finding> {
     let any = device.rx_queues.iter().any(|queue| queue.napi_id.is_some());
     if any || device.instances().is_empty() || device.rx_queues.is_empty() {
         return None;

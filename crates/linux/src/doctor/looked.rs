@@ -2,13 +2,13 @@
 
 use super::Finding;
 use super::reached::PACKETS_MIN;
-use crate::facts::{Device, Facts};
+use crate::facts::{DeviceFacts, Facts};
 use crate::observe::Received;
 
 /// What is looked at, in a word or two; the findings that it would be; and whether there was anything to look at.
 type Look = (&'static str, &'static [&'static str], fn(&Facts) -> bool);
 
-fn any(facts: &Facts, has: impl Fn(&Device) -> bool) -> bool {
+fn any(facts: &Facts, has: impl Fn(&DeviceFacts) -> bool) -> bool {
     facts.devices.iter().any(has)
 }
 

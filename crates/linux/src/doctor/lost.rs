@@ -3,7 +3,7 @@
 use super::{Finding, Severity, some};
 use crate::change::{EthtoolKey, Key, Line};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts, Lost};
+use crate::facts::{DeviceFacts, Facts, Lost};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(facts.devices.iter().filter_map(|device| missed(facts, device)));
@@ -35,7 +35,7 @@ fn how(now: Option<(u64, u64)>, since: (u64, u64)) -> (Severity, String) {
     }
 }
 
-fn missed(facts: &Facts, device: &Device) -> Option<Finding> {
+fn missed(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let own = |all: &[Lost]| all.iter().find(|lost| lost.who == device.name()).cloned();
     let since = own(&facts.losses.missed)?;
     let now = facts.watched.as_ref().and_then(|watched| Some((own(&watched.losses.missed)?.lost, watched.ms)));

@@ -22,7 +22,7 @@ mod timeouts;
 use serde::Serialize;
 
 use crate::change::{Key, Line, NapiAttribute, NapiKey};
-use crate::facts::{Device, Facts, Instance};
+use crate::facts::{DeviceFacts, Facts, Instance};
 pub use looked::looked_at;
 
 /// How much a finding weighs.
@@ -143,7 +143,7 @@ impl Finding {
         Self { id, severity, device: None, also: Vec::new(), what, why, mend: Vec::new(), advice: None }
     }
 
-    fn of(mut self, device: &Device) -> Self {
+    fn of(mut self, device: &DeviceFacts) -> Self {
         self.device = Some(device.name().to_owned());
         self
     }
@@ -171,18 +171,18 @@ impl Finding {
 }
 
 /// An attribute of an instance.
-fn napi(device: &Device, instance: &Instance, attribute: NapiAttribute, value: impl ToString) -> Line {
+fn napi(device: &DeviceFacts, instance: &Instance, attribute: NapiAttribute, value: impl ToString) -> Line {
     let key = Key::Napi(NapiKey { device: device.device.clone(), id: instance.id, place: instance.place, attribute });
     Line::new(key, value.to_string())
 }
 
 /// A file of an interface.
-fn file(device: &Device, file: impl Into<String>, value: impl ToString) -> Line {
+fn file(device: &DeviceFacts, file: impl Into<String>, value: impl ToString) -> Line {
     Line::new(Key::device_file(&device.device, file), value.to_string())
 }
 
 /// `NAPI instance 5 of eth0`, `NAPI instances 5, 6 and 62 more of eth0`.
-fn instances_of(device: &Device, instances: &[&Instance]) -> String {
+fn instances_of(device: &DeviceFacts, instances: &[&Instance]) -> String {
     let ids: Vec<String> = instances.iter().map(|instance| instance.id.to_string()).collect();
     let word = if ids.len() == 1 { "NAPI instance" } else { "NAPI instances" };
     format!("{word} {} of {}", some(&ids), device.name())
@@ -221,7 +221,7 @@ const FLUSH_NS: u64 = 20_000;
 const SUSPEND_NS: u64 = 20_000_000;
 
 /// What deferral lacks, filled up.
-fn deferral_lines(device: &Device, instance: &Instance) -> Vec<Line> {
+fn deferral_lines(device: &DeviceFacts, instance: &Instance) -> Vec<Line> {
     let mut lines = Vec::new();
     // What a kernel does not show cannot be set either.
     if instance.defer_hard_irqs == Some(0) {

@@ -4,7 +4,7 @@ use super::program::{ids, polls};
 use super::{Finding, Severity, defers, file, some};
 use crate::change::{EthtoolKey, Key, Line, ThreadKey, ThreadSetting};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts, Instance, Irq, RxQueue, Thread};
+use crate::facts::{DeviceFacts, Facts, Instance, Irq, RxQueue, Thread};
 use crate::setting::text;
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
@@ -36,7 +36,7 @@ pub(super) fn pinned(facts: &Facts) -> Vec<u32> {
 }
 
 /// A CPU that none of these uses, on the node of the device if there is one.
-fn spare(facts: &Facts, device: &Device, used: &[u32]) -> Option<u32> {
+fn spare(facts: &Facts, device: &DeviceFacts, used: &[u32]) -> Option<u32> {
     let near = |cpu: &u32| {
         let node = facts.cpus.nodes.iter().find(|node| Some(node.id) == device.numa_node);
         node.is_none_or(|node| node.cpus.contains(cpu))
@@ -56,7 +56,7 @@ pub(super) fn irq_affinity(irq: &Irq, cpus: &[u32]) -> Line {
     Line::new(Key::file(path), text::cpu_list_text(cpus))
 }
 
-fn threads_on_one_cpu(facts: &Facts, device: &Device) -> Option<Finding> {
+fn threads_on_one_cpu(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let threads = device.instances().iter().filter_map(|instance| {
         let thread = instance.thread.as_ref()?;
         Some((instance, thread, only(thread)?))
@@ -103,7 +103,7 @@ fn threads_on_one_cpu(facts: &Facts, device: &Device) -> Option<Finding> {
     })
 }
 
-fn interrupt_on_one_cpu(facts: &Facts, device: &Device) -> Option<Finding> {
+fn interrupt_on_one_cpu(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let program = facts.program.as_ref()?;
     let cpus = pinned(facts);
     let is_whole = !program.threads.is_empty() && cpus.len() == program.threads.len();
@@ -135,7 +135,7 @@ fn interrupt_on_one_cpu(facts: &Facts, device: &Device) -> Option<Finding> {
     Some(finding.mend(lines.into_iter().flatten()).advice(advice))
 }
 
-fn numa_apart(facts: &Facts, device: &Device) -> Option<Finding> {
+fn numa_apart(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let node = facts.cpus.nodes.iter().find(|node| Some(node.id) == device.numa_node)?;
     let apart = |cpus: &[u32]| !cpus.is_empty() && cpus.iter().all(|cpu| !node.cpus.contains(cpu));
     let threads: Vec<&Thread> = device.instances().iter().filter_map(|instance| instance.thread.as_ref()).collect();
@@ -169,7 +169,7 @@ fn numa_apart(facts: &Facts, device: &Device) -> Option<Finding> {
 }
 
 /// Workers as told, or epoll instances that receive from the device.
-fn workers(facts: &Facts, device: &Device) -> Option<u32> {
+fn workers(facts: &Facts, device: &DeviceFacts) -> Option<u32> {
     if facts.workers.is_some() {
         return facts.workers.filter(|_| device.is_asked || facts.devices.len() == 1);
     }
@@ -179,7 +179,7 @@ fn workers(facts: &Facts, device: &Device) -> Option<u32> {
     u32::try_from(count).ok().filter(|count| *count > 0)
 }
 
-fn queues_and_workers(facts: &Facts, device: &Device) -> Option<Finding> {
+fn queues_and_workers(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let workers = workers(facts, device)?;
     let queues = u32::try_from(device.rx_queues.len()).ok().filter(|queues| *queues > 0)?;
     let program = facts.program.as_ref();
@@ -217,7 +217,7 @@ fn queues_and_workers(facts: &Facts, device: &Device) -> Option<Finding> {
     })
 }
 
-fn rps(facts: &Facts, device: &Device) -> Option<Finding> {
+fn rps(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let is_steered = |queue: &&RxQueue| queue.rps_cpus.as_ref().is_some_and(|cpus| !cpus.is_empty());
     let steered: Vec<_> = device.rx_queues.iter().filter(is_steered).collect();
     let follows = facts.sysctls.rps_sock_flow_entries > Some(0);

@@ -1,7 +1,7 @@
 //! A program against the instances that it receives from.
 
 use super::{Finding, SUSPEND_NS, Severity, deferral_lines, defers, instances_of, some, time};
-use crate::facts::{Device, Epoll, Facts, Instance, Program};
+use crate::facts::{DeviceFacts, Epoll, Facts, Instance, Program};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(program) = &facts.program else { return };
@@ -34,7 +34,7 @@ fn prefer_without_deferral(facts: &Facts, program: &Program) -> Option<Finding> 
     let mut preferred: Vec<u32> = sockets.chain(by_epoll).collect();
     preferred.sort_unstable();
     preferred.dedup();
-    let found: Vec<(&Device, &Instance)> = preferred.into_iter().filter_map(|id| facts.instance(id)).collect();
+    let found: Vec<(&DeviceFacts, &Instance)> = preferred.into_iter().filter_map(|id| facts.instance(id)).collect();
     let hit: Vec<_> = found
         .into_iter()
         // What suspends without deferral is a finding of its own.

@@ -2,7 +2,7 @@
 
 use super::program::polls;
 use super::{Finding, Severity, defers, instances_of, some, time};
-use crate::facts::{Device, Epoll, Facts, Instance, Program};
+use crate::facts::{DeviceFacts, Epoll, Facts, Instance, Program};
 use crate::observe::{Needs, Unreached, unreached};
 
 /// With fewer packets in a window nothing is concluded.
@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 /// Something but `base` is set on it.
-fn has_mode(device: &Device) -> bool {
+fn has_mode(device: &DeviceFacts) -> bool {
     device.instances().iter().any(|instance| {
         defers(instance)
             || instance.irq_suspend_timeout_ns.unwrap_or(0) > 0
@@ -32,7 +32,7 @@ fn has_mode(device: &Device) -> bool {
     })
 }
 
-fn is_veth(device: &Device) -> bool {
+fn is_veth(device: &DeviceFacts) -> bool {
     device.driver.as_deref() == Some("veth")
 }
 
@@ -41,7 +41,7 @@ const PEER: &str = "The other end of the pair sends with segmentation offload, a
                     namespace (ethtool -K PEER tso off).";
 
 /// Packets that came and that no instance took, while they were looked at.
-fn is_passed_by(facts: &Facts, device: &Device) -> Option<(u64, u64)> {
+fn is_passed_by(facts: &Facts, device: &DeviceFacts) -> Option<(u64, u64)> {
     let window = facts.seen.get(device.name())?;
     let received = window.received.filter(|received| received.packets >= PACKETS_MIN)?;
     // Polls of a name that several interfaces have are nobody's.
@@ -50,7 +50,7 @@ fn is_passed_by(facts: &Facts, device: &Device) -> Option<(u64, u64)> {
     (taken < received.packets / 2).then_some((received.packets, taken))
 }
 
-fn nothing_polls(facts: &Facts, device: &Device) -> Option<Finding> {
+fn nothing_polls(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let (packets, taken) = is_passed_by(facts, device)?;
     // Of a machine as a whole, an interface that nothing is set on is well without.
     if !device.is_asked && !has_mode(device) && facts.program.is_none() {
@@ -72,7 +72,7 @@ fn nothing_polls(facts: &Facts, device: &Device) -> Option<Finding> {
 }
 
 fn connections_without_instance(facts: &Facts, program: &Program) -> Option<Finding> {
-    let hit = |device: &&Device| {
+    let hit = |device: &&DeviceFacts| {
         let through = program.connections.get(device.name()).copied().unwrap_or_default();
         // Packets that pass by say the same.
         let is_said = is_passed_by(facts, device).is_some();
@@ -98,17 +98,17 @@ fn connections_without_instance(facts: &Facts, program: &Program) -> Option<Find
 }
 
 /// Instances that the program's sockets receive from, or where that is not known those of the interfaces that its connections come by.
-fn instances<'a>(facts: &'a Facts, program: &Program) -> Vec<(&'a Device, &'a Instance)> {
+fn instances<'a>(facts: &'a Facts, program: &Program) -> Vec<(&'a DeviceFacts, &'a Instance)> {
     let of_sockets: Vec<_> = program.sockets.iter().filter_map(|socket| facts.instance(socket.napi_id?)).collect();
     if !of_sockets.is_empty() {
         return of_sockets;
     }
-    let is_used = |device: &&Device| program.connections.contains_key(device.name()) || device.is_asked;
-    let all = |device: &'a Device| device.instances().iter().map(move |instance| (device, instance));
+    let is_used = |device: &&DeviceFacts| program.connections.contains_key(device.name()) || device.is_asked;
+    let all = |device: &'a DeviceFacts| device.instances().iter().map(move |instance| (device, instance));
     facts.devices.iter().filter(is_used).flat_map(all).collect()
 }
 
-fn suspended<'a>(facts: &'a Facts, program: &Program) -> Option<(&'a Device, &'a Instance)> {
+fn suspended<'a>(facts: &'a Facts, program: &Program) -> Option<(&'a DeviceFacts, &'a Instance)> {
     let suspends = |instance: &Instance| defers(instance) && instance.irq_suspend_timeout_ns.unwrap_or(0) > 0;
     instances(facts, program).into_iter().find(|(_, instance)| suspends(instance))
 }

@@ -3,7 +3,7 @@
 use super::placement::{affinity, irq_affinity, pinned};
 use super::{Finding, Severity, defers, some};
 use crate::change::Line;
-use crate::facts::{Device, Facts, Irq, Thread};
+use crate::facts::{DeviceFacts, Facts, Irq, Thread};
 use crate::setting::text;
 use crate::tune::spread;
 
@@ -18,7 +18,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 /// CPUs to spread over: near the device, and not isolated if there are others.
-fn places(facts: &Facts, device: &Device) -> Vec<u32> {
+fn places(facts: &Facts, device: &DeviceFacts) -> Vec<u32> {
     let near = spread::near(facts, device);
     let shared: Vec<u32> = near.iter().copied().filter(|cpu| !facts.cpus.isolated.contains(cpu)).collect();
     match (shared.len(), near.len()) {
@@ -29,13 +29,13 @@ fn places(facts: &Facts, device: &Device) -> Vec<u32> {
 }
 
 /// Interrupts of queues that are in use.
-fn receiving(device: &Device) -> Vec<&Irq> {
+fn receiving(device: &DeviceFacts) -> Vec<&Irq> {
     let queues = device.rx_queues.len();
     let is_used = |irq: &&Irq| irq.receives() && irq.queue.is_none_or(|queue| queues == 0 || (queue as usize) < queues);
     device.irqs.iter().filter(is_used).collect()
 }
 
-fn interrupts(facts: &Facts, device: &Device) -> Option<Finding> {
+fn interrupts(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let all = receiving(device);
     let instances = device.instances();
     // An interrupt that does no more than wake a thread is as well anywhere.
@@ -53,7 +53,7 @@ fn interrupts(facts: &Facts, device: &Device) -> Option<Finding> {
     Some(Finding::new("queues-on-one-cpu", Severity::Warning, what, why).of(device).mend(lines))
 }
 
-fn threads(facts: &Facts, device: &Device) -> Option<Finding> {
+fn threads(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     // Those that poll for ever are the finding `one-cpu`.
     let own = device.instances().iter().filter(|instance| instance.threaded.as_deref() != Some("busy-poll"));
     let all: Vec<&Thread> = own.filter_map(|instance| instance.thread.as_ref()).collect();
@@ -114,7 +114,7 @@ fn count(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn interrupts_on_isolated(facts: &Facts, device: &Device) -> Option<Finding> {
+fn interrupts_on_isolated(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     // Nothing is wrong where the program itself runs.
     let own = pinned(facts);
     let is_hit = |cpu: &u32| is_isolated(facts, *cpu) && !own.contains(cpu);
@@ -138,7 +138,7 @@ fn interrupts_on_isolated(facts: &Facts, device: &Device) -> Option<Finding> {
     Some(Finding::new("isolated-cpus", Severity::Note, what, why).of(device).mend(lines).advice(advice))
 }
 
-fn pollers_off_isolated(facts: &Facts, device: &Device) -> Option<Finding> {
+fn pollers_off_isolated(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let polls = device.instances().iter().filter(|instance| instance.threaded.as_deref() == Some("busy-poll"));
     let threads: Vec<&Thread> = polls.filter_map(|instance| instance.thread.as_ref()).collect();
     let off = |thread: &&&Thread| thread.cpus.iter().any(|cpu| !is_isolated(facts, *cpu));

@@ -1,14 +1,14 @@
 //! Interfaces without instances of their own, whose packets come up in the poll of another one's.
 
 use super::{Finding, Severity, some};
-use crate::facts::{Device, Facts};
+use crate::facts::{DeviceFacts, Facts};
 
 /// Kinds of interfaces that hand packets on within the poll that they came by, with the id of its instance. Source: receive handlers of
 /// `drivers/net/macvlan.c`, `drivers/net/ipvlan`, `net/8021q/vlan_core.c`, `net/bridge/br_input.c`, `drivers/net/bonding`.
 const KINDS: [&str; 8] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan", "bond", "team", "bridge"];
 
 /// What is to be said of an interface without instances whose sockets learn ids all the same; `None` if it is none of these.
-pub(super) fn finding(facts: &Facts, device: &Device) -> Option<Finding> {
+pub(super) fn finding(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let name = device.name();
     let through = facts.program.as_ref().and_then(|program| Some((program, program.connections.get(name)?)));
     let with_id = through.filter(|(_, through)| through.with_id > 0);

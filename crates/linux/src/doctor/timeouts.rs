@@ -4,7 +4,7 @@ use super::deferral::{suspends, those};
 use super::program::{ids, polls};
 use super::{FLUSH_NS, Finding, SUSPEND_NS, Severity, defers, file, instances_of, napi, time};
 use crate::change::{Line, NapiAttribute};
-use crate::facts::{Device, Facts, Instance};
+use crate::facts::{DeviceFacts, Facts, Instance};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     for device in &facts.devices {
@@ -33,7 +33,7 @@ fn is_polled(facts: &Facts, instance: &Instance) -> bool {
     })
 }
 
-fn flush_too_long(facts: &Facts, device: &Device) -> Option<Finding> {
+fn flush_too_long(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let is_hit = |instance: &Instance| {
         defers(instance)
             && instance.gro_flush_timeout_ns >= Some(FLUSH_LONG_NS)
@@ -63,7 +63,7 @@ fn flush_too_long(facts: &Facts, device: &Device) -> Option<Finding> {
     Some(if facts.program.is_none() { finding.advice(advice) } else { finding })
 }
 
-fn suspend_too_long(device: &Device) -> Option<Finding> {
+fn suspend_too_long(device: &DeviceFacts) -> Option<Finding> {
     let hit = those(device, |instance| instance.irq_suspend_timeout_ns >= Some(SUSPEND_LONG_NS));
     let suspend = time(hit.first()?.irq_suspend_timeout_ns?);
     let what = format!("Interrupts may stay suspended for {suspend}: {}.", instances_of(device, &hit));
@@ -75,7 +75,7 @@ fn suspend_too_long(device: &Device) -> Option<Finding> {
 
 /// Source: `net/core/dev.c napi_suspend_irqs`, `napi_resume_irqs`: a timer that is shorter than the deferral's ends it before the program
 /// is late.
-fn flush_above_suspend(device: &Device) -> Option<Finding> {
+fn flush_above_suspend(device: &DeviceFacts) -> Option<Finding> {
     let above = |instance: &Instance| {
         suspends(instance) && defers(instance) && instance.gro_flush_timeout_ns > instance.irq_suspend_timeout_ns
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use napier_core::control::{Errno, NapiInfo, QueueKind, ThreadedSetting};
 
 use super::source::{Answers, Queue, Source};
-use super::{Device, DeviceFiles, Facts, FactsError, Instance, RxQueue};
+use super::{DeviceFacts, DeviceFiles, Facts, FactsError, Instance, RxQueue};
 use crate::change::DeviceRef;
 use crate::ethtool::Group;
 use crate::irqs::{self, Irq, Owner};
@@ -74,7 +74,7 @@ fn one(
     kind: Option<String>,
     infos: Option<Vec<NapiInfo>>,
     unseen: &mut Vec<String>,
-) -> Device {
+) -> DeviceFacts {
     let (ifindex, kernel) = (device.ifindex, source.kernel);
     let instances = infos.map(|mut infos| {
         infos.sort_unstable_by_key(|info| info.id);
@@ -99,7 +99,7 @@ fn one(
     let told: Vec<u32> = instances.iter().flatten().filter_map(|instance| instance.irq).collect();
     let mut irqs = irqs::of(&source.root, &Owner { interface: &name, ifindex, told: &told });
     number_queues(&mut irqs, instances.as_deref().unwrap_or_default(), &queues);
-    Device {
+    DeviceFacts {
         is_asked: false,
         is_held: false,
         is_up,

@@ -17,13 +17,18 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::change::DeviceRef;
-use crate::observe::{self, Observer, Window};
+use crate::observe::{self, Observer, WindowCounts};
 use crate::root::Root;
 
 pub use crate::irqs::{Irq, Role};
 pub use crate::observe::parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
 pub use losses::{Losses, Lost, Watched};
 pub use program::{namespace_of, program};
+
+/// Former names, for one version.
+#[doc(hidden)]
+#[deprecated(note = "it has another name")]
+pub use self::DeviceFacts as Device;
 use source::{Here, Source};
 
 /// What is asked about.
@@ -73,7 +78,7 @@ pub struct Facts {
     /// Capabilities of who asks that napier needs for something and that are missing.
     pub missing_capabilities: Vec<&'static str>,
     /// Interfaces.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceFacts>,
     /// Ids of all NAPI instances of the namespace: a socket may keep one that has gone.
     pub napi_ids: Vec<u32>,
     /// The program that was asked about.
@@ -81,7 +86,7 @@ pub struct Facts {
     /// How many of its threads serve, as told.
     pub workers: Option<u32>,
     /// What happened at interfaces with instances while they were looked at, by name; none if that was not asked for.
-    pub seen: BTreeMap<String, Window>,
+    pub seen: BTreeMap<String, WindowCounts>,
     /// Packets that were lost, and polls that were cut short, since the machine started.
     pub losses: Losses,
     /// The same in the time in which it was looked at what happens.
@@ -174,7 +179,7 @@ pub struct Sysctls {
 
 /// An interface.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Device {
+pub struct DeviceFacts {
     /// Which.
     pub device: DeviceRef,
     /// The user named it.
@@ -300,13 +305,13 @@ impl Facts {
 
     /// The instance with this id, and its interface.
     #[must_use]
-    pub fn instance(&self, id: u32) -> Option<(&Device, &Instance)> {
-        let of = |device| Device::instances(device).iter().map(move |instance| (device, instance));
+    pub fn instance(&self, id: u32) -> Option<(&DeviceFacts, &Instance)> {
+        let of = |device| DeviceFacts::instances(device).iter().map(move |instance| (device, instance));
         self.devices.iter().flat_map(of).find(|(_, instance)| instance.id == id)
     }
 }
 
-impl Device {
+impl DeviceFacts {
     /// Its instances, as far as the kernel lists them.
     #[must_use]
     pub fn instances(&self) -> &[Instance] {

@@ -61,13 +61,13 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
     let (wanted, places) = (found.clone(), Places::read());
     program.rings = rings(pid);
     let answers = copies::each(asked, move |at, copy| match wanted[at] {
-        (fd, Kind::Epoll) => Seen::Epoll(epoll_facts(pid, fd, copy)),
-        (fd, Kind::Socket(_)) => Seen::Socket(fd, socket_facts(fd, copy), ends(copy)),
+        (fd, Kind::Epoll) => DescriptorFacts::Epoll(epoll_facts(pid, fd, copy)),
+        (fd, Kind::Socket(_)) => DescriptorFacts::Socket(fd, socket_facts(fd, copy), ends(copy)),
     });
     for answer in answers {
         match answer {
-            Ok(Seen::Epoll(epoll)) => program.epolls.push(epoll),
-            Ok(Seen::Socket(fd, socket, ends)) => {
+            Ok(DescriptorFacts::Epoll(epoll)) => program.epolls.push(epoll),
+            Ok(DescriptorFacts::Socket(fd, socket, ends)) => {
                 places.note(fd, ends, socket.as_ref().and_then(|facts| facts.napi_id), program);
                 program.sockets.extend(socket);
             }
@@ -81,7 +81,7 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
     Ok(())
 }
 
-enum Seen {
+enum DescriptorFacts {
     Epoll(Epoll),
     Socket(i32, Option<Socket>, Ends),
 }

@@ -85,7 +85,7 @@ pub(crate) fn of(root: &Root, owner: &Owner<'_>) -> Vec<Irq> {
 
 /// Those of an interface in a table, in the table's order.
 pub(crate) fn find<'t>(root: &Root, table: &Table<'t>, owner: &Owner<'_>) -> Vec<Found<'t>> {
-    let mut device = Device::of(root, owner);
+    let mut device = IrqDevice::of(root, owner);
     // Where the folder lists none that is in use, names are all there is.
     device.numbers.retain(|number| table.rows().any(|row| row.number == *number));
     let rows: Vec<&Row<'t>> = table.rows().filter(|row| device.has(row, owner)).collect();
@@ -103,7 +103,7 @@ fn part<'t>(names: &'t str, wanted: &[&str]) -> &'t str {
 }
 
 /// What the file system says of the interface's device.
-struct Device {
+struct IrqDevice {
     /// `0000:81:00.0`, `virtio2`; `None` for an interface without hardware, or of another namespace.
     name: Option<String>,
     /// Its message-signalled interrupts.
@@ -112,7 +112,7 @@ struct Device {
     others: Vec<String>,
 }
 
-impl Device {
+impl IrqDevice {
     fn of(root: &Root, owner: &Owner<'_>) -> Self {
         let folder = format!("/sys/class/net/{}", owner.interface);
         // The file system may show another namespace's interface by that name, with interrupts of its own.

@@ -6,7 +6,7 @@ use napier_core::control::plan::Plan;
 use napier_core::control::{NapiChange, ThreadedSetting};
 use serde::Serialize;
 
-use super::{Needs, Unreached, Window, unreached};
+use super::{Needs, Unreached, WindowCounts, unreached};
 use crate::observe::parts::{Program, Through};
 
 /// With fewer packets nothing is said.
@@ -28,7 +28,7 @@ pub enum Acts {
 
 /// Who polls in a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Poller {
+pub enum WhoPolls {
     /// As without any: the mode is about instances alone.
     Any,
     /// A thread of each instance.
@@ -37,7 +37,7 @@ pub enum Poller {
     Program,
 }
 
-impl Poller {
+impl WhoPolls {
     /// As a mode's plan has it.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
@@ -54,7 +54,7 @@ impl Poller {
 
 /// What was seen, and of what.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct Evidence<'a> {
     /// The mode.
     pub mode: &'a str,
     /// The interface.
@@ -64,11 +64,11 @@ pub struct Seen<'a> {
     /// Their threads.
     pub napi_threads: &'a BTreeSet<u32>,
     /// Who shall poll.
-    pub poller: Poller,
+    pub poller: WhoPolls,
     /// What the mode needs of the program.
     pub needs: Needs,
     /// What happened at the interface.
-    pub window: &'a Window,
+    pub window: &'a WindowCounts,
     /// The program's processes, with what their threads waited in.
     pub programs: &'a [Program],
     /// Its threads.
@@ -102,7 +102,7 @@ pub struct Miss {
 
 /// What a window shows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Verdict {
+pub struct Observation {
     /// Whether the mode acts.
     pub acts: Acts,
     /// Length of the window.
@@ -123,7 +123,7 @@ pub struct Verdict {
     pub lines: Vec<String>,
 }
 
-impl Verdict {
+impl Observation {
     /// Epoll instances whose preference for busy polling makes the program slower, by process and descriptor: with suspension, those that it
     /// sleeps before in another call.
     pub fn harmed(&self, needs: Needs) -> impl Iterator<Item = (u32, i32)> {
@@ -152,12 +152,12 @@ pub fn elsewhere(device: &str, mode: &str, programs: &[Program]) -> Option<Strin
 
 /// Judges a window.
 #[must_use]
-pub fn judge(seen: &Seen<'_>) -> Verdict {
+pub fn judge(seen: &Evidence<'_>) -> Observation {
     let packets = seen.window.received.map(|received| received.packets);
     let (polls, polls_unknown) = shares(seen);
     let work = seen.window.polls.as_ref().filter(|_| polls.is_some()).map(|polls| polls.work);
     let taken = seen.window.received.and_then(|received| received.polled).or(work);
-    let mut verdict = Verdict {
+    let mut verdict = Observation {
         acts: Acts::Unknown,
         seconds: seen.window.span.as_secs_f64(),
         packets,
@@ -174,7 +174,7 @@ pub fn judge(seen: &Seen<'_>) -> Verdict {
 }
 
 /// Interfaces of other namespaces may have the same name, and the tracepoint tells names alone.
-fn shares(seen: &Seen<'_>) -> (Option<Shares>, Option<String>) {
+fn shares(seen: &Evidence<'_>) -> (Option<Shares>, Option<String>) {
     let Some(polls) = &seen.window.polls else { return (None, seen.window.no_polls.clone()) };
     if polls.instances > seen.instances {
         let why = format!("polls of interfaces called {} in other namespaces are not told apart", seen.device);
@@ -185,7 +185,7 @@ fn shares(seen: &Seen<'_>) -> (Option<Shares>, Option<String>) {
     (Some(Shares { program, softirq: polls.softirq, napi_threads, others }), None)
 }
 
-fn connections(seen: &Seen<'_>) -> Through {
+fn connections(seen: &Evidence<'_>) -> Through {
     let of = |program: &Program| program.connections.get(seen.device).copied().unwrap_or_default();
     seen.programs.iter().map(of).fold(Through::default(), |all, one| Through {
         count: all.count + one.count,
@@ -193,7 +193,7 @@ fn connections(seen: &Seen<'_>) -> Through {
     })
 }
 
-fn misses(seen: &Seen<'_>) -> Vec<Miss> {
+fn misses(seen: &Evidence<'_>) -> Vec<Miss> {
     let of = |program: &Program| {
         let (pid, name) = (program.pid, program.name.clone());
         let all = unreached(program, &program.waits, seen.needs).into_iter();
@@ -202,7 +202,7 @@ fn misses(seen: &Seen<'_>) -> Vec<Miss> {
     seen.programs.iter().flat_map(of).collect()
 }
 
-fn acts(seen: &Seen<'_>, verdict: &Verdict) -> Acts {
+fn acts(seen: &Evidence<'_>, verdict: &Observation) -> Acts {
     if verdict.unreached.iter().any(|miss| miss.what.does_harm()) && seen.needs.suspends {
         return Acts::No;
     }
@@ -217,9 +217,9 @@ fn acts(seen: &Seen<'_>, verdict: &Verdict) -> Acts {
     };
     let total = polls.program + polls.softirq + polls.napi_threads + polls.others;
     let wanted = match seen.poller {
-        Poller::Any => return if total > 0 { Acts::Yes } else { Acts::Unknown },
-        Poller::Thread => polls.napi_threads,
-        Poller::Program => polls.program,
+        WhoPolls::Any => return if total > 0 { Acts::Yes } else { Acts::Unknown },
+        WhoPolls::Thread => polls.napi_threads,
+        WhoPolls::Program => polls.program,
     };
     // Where few packets come, the timers of deferral poll a hundred times for each, but the program once for each as well.
     let is_enough = wanted * 100 >= total * SHARE_MIN_PCT || wanted * 100 >= packets * SHARE_MIN_PCT;
@@ -235,11 +235,11 @@ fn is_passed_by(packets: u64, taken: Option<u64>) -> bool {
     taken.is_some_and(|taken| taken < packets / 2)
 }
 
-fn lines(seen: &Seen<'_>, verdict: &Verdict) -> Vec<String> {
+fn lines(seen: &Evidence<'_>, verdict: &Observation) -> Vec<String> {
     let mut lines = Vec::new();
     // No other driver tells packets that instances took from others.
     let is_veth = seen.window.received.is_some_and(|received| received.polled.is_some());
-    let Seen { mode, device, .. } = *seen;
+    let Evidence { mode, device, .. } = *seen;
     let name = seen.programs.first().map_or("the program", |program| program.name.as_str());
     if let Some(packets) = verdict.packets.filter(|packets| *packets >= PACKETS_MIN) {
         let span = format!("{packets} packets came to {device} in {:.1} s", verdict.seconds);
@@ -254,7 +254,7 @@ fn lines(seen: &Seen<'_>, verdict: &Verdict) -> Vec<String> {
             (None, None) => lines.push(span),
         }
         let Through { count, with_id } = verdict.connections;
-        if count > 0 && with_id == 0 && seen.poller == Poller::Program && !is_passed_by(packets, verdict.taken) {
+        if count > 0 && with_id == 0 && seen.poller == WhoPolls::Program && !is_passed_by(packets, verdict.taken) {
             let why = if is_veth { format!(": {PEER}") } else { String::new() };
             lines.push(format!("none of the {count} connections of {name} by {device} has a NAPI instance{why}"));
         }

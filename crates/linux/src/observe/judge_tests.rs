@@ -9,9 +9,9 @@ use crate::observe::{How, Polls, Received, Waits};
 
 const SUSPENDS: Needs = Needs { epolls: true, sockets: false, suspends: true, is_poll_busy: false };
 
-fn window(packets: u64, polled: Option<u64>, polls: Option<Polls>) -> Window {
+fn window(packets: u64, polled: Option<u64>, polls: Option<Polls>) -> WindowCounts {
     let no_polls = polls.is_none().then(|| "not shown".to_owned());
-    Window { span: Duration::from_secs(1), received: Some(Received { packets, polled }), polls, no_polls }
+    WindowCounts { span: Duration::from_secs(1), received: Some(Received { packets, polled }), polls, no_polls }
 }
 
 /// By softirq, and by the threads 7 (of the program), 20 (of an instance) and 30.
@@ -32,9 +32,9 @@ fn program(with_id: u32) -> Program {
     }
 }
 
-fn judged(poller: Poller, needs: Needs, window: &Window, programs: &[Program]) -> Verdict {
+fn judged(poller: WhoPolls, needs: Needs, window: &WindowCounts, programs: &[Program]) -> Observation {
     let (napi_threads, tids) = (&[20].into(), &[7].into());
-    judge(&Seen {
+    judge(&Evidence {
         mode: "suspend20",
         device: "eth0",
         instances: 1,
@@ -50,21 +50,21 @@ fn judged(poller: Poller, needs: Needs, window: &Window, programs: &[Program]) -
 #[test]
 fn a_program_that_polls_is_seen_to() {
     let seen = window(1000, Some(1000), Some(polls(100, [900, 0, 0], 1000)));
-    let verdict = judged(Poller::Program, SUSPENDS, &seen, &[program(4)]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &seen, &[program(4)]);
     assert_eq!((verdict.acts, verdict.taken), (Acts::Yes, Some(1000)));
     assert_eq!(verdict.lines, ["1000 packets came to eth0 in 1.0 s; polls: 1000, srv 90 %, softirq 10 %"]);
     // A light load: a hundred timers for each packet.
     let seen = window(100, Some(100), Some(polls(9_900, [100, 0, 0], 100)));
-    assert_eq!(judged(Poller::Program, SUSPENDS, &seen, &[program(4)]).acts, Acts::Yes);
+    assert_eq!(judged(WhoPolls::Program, SUSPENDS, &seen, &[program(4)]).acts, Acts::Yes);
     // What polls is softirq, and the mode says otherwise.
     let seen = window(1000, Some(1000), Some(polls(1000, [0, 0, 0], 1000)));
-    let verdict = judged(Poller::Program, SUSPENDS, &seen, &[program(4)]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &seen, &[program(4)]);
     assert_eq!(verdict.acts, Acts::No);
     assert_eq!(verdict.lines[1], "suspend20 was not seen to act on srv");
-    assert_eq!(judged(Poller::Any, Needs::default(), &seen, &[program(4)]).acts, Acts::Yes);
-    assert_eq!(judged(Poller::Thread, Needs::default(), &seen, &[program(4)]).acts, Acts::No);
+    assert_eq!(judged(WhoPolls::Any, Needs::default(), &seen, &[program(4)]).acts, Acts::Yes);
+    assert_eq!(judged(WhoPolls::Thread, Needs::default(), &seen, &[program(4)]).acts, Acts::No);
     let by_thread = window(1000, Some(1000), Some(polls(0, [0, 500, 0], 1000)));
-    assert_eq!(judged(Poller::Thread, Needs::default(), &by_thread, &[]).acts, Acts::Yes);
+    assert_eq!(judged(WhoPolls::Thread, Needs::default(), &by_thread, &[]).acts, Acts::Yes);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn packets_that_pass_by_are_named() {
         window(1000, Some(0), Some(polls(0, [0; 3], 0))),
         window(1000, None, Some(polls(0, [0; 3], 0))),
     ] {
-        for poller in [Poller::Program, Poller::Any, Poller::Thread] {
+        for poller in [WhoPolls::Program, WhoPolls::Any, WhoPolls::Thread] {
             let verdict = judged(poller, SUSPENDS, &seen, &[program(0)]);
             assert_eq!(verdict.acts, Acts::No);
             assert!(verdict.lines[0].contains("took 0 of them"), "{verdict:?}");
@@ -88,16 +88,16 @@ fn packets_that_pass_by_are_named() {
 #[test]
 fn nothing_is_said_of_too_few_packets_or_of_what_is_not_shown() {
     let few = window(3, Some(0), Some(polls(0, [0; 3], 0)));
-    let verdict = judged(Poller::Program, SUSPENDS, &few, &[program(0)]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &few, &[program(0)]);
     assert_eq!((verdict.acts, verdict.lines.len()), (Acts::Unknown, 0), "{verdict:?}");
     // A NIC, without root.
     let hidden = window(1000, None, None);
-    let verdict = judged(Poller::Program, SUSPENDS, &hidden, &[program(4)]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &hidden, &[program(4)]);
     assert_eq!((verdict.acts, verdict.taken, verdict.polls), (Acts::Unknown, None, None));
     assert_eq!(verdict.lines, ["1000 packets came to eth0 in 1.0 s; not shown"]);
     // Two interfaces have the name, in two namespaces.
     let twice = window(1000, None, Some(Polls { instances: 2, ..polls(900, [0; 3], 900) }));
-    let verdict = judged(Poller::Program, SUSPENDS, &twice, &[program(4)]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &twice, &[program(4)]);
     assert_eq!((verdict.acts, verdict.polls), (Acts::Unknown, None));
     assert!(verdict.lines[0].contains("other namespaces"), "{verdict:?}");
 }
@@ -105,7 +105,7 @@ fn nothing_is_said_of_too_few_packets_or_of_what_is_not_shown() {
 #[test]
 fn connections_without_an_instance_are_named() {
     let seen = window(1000, Some(900), None);
-    let verdict = judged(Poller::Program, SUSPENDS, &seen, &[program(0)]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &seen, &[program(0)]);
     assert!(
         verdict.lines.iter().any(|line| line.starts_with("none of the 4 connections of srv by eth0")),
         "{verdict:?}"
@@ -120,7 +120,7 @@ fn what_is_not_reached_is_named_without_any_packet() {
         waits: Waits { waiting: 9, found: [((How::Poll, 10), 9)].into(), ..Waits::default() },
         ..program(0)
     };
-    let verdict = judged(Poller::Program, SUSPENDS, &quiet, &[polling]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &quiet, &[polling]);
     assert_eq!(verdict.acts, Acts::Unknown);
     let [line] = &verdict.lines[..] else { panic!("{verdict:?}") };
     assert!(
@@ -135,14 +135,14 @@ fn suspension_behind_another_epoll_instance_is_a_warning() {
     let mut nested = program(4);
     nested.epolls.push(outer);
     let seen = window(1000, Some(1000), Some(polls(100, [900, 0, 0], 1000)));
-    let verdict = judged(Poller::Program, SUSPENDS, &seen, &[nested.clone()]);
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &seen, &[nested.clone()]);
     assert_eq!(verdict.acts, Acts::No, "it polls, and is slower for it");
     let line = verdict.lines.last().expect("one");
     assert!(line.starts_with("WARNING: srv (7)") && line.contains("irq-suspend-timeout"), "{line}");
     let busy = Needs { suspends: false, ..SUSPENDS };
     let harmed = |needs| verdict.harmed(needs).collect::<Vec<_>>();
     assert_eq!((harmed(SUSPENDS), harmed(busy)), (vec![(7, 3)], vec![]));
-    assert!(!judged(Poller::Program, busy, &seen, &[nested]).lines.iter().any(|line| line.starts_with("WARNING")));
+    assert!(!judged(WhoPolls::Program, busy, &seen, &[nested]).lines.iter().any(|line| line.starts_with("WARNING")));
 }
 
 #[test]

@@ -23,10 +23,18 @@ use serde::Serialize;
 
 pub(crate) use counters::polled_of_veth;
 pub use counters::{Received, received};
-pub use judge::{Acts, Miss, Poller, Seen, Shares, Verdict, elsewhere, judge};
+pub use judge::{Acts, Evidence, Miss, Observation, Shares, WhoPolls, elsewhere, judge};
 pub use polls::{Polling, Polls};
 pub use reach::{Needs, Unreached, unreached};
 pub use waits::{How, Waits};
+
+/// Former names, for one version.
+#[doc(hidden)]
+#[deprecated(note = "it has another name")]
+pub use {
+    self::WindowCounts as Window,
+    judge::{Evidence as Seen, Observation as Verdict, WhoPolls as Poller},
+};
 
 use crate::change::DeviceRef;
 use crate::tracefs::TraceError;
@@ -36,7 +44,7 @@ pub const LOOK: Duration = Duration::from_millis(20);
 
 /// What a window has shown.
 #[derive(Clone, Default, PartialEq, Debug, Serialize)]
-pub struct Window {
+pub struct WindowCounts {
     /// Its length.
     pub span: Duration,
     /// What came to the interface; `None` where that is not told.
@@ -92,12 +100,12 @@ impl Observer {
     }
 
     /// Closes the window: nothing is traced from here on.
-    pub fn close(&mut self) -> Window {
+    pub fn close(&mut self) -> WindowCounts {
         self.look();
         let mut polls = None;
         self.trace(|polling| polling.end().map(|found| polls = Some(found)));
         let received = received(&self.device).zip(self.before).map(|(now, before)| now.since(before));
-        Window { span: self.begun.elapsed(), received, polls, no_polls: self.polling.as_ref().err().cloned() }
+        WindowCounts { span: self.begun.elapsed(), received, polls, no_polls: self.polling.as_ref().err().cloned() }
     }
 
     fn trace(&mut self, act: impl FnOnce(&mut Polling) -> Result<(), TraceError>) {

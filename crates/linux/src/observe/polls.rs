@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::tracefs::{NAPI_POLL, Seen, TraceError, TraceEvent, Tracer};
+use crate::tracefs::{EventCounts, NAPI_POLL, TraceError, TraceEvent, Tracer};
 
 /// Buffer of each processor: some thousand events.
 const TRACE_KIB: u32 = 64;
@@ -93,7 +93,7 @@ impl Polling {
     }
 
     /// Events that a processor still had stand for all that it counted.
-    fn add(&mut self, counted: &BTreeMap<u32, Seen>, events: &[TraceEvent]) {
+    fn add(&mut self, counted: &BTreeMap<u32, EventCounts>, events: &[TraceEvent]) {
         for (cpu, seen) in counted {
             let of_cpu = || events.iter().filter(|event| event.cpu == *cpu);
             let kept = of_cpu().count() as u64;

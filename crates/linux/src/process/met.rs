@@ -109,9 +109,9 @@ impl Meeting {
             if looks < LOOKS_MAX {
                 looks += 1;
                 match self.judge(process) {
-                    Verdict::Settled => looks = LOOKS_MAX,
-                    Verdict::Open => {}
-                    Verdict::Unmet(why) => {
+                    Meets::Settled => looks = LOOKS_MAX,
+                    Meets::Open => {}
+                    Meets::Unmet(why) => {
                         looks = LOOKS_MAX;
                         said.push(format!("the mode is not in force on the waits of {}: {why}", process.who()));
                     }
@@ -123,26 +123,26 @@ impl Meeting {
         said
     }
 
-    fn judge(&self, process: &Process) -> Verdict {
+    fn judge(&self, process: &Process) -> Meets {
         let has_epoll = process.descriptors().is_ok_and(|found| found.iter().any(|(_, kind)| *kind == Kind::Epoll));
         let pid = process.who().pid;
         match library_in(pid, &self.file) {
             // What it cannot be asked for is said by others; it may have ended.
-            Err(_) => Verdict::Open,
-            Ok(Library::Loaded(counts)) if counts.met > 0 => Verdict::Settled,
-            Ok(_) if !has_epoll => Verdict::Open,
-            Ok(Library::Absent) => Verdict::Unmet(
+            Err(_) => Meets::Open,
+            Ok(Library::Loaded(counts)) if counts.met > 0 => Meets::Settled,
+            Ok(_) if !has_epoll => Meets::Open,
+            Ok(Library::Absent) => Meets::Unmet(
                 "it has not loaded the library (it is linked statically, or was started without the environment)",
             ),
             Ok(Library::Loaded(_)) if waits_for_events(pid) => {
-                Verdict::Unmet("it asks the kernel itself and not the C library, as Go programs do")
+                Meets::Unmet("it asks the kernel itself and not the C library, as Go programs do")
             }
-            Ok(Library::Loaded(_)) => Verdict::Open,
+            Ok(Library::Loaded(_)) => Meets::Open,
         }
     }
 }
 
-enum Verdict {
+enum Meets {
     /// It meets the library.
     Settled,
     /// Nothing is known yet.

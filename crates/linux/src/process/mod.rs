@@ -30,9 +30,14 @@ pub use child::{Ended, Program};
 pub use met::{Library, LibraryCounts, Meeting, library_in};
 pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be};
 pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
-pub use strict::{Answer, Held, Strict};
+pub use strict::{Answer, HeldCall, Strict};
 pub use tree::descendants;
 pub use watcher::{Roots, Scan, Watcher};
+
+/// Former names, for one version.
+#[doc(hidden)]
+#[deprecated(note = "it has another name")]
+pub use strict::HeldCall as Held;
 
 /// The file of this program, for a child of the same version: also where an upgrade has put another file in its place since it
 /// was started. Source: `proc_pid_exe(5)`.

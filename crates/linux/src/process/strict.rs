@@ -36,7 +36,7 @@ pub struct Strict {
 
 /// A call that is held, and who makes it.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldCall {
     call: Call,
     /// The process; `None` if it has ended meanwhile.
     pub pid: Option<u32>,
@@ -74,7 +74,7 @@ impl Strict {
     ///
     /// # Errors
     /// None that is known.
-    pub fn next_held(&mut self) -> io::Result<Option<Held>> {
+    pub fn next_held(&mut self) -> io::Result<Option<HeldCall>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -82,15 +82,15 @@ impl Strict {
             return Ok(None);
         }
         let call = self.handed.receive(self.listener.as_fd())?;
-        Ok(call.map(|call| Held { pid: status(call.tid).and_then(|status| number(&status, "Tgid:", 0)), call }))
+        Ok(call.map(|call| HeldCall { pid: status(call.tid).and_then(|status| number(&status, "Tgid:", 0)), call }))
     }
 
     /// Answers a call.
     ///
     /// # Errors
     /// None that is known.
-    pub fn answer(&mut self, held: &Held) -> io::Result<Answer> {
-        let Held { call, .. } = held;
+    pub fn answer(&mut self, held: &HeldCall) -> io::Result<Answer> {
+        let HeldCall { call, .. } = held;
         let (made, follows) = match self.make(call) {
             Ok(Made::Descriptor(fd, close_on_exec)) => {
                 self.answered += 1;

@@ -9,7 +9,7 @@ mod tests;
 
 use crate::change::{EthtoolKey, Key, Line, NapiAttribute, NapiKey, ThreadKey, ThreadSetting};
 use crate::ethtool::Group;
-use crate::facts::{Device, Facts, Instance, Irq};
+use crate::facts::{DeviceFacts, Facts, Instance, Irq};
 use crate::setting::text;
 
 /// How packets shall be delivered on the tuned machine.
@@ -79,7 +79,7 @@ pub enum TuneError {
 /// CPUs where none are named: one for each queue as far as there are, the last of the device's node. Isolated ones are for threads that
 /// poll for ever; these and other threads of a real-time class leave one CPU to the rest of the machine.
 #[must_use]
-pub fn default_cpus(facts: &Facts, device: &Device, delivery: Delivery, queues: Option<u32>) -> Vec<u32> {
+pub fn default_cpus(facts: &Facts, device: &DeviceFacts, delivery: Delivery, queues: Option<u32>) -> Vec<u32> {
     let near = spread::near(facts, device);
     let of = |isolated: bool| -> Vec<u32> {
         near.iter().copied().filter(|cpu| facts.cpus.isolated.contains(cpu) == isolated).collect()
@@ -97,7 +97,7 @@ pub fn default_cpus(facts: &Facts, device: &Device, delivery: Delivery, queues: 
 ///
 /// # Errors
 /// It does not.
-pub fn check(device: &Device, tuning: &Tuning) -> Result<(), TuneError> {
+pub fn check(device: &DeviceFacts, tuning: &Tuning) -> Result<(), TuneError> {
     let (threads, cpus) = (pollers(device, tuning).len(), tuning.cpus.len());
     if tuning.delivery == Delivery::ThreadedBusyPoll && threads > cpus {
         return Err(TuneError::Crowded { device: device.name().to_owned(), threads, cpus });
@@ -107,7 +107,7 @@ pub fn check(device: &Device, tuning: &Tuning) -> Result<(), TuneError> {
 
 /// Instances whose threads poll for ever: those that receive from a queue that is kept, where that can be told. An instance that
 /// only sends, or has no queue, would burn a CPU for nothing.
-fn pollers<'a>(device: &'a Device, tuning: &Tuning) -> Vec<&'a Instance> {
+fn pollers<'a>(device: &'a DeviceFacts, tuning: &Tuning) -> Vec<&'a Instance> {
     let kept = tuning.queues.unwrap_or(u32::MAX);
     let all = device.instances();
     if all.iter().all(|instance| device.queue_of(instance).is_none()) {
@@ -118,7 +118,7 @@ fn pollers<'a>(device: &'a Device, tuning: &Tuning) -> Vec<&'a Instance> {
 
 /// The list for an interface, in its order. Threads' priority and CPUs come after it, by [`threads`]: they are made by it.
 #[must_use]
-pub fn steps(facts: &Facts, device: &Device, tuning: &Tuning) -> Vec<Step> {
+pub fn steps(facts: &Facts, device: &DeviceFacts, tuning: &Tuning) -> Vec<Step> {
     let mut steps = Vec::new();
     let threaded = matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
     if !threaded {
@@ -151,7 +151,7 @@ pub fn steps(facts: &Facts, device: &Device, tuning: &Tuning) -> Vec<Step> {
 
 /// Priority and CPU of each NAPI thread that there is now: that of its queue, as its interrupt.
 #[must_use]
-pub fn threads(facts: &Facts, device: &Device, tuning: &Tuning) -> Vec<Line> {
+pub fn threads(facts: &Facts, device: &DeviceFacts, tuning: &Tuning) -> Vec<Line> {
     let of = |thread: &crate::facts::Thread, setting| {
         Key::Thread(ThreadKey { tid: thread.tid, started: thread.started, name: thread.name.clone(), setting })
     };
@@ -176,7 +176,7 @@ fn is_whole(facts: &Facts, tuning: &Tuning) -> bool {
     facts.cpus.online.iter().all(|cpu| tuning.cpus.contains(cpu))
 }
 
-fn file(device: &Device, file: &str, value: impl ToString) -> Step {
+fn file(device: &DeviceFacts, file: &str, value: impl ToString) -> Step {
     let key = Key::device_file(&device.device, file);
     Step::Line(Line::new(key, value.to_string()))
 }
@@ -208,7 +208,7 @@ fn path(path: impl Into<String>, value: impl Into<String>) -> Step {
     Step::Line(Line::new(Key::file(path), value))
 }
 
-fn ethtool(device: &Device, group: Group, name: &str, value: impl ToString) -> Step {
+fn ethtool(device: &DeviceFacts, group: Group, name: &str, value: impl ToString) -> Step {
     let key = EthtoolKey { device: device.device.clone(), group, name: name.to_owned() };
     Step::Line(Line::new(Key::Ethtool(key), value.to_string()))
 }
@@ -224,7 +224,7 @@ fn smt(facts: &Facts) -> Step {
     }
 }
 
-fn queues(device: &Device, tuning: &Tuning) -> Vec<Step> {
+fn queues(device: &DeviceFacts, tuning: &Tuning) -> Vec<Step> {
     let Some(wanted) = tuning.queues else { return Vec::new() };
     let has = |name: &str| {
         device.channels.get(&format!("{name}-max")).and_then(|max| max.parse::<u32>().ok()).filter(|max| *max > 0)
@@ -242,7 +242,7 @@ fn queues(device: &Device, tuning: &Tuning) -> Vec<Step> {
     kinds.iter().map(step).collect()
 }
 
-fn ring(device: &Device) -> Step {
+fn ring(device: &DeviceFacts) -> Step {
     let what = format!("rx ring of {RX_RING}");
     match device.rings.get("rx-max").and_then(|max| max.parse::<u32>().ok()) {
         None => not(what, format!("the driver of {} has no rings to set", device.name())),
@@ -251,7 +251,7 @@ fn ring(device: &Device) -> Step {
     }
 }
 
-fn interrupts(device: &Device, tuning: &Tuning) -> Vec<Step> {
+fn interrupts(device: &DeviceFacts, tuning: &Tuning) -> Vec<Step> {
     let pinned = spread::irqs(device, &tuning.cpus);
     if pinned.is_empty() {
         return vec![not("interrupts pinned", format!("{} has no interrupt of its own", device.name()))];
@@ -269,7 +269,7 @@ fn work_queues(facts: &Facts, tuning: &Tuning) -> Vec<Step> {
     facts.cpus.work_queue_masks.iter().map(|file| path(file.clone(), mask.clone())).collect()
 }
 
-fn coalescing(device: &Device) -> Vec<Step> {
+fn coalescing(device: &DeviceFacts) -> Vec<Step> {
     let wanted = [("adaptive-rx", "off"), ("adaptive-tx", "off"), ("rx-usecs", "0"), ("tx-usecs", "0")];
     let has = wanted.iter().filter(|(name, _)| device.coalesce.contains_key(*name));
     let steps: Vec<Step> = has.map(|(name, value)| ethtool(device, Group::Coalesce, name, value)).collect();
@@ -280,7 +280,7 @@ fn coalescing(device: &Device) -> Vec<Step> {
 }
 
 /// By instance where the kernel has that, and else for the interface.
-fn make_threads(device: &Device, tuning: &Tuning) -> Vec<Step> {
+fn make_threads(device: &DeviceFacts, tuning: &Tuning) -> Vec<Step> {
     if device.instances().is_empty() {
         return vec![not("NAPI threads", format!("{} has no NAPI instance", device.name()))];
     }

@@ -1,7 +1,7 @@
 //! Which CPU each queue's work has: the interrupts of a queue, its NAPI thread and the worker of that number have one and the
 //! same. For [`crate::doctor`] too, so that it does not find wrong what [`crate::tune`] does.
 
-use crate::facts::{Device, Facts, Instance, Irq, Thread};
+use crate::facts::{DeviceFacts, Facts, Instance, Irq, Thread};
 use crate::irqs::Role;
 
 /// The CPU of a queue.
@@ -11,7 +11,7 @@ pub(crate) fn cpu_of(queue: u32, cpus: &[u32]) -> Option<u32> {
 
 /// Each interrupt of a queue with its CPU. Those of one queue go together, whatever their order is; those whose queue is not known are
 /// dealt by their order, each role by itself. Interrupts that no packet comes by are left out.
-pub(crate) fn irqs<'a>(device: &'a Device, cpus: &[u32]) -> Vec<(&'a Irq, u32)> {
+pub(crate) fn irqs<'a>(device: &'a DeviceFacts, cpus: &[u32]) -> Vec<(&'a Irq, u32)> {
     let mut unknown = [0_u32; 3];
     let of = |irq: &'a Irq| {
         let queue = irq.queue.unwrap_or_else(|| {
@@ -29,13 +29,13 @@ pub(crate) fn irqs<'a>(device: &'a Device, cpus: &[u32]) -> Vec<(&'a Irq, u32)> 
 }
 
 /// The queue that an instance's work is dealt by: that which it receives from, or the number of its interrupt, or its place.
-pub(crate) fn number_of(device: &Device, instance: &Instance) -> u32 {
+pub(crate) fn number_of(device: &DeviceFacts, instance: &Instance) -> u32 {
     let by_irq = || device.irqs.iter().find(|irq| instance.irq == Some(irq.number)).and_then(|irq| irq.queue);
     device.queue_of(instance).or_else(by_irq).unwrap_or(instance.place)
 }
 
 /// Each thread of an instance with its CPU.
-pub(crate) fn threads<'a>(device: &'a Device, cpus: &[u32]) -> Vec<(&'a Instance, &'a Thread, u32)> {
+pub(crate) fn threads<'a>(device: &'a DeviceFacts, cpus: &[u32]) -> Vec<(&'a Instance, &'a Thread, u32)> {
     let of = |instance: &'a Instance| {
         Some((instance, instance.thread.as_ref()?, cpu_of(number_of(device, instance), cpus)?))
     };
@@ -43,7 +43,7 @@ pub(crate) fn threads<'a>(device: &'a Device, cpus: &[u32]) -> Vec<(&'a Instance
 }
 
 /// CPUs near the device that are online: those of its node, or all.
-pub(crate) fn near(facts: &Facts, device: &Device) -> Vec<u32> {
+pub(crate) fn near(facts: &Facts, device: &DeviceFacts) -> Vec<u32> {
     let node = facts.cpus.nodes.iter().find(|node| Some(node.id) == device.numa_node);
     let all = &facts.cpus.online;
     let own: Vec<u32> = all.iter().copied().filter(|cpu| node.is_none_or(|node| node.cpus.contains(cpu))).collect();

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Delivery, FIFO, Step, TuneError, Tuning, check, default_cpus, steps, threads};
 use crate::change::{DeviceFileKey, DeviceRef, FileKey, Key, Line, NapiKey, ThreadSetting};
-use crate::facts::{Cpus, Device, DeviceFiles, Facts, Instance, Irq, Node, Role, RxQueue, Sysctls, Thread};
+use crate::facts::{Cpus, DeviceFacts, DeviceFiles, Facts, Instance, Irq, Node, Role, RxQueue, Sysctls, Thread};
 
 fn irq(number: u32, name: &str, role: Role, queue: Option<u32>) -> Irq {
     Irq { number, name: name.into(), role, queue, affinity: Some(vec![0]), effective: Some(vec![0]) }
 }
 
-fn device() -> Device {
+fn device() -> DeviceFacts {
     let number = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let thread = Thread {
         tid: 9,
@@ -31,7 +31,7 @@ fn device() -> Device {
         threaded: None,
     };
     let queue = |index| RxQueue { index, rps_cpus: Some(vec![]), rps_flow_cnt: Some(0), napi_id: None };
-    Device {
+    DeviceFacts {
         device: DeviceRef { ifindex: 2, name: "eth0".to_owned() },
         is_asked: true,
         is_held: false,
@@ -114,7 +114,7 @@ fn threads_come_last_with_their_priority_and_cpu() {
 
 #[test]
 fn what_a_machine_lacks_is_said() {
-    let bare = Device {
+    let bare = DeviceFacts {
         irqs: vec![],
         channels: BTreeMap::new(),
         rings: BTreeMap::from([("rx-max".to_owned(), "256".to_owned())]),
@@ -135,10 +135,10 @@ fn what_a_machine_lacks_is_said() {
 #[test]
 fn the_cpus_are_of_the_devices_node_and_as_many_as_queues() {
     let machine = facts();
-    let of = |device: &Device, delivery, queues| default_cpus(&machine, device, delivery, queues);
+    let of = |device: &DeviceFacts, delivery, queues| default_cpus(&machine, device, delivery, queues);
     assert_eq!(of(&device(), Delivery::Interrupts, None), [1, 2]);
     assert_eq!(of(&device(), Delivery::BusyRead, Some(1)), [2]);
-    let anywhere = Device { numa_node: None, ..device() };
+    let anywhere = DeviceFacts { numa_node: None, ..device() };
     assert_eq!(of(&anywhere, Delivery::BusyRead, Some(9)), [0, 1, 2, 3]);
     assert_eq!(of(&anywhere, Delivery::Threaded, Some(9)), [1, 2, 3], "one is left to the others");
     assert!(default_cpus(&Facts::default(), &device(), Delivery::Threaded, None).is_empty());
@@ -149,7 +149,7 @@ fn the_cpus_are_of_the_devices_node_and_as_many_as_queues() {
     assert_eq!((of(Delivery::ThreadedBusyPoll), of(Delivery::Interrupts)), (vec![1, 3], vec![0, 2]));
 }
 
-fn with_queues(count: u32) -> Device {
+fn with_queues(count: u32) -> DeviceFacts {
     let of = |queue: u32| {
         let thread = Thread {
             tid: 90 + queue,
@@ -166,7 +166,7 @@ fn with_queues(count: u32) -> Device {
     let mut irqs = vec![irq(39, "virtio0-config", Role::Control, None)];
     irqs.extend((0..count).map(|at| irq(40 + 2 * at, "input", Role::Receive, Some(at))));
     irqs.extend((0..count).map(|at| irq(41 + 2 * at, "output", Role::Transmit, Some(at))));
-    Device {
+    DeviceFacts {
         rx_queues: (0..count).map(queue).collect(),
         instances: Some((0..count).map(of).collect()),
         irqs,
@@ -217,7 +217,7 @@ fn doctor_is_silent_after_each_delivery() {
     for (delivery, queues) in deliveries.into_iter().flat_map(|delivery| [1, 2, 3].map(|queues| (delivery, queues))) {
         let mut machine = facts();
         machine.cpus.nodes.clear();
-        let mut device = Device { numa_node: None, ..with_queues(queues) };
+        let mut device = DeviceFacts { numa_node: None, ..with_queues(queues) };
         device.rx_queues.iter_mut().for_each(|queue| queue.rps_cpus = Some(vec![]));
         device.coalesce.clear();
         if !matches!(delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll) {
@@ -244,7 +244,7 @@ fn doctor_is_silent_after_each_delivery() {
 }
 
 /// What a line makes of the picture.
-fn in_force(line: &Line, device: &mut Device) {
+fn in_force(line: &Line, device: &mut DeviceFacts) {
     let number = || line.value.parse::<u64>().expect("a number");
     match &line.key {
         Key::DeviceFile(DeviceFileKey { file, .. }) => {

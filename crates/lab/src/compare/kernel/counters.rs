@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use napier_linux::tracefs::{HRTIMER_EXPIRE, NAPI_POLL, Recorded, Seen, TraceError, Tracer};
+use napier_linux::tracefs::{EventCounts, HRTIMER_EXPIRE, NAPI_POLL, Recorded, TraceError, Tracer};
 
 /// Buffer of polls for each processor: room for some 80,000.
 const POLLS_KIB: u32 = 4096;
@@ -106,7 +106,7 @@ impl Counters {
 
 impl Counted {
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    fn of(seen: Seen, kept: &Recorded) -> Self {
+    fn of(seen: EventCounts, kept: &Recorded) -> Self {
         let (mut empty, mut work, mut in_softirq) = (0_u64, 0_u64, 0_u64);
         for event in &kept.events {
             let packets = event.field("work").and_then(|work| work.parse().ok()).unwrap_or(0);
@@ -145,9 +145,9 @@ mod tests {
             text: format!("napi poll on napi struct 0 for device x work {work} budget 64"),
         };
         let kept = Recorded { events: vec![poll(0, false), poll(3, true), poll(5, true), poll(0, false)], lost: 0 };
-        let counted = Counted::of(Seen { kept: 4, overrun: 4 }, &kept);
+        let counted = Counted::of(EventCounts { kept: 4, overrun: 4 }, &kept);
         assert_eq!((counted.polls, counted.softirq_polls), (8, 4.0));
         assert_eq!((counted.empty_share, counted.work_per_poll), (0.5, 2.0));
-        assert_eq!(Counted::of(Seen::default(), &Recorded::default()), Counted::default());
+        assert_eq!(Counted::of(EventCounts::default(), &Recorded::default()), Counted::default());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::change::DeviceRef;
 use crate::facts::{
-    Cpus, Device, DeviceFiles, Epoll, EpollParams, Facts, Instance, Irq, Kernel, Node, Program, Role, RxQueue, Socket,
-    Sysctls, Thread, Through,
+    Cpus, DeviceFacts, DeviceFiles, Epoll, EpollParams, Facts, Instance, Irq, Kernel, Node, Program, Role, RxQueue,
+    Socket, Sysctls, Thread, Through,
 };
 
 pub(super) fn instance(id: u32, place: u32) -> Instance {
@@ -47,7 +47,7 @@ pub(super) fn names(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 /// Four CPUs on two nodes, one interface with two queues at the first node, and nothing wrong.
 pub(super) fn quiet() -> Facts {
-    let device = Device {
+    let device = DeviceFacts {
         device: DeviceRef { ifindex: 2, name: "eth0".to_owned() },
         is_asked: true,
         is_held: false,

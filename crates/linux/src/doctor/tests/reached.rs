@@ -4,7 +4,7 @@ use super::picture::{quiet, thread, with_program};
 use super::{instances, one, only};
 use crate::doctor::{Severity, diagnose};
 use crate::facts::{EpollParams, Facts, Program, Ring, Through};
-use crate::observe::{How, Polls, Received, Waits, Window};
+use crate::observe::{How, Polls, Received, Waits, WindowCounts};
 
 /// Deferral and suspension on both instances.
 fn suspended(mut facts: Facts) -> Facts {
@@ -34,7 +34,7 @@ fn waits(found: &[(How, i32)]) -> Waits {
 }
 
 fn see(facts: &mut Facts, packets: u64, polled: Option<u64>, polls: Option<Polls>) {
-    let window = Window { received: Some(Received { packets, polled }), polls, ..Window::default() };
+    let window = WindowCounts { received: Some(Received { packets, polled }), polls, ..WindowCounts::default() };
     facts.seen = [("eth0".to_owned(), window)].into();
 }
 
