@@ -1,109 +1,102 @@
-//! Which module of the engine uses which, and which of them form a circle.
+//! Which modules of a crate form a circle, and which of the engine's and of the stack's uses which.
+//!
+//! A circle is a list of modules each of which cannot be understood, tested or moved without all others. None is
+//! allowed among the modules of a crate, and within a folder none of three or more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::sources::{code, is_test, rust_files};
+use crate::modules::{Modules, in_circles};
+use crate::reader::code;
+use crate::sources::product;
 use crate::{Found, check};
 
-const FOLDER: &str = "crates/runtime/src/";
+/// Crates whose arrows stand on a list: where a new one is a question for review.
+const LISTED: [&str; 1] = ["runtime"];
 
-/// Module -> modules that it uses.
-type Arrows = BTreeMap<String, BTreeSet<String>>;
-
-/// The names that follow `prefix` in the code: the first part of a path, or all of a group in braces.
-fn names_after(code: &str, prefix: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for (at, _) in code.match_indices(prefix) {
-        let after = &code[at + prefix.len()..];
-        let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-        let Some(group) = after.strip_prefix('{') else {
-            names.push(name(after));
-            continue;
-        };
-        let (mut depth, mut begins) = (0, true);
-        for (at, c) in group.char_indices() {
-            match c {
-                '}' if depth == 0 => break,
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 0 => begins = true,
-                c if begins && !c.is_whitespace() => {
-                    names.push(name(&group[at..]));
-                    begins = false;
-                }
-                _ => {}
-            }
-        }
+/// Crate -> the code of its sources, by their paths below `src`.
+fn crates() -> BTreeMap<String, Vec<(String, String)>> {
+    let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (path, code) in product() {
+        let parts = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        let Some((name, file)) = parts else { continue };
+        crates.entry(name.to_owned()).or_default().push((file.to_owned(), code.clone()));
     }
-    names
+    crates
 }
 
-/// The arrows of files, which are paths below the folder of sources with their text.
-fn arrows(files: &[(String, String)]) -> Arrows {
-    let top = |path: &str| path.split('/').next().expect("a part").trim_end_matches(".rs").to_owned();
-    let modules: BTreeSet<String> = files.iter().map(|(path, _)| top(path)).collect();
-    let mut arrows = Arrows::new();
-    for (path, text) in files {
-        let (from, code) = (top(path), code(text));
-        // As many times `super` as the file is deep is the root of the crate; more would be a module within the file.
-        let depth = path.trim_end_matches("/mod.rs").split('/').count();
-        let climb = "super::".repeat(depth);
-        let mut names = names_after(&code, "crate::");
-        names.extend(names_after(&code, &climb));
-        // What lib.rs names is its own business: it exports all.
-        let used = names.into_iter().map(|name| if modules.contains(&name) { name } else { "lib".to_owned() });
-        let used: BTreeSet<String> = used.filter(|to| *to != from).collect();
-        if from != "lib" {
-            arrows.entry(from).or_default().extend(used);
-        }
+/// The modules of a crate that are in circles, with the folder that they are in and the size of the circle.
+fn circles(name: &str, modules: &Modules) -> Found {
+    let mut found = Found::new();
+    for folder in modules.folders() {
+        let least = if folder.is_empty() { 2 } else { 3 };
+        let circles = in_circles(&modules.arrows(&folder)).into_iter().filter(|(_, size)| *size >= least);
+        let folder = [&[name.to_owned()], folder.as_slice()].concat().join("/");
+        found.extend(circles.map(|(module, size)| (format!("{folder}: {module}"), size)));
     }
-    arrows
-}
-
-/// What can be reached from a module, itself only by a circle.
-fn reached<'a>(arrows: &'a Arrows, from: &'a str) -> BTreeSet<&'a str> {
-    let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
-    while let Some(module) = open.pop() {
-        for to in arrows.get(module).into_iter().flatten() {
-            if reached.insert(to.as_str()) {
-                open.push(to);
-            }
-        }
-    }
-    reached
-}
-
-/// The modules that use themselves by way of others.
-fn in_circles(arrows: &Arrows) -> Vec<String> {
-    let modules = arrows.keys().filter(|module| reached(arrows, module).contains(module.as_str()));
-    modules.cloned().collect()
+    found
 }
 
 #[test]
-fn the_arrows_of_the_engine_are_those_of_the_list() {
-    let below = |(path, text): (String, String)| path.strip_prefix(FOLDER).map(|path| (path.to_owned(), text));
-    let files: Vec<_> = rust_files().into_iter().filter(|(path, _)| !is_test(path)).filter_map(below).collect();
-    assert!(files.len() > 50, "the sources are there");
-    let arrows = arrows(&files);
-    let pairs = arrows.iter().flat_map(|(from, used)| used.iter().map(move |to| format!("{from} -> {to}")));
-    let circle = in_circles(&arrows).into_iter().map(|module| format!("in a circle: {module}"));
-    let found: Found = pairs.chain(circle).map(|line| (line, 1)).collect();
-    check("arrows.txt", "Which module of runtime uses which, and which form a circle.", &found);
+fn circles_are_those_of_the_list() {
+    let crates = crates();
+    assert!(crates.len() > 10 && crates["runtime"].len() > 50, "the sources are there");
+    let mut found = Found::new();
+    for (name, files) in &crates {
+        found.extend(circles(name, &Modules::of(files)));
+    }
+    check("circles.txt", "Modules in circles by crate and folder, and how many are in the circle.", &found);
+}
+
+#[test]
+fn arrows_are_those_of_the_list() {
+    let crates = crates();
+    let mut found = Found::new();
+    for name in LISTED {
+        let arrows = Modules::of(&crates[name]).arrows(&Vec::new());
+        let pairs = arrows.iter().flat_map(|(from, used)| used.iter().map(move |to| format!("{name}: {from} -> {to}")));
+        found.extend(pairs.map(|line| (line, 1)));
+    }
+    check("arrows.txt", "Which module of a crate uses which.", &found);
+}
+
+fn file(path: &str, text: &str) -> (String, String) {
+    (path.to_owned(), code(text))
 }
 
 #[test]
 fn arrows_and_circles_are_found() {
-    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     let files = [
-        file("a/mod.rs", "use crate::{\n    b::{X, c::Y},\n    Z,\n};"),
-        file("a/deep.rs", "// crate::d\nfn f() { super::super::d::g() }"),
+        file("a/mod.rs", "use crate::{\n    b::{X, c::Y},\n    Z,\n};\npub struct Own;"),
+        file("a/deep.rs", "// crate::e\nfn f() { super::super::d::g(\"crate::e\") }"),
         file("b.rs", "pub(crate) use super::c::Y;"),
-        file("c.rs", "fn f(x: &crate::a::X) {}\n#[cfg(test)]\nmod tests {\n    use crate::d::X;\n}"),
-        file("d.rs", ""),
-        file("lib.rs", "pub use d::X;"),
+        file("c.rs", "fn f(x: &crate::Named) {}\n#[cfg(test)]\nmod tests {\n    use crate::d::X;\n}"),
+        file("d.rs", "pub struct Z;"),
+        file("e.rs", "use crate::b::Y;"),
+        file("lib.rs", "pub use d::Z;\npub use a::Own as Named;"),
     ];
-    let arrows = arrows(&files);
+    let modules = Modules::of(&files);
+    let arrows = modules.arrows(&Vec::new());
     let used = |from: &str| arrows[from].iter().map(String::as_str).collect::<Vec<_>>();
-    assert_eq!((used("a"), used("b"), used("c")), (vec!["b", "d", "lib"], vec!["c"], vec!["a"]));
-    assert_eq!(in_circles(&arrows), ["a", "b", "c"]);
+    assert_eq!((used("a"), used("b"), used("c"), used("d")), (vec!["b", "d"], vec!["c"], vec!["a"], vec![]));
+    // By way of `b`, which only hands it on.
+    assert_eq!(used("e"), ["c"]);
+    assert_eq!(circles("x", &modules), crate::parse("x: a 3\nx: b 3\nx: c 3"));
+}
+
+#[test]
+fn a_circle_in_a_folder_would_be_found() {
+    let folder = |last: &str| {
+        [
+            file("lib.rs", "mod f;"),
+            file("f/mod.rs", "mod a;\nmod b;\nmod c;\nuse b::B;\npub use c::*;"),
+            file("f/a.rs", "use super::B;"),
+            file("f/b/mod.rs", "mod inner;\npub struct B;"),
+            file("f/b/inner.rs", "use super::super::C;"),
+            file("f/c.rs", last),
+        ]
+    };
+    let circle = Modules::of(&folder("pub struct C(super::a::A);"));
+    assert_eq!(circles("x", &circle), crate::parse("x/f: a 3\nx/f: b 3\nx/f: c 3"));
+    let two = Modules::of(&folder("pub struct C(super::b::B);"));
+    assert_eq!(circles("x", &two), Found::new());
 }

@@ -1,6 +1,7 @@
 //! Who reads a clock. What measures may; all others take the time from `runtime::clock`, or are given it.
 
-use crate::sources::{code, is_test, rust_files};
+use crate::reader::code;
+use crate::sources::{is_test, rust_files};
 use crate::{Found, check};
 
 const READS: [&str; 3] = ["Instant::now", "SystemTime::now", "clock_gettime"];
