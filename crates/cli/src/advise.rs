@@ -265,10 +265,10 @@ fn judge(args: &Args, files: &[PathBuf], interrupted: &AtomicBool) -> anyhow::Re
             let workload = Workload { rate_rps, ..comparison.workload.clone() };
             let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &|_, _| ())?;
             let service = workload.service.as_ref().map(ToString::to_string);
-            all.extend(advise::judge(&goal, &comparison.rows, rate_rps, advice.choice.mode, service));
+            all.extend(calibrate::judge(&goal, &comparison.rows, rate_rps, advice.choice.mode, service));
         }
     }
-    let text = if args.json { serde_json::to_string(&all)? + "\n" } else { advise::judged_text(&all) };
+    let text = if args.json { serde_json::to_string(&all)? + "\n" } else { calibrate::judged_text(&all) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::bail;
 use indicatif::ProgressBar;
 use napier_conform::{self as conform, FileOutcome, FileResult, Totals};
-use napier_lab::compare::host_and_commit;
+use napier_lab::host::host_and_commit;
 
 use crate::Usage;
 use crate::page::plural;

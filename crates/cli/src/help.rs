@@ -214,7 +214,7 @@ pub(crate) fn plain_command() -> Command {
 
 /// Version and commit.
 fn version() -> String {
-    match napier_lab::compare::commit() {
+    match napier_lab::host::commit() {
         "unknown" => env!("CARGO_PKG_VERSION").to_owned(),
         commit => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
     }

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use napier_lab::bench::{MESSAGE_BYTES_MAX, Spread};
-use napier_lab::compare::CpuLayout;
+use napier_lab::cpus::CpuLayout;
 use napier_lab::modes::{Mode, ServerStyle};
 use napier_lab::subject::{Backend, Subject, subjects};
 

@@ -169,7 +169,7 @@ fn shown<Row: Serialize>(json: bool, bench: &str, rows: &[Row]) -> anyhow::Resul
     if !json && page.is_none() {
         return Ok(false);
     }
-    let (host, commit) = napier_lab::compare::host_and_commit();
+    let (host, commit) = napier_lab::host::host_and_commit();
     let output = serde_json::to_value(Output { bench, host, commit, rows })?;
     if json {
         let mut out = std::io::stdout().lock();

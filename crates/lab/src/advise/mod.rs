@@ -9,7 +9,6 @@
 
 mod choose;
 mod json;
-mod judge;
 mod predict;
 mod sensitivity;
 mod text;
@@ -21,11 +20,12 @@ use napier_kv::service::Service;
 use crate::modes::Mode;
 use crate::plan::{KnownError, MachineFile};
 
+pub(crate) use choose::choose;
 pub use choose::{Choice, Goal, Verdict, frontier};
+pub(crate) use json::as_text;
 pub use json::json;
-pub use judge::{Judged, judge, judged_text};
 pub use predict::{BySeed, MODES, Predicted, swept, why_not};
-pub use sensitivity::{Effect, Flip};
+pub use sensitivity::{Effect, Flip, look_for_flips};
 pub use text::{answer, commands, flips, text};
 
 pub(crate) use text::{certainty, whose};
@@ -134,20 +134,6 @@ pub fn advise(
         advice.effects = look_for_flips(machine, &advice, effort, stop, progress)?;
     }
     Ok(advice)
-}
-
-/// What would change the choice: the slow part of advice, for those who want to see the choice first.
-///
-/// # Errors
-/// [`AdviseError`].
-pub fn look_for_flips(
-    machine: &MachineFile,
-    advice: &Advice,
-    effort: Effort,
-    stop: &AtomicBool,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Effect>, AdviseError> {
-    sensitivity::look(machine, advice, effort, stop, progress)
 }
 
 #[cfg(test)]

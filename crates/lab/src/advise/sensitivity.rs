@@ -128,7 +128,11 @@ impl Looked<'_> {
 }
 
 /// The costs to which the choice is most sensitive: those that flip it first, then those that change its figures most.
-pub(super) fn look(
+/// The slow part of advice, for those who want to see the choice first.
+///
+/// # Errors
+/// [`AdviseError`].
+pub fn look_for_flips(
     machine: &MachineFile,
     advice: &Advice,
     effort: Effort,

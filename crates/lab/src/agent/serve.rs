@@ -21,7 +21,7 @@ use rustix::net::sockopt;
 
 use super::channel::{ChannelError, Incoming, Outgoing, Secret, Side, open};
 use super::{Offer, Report};
-use crate::compare::offer_plan;
+use crate::offer;
 
 /// Connections that may be open at a time, those that are still unknown included.
 const CONNECTIONS_MAX: usize = 16;
@@ -273,7 +273,7 @@ fn run(offer: &Offer, gone: &AtomicBool, out: &mut Outgoing) -> anyhow::Result<M
     let &Offer { server, proto, flows, seed, pace, window, .. } = offer;
     let profile = Profile::new(ProfileConfig::default(), seed)?;
     let wire = SocketWire::connect(KernelClient::new()?, proto, format, server.into(), flows)?;
-    let mut generator = Generator::new(wire, flows, offer_plan(&profile, proto, pace));
+    let mut generator = Generator::new(wire, flows, offer::plan(&profile, proto, pace));
     out.send(&Report::Started)?;
     // If nobody listens any more, the reader says so soon.
     let on_edge = &mut |begins| drop(out.send(&Report::Edge(begins)));

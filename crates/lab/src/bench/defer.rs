@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use napier_core::frames::Template;
 use napier_core::time::Span;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::ThreadRole;
@@ -18,7 +19,6 @@ use serde::Serialize;
 use super::pin::pin_to;
 use super::rtt::{FRAME_BYTES, write_stamped};
 use super::stat::Spread;
-use crate::compare::Template;
 use crate::force::writes_on_device;
 use crate::modes::deferral;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};

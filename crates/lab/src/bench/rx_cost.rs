@@ -7,15 +7,15 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use napier_core::frames::Template;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::{SocketOption, UdpSocket};
 use serde::Serialize;
 
-use super::instructions;
+use super::instructions::{self, Job};
 use super::rtt::FRAME_BYTES;
 use super::stat::Spread;
-use crate::compare::Template;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
 /// Batches that are measured.
@@ -102,8 +102,7 @@ pub fn rx_cost(config: &RxCostConfig) -> anyhow::Result<Vec<RxCost>> {
     }
     let rows = cells.iter().zip(&runs).zip(&packets);
     rows.map(|(((path, batch), runs), packets)| {
-        let instructions =
-            if config.instructions && !config.other_core { instructions::count(*path, *batch)? } else { None };
+        let instructions = if config.instructions && !config.other_core { instructions(*path, *batch)? } else { None };
         Ok(RxCost {
             path: *path,
             batch: *batch,
@@ -286,7 +285,29 @@ fn measured_udp(socket: &UdpSocket, batch: u16, buffer: &mut [u8; 64]) -> u64 {
 /// # Errors
 /// As [`rx_cost`].
 pub fn measured_entry() -> anyhow::Result<bool> {
-    let Some((path, batch, packets)) = instructions::child_job() else { return Ok(false) };
+    let Some((path, batch, packets)) = child_job() else { return Ok(false) };
     measure(path, batch, Stop::Packets(packets))?;
     Ok(true)
+}
+
+/// Instructions per packet, counted in children.
+fn instructions(path: RxPath, batch: u16) -> anyhow::Result<Option<f64>> {
+    let (name, function) = match path {
+        RxPath::Raw => ("raw", "*measured_raw*"),
+        RxPath::Udp => ("udp", "*measured_udp*"),
+    };
+    let job = Job { bench: "rx-cost", function, counts: [640, 6400] };
+    instructions::count(&job, |packets| format!("{name},{batch},{packets}"))
+}
+
+/// The job that a parent gave this process: path, batch and packets.
+fn child_job() -> Option<(RxPath, u16, u64)> {
+    let job = instructions::job()?;
+    let mut parts = job.split(',');
+    let path = match parts.next()? {
+        "raw" => RxPath::Raw,
+        "udp" => RxPath::Udp,
+        _ => return None,
+    };
+    Some((path, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

@@ -11,7 +11,7 @@ use napier_kv::service::Service;
 use serde::Serialize;
 
 use super::flows::{Ask, Case, Cell, FlowFigures, FlowsConfig, Outcome, Pace, PublishedFlow, run_cells};
-use crate::compare::CpuLayout;
+use crate::cpus::CpuLayout;
 use crate::loads::SustainSearch;
 use crate::subject::Backend;
 

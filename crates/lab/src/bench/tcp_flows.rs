@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 use super::flows::{Ask, Case, Cell, FlowFigures, FlowsConfig, Pace, PublishedFlow, run_cells};
-use crate::compare::CpuLayout;
+use crate::cpus::CpuLayout;
 use crate::subject::Backend;
 
 /// Most flows: what fits into the range of ephemeral ports.

@@ -14,7 +14,7 @@ use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{TcpListener, TcpStream};
 use serde::Serialize;
 
-use super::instructions;
+use super::instructions::{self, Job};
 use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use super::udp_rr::UdpMode;
@@ -118,7 +118,7 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
     let round_trips = rows.collect();
     let mut rows = Vec::new();
     for (&load, costs) in loads.iter().zip(&costs) {
-        let instructions_per_request = if config.instructions { instructions::of_tcp(load)? } else { None };
+        let instructions_per_request = if config.instructions { instructions(load)? } else { None };
         let Load { connections, in_flight } = load;
         rows.push(TcpCost { connections, in_flight, ns_per_request: Spread::of(costs), instructions_per_request });
     }
@@ -312,7 +312,22 @@ fn exchange(clients: &[TcpStream], servers: &[TcpStream]) -> anyhow::Result<()> 
 /// # Errors
 /// As [`tcp_rr`].
 pub fn measured_tcp_entry() -> anyhow::Result<bool> {
-    let Some((load, requests)) = instructions::tcp_job() else { return Ok(false) };
+    let Some((load, requests)) = tcp_job() else { return Ok(false) };
     cost(load, requests)?;
     Ok(true)
+}
+
+/// Instructions of a request and its response, both ends, counted in children.
+fn instructions(load: Load) -> anyhow::Result<Option<f64>> {
+    let Load { connections, in_flight } = load;
+    let job = Job { bench: "tcp-rr", function: "*measured_requests*", counts: [500, 10_500] };
+    instructions::count(&job, |requests| format!("tcp,{connections},{in_flight},{requests}"))
+}
+
+/// The job that a parent gave this process: the load and the number of requests.
+fn tcp_job() -> Option<(Load, u32)> {
+    let job = instructions::job()?;
+    let mut parts = job.strip_prefix("tcp,")?.split(',').map(|part| part.parse().ok());
+    let mut next = || parts.next().flatten();
+    Some((Load { connections: next()?, in_flight: next()? }, next()?))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use napier_core::control::plan::Write;
 use napier_core::control::{NapiChange, ThreadedSetting};
+use napier_core::frames::Template;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::raw::RawPort;
@@ -13,7 +14,6 @@ use napier_runtime::socket::UdpSocket;
 use serde::{Deserialize, Serialize};
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
-use crate::compare::Template;
 use crate::force::writes_on_device;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 

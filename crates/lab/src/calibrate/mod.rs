@@ -7,6 +7,7 @@
 //! ```
 
 mod fit;
+mod judge;
 mod observed;
 mod text;
 mod wakeups;
@@ -22,6 +23,7 @@ use crate::loads::Load;
 use crate::plan::{MachineFile, error_table};
 
 pub use fit::{Interrupted, Seen};
+pub use judge::{Judged, judge, judged_text};
 pub use observed::{Comparison, Observed, ObservedError, parse, read};
 pub use text::text;
 pub use wakeups::{Wakeups, WakeupsError};

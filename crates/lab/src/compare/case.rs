@@ -1,9 +1,8 @@
 //! One run: two ends, the server in one mode, the load generator at one load.
 
-use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -11,86 +10,29 @@ use anyhow::{Context as _, ensure};
 use napier_core::control::plan::Plan;
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Measured, Pace, Window};
-use napier_kv::profile::Profile;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
-use napier_kv::session::Server;
-use napier_runtime::device::{Coalesce, NapiStats};
+use napier_runtime::device::NapiStats;
 use napier_runtime::event::UserEvent;
 
+use super::addresses::WORKER_THREADS;
 use super::cores::CoreTimes;
-use super::cpus::CpuLayout;
-use super::ends::{Ends, Place, Tested};
-use super::kernel::counters::{self, Counted, Counters};
+use super::ends::{Ends, Tested};
+use super::kernel::counters::{self, Counted};
 use super::kernel::on::Arrived;
-use super::kernel::program::{Forced, Program};
+use super::kernel::program::Forced;
 use super::machine::Outside;
+use super::place::Place;
 use super::server::{Common, WorkerSetup, run_worker};
-use crate::device::XdpWay;
+use super::workload::Workload;
+use crate::cpus::CpuLayout;
 use crate::in_force::InForce;
-use crate::pair::TESTED_IP;
 use crate::roll_call::{Ready, RollCall};
-use crate::shown::Shown;
 use crate::stats::CoreUse;
 use crate::subject::Subject;
 
-/// Where the server listens.
-pub const SERVER: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 11_211);
-/// Port of the first flow.
-pub const CLIENT_PORT: u16 = 20_000;
-
-/// What the names of the server's threads begin with.
-pub(crate) const WORKER_THREADS: &str = "kv/";
-
-/// Name of the generator's thread, whose time is not the server's.
-pub(crate) const CLIENT_THREAD: &str = "client";
-
 /// More requests than any packet carries.
 const REQUESTS_PER_PACKET: u64 = 100;
-
-/// What does not change between the runs of a comparison.
-#[derive(Clone)]
-pub(crate) struct Workload {
-    pub(crate) profile: Profile,
-    pub(crate) proto: Proto,
-    /// Records, and what the workers count.
-    pub(crate) server: Arc<Server>,
-    pub(crate) place: Arc<Place>,
-    /// What serves in rows of the kernel; `None`: our own server.
-    pub(crate) program: Option<Arc<Program>>,
-    /// What counts in rows of the kernel.
-    pub(crate) counters: Option<Arc<Mutex<Counters>>>,
-    /// Why nothing counts there, though it was asked for.
-    pub(crate) untraced: Option<String>,
-    pub(crate) flows: usize,
-    pub(crate) queues: u16,
-    pub(crate) ring_size: u32,
-    pub(crate) seed: u64,
-    /// Of the engine's device under test.
-    pub(crate) coalesce: Coalesce,
-    /// Of AF_XDP devices at either end.
-    pub(crate) xdp: XdpWay,
-    pub(crate) shown: Shown,
-}
-
-impl Workload {
-    /// CPUs on which only this process is to be busy. The generator's own process is another one.
-    pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
-        let mut watched = cpus.of_server();
-        if !matches!(&*self.place, Place::Memif | Place::On(_)) && !watched.contains(&cpus.client) {
-            watched.push(cpus.client);
-        }
-        watched
-    }
-
-    /// Where our own server listens.
-    pub(crate) fn server_at(&self) -> SocketAddrV4 {
-        match &*self.place {
-            Place::On(on) => SocketAddrV4::new(on.interface.address, SERVER.port()),
-            Place::Link | Place::Veth(_) | Place::Memif => SERVER,
-        }
-    }
-}
 
 /// What one run measured.
 #[derive(Clone, Debug)]

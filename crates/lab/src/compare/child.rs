@@ -20,7 +20,7 @@ use napier_linux::process::this_program;
 use napier_runtime::device::{MemifConfig, MemifRole, MemifSecret};
 use serde::{Deserialize, Serialize};
 
-use super::case::SERVER;
+use super::addresses::SERVER;
 use super::generator::{GeneratorEnd, Offer};
 use crate::pair::{Side, start_engine};
 

@@ -10,12 +10,14 @@ use napier_kv::service::Service;
 use napier_runtime::device::{Coalesce, LinkConfig};
 
 use super::kernel::program::{ProgramConfig, Speaks};
-use super::{host, setup};
 use crate::agent::Secret;
+use crate::cpus::{CpuLayout, TooFewCpus};
 use crate::device::{Device, XdpWay};
+use crate::host;
 use crate::loads::Load;
 use crate::modes::{Mode, ModeError};
 use crate::plan::MachineFile;
+use crate::report::Report;
 use crate::shown::Shown;
 use crate::subject::{Backend, IRQ_SUFFIX, Subject, subjects};
 
@@ -40,6 +42,9 @@ pub struct SimConfig {
     /// Threads that simulate; the result does not depend on it.
     pub jobs: usize,
 }
+
+/// Sees a report grow.
+pub type Watch<'a> = dyn FnMut(&Report) -> anyhow::Result<()> + 'a;
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -136,8 +141,17 @@ impl CompareConfig {
     pub fn cpus(&self) -> Vec<usize> {
         let available = host::available_cpus();
         let has_pollers = self.modes.contains(&Mode::ThreadedBusyPoll);
-        let Ok(layout) = setup::layout(self, &available, has_pollers) else { return available };
+        let Ok(layout) = self.layout(&available, has_pollers) else { return available };
         layout.of_server().into_iter().chain(layout.of_client()).collect()
+    }
+
+    /// Who runs where; a client elsewhere takes no CPU.
+    pub(super) fn layout(&self, available: &[usize], pollers: bool) -> Result<CpuLayout, TooFewCpus> {
+        let queues = usize::from(self.queues);
+        match self.on {
+            None => CpuLayout::choose(available, queues, pollers, self.oversubscribe),
+            Some(_) => CpuLayout::of_server_alone(available, queues, pollers, self.oversubscribe),
+        }
     }
 
     /// Whether nothing is measured.

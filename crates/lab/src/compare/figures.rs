@@ -6,8 +6,8 @@ use napier_core::context::PollContext;
 use napier_kv::load::plan::{Measured, Pace, nanos};
 
 use super::case::CaseResult;
-use super::cpus::CpuLayout;
 use super::kernel::counters::Counted;
+use crate::cpus::CpuLayout;
 use crate::loads::in_time_pct_of;
 use crate::stats::{Cdf, CpuSplit, Figures, Summary};
 

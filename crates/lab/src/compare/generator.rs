@@ -3,38 +3,23 @@
 use std::net::SocketAddrV4;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
+use napier_core::frames::Template;
 use napier_kv::load::codec::Format;
 use napier_kv::load::engine::EngineClient;
 use napier_kv::load::generator::Generator;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Pace, Plan, Window};
+use napier_kv::load::plan::{Measured, Pace, Window};
 use napier_kv::load::wire::{SocketWire, Wire};
 use napier_kv::profile::Profile;
 use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
-use super::case::{CLIENT_PORT, CLIENT_THREAD};
-use super::frames::Template;
+use super::addresses::{CLIENT_PORT, CLIENT_THREAD};
 use super::wire::{RawFlow, RawWire, address_of};
+use crate::offer::plan;
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_MAC, never_interrupt};
-
-/// A request of a closed loop that is without an answer for so long is given up, and the flow sends another.
-const GIVE_UP: Duration = Duration::from_millis(50);
-
-/// Requests of a flow that may be without an answer in an open loop. Over datagrams the oldest one is given up then.
-const WINDOW: usize = 1024;
-
-/// What the generator asks for: mutilate's profile; in a closed loop every flow has one request out at any time.
-pub fn plan(profile: &Profile, proto: Proto, pace: Pace) -> Plan {
-    let (depth, overruns, give_up) = match pace {
-        Pace::Open { .. } => (WINDOW, proto == Proto::Udp, None),
-        Pace::Closed => (1, false, Some(GIVE_UP)),
-    };
-    Plan { profile: profile.clone(), value_bytes: None, depth, overruns, give_up, burst: 16 }
-}
 
 /// The generator's end.
 pub(crate) struct GeneratorEnd {

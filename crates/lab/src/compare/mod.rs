@@ -1,18 +1,19 @@
 //! `napier compare`: one workload through the delivery modes of the engine, and of the kernel beside it.
 
+mod addresses;
 mod case;
 pub mod child;
+mod comparison;
 mod config;
 mod cores;
-mod cpus;
 mod crowd;
 mod ends;
 mod figures;
 mod found;
 mod generator;
-mod host;
 mod kernel;
 mod machine;
+mod place;
 mod predicted;
 mod process;
 mod run;
@@ -21,22 +22,19 @@ mod server;
 mod setup;
 mod tally;
 mod wire;
+mod workload;
 
 /// What the test of faults drives by itself; no interface of the lab.
 #[doc(hidden)]
 pub mod parts {
-    pub use super::case::{CLIENT_PORT, SERVER};
-    pub use super::generator::plan;
+    pub use super::addresses::{CLIENT_PORT, SERVER};
     pub use super::server::{Common, EventWorker, WorkerSetup, filled, run_worker};
     pub use super::wire::{RawFlow, RawWire, write};
+    pub use crate::offer::plan;
     pub use crate::pair::{PEER_IP, Pair, TESTED_IP};
     pub use crate::roll_call::{Ready, RollCall};
 }
 
-pub use config::{CompareConfig, OnConfig, SimConfig, parse_modes};
-pub use cpus::{CpuLayout, TooFewCpus};
-pub(crate) use generator::plan as offer_plan;
-pub use host::{commit, host_and_commit};
+pub use config::{CompareConfig, OnConfig, SimConfig, Watch, parse_modes};
 pub use kernel::program::{ProgramConfig, Speaks, init};
-pub(crate) use napier_core::frames::{self, HEADER_BYTES, Template};
-pub use run::{Watch, compare};
+pub use run::compare;

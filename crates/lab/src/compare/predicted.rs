@@ -8,10 +8,10 @@ use napier_core::time::Span;
 use napier_sim::machine::Class;
 use napier_sim::machine::figures::Figures as Run;
 
-use super::config::{CompareConfig, SimConfig};
-use super::run::Watch;
-use super::{host, setup};
+use super::config::{CompareConfig, SimConfig, Watch};
+use super::setup;
 use crate::advise::{self, Extent, REQUESTS, is_sustained, simulate};
+use crate::host;
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::parallel::in_parallel;
 use crate::plan::Origin;

@@ -4,43 +4,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Pace, Window};
 
-use super::case::{Workload as CaseWorkload, run_case};
-use super::config::CompareConfig;
-use super::cpus::{CpuLayout, TooFewCpus};
+use super::case::run_case;
+use super::comparison::{Comparison, DRAIN, RUN_OVERHEAD, WARM_UP};
+use super::config::{CompareConfig, Watch};
 use super::crowd;
-use super::ends::Place;
 use super::figures::figures;
 use super::found::Found;
-use super::host;
-use super::kernel::{self, KernelEnd, counters};
+use super::kernel::counters;
 use super::machine::{Outside, Pauses};
 use super::predicted::{self, Predictor, row_of};
 use super::process;
 use super::search;
-use super::server;
-use super::setup::{self, describe, workload};
+use super::setup::{describe, workload};
 use super::tally::{Ran, Tally, failed};
-use crate::advise;
+use crate::host;
 use crate::loads::{Cell, Load, interleave};
-use crate::modes::{Mode, NO_GROUPS, ServerStyle};
+use crate::modes::Mode;
 use crate::report::most::{self, Known};
 use crate::report::{Outcome, Report, Row, hdrlog, one_line, progress::Progress};
 use crate::subject::{Backend, Subject};
 
-/// Requests before measuring begins: sockets of all flows exist by then.
-pub(super) const WARM_UP: Duration = Duration::from_millis(120);
-
-/// How long answers are waited for after the last request.
-pub(super) const DRAIN: Duration = Duration::from_millis(20);
-
 /// Least length of a run that says anything about its 99.9th percentile.
 const RUN_LEAST: Duration = Duration::from_millis(250);
-
-/// Time that a run takes beside measuring: threads, shared memory, warm-up, drain.
-pub(super) const RUN_OVERHEAD: Duration = Duration::from_millis(220);
 
 /// Loads of the ladder that is made if none are given.
 const LADDER_LOADS: usize = 6;
@@ -72,22 +59,6 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
     comparison.refused =
         comparison.subjects.iter().filter_map(|subject| Some((*subject, comparison.why_not(*subject)?))).collect();
     comparison.run(watch)
-}
-
-/// Sees a report grow.
-pub type Watch<'a> = dyn FnMut(&Report) -> anyhow::Result<()> + 'a;
-
-/// A comparison that is running.
-pub(super) struct Comparison<'a> {
-    pub(super) config: &'a CompareConfig,
-    pub(super) workload: CaseWorkload,
-    available: Vec<usize>,
-    pub(super) interrupted: &'a AtomicBool,
-    predictor: Option<Predictor<'a>>,
-    subjects: Vec<Subject>,
-    refused: Vec<(Subject, String)>,
-    /// Who had the CPUs before anything ran.
-    at_start: Option<String>,
 }
 
 impl Comparison<'_> {
@@ -303,17 +274,6 @@ impl Comparison<'_> {
         Ok(report)
     }
 
-    /// Those that are measured, and can run here.
-    pub(super) fn runnable(&self) -> impl Iterator<Item = Subject> {
-        self.able().filter(|subject| subject.backend != Backend::Sim)
-    }
-
-    /// Those that nothing speaks against.
-    fn able(&self) -> impl Iterator<Item = Subject> {
-        let is_refused = |subject: &Subject| self.refused.iter().any(|(other, _)| other == subject);
-        self.subjects.iter().copied().filter(move |subject| !is_refused(subject))
-    }
-
     fn run_length(&self) -> Duration {
         let loads = self.config.loads.as_ref().map_or(LADDER_LOADS, Vec::len);
         let subjects = self.runnable().count();
@@ -323,53 +283,6 @@ impl Comparison<'_> {
         let counting = counters::LASTS.saturating_mul(u32::try_from(counted).unwrap_or(u32::MAX));
         let total = self.config.total.saturating_sub(counting);
         self.config.run_length.unwrap_or_else(|| length_that_fits(total, cells, loads, searches))
-    }
-
-    pub(super) fn layout(&self, mode: Mode) -> Result<CpuLayout, TooFewCpus> {
-        let pollers = matches!(mode, Mode::ThreadedBusyPoll | Mode::Group);
-        setup::layout(self.config, &self.available, pollers)
-    }
-
-    /// Why a subject cannot run here; `None` if it can.
-    fn why_not(&self, subject: Subject) -> Option<String> {
-        if subject.backend == Backend::Sim {
-            return advise::why_not(subject.mode);
-        }
-        if subject.backend == Backend::Kernel && subject.mode == Mode::Group {
-            return Some(NO_GROUPS.to_owned());
-        }
-        let kernel = match (&*self.workload.place, subject.backend) {
-            (Place::Veth(veth), Backend::Kernel) => {
-                self.why_not_in_kernel(KernelEnd::new(veth.left()).map_err(Into::into), subject)
-            }
-            (Place::On(on), Backend::Kernel) => self.why_not_in_kernel(Ok(KernelEnd::on(&on.interface)), subject),
-            (_, Backend::Engine | Backend::Sim) | (Place::Link | Place::Memif, Backend::Kernel) => None,
-        };
-        if kernel.is_some() {
-            return kernel;
-        }
-        if let Err(too_few) = self.layout(subject.mode) {
-            return Some(too_few.to_string());
-        }
-        let style = ServerStyle::of(&subject.mode.plan());
-        let is_ours = subject.backend == Backend::Engine || self.config.program.is_none();
-        (is_ours && self.config.proto == Proto::Tcp && style == ServerStyle::BlockingReceive)
-            .then(|| server::ONE_SOCKET.to_owned())
-    }
-
-    fn why_not_in_kernel(&self, end: anyhow::Result<KernelEnd>, subject: Subject) -> Option<String> {
-        if let Some(program) = &self.config.program
-            && let Some(why) = kernel::why_no_program(program, subject.mode)
-        {
-            return Some(why);
-        }
-        // What the kernel refuses it refuses with any number of CPUs.
-        let queues = usize::from(self.config.queues);
-        let layout = CpuLayout::choose(&self.available, queues, false, true).expect("sharing is allowed");
-        match end {
-            Ok(mut end) => end.why_not(subject, &layout),
-            Err(error) => Some(error.to_string()),
-        }
     }
 }
 

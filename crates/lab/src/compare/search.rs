@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use napier_kv::load::plan::{Pace, Window};
 
-use super::case::{CaseResult, Workload, run_case};
-use super::ends::Place;
+use super::case::{CaseResult, run_case};
+use super::comparison::{Comparison, DRAIN, WARM_UP};
 use super::figures::figures;
 use super::machine::{Outside, Pauses};
-use super::run::{Comparison, DRAIN, WARM_UP};
+use super::place::Place;
 use super::tally::Tally;
+use super::workload::Workload;
 use crate::in_force::InForce;
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::modes::Mode;
@@ -170,7 +171,7 @@ pub(super) fn machine_use(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::run::RUN_OVERHEAD;
+    use crate::compare::comparison::RUN_OVERHEAD;
     use crate::compare::tally::Ran;
     use crate::loads::Cell;
     use crate::report::samples::figures;

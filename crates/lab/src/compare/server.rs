@@ -20,7 +20,7 @@ use napier_runtime::engine::{Engine, EngineSink};
 use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
 use napier_runtime::socket::{NetNs, ReusePort, UdpSocket};
 
-use super::case::SERVER;
+use super::addresses::SERVER;
 use crate::modes::ServerStyle;
 use crate::roll_call::Ready;
 

@@ -8,13 +8,12 @@ use anyhow::bail;
 use napier_kv::load::codec::Format;
 use napier_kv::profile::{Profile, ProfileConfig};
 
-use super::case::Workload as CaseWorkload;
 use super::config::CompareConfig;
-use super::cpus::{CpuLayout, TooFewCpus};
-use super::ends::Place;
 use super::kernel::counters::Counters;
 use super::kernel::program::{Program, ProgramConfig, Setting};
+use super::place::Place;
 use super::server;
+use super::workload::Workload as CaseWorkload;
 use crate::device::Device;
 use crate::pair::TESTED_IP;
 use crate::report::Workload;
@@ -28,7 +27,7 @@ pub(super) fn workload(
 ) -> anyhow::Result<CaseWorkload> {
     let profile = Profile::new(ProfileConfig::default(), config.seed)?;
     let place = match &config.device {
-        Device::Kernel { interface: Some(_) } if config.on.is_some() => Place::on(config, interrupted)?,
+        Device::Kernel { interface: Some(_) } if let Some(on) = &config.on => Place::on(on, interrupted)?,
         Device::Link => Place::Link,
         Device::Xdp { interface: None } => Place::veth(config.queues)?,
         Device::Memif { socket: None } => Place::Memif,
@@ -44,7 +43,7 @@ pub(super) fn workload(
         && config.has_kernel()
     {
         if let Some(wanted) = &config.program {
-            let cpus = layout(config, available, false)?.of_server();
+            let cpus = config.layout(available, false)?.of_server();
             let setting = Setting { netns, address, cpus, proto: config.proto, profile: profile.clone() };
             program = Some(Arc::new(Program::start(wanted, setting, interrupted)?));
         }
@@ -73,15 +72,6 @@ pub(super) fn workload(
         xdp: config.xdp,
         shown: config.shown.clone(),
     })
-}
-
-/// Who runs where; a client elsewhere takes no CPU.
-pub(super) fn layout(config: &CompareConfig, available: &[usize], pollers: bool) -> Result<CpuLayout, TooFewCpus> {
-    let queues = usize::from(config.queues);
-    match config.on {
-        None => CpuLayout::choose(available, queues, pollers, config.oversubscribe),
-        Some(_) => CpuLayout::of_server_alone(available, queues, pollers, config.oversubscribe),
-    }
 }
 
 /// What was run, for the report.

@@ -10,7 +10,7 @@ use napier_runtime::raw::{BindRawError, RawBusyPoll, RawPort};
 use napier_kv::load::codec::{Format, Request, read_datagram};
 use napier_kv::load::wire::{Came, Wire};
 
-use super::frames::{HEADER_BYTES, Template, udp_payload};
+use napier_core::frames::{HEADER_BYTES, Template, udp_payload};
 
 /// Room for the largest frame.
 const FRAME_BYTES: usize = 1514;

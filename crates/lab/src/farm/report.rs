@@ -58,7 +58,7 @@ pub fn json(report: &Report) -> String {
     let decisions =
         Decision::ALL.iter().map(|decision| (decision.text().to_owned(), report.coverage.of_decision(*decision)));
     let object = JsonReport {
-        commit: crate::compare::host_and_commit().1,
+        commit: crate::host::host_and_commit().1,
         seed: report.campaign.seed,
         jobs: report.campaign.jobs,
         runs: report.runs,

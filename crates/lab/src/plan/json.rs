@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::read::{Load, Plan};
+use super::event_loop::Plan;
+use super::load::Load;
 use super::run::{Cell, Predicted};
 use super::score::{Errors, Score, error, figures, instructions, is_fitted};
 
@@ -93,7 +94,7 @@ pub fn json(plan: &Plan, cells: &[Cell], score: &Score) -> JsonPlan {
     };
     JsonPlan {
         title: plan.title.clone(),
-        kind: super::read::EVENT_LOOP.to_owned(),
+        kind: super::event_loop::EVENT_LOOP.to_owned(),
         machine: plan.machine.title.clone(),
         cells: cells.iter().map(|cell| json_cell(plan, cell)).collect(),
         fitted: score.fitted.map(Into::into),

@@ -1,12 +1,15 @@
 //! Plans: a published experiment as parameters, predicted cell by cell on a simulated machine, beside what was published.
 //!
-//! A plan is of a kind: `read`, `run`, `score`, `table` and `json` are of a server that waits in an event context, [`Grid`] is of the others.
+//! A plan is of a kind: `read`, `run`, `score`, `table` and `json` are of an event loop, a server that waits in an event context, [`Grid`] is of the others.
 //! A plan names a machine, modes and loads; nothing that was measured is in either but the figures that a machine file says it was
 //! fitted to. `docs/plans.md` describes both files.
 
+mod event_loop;
+mod files;
 mod grid;
 mod json;
 mod known;
+mod load;
 mod machine;
 mod page;
 mod published;
@@ -16,14 +19,17 @@ mod run;
 mod score;
 mod table;
 
+pub use event_loop::Plan;
+pub use files::{PlanError, server_named};
 pub use grid::{Grid, GridCell, JsonGrid, JsonGridCell, Kind, grid_json, grid_table, run_grid};
 pub use json::{JsonCell, JsonPlan, json};
 pub use known::{Distrust, ERROR_MAX_PCT, KnownError, Off};
 pub(crate) use known::{percent, root_mean_square, table as error_table};
+pub use load::Load;
 pub use machine::{Client, MachineFile, Origin, Parameter, Wire};
 pub use page::page;
 pub use published::{Published, Row};
-pub use read::{AnyPlan, Load, Plan, PlanError, named, server_named};
+pub use read::{AnyPlan, named};
 pub use result::{Results, ResultsError, cell_name, merge};
 pub use run::{Cell, Predicted, run};
 pub(crate) use run::{clients_of, core_of, instance_settings};

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::files::{PlanError, plan_names};
 use super::grid::{grid_table, run_grid};
-use super::read::{AnyPlan, PlanError, named, plan_names};
+use super::read::{AnyPlan, named};
 use super::run::run;
 use super::score::score;
 use super::table::table;

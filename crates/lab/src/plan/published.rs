@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::read::Load;
+use super::load::Load;
 
 /// The tables that the program brings along: name, text.
 const TABLES: &[(&str, &str)] = &[("irq-suspension", include_str!("../../plans/published/irq-suspension.csv"))];

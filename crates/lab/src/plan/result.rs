@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::read::{Load, Plan};
+use super::event_loop::Plan;
+use super::load::Load;
 use super::run::{Cell, Predicted};
 use crate::modes::Mode;
 

@@ -10,8 +10,9 @@ use napier_sim::machine::figures::{self, Core, Figures, Length};
 use napier_sim::machine::{Class, Clients, Pace, RTO_MIN, Work};
 use serde::{Deserialize, Serialize};
 
+use super::event_loop::Plan;
+use super::load::Load;
 use super::machine::MachineFile;
-use super::read::{Load, Plan};
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
 

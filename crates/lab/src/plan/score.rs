@@ -1,8 +1,9 @@
 //! How near predictions are to what was published.
 
+use super::event_loop::Plan;
 use super::known::{KnownError, percent, root_mean_square};
+use super::load::Load;
 use super::published::Row;
-use super::read::{Load, Plan};
 use super::run::{Cell, Predicted};
 
 /// Part of a load that is answered where a server keeps up.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::read::Plan;
+use super::event_loop::Plan;
 use super::run::{Cell, Predicted};
 use super::score::{Errors, Score, error, figures, is_fitted};
 

@@ -1,5 +1,6 @@
 //! `napier serve kv`: the server of `napier_kv` on the kernel's sockets or on a device of an engine, in a mode.
 
+mod config;
 pub mod device;
 pub mod limits;
 mod report;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::in_force::InForce;
 
-use super::run::ServeConfig;
+use super::config::ServeConfig;
 use super::workers::Used;
 
 /// What a server did.

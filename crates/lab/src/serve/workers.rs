@@ -10,7 +10,7 @@ use napier_kv::serve::worker::{Worker, run_blocking};
 use napier_kv::session::Server;
 use napier_sys::usage::thread_usage;
 
-use super::run::ServeConfig;
+use super::config::ServeConfig;
 use crate::modes::ServerStyle;
 use crate::roll_call::RollCall;
 

@@ -86,7 +86,7 @@ pub struct JsonSensitivity {
 pub fn json(report: &Report) -> String {
     let plan = &report.plan;
     let object = JsonReport {
-        commit: crate::compare::host_and_commit().1,
+        commit: crate::host::host_and_commit().1,
         seed: plan.seed,
         senders: plan.senders,
         queues: plan.queues,

@@ -15,7 +15,7 @@ pub(super) use self::client::{Ask, Outcome, Pace};
 use self::server::Job;
 pub use self::wire::MESSAGE_BYTES_MAX;
 use super::stat::Spread;
-use crate::compare::CpuLayout;
+use crate::cpus::CpuLayout;
 use crate::modes::{Mode, NO_GROUPS};
 use crate::subject::{Backend, Subject};
 

@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, Pid};
 use super::client::{self, Outcome};
 use super::server::serve;
 use super::{Case, Stopped};
-use crate::compare::CpuLayout;
+use crate::cpus::CpuLayout;
 use crate::force;
 use crate::pair::{PEER_IP, PEER_MAC, Pair, TESTED_IP, TESTED_MAC};
 use crate::roll_call::{Ready, RollCall};

@@ -5,6 +5,7 @@
 
 mod paths;
 mod run;
+mod setup;
 mod sockets;
 
 use std::time::Duration;
@@ -14,7 +15,8 @@ use napier_runtime::tx::{QdiscConfig, TxVariant};
 use serde::Serialize;
 
 use self::paths::{AlonePath, MutexPath, PathCounts, QueuePath};
-use self::run::{Run, Setup, run};
+use self::run::{Run, run};
+use self::setup::Setup;
 use self::sockets::SocketPath;
 use super::stat::Spread;
 use super::ticks::TickClock;

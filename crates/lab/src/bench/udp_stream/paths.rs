@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crossbeam_queue::ArrayQueue;
+use napier_core::frames::{HEADER_BYTES, Template};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::RawPort;
 use napier_sys::tsc::ticks;
 
-use super::run::Setup;
+use super::setup::Setup;
 use crate::bench::ticks::TickClock;
-use crate::compare::{HEADER_BYTES, Template};
 use crate::pair::Pair;
 use crate::report::{LockWaits, PowerHistogram};
 

@@ -5,18 +5,17 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use napier_core::frames::Template;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
-use napier_runtime::tx::{QdiscConfig, TxVariant};
 use napier_sys::tsc::{ticks, ticks_after};
 use napier_sys::usage::{ThreadUsage, thread_usage};
 
 use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
-use super::sockets::{engine_time, wait_until};
+use super::setup::Setup;
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
-use crate::bench::ticks::{TIMED_EVERY, TickClock};
-use crate::compare::Template;
+use crate::bench::ticks::TIMED_EVERY;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 use crate::report::{CpuTimes, PowerHistogram};
 
@@ -34,24 +33,6 @@ const FIRST_PACKET_MAX: Duration = Duration::from_secs(5);
 
 /// How long what was sent may take to come when nobody sends any more; what has not come then is lost.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-
-/// What all threads of a run are told.
-#[derive(Copy, Clone)]
-pub(super) struct Setup<'a> {
-    pub(super) senders: u32,
-    pub(super) queues: u16,
-    pub(super) payload_bytes: usize,
-    pub(super) length: Duration,
-    pub(super) cpus: &'a [usize],
-    /// Keep threads on one processor each: senders and transmitters in turn, the receiver on the last.
-    pub(super) pin: bool,
-    /// Discipline of the sending end's queues, and how sockets hand over to it; `None`: sockets without a discipline.
-    pub(super) qdisc: &'a QdiscConfig,
-    pub(super) tx_variant: Option<TxVariant>,
-    /// Measure each transmit call inside the engine.
-    pub(super) xmit: bool,
-    pub(super) clock: TickClock,
-}
 
 /// What came of a run.
 #[derive(Default)]
@@ -261,4 +242,19 @@ fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: Setup
         }
     }
     (in_time.unwrap_or(received), thread_usage())
+}
+
+/// CPU time so far of the engine's threads that transmit: owners of queues, and softirq, which takes over what others
+/// leave.
+fn engine_time(pair: &Pair) -> Duration {
+    pair.engine.thread_times().iter().map(|thread| thread.cpu).sum()
+}
+
+/// Waits until `there` or for a while.
+fn wait_until(longest: Duration, mut there: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !there()? && begun.elapsed() < longest {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
 }

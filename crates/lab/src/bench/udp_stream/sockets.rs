@@ -11,7 +11,7 @@ use napier_runtime::tx::TxVariant;
 use rustix::io::Errno;
 
 use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
-use super::run::Setup;
+use super::setup::Setup;
 use crate::pair::Pair;
 use crate::report::{LockWaits, PowerHistogram};
 
@@ -115,19 +115,4 @@ impl SocketSender {
             }
         }
     }
-}
-
-/// CPU time so far of the engine's threads that transmit: owners of queues, and softirq, which takes over what others
-/// leave.
-pub(super) fn engine_time(pair: &Pair) -> Duration {
-    pair.engine.thread_times().iter().map(|thread| thread.cpu).sum()
-}
-
-/// Waits until `there` or for a while.
-pub(super) fn wait_until(longest: Duration, mut there: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    while !there()? && begun.elapsed() < longest {
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use napier_linux::{KernelSink, LinuxError, Netns, VethEnd, netdev};
 use rustix::thread::{CpuSet, Pid};
 
 use self::program::ProgramConfig;
-use super::cpus::CpuLayout;
+use crate::cpus::CpuLayout;
 use crate::modes::Mode;
 use crate::subject::{Receive, Subject};
 use on::OnInterface;

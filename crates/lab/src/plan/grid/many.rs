@@ -92,7 +92,7 @@ fn offer(kind: Kind, node: &Node<'_>) -> Result<Offer, ParseError> {
     let table = node.table(expected(kind))?.only(keys)?;
     let length = Length {
         warm_up: table.short_span("warm-up", Span::from_ms(20))?,
-        measured: crate::plan::read::measured(&table)?,
+        measured: crate::plan::files::measured(&table)?,
     };
     let bytes = |key| table.need(key)?.number(1..=BYTES_MAX);
     Ok(match kind {

@@ -17,8 +17,8 @@ use napier_scenario::read::{Node, Table, read_file};
 use napier_sim::machine::Shape;
 use napier_sim::machine::figures::Length;
 
+use super::files::{machine, measured};
 use super::machine::{MachineFile, Wire};
-use super::read::{machine, measured};
 use crate::transmit::Path;
 
 pub use json::{JsonGrid, JsonGridCell, grid_json};

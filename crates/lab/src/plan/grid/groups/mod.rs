@@ -15,7 +15,7 @@ use napier_sim::machine::many::{Many, ManyFigures, Polling};
 use super::{Grid, Kind, Offer, Subject, modes};
 use crate::modes::Mode;
 use crate::plan::core_of;
-use crate::plan::read::{machine, measured};
+use crate::plan::files::{machine, measured};
 
 pub(super) use table::table;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::cpus::CpuLayout;
+use crate::cpus::CpuLayout;
 use crate::in_force::InForce;
 use crate::report::Host;
 

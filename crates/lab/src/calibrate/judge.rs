@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::choose::{Goal, choose};
-use super::predict::{BySeed, Predicted};
-use crate::calibrate::Observed;
+use super::observed::Observed;
+use crate::advise::{BySeed, Goal, Predicted, as_text, choose};
 use crate::loads::Load;
 use crate::modes::Mode;
 
@@ -23,10 +22,10 @@ pub struct Judged {
     /// Offered, per second.
     pub load_rps: u64,
     /// What was advised.
-    #[serde(serialize_with = "super::json::as_text")]
+    #[serde(serialize_with = "as_text")]
     pub advised: Mode,
     /// What is chosen by the same goal from what was measured.
-    #[serde(serialize_with = "super::json::as_text")]
+    #[serde(serialize_with = "as_text")]
     pub best: Mode,
     /// Measured, of both.
     pub advised_p99_us: f64,

@@ -1,0 +1,61 @@
+//! What does not change between the runs of a comparison.
+
+use std::net::SocketAddrV4;
+use std::sync::{Arc, Mutex};
+
+use napier_kv::load::net::Proto;
+use napier_kv::profile::Profile;
+use napier_kv::session::Server;
+use napier_runtime::device::Coalesce;
+
+use super::addresses::SERVER;
+use super::kernel::counters::Counters;
+use super::kernel::program::Program;
+use super::place::Place;
+use crate::cpus::CpuLayout;
+use crate::device::XdpWay;
+use crate::shown::Shown;
+
+/// What does not change between the runs of a comparison.
+#[derive(Clone)]
+pub(crate) struct Workload {
+    pub(crate) profile: Profile,
+    pub(crate) proto: Proto,
+    /// Records, and what the workers count.
+    pub(crate) server: Arc<Server>,
+    pub(crate) place: Arc<Place>,
+    /// What serves in rows of the kernel; `None`: our own server.
+    pub(crate) program: Option<Arc<Program>>,
+    /// What counts in rows of the kernel.
+    pub(crate) counters: Option<Arc<Mutex<Counters>>>,
+    /// Why nothing counts there, though it was asked for.
+    pub(crate) untraced: Option<String>,
+    pub(crate) flows: usize,
+    pub(crate) queues: u16,
+    pub(crate) ring_size: u32,
+    pub(crate) seed: u64,
+    /// Of the engine's device under test.
+    pub(crate) coalesce: Coalesce,
+    /// Of AF_XDP devices at either end.
+    pub(crate) xdp: XdpWay,
+    pub(crate) shown: Shown,
+}
+
+impl Workload {
+    /// CPUs on which only this process is to be busy. The generator's own process is another one.
+    pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
+        let mut watched = cpus.of_server();
+        if !matches!(&*self.place, Place::Memif | Place::On(_)) && !watched.contains(&cpus.client) {
+            watched.push(cpus.client);
+        }
+        watched
+    }
+
+    /// Where our own server listens.
+    pub(crate) fn server_at(&self) -> SocketAddrV4 {
+        match &*self.place {
+            Place::On(on) => SocketAddrV4::new(on.interface.address, SERVER.port()),
+            Place::Link | Place::Veth(_) | Place::Memif => SERVER,
+        }
+    }
+}
