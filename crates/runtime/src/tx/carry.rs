@@ -207,7 +207,7 @@ impl<'a> Runner<'a, '_> {
         let kept = match locks {
             Locks::AtRoot(root, _) => Some(root),
             Locks::AtRing(mut wire, root) => {
-                self.path.flush_or_owe(&mut wire);
+                self.path.flush_or_defer(&mut wire);
                 self.rest.ring_later(wire.queue.take_bell());
                 self.rest.news.join(wire.queue.take_news());
                 self.path.publish_allowance(&wire);

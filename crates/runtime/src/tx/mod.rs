@@ -22,7 +22,8 @@
 //! | `host` | what all this asks of the engine |
 //! | `limit` | byte-queue limits |
 //! | `wire` | the transmit lock, and what is left to its holder |
-//! | `owed` | kicks that wait until a connection is free |
+//! | `kicks` | kicks that wait until a connection is free |
+//! | `per_thread` | what a thread keeps from one call to the next |
 //!
 //! Order of locks: busylock, root lock, transmit lock; the last is only tried under the root lock. With `llist` and
 //! `owner` no sender waits for another: it pushes and leaves, and if it should flush while the root lock is taken, it
@@ -34,10 +35,11 @@ mod control;
 #[cfg(test)]
 mod hold;
 mod host;
+mod kicks;
 mod limit;
-mod owed;
 mod owner;
 mod packet;
+mod per_thread;
 mod run;
 mod senders;
 mod shown;

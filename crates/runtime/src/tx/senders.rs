@@ -4,13 +4,13 @@
 //! they push, and whoever changes something of the path can wait until nobody still acts by the old state
 //! ([`Senders::wait_for_all`]). A thread that loses its processor inside keeps one cell; others use the next.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, section_is_over};
 
 use super::packet::Paced;
+use super::per_thread::{NO_CELL, PerThread};
 use super::stats::CallTimes;
 use crate::port::{Charges, SenderSpace, SenderSpaceError};
 use napier_stack::SendBuffers;
@@ -49,10 +49,6 @@ pub(crate) struct Senders {
     pub(crate) charges: Arc<Charges>,
 }
 
-thread_local! {
-    static LAST: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Senders {
@@ -74,7 +70,7 @@ impl Senders {
     /// Enters a free cell; `None` if there is none now.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Sender>> {
-        let last = LAST.get();
+        let last = PerThread::with(|mine| mine.cell.get()).unwrap_or(NO_CELL);
         if let Some(place) = self.places.get(last)
             && let Some(entered) = enter_section(&place.0)
         {
@@ -86,11 +82,11 @@ impl Senders {
     #[cold]
     fn enter_another(&self, last: usize) -> Option<Entered<'_, Sender>> {
         // Relaxed: a number to begin with, so that threads spread.
-        let first = if last == usize::MAX { NEXT.fetch_add(1, Ordering::Relaxed) } else { last };
+        let first = if last == NO_CELL { NEXT.fetch_add(1, Ordering::Relaxed) } else { last };
         let count = self.places.len();
         (0..count).map(|step| (first % count + step) % count).find_map(|at| {
             let entered = enter_section(&self.places[at].0)?;
-            LAST.set(at);
+            PerThread::with(|mine| mine.cell.set(at));
             Some(entered)
         })
     }

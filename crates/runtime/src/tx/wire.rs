@@ -19,7 +19,7 @@ use napier_core::time::Instant;
 use napier_ring::{Owned, Owner, Release};
 
 use super::limit::ByteLimit;
-use super::{Mode, TxPath};
+use super::{Mode, TxPath, kicks};
 use crate::port::wait_for;
 use crate::port::{Bell, TxEnd, TxQueue};
 use napier_stack::seams::TxError;
@@ -127,7 +127,7 @@ impl<'a> OnWire<'a> {
         self.worked_off += self.send_left();
         let (path, clear) = (self.path, self.left.is_empty());
         path.note_left(!clear);
-        path.flush_or_owe(self);
+        path.flush_or_defer(self);
         clear
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn ring(bell: Option<Bell>) {
     let Some(bell) = bell else { return };
     #[cfg(test)]
     super::hold::at(super::hold::Point::BeforeBell);
-    super::owed::ring_or_owe(bell);
+    kicks::ring_or_defer(bell);
 }
 
 impl TxPath {
@@ -235,7 +235,7 @@ impl TxPath {
         if !wire.is_clear() || wire.queue.build(len_max, |slot| build(slot)).is_err() {
             return Err(TxError::Full);
         }
-        self.flush_or_owe(&mut wire);
+        self.flush_or_defer(&mut wire);
         Ok(())
     }
 
@@ -278,7 +278,7 @@ impl TxPath {
             // Before it is free: who finds it free and some left tries again at once.
             self.note_left(!owner.left.is_empty());
             if !panics {
-                self.flush_or_owe(&mut owner);
+                self.flush_or_defer(&mut owner);
             }
             let (bell, news) = (owner.queue.take_bell(), owner.queue.take_news());
             match owner.release(weight) {
@@ -319,7 +319,16 @@ impl TxPath {
         self.has_left.load(Ordering::Relaxed) && self.try_claim_wire().is_none_or(|mut wire| !wire.is_clear())
     }
 
-    /// Kicks the peer if it wants that, now or by whoever has the transmit lock.
+    /// Publishes what was built, and tells the peer if it wants that: now, or when the thread may.
+    #[inline]
+    pub(crate) fn flush_or_defer(&self, wire: &mut Wire) {
+        // A bell is kept until the lock is free, and longer if the thread may not ring then.
+        if wire.queue.leaves_bell() || !kicks::deferred_flush(self) {
+            wire.queue.flush();
+        }
+    }
+
+    /// Kicks the peer if it wants that, now or by the thread that has the transmit lock.
     pub(super) fn kick(&self) {
         if let Some(mut wire) = self.claim_wire_or_note() {
             wire.queue.flush();
