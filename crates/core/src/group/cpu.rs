@@ -13,6 +13,8 @@
 
 use core::fmt;
 
+use crate::bits::word;
+
 /// What the thread of a CPU is doing.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Doing {
@@ -45,6 +47,8 @@ pub enum Woken {
 const DOING: u8 = 3;
 const GOING: u8 = 4;
 
+word!(CpuWord(u8));
+
 impl CpuWord {
     /// Not in the group.
     pub const OFF: Self = Self(0);
@@ -57,20 +61,6 @@ impl CpuWord {
             Doing::Asleep => 3,
         };
         Self(self.0 & !DOING | bits)
-    }
-
-    /// The word with these bits.
-    #[inline]
-    #[must_use]
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits)
-    }
-
-    /// The bits.
-    #[inline]
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.0
     }
 
     /// What its thread is doing.

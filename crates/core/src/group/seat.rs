@@ -21,6 +21,8 @@
 
 use core::fmt;
 
+use crate::bits::word;
+
 /// A CPU of a group, by its number on the machine.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupCpu(pub u16);
@@ -60,6 +62,8 @@ const PHASE: u32 = 3;
 const HOLD: u32 = 4;
 const CPU_SHIFT: u32 = 16;
 
+word!(Seat(u32));
+
 impl Seat {
     /// No member.
     pub const FREE: Self = Self(0);
@@ -72,20 +76,6 @@ impl Seat {
             Phase::Turn => 3,
         };
         Self(self.0 & !PHASE | bits)
-    }
-
-    /// The word with these bits.
-    #[inline]
-    #[must_use]
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// The bits.
-    #[inline]
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.0
     }
 
     /// Where the member stands.

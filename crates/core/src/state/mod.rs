@@ -25,6 +25,8 @@
 
 use core::fmt;
 
+use crate::bits::{set_of_bits, word};
+
 mod group;
 mod transitions;
 
@@ -98,68 +100,11 @@ impl State {
 
     const MODE: Self = Self::THREADED.with(Self::THREADED_BUSY_POLL);
 
-    const NAMES: [(Self, &'static str); 14] = [
-        (Self::SCHED, "SCHED"),
-        (Self::MISSED, "MISSED"),
-        (Self::DISABLE, "DISABLE"),
-        (Self::NPSVC, "NPSVC"),
-        (Self::LISTED, "LISTED"),
-        (Self::NO_BUSY_POLL, "NO_BUSY_POLL"),
-        (Self::IN_BUSY_POLL, "IN_BUSY_POLL"),
-        (Self::PREFER_BUSY_POLL, "PREFER_BUSY_POLL"),
-        (Self::THREADED, "THREADED"),
-        (Self::SCHED_THREADED, "SCHED_THREADED"),
-        (Self::HAS_NOTIFIER, "HAS_NOTIFIER"),
-        (Self::THREADED_BUSY_POLL, "THREADED_BUSY_POLL"),
-        (Self::POOL, "POOL"),
-        (Self::GROUP, "GROUP"),
-    ];
-
-    /// The word with this bit alone.
-    const fn bit(number: u32) -> Self {
-        Self(1 << number)
-    }
-
-    /// The word with these bits.
-    #[inline]
-    #[must_use]
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// The bits.
-    #[inline]
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
     /// True if all bits of `other` are set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
-    }
-
-    /// True if any bit of `other` is set.
-    #[inline]
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// The word with the bits of `other` added.
-    #[inline]
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The word with the bits of `other` removed.
-    #[inline]
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
     }
 
     /// True if the instance is fully disabled: added and not enabled, or a disable has ended.
@@ -210,6 +155,12 @@ impl State {
         }
         Ok(())
     }
+}
+
+word!(State(u32));
+set_of_bits! {
+    pub State(u32):
+    SCHED, MISSED, DISABLE, NPSVC, LISTED, NO_BUSY_POLL, IN_BUSY_POLL, PREFER_BUSY_POLL, THREADED, SCHED_THREADED, HAS_NOTIFIER, THREADED_BUSY_POLL, POOL, GROUP
 }
 
 impl fmt::Debug for State {

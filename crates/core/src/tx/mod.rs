@@ -25,7 +25,6 @@
 //!
 //! Every packet that does not reach the driver comes back to the executor with a [`DropReason`], and is counted.
 
-mod bits;
 pub mod bql;
 mod codes;
 pub mod flush;

@@ -4,7 +4,7 @@
 //! A transition is a pure function; the executor applies it with one compare-and-swap loop. Where it answers `true`,
 //! the queue's discipline is to be scheduled ([`crate::tx::state::QdiscState::schedule`]).
 
-use super::bits::word_of_bits;
+use crate::bits::{set_of_bits, shown_as_set, word};
 
 /// The bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -14,11 +14,11 @@ impl QueueBits {
     /// No bit: packets may go to the driver.
     pub const EMPTY: Self = Self(0);
     /// The driver has stopped the queue: its ring is full.
-    pub const DRIVER_OFF: Self = Self(1 << 0);
+    pub const DRIVER_OFF: Self = Self::bit(0);
     /// The stack has stopped the queue: the byte limit is used up ([`crate::tx::bql`]).
-    pub const STACK_OFF: Self = Self(1 << 1);
+    pub const STACK_OFF: Self = Self::bit(1);
     /// Somebody holds all queues of the device still for a moment.
-    pub const FROZEN: Self = Self(1 << 2);
+    pub const FROZEN: Self = Self::bit(2);
 
     /// Either of the off bits.
     #[inline]
@@ -93,7 +93,15 @@ impl QueueBits {
     }
 }
 
-word_of_bits!(QueueBits, DRIVER_OFF, STACK_OFF, FROZEN);
+set_of_bits!(QueueBits(u8): DRIVER_OFF, STACK_OFF, FROZEN);
+word! {
+    QueueBits(u8),
+    ///
+    /// # Panics
+    /// If there is no such bit.
+    NAMES
+}
+shown_as_set!(QueueBits);
 
 #[cfg(test)]
 #[path = "queue_tests.rs"]

@@ -10,7 +10,7 @@
 //! no root lock: nobody left behind --miss--> MISSED --empty dequeue--> none | --queue stopped--> DRAINING
 //! ```
 
-use super::bits::word_of_bits;
+use crate::bits::{set_of_bits, shown_as_set, word};
 
 /// The word.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -20,13 +20,13 @@ impl QdiscState {
     /// No bit.
     pub const EMPTY: Self = Self(0);
     /// It waits for a transmit softirq.
-    pub const SCHED: Self = Self(1 << 0);
+    pub const SCHED: Self = Self::bit(0);
     /// It is taken away from its device: nothing is queued and nothing scheduled.
-    pub const DEACTIVATED: Self = Self(1 << 1);
+    pub const DEACTIVATED: Self = Self::bit(1);
     /// Without root lock: somebody could not become runner, or the runner has left something.
-    pub const MISSED: Self = Self(1 << 2);
+    pub const MISSED: Self = Self::bit(2);
     /// Without root lock: packets wait, and the transmit queue is stopped; its wake brings the runner.
-    pub const DRAINING: Self = Self(1 << 3);
+    pub const DRAINING: Self = Self::bit(3);
 
     /// Asks for a run in softirq context. `true`: append the discipline to this CPU's output queue
     /// ([`crate::tx::softirq::OutputQueue`]). Nothing happens if it is there already, if it is deactivated (activation
@@ -105,7 +105,15 @@ impl QdiscState {
     }
 }
 
-word_of_bits!(QdiscState, SCHED, DEACTIVATED, MISSED, DRAINING);
+set_of_bits!(QdiscState(u8): SCHED, DEACTIVATED, MISSED, DRAINING);
+word! {
+    QdiscState(u8),
+    ///
+    /// # Panics
+    /// If there is no such bit.
+    NAMES
+}
+shown_as_set!(QdiscState);
 
 /// What to do next in a deactivation.
 #[must_use]

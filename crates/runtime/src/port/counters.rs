@@ -2,37 +2,10 @@
 
 use core::iter::Sum;
 use core::ops::Add;
-use core::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use napier_core::counters::Counter;
 use napier_ring::FramePool;
 use napier_ring::memif::BadDescriptor;
-
-/// A number that one thread at a time adds to and any thread reads.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// The number now.
-    pub(crate) fn get(&self) -> u64 {
-        // Relaxed: a figure, ordered with nothing.
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Adds; a plain load and store, for the owner of the queue is alone.
-    pub(crate) fn add(&self, more: u64) {
-        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
-    }
-
-    /// Sets the number to one that is counted elsewhere.
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// Adds from any thread.
-    pub(crate) fn add_shared(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-}
 
 /// Counters of a receive queue.
 #[derive(Debug, Default)]

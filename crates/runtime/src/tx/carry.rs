@@ -246,9 +246,9 @@ impl<'a> Runner<'a, '_> {
         run.finish(&mut held.root);
         let ledger = &mut held.ledger;
         ledger.waited(std::mem::take(&mut self.waited_ticks));
-        ledger.runs += 1;
-        ledger.run_pkts += std::mem::take(&mut self.sent_pkts);
-        ledger.schedules += u64::from(raise);
+        ledger.counts.runs += 1;
+        ledger.counts.run_pkts += std::mem::take(&mut self.sent_pkts);
+        ledger.counts.schedules += u64::from(raise);
         goes_on
     }
 }

@@ -77,9 +77,9 @@ impl TxPath {
     fn replace(&self, root: Root<TxPkt>) {
         let fresh = Guarded { root, ledger: Ledger::default() };
         let (mut guarded, _) = lock_root(&self.root.0);
-        self.former_drops.fetch_add(guarded.root.stats().drops.total(), Ordering::Relaxed);
+        self.shown.write_former(&guarded);
         let former = std::mem::replace(&mut *guarded, fresh);
-        self.show_replaced(&guarded);
+        self.shown.write_replaced(&guarded, self.burst_drops());
         self.leave(guarded, self.rest());
         drop(former);
     }
@@ -88,6 +88,32 @@ impl TxPath {
     fn release_any(&self, guarded: Inside<'_, Guarded>) {
         if self.shared.senders.get().is_some() {
             self.leave(guarded, self.rest());
+        }
+    }
+
+    /// What the defer list has refused, with any discipline.
+    fn burst_drops(&self) -> u64 {
+        self.defer.burst_drops.load(Ordering::Relaxed)
+    }
+
+    /// Packets that the queue's disciplines and its defer list have dropped, and of how many their senders were told.
+    pub(crate) fn drops(&self) -> (u64, u64) {
+        self.shown.drops(self.burst_drops())
+    }
+
+    /// The counters as they were written down last, without the sizes of batches; no lock of a sender is taken.
+    pub(crate) fn stats(&self, ticks_per_us: f64) -> TxQueueStats {
+        let variant = match self.mode() {
+            Mode::Locked => TxVariant::Locked,
+            Mode::Owner => TxVariant::Owner,
+            Mode::Llist | Mode::Noqueue => TxVariant::Llist,
+        };
+        TxQueueStats {
+            stops: self.stops.load(Ordering::Relaxed),
+            left: self.left.load(Ordering::Relaxed),
+            left_refused: self.left_refused.load(Ordering::Relaxed),
+            limit_bytes: self.limit_bytes.get(),
+            ..self.shown.read(variant, self.burst_drops(), ticks_per_us)
         }
     }
 
@@ -241,9 +267,9 @@ impl<'a> Queues<'a> {
         let mut batches = Histogram::default();
         let (guarded, _) = lock_root(&path.root.0);
         batches.merge(&guarded.ledger.batches);
-        path.show(&guarded, true);
+        path.shown.write(&guarded, true);
         path.release_any(guarded);
-        let mut stats = TxQueueStats { batches, limit_bytes, ..path.shown(ticks_per_us) };
+        let mut stats = TxQueueStats { batches, limit_bytes, ..path.stats(ticks_per_us) };
         stats.drops.retain(|(_, pkts)| *pkts > 0);
         Ok(stats)
     }

@@ -186,10 +186,6 @@ pub(crate) struct TxPath {
     bits: StateCell,
     watchdog: wake::Watchdog,
     stops: AtomicU64,
-    /// What disciplines before this one dropped.
-    former_drops: AtomicU64,
-    /// Drops that senders were told of.
-    told: AtomicU64,
     control: Mutex<Option<Owner>>,
     /// Whose packets the ring has refused, in their order.
     stuck: Owned<VecDeque<Weak<dyn OnRoom>>, Weak<dyn OnRoom>>,
@@ -234,8 +230,6 @@ impl TxPath {
             bits: StateCell::new(QueueBits::EMPTY.bits().into()),
             watchdog: wake::Watchdog::new(),
             stops: AtomicU64::new(0),
-            former_drops: AtomicU64::new(0),
-            told: AtomicU64::new(0),
             control: Mutex::new(None),
             stuck: Owned::new(VecDeque::new()),
             has_stuck: AtomicBool::new(false),

@@ -130,7 +130,7 @@ impl TxPath {
     pub(super) fn release<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) {
         let mut guarded = guarded;
         loop {
-            self.show(&guarded, rest.dropped.is_some());
+            self.shown.write(&guarded, rest.dropped.is_some());
             let Some(noted) = guarded.leave() else { return };
             // It would have cleared SCHED before a note of its own.
             if rest.softirq_comes && self.qdisc_state().intersects(QdiscState::SCHED) {

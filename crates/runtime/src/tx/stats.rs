@@ -1,5 +1,6 @@
 //! What happened on the transmit path.
 
+use napier_core::counters;
 use napier_core::histogram::Histogram;
 use napier_core::tx::DropReason;
 
@@ -61,31 +62,41 @@ pub struct XmitBucket {
     pub calls: u64,
 }
 
-/// What the holder of the root lock counts besides the rules' own counters.
+counters! {
+    /// As the holder wrote it down last.
+    pub(crate) struct ShownRuns;
+    /// What the holder of the root lock counts besides the rules' own counters and the sizes of batches.
+    #[derive(Copy, Clone, Default)]
+    pub(crate) struct Runs {
+        pub(crate) flushes: u64,
+        pub(crate) runs: u64,
+        pub(crate) run_pkts: u64,
+        pub(crate) softirq_runs: u64,
+        pub(crate) schedules: u64,
+        pub(crate) lock_waits: u64,
+        pub(crate) lock_wait_ticks: u64,
+    }
+}
+
+/// What the holder of the root lock counts.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) batches: Histogram,
-    pub(crate) flushes: u64,
-    pub(crate) softirq_runs: u64,
-    pub(crate) schedules: u64,
-    pub(crate) lock_waits: u64,
-    pub(crate) lock_wait_ticks: u64,
-    pub(crate) run_pkts: u64,
-    pub(crate) runs: u64,
+    pub(crate) counts: Runs,
 }
 
 impl Ledger {
     #[inline]
     pub(crate) fn waited(&mut self, ticks: u64) {
         if ticks > 0 {
-            self.lock_waits += 1;
-            self.lock_wait_ticks += ticks;
+            self.counts.lock_waits += 1;
+            self.counts.lock_wait_ticks += ticks;
         }
     }
 
     #[inline]
     pub(crate) fn batch(&mut self, pkts: u32) {
-        self.flushes += 1;
+        self.counts.flushes += 1;
         self.batches.add(pkts.into());
     }
 }

@@ -53,7 +53,7 @@ impl TxPath {
             self.xmit_timed(mode, &mut sender, frame, class.comes_again)
         };
         if code != XmitCode::Success {
-            self.told.fetch_add(1, Ordering::Relaxed);
+            self.shown.note_told();
         }
         Sent::Code(code)
     }

@@ -298,7 +298,7 @@ impl TxPath {
     pub(crate) fn softirq_run(&self) {
         self.update_state(|state| (state.unschedule(), ()));
         let Some(mut guarded) = self.root.0.enter_or_note() else { return };
-        guarded.ledger.softirq_runs += 1;
+        guarded.ledger.counts.softirq_runs += 1;
         let mut rest = self.rest();
         let guarded = self.flush_or_run(guarded, &mut rest);
         self.leave(guarded, rest);

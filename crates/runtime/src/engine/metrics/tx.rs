@@ -53,7 +53,7 @@ impl Seen {
     pub(super) fn tx_metrics(&self, ticks_per_us: f64, sink: &mut dyn Sink) {
         let [device, ifindex] = [&*self.device.name, &*self.ifindex];
         for (queue, path) in self.device.tx.iter().enumerate() {
-            let (queue, stats) = (queue.to_string(), path.shown(ticks_per_us));
+            let (queue, stats) = (queue.to_string(), path.stats(ticks_per_us));
             sink.sample(&INFO, &[device, ifindex, &queue, stats.qdisc, stats.variant.name()], 1);
             for (reason, packets) in &stats.drops {
                 sink.sample(&DROPS, &[device, ifindex, &queue, reason.name()], *packets);
