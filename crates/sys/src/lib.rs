@@ -6,6 +6,7 @@
 pub mod bpf;
 pub mod clock;
 pub mod cpuclock;
+pub mod current;
 pub mod fd;
 pub mod give_way;
 pub mod heap;

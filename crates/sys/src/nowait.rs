@@ -4,25 +4,20 @@
 //! the owner of an instance, whoever it is) finds such a lock taken and leaves what it wants to the holder. Two programs
 //! wait for each other.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 
-thread_local! {
-    /// How many reasons the thread has to wait for nobody.
-    static REASONS: Cell<u32> = const { Cell::new(0) };
-}
+use crate::current;
 
 /// The calling thread works for others from here on: it never waits for a program.
 #[inline]
 pub fn this_thread() {
-    // `with`, here and below: the shorter `set` and `get` of a key are calls, and there are two in each poll.
-    REASONS.with(|reasons| reasons.set(reasons.get() + 1));
+    current::with(|thread| thread.for_others.set(thread.for_others.get() + 1));
 }
 
 /// Whether the calling thread may wait for a lock that a program has.
 #[inline]
 pub fn may_wait() -> bool {
-    REASONS.with(|reasons| reasons.get() == 0)
+    current::with(|thread| thread.for_others.get() == 0)
 }
 
 /// While it lives the calling thread, perhaps a program's, works for others.
@@ -44,6 +39,6 @@ impl ForOthers {
 impl Drop for ForOthers {
     #[inline]
     fn drop(&mut self) {
-        REASONS.with(|reasons| reasons.set(reasons.get() - 1));
+        current::with(|thread| thread.for_others.set(thread.for_others.get() - 1));
     }
 }

@@ -1,7 +1,6 @@
 //! Scheduling class of the calling thread (`sched_setscheduler(2)`), where it may run, and how long a thread waits for a
 //! processor.
 
-use std::cell::Cell;
 use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 
@@ -45,10 +44,7 @@ pub fn set_other() -> io::Result<()> {
 /// the real-time classes have 50 us otherwise. One system call in the life of a thread.
 #[inline]
 pub fn exact_timers() {
-    thread_local! {
-        static EXACT: Cell<bool> = const { Cell::new(false) };
-    }
-    if !EXACT.replace(true) {
+    if !crate::current::with(|thread| thread.exact_timers.replace(true)) {
         // Where it is refused, timers come as late as before.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     }

@@ -12,7 +12,7 @@ use napier_ring::Entered;
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::{Napi, Owned};
+use crate::napi::{Context, Napi, Owned};
 use napier_sys::tsc::ticks;
 
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
@@ -24,28 +24,29 @@ impl Deliver {
     /// An id that names no enabled instance returns at once.
     pub(crate) fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         let Some(napi) = self.napi_by_id(napi_id) else { return };
+        let cx = Context::current();
         match params.limit {
-            BusyLimit::Once => self.busy_once(napi, params),
-            BusyLimit::For(_) => self.busy_many(napi, params, ready),
+            BusyLimit::Once => self.busy_once(cx, napi, params),
+            BusyLimit::For(_) => self.busy_many(cx, napi, params, ready),
         }
     }
 
     /// What [`BusyLoop`] asks for with [`BusyLimit::Once`], written down: acquire, poll, stop. A program that polls and finds
     /// nothing pays for each step between, and there is no clock and no question here.
-    fn busy_once(&self, napi: &Napi, params: BusyParams) {
+    fn busy_once(&self, cx: Context, napi: &Napi, params: BusyParams) {
         let prefer = params.prefer;
         let spin = Spin::begin(napi, params.limit);
         if let Some(mut owned) = self.busy_take(napi, prefer) {
-            let found = napi.busy_drive(&mut owned, params.budget_pkts());
+            let found = napi.busy_drive(cx, &mut owned, params.budget_pkts());
             let spin = if found > 0 { spin.found() } else { spin };
-            self.busy_poll_stop(napi, owned, prefer, params.budget_pkts());
+            self.busy_poll_stop(cx, napi, owned, prefer, params.budget_pkts());
             return spin.end(napi);
         }
         spin.end(napi);
     }
 
     /// Until `ready` or the time limit, as [`BusyLoop`] says.
-    fn busy_many(&self, napi: &Napi, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
+    fn busy_many(&self, cx: Context, napi: &Napi, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         let prefer = params.prefer;
         let mut now = self.clock.now();
         let limit = params.limit;
@@ -62,7 +63,7 @@ impl Deliver {
                 }
                 BusyStep::Poll { budget_pkts } => {
                     let owned = owned.as_mut().expect("polls only as owner");
-                    let work = napi.busy_drive(owned, budget_pkts);
+                    let work = napi.busy_drive(cx, owned, budget_pkts);
                     if work > 0 {
                         spin = spin.found();
                     }
@@ -79,7 +80,7 @@ impl Deliver {
                     machine.on_ended(now, ready, false);
                 }
                 BusyStep::Stop => {
-                    self.busy_poll_stop(napi, owned.take().expect("stops only as owner"), prefer, budget);
+                    self.busy_poll_stop(cx, napi, owned.take().expect("stops only as owner"), prefer, budget);
                     machine.on_stopped();
                 }
                 BusyStep::Yield => machine.on_yielded(now, ready()),
@@ -110,7 +111,7 @@ impl Deliver {
     }
 
     /// `busy_poll_stop`: keep the pledge by arming the timer, or poll once more and complete.
-    fn busy_poll_stop(&self, napi: &Napi, mut owned: Entered<'_, Owned>, prefer: bool, budget_pkts: u16) {
+    fn busy_poll_stop(&self, cx: Context, napi: &Napi, mut owned: Entered<'_, Owned>, prefer: bool, budget_pkts: u16) {
         napi.transition(Rule::BusyStopBegin, |state| (state.busy_stop_begin(), ()));
         let tunables = napi.tunables();
         let left = &mut owned.defers_left;
@@ -124,20 +125,20 @@ impl Deliver {
                 drop(owned);
                 napi.transition(Rule::BusyStopRelease, |state| (state.busy_stop_release(), ()));
                 napi.counters.deferred();
-                self.arm_timer(napi, span);
+                self.arm_timer(cx, napi, span);
             }
             BusyStop::PollOnce => {
-                let work = napi.drive(&mut owned, u32::from(budget_pkts), PollContext::User);
+                let work = napi.drive(cx, &mut owned, u32::from(budget_pkts), PollContext::User);
                 let after = napi.journaled(
                     || after_stop_poll(work, budget_pkts),
                     |&decision| Event::AfterStopPoll { work, budget: budget_pkts, decision },
                 );
                 match after {
                     // The driver completes inside its poll, so this is where it would have done so.
-                    AfterStopPoll::Gone => self.complete_and_unmask(napi, owned, work),
+                    AfterStopPoll::Gone => self.complete_and_unmask(cx, napi, owned, work),
                     AfterStopPoll::HandOver => {
                         drop(owned);
-                        self.schedule_owned(napi);
+                        self.schedule_owned(cx, napi);
                     }
                 }
             }
@@ -151,7 +152,7 @@ impl Deliver {
         let arm = napi.journaled(|| suspend(&tunables), |&arm| Event::Suspend { tunables, arm });
         if let Some(span) = arm {
             napi.counters.suspended();
-            self.arm_timer(napi, span);
+            self.arm_timer(Context::current(), napi, span);
         }
     }
 
@@ -161,7 +162,7 @@ impl Deliver {
         let tunables = napi.tunables();
         if napi.journaled(|| resume(&tunables), |&schedule| Event::Resume { tunables, schedule }) {
             napi.counters.resumed();
-            self.napi_schedule(napi);
+            self.napi_schedule(Context::current(), napi);
         }
     }
 }
@@ -169,8 +170,8 @@ impl Deliver {
 impl Napi {
     /// One poll of a busy loop.
     #[inline]
-    fn busy_drive(&self, owned: &mut Owned, budget_pkts: u16) -> u32 {
-        let work = self.drive(owned, u32::from(budget_pkts), PollContext::User);
+    fn busy_drive(&self, cx: Context, owned: &mut Owned, budget_pkts: u16) -> u32 {
+        let work = self.drive(cx, owned, u32::from(budget_pkts), PollContext::User);
         if work > 0 {
             self.counters.busy_packets(work);
         }

@@ -9,8 +9,7 @@ use napier_ring::Entered;
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::place::HERE;
-use crate::napi::{Napi, Owned};
+use crate::napi::{Context, Napi, Owned};
 use napier_stack::park::woken_by_this_thread;
 
 /// What the poller does next.
@@ -23,12 +22,12 @@ pub(crate) struct Polled {
 impl Deliver {
     /// One poll with the full weight by the owner of SCHED (`net/core/dev.c __napi_poll`).
     #[inline]
-    pub(crate) fn poll_once(&self, napi: &Napi, context: PollContext) -> Polled {
-        if HERE.get().thread_of.is_none() {
-            return self.poll_and_complete(napi, context);
+    pub(crate) fn poll_once(&self, cx: Context, napi: &Napi, context: PollContext) -> Polled {
+        if cx.thread_of().is_none() {
+            return self.poll_and_complete(cx, napi, context);
         }
         let woken_before = woken_by_this_thread();
-        let polled = self.poll_and_complete(napi, context);
+        let polled = self.poll_and_complete(cx, napi, context);
         if polled.work > 0 {
             // Whoever these packets are for slept, and the next ones are not to be late; or runs, and comes by itself.
             napi.timer.look_after(woken_by_this_thread() == woken_before);
@@ -37,16 +36,16 @@ impl Deliver {
     }
 
     #[inline]
-    fn poll_and_complete(&self, napi: &Napi, context: PollContext) -> Polled {
+    fn poll_and_complete(&self, cx: Context, napi: &Napi, context: PollContext) -> Polled {
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
-        let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, context);
+        let work = napi.drive(cx, &mut owned, NAPI_POLL_WEIGHT, context);
         if context == PollContext::KthreadBusy {
             // Its completions are refused, so they flush nothing (`napi_threaded_poll_loop`).
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
         }
         if work < NAPI_POLL_WEIGHT {
-            self.complete_and_unmask(napi, owned, work);
+            self.complete_and_unmask(cx, napi, owned, work);
             return Polled { work, repoll: false };
         }
         let after = napi.journaled(
@@ -60,12 +59,12 @@ impl Deliver {
                 true
             }
             AfterPoll::CompleteZero => {
-                self.complete_done(napi, owned, 0);
+                self.complete_done(cx, napi, owned, 0);
                 false
             }
             AfterPoll::HandToBusyPoller => {
-                if self.complete_done(napi, owned, work) {
-                    self.napi_schedule(napi);
+                if self.complete_done(cx, napi, owned, work) {
+                    self.napi_schedule(cx, napi);
                 }
                 false
             }
@@ -76,15 +75,15 @@ impl Deliver {
 
     /// What a driver does after a poll that used less than its budget.
     #[inline]
-    pub(crate) fn complete_and_unmask(&self, napi: &Napi, owned: Entered<'_, Owned>, work: u32) {
-        if self.complete_done(napi, owned, work) {
-            self.unmask(napi);
+    pub(crate) fn complete_and_unmask(&self, cx: Context, napi: &Napi, owned: Entered<'_, Owned>, work: u32) {
+        if self.complete_done(cx, napi, owned, work) {
+            self.unmask(cx, napi);
         }
     }
 
     /// `napi_complete_done`: true = the caller may unmask. Gives the owned data up before SCHED.
     #[inline]
-    pub(crate) fn complete_done(&self, napi: &Napi, mut owned: Entered<'_, Owned>, work: u32) -> bool {
+    pub(crate) fn complete_done(&self, cx: Context, napi: &Napi, mut owned: Entered<'_, Owned>, work: u32) -> bool {
         let tunables = napi.tunables();
         let held = owned.merging.held();
         let left = &mut owned.defers_left;
@@ -102,7 +101,7 @@ impl Deliver {
         let completed = napi.journaled(|| release.finish(missed), |&decision| Event::Completed { missed, decision });
         match completed {
             Completed::Reschedule => {
-                self.schedule_owned(napi);
+                self.schedule_owned(cx, napi);
                 false
             }
             Completed::Released { arm, unmask } => {
@@ -110,7 +109,7 @@ impl Deliver {
                     if !unmask {
                         napi.counters.deferred();
                     }
-                    self.arm_timer(napi, span);
+                    self.arm_timer(cx, napi, span);
                 }
                 unmask
             }
@@ -118,13 +117,13 @@ impl Deliver {
     }
 
     /// Enables the interrupt and looks again: work that came in between is scheduled here.
-    pub(crate) fn unmask(&self, napi: &Napi) {
+    pub(crate) fn unmask(&self, cx: Context, napi: &Napi) {
         napi.counters.unmasked();
-        if self.holds_back(napi) {
+        if self.holds_back(cx, napi) {
             return;
         }
         if napi.journaled(|| napi.irq.unmask(), |&waiting| Event::Unmask { waiting }) {
-            self.interrupt(napi);
+            self.interrupt(cx, napi);
         }
     }
 }

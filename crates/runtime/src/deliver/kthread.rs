@@ -8,10 +8,9 @@ use napier_core::state::State;
 use napier_core::time::Deadline;
 
 use super::owner::Owner;
-use super::softirq::never_run_inline;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
-use crate::napi::{Kthread, Napi};
+use crate::napi::{Context, Kthread, Napi};
 use crate::threads::ThreadRole;
 use napier_sys::tsc::ticks;
 
@@ -54,7 +53,7 @@ impl Owner for OwnThread {
         if there { Ok(None) } else { Kthread::spawn(deliver, napi).map(Some) }
     }
 
-    fn take(&self, _deliver: &Deliver, napi: &Napi) {
+    fn take(&self, _cx: Context, _deliver: &Deliver, napi: &Napi) {
         napi.journaled(|| (), |()| Event::Scheduled { target: Target::Kthread });
         napi.thread_parker.wake();
     }
@@ -62,8 +61,9 @@ impl Owner for OwnThread {
 
 impl Deliver {
     fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
-        never_run_inline();
+        Context::begin_duty();
         napier_sys::nowait::this_thread();
+        let cx = Context::current();
         let entitled = || {
             let state = napi.state();
             state.contains(State::SCHED_THREADED) && !state.contains(State::POOL)
@@ -71,7 +71,7 @@ impl Deliver {
         loop {
             napi.thread_parker.wait(|| entitled() || stop.load(Ordering::Acquire), Deadline::NEVER, &self.clock);
             if entitled() {
-                self.threaded_turns(napi);
+                self.threaded_turns(cx, napi);
             } else if stop.load(Ordering::Acquire) {
                 return;
             }
@@ -79,15 +79,15 @@ impl Deliver {
     }
 
     /// Polls as long as the thread owns the instance (`napi_threaded_poll_loop`).
-    fn threaded_turns(&self, napi: &Napi) {
+    fn threaded_turns(&self, cx: Context, napi: &Napi) {
         let mut empty_in_a_row = 0;
         let mut last = ticks();
         loop {
             let busy = napi.transition(Rule::ThreadTurn, State::thread_turn);
             let context = if busy { PollContext::KthreadBusy } else { PollContext::Kthread };
-            let polled = self.poll_once(napi, context);
+            let polled = self.poll_once(cx, napi, context);
             if !busy {
-                if !polled.repoll || self.hand_over_if_stopped(napi) {
+                if !polled.repoll || self.hand_over_if_stopped(cx, napi) {
                     return;
                 }
                 std::thread::yield_now();

@@ -7,9 +7,9 @@ use napier_core::completion::Flush;
 use napier_core::state::State;
 
 use crate::deliver::Deliver;
-use crate::deliver::softirq::{KickOnly, tokens};
+use crate::deliver::softirq::tokens;
 use crate::journal::{Event, Rule};
-use crate::napi::Napi;
+use crate::napi::{Context, Napi};
 use crate::port::IrqCpu;
 
 /// Pause between two looks while waiting for an owner to let go. The kernel waits 20 to 200 us.
@@ -36,11 +36,11 @@ impl Deliver {
             (state.enable(threaded).expect("checked above, under the control lock"), ())
         });
         // Frames may have come while nobody listened. The caller has locks: somebody else polls.
-        let _kick_only = KickOnly::begin();
-        self.unmask(napi);
+        let cx = Context::current().kick_only();
+        self.unmask(*cx, napi);
         if napi.state().contains(State::GROUP) {
             // A group polls without waiting for an event.
-            self.interrupt(napi);
+            self.interrupt(*cx, napi);
         }
     }
 

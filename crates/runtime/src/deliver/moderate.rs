@@ -8,18 +8,15 @@
 use super::Deliver;
 use super::softirq::SoftirqCpu;
 use crate::journal::Event;
-use crate::napi::Napi;
-use crate::napi::place::{HERE, Here};
+use crate::napi::{Context, Napi};
 use napier_core::moderation::{ADAPTIVE_HOLD, Coalesce};
 use napier_core::time::Instant;
-
-use super::softirq::KickOnly;
 
 impl Deliver {
     /// An interrupt was taken by the caller, who owns the instance and has not polled it.
     #[inline]
-    pub(super) fn moderate(&self, napi: &Napi) {
-        if napi.moderation.is_on() && !HERE.get().unheld {
+    pub(super) fn moderate(&self, cx: Context, napi: &Napi) {
+        if napi.moderation.is_on() && !cx.is_unmoderated() {
             let cpu = napi.irq_cpu();
             if let Some(until) = napi.moderation.interrupted(self.clock.now(), cpu) {
                 // Before the poll: who sleeps after it has got a packet sees this.
@@ -30,7 +27,7 @@ impl Deliver {
 
     /// The caller has given the instance up and would unmask its line. True: it stays masked for now.
     #[inline]
-    pub(super) fn holds_back(&self, napi: &Napi) -> bool {
+    pub(super) fn holds_back(&self, cx: Context, napi: &Napi) -> bool {
         if napi.moderation.is_free() {
             return false;
         }
@@ -38,15 +35,15 @@ impl Deliver {
         napi.counters.held_back();
         // As far as the rules know it is unmasked, and the interrupt is on its way.
         napi.journaled(|| (), |()| Event::Unmask { waiting: false });
-        self.softirq[cpu as usize].hold_armed(at);
+        self.softirq[cpu as usize].hold_armed(cx, at);
         true
     }
 
     /// A hold has ended, and the caller is who unmasks.
-    pub(super) fn hold_ended(&self, napi: &Napi) {
+    pub(super) fn hold_ended(&self, cx: Context, napi: &Napi) {
         if napi.irq.unmask() {
             napi.moderation.was_waited_for(self.clock.now());
-            self.interrupt(napi);
+            self.interrupt(cx, napi);
         }
     }
 
@@ -59,8 +56,7 @@ impl Deliver {
         }
         napi.moderation.set(coalesce, adaptive || !by_line);
         if napi.moderation.end() {
-            let _kick_only = KickOnly::begin();
-            self.hold_ended(napi);
+            self.hold_ended(*Context::current().kick_only(), napi);
         }
         true
     }
@@ -70,7 +66,7 @@ impl Deliver {
     #[inline]
     pub(crate) fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
         if self.holds_any() {
-            self.release_holds(ready);
+            self.release_holds(Context::current(), ready);
         }
     }
 
@@ -82,14 +78,13 @@ impl Deliver {
         if !holds && !self.any_timer_is_due() {
             return;
         }
-        let Some(cpu) = self.cpu_of_program() else { return };
+        let cx = Context::current();
+        let Some(cpu) = self.cpu_of_program(cx) else { return };
         if holds {
-            let here = HERE.get();
-            HERE.set(Here { polls_on: true, ..here });
-            cpu.end_due_holds(self, self.clock.now(), true);
-            HERE.set(here);
+            let cx = cx.poll_on();
+            cpu.end_due_holds(*cx, self, self.clock.now(), true);
         }
-        cpu.run_timers_in_passing(self);
+        cpu.run_timers_in_passing(cx, self);
     }
 
     fn any_timer_is_due(&self) -> bool {
@@ -100,9 +95,8 @@ impl Deliver {
     }
 
     /// The softirq CPU of the processor that a program runs on; none in the midst of a softirq.
-    fn cpu_of_program(&self) -> Option<&SoftirqCpu> {
-        let here = HERE.get();
-        if here.handling.is_some() || here.inline || here.thread_of.is_some() {
+    fn cpu_of_program(&self, cx: Context) -> Option<&SoftirqCpu> {
+        if cx.in_softirq() || cx.thread_of().is_some() {
             return None;
         }
         self.softirq_index_of(rustix::thread::sched_getcpu()).map(|index| &*self.softirq[index as usize])
@@ -114,46 +108,41 @@ impl Deliver {
         self.softirq.iter().any(|cpu| cpu.holds.any())
     }
 
-    fn release_holds(&self, ready: &dyn Fn() -> bool) {
-        let Some(cpu) = self.cpu_of_program() else { return };
-        let here = HERE.get();
-        HERE.set(Here { polls_on: true, ..here });
-        cpu.end_holds(self);
+    fn release_holds(&self, cx: Context, ready: &dyn Fn() -> bool) {
+        let Some(cpu) = self.cpu_of_program(cx) else { return };
+        let cx = cx.poll_on();
+        cpu.end_holds(*cx, self);
         // What was polled just now may be for others, and this thread goes to sleep after all.
         if cpu.holds.any() && !ready() {
-            HERE.set(Here { unheld: true, polls_on: true, ..here });
-            cpu.end_holds(self);
+            cpu.end_holds(*cx.unmoderated(), self);
         }
-        HERE.set(here);
     }
 }
 
 impl SoftirqCpu {
     /// Ends all holds that this CPU sees to.
-    fn end_holds(&self, deliver: &Deliver) {
+    fn end_holds(&self, cx: Context, deliver: &Deliver) {
         if self.holds.take() {
             deliver.for_each_napi(|napi| {
                 if napi.moderation.end_on(self.index) {
-                    deliver.hold_ended(napi);
+                    deliver.hold_ended(cx, napi);
                 }
             });
         }
     }
 
     /// A program that stands in for this CPU's thread is about to sleep: nothing is held back meanwhile.
-    pub(super) fn release_before_sleep(&self, deliver: &Deliver) {
+    pub(super) fn release_before_sleep(&self, cx: Context, deliver: &Deliver) {
         if self.holds.any() {
-            let here = HERE.get();
-            HERE.set(Here { unheld: true, ..here });
-            self.end_holds(deliver);
-            self.run(deliver);
-            HERE.set(here);
+            let cx = cx.unmoderated();
+            self.end_holds(*cx, deliver);
+            self.run(*cx, deliver);
         }
     }
 
     /// Ends those that are due; false if none was. Not those that have nothing to tell if a program `works`, which comes by
     /// again or is about to sleep some time: then its next packet would interrupt it.
-    pub(super) fn end_due_holds(&self, deliver: &Deliver, now: Instant, works: bool) -> bool {
+    pub(super) fn end_due_holds(&self, cx: Context, deliver: &Deliver, now: Instant, works: bool) -> bool {
         let Some(due_ns) = self.holds.due(now, works) else { return false };
         let (mut any, mut next) = (false, None::<Instant>);
         deliver.for_each_napi(|napi| {
@@ -161,7 +150,7 @@ impl SoftirqCpu {
                 next = Some(next.map_or(now + ADAPTIVE_HOLD, |next| next.min(now + ADAPTIVE_HOLD)));
             } else if napi.moderation.take_due(self.index, now) {
                 any = true;
-                deliver.hold_ended(napi);
+                deliver.hold_ended(cx, napi);
             } else if let Some(until) = napi.moderation.until_on(self.index) {
                 next = Some(next.map_or(until, |next| next.min(until)));
             }

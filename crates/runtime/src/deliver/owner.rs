@@ -12,7 +12,7 @@ use napier_core::control::ThreadedSetting;
 use napier_core::state::Poller;
 
 use super::{Deliver, kthread, softirq, workqueue};
-use crate::napi::{Kthread, Napi};
+use crate::napi::{Context, Kthread, Napi};
 
 /// What polls scheduled instances.
 pub(super) trait Owner: Sync {
@@ -26,7 +26,7 @@ pub(super) trait Owner: Sync {
     }
 
     /// Takes an instance that was just scheduled.
-    fn take(&self, deliver: &Deliver, napi: &Napi);
+    fn take(&self, cx: Context, deliver: &Deliver, napi: &Napi);
 }
 
 /// The owner that an answer of the rules means.

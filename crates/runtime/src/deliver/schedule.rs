@@ -1,7 +1,5 @@
 //! Scheduling: who will poll an instance that just got an owner.
 
-use std::cell::Cell;
-
 use napier_core::state::State;
 use napier_core::time::Span;
 
@@ -9,23 +7,22 @@ use super::Deliver;
 use super::group::Grouped;
 use super::owner::{Owner as _, owner};
 use crate::journal::{Event, Rule};
-use crate::napi::Napi;
-use crate::napi::place::HERE;
+use crate::napi::{Context, Napi};
 
 impl Deliver {
     /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
     #[inline]
-    pub(crate) fn interrupt(&self, napi: &Napi) {
+    pub(crate) fn interrupt(&self, cx: Context, napi: &Napi) {
         if napi.transition(Rule::SchedulePrep, State::schedule_prep) {
             napi.mask();
-            self.moderate(napi);
-            self.schedule_owned(napi);
+            self.moderate(cx, napi);
+            self.schedule_owned(cx, napi);
         }
     }
 
     /// An interrupt was heard. If another owner has taken meanwhile what it was for, and has gone, it needs no mask and no
     /// poll: the line is only made ready for the next one.
-    pub(crate) fn interrupt_heard(&self, napi: &Napi) {
+    pub(crate) fn interrupt_heard(&self, cx: Context, napi: &Napi) {
         let needless = !napi.state().contains(State::SCHED) && !napi.irq.packets_wait();
         if needless {
             napi.counters.needless_interrupt();
@@ -34,39 +31,38 @@ impl Deliver {
                 return;
             }
         }
-        self.interrupt(napi);
+        self.interrupt(cx, napi);
     }
 
     /// `napi_schedule`: true if this call took ownership.
-    pub(crate) fn napi_schedule(&self, napi: &Napi) -> bool {
+    pub(crate) fn napi_schedule(&self, cx: Context, napi: &Napi) -> bool {
         let acquired = napi.transition(Rule::SchedulePrep, State::schedule_prep);
         if acquired {
-            self.schedule_owned(napi);
+            self.schedule_owned(cx, napi);
         }
         acquired
     }
 
     /// `__napi_schedule` by whoever just obtained SCHED: hands the instance to its thread, or to the poll
     /// list of this CPU.
-    pub(crate) fn schedule_owned(&self, napi: &Napi) {
+    pub(crate) fn schedule_owned(&self, cx: Context, napi: &Napi) {
         napi.counters.scheduled();
         if napi.state().to_group() {
-            return Grouped.take(self, napi);
+            return Grouped.take(cx, self, napi);
         }
         // Who polls comes with the transition: read later it could be another's turn, with the instance long handed on.
         let poller = napi.transition(Rule::Schedule, State::schedule);
         #[cfg(test)]
         crate::napi::hold::at(crate::napi::hold::Point::Scheduled);
-        owner(poller).take(self, napi);
+        owner(poller).take(cx, self, napi);
     }
 
     /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.
     #[inline]
-    pub(crate) fn arm_timer(&self, napi: &Napi, span: Span) {
-        let here = HERE.with(Cell::get);
-        let cpu = self.softirq_of(here, napi);
+    pub(crate) fn arm_timer(&self, cx: Context, napi: &Napi, span: Span) {
+        let cpu = self.softirq_of(cx, napi);
         let at = self.clock.now() + span;
         napi.journaled(|| napi.timer.arm(at, cpu.index), |()| Event::TimerStart { span, due: at, cpu: cpu.cpu });
-        cpu.timer_armed(self, here, napi, at);
+        cpu.timer_armed(cx, self, napi, at);
     }
 }

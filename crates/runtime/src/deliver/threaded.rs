@@ -12,7 +12,7 @@ use napier_core::state::{State, Threaded};
 use super::Deliver;
 use super::owner::{owner, poller};
 use crate::journal::{Event, Rule};
-use crate::napi::{Kthread, Napi};
+use crate::napi::{Context, Kthread, Napi};
 
 /// Pause while a thread lets go. The kernel waits 20 ms a step; nothing is gained by waiting that long here.
 const WAIT_FOR_THREAD: Duration = Duration::from_millis(1);
@@ -105,11 +105,11 @@ impl Deliver {
 
     /// The thread, or a worker, has to poll an instance again: if its mode was taken away softirq polls on, and the answer
     /// is true.
-    pub(crate) fn hand_over_if_stopped(&self, napi: &Napi) -> bool {
+    pub(crate) fn hand_over_if_stopped(&self, cx: Context, napi: &Napi) -> bool {
         let left =
             !napi.state().contains(State::THREADED) && napi.transition_if(Rule::ThreadLeave, State::thread_leave);
         if left {
-            self.schedule_owned(napi);
+            self.schedule_owned(cx, napi);
         }
         left
     }

@@ -50,10 +50,10 @@ fn who_polls_is_decided_when_the_instance_is_scheduled() {
             set(&engine, &napi, ThreadedSetting::Workqueue);
         }
     });
-    engine.inner.deliver.interrupt(&napi);
+    engine.inner.deliver.interrupt(Context::current(), &napi);
     assert!(!hold::is_armed(), "the moment came");
     assert_eq!(engine.inner.deliver.workqueue.pushes(), 0, "nobody has scheduled it to the pool");
-    engine.inner.deliver.interrupt(&napi);
+    engine.inner.deliver.interrupt(Context::current(), &napi);
     eventually("the pool polls", || !napi.state().contains(State::SCHED));
     assert_eq!(engine.inner.deliver.workqueue.pushes(), 1);
 }
@@ -65,7 +65,7 @@ fn a_thread_that_never_completes_hands_its_instance_over() {
         let (engine, napi) = link();
         set(&engine, &napi, setting);
         napi.never_empty.store(true, Ordering::Relaxed);
-        engine.inner.deliver.interrupt(&napi);
+        engine.inner.deliver.interrupt(Context::current(), &napi);
         let polls = |contexts: &[PollContext]| contexts.iter().map(|c| napi.stats().polls[*c]).sum::<u64>();
         eventually("the thread polls", || polls(&[PollContext::Kthread, PollContext::KthreadBusy]) > 3);
         std::thread::scope(|scope| {

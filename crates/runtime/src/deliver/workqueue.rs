@@ -12,11 +12,10 @@ use napier_core::time::Deadline;
 use napier_ring::{Links, List};
 
 use super::owner::Owner;
-use super::softirq::never_run_inline;
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
-use crate::napi::{Kthread, Napi};
+use crate::napi::{Context, Kthread, Napi};
 use crate::threads::{ThreadRole, pass_on};
 use napier_stack::park::Parker;
 
@@ -122,7 +121,7 @@ impl Owner for Pool {
         deliver.workqueue.start(deliver).map(|()| None)
     }
 
-    fn take(&self, deliver: &Deliver, napi: &Napi) {
+    fn take(&self, _cx: Context, deliver: &Deliver, napi: &Napi) {
         napi.journaled(|| (), |()| Event::Scheduled { target: Target::Workqueue });
         deliver.workqueue.push(napi.index);
     }
@@ -130,21 +129,22 @@ impl Owner for Pool {
 
 impl Deliver {
     /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
-    fn workqueue_turn(&self, napi: &Napi) -> bool {
+    fn workqueue_turn(&self, cx: Context, napi: &Napi) -> bool {
         let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
-        self.poll_once(napi, PollContext::Kthread).repoll && !self.hand_over_if_stopped(napi)
+        self.poll_once(cx, napi, PollContext::Kthread).repoll && !self.hand_over_if_stopped(cx, napi)
     }
 
     fn workqueue_main(&self) {
-        never_run_inline();
+        Context::begin_duty();
         napier_sys::nowait::this_thread();
+        let cx = Context::current();
         let queue = &self.workqueue;
         while !queue.stop.load(Ordering::Acquire) {
             let more = || queue.has_any() || queue.stop.load(Ordering::Acquire);
             queue.parker.wait(more, Deadline::NEVER, &self.clock);
             if let Some(index) = queue.pop() {
                 let napi = self.napi_at(index);
-                if self.workqueue_turn(napi) {
+                if self.workqueue_turn(cx, napi) {
                     queue.push(index);
                 }
             }

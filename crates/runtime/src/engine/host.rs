@@ -12,6 +12,7 @@ use napier_core::time::Instant;
 
 use super::{Engine, EngineInner};
 use crate::bounds::NR_CPUS;
+use crate::napi::Context;
 use crate::threads::ThreadRole;
 use napier_stack::seams::{ContextShown, CpuOfSleeper, Dependant, Host};
 
@@ -112,12 +113,12 @@ impl Host for EngineInner {
 
     fn thread_begins(&self, name: &str) {
         self.deliver.unpin_thread();
-        crate::deliver::softirq::never_run_inline();
+        Context::begin_duty();
         self.deliver.threads.register(ThreadRole::Program { name: name.to_owned() });
     }
 
     fn oversee(&self, now: Instant) {
-        self.deliver.oversee(now);
+        self.deliver.oversee(Context::current(), now);
     }
 
     fn comes_by(&self) {

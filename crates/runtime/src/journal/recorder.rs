@@ -1,8 +1,6 @@
 //! Taking the records.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use napier_core::state::{Poller, State};
@@ -11,6 +9,7 @@ use super::{Event, Journal, Record, Rule};
 use crate::bounds::NAPI_MAX;
 use napier_stack::seams::Deliveries;
 use napier_sys::clock::Clock;
+use napier_sys::current;
 
 /// Answers of rules, as the journal holds them.
 pub(crate) trait Answer: Copy {
@@ -117,7 +116,7 @@ impl Tap {
         let answer = act();
         if let Some(event) = event(&answer).into() {
             let &Self { napi, ifindex, queue, .. } = self;
-            let (at, napi_id, thread) = (self.recorder.clock.now(), napi_id(), thread_number());
+            let (at, napi_id, thread) = (self.recorder.clock.now(), napi_id(), current::number());
             inner.push(Record { at, napi, napi_id, ifindex, queue, thread, event });
         }
         answer
@@ -127,19 +126,6 @@ impl Tap {
     pub(crate) fn cpu(&self, index: Option<u32>) -> usize {
         index.map_or_else(rustix::thread::sched_getcpu, |index| self.recorder.softirq_cpus[index as usize])
     }
-}
-
-/// A number for the calling thread; threads of the operating system may get the id of one that is gone.
-fn thread_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    thread_local! {
-        static MINE: Cell<Option<u32>> = const { Cell::new(None) };
-    }
-    MINE.get().unwrap_or_else(|| {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        MINE.set(Some(number));
-        number
-    })
 }
 
 impl Deliveries for Tap {

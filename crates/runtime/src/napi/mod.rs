@@ -2,11 +2,11 @@
 //! data that only the owner of SCHED may touch.
 
 mod config;
+pub(crate) mod context;
 #[cfg(test)]
 pub(crate) mod hold;
 mod kthread;
 mod moderation;
-pub(crate) mod place;
 mod rehearsal;
 mod sink;
 mod stats;
@@ -27,6 +27,7 @@ use crate::journal::{Answer, Event, Rule, Tap};
 use crate::netdev::Device;
 use crate::port::{IrqLine, RxQueue};
 use crate::tx::TxPath;
+pub(crate) use context::Context;
 pub(crate) use kthread::Kthread;
 use moderation::Moderation;
 use napier_stack::merge::Merging;
@@ -192,12 +193,11 @@ impl Napi {
         self.journaled(|| self.irq.mask(), |()| Event::Mask);
     }
 
-    fn journal_poll(&self, context: PollContext, work: u32, budget: u32) {
+    fn journal_poll(&self, cx: Context, context: PollContext, work: u32, budget: u32) {
         let Some(tap) = &self.journal else { return };
-        let place = place::HERE.get();
         let (context, cpu) = match context {
-            PollContext::Softirq if place.ksoftirqd => (PollContext::Ksoftirqd, tap.cpu(place.handling)),
-            PollContext::Softirq => (context, tap.cpu(place.handling)),
+            PollContext::Softirq if cx.is_ksoftirqd() => (PollContext::Ksoftirqd, tap.cpu(cx.handles())),
+            PollContext::Softirq => (context, tap.cpu(cx.handles())),
             _ => (context, tap.cpu(None)),
         };
         self.journaled(|| (), |()| Event::Poll { context, cpu, work, budget });
@@ -225,7 +225,7 @@ impl Napi {
 
     /// The driver's poll: moves at most `budget_pkts` frames from the ring to their receivers.
     #[inline]
-    pub(crate) fn drive(&self, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
+    pub(crate) fn drive(&self, cx: Context, owned: &mut Owned, budget_pkts: u32, context: PollContext) -> u32 {
         let work;
         let _for_others = ForOthers::begin();
         #[cfg(test)]
@@ -247,7 +247,7 @@ impl Napi {
         let work = if self.never_empty.load(Ordering::Relaxed) { budget_pkts } else { work };
         self.counters.polled(context, work);
         if self.journal.is_some() {
-            self.journal_poll(context, work, budget_pkts);
+            self.journal_poll(cx, context, work, budget_pkts);
             self.journal_held(owned);
         }
         work

@@ -1,6 +1,6 @@
 //! What a thread keeps of the transmit path from one call to the next.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use super::kicks::DeferredKicks;
 
@@ -8,15 +8,10 @@ use super::kicks::DeferredKicks;
 pub(super) struct PerThread {
     /// Kicks that it owes.
     pub(super) kicks: RefCell<DeferredKicks>,
-    /// The sender's cell that it used last; a hint where to look for a free one.
-    pub(super) cell: Cell<usize>,
 }
 
-/// As [`PerThread::cell`]: it has used none yet.
-pub(super) const NO_CELL: usize = usize::MAX;
-
 thread_local! {
-    static THIS: PerThread = const { PerThread { kicks: RefCell::new(DeferredKicks::new()), cell: Cell::new(NO_CELL) } };
+    static THIS: PerThread = const { PerThread { kicks: RefCell::new(DeferredKicks::new()) } };
 }
 
 impl PerThread {

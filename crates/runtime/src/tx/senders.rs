@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use napier_ring::{Entered, Exclusive, FramePool, FrameTable, enter_section, section_is_over};
 
 use super::packet::Paced;
-use super::per_thread::{NO_CELL, PerThread};
 use super::stats::CallTimes;
 use crate::port::{Charges, SenderSpace, SenderSpaceError};
 use napier_stack::SendBuffers;
+use napier_sys::current;
 use napier_sys::give_way::GiveWay;
 
 /// What belongs to whoever is inside.
@@ -70,7 +70,7 @@ impl Senders {
     /// Enters a free cell; `None` if there is none now.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Sender>> {
-        let last = PerThread::with(|mine| mine.cell.get()).unwrap_or(NO_CELL);
+        let last = current::sender();
         if let Some(place) = self.places.get(last)
             && let Some(entered) = enter_section(&place.0)
         {
@@ -82,11 +82,11 @@ impl Senders {
     #[cold]
     fn enter_another(&self, last: usize) -> Option<Entered<'_, Sender>> {
         // Relaxed: a number to begin with, so that threads spread.
-        let first = if last == NO_CELL { NEXT.fetch_add(1, Ordering::Relaxed) } else { last };
+        let first = if last == current::NO_SENDER { NEXT.fetch_add(1, Ordering::Relaxed) } else { last };
         let count = self.places.len();
         (0..count).map(|step| (first % count + step) % count).find_map(|at| {
             let entered = enter_section(&self.places[at].0)?;
-            PerThread::with(|mine| mine.cell.set(at));
+            current::set_sender(at);
             Some(entered)
         })
     }

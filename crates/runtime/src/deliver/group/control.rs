@@ -15,8 +15,7 @@ use super::elsewhere::Stands;
 use super::policy::Turn;
 use super::{Group, GroupClass, Member, Poller, stall_ns};
 use crate::deliver::Deliver;
-use crate::deliver::softirq::KickOnly;
-use crate::napi::Napi;
+use crate::napi::{Context, Napi};
 
 /// Pause between two looks while waiting for an owner to let go.
 const WAIT: Duration = Duration::from_micros(50);
@@ -235,10 +234,10 @@ impl Deliver {
     /// Who runs the member's discipline by the settings in force. A group that does is told to look, whatever it does now: nobody
     /// else looks at what senders push.
     fn set_run(&self, group: &Group, member: &Member) {
-        let _kick_only = KickOnly::begin();
+        let cx = Context::current().kick_only();
         member.set_run(group.is_always_awake());
         if group.is_always_awake() {
-            self.interrupt(&member.napi);
+            self.interrupt(*cx, &member.napi);
         }
     }
 
@@ -305,9 +304,8 @@ impl Deliver {
         member.sit(|seat| (seat.free(), ()));
         self.groups.member(napi).store(None);
         if owned {
-            // The caller has locks: somebody else polls.
-            let _kick_only = KickOnly::begin();
-            self.schedule_owned(napi);
+            // The caller has locks: another thread polls.
+            self.schedule_owned(*Context::current().kick_only(), napi);
         }
     }
 

@@ -29,7 +29,7 @@ use napier_sys::topology::{Place, place_of};
 use super::Deliver;
 use super::owner::Owner;
 use crate::bounds::NAPI_MAX;
-use crate::napi::Napi;
+use crate::napi::{Context, Napi};
 use crate::tx::{Mode, OwnerTurns};
 pub use class::GroupClass;
 pub use control::GroupChangeError;
@@ -279,7 +279,7 @@ impl GroupTable {
 pub(super) struct Grouped;
 
 impl Owner for Grouped {
-    fn take(&self, deliver: &Deliver, napi: &Napi) {
+    fn take(&self, cx: Context, deliver: &Deliver, napi: &Napi) {
         let member = deliver.groups.member(napi).load_full().expect("an instance of a group is its member");
         // Whoever took it after a timer has not masked it.
         napi.mask();
@@ -287,7 +287,7 @@ impl Owner for Grouped {
         let _ = napi.moderation.end();
         let cpu = member.sit(Seat::ready);
         if let Some(group) = member.group.upgrade() {
-            deliver.first_turn(&group, &member, cpu);
+            deliver.first_turn(cx, &group, &member, cpu);
             group.wake(&member, member.seat().cpu());
         }
     }

@@ -10,17 +10,18 @@ use napier_core::time::{Deadline, Instant, Span};
 
 use super::{Group, Member, Poller, instant, sleeps};
 use crate::deliver::Deliver;
+use crate::napi::Context;
 
 /// How often a CPU that sleeps looks whether others still do, if all did.
 const ALL_ASLEEP: Span = Span::from_ms(100);
 
 impl Deliver {
     /// Tries to park; false if there was something to do, or the CPU is told to leave.
-    pub(super) fn park(&self, group: &Group, poller: &Poller) -> bool {
+    pub(super) fn park(&self, cx: Context, group: &Group, poller: &Poller) -> bool {
         if !group.announce(poller) {
             return false;
         }
-        let slept = self.arm_all(group, poller) && poller.change_if(CpuWord::sleep);
+        let slept = self.arm_all(cx, group, poller) && poller.change_if(CpuWord::sleep);
         if !slept {
             poller.change(|word| (word.cancel(), ()));
             poller.vain_parks.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +53,7 @@ impl Deliver {
     }
 
     /// Arms the members of a CPU; true if none of them keeps it awake.
-    fn arm_all(&self, group: &Group, poller: &Poller) -> bool {
+    fn arm_all(&self, cx: Context, group: &Group, poller: &Poller) -> bool {
         let members = group.members.load();
         // Nobody tells a sleeper of what senders push: such a group keeps a CPU awake, and moves its members there first.
         let own = members.iter().filter(|member| member.seat().cpu() == poller.cpu);
@@ -65,7 +66,7 @@ impl Deliver {
                     member.sit(|seat| (seat.give(), ()));
                     return false;
                 }
-                self.arm(group, member);
+                self.arm(cx, group, member);
             }
         }
         // Once more, with the announcement standing: also for what was moved here meanwhile, and for members that came.
@@ -73,7 +74,7 @@ impl Deliver {
     }
 
     /// Arms one member, whose turn the caller has.
-    fn arm(&self, group: &Group, member: &Member) {
+    fn arm(&self, cx: Context, group: &Group, member: &Member) {
         let napi = &*member.napi;
         let (mut arming, mut waiting) = (Arming::new(), None);
         loop {
@@ -103,7 +104,7 @@ impl Deliver {
                     waiting = Some(napi.irq.unmask());
                     arming.on_done();
                 }
-                ArmStep::Event => return self.interrupt(napi),
+                ArmStep::Event => return self.interrupt(cx, napi),
                 ArmStep::Ready => {
                     let cpu = member.sit(Seat::ready);
                     return group.wake(member, cpu);

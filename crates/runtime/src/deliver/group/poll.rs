@@ -16,8 +16,7 @@ use super::class::{step_aside, way};
 use super::{Group, Member, Poller, instant, sleeps};
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
-use crate::deliver::softirq::never_run_inline;
-use crate::napi::place::HERE;
+use crate::napi::Context;
 use crate::threads::ThreadRole;
 use crate::tx::OwnerTurn;
 
@@ -63,8 +62,9 @@ impl Group {
 
 impl Deliver {
     fn group_main(&self, group: &Group, poller: &Poller) {
-        never_run_inline();
+        Context::begin_duty();
         napier_sys::nowait::this_thread();
+        let cx = Context::current();
         napier_sys::sched::exact_timers();
         let (mut empty_rounds, mut last, mut way, mut due) = (0_u32, ticks(), way(), 0);
         while !group.stop.load(Ordering::Acquire) {
@@ -77,7 +77,7 @@ impl Deliver {
                 if member.seat().cpu() != poller.cpu || nth != due && member.is_quiet(now) {
                     continue;
                 }
-                if let Some(found) = self.group_turn(group, member, poller.cpu, &mut now) {
+                if let Some(found) = self.group_turn(cx, group, member, poller.cpu, &mut now) {
                     work += found;
                     spun_at = Some(member);
                 }
@@ -86,7 +86,7 @@ impl Deliver {
                 now = self.clock.now();
             }
             poller.seen_ns.store(now.ns, Ordering::Relaxed);
-            let served = self.serve_softirq(poller.cpu, now);
+            let served = self.serve_softirq(cx, poller.cpu, now);
             if served {
                 now = self.clock.now();
                 poller.seen_ns.store(now.ns, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Deliver {
             last = ticks;
             let (shall_park, is_empty) = (poller.shall_park.swap(false, Ordering::Relaxed), members.is_empty());
             drop(members);
-            if (shall_park || is_empty) && self.park(group, poller) {
+            if (shall_park || is_empty) && self.park(cx, group, poller) {
                 (empty_rounds, last) = (0, napier_sys::tsc::ticks());
             } else if empty_rounds > 0 && empty_rounds.is_multiple_of(LOOK_EVERY) {
                 group.look_for_senders(poller.cpu);
@@ -124,20 +124,19 @@ impl Deliver {
 
     /// An interrupt has woken the softirq thread of the member's CPU, and the group's thread is asleep: the packet does not wait
     /// for a second thread to wake.
-    pub(super) fn first_turn(&self, group: &Group, member: &Member, cpu: GroupCpu) {
-        let here = HERE.get();
-        let is_of_cpu = here.thread_of.is_some() && here.thread_of == self.softirq_index_of(cpu.0.into());
+    pub(super) fn first_turn(&self, cx: Context, group: &Group, member: &Member, cpu: GroupCpu) {
+        let is_of_cpu = cx.thread_of().is_some() && cx.thread_of() == self.softirq_index_of(cpu.0.into());
         // Who is polling already, or was told to leave that to others, only wakes.
-        let may = is_of_cpu && here.handling.is_none() && !here.kicks_only;
+        let may = is_of_cpu && cx.handles().is_none() && !cx.kicks_only();
         if may && group.poller(cpu).is_some_and(|poller| sleeps(&poller)) {
             let mut now = Instant::ZERO;
-            let _ = self.group_turn(group, member, cpu, &mut now);
+            let _ = self.group_turn(cx, group, member, cpu, &mut now);
         }
     }
 
     /// A turn of a member: its packets, if it is this CPU's to poll. `None`: it is not. `now` becomes the time of
     /// its end, or of its beginning if nothing was there: the clock is read once then.
-    fn group_turn(&self, group: &Group, member: &Member, cpu: GroupCpu, now: &mut Instant) -> Option<u32> {
+    fn group_turn(&self, cx: Context, group: &Group, member: &Member, cpu: GroupCpu, now: &mut Instant) -> Option<u32> {
         if !member.sit_if(|seat| seat.take(cpu).ok()) {
             return None;
         }
@@ -161,7 +160,7 @@ impl Deliver {
         let (work, backlog, held) = {
             let mut owned = napi.owned.enter();
             napi.tx_path().napi_polled();
-            let work = napi.drive(&mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
+            let work = napi.drive(cx, &mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
             if work == 0 && self.groups.dry_runs {
                 napi.polled_in_vain(&mut owned);
@@ -202,8 +201,8 @@ impl Deliver {
     }
 
     /// While a CPU of a group is awake it does what was raised on it, and what is due. False: it was nothing.
-    fn serve_softirq(&self, cpu: GroupCpu, now: Instant) -> bool {
-        self.softirq_index_of(cpu.0.into()).is_some_and(|index| self.softirq[index as usize].serve(self, now))
+    fn serve_softirq(&self, cx: Context, cpu: GroupCpu, now: Instant) -> bool {
+        self.softirq_index_of(cpu.0.into()).is_some_and(|index| self.softirq[index as usize].serve(cx, self, now))
     }
 }
 

@@ -42,7 +42,7 @@ fn a_program_that_stands_still_in_a_poll_holds_up_no_other_instance() {
             eventually("the other instance is polled", || polls(&second) > before);
         }
     });
-    engine.inner.deliver.interrupt(&first);
+    engine.inner.deliver.interrupt(Context::current(), &first);
     assert!(!hold::is_armed(), "the caller has polled");
 }
 
@@ -52,11 +52,27 @@ fn a_program_polls_once() {
     let (engine, _device, first, _) = link();
     first.never_empty.store(true, Ordering::Relaxed);
     let runs = engine.inner.deliver.softirq[0].stats().task_runs;
-    engine.inner.deliver.interrupt(&first);
+    engine.inner.deliver.interrupt(Context::current(), &first);
     assert_eq!(engine.inner.deliver.softirq[0].stats().task_runs, runs + 1);
     let before = polls(&first);
     eventually("the thread goes on", || polls(&first) > before + 20);
     first.never_empty.store(false, Ordering::Relaxed);
+}
+
+/// What a thread may do is put back however a poll ends.
+#[test]
+fn a_program_polls_inline_again_after_a_panic() {
+    let (engine, _device, first, second) = link();
+    let deliver = &engine.inner.deliver;
+    hold::on_next(Point::Polling, || panic!("looked for"));
+    let polls_first = || deliver.interrupt(Context::current(), &first);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(polls_first)).is_err());
+    assert!(Context::current() == Context::PROGRAM && napier_sys::nowait::may_wait());
+    let (runs, before) = (deliver.softirq[0].stats().task_runs, polls(&second));
+    deliver.interrupt(Context::current(), &second);
+    assert_eq!((deliver.softirq[0].stats().task_runs, polls(&second)), (runs + 1, before + 1));
+    // Nothing else releases the instance that was being polled, and the engine's end waits for it.
+    let _ = first.transition(crate::journal::Rule::CompleteRelease, State::complete_release);
 }
 
 /// A sender may be inside a call of a connection, which a poll could want to enter.
@@ -70,7 +86,7 @@ fn a_sender_that_runs_its_queue_polls_nothing() {
     second.transition(crate::journal::Rule::SchedulePrep, State::schedule_prep);
     cpu.raised.push(&engine.inner.deliver.napi_links, second.index);
     hold::on_next(Point::Polling, || panic!("polled by the sender"));
-    cpu.raise_tx(&engine.inner.deliver, first.index, true);
+    cpu.raise_tx(Context::current(), &engine.inner.deliver, first.index, true);
     assert!(hold::is_armed());
     hold::forget();
     cpu.kick();

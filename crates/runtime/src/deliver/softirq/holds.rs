@@ -7,6 +7,7 @@ use napier_ring::LazyTimer;
 
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
+use crate::napi::Context;
 
 /// Whether a CPU may have lines that are held back, and until when: the time of the one that was begun last; 0 if there are none.
 #[derive(Default)]
@@ -51,8 +52,8 @@ impl SoftirqCpu {
     /// The timer is to end a hold of this CPU then: its thread wakes up in time, or as late as for other timers that
     /// are armed again and again.
     #[inline]
-    pub(in crate::deliver) fn hold_armed(&self, at: Instant) {
-        if !self.is_own_thread() {
+    pub(in crate::deliver) fn hold_armed(&self, cx: Context, at: Instant) {
+        if cx.thread_of() != Some(self.index) {
             self.program_if_late(at.ns);
         }
     }

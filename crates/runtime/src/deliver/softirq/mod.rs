@@ -28,10 +28,8 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use super::Deliver;
 use super::owner::Owner;
 use crate::journal::{Event, Target};
-use crate::napi::Napi;
-use crate::napi::place::{HERE, Here};
+use crate::napi::{Context, Napi};
 use crate::port::IrqCpu;
-pub(crate) use caller::{KickOnly, never_run_inline};
 use holds::Holds;
 use stand_in::Place;
 pub(crate) use takeover::Overseer;
@@ -130,36 +128,30 @@ impl SoftirqCpu {
 
     /// A thread that polls on this CPU for ever comes round: it runs what is raised, the timers that are due and the holds that
     /// are over. False: there was nothing.
-    pub(super) fn serve(&self, deliver: &Deliver, now: Instant) -> bool {
+    pub(super) fn serve(&self, cx: Context, deliver: &Deliver, now: Instant) -> bool {
         let due = self.has_timers() && self.timer_is_due(now) || self.holds.due(now, true).is_some();
         if due {
-            let before = HERE.get();
-            // What becomes of them is looked at below: nobody has to be woken for it.
-            HERE.set(Here { stands_in: Some(self.index), ..before });
-            self.run_due_timers(deliver);
-            HERE.set(before);
+            // What becomes of them is looked at below: no thread has to be woken for it.
+            self.run_due_timers(*cx.serve(self.index), deliver);
         }
-        self.run(deliver) || due
+        self.run(cx, deliver) || due
     }
 
     /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already. False: nothing was.
-    pub(super) fn run(&self, deliver: &Deliver) -> bool {
+    pub(super) fn run(&self, cx: Context, deliver: &Deliver) -> bool {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return false;
         }
         let mut held = self.baton.try_take();
         while let Some(baton) = held {
-            let before = HERE.get();
-            HERE.set(Here { handling: Some(self.index), ..before });
-            self.handle(deliver);
-            HERE.set(before);
+            self.handle(*cx.handle(self.index), deliver);
             held = baton.pass(|| self.is_raised());
         }
         true
     }
 
     /// `handle_softirqs`: repeats the receive handler within the limits of time and passes.
-    fn handle(&self, deliver: &Deliver) {
+    fn handle(&self, cx: Context, deliver: &Deliver) {
         let mut lists = self.lists.enter();
         let mut now = deliver.clock.now();
         let mut passes = SoftirqLoop::begin(now);
@@ -168,7 +160,7 @@ impl SoftirqCpu {
             let pending = if self.raised.is_empty() && lists.is_empty() {
                 false
             } else {
-                self.net_rx_action(deliver, &mut lists, now)
+                self.net_rx_action(cx, deliver, &mut lists, now)
             };
             let pending = pending || !self.raised_tx.is_empty();
             if !pending {
@@ -182,7 +174,7 @@ impl SoftirqCpu {
                 SoftirqNext::WakeKsoftirqd => {
                     self.counters.ksoftirqd.fetch_add(1, Ordering::Relaxed);
                     self.left_over.store(true, Ordering::Relaxed);
-                    if !self.is_own_thread() {
+                    if cx.thread_of() != Some(self.index) {
                         self.kick();
                     }
                     return;
@@ -205,7 +197,7 @@ impl SoftirqCpu {
     }
 
     /// `net_rx_action`: one run with its budget and time limit; true if work is left.
-    fn net_rx_action(&self, deliver: &Deliver, lists: &mut PollLists<u32>, now: Instant) -> bool {
+    fn net_rx_action(&self, cx: Context, deliver: &Deliver, lists: &mut PollLists<u32>, now: Instant) -> bool {
         self.counters.runs.fetch_add(1, Ordering::Relaxed);
         self.collect(deliver, lists);
         let (budget_pkts, time_limit) = deliver.sysctl.netdev_budget();
@@ -215,7 +207,7 @@ impl SoftirqCpu {
             match run.next(lists) {
                 NetRxStep::Poll(index) => {
                     let napi = deliver.napi_at(index);
-                    let polled = deliver.poll_once(napi, PollContext::Softirq);
+                    let polled = deliver.poll_once(cx, napi, PollContext::Softirq);
                     run.polled(lists, deliver.clock.now(), index, polled.work, polled.repoll);
                 }
                 NetRxStep::Finish { reraise } => break reraise,
@@ -278,10 +270,10 @@ impl IrqCpu for SoftirqCpu {
 pub(super) struct OnCpu;
 
 impl Owner for OnCpu {
-    fn take(&self, deliver: &Deliver, napi: &Napi) {
-        let cpu = deliver.softirq_of_this_context(napi);
+    fn take(&self, cx: Context, deliver: &Deliver, napi: &Napi) {
+        let cpu = deliver.softirq_of(cx, napi);
         napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
-        cpu.raise(deliver, napi);
+        cpu.raise(cx, deliver, napi);
     }
 }
 
@@ -289,18 +281,8 @@ impl Deliver {
     /// The softirq CPU that the calling thread counts as being on; for a thread on a processor without
     /// one, the CPU that takes the instance's interrupt.
     #[inline]
-    pub(crate) fn softirq_of_this_context(&self, napi: &Napi) -> &SoftirqCpu {
-        self.softirq_of(HERE.get(), napi)
-    }
-
-    /// As [`Self::softirq_of_this_context`], for a caller that knows where it is.
-    #[inline]
-    pub(super) fn softirq_of(&self, here: Here, napi: &Napi) -> &SoftirqCpu {
-        let index = here
-            .handling
-            .or(here.thread_of)
-            .or(here.stands_in)
-            .or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
+    pub(super) fn softirq_of(&self, cx: Context, napi: &Napi) -> &SoftirqCpu {
+        let index = cx.softirq_cpu().or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
         &self.softirq[index.unwrap_or_else(|| napi.irq_cpu()) as usize]
     }
 }

@@ -3,8 +3,8 @@
 use std::io;
 use std::thread::JoinHandle;
 
-use super::never_run_inline;
 use crate::deliver::Deliver;
+use crate::napi::Context;
 use crate::port::ServiceHost;
 use crate::threads::ThreadRole;
 
@@ -13,7 +13,7 @@ impl ServiceHost for Deliver {
         let deliver = self.this().upgrade().expect("the caller has it");
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             deliver.unpin_thread();
-            never_run_inline();
+            Context::begin_duty();
             deliver.threads.register(role);
             work();
             deliver.threads.unregister();

@@ -26,7 +26,7 @@ use rustix::fd::OwnedFd;
 use super::SoftirqCpu;
 use super::timer::{NEVER_NS, until};
 use crate::deliver::Deliver;
-use crate::napi::place::{HERE, Here};
+use crate::napi::Context;
 
 /// How long the CPU's thread keeps away at most, so that the program hears its bell.
 const ASIDE: Span = Span::from_ms(1);
@@ -94,20 +94,18 @@ impl CpuOfSleeper for Place {
     fn sleep(&self, deadline: Deadline, awake: &mut dyn FnMut()) {
         let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) else { return awake() };
         napier_sys::sched::exact_timers();
-        let before = HERE.get();
-        HERE.set(Here { stands_in: Some(self.index), ..before });
+        let cx = Context::current().serve(self.index);
         let awake = &mut || {
             awake();
             self.goes_on();
         };
-        deliver.softirq[self.index as usize].sleep_as_program(&deliver, deadline, awake);
-        HERE.set(before);
+        deliver.softirq[self.index as usize].sleep_as_program(*cx, &deliver, deadline, awake);
     }
 
     fn end(&self) {
         if let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) {
             let _for_others = ForOthers::begin();
-            deliver.softirq[self.index as usize].leave_timers(&deliver);
+            deliver.softirq[self.index as usize].leave_timers(Context::current(), &deliver);
         }
         // Release: pairs with the Acquire of the next one's swap, and with that in `pass_on`.
         self.taken.store(false, Ordering::Release);
@@ -116,23 +114,23 @@ impl CpuOfSleeper for Place {
 }
 
 impl SoftirqCpu {
-    fn sleep_as_program(&self, deliver: &Deliver, deadline: Deadline, awake: &mut dyn FnMut()) {
+    fn sleep_as_program(&self, cx: Context, deliver: &Deliver, deadline: Deadline, awake: &mut dyn FnMut()) {
         // It does what the CPU's thread would do: for others.
         let _for_others = ForOthers::begin();
         // What it took the time before was for others.
-        self.release_before_sleep(deliver);
+        self.release_before_sleep(cx, deliver);
         let due_ns = self.settle_for_stand_in(deliver);
         let until_ns = deadline.instant().map_or(due_ns, |deadline| deadline.ns.min(due_ns));
         let timeout = (until_ns != NEVER_NS).then(|| until(until_ns, deliver.clock.now()));
-        let taken = self.take_events(deliver, timeout.as_ref(), awake);
+        let taken = self.take_events(cx, deliver, timeout.as_ref(), awake);
         self.counters.stood_in.fetch_add(1, Ordering::Relaxed);
         if taken.timer_fired {
             self.timer_in_vain();
         }
         if taken.timer_fired || due_ns != NEVER_NS && deliver.clock.now() >= (Instant { ns: due_ns }) {
-            self.run_due_timers(deliver);
+            self.run_due_timers(cx, deliver);
         }
-        self.run(deliver);
+        self.run(cx, deliver);
         if deliver.stopping() {
             self.kick();
         }
@@ -142,8 +140,8 @@ impl SoftirqCpu {
 impl Deliver {
     /// The place of the CPU where the calling thread is, if that may work for others and nobody has it.
     pub(crate) fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        let here = HERE.get();
-        if !here.may_run_inline() || here.stands_in.is_some() || self.stopping() {
+        let cx = Context::current();
+        if !cx.may_run_inline() || cx.serves() || self.stopping() {
             return None;
         }
         let index = self.softirq_index_of(rustix::thread::sched_getcpu())?;

@@ -8,6 +8,7 @@ use super::*;
 use crate::device::{DeviceHandle, LinkConfig};
 use crate::engine::Engine;
 use crate::napi::Napi;
+use crate::napi::context::Scope as InContext;
 use crate::raw::RawPort;
 use crate::test_link::{PATIENCE, end, eventually, is_at_rest};
 
@@ -149,19 +150,16 @@ fn one_thread_has_the_place() {
 fn who_works_for_others_takes_no_place() {
     let rig = Rig::new();
     napier_sys::sched::pin_current_thread(rig.cpu);
-    let here = HERE.get();
-    let kept = [
-        Here { thread_of: Some(0), ..here },
-        Here { handling: Some(0), ..here },
-        Here { stands_in: Some(0), ..here },
-        Here { inline: true, ..here },
-        Here { kicks_only: true, ..here },
-    ];
-    for kept in kept {
-        HERE.set(kept);
+    let cx = Context::current();
+    Context::of_thread(0).begin();
+    assert!(rig.deliver().stand_in().is_none());
+    cx.begin();
+    let contexts: [fn(Context) -> InContext; 5] =
+        [|cx| cx.serve(0), |cx| cx.handle(0), |cx| cx.inline_on(0), Context::inline, Context::kick_only];
+    for begin in contexts {
+        let _kept = begin(cx);
         assert!(rig.deliver().stand_in().is_none());
     }
-    HERE.set(here);
     rig.deliver().stand_in().expect("a program").end();
 }
 
@@ -174,7 +172,7 @@ fn a_program_that_comes_by_runs_what_is_due() {
     let napi = &rig.napis[0];
     let fires = napi.stats().timer_fires;
     let earliest = rig.deliver().clock.now() + Span::from_ms(2);
-    rig.deliver().arm_timer(napi, Span::from_ms(2));
+    rig.deliver().arm_timer(Context::current(), napi, Span::from_ms(2));
     rig.deliver().comes_by();
     // This thread may have lost its CPU for as long.
     let not_due = rig.deliver().clock.now() < earliest;

@@ -14,7 +14,7 @@ use napier_core::upkeep::{OVERDUE_AFTER, Overdue};
 
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
-use crate::napi::place::{HERE, Here};
+use crate::napi::Context;
 
 /// Time between two looks, at least.
 const LOOK_EVERY: Span = Span::from_ms(5);
@@ -36,30 +36,29 @@ impl Overseer {
 impl Deliver {
     /// Looks after the softirq CPUs if it is time. For threads that hold nothing and have just woken up or will sleep.
     #[inline]
-    pub(crate) fn oversee(&self, now: Instant) {
+    pub(crate) fn oversee(&self, cx: Context, now: Instant) {
         // Relaxed: a hint. Whoever looks does it under the lock.
         if now.ns >= self.overseer.next_ns.load(Ordering::Relaxed) {
-            self.oversee_now(now);
+            self.oversee_now(cx, now);
         }
     }
 
     #[cold]
-    fn oversee_now(&self, now: Instant) {
+    fn oversee_now(&self, cx: Context, now: Instant) {
         let Ok(mut seen) = self.overseer.seen.try_lock() else { return };
         self.overseer.next_ns.store((now + LOOK_EVERY).ns, Ordering::Relaxed);
-        let _ = self.look_after_softirqs(now, &mut seen);
+        let _ = self.look_after_softirqs(cx, now, &mut seen);
     }
 
     /// Looks at every softirq CPU, of which `seen` is what was found before; true if work waits at one of them.
-    pub(super) fn look_after_softirqs(&self, now: Instant, seen: &mut [Overdue]) -> bool {
-        let here = HERE.get();
-        if here.handling.is_some() || here.inline {
+    pub(super) fn look_after_softirqs(&self, cx: Context, now: Instant, seen: &mut [Overdue]) -> bool {
+        if cx.in_softirq() {
             return false;
         }
         let (mut found, mut waits) = (None, false);
         for (cpu, seen) in self.softirq.iter().zip(seen) {
             // A thread that looks is not kept from anything.
-            let waiting = here.thread_of != Some(cpu.index) && cpu.work_waits(self, now);
+            let waiting = cx.thread_of() != Some(cpu.index) && cpu.work_waits(self, now);
             waits |= waiting;
             if seen.look(now, waiting, cpu.progress()) {
                 found = Some(cpu);
@@ -67,7 +66,7 @@ impl Deliver {
         }
         // Where letting it go does not help, what it has to do is taken over at a later look.
         if let Some(cpu) = found.filter(|cpu| !cpu.let_go(self, now)) {
-            cpu.take_over(self, here);
+            cpu.take_over(cx, self);
         }
         waits
     }
@@ -98,30 +97,30 @@ impl SoftirqCpu {
     }
 
     /// Does what waits for the thread: on another softirq CPU, or if there is none in the calling thread.
-    fn take_over(&self, deliver: &Deliver, here: Here) {
+    fn take_over(&self, cx: Context, deliver: &Deliver) {
         self.counters.taken_over.fetch_add(1, Ordering::Relaxed);
         let _for_others = napier_sys::nowait::ForOthers::begin();
         let others = deliver.softirq.len() as u32; // bounded by the number of processors
-        let other = here.thread_of.or((others > 1).then(|| (self.index + 1) % others));
+        let other = cx.thread_of().or((others > 1).then(|| (self.index + 1) % others));
         // What is raised goes to the other CPU; without one each instance is polled right here, once.
-        HERE.set(Here { handling: other, inline: other.is_some(), kicks_only: false, ..here });
-        let taken = self.take_events(deliver, Some(&AT_ONCE), &mut || {});
+        let scope = cx.take_over(other);
+        let taken = self.take_events(*scope, deliver, Some(&AT_ONCE), &mut || {});
         if taken.called {
             self.place.pass_on();
         }
-        self.run_due_timers(deliver);
+        self.run_due_timers(*scope, deliver);
         if taken.timer_fired {
             self.program_earliest(deliver, 0);
         }
-        self.move_instances(deliver, other);
-        HERE.set(Here { inline: true, ..here });
+        self.move_instances(*scope, deliver, other);
+        drop(scope);
+        let _inline = cx.inline();
         self.net_tx_action(deliver);
-        HERE.set(here);
     }
 
-    fn move_instances(&self, deliver: &Deliver, other: Option<u32>) {
+    fn move_instances(&self, cx: Context, deliver: &Deliver, other: Option<u32>) {
         let target = other.map_or(self, |other| &deliver.softirq[other as usize]);
-        let raise = |index| target.raise(deliver, deliver.napi_at(index));
+        let raise = |index| target.raise(cx, deliver, deliver.napi_at(index));
         // Before any is polled: what asks to be polled again is left for later.
         let mut raised = self.raised.take(&deliver.napi_links);
         let mut waiting = [0; 64];

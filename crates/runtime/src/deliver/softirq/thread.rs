@@ -17,7 +17,7 @@ use super::timer::{CpuTimer, Ran};
 use super::{Holds, SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
-use crate::napi::place::{HERE, Here};
+use crate::napi::Context;
 use crate::port::{EDGES, IrqCpu, Tokens};
 use napier_stack::park::woken_by_this_thread;
 use napier_stack::seams::CpuOfSleeper;
@@ -79,14 +79,15 @@ impl SoftirqCpu {
 
     fn main(&self, deliver: &Deliver, mut class: Class) {
         napier_sys::nowait::this_thread();
+        let cx = Context::current();
         let (mut for_nothing, mut away_known_ns) = (None, 0);
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, for_nothing);
-            let Taken { timer_fired, events, called } = self.wait(deliver, at_most.as_ref());
+            let Taken { timer_fired, events, called } = self.wait(cx, deliver, at_most.as_ref());
             let turns = called.then(|| self.place.pass_on());
             let woken_before = woken_by_this_thread();
-            let ran = if timer_fired || at_most.is_some() { self.run_due_timers(deliver) } else { Ran::None };
-            self.run(deliver);
+            let ran = if timer_fired || at_most.is_some() { self.run_due_timers(cx, deliver) } else { Ran::None };
+            self.run(cx, deliver);
             // A wait that something else ended was not for a timer.
             for_nothing = (timer_fired || at_most.is_some() && events == 0).then(|| match ran {
                 Ran::None => true,
@@ -97,22 +98,22 @@ impl SoftirqCpu {
                 self.place.stand_aside(turns);
             }
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
-                self.as_ksoftirqd(deliver, &class);
+                self.as_ksoftirqd(cx, deliver, &class);
                 // What its last wait took in.
-                self.run(deliver);
+                self.run(cx, deliver);
             }
             let now = deliver.clock.now();
             class.look(self, now);
             self.see_to_place(deliver, now, &mut away_known_ns);
-            deliver.oversee(now);
+            deliver.oversee(cx, now);
         }
     }
 
     /// Waits and takes the interrupts that are there.
-    fn wait(&self, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
+    fn wait(&self, cx: Context, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
         #[cfg(test)]
         self.stand_still_if_told();
-        let taken = self.take_events(deliver, timeout, &mut || self.woken());
+        let taken = self.take_events(cx, deliver, timeout, &mut || self.woken());
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
         taken
     }
@@ -120,6 +121,7 @@ impl SoftirqCpu {
     /// Takes the interrupts that are there, for this thread or in its place; `awake` comes first.
     pub(super) fn take_events(
         &self,
+        cx: Context,
         deliver: &Deliver,
         timeout: Option<&rustix::time::Timespec>,
         awake: &mut dyn FnMut(),
@@ -145,7 +147,7 @@ impl SoftirqCpu {
                     let doorbell = token & TIMER_BIT == 0;
                     let counts = if doorbell { napi.irq.heard() } else { napi.irq.timer_fired() };
                     if counts {
-                        deliver.interrupt_heard(napi);
+                        deliver.interrupt_heard(cx, napi);
                     }
                 }
             }
@@ -154,21 +156,21 @@ impl SoftirqCpu {
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.
-    fn as_ksoftirqd(&self, deliver: &Deliver, class: &Class) {
+    fn as_ksoftirqd(&self, cx: Context, deliver: &Deliver, class: &Class) {
         class.suspend();
-        let before = HERE.get();
-        HERE.set(Here { ksoftirqd: true, ..before });
+        let scope = cx.as_ksoftirqd();
+        let cx = *scope;
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
-            self.run(deliver);
+            self.run(cx, deliver);
             rustix::thread::sched_yield();
-            if self.wait(deliver, Some(&now)).called {
+            if self.wait(cx, deliver, Some(&now)).called {
                 self.place.stand_aside(self.place.pass_on());
             }
-            // While this thread runs nobody sets the kernel timer, so look at every turn.
-            self.run_due_timers(deliver);
+            // While this thread runs no other sets the kernel timer, so look at every turn.
+            self.run_due_timers(cx, deliver);
         }
-        HERE.set(before);
+        drop(scope);
         class.resume(self);
     }
 }
@@ -181,7 +183,7 @@ pub(crate) fn start(
     ready: SyncSender<()>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("softirq/{}", cpu.cpu)).spawn(move || {
-        HERE.set(Here { thread_of: Some(cpu.index), ..Here::NOWHERE });
+        Context::of_thread(cpu.index).begin();
         // The starter pins it, once it runs: its processor may have no time for it now.
         deliver.unpin_thread();
         let class = Class::begin(&cpu, want_fifo, deliver.clock.now());

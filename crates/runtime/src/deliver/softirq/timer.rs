@@ -31,8 +31,7 @@ use rustix::time::{
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
-use crate::napi::Napi;
-use crate::napi::place::{HERE, Here};
+use crate::napi::{Context, Napi};
 use napier_sys::nowait::{self, ForOthers};
 
 pub(super) const NEVER_NS: u64 = LazyTimer::NEVER_NS;
@@ -79,15 +78,15 @@ impl CpuTimer {
 }
 
 impl SoftirqCpu {
-    /// The timer of `napi` was armed here by the calling thread, which is `here`.
+    /// The timer of `napi` was armed here by the calling thread.
     #[inline]
-    pub(crate) fn timer_armed(&self, deliver: &Deliver, here: Here, napi: &Napi, at: Instant) {
+    pub(crate) fn timer_armed(&self, cx: Context, deliver: &Deliver, napi: &Napi, at: Instant) {
         // Whoever looks after the CPU sets the timer before it sleeps, or does what the timer is for.
         self.timer.expects(at.ns);
-        if here.thread_of != Some(self.index) {
+        if cx.thread_of() != Some(self.index) {
             napi.timer.look_after(true);
         }
-        if !here.looks_after(self.index) {
+        if !cx.looks_after(self.index) {
             self.owe(deliver, napi.index, at.ns);
         }
     }
@@ -106,8 +105,9 @@ impl SoftirqCpu {
 
     /// The watchdog of a transmit queue was set, which this CPU's thread looks after. Exact, without slack: a departure
     /// time is meant, and it is not put off again and again.
-    pub(crate) fn watchdog_armed(&self, at: Instant) {
-        if !self.is_own_thread() && !self.thread_will_look() && !self.program_unless_before(at.ns) {
+    pub(crate) fn watchdog_armed(&self, cx: Context, at: Instant) {
+        let own_thread = cx.thread_of() == Some(self.index);
+        if !own_thread && !self.thread_will_look() && !self.program_unless_before(at.ns) {
             self.kick();
         }
     }
@@ -132,12 +132,6 @@ impl SoftirqCpu {
             }
         }
         true
-    }
-
-    /// Whether the CPU's own thread calls, which sets the timer before it sleeps.
-    #[inline]
-    pub(super) fn is_own_thread(&self) -> bool {
-        HERE.get().thread_of == Some(self.index)
     }
 
     /// Whether the CPU's thread runs and will see what the caller armed before it sleeps.
@@ -192,12 +186,12 @@ impl SoftirqCpu {
     }
 
     /// Runs the callbacks that are due (`napi_watchdog`).
-    pub(super) fn run_due_timers(&self, deliver: &Deliver) -> Ran {
+    pub(super) fn run_due_timers(&self, cx: Context, deliver: &Deliver) -> Ran {
         let now = deliver.clock.now();
         self.timer.next_ns.store(NEVER_NS, Ordering::Relaxed);
-        let works = HERE.get().may_run_inline();
+        let works = cx.may_run_inline();
         // A program that works would have ended it itself.
-        let mut ran = if self.end_due_holds(deliver, now, works) { Ran::LookedAfter } else { Ran::None };
+        let mut ran = if self.end_due_holds(cx, deliver, now, works) { Ran::LookedAfter } else { Ran::None };
         deliver.for_each_napi(|napi| {
             if napi.tx_path().run_watchdog(deliver, self.index, now) {
                 ran = Ran::Exact;
@@ -212,7 +206,7 @@ impl SoftirqCpu {
                 if napi.transition_if(Rule::TimerAcquire, State::timer_acquire) {
                     // Not masked here: the timer may belong to an instance whose interrupt was never taken, and stays as
                     // it is then.
-                    deliver.schedule_owned(napi);
+                    deliver.schedule_owned(cx, napi);
                 }
             }
             if let Some(at) = napi.timer.expiry_on(self.index) {
@@ -236,10 +230,10 @@ impl SoftirqCpu {
 
     /// A program that holds nothing comes by: what is due here it runs itself, and the kernel timer need not.
     #[inline]
-    pub(crate) fn run_timers_in_passing(&self, deliver: &Deliver) {
-        if self.has_timers() && self.timer_is_due(deliver.clock.now()) && HERE.get().may_run_inline() {
+    pub(crate) fn run_timers_in_passing(&self, cx: Context, deliver: &Deliver) {
+        if self.has_timers() && self.timer_is_due(deliver.clock.now()) && cx.may_run_inline() {
             let _for_others = ForOthers::begin();
-            self.run_due_timers(deliver);
+            self.run_due_timers(cx, deliver);
         }
     }
 

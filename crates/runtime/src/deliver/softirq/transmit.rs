@@ -5,6 +5,7 @@ use std::sync::Arc;
 use napier_core::time::Instant;
 
 use crate::deliver::Deliver;
+use crate::napi::Context;
 use crate::threads::ThreadRole;
 use crate::tx::{TxHost, TxPath};
 use napier_stack::NetNs;
@@ -20,11 +21,12 @@ impl TxHost for Deliver {
     }
 
     fn watchdog_armed(&self, cpu: u32, at: Instant) {
-        self.softirq[cpu as usize].watchdog_armed(at);
+        self.softirq[cpu as usize].watchdog_armed(Context::current(), at);
     }
 
     fn raise_tx(&self, index: u32, by_caller: bool) {
-        self.softirq_of_this_context(self.napi_at(index)).raise_tx(self, index, by_caller);
+        let cx = Context::current();
+        self.softirq_of(cx, self.napi_at(index)).raise_tx(cx, self, index, by_caller);
     }
 
     fn thread_begins(&self, name: &str, cpu: Option<usize>) {

@@ -17,6 +17,7 @@ use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use super::SoftirqCpu;
 use super::class::FIFO_PRIORITY;
 use crate::deliver::Deliver;
+use crate::napi::Context;
 use crate::threads::ThreadRole;
 use napier_sys::sched::pin_current_thread;
 
@@ -57,10 +58,11 @@ impl Watch {
 
 fn watch(deliver: &Deliver, stopped: &Receiver<()>) {
     napier_sys::nowait::this_thread();
+    let cx = Context::current();
     let mut pause = LOOK_EVERY;
     let mut seen = vec![Overdue::new(); deliver.softirq.len()];
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        let waits = deliver.look_after_softirqs(deliver.clock.now(), &mut seen);
+        let waits = deliver.look_after_softirqs(cx, deliver.clock.now(), &mut seen);
         pause = if waits { Duration::from_nanos(OVERDUE_AFTER.ns) } else { LOOK_EVERY };
     }
 }

@@ -7,6 +7,7 @@ use napier_core::time::Instant;
 
 use super::{NEVER_NS, SoftirqCpu};
 use crate::deliver::Deliver;
+use crate::napi::Context;
 use napier_stack::put_off::{self, Work};
 
 thread_local! {
@@ -115,7 +116,7 @@ impl SoftirqCpu {
 
     /// The calling thread has kept the CPU's timers while it slept and goes on with its own work: the kernel timer sees to them,
     /// late, if it does not come back.
-    pub(in crate::deliver::softirq) fn leave_timers(&self, deliver: &Deliver) {
+    pub(in crate::deliver::softirq) fn leave_timers(&self, cx: Context, deliver: &Deliver) {
         let (mut first, mut watchdog) = (None, None);
         deliver.for_each_napi(|napi| {
             if let Some(at) = napi.timer.expiry_on(self.index) {
@@ -131,11 +132,11 @@ impl SoftirqCpu {
         }
         // It may have taken the kernel timer's expiry that these relied on.
         if let Some(at) = watchdog {
-            self.watchdog_armed(at);
+            self.watchdog_armed(cx, at);
         }
         let hold_ns = self.earliest_hold(deliver);
         if hold_ns != NEVER_NS {
-            self.hold_armed(Instant { ns: hold_ns });
+            self.hold_armed(cx, Instant { ns: hold_ns });
         }
     }
 }

@@ -107,7 +107,7 @@ fn a_timer_that_is_only_announced_is_not_relied_on() {
             timer_hold::on_next(timer_hold::Point::BeforeKernelTimer, stops);
             eventually("the CPU's thread sleeps", || {
                 // In vain while the CPU's thread is awake.
-                engine.softirq[0].watchdog_armed(Clock.now() + Span::from_ms(300_000));
+                engine.softirq[0].watchdog_armed(crate::napi::Context::current(), Clock.now() + Span::from_ms(300_000));
                 !timer_hold::is_armed()
             });
         });
