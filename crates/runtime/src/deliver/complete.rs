@@ -1,4 +1,5 @@
-//! One poll outside busy polling, and what follows it: `__napi_poll` and `napi_complete_done`.
+//! One poll outside busy polling, and what follows it: `__napi_poll` and `napi_complete_done`; the end of a poll at the
+//! interrupt line, which is unmasked now or after a hold (`softirq/holds.rs`).
 
 use napier_core::completion::{Completed, Completion, Flush, complete};
 use napier_core::context::PollContext;
@@ -123,6 +124,28 @@ impl Deliver {
             return;
         }
         if napi.journaled(|| napi.irq.unmask(), |&waiting| Event::Unmask { waiting }) {
+            self.interrupt(cx, napi);
+        }
+    }
+
+    /// The caller has given the instance up and would unmask its line. True: it stays masked for now.
+    #[inline]
+    pub(super) fn holds_back(&self, cx: Context, napi: &Napi) -> bool {
+        if napi.moderation.is_free() {
+            return false;
+        }
+        let Some((cpu, at)) = napi.moderation.close(self.clock.now()) else { return false };
+        napi.counters.held_back();
+        // As far as the rules know it is unmasked, and the interrupt is on its way.
+        napi.journaled(|| (), |()| Event::Unmask { waiting: false });
+        self.softirq[cpu as usize].hold_armed(cx, at);
+        true
+    }
+
+    /// A hold has ended, and the caller is who unmasks.
+    pub(super) fn hold_ended(&self, cx: Context, napi: &Napi) {
+        if napi.irq.unmask() {
+            napi.moderation.was_waited_for(self.clock.now());
             self.interrupt(cx, napi);
         }
     }

@@ -32,7 +32,7 @@ impl Kthread {
                 deliver.threads.register(ThreadRole::Napi { device: napi.device.name.clone(), queue: napi.queue });
                 let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 drop(report);
-                deliver.kthread_main(&napi, &stop);
+                main(&deliver, &napi, &stop);
                 deliver.threads.unregister();
             }
         })?;
@@ -59,53 +59,51 @@ impl Owner for OwnThread {
     }
 }
 
-impl Deliver {
-    fn kthread_main(&self, napi: &Napi, stop: &AtomicBool) {
-        Context::begin_duty();
-        napier_sys::nowait::this_thread();
-        let cx = Context::current();
-        let entitled = || {
-            let state = napi.state();
-            state.contains(State::SCHED_THREADED) && !state.contains(State::POOL)
-        };
-        loop {
-            napi.thread_parker.wait(|| entitled() || stop.load(Ordering::Acquire), Deadline::NEVER, &self.clock);
-            if entitled() {
-                self.threaded_turns(cx, napi);
-            } else if stop.load(Ordering::Acquire) {
-                return;
-            }
+fn main(deliver: &Deliver, napi: &Napi, stop: &AtomicBool) {
+    Context::begin_duty();
+    napier_sys::nowait::this_thread();
+    let cx = Context::current();
+    let entitled = || {
+        let state = napi.state();
+        state.contains(State::SCHED_THREADED) && !state.contains(State::POOL)
+    };
+    loop {
+        napi.thread_parker.wait(|| entitled() || stop.load(Ordering::Acquire), Deadline::NEVER, &deliver.clock);
+        if entitled() {
+            turns(cx, deliver, napi);
+        } else if stop.load(Ordering::Acquire) {
+            return;
         }
     }
+}
 
-    /// Polls as long as the thread owns the instance (`napi_threaded_poll_loop`).
-    fn threaded_turns(&self, cx: Context, napi: &Napi) {
-        let mut empty_in_a_row = 0;
-        let mut last = ticks();
-        loop {
-            let busy = napi.transition(Rule::ThreadTurn, State::thread_turn);
-            let context = if busy { PollContext::KthreadBusy } else { PollContext::Kthread };
-            let polled = self.poll_once(cx, napi, context);
-            if !busy {
-                if !polled.repoll || self.hand_over_if_stopped(cx, napi) {
-                    return;
-                }
-                std::thread::yield_now();
-                continue;
+/// Polls as long as the thread owns the instance (`napi_threaded_poll_loop`).
+fn turns(cx: Context, deliver: &Deliver, napi: &Napi) {
+    let mut empty_in_a_row = 0;
+    let mut last = ticks();
+    loop {
+        let busy = napi.transition(Rule::ThreadTurn, State::thread_turn);
+        let context = if busy { PollContext::KthreadBusy } else { PollContext::Kthread };
+        let polled = deliver.poll_once(cx, napi, context);
+        if !busy {
+            if !polled.repoll || deliver.hand_over_if_stopped(cx, napi) {
+                return;
             }
-            let now = ticks();
-            if polled.work == 0 {
-                napi.counters.spun(now.wrapping_sub(last));
-                empty_in_a_row += 1;
-                if empty_in_a_row == YIELD_EVERY {
-                    empty_in_a_row = 0;
-                    std::thread::yield_now();
-                }
-            } else {
-                empty_in_a_row = 0;
-            }
-            last = now;
+            std::thread::yield_now();
+            continue;
         }
+        let now = ticks();
+        if polled.work == 0 {
+            napi.counters.spun(now.wrapping_sub(last));
+            empty_in_a_row += 1;
+            if empty_in_a_row == YIELD_EVERY {
+                empty_in_a_row = 0;
+                std::thread::yield_now();
+            }
+        } else {
+            empty_in_a_row = 0;
+        }
+        last = now;
     }
 }
 

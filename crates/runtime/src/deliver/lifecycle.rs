@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use napier_core::completion::Flush;
+use napier_core::moderation::Coalesce;
 use napier_core::state::State;
 
 use crate::deliver::Deliver;
@@ -104,6 +105,20 @@ impl Deliver {
         // Whoever unmasked an AF_XDP queue meanwhile may have relied on the CPU that it did not get to.
         self.interrupt_by_thread(napi);
         moved
+    }
+
+    /// Changes coalescing, and holds nothing back by the old rule. False: the line's peer counts no frames.
+    pub(crate) fn set_coalesce(&self, napi: &Napi, coalesce: Coalesce) -> bool {
+        let adaptive = coalesce.use_adaptive_rx();
+        let by_line = napi.irq.set_coalesce(if adaptive { Coalesce::default() } else { coalesce });
+        if !by_line && coalesce.rx_frames() > 1 {
+            return false;
+        }
+        napi.moderation.set(coalesce, adaptive || !by_line);
+        if napi.moderation.end() {
+            self.hold_ended(*Context::current().kick_only(), napi);
+        }
+        true
     }
 
     fn irq_cpu(&self, softirq_index: u32) -> Arc<dyn IrqCpu> {

@@ -20,7 +20,6 @@ mod complete;
 pub(crate) mod group;
 mod kthread;
 mod lifecycle;
-mod moderate;
 mod owner;
 mod schedule;
 pub(crate) mod softirq;
@@ -44,7 +43,7 @@ use group::GroupTable;
 #[cfg(test)]
 pub(crate) use kthread::fail as kthread_fail;
 use napier_sys::clock::Clock;
-use softirq::{Overseer, SoftirqCpu};
+use softirq::{SoftirqCpus, Watchdog};
 pub use sysctl::SysctlError;
 pub(crate) use sysctl::Sysctls;
 use workqueue::Workqueue;
@@ -53,9 +52,7 @@ use workqueue::Workqueue;
 pub(crate) struct Deliver {
     pub(crate) clock: Clock,
     pub(crate) sysctl: Sysctls,
-    pub(crate) softirq: Vec<Arc<SoftirqCpu>>,
-    /// Softirq CPU by processor number; `u32::MAX` = none.
-    softirq_by_cpu: Vec<u32>,
+    pub(crate) softirq: SoftirqCpus,
     /// Links of poll lists: an instance is on one list at a time.
     napi_links: Links,
     /// Links of output queues: a transmit queue, under the number of its instance, is on one at a time.
@@ -70,7 +67,7 @@ pub(crate) struct Deliver {
     pub(crate) groups: GroupTable,
     pub(crate) journal: Option<Arc<Recorder>>,
     pub(crate) threads: Threads,
-    overseer: Overseer,
+    pub(crate) watchdog: Watchdog,
     thread_cpus: Option<CpuSet>,
     worker_cpus: Option<CpuSet>,
     stop: AtomicBool,
@@ -102,18 +99,12 @@ impl Deliver {
     /// A softirq CPU gets no descriptors.
     pub(crate) fn new(setup: Setup<'_>) -> rustix::io::Result<Arc<Self>> {
         let Setup { cpus, pinned, sysctl, workers, dry_runs, worker_cpus, thread_cpus, records_max } = setup;
-        let mut softirq_by_cpu = vec![u32::MAX; cpus.iter().max().map_or(0, |cpu| cpu + 1)];
-        let mut softirq = Vec::with_capacity(cpus.len());
-        for (index, &cpu) in (0..).zip(cpus) {
-            softirq_by_cpu[cpu] = index;
-            softirq.push(Arc::new(SoftirqCpu::new(index, cpu, pinned)?));
-        }
+        let softirq = SoftirqCpus::new(cpus, pinned)?;
         let clock = Clock;
         Ok(Arc::new_cyclic(|this| Self {
             clock,
             sysctl,
             softirq,
-            softirq_by_cpu,
             napi_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
             tx_links: Links::new(u32::try_from(NAPI_MAX).expect("a small constant")),
             napis: (0..NAPI_MAX).map(|_| OnceLock::new()).collect(),
@@ -125,7 +116,7 @@ impl Deliver {
             groups: GroupTable::new(dry_runs),
             journal: records_max.map(|max| Arc::new(Recorder::new(clock, cpus, max))),
             threads: Threads::default(),
-            overseer: Overseer::new(cpus.len()),
+            watchdog: Watchdog::new(cpus.len()),
             thread_cpus,
             worker_cpus,
             stop: AtomicBool::new(false),
@@ -221,21 +212,16 @@ impl Deliver {
     /// Ends the workers; the threads of the softirq CPUs are to end.
     pub(crate) fn stop(&self) {
         self.workqueue.stop();
-        self.end_groups();
+        self.groups.end();
         self.stop.store(true, Ordering::Release);
         self.softirq.iter().for_each(|cpu| {
             cpu.kick();
-            cpu.unpin();
+            cpu.placement().unpin();
         });
     }
 
     fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    pub(crate) fn softirq_index_of(&self, cpu: usize) -> Option<u32> {
-        self.softirq_by_cpu.get(cpu).copied().filter(|index| *index != u32::MAX)
     }
 
     /// Puts the calling thread where workers of the pool may run.

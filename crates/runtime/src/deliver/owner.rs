@@ -1,6 +1,6 @@
 //! The interface between an instance and what polls it when it is scheduled.
 //!
-//! The rules answer what that is ([`Poller`]); here is one row for each of the answers. An owner that was given an instance
+//! The rules answer what that is ([`Poller`]); `schedule` has one row for each of the answers. An owner that was given an instance
 //! polls it ([`Deliver::poll_once`]) until it is completed, or until it is another's
 //! ([`Deliver::hand_over_if_stopped`]). A program that busy polls and the control path are not asked: they take ownership
 //! by a rule of their own (`busy`, `lifecycle`).
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::Poller;
 
-use super::{Deliver, kthread, softirq, workqueue};
+use super::Deliver;
 use crate::napi::{Context, Kthread, Napi};
 
 /// What polls scheduled instances.
@@ -27,15 +27,6 @@ pub(super) trait Owner: Sync {
 
     /// Takes an instance that was just scheduled.
     fn take(&self, cx: Context, deliver: &Deliver, napi: &Napi);
-}
-
-/// The owner that an answer of the rules means.
-pub(super) fn owner(poller: Poller) -> &'static dyn Owner {
-    match poller {
-        Poller::Softirq => &softirq::OnCpu,
-        Poller::Thread => &kthread::OwnThread,
-        Poller::Pool => &workqueue::Pool,
-    }
 }
 
 /// What polls by a setting.

@@ -1,13 +1,23 @@
 //! Scheduling: who will poll an instance that just got an owner.
 
-use napier_core::state::State;
+use napier_core::state::{Poller, State};
 use napier_core::time::Span;
 
 use super::Deliver;
 use super::group::Grouped;
-use super::owner::{Owner as _, owner};
+use super::owner::Owner;
+use super::{kthread, softirq, workqueue};
 use crate::journal::{Event, Rule};
 use crate::napi::{Context, Napi};
+
+/// The owner that an answer of the rules means.
+pub(super) fn owner(poller: Poller) -> &'static dyn Owner {
+    match poller {
+        Poller::Softirq => &softirq::OnCpu,
+        Poller::Thread => &kthread::OwnThread,
+        Poller::Pool => &workqueue::Pool,
+    }
+}
 
 impl Deliver {
     /// The interrupt handler: take ownership, mask, schedule. The owner sees MISSED otherwise.
@@ -18,6 +28,11 @@ impl Deliver {
             self.moderate(cx, napi);
             self.schedule_owned(cx, napi);
         }
+    }
+
+    /// As [`Self::interrupt`], and the CPU's thread polls, not the caller.
+    pub(crate) fn interrupt_by_thread(&self, napi: &Napi) {
+        self.interrupt(*Context::current().kick_only(), napi);
     }
 
     /// An interrupt was heard. If another owner has taken meanwhile what it was for, and has gone, it needs no mask and no
@@ -60,9 +75,21 @@ impl Deliver {
     /// Arms the instance's timer on the CPU of the caller; replaces any earlier expiry.
     #[inline]
     pub(crate) fn arm_timer(&self, cx: Context, napi: &Napi, span: Span) {
-        let cpu = self.softirq_of(cx, napi);
+        let cpu = self.softirq.of(cx, napi);
         let at = self.clock.now() + span;
         napi.journaled(|| napi.timer.arm(at, cpu.index), |()| Event::TimerStart { span, due: at, cpu: cpu.cpu });
         cpu.timer_armed(cx, self, napi, at);
+    }
+
+    /// An interrupt was taken by the caller, who owns the instance and has not polled it.
+    #[inline]
+    pub(super) fn moderate(&self, cx: Context, napi: &Napi) {
+        if napi.moderation.is_on() && !cx.is_unmoderated() {
+            let cpu = napi.irq_cpu();
+            if let Some(until) = napi.moderation.interrupted(self.clock.now(), cpu) {
+                // Before the poll: who sleeps after it has got a packet sees this.
+                self.softirq[cpu as usize].holds.begin(until);
+            }
+        }
     }
 }

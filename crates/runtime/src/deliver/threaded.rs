@@ -10,7 +10,8 @@ use napier_core::control::ThreadedSetting;
 use napier_core::state::{State, Threaded};
 
 use super::Deliver;
-use super::owner::{owner, poller};
+use super::owner::poller;
+use super::schedule::owner;
 use crate::journal::{Event, Rule};
 use crate::napi::{Context, Kthread, Napi};
 

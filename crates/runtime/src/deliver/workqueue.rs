@@ -94,7 +94,7 @@ impl Workqueue {
             workers.push(std::thread::Builder::new().name(name).spawn(move || {
                 deliver.pin_worker();
                 deliver.threads.register(ThreadRole::Worker);
-                deliver.workqueue_main();
+                deliver.workqueue.work(&deliver);
                 deliver.threads.unregister();
             })?);
         }
@@ -111,6 +111,28 @@ impl Workqueue {
             }
         }
     }
+
+    /// What a worker does until it is stopped.
+    fn work(&self, deliver: &Deliver) {
+        Context::begin_duty();
+        napier_sys::nowait::this_thread();
+        let cx = Context::current();
+        while !self.stop.load(Ordering::Acquire) {
+            let more = || self.has_any() || self.stop.load(Ordering::Acquire);
+            self.parker.wait(more, Deadline::NEVER, &deliver.clock);
+            if let Some(index) = self.pop()
+                && turn(cx, deliver, deliver.napi_at(index))
+            {
+                self.push(index);
+            }
+        }
+    }
+}
+
+/// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
+fn turn(cx: Context, deliver: &Deliver, napi: &Napi) -> bool {
+    let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
+    deliver.poll_once(cx, napi, PollContext::Kthread).repoll && !deliver.hand_over_if_stopped(cx, napi)
 }
 
 /// The pool as an owner.
@@ -124,30 +146,5 @@ impl Owner for Pool {
     fn take(&self, _cx: Context, deliver: &Deliver, napi: &Napi) {
         napi.journaled(|| (), |()| Event::Scheduled { target: Target::Workqueue });
         deliver.workqueue.push(napi.index);
-    }
-}
-
-impl Deliver {
-    /// One turn of a pool worker: a plain threaded poll; true if the instance wants another.
-    fn workqueue_turn(&self, cx: Context, napi: &Napi) -> bool {
-        let _ = napi.transition(Rule::ThreadTurn, State::thread_turn);
-        self.poll_once(cx, napi, PollContext::Kthread).repoll && !self.hand_over_if_stopped(cx, napi)
-    }
-
-    fn workqueue_main(&self) {
-        Context::begin_duty();
-        napier_sys::nowait::this_thread();
-        let cx = Context::current();
-        let queue = &self.workqueue;
-        while !queue.stop.load(Ordering::Acquire) {
-            let more = || queue.has_any() || queue.stop.load(Ordering::Acquire);
-            queue.parker.wait(more, Deadline::NEVER, &self.clock);
-            if let Some(index) = queue.pop() {
-                let napi = self.napi_at(index);
-                if self.workqueue_turn(cx, napi) {
-                    queue.push(index);
-                }
-            }
-        }
     }
 }

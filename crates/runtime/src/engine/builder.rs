@@ -161,11 +161,11 @@ impl EngineBuilder {
             let thread = softirq::start(deliver.clone(), cpu.clone(), self.fifo, ready.clone())?;
             running.softirq_threads.lock().expect("no panic while held").push(thread);
         }
-        running.watch = Some(softirq::Watch::start(deliver, self.fifo)?);
+        running.watch = Some(softirq::WatchdogThread::start(deliver, self.fifo)?);
         for _ in &cpus {
             started.recv().map_err(std::io::Error::other)?;
         }
-        inner.deliver.softirq.iter().for_each(|cpu| cpu.pin());
+        inner.deliver.softirq.iter().for_each(|cpu| cpu.placement().pin());
         Ok(Engine { inner, _running: Arc::new(running) })
     }
 }

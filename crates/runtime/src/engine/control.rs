@@ -127,7 +127,7 @@ impl Engine {
     /// # Errors
     /// See [`AffinityError`].
     pub fn set_irq_affinity(&self, napi_id: u32, cpu: usize) -> Result<(), AffinityError> {
-        let index = self.inner.deliver.softirq_index_of(cpu).ok_or(AffinityError::NoSuchSoftirqCpu { cpu })?;
+        let index = self.inner.deliver.softirq.index_of(cpu).ok_or(AffinityError::NoSuchSoftirqCpu { cpu })?;
         let napi = self.inner.deliver.napi_by_id(napi_id).ok_or(AffinityError::NoSuchNapi { id: napi_id })?;
         self.inner.deliver.set_irq_cpu(napi, index).map_err(|errno| AffinityError::Refused { cpu, errno })
     }

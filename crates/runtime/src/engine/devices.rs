@@ -171,7 +171,8 @@ impl EngineInner {
             .map(|queue| {
                 let cpu = cpus[queue % cpus.len()];
                 self.deliver
-                    .softirq_index_of(cpu)
+                    .softirq
+                    .index_of(cpu)
                     .ok_or_else(|| AddDeviceError::NoSuchSoftirqCpu { cpu, available: available.clone() })
             })
             .collect()

@@ -13,7 +13,7 @@ impl Engine {
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_new(&self, name: &str, cpus: &[usize], settings: Settings) -> Result<(), GroupChangeError> {
         let cpus = cpus.iter().map(|cpu| group_cpu(*cpu)).collect::<Result<Vec<_>, _>>()?;
-        self.inner.deliver.group_new(name, &cpus, settings)
+        self.inner.deliver.groups.create(&self.inner.deliver, name, &cpus, settings)
     }
 
     /// Takes a group away: its queues are polled as if it had never been there, its threads end.
@@ -21,7 +21,7 @@ impl Engine {
     /// # Errors
     /// There is none of that name.
     pub fn group_del(&self, name: &str) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_del(name)
+        self.inner.deliver.groups.delete(&self.inner.deliver, name)
     }
 
     /// The group polls the queue of this instance from now on, and nobody else does. Waits until its owner lets go.
@@ -29,7 +29,7 @@ impl Engine {
     /// # Errors
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_attach(&self, name: &str, napi_id: u32) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_attach(name, napi_id)
+        self.inner.deliver.groups.attach(&self.inner.deliver, name, napi_id)
     }
 
     /// The queue leaves its group: the instance is polled once more, completed, and goes on in the mode that is set for it.
@@ -37,7 +37,7 @@ impl Engine {
     /// # Errors
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_detach(&self, name: &str, napi_id: u32) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_detach(name, napi_id)
+        self.inner.deliver.groups.detach(&self.inner.deliver, name, napi_id)
     }
 
     /// A CPU comes to a group, at any time.
@@ -45,7 +45,7 @@ impl Engine {
     /// # Errors
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_attach_cpu(&self, name: &str, cpu: usize) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_attach_cpu(name, group_cpu(cpu)?)
+        self.inner.deliver.groups.attach_cpu(&self.inner.deliver, name, group_cpu(cpu)?)
     }
 
     /// A CPU leaves its group, at any time; its queues go to the others. The last one of a group with queues does not leave.
@@ -53,7 +53,7 @@ impl Engine {
     /// # Errors
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_detach_cpu(&self, name: &str, cpu: usize) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_detach_cpu(name, group_cpu(cpu)?)
+        self.inner.deliver.groups.detach_cpu(name, group_cpu(cpu)?)
     }
 
     /// Other settings, from the policy's next turn on.
@@ -61,7 +61,7 @@ impl Engine {
     /// # Errors
     /// See [`GroupChangeError`]; nothing has changed then.
     pub fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_set(name, settings)
+        self.inner.deliver.groups.set(&self.inner.deliver, name, settings)
     }
 
     /// The scheduling class of its threads, those that come later too; [`GroupClass::Auto`] at first.
@@ -69,7 +69,7 @@ impl Engine {
     /// # Errors
     /// There is no such group, or the class is not granted; nothing has changed then.
     pub fn group_set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
-        self.inner.deliver.group_set_class(name, class)
+        self.inner.deliver.groups.set_class(name, class)
     }
 
     /// The group that polls this instance; `None` without one, or without an enabled instance of this id.
@@ -82,13 +82,13 @@ impl Engine {
     /// All groups as they are, in the order in which they were made.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupInfo> {
-        self.inner.deliver.group_infos()
+        self.inner.deliver.groups.infos()
     }
 
     /// The CPUs of all groups: threads poll there, whatever others are pinned to.
     #[must_use]
     pub fn group_cpus(&self) -> Vec<usize> {
-        self.inner.deliver.group_cpus()
+        self.inner.deliver.groups.cpus()
     }
 }
 

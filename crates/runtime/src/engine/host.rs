@@ -118,19 +118,19 @@ impl Host for EngineInner {
     }
 
     fn oversee(&self, now: Instant) {
-        self.deliver.oversee(Context::current(), now);
+        self.deliver.watchdog.tick(Context::current(), &self.deliver, now);
     }
 
     fn comes_by(&self) {
-        self.deliver.comes_by();
+        self.deliver.softirq.poll_deferred(&self.deliver);
     }
 
     fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
-        self.deliver.about_to_sleep(ready);
+        self.deliver.softirq.prepare_to_wait(&self.deliver, ready);
     }
 
     fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        self.deliver.stand_in()
+        self.deliver.softirq.hand_over(&self.deliver)
     }
 
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {

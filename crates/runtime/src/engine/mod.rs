@@ -23,7 +23,7 @@ use napier_ring::FrameTable;
 use rustix::thread::CpuSet;
 
 use crate::deliver::Deliver;
-use crate::deliver::softirq::Watch;
+use crate::deliver::softirq::WatchdogThread;
 use crate::journal::Journal;
 use crate::port::Service;
 pub use crate::threads::{ThreadRole, ThreadTime};
@@ -94,7 +94,7 @@ impl Drop for CountedThread<'_> {
 struct Running {
     inner: Arc<EngineInner>,
     softirq_threads: Mutex<Vec<JoinHandle<()>>>,
-    watch: Option<Watch>,
+    watch: Option<WatchdogThread>,
 }
 
 pub(crate) struct EngineInner {
@@ -226,7 +226,7 @@ impl Drop for Running {
         inner.stop_all_devices();
         inner.deliver.stop();
         let threads = std::mem::take(self.softirq_threads.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let threads = threads.into_iter().chain(self.watch.take().map(Watch::end));
+        let threads = threads.into_iter().chain(self.watch.take().map(WatchdogThread::end));
         let panics: Vec<_> = threads.filter_map(|thread| thread.join().err()).collect();
         inner.host.end();
         for panic in panics {

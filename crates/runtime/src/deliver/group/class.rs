@@ -8,8 +8,7 @@ use napier_sys::sched::{available_cpus, set_class_of};
 use napier_sys::topology::is_isolated;
 
 use super::control::GroupChangeError;
-use super::{Group, Poller};
-use crate::deliver::Deliver;
+use super::{Group, GroupTable, Poller};
 use crate::deliver::softirq::class::FIFO_PRIORITY;
 
 /// Below interrupt and softirq threads, which the group's own work may wait for.
@@ -92,7 +91,7 @@ impl Group {
     }
 }
 
-impl Deliver {
+impl GroupTable {
     /// Whether programs have a CPU without a real-time thread that polls, if this group gets the class and the CPU.
     pub(super) fn leaves_a_cpu(
         &self,
@@ -104,7 +103,7 @@ impl Deliver {
             return Ok(());
         }
         let is_fifo = |other: &Group| *other.class.lock().expect("only stored") == GroupClass::Fifo;
-        let running = self.groups.running.load();
+        let running = self.running.load();
         let cpus_of = |group: &Group| group.pollers.load().iter().map(|poller| poller.cpu).collect::<Vec<_>>();
         let others = running.iter().filter(|other| other.name != group.name && is_fifo(other));
         let taken: Vec<GroupCpu> = others.flat_map(|other| cpus_of(other)).chain(cpus_of(group)).chain(more).collect();

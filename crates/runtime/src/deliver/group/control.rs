@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use napier_core::group::{
-    CpuWord, Decider, GroupCpu, GroupError, Groups, Machine, MemberId, Phase, Policy, Seat, Settings, Woken,
+    CpuWord, Decider, GroupCpu, GroupError, Groups, Machine, MemberId, Phase, Seat, Settings, Woken,
 };
 use napier_core::state::State;
 use napier_sys::sched::available_cpus;
 
 use super::elsewhere::Stands;
 use super::policy::Turn;
-use super::{Group, GroupClass, Member, Poller, stall_ns};
+use super::{Group, GroupClass, GroupTable, Member, Poller, stall_ns};
 use crate::deliver::Deliver;
 use crate::napi::{Context, Napi};
 
@@ -65,32 +65,33 @@ pub enum GroupChangeError {
     Closing,
 }
 
-impl Deliver {
-    fn known_groups(&self) -> MutexGuard<'_, Groups> {
-        self.groups.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl GroupTable {
+    fn lock(&self) -> MutexGuard<'_, Groups> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn running_group(&self, name: &str) -> Arc<Group> {
-        let running = self.groups.running.load();
+    pub(super) fn group(&self, name: &str) -> Arc<Group> {
+        let running = self.running.load();
         running.iter().find(|group| group.name == name).expect("a group that is known runs").clone()
     }
 
-    fn may_change_groups(&self) -> Result<(), GroupChangeError> {
-        if self.is_closing() {
+    fn may_change(deliver: &Deliver) -> Result<(), GroupChangeError> {
+        if deliver.is_closing() {
             return Err(GroupChangeError::Closing);
         }
-        if self.journal.is_some() { Err(GroupChangeError::Journal) } else { Ok(()) }
+        if deliver.journal.is_some() { Err(GroupChangeError::Journal) } else { Ok(()) }
     }
 
     /// See [`crate::engine::Engine::group_new`].
-    pub(crate) fn group_new(
-        self: &Arc<Self>,
+    pub(crate) fn create(
+        &self,
+        deliver: &Arc<Deliver>,
         name: &str,
         cpus: &[GroupCpu],
         settings: Settings,
     ) -> Result<(), GroupChangeError> {
-        self.may_change_groups()?;
-        let mut table = self.known_groups();
+        Self::may_change(deliver)?;
+        let mut table = self.lock();
         let mut known = table.clone();
         known.create(name, cpus, settings, machine(&offline()))?;
         let group = Arc::new(Group {
@@ -105,82 +106,69 @@ impl Deliver {
             stop: AtomicBool::new(false),
         });
         for cpu in cpus {
-            if let Err(error) = self.add_poller(&group, *cpu) {
+            if let Err(error) = add_poller(deliver, &group, *cpu) {
                 group.end();
                 return Err(error);
             }
         }
         *table = known;
-        self.groups.running.rcu(|all| all.iter().cloned().chain([group.clone()]).collect::<Vec<_>>());
-        Ok(())
-    }
-
-    fn add_poller(self: &Arc<Self>, group: &Arc<Group>, cpu: GroupCpu) -> Result<(), GroupChangeError> {
-        let poller = Arc::new(Poller::new(cpu));
-        poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
-        group.start(self, &poller).map_err(|error| GroupChangeError::ThreadNotCreated { cpu: cpu.0, error })?;
-        if let Err(error) = poller.set_class(*group.class.lock().expect("only stored")) {
-            poller.change(|word| (word.go().0, ()));
-            poller.join();
-            return Err(error);
-        }
-        group.pollers.rcu(|all| all.iter().cloned().chain([poller.clone()]).collect::<Vec<_>>());
+        self.running.rcu(|all| all.iter().cloned().chain([group.clone()]).collect::<Vec<_>>());
         Ok(())
     }
 
     /// See [`crate::engine::Engine::group_del`].
-    pub(crate) fn group_del(&self, name: &str) -> Result<(), GroupChangeError> {
-        let mut table = self.known_groups();
+    pub(crate) fn delete(&self, deliver: &Deliver, name: &str) -> Result<(), GroupChangeError> {
+        let mut table = self.lock();
         table.delete(name)?;
-        let group = self.running_group(name);
+        let group = self.group(name);
         for member in group.members.load_full().iter() {
-            self.take_out(&group, member);
+            self.take_out(deliver, &group, member);
         }
-        self.groups.running.rcu(|all| all.iter().filter(|other| other.name != name).cloned().collect::<Vec<_>>());
+        self.running.rcu(|all| all.iter().filter(|other| other.name != name).cloned().collect::<Vec<_>>());
         group.end();
         Ok(())
     }
 
     /// See [`crate::engine::Engine::group_set`].
-    pub(crate) fn group_set(&self, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
-        let mut table = self.known_groups();
+    pub(crate) fn set(&self, deliver: &Deliver, name: &str, settings: Settings) -> Result<(), GroupChangeError> {
+        let mut table = self.lock();
         table.set(name, settings)?;
-        let group = self.running_group(name);
+        let group = self.group(name);
         group.set(settings);
         for member in group.members.load().iter() {
-            self.set_run(&group, member);
+            set_run(deliver, &group, member);
         }
         Ok(())
     }
 
     /// See [`crate::engine::Engine::group_set_class`].
-    pub(crate) fn group_set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
-        let table = self.known_groups();
+    pub(crate) fn set_class(&self, name: &str, class: GroupClass) -> Result<(), GroupChangeError> {
+        let table = self.lock();
         table.find(name)?;
-        let group = self.running_group(name);
+        let group = self.group(name);
         self.leaves_a_cpu(&group, class, None)?;
         group.set_class(class)
     }
 
     /// See [`crate::engine::Engine::group_attach_cpu`].
-    pub(crate) fn group_attach_cpu(self: &Arc<Self>, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
-        self.may_change_groups()?;
-        let mut table = self.known_groups();
+    pub(crate) fn attach_cpu(&self, deliver: &Arc<Deliver>, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
+        Self::may_change(deliver)?;
+        let mut table = self.lock();
         let mut known = table.clone();
         known.attach_cpu(name, cpu, machine(&offline()))?;
-        let group = self.running_group(name);
+        let group = self.group(name);
         let class = *group.class.lock().expect("only stored");
         self.leaves_a_cpu(&group, class, Some(cpu))?;
-        self.add_poller(&group, cpu)?;
+        add_poller(deliver, &group, cpu)?;
         *table = known;
         Ok(())
     }
 
     /// See [`crate::engine::Engine::group_detach_cpu`].
-    pub(crate) fn group_detach_cpu(&self, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
-        let mut table = self.known_groups();
+    pub(crate) fn detach_cpu(&self, name: &str, cpu: GroupCpu) -> Result<(), GroupChangeError> {
+        let mut table = self.lock();
         table.detach_cpu(name, cpu)?;
-        let group = self.running_group(name);
+        let group = self.group(name);
         let position = table.find(name)?;
         group.set(table.all()[position].settings);
         let Some(poller) = group.poller(cpu) else { return Ok(()) };
@@ -200,24 +188,24 @@ impl Deliver {
     }
 
     /// See [`crate::engine::Engine::group_attach`].
-    pub(crate) fn group_attach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
-        self.may_change_groups()?;
-        let mut table = self.known_groups();
+    pub(crate) fn attach(&self, deliver: &Deliver, name: &str, id: u32) -> Result<(), GroupChangeError> {
+        Self::may_change(deliver)?;
+        let mut table = self.lock();
         table.find(name)?;
-        let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
+        let napi = deliver.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
         let called = called(&napi);
         table.attach(name, MemberId(napi.index), &called, true)?;
-        let group = self.running_group(name);
+        let group = self.group(name);
         let cpu = {
             let mut turn = group.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            turn.place(&group, self.clock.now())
+            turn.place(&group, deliver.clock.now())
         };
         let cpu = cpu.expect("a group that takes members has a CPU");
         let member = Arc::new(Member::new(napi.clone(), &group));
-        member.turn_ended_ns.store(self.clock.now().ns, Ordering::Relaxed);
+        member.turn_ended_ns.store(deliver.clock.now().ns, Ordering::Relaxed);
         assert!(member.sit_if(|seat| seat.reserve(cpu)), "it is new");
-        self.groups.member(&napi).store(Some(member.clone()));
-        let owned = self.claim_for_group(&napi);
+        self.member(&napi).store(Some(member.clone()));
+        let owned = claim(deliver, &napi);
         let before = group.members.rcu(|all| all.iter().cloned().chain([member.clone()]).collect::<Vec<_>>());
         if before.is_empty() {
             // They sleep for want of members, whatever the settings say.
@@ -227,66 +215,32 @@ impl Deliver {
         if let Some(cpu) = wake {
             group.wake(&member, cpu);
         }
-        self.set_run(&group, &member);
+        set_run(deliver, &group, &member);
         Ok(())
     }
 
-    /// Who runs the member's discipline by the settings in force. A group that does is told to look, whatever it does now: nobody
-    /// else looks at what senders push.
-    fn set_run(&self, group: &Group, member: &Member) {
-        let cx = Context::current().kick_only();
-        member.set_run(group.is_always_awake());
-        if group.is_always_awake() {
-            self.interrupt(*cx, &member.napi);
-        }
-    }
-
-    /// The group becomes the owner, once whoever is has let go; false: the instance is disabled.
-    pub(super) fn claim_for_group(&self, napi: &Napi) -> bool {
-        // Nobody enables or disables meanwhile.
-        let _control = self.control();
-        let at_once = napi.state.update(|bits| {
-            let (next, at_once) = State::from_bits(bits).group_attach_begin();
-            (next.bits(), at_once)
-        });
-        if at_once {
-            return false;
-        }
-        let claim = |bits: u32| match State::from_bits(bits).group_attach_claim() {
-            Some(next) => (next.bits(), true),
-            None => (bits, false),
-        };
-        while !napi.state.update(claim) {
-            std::thread::sleep(WAIT);
-        }
-        napi.timer.cancel();
-        let _ = napi.moderation.end();
-        napi.mask();
-        true
-    }
-
     /// See [`crate::engine::Engine::group_detach`].
-    pub(crate) fn group_detach(&self, name: &str, id: u32) -> Result<(), GroupChangeError> {
-        let mut table = self.known_groups();
+    pub(crate) fn detach(&self, deliver: &Deliver, name: &str, id: u32) -> Result<(), GroupChangeError> {
+        let mut table = self.lock();
         table.find(name)?;
-        let napi = self.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
+        let napi = deliver.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
         table.detach(name, MemberId(napi.index), &called(&napi))?;
-        let group = self.running_group(name);
-        if let Some(member) = self.groups.member(&napi).load_full() {
-            self.take_out(&group, &member);
+        let group = self.group(name);
+        if let Some(member) = self.member(&napi).load_full() {
+            self.take_out(deliver, &group, &member);
         }
         Ok(())
     }
 
     /// A member leaves its group: from here on it is polled as if it had never been there.
-    pub(super) fn take_out(&self, group: &Group, member: &Arc<Member>) {
+    pub(super) fn take_out(&self, deliver: &Deliver, group: &Group, member: &Arc<Member>) {
         member.set_run(false);
-        let _control = self.control();
+        let _control = deliver.control();
         let napi = &*member.napi;
         assert!(member.sit_if(Seat::hold), "one change at a time");
-        let mut stands = Stands::new(self.clock.now());
+        let mut stands = Stands::new(deliver.clock.now());
         while !member.sit_if(Seat::take_held) {
-            stands.look(group, member, self.clock.now());
+            stands.look(group, member, deliver.clock.now());
             let is_armed = member.seat().phase() == Phase::Armed;
             let disabled = napi.state().is_disabled();
             if is_armed && (disabled || napi.transition(crate::journal::Rule::SchedulePrep, State::schedule_prep)) {
@@ -302,69 +256,77 @@ impl Deliver {
         });
         group.members.rcu(|all| all.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned().collect::<Vec<_>>());
         member.sit(|seat| (seat.free(), ()));
-        self.groups.member(napi).store(None);
+        self.member(napi).store(None);
         if owned {
             // The caller has locks: another thread polls.
-            self.schedule_owned(*Context::current().kick_only(), napi);
+            deliver.schedule_owned(*Context::current().kick_only(), napi);
         }
     }
 
     /// Ends all groups; the instances are disabled.
-    pub(crate) fn end_groups(&self) {
+    pub(crate) fn end(&self) {
         let running = {
-            let _known = self.known_groups();
-            self.groups.running.swap(Arc::default())
+            let _known = self.lock();
+            self.running.swap(Arc::default())
         };
         // First all of them: one that fails leaves no other running.
         running.iter().for_each(|group| group.stop());
         for group in running.iter() {
             for member in group.members.load().iter() {
                 member.set_run(false);
-                self.groups.member(&member.napi).store(None);
+                self.member(&member.napi).store(None);
             }
             group.end();
         }
     }
 }
 
-impl Group {
-    fn is_always_awake(&self) -> bool {
-        let settings = self.settings.lock().expect("only stored");
-        settings.min_active > 0 || settings.policy == Policy::Static
+/// A group gets a CPU, and its thread.
+fn add_poller(deliver: &Arc<Deliver>, group: &Arc<Group>, cpu: GroupCpu) -> Result<(), GroupChangeError> {
+    let poller = Arc::new(Poller::new(cpu));
+    poller.seen_ns.store(deliver.clock.now().ns, Ordering::Relaxed);
+    group.start(deliver, &poller).map_err(|error| GroupChangeError::ThreadNotCreated { cpu: cpu.0, error })?;
+    if let Err(error) = poller.set_class(*group.class.lock().expect("only stored")) {
+        poller.change(|word| (word.go().0, ()));
+        poller.join();
+        return Err(error);
     }
+    group.pollers.rcu(|all| all.iter().cloned().chain([poller.clone()]).collect::<Vec<_>>());
+    Ok(())
+}
 
-    fn set(&self, settings: Settings) {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        turn.decider.set(settings);
-        *self.settings.lock().expect("only stored") = settings;
-        self.stall_ns.store(stall_ns(&settings), Ordering::Relaxed);
-        // What was asked for by the settings before.
-        self.pollers.load().iter().for_each(|poller| poller.shall_park.store(false, Ordering::Relaxed));
-        drop(turn);
-        self.wake_all();
+/// Who runs the member's discipline by the settings in force. A group that does is told to look, whatever it does now: nobody
+/// else looks at what senders push.
+fn set_run(deliver: &Deliver, group: &Group, member: &Member) {
+    let cx = Context::current().kick_only();
+    member.set_run(group.is_always_awake());
+    if group.is_always_awake() {
+        deliver.interrupt(*cx, &member.napi);
     }
+}
 
-    /// Who sleeps looks at what is in force now: more of them may be wanted.
-    fn wake_all(&self) {
-        for poller in self.pollers.load().iter() {
-            let _ = poller.wake();
-        }
+/// The group becomes the owner, once whoever is has let go; false: the instance is disabled.
+pub(super) fn claim(deliver: &Deliver, napi: &Napi) -> bool {
+    // Nobody enables or disables meanwhile.
+    let _control = deliver.control();
+    let at_once = napi.state.update(|bits| {
+        let (next, at_once) = State::from_bits(bits).group_attach_begin();
+        (next.bits(), at_once)
+    });
+    if at_once {
+        return false;
     }
-
-    /// Tells the threads to end.
-    fn stop(&self) {
-        // Release: pairs with the Acquire of the threads' loops.
-        self.stop.store(true, Ordering::Release);
-        self.pollers.load().iter().for_each(|poller| poller.parker.wake_all());
+    let claim = |bits: u32| match State::from_bits(bits).group_attach_claim() {
+        Some(next) => (next.bits(), true),
+        None => (bits, false),
+    };
+    while !napi.state.update(claim) {
+        std::thread::sleep(WAIT);
     }
-
-    /// Ends the threads.
-    fn end(&self) {
-        self.stop();
-        for poller in self.pollers.load().iter() {
-            poller.join();
-        }
-    }
+    napi.timer.cancel();
+    let _ = napi.moderation.end();
+    napi.mask();
+    true
 }
 
 /// `DEVICE/QUEUE`.

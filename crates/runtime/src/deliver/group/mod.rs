@@ -15,7 +15,7 @@ mod show;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -241,6 +241,44 @@ impl Group {
             self.wake(member, to);
         }
     }
+
+    fn is_always_awake(&self) -> bool {
+        let settings = self.settings.lock().expect("only stored");
+        settings.min_active > 0 || settings.policy == Policy::Static
+    }
+
+    fn set(&self, settings: Settings) {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        turn.decider.set(settings);
+        *self.settings.lock().expect("only stored") = settings;
+        self.stall_ns.store(stall_ns(&settings), Ordering::Relaxed);
+        // What was asked for by the settings before.
+        self.pollers.load().iter().for_each(|poller| poller.shall_park.store(false, Ordering::Relaxed));
+        drop(turn);
+        self.wake_all();
+    }
+
+    /// Who sleeps looks at what is in force now: more of them may be wanted.
+    fn wake_all(&self) {
+        for poller in self.pollers.load().iter() {
+            let _ = poller.wake();
+        }
+    }
+
+    /// Tells the threads to end.
+    fn stop(&self) {
+        // Release: pairs with the Acquire of the threads' loops.
+        self.stop.store(true, Ordering::Release);
+        self.pollers.load().iter().for_each(|poller| poller.parker.wake_all());
+    }
+
+    /// Ends the threads.
+    fn end(&self) {
+        self.stop();
+        for poller in self.pollers.load().iter() {
+            poller.join();
+        }
+    }
 }
 
 /// All groups of an engine.
@@ -287,7 +325,7 @@ impl Owner for Grouped {
         let _ = napi.moderation.end();
         let cpu = member.sit(Seat::ready);
         if let Some(group) = member.group.upgrade() {
-            deliver.first_turn(cx, &group, &member, cpu);
+            group.first_turn(cx, deliver, &member, cpu);
             group.wake(&member, member.seat().cpu());
         }
     }

@@ -15,46 +15,46 @@ use crate::napi::Context;
 /// How often a CPU that sleeps looks whether others still do, if all did.
 const ALL_ASLEEP: Span = Span::from_ms(100);
 
-impl Deliver {
+impl Group {
     /// Tries to park; false if there was something to do, or the CPU is told to leave.
-    pub(super) fn park(&self, cx: Context, group: &Group, poller: &Poller) -> bool {
-        if !group.announce(poller) {
+    pub(super) fn park(&self, cx: Context, deliver: &Deliver, poller: &Poller) -> bool {
+        if !self.announce(poller) {
             return false;
         }
-        let slept = self.arm_all(cx, group, poller) && poller.change_if(CpuWord::sleep);
+        let slept = self.arm_all(cx, deliver, poller) && poller.change_if(CpuWord::sleep);
         if !slept {
             poller.change(|word| (word.cancel(), ()));
             poller.vain_parks.fetch_add(1, Ordering::Relaxed);
             return false;
         }
         poller.parks.fetch_add(1, Ordering::Relaxed);
-        let awake = || !sleeps(poller) || group.stop.load(Ordering::Acquire);
-        let stall = Span::from_ns(group.stall_ns.load(Ordering::Relaxed));
+        let awake = || !sleeps(poller) || self.stop.load(Ordering::Acquire);
+        let stall = Span::from_ns(self.stall_ns.load(Ordering::Relaxed));
         loop {
             // Who sleeps looks after those that poll. With all asleep one may be woken, which tells nobody.
-            let active = group.others(poller).map(|other| other.word().doing() == Doing::Active);
+            let active = self.others(poller).map(|other| other.word().doing() == Doing::Active);
             let until = match active.reduce(|one, another| one || another) {
-                Some(true) => Deadline::after(self.clock.now(), stall),
-                Some(false) => Deadline::after(self.clock.now(), ALL_ASLEEP.max(stall)),
+                Some(true) => Deadline::after(deliver.clock.now(), stall),
+                Some(false) => Deadline::after(deliver.clock.now(), ALL_ASLEEP.max(stall)),
                 None => Deadline::NEVER,
             };
-            if poller.parker.wait(awake, until, &self.clock) {
+            if poller.parker.wait(awake, until, &deliver.clock) {
                 break;
             }
-            if group.somebody_stopped(poller, self.clock.now(), stall) {
+            if self.somebody_stopped(poller, deliver.clock.now(), stall) {
                 poller.change(|word| (word.cancel(), ()));
                 break;
             }
         }
         // It was asleep, and not silent; what was asked for before is done.
-        poller.seen_ns.store(self.clock.now().ns, Ordering::Relaxed);
+        poller.seen_ns.store(deliver.clock.now().ns, Ordering::Relaxed);
         poller.shall_park.store(false, Ordering::Relaxed);
         true
     }
 
     /// Arms the members of a CPU; true if none of them keeps it awake.
-    fn arm_all(&self, cx: Context, group: &Group, poller: &Poller) -> bool {
-        let members = group.members.load();
+    fn arm_all(&self, cx: Context, deliver: &Deliver, poller: &Poller) -> bool {
+        let members = self.members.load();
         // Nobody tells a sleeper of what senders push: such a group keeps a CPU awake, and moves its members there first.
         let own = members.iter().filter(|member| member.seat().cpu() == poller.cpu);
         if own.clone().any(|member| member.has_run.load(Ordering::Relaxed)) {
@@ -66,15 +66,15 @@ impl Deliver {
                     member.sit(|seat| (seat.give(), ()));
                     return false;
                 }
-                self.arm(cx, group, member);
+                self.arm(cx, deliver, member);
             }
         }
         // Once more, with the announcement standing: also for what was moved here meanwhile, and for members that came.
-        !group.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu))
+        !self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu))
     }
 
     /// Arms one member, whose turn the caller has.
-    fn arm(&self, cx: Context, group: &Group, member: &Member) {
+    fn arm(&self, cx: Context, deliver: &Deliver, member: &Member) {
         let napi = &*member.napi;
         let (mut arming, mut waiting) = (Arming::new(), None);
         loop {
@@ -104,10 +104,10 @@ impl Deliver {
                     waiting = Some(napi.irq.unmask());
                     arming.on_done();
                 }
-                ArmStep::Event => return self.interrupt(cx, napi),
+                ArmStep::Event => return deliver.interrupt(cx, napi),
                 ArmStep::Ready => {
                     let cpu = member.sit(Seat::ready);
-                    return group.wake(member, cpu);
+                    return self.wake(member, cpu);
                 }
                 ArmStep::Give => return member.sit(|seat| (seat.give(), ())),
                 ArmStep::Armed => return,

@@ -41,7 +41,7 @@ impl Group {
             of.pid.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
             let _ = report.send(());
             drop(report);
-            deliver.group_main(&group, &of);
+            group.main(&deliver, &of);
             deliver.threads.unregister();
         })?;
         began.recv().map_err(std::io::Error::other)?;
@@ -60,15 +60,15 @@ impl Group {
     }
 }
 
-impl Deliver {
-    fn group_main(&self, group: &Group, poller: &Poller) {
+impl Group {
+    fn main(&self, deliver: &Deliver, poller: &Poller) {
         Context::begin_duty();
         napier_sys::nowait::this_thread();
         let cx = Context::current();
         napier_sys::sched::exact_timers();
         let (mut empty_rounds, mut last, mut way, mut due) = (0_u32, ticks(), way(), 0);
-        while !group.stop.load(Ordering::Acquire) {
-            let members = group.members.load();
+        while !self.stop.load(Ordering::Acquire) {
+            let members = self.members.load();
             let (mut work, mut spun_at, mut now) = (0, None, instant(&poller.seen_ns));
             // One member has its turn in any case, each round another one: what a look cannot see waits no longer than that, and the
             // path that a packet takes stays warm.
@@ -77,23 +77,23 @@ impl Deliver {
                 if member.seat().cpu() != poller.cpu || nth != due && member.is_quiet(now) {
                     continue;
                 }
-                if let Some(found) = self.group_turn(cx, group, member, poller.cpu, &mut now) {
+                if let Some(found) = self.turn(cx, deliver, member, poller.cpu, &mut now) {
                     work += found;
                     spun_at = Some(member);
                 }
             }
             if spun_at.is_none() {
-                now = self.clock.now();
+                now = deliver.clock.now();
             }
             poller.seen_ns.store(now.ns, Ordering::Relaxed);
-            let served = self.serve_softirq(cx, poller.cpu, now);
+            let served = serve_softirq(cx, deliver, poller.cpu, now);
             if served {
-                now = self.clock.now();
+                now = deliver.clock.now();
                 poller.seen_ns.store(now.ns, Ordering::Relaxed);
             }
-            group.ask_policy(poller, now);
+            self.ask_policy(poller, now);
             let aside = step_aside(poller, &mut way, now);
-            if poller.word().is_going() && group.has_left(poller) {
+            if poller.word().is_going() && self.has_left(poller) {
                 return;
             }
             let ticks = ticks();
@@ -111,10 +111,10 @@ impl Deliver {
             last = ticks;
             let (shall_park, is_empty) = (poller.shall_park.swap(false, Ordering::Relaxed), members.is_empty());
             drop(members);
-            if (shall_park || is_empty) && self.park(cx, group, poller) {
+            if (shall_park || is_empty) && self.park(cx, deliver, poller) {
                 (empty_rounds, last) = (0, napier_sys::tsc::ticks());
             } else if empty_rounds > 0 && empty_rounds.is_multiple_of(LOOK_EVERY) {
-                group.look_for_senders(poller.cpu);
+                self.look_for_senders(poller.cpu);
                 if empty_rounds.is_multiple_of(YIELD_EVERY) {
                     std::thread::yield_now();
                 }
@@ -124,19 +124,19 @@ impl Deliver {
 
     /// An interrupt has woken the softirq thread of the member's CPU, and the group's thread is asleep: the packet does not wait
     /// for a second thread to wake.
-    pub(super) fn first_turn(&self, cx: Context, group: &Group, member: &Member, cpu: GroupCpu) {
-        let is_of_cpu = cx.thread_of().is_some() && cx.thread_of() == self.softirq_index_of(cpu.0.into());
+    pub(super) fn first_turn(&self, cx: Context, deliver: &Deliver, member: &Member, cpu: GroupCpu) {
+        let is_of_cpu = cx.thread_of().is_some() && cx.thread_of() == deliver.softirq.index_of(cpu.0.into());
         // Who is polling already, or was told to leave that to others, only wakes.
         let may = is_of_cpu && cx.handles().is_none() && !cx.kicks_only();
-        if may && group.poller(cpu).is_some_and(|poller| sleeps(&poller)) {
+        if may && self.poller(cpu).is_some_and(|poller| sleeps(&poller)) {
             let mut now = Instant::ZERO;
-            let _ = self.group_turn(cx, group, member, cpu, &mut now);
+            let _ = self.turn(cx, deliver, member, cpu, &mut now);
         }
     }
 
     /// A turn of a member: its packets, if it is this CPU's to poll. `None`: it is not. `now` becomes the time of
     /// its end, or of its beginning if nothing was there: the clock is read once then.
-    fn group_turn(&self, cx: Context, group: &Group, member: &Member, cpu: GroupCpu, now: &mut Instant) -> Option<u32> {
+    fn turn(&self, cx: Context, deliver: &Deliver, member: &Member, cpu: GroupCpu, now: &mut Instant) -> Option<u32> {
         if !member.sit_if(|seat| seat.take(cpu).ok()) {
             return None;
         }
@@ -151,62 +151,61 @@ impl Deliver {
             GroupTurn::Poll if missed => napi.mask(),
             GroupTurn::Poll => {}
             GroupTurn::GiveUp => {
-                self.group_gives_up(member);
+                member.give_up();
                 return None;
             }
         }
-        let began = self.clock.now();
+        let began = deliver.clock.now();
         *now = began;
         let (work, backlog, held) = {
             let mut owned = napi.owned.enter();
             napi.tx_path().napi_polled();
             let work = napi.drive(cx, &mut owned, NAPI_POLL_WEIGHT, PollContext::Group);
             napi.flush_held(&mut owned, Flush::for_hz(HZ));
-            if work == 0 && self.groups.dry_runs {
+            if work == 0 && deliver.groups.dry_runs {
                 napi.polled_in_vain(&mut owned);
             }
             (work, owned.rx.pending(), owned.merging.held())
         };
-        let run = if member.has_run.load(Ordering::Relaxed) { self.run_turn(member) } else { OwnerTurn::Idle };
+        let run = if member.has_run.load(Ordering::Relaxed) { member.run_turn() } else { OwnerTurn::Idle };
         // What waits for its time, or for room, is no reason to keep the processor from others.
         let served = run == OwnerTurn::Served;
         if work > 0 || served {
-            *now = self.clock.now();
+            *now = deliver.clock.now();
         }
         let idle = work == 0 && backlog == 0 && !held && run == OwnerTurn::Idle && napi.irq.look_suffices();
         member.idle.store(idle, Ordering::Relaxed);
         note_turn(member, began, *now, work, backlog);
         let moved = member.sit(|seat| (seat.give(), seat.cpu()));
         if moved != cpu {
-            group.wake(member, moved);
+            self.wake(member, moved);
         }
         Some(work + u32::from(served))
     }
+}
 
+/// While a CPU of a group is awake it does what was raised on it, and what is due. False: it was nothing.
+fn serve_softirq(cx: Context, deliver: &Deliver, cpu: GroupCpu, now: Instant) -> bool {
+    deliver.softirq.index_of(cpu.0.into()).is_some_and(|index| deliver.softirq[index as usize].serve(cx, deliver, now))
+}
+
+impl Member {
     /// What senders have pushed goes on its way.
-    fn run_turn(&self, member: &Member) -> OwnerTurn {
-        let path = member.napi.tx_path();
-        let mut own = member.own.enter();
-        path.owner_turn(&mut own.run)
+    fn run_turn(&self) -> OwnerTurn {
+        let mut own = self.own.enter();
+        self.napi.tx_path().owner_turn(&mut own.run)
     }
 
     /// A disable waits for the instance.
-    fn group_gives_up(&self, member: &Member) {
-        member.sit(|seat| (Seat::arm(seat), ()));
+    fn give_up(&self) {
+        self.sit(|seat| (Seat::arm(seat), ()));
         // Nothing is unmasked: enabling does that.
-        let _ = member.napi.state.update(|bits| {
+        let _ = self.napi.state.update(|bits| {
             let (next, missed) = State::from_bits(bits).group_release();
             (next.bits(), missed)
         });
     }
 
-    /// While a CPU of a group is awake it does what was raised on it, and what is due. False: it was nothing.
-    fn serve_softirq(&self, cx: Context, cpu: GroupCpu, now: Instant) -> bool {
-        self.softirq_index_of(cpu.0.into()).is_some_and(|index| self.softirq[index as usize].serve(cx, self, now))
-    }
-}
-
-impl Member {
     /// A turn would find nothing, as far as a look tells, which costs a few loads of words that nobody writes meanwhile. It does
     /// not see frames that came home, or a load that sinks.
     #[inline]

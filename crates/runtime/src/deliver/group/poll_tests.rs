@@ -20,11 +20,11 @@ fn a_look_finds_what_a_turn_is_for() {
     let (tested, peer) = engine.add_link(&LinkConfig::default(), end(&engine, "a", 0), end(&engine, "b", 1)).unwrap();
     engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
     let deliver = &engine.inner.deliver;
-    let (group, napi) = (deliver.running_group("g"), deliver.napi_by_id(tested.napi_id(0)).unwrap().clone());
+    let (group, napi) = (deliver.groups.group("g"), deliver.napi_by_id(tested.napi_id(0)).unwrap().clone());
     let member = Arc::new(Member::new(napi.clone(), &group));
     assert!(member.sit_if(|seat| seat.reserve(GroupCpu(0))));
     deliver.groups.member(&napi).store(Some(member.clone()));
-    assert!(deliver.claim_for_group(&napi));
+    assert!(super::super::control::claim(deliver, &napi));
     let _ = member.sit(Seat::attached);
 
     let now = Instant::from_ns(7);
@@ -53,6 +53,6 @@ fn a_look_finds_what_a_turn_is_for() {
     port.flush();
     assert!(!member.is_quiet(now), "a packet");
 
-    deliver.take_out(&group, &member);
+    deliver.groups.take_out(deliver, &group, &member);
     engine.group_del("g").unwrap();
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use napier_core::group::{Doing, Phase, Settings};
 
-use super::{Group, GroupClass, Member, Poller};
-use crate::deliver::Deliver;
+use super::{Group, GroupClass, GroupTable, Member, Poller};
 
 /// A group as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,16 +69,16 @@ pub struct GroupMemberInfo {
     pub moves: u64,
 }
 
-impl Deliver {
+impl GroupTable {
     /// All groups, in the order in which they were made.
-    pub(crate) fn group_infos(&self) -> Vec<GroupInfo> {
-        self.groups.running.load().iter().map(|group| group.info()).collect()
+    pub(crate) fn infos(&self) -> Vec<GroupInfo> {
+        self.running.load().iter().map(|group| group.info()).collect()
     }
 
     /// The CPUs of all groups.
-    pub(crate) fn group_cpus(&self) -> Vec<usize> {
+    pub(crate) fn cpus(&self) -> Vec<usize> {
         let of = |group: &Arc<Group>| group.pollers.load().iter().map(|one| one.cpu.0.into()).collect::<Vec<_>>();
-        self.groups.running.load().iter().flat_map(of).collect()
+        self.running.load().iter().flat_map(of).collect()
     }
 }
 

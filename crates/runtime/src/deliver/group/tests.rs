@@ -347,7 +347,7 @@ fn members_are_taken_over_from_a_cpu_that_stopped_in_the_midst_of_deciding() {
     let settings = Settings { min_active: 2, stall_after: Span::from_secs(10), ..Settings::default() };
     rig.engine.group_new("g", &[first, second], settings).unwrap();
     rig.engine.group_attach("g", rig.id(0)).unwrap();
-    let group = rig.engine.inner.deliver.running_group("g");
+    let group = rig.engine.inner.deliver.groups.group("g");
     let home = usize::from(rig.engine.groups()[0].members[0].cpu);
     let other = if home == first { second } else { first };
     let poller = group.poller(GroupCpu(u16::try_from(other).unwrap())).unwrap();
@@ -369,7 +369,7 @@ fn a_member_that_nobody_polls_has_no_load() {
     rig.engine.group_new("g", &available_cpus()[..1], sleepy()).unwrap();
     rig.engine.group_attach("g", rig.id(0)).unwrap();
     rig.round(0);
-    let group = rig.engine.inner.deliver.running_group("g");
+    let group = rig.engine.inner.deliver.groups.group("g");
     eventually("it parks", || rig.engine.groups()[0].cpus[0].doing == Doing::Asleep);
     let member = group.members.load()[0].clone();
     // As a device that goes down under load leaves it.

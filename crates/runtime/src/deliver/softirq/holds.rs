@@ -1,7 +1,13 @@
-//! When a softirq CPU has to end the holds of its interrupt lines: by the CPU's timer, late rather than often.
+//! Holding interrupts back: the line of an instance stays masked for a while after the poll, so that an interrupt does not take
+//! the processor from a program that works.
+//!
+//! The rules see a line that was unmasked and an interrupt that comes later, as with a NIC that moderates. What ends a hold:
+//! its time, which the softirq CPU sees to as late as it sees to other timers; and a program that is about to sleep on that
+//! CPU, for then there is nothing left to be protected. So a machine with little to do answers as quickly as without.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use napier_core::moderation::ADAPTIVE_HOLD;
 use napier_core::time::Instant;
 use napier_ring::LazyTimer;
 
@@ -70,5 +76,44 @@ impl SoftirqCpu {
             }
         });
         next_ns
+    }
+
+    /// Ends all holds that this CPU sees to.
+    pub(super) fn end_holds(&self, cx: Context, deliver: &Deliver) {
+        if self.holds.take() {
+            deliver.for_each_napi(|napi| {
+                if napi.moderation.end_on(self.index) {
+                    deliver.hold_ended(cx, napi);
+                }
+            });
+        }
+    }
+
+    /// A program that stands in for this CPU's thread is about to sleep: nothing is held back meanwhile.
+    pub(super) fn release_before_sleep(&self, cx: Context, deliver: &Deliver) {
+        if self.holds.any() {
+            let cx = cx.unmoderated();
+            self.end_holds(*cx, deliver);
+            self.run(*cx, deliver);
+        }
+    }
+
+    /// Ends those that are due; false if none was. Not those that have nothing to tell if a program `works`, which comes by
+    /// again or is about to sleep some time: then its next packet would interrupt it.
+    pub(super) fn end_due_holds(&self, cx: Context, deliver: &Deliver, now: Instant, works: bool) -> bool {
+        let Some(due_ns) = self.holds.due(now, works) else { return false };
+        let (mut any, mut next) = (false, None::<Instant>);
+        deliver.for_each_napi(|napi| {
+            if works && !napi.irq.packets_wait() && napi.moderation.extend(self.index, now) {
+                next = Some(next.map_or(now + ADAPTIVE_HOLD, |next| next.min(now + ADAPTIVE_HOLD)));
+            } else if napi.moderation.take_due(self.index, now) {
+                any = true;
+                deliver.hold_ended(cx, napi);
+            } else if let Some(until) = napi.moderation.until_on(self.index) {
+                next = Some(next.map_or(until, |next| next.min(until)));
+            }
+        });
+        self.holds.looked(due_ns, next);
+        any
     }
 }

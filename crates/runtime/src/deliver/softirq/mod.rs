@@ -1,22 +1,25 @@
 //! Softirq context: a poll list, a timer and a pinned thread per CPU.
 //!
-//! The poll list is run by the CPU's thread. A program's thread that raises a softirq does of it what it owns (`caller`).
+//! The poll list is run by the CPU's thread. A program's thread that raises a softirq does of it what it owns
+//! (`inline`), and one that sleeps is the softirq of its CPU meanwhile (`hand_over`). What keeps the thread from its work is
+//! found and mended by `watchdog`, `placement` and `class`.
 
-mod caller;
 pub(in crate::deliver) mod class;
+mod cpus;
+mod hand_over;
 mod holds;
+mod inline;
+mod placement;
 #[cfg(test)]
 pub(crate) mod scarce;
 mod service;
-mod stand_in;
-mod takeover;
 mod thread;
 mod timer;
 mod transmit;
-mod watch;
+mod watchdog;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use napier_core::context::PollContext;
 use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
@@ -30,14 +33,16 @@ use super::owner::Owner;
 use crate::journal::{Event, Target};
 use crate::napi::{Context, Napi};
 use crate::port::IrqCpu;
+pub(crate) use cpus::SoftirqCpus;
+use hand_over::HandOver;
 use holds::Holds;
-use stand_in::Place;
-pub(crate) use takeover::Overseer;
+use placement::Placement;
+pub(crate) use placement::without;
 pub(crate) use thread::{start, tokens};
 use timer::CpuTimer;
 #[cfg(test)]
 pub(crate) use timer::hold as timer_hold;
-pub(crate) use watch::{Watch, without};
+pub(crate) use watchdog::{Watchdog, WatchdogThread};
 
 /// One CPU that runs softirqs.
 pub(crate) struct SoftirqCpu {
@@ -45,11 +50,7 @@ pub(crate) struct SoftirqCpu {
     pub(crate) index: u32,
     /// The processor that it stands for; the thread is pinned there if it was named.
     pub(crate) cpu: usize,
-    pinned: bool,
-    /// When the pinned thread was let go elsewhere (`watch`), in ns; 0: it is not away.
-    away_since_ns: AtomicU64,
-    /// How often the thread had come round then.
-    progress_at_let_go: AtomicU64,
+    placement: Placement,
     /// Instances scheduled here and not yet on the poll list; any thread pushes.
     raised: List,
     /// The output queue: transmit queues that were scheduled here, by the number of their instance.
@@ -63,10 +64,8 @@ pub(crate) struct SoftirqCpu {
     pub(super) holds: Holds,
     epoll: OwnedFd,
     kick: OwnedFd,
-    place: Arc<Place>,
+    hand_over: Arc<HandOver>,
     fifo: AtomicBool,
-    /// The thread's id at the system; 0 while there is none.
-    thread: AtomicI32,
     counters: SoftirqCounters,
     /// The thread is to stand still before its next wait; it does.
     #[cfg(test)]
@@ -230,6 +229,10 @@ impl SoftirqCpu {
         }
     }
 
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     pub(crate) fn stats(&self) -> SoftirqStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         SoftirqStats {
@@ -245,7 +248,7 @@ impl SoftirqCpu {
             taken_over: read(&self.counters.taken_over),
             fifo_left: read(&self.counters.fifo_left),
             let_go: read(&self.counters.let_go),
-            run_delay_ns: napier_sys::sched::run_delay_ns(self.thread.load(Ordering::Relaxed)).unwrap_or(0),
+            run_delay_ns: napier_sys::sched::run_delay_ns(self.placement.tid()).unwrap_or(0),
         }
     }
 }
@@ -271,18 +274,8 @@ pub(super) struct OnCpu;
 
 impl Owner for OnCpu {
     fn take(&self, cx: Context, deliver: &Deliver, napi: &Napi) {
-        let cpu = deliver.softirq_of(cx, napi);
+        let cpu = deliver.softirq.of(cx, napi);
         napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
         cpu.raise(cx, deliver, napi);
-    }
-}
-
-impl Deliver {
-    /// The softirq CPU that the calling thread counts as being on; for a thread on a processor without
-    /// one, the CPU that takes the instance's interrupt.
-    #[inline]
-    pub(super) fn softirq_of(&self, cx: Context, napi: &Napi) -> &SoftirqCpu {
-        let index = cx.softirq_cpu().or_else(|| self.softirq_index_of(rustix::thread::sched_getcpu()));
-        &self.softirq[index.unwrap_or_else(|| napi.irq_cpu()) as usize]
     }
 }

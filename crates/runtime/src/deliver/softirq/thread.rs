@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
@@ -12,7 +12,8 @@ use napier_ring::{Baton, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::class::Class;
-use super::stand_in::Place;
+use super::hand_over::HandOver;
+use super::placement::Placement;
 use super::timer::{CpuTimer, Ran};
 use super::{Holds, SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
@@ -24,7 +25,7 @@ use napier_stack::seams::CpuOfSleeper;
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;
-const TOKEN_STAND_IN: u64 = u64::MAX - 2;
+const TOKEN_HAND_OVER: u64 = u64::MAX - 2;
 
 /// Set in the token of a coalescing timer.
 const TIMER_BIT: u64 = 1 << 32;
@@ -33,7 +34,7 @@ const TIMER_BIT: u64 = 1 << 32;
 pub(super) struct Taken {
     /// The kernel timer fired.
     pub(super) timer_fired: bool,
-    /// Who stands in for the CPU's thread was called.
+    /// The sleeping program that has the softirq was called.
     pub(super) called: bool,
     /// How many descriptors had something to say.
     events: usize,
@@ -47,13 +48,11 @@ pub(crate) fn tokens(napi: u32) -> Tokens {
 impl SoftirqCpu {
     /// Makes the CPU's data and descriptors; the thread comes with [`start`].
     pub(crate) fn new(index: u32, cpu: usize, pinned: bool) -> rustix::io::Result<Self> {
-        let place = Arc::new(Place::new(index)?);
+        let hand_over = Arc::new(HandOver::new(index)?);
         let this = Self {
             index,
             cpu,
-            pinned,
-            away_since_ns: AtomicU64::new(0),
-            progress_at_let_go: AtomicU64::new(u64::MAX),
+            placement: Placement::new(cpu, pinned),
             raised: List::new(),
             raised_tx: List::new(),
             baton: Baton::new(),
@@ -64,16 +63,15 @@ impl SoftirqCpu {
             holds: Holds::default(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             kick: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            place,
+            hand_over,
             fifo: AtomicBool::new(false),
-            thread: AtomicI32::new(0),
             counters: SoftirqCounters::default(),
             #[cfg(test)]
             stand_still: [AtomicBool::new(false), AtomicBool::new(false)],
         };
         this.watch_for(this.timer.fd.as_fd(), TOKEN_TIMER, EDGES)?;
         this.watch_for(this.kick.as_fd(), TOKEN_KICK, EDGES)?;
-        this.watch_for(this.place.bell().as_fd(), TOKEN_STAND_IN, EDGES)?;
+        this.watch_for(this.hand_over.bell().as_fd(), TOKEN_HAND_OVER, EDGES)?;
         Ok(this)
     }
 
@@ -84,7 +82,7 @@ impl SoftirqCpu {
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, for_nothing);
             let Taken { timer_fired, events, called } = self.wait(cx, deliver, at_most.as_ref());
-            let turns = called.then(|| self.place.pass_on());
+            let turns = called.then(|| self.hand_over.pass_on());
             let woken_before = woken_by_this_thread();
             let ran = if timer_fired || at_most.is_some() { self.run_due_timers(cx, deliver) } else { Ran::None };
             self.run(cx, deliver);
@@ -95,7 +93,7 @@ impl SoftirqCpu {
                 Ran::Exact => false,
             });
             if let Some(turns) = turns {
-                self.place.stand_aside(turns);
+                self.hand_over.stand_aside(turns);
             }
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
                 self.as_ksoftirqd(cx, deliver, &class);
@@ -104,8 +102,8 @@ impl SoftirqCpu {
             }
             let now = deliver.clock.now();
             class.look(self, now);
-            self.see_to_place(deliver, now, &mut away_known_ns);
-            deliver.oversee(cx, now);
+            self.placement.keep(deliver, now, &mut away_known_ns);
+            deliver.watchdog.tick(cx, deliver, now);
         }
     }
 
@@ -141,7 +139,7 @@ impl SoftirqCpu {
                     timer_fired = true;
                 }
                 TOKEN_KICK => {}
-                TOKEN_STAND_IN => called = true,
+                TOKEN_HAND_OVER => called = true,
                 token => {
                     let napi = deliver.napi_at((token & !TIMER_BIT) as u32);
                     let doorbell = token & TIMER_BIT == 0;
@@ -165,7 +163,7 @@ impl SoftirqCpu {
             self.run(cx, deliver);
             rustix::thread::sched_yield();
             if self.wait(cx, deliver, Some(&now)).called {
-                self.place.stand_aside(self.place.pass_on());
+                self.hand_over.stand_aside(self.hand_over.pass_on());
             }
             // While this thread runs no other sets the kernel timer, so look at every turn.
             self.run_due_timers(cx, deliver);
@@ -175,7 +173,7 @@ impl SoftirqCpu {
     }
 }
 
-/// Starts the thread `softirq/<cpu>`, which the caller pins ([`SoftirqCpu::pin`]) once it is ready.
+/// Starts the thread `softirq/<cpu>`, which the caller pins ([`Placement::pin`]) once it is ready.
 pub(crate) fn start(
     deliver: Arc<Deliver>,
     cpu: Arc<SoftirqCpu>,
@@ -187,14 +185,14 @@ pub(crate) fn start(
         // The starter pins it, once it runs: its processor may have no time for it now.
         deliver.unpin_thread();
         let class = Class::begin(&cpu, want_fifo, deliver.clock.now());
-        cpu.place.open(deliver.this());
-        cpu.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+        cpu.hand_over.open(deliver.this());
+        cpu.placement.begin();
         deliver.threads.register(crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
         // The starter waits for this so that reports know the scheduling class in force.
         let _ = ready.send(());
         drop(ready);
         cpu.main(&deliver, class);
-        cpu.thread.store(0, Ordering::Relaxed);
+        cpu.placement.end();
         deliver.threads.unregister();
     })
 }

@@ -5,16 +5,16 @@
 //! softirq thread or the arming thread goes to sleep. While a program keeps re-arming, the softirq
 //! thread looks after it at growing intervals, at most [`SLACK_MAX`](napier_core::upkeep::SLACK_MAX) late.
 //!
-//! A program that sleeps keeps its CPU's timers itself (`stand_in`), and one that comes by, as it waits or finds nothing to receive,
-//! runs what is due on its CPU ([`SoftirqCpu::run_timers_in_passing`]). The kernel timer is there for programs that compute, or are about to.
+//! A program that sleeps keeps its CPU's timers itself (`hand_over`), and one that waits or finds nothing to receive runs what is
+//! due on its CPU ([`SoftirqCpu::run_deferred_timers`]). The kernel timer is there for programs that compute, or are about to.
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
 //! moment later the suspend time-out. It holds the first back ([`Work::Timers`](napier_stack::put_off::Work)), else the kernel timer
 //! would be moved back and forth with every request.
 
+mod deferred;
 #[cfg(test)]
 pub(crate) mod hold;
-mod owed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -32,6 +32,7 @@ use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Context, Napi};
+pub(super) use deferred::{leave_timers, settle_for_stand_in};
 use napier_sys::nowait::{self, ForOthers};
 
 pub(super) const NEVER_NS: u64 = LazyTimer::NEVER_NS;
@@ -87,7 +88,7 @@ impl SoftirqCpu {
             napi.timer.look_after(true);
         }
         if !cx.looks_after(self.index) {
-            self.owe(deliver, napi.index, at.ns);
+            deferred::owe(self, deliver, napi.index, at.ns);
         }
     }
 
@@ -230,7 +231,7 @@ impl SoftirqCpu {
 
     /// A program that holds nothing comes by: what is due here it runs itself, and the kernel timer need not.
     #[inline]
-    pub(crate) fn run_timers_in_passing(&self, cx: Context, deliver: &Deliver) {
+    pub(crate) fn run_deferred_timers(&self, cx: Context, deliver: &Deliver) {
         if self.has_timers() && self.timer_is_due(deliver.clock.now()) && cx.may_run_inline() {
             let _for_others = ForOthers::begin();
             self.run_due_timers(cx, deliver);

@@ -26,7 +26,7 @@ impl TxHost for Deliver {
 
     fn raise_tx(&self, index: u32, by_caller: bool) {
         let cx = Context::current();
-        self.softirq_of(cx, self.napi_at(index)).raise_tx(cx, self, index, by_caller);
+        self.softirq.of(cx, self.napi_at(index)).raise_tx(cx, self, index, by_caller);
     }
 
     fn thread_begins(&self, name: &str, cpu: Option<usize>) {

@@ -145,7 +145,7 @@ impl Engine {
         inner.softirq_metrics(sink);
         inner.thread_metrics(sink);
         inner.event_metrics(sink);
-        let groups = inner.deliver.group_infos();
+        let groups = inner.deliver.groups.infos();
         people::group_metrics(&groups, sink);
         let seen = inner.seen_devices();
         seen.iter().for_each(|device| device.device_metrics(sink));

@@ -65,13 +65,13 @@ fn all_is_done_by_others(cpus: &[usize]) {
     }
     rustix::io::write(second.irq.doorbell_fd().unwrap(), &1_u64.to_ne_bytes()).unwrap();
     eventually("both are polled", || {
-        inner.oversee(Context::current(), inner.clock.now());
+        inner.watchdog.tick(Context::current(), inner, inner.clock.now());
         polls(&first) > before[0] && polls(&second) > before[1]
     });
     let fires = first.stats().timer_fires;
     first.timer.arm(inner.clock.now(), 0);
     eventually("the timer fires", || {
-        inner.oversee(Context::current(), inner.clock.now());
+        inner.watchdog.tick(Context::current(), inner, inner.clock.now());
         first.stats().timer_fires > fires
     });
     let stats = inner.softirq[0].stats();
@@ -102,7 +102,7 @@ fn nothing_is_taken_from_a_thread_that_runs() {
     for _ in 0..20 {
         inner.interrupt_by_thread(&first);
         eventually("polled", || !first.state().contains(State::SCHED));
-        inner.oversee(Context::current(), inner.clock.now());
+        inner.watchdog.tick(Context::current(), inner, inner.clock.now());
         std::thread::sleep(Duration::from_millis(2));
     }
     let stats = inner.softirq[0].stats();

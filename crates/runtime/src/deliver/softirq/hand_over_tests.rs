@@ -47,8 +47,12 @@ impl Rig {
             napier_sys::sched::pin_current_thread(self.cpu);
             port.wait(Some(PATIENCE))
         });
-        eventually("the place is taken", || self.softirq().place.taken.load(Ordering::Relaxed));
+        eventually("the place is taken", || self.softirq().hand_over.taken.load(Ordering::Relaxed));
         thread
+    }
+
+    fn hand_over(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        self.deliver().softirq.hand_over(self.deliver())
     }
 
     fn send(&self) {
@@ -84,7 +88,7 @@ fn a_sleeping_program_takes_its_packet_itself() {
     let after = rig.stats();
     assert!(after.stood_in > before.stood_in);
     assert_eq!(after.wakeups, before.wakeups);
-    assert!(!rig.softirq().place.taken.load(Ordering::Relaxed));
+    assert!(!rig.softirq().hand_over.taken.load(Ordering::Relaxed));
     drop(still);
 }
 
@@ -113,7 +117,7 @@ fn a_sleeping_program_works_for_others() {
 #[test]
 fn a_bell_that_another_has_heard_is_passed_on() {
     let rig = Rig::new();
-    let place = &rig.softirq().place;
+    let place = &rig.softirq().hand_over;
     // Nobody has the place: nothing is waited for.
     place.stand_aside(place.pass_on());
     std::thread::scope(|scope| {
@@ -133,10 +137,10 @@ fn a_bell_that_another_has_heard_is_passed_on() {
 fn one_thread_has_the_place() {
     let rig = Rig::new();
     napier_sys::sched::pin_current_thread(rig.cpu);
-    let first = rig.deliver().stand_in().expect("nobody has it");
-    assert!(rig.deliver().stand_in().is_none());
+    let first = rig.hand_over().expect("nobody has it");
+    assert!(rig.hand_over().is_none());
     first.end();
-    let again = rig.deliver().stand_in().expect("it was given back");
+    let again = rig.hand_over().expect("it was given back");
     // Called before: it does not sleep.
     rustix::io::write(again.bell(), &1_u64.to_ne_bytes()).unwrap();
     let mut awake = 0;
@@ -152,15 +156,15 @@ fn who_works_for_others_takes_no_place() {
     napier_sys::sched::pin_current_thread(rig.cpu);
     let cx = Context::current();
     Context::of_thread(0).begin();
-    assert!(rig.deliver().stand_in().is_none());
+    assert!(rig.hand_over().is_none());
     cx.begin();
     let contexts: [fn(Context) -> InContext; 5] =
         [|cx| cx.serve(0), |cx| cx.handle(0), |cx| cx.inline_on(0), Context::inline, Context::kick_only];
     for begin in contexts {
         let _kept = begin(cx);
-        assert!(rig.deliver().stand_in().is_none());
+        assert!(rig.hand_over().is_none());
     }
-    rig.deliver().stand_in().expect("a program").end();
+    rig.hand_over().expect("a program").end();
 }
 
 /// A program that comes by sees to what is due; the CPU's thread need not.
@@ -173,15 +177,15 @@ fn a_program_that_comes_by_runs_what_is_due() {
     let fires = napi.stats().timer_fires;
     let earliest = rig.deliver().clock.now() + Span::from_ms(2);
     rig.deliver().arm_timer(Context::current(), napi, Span::from_ms(2));
-    rig.deliver().comes_by();
+    rig.deliver().softirq.poll_deferred(rig.deliver());
     // This thread may have lost its CPU for as long.
     let not_due = rig.deliver().clock.now() < earliest;
     assert!(!not_due || napi.stats().timer_fires == fires, "it is not due");
     let due = rig.deliver().clock.now() + Span::from_ms(2);
     eventually("it is due", || rig.deliver().clock.now() > due);
-    rig.deliver().comes_by();
+    rig.deliver().softirq.poll_deferred(rig.deliver());
     assert_eq!(napi.stats().timer_fires, fires + 1);
-    rig.deliver().comes_by();
+    rig.deliver().softirq.poll_deferred(rig.deliver());
     assert_eq!(napi.stats().timer_fires, fires + 1, "it was run");
     drop(still);
 }

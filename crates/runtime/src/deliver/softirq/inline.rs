@@ -59,13 +59,6 @@ impl SoftirqCpu {
     }
 }
 
-impl Deliver {
-    /// As [`Self::interrupt`], and the CPU's thread polls, not the caller.
-    pub(crate) fn interrupt_by_thread(&self, napi: &Napi) {
-        self.interrupt(*Context::current().kick_only(), napi);
-    }
-}
-
 #[cfg(test)]
-#[path = "caller_tests.rs"]
+#[path = "inline_tests.rs"]
 mod tests;

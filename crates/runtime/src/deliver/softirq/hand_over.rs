@@ -6,11 +6,11 @@
 //!
 //! Both wait on one epoll instance, which wakes who came last (`fs/eventpoll.c` `ep_poll` puts exclusive waiters at the head): the
 //! program, as a rule. The CPU's thread takes what comes while the program runs, and what comes faster than the program wakes up.
-//! Who wants to wake the program by its [`Parker`] writes to the place's bell. If the CPU's thread hears that
+//! Who wants to wake the program by its [`Parker`] writes to the softirq's bell. If the CPU's thread hears that
 //! bell, it rings it again and keeps away until the program has heard it.
 //!
 //! The program is not of a real-time class and may get no processor when it is woken. What it has been woken for is then taken
-//! over like all that waits for 10 ms (`takeover`).
+//! over like all that waits for 10 ms (`watchdog`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,27 +24,27 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
 use super::SoftirqCpu;
-use super::timer::{NEVER_NS, until};
+use super::timer::{NEVER_NS, leave_timers, settle_for_stand_in, until};
 use crate::deliver::Deliver;
 use crate::napi::Context;
 
 /// How long the CPU's thread keeps away at most, so that the program hears its bell.
 const ASIDE: Span = Span::from_ms(1);
 
-/// The place of a CPU's softirq, which one sleeping thread at a time takes.
-pub(super) struct Place {
+/// The softirq of a CPU's softirq, which one sleeping thread at a time takes.
+pub(super) struct HandOver {
     /// Set when the CPU's thread has begun.
     deliver: OnceLock<Weak<Deliver>>,
     index: u32,
     bell: Arc<OwnedFd>,
     taken: AtomicBool,
-    /// How often who has the place has woken up, or left.
+    /// How often who has the softirq has woken up, or left.
     turns: AtomicU32,
     /// Where the CPU's thread keeps away.
     aside: Parker,
 }
 
-impl Place {
+impl HandOver {
     pub(super) fn new(index: u32) -> rustix::io::Result<Self> {
         Ok(Self {
             deliver: OnceLock::new(),
@@ -56,15 +56,22 @@ impl Place {
         })
     }
 
-    /// From here on the place can be taken.
+    /// From here on it can be taken.
     pub(super) fn open(&self, deliver: Weak<Deliver>) {
         let _ = self.deliver.set(deliver);
     }
 
-    /// Rings for who has the place: somebody else has heard the bell. How often that one has woken up before.
+    /// It, if no other thread has it.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Arc<dyn CpuOfSleeper>> {
+        // Acquire: pairs with the Release in `end`.
+        let got = !self.taken.load(Ordering::Relaxed) && !self.taken.swap(true, Ordering::Acquire);
+        got.then(|| self.clone() as Arc<dyn CpuOfSleeper>)
+    }
+
+    /// Rings for who has the softirq: another thread has heard the bell. How often that one has woken up before.
     pub(super) fn pass_on(&self) -> u32 {
         let turns = self.turns.load(Ordering::Acquire);
-        // Acquire: pairs with the Release in `end`; who comes later looks for its work after it has taken the place.
+        // Acquire: pairs with the Release in `end`; who comes later looks for its work after it has taken the softirq.
         if self.taken.load(Ordering::Acquire) {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
@@ -78,7 +85,7 @@ impl Place {
         self.aside.wait(has_gone_on, Deadline::after(Clock.now(), ASIDE), &Clock);
     }
 
-    /// Who has the place is awake, or leaves.
+    /// Who has the softirq is awake, or leaves.
     fn goes_on(&self) {
         // Release: pairs with the Acquire in `stand_aside`.
         self.turns.fetch_add(1, Ordering::Release);
@@ -86,7 +93,7 @@ impl Place {
     }
 }
 
-impl CpuOfSleeper for Place {
+impl CpuOfSleeper for HandOver {
     fn bell(&self) -> &Arc<OwnedFd> {
         &self.bell
     }
@@ -99,13 +106,13 @@ impl CpuOfSleeper for Place {
             awake();
             self.goes_on();
         };
-        deliver.softirq[self.index as usize].sleep_as_program(*cx, &deliver, deadline, awake);
+        sleep_as_softirq(*cx, &deliver.softirq[self.index as usize], &deliver, deadline, awake);
     }
 
     fn end(&self) {
         if let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) {
             let _for_others = ForOthers::begin();
-            deliver.softirq[self.index as usize].leave_timers(Context::current(), &deliver);
+            leave_timers(Context::current(), &deliver.softirq[self.index as usize], &deliver);
         }
         // Release: pairs with the Acquire of the next one's swap, and with that in `pass_on`.
         self.taken.store(false, Ordering::Release);
@@ -113,45 +120,29 @@ impl CpuOfSleeper for Place {
     }
 }
 
-impl SoftirqCpu {
-    fn sleep_as_program(&self, cx: Context, deliver: &Deliver, deadline: Deadline, awake: &mut dyn FnMut()) {
-        // It does what the CPU's thread would do: for others.
-        let _for_others = ForOthers::begin();
-        // What it took the time before was for others.
-        self.release_before_sleep(cx, deliver);
-        let due_ns = self.settle_for_stand_in(deliver);
-        let until_ns = deadline.instant().map_or(due_ns, |deadline| deadline.ns.min(due_ns));
-        let timeout = (until_ns != NEVER_NS).then(|| until(until_ns, deliver.clock.now()));
-        let taken = self.take_events(cx, deliver, timeout.as_ref(), awake);
-        self.counters.stood_in.fetch_add(1, Ordering::Relaxed);
-        if taken.timer_fired {
-            self.timer_in_vain();
-        }
-        if taken.timer_fired || due_ns != NEVER_NS && deliver.clock.now() >= (Instant { ns: due_ns }) {
-            self.run_due_timers(cx, deliver);
-        }
-        self.run(cx, deliver);
-        if deliver.stopping() {
-            self.kick();
-        }
+/// The calling thread, a program's, sleeps as the softirq of `cpu`.
+fn sleep_as_softirq(cx: Context, cpu: &SoftirqCpu, deliver: &Deliver, deadline: Deadline, awake: &mut dyn FnMut()) {
+    // It does what the CPU's thread would do: for others.
+    let _for_others = ForOthers::begin();
+    // What it took the time before was for others.
+    cpu.release_before_sleep(cx, deliver);
+    let due_ns = settle_for_stand_in(cpu, deliver);
+    let until_ns = deadline.instant().map_or(due_ns, |deadline| deadline.ns.min(due_ns));
+    let timeout = (until_ns != NEVER_NS).then(|| until(until_ns, deliver.clock.now()));
+    let taken = cpu.take_events(cx, deliver, timeout.as_ref(), awake);
+    cpu.counters.stood_in.fetch_add(1, Ordering::Relaxed);
+    if taken.timer_fired {
+        cpu.timer_in_vain();
     }
-}
-
-impl Deliver {
-    /// The place of the CPU where the calling thread is, if that may work for others and nobody has it.
-    pub(crate) fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        let cx = Context::current();
-        if !cx.may_run_inline() || cx.serves() || self.stopping() {
-            return None;
-        }
-        let index = self.softirq_index_of(rustix::thread::sched_getcpu())?;
-        let place = &self.softirq[index as usize].place;
-        // Acquire: pairs with the Release in `end`.
-        let got = !place.taken.load(Ordering::Relaxed) && !place.taken.swap(true, Ordering::Acquire);
-        got.then(|| place.clone() as Arc<dyn CpuOfSleeper>)
+    if taken.timer_fired || due_ns != NEVER_NS && deliver.clock.now() >= (Instant { ns: due_ns }) {
+        cpu.run_due_timers(cx, deliver);
+    }
+    cpu.run(cx, deliver);
+    if deliver.stopping() {
+        cpu.kick();
     }
 }
 
 #[cfg(test)]
-#[path = "stand_in_tests.rs"]
+#[path = "hand_over_tests.rs"]
 mod tests;

@@ -6,12 +6,14 @@ use rustix::thread::sched_getaffinity;
 
 use super::*;
 use crate::RealTime;
+use crate::deliver::softirq::SoftirqCpu;
+use crate::deliver::softirq::class::FIFO_PRIORITY;
 use crate::device::{EndConfig, LinkConfig};
 use crate::engine::Engine;
 use crate::test_link::{PATIENCE, end, eventually};
 
 fn may_run_on(cpu: &SoftirqCpu) -> Vec<usize> {
-    let thread = Pid::from_raw(cpu.thread.load(Ordering::Relaxed)).expect("it runs");
+    let thread = Pid::from_raw(cpu.placement.tid()).expect("it runs");
     let set = sched_getaffinity(Some(thread)).unwrap();
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
@@ -40,7 +42,7 @@ fn a_thread_that_was_let_go_comes_home() {
     });
     cpu.kick();
     eventually("from there too", || cpu.let_go(inner, inner.clock.now()));
-    cpu.away_since_ns.store(1, Ordering::Relaxed);
+    cpu.placement.away_since_ns.store(1, Ordering::Relaxed);
     eventually("it is home", || {
         cpu.kick();
         may_run_on(cpu) == cpus[..1]
