@@ -70,7 +70,8 @@ impl Devices {
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
         let tx_shared = TxShared::new(
             engine.deliver.this(),
-            (engine.frames.clone(), end.netns.send_buffers().clone()),
+            engine.frames.clone(),
+            end.netns.send_buffers().clone(),
             engine.deliver.sysctl.qdisc_max_burst.clone(),
             senders,
         );

@@ -53,39 +53,30 @@ struct Runner<'a, 'r> {
     waited_ticks: u64,
 }
 
-impl TxPath {
-    /// Carries out a run, and those that may follow it at once.
-    pub(super) fn carry_out<'a>(
-        &'a self,
-        mut root: Inside<'a, Guarded>,
-        mut run: TxRun<TxPkt>,
-        now: Instant,
-        rest: &mut Rest<'a>,
-    ) -> Inside<'a, Guarded> {
-        self.running.store(true, Ordering::Relaxed);
-        let waits = nowait::may_wait();
-        let unlocks = self.mode() == Mode::Locked && waits;
-        let (path, refused, sent_pkts, waited_ticks) = (self, false, 0, 0);
-        let mut runner = Runner { path, rest, now, waits, unlocks, refused, sent_pkts, waited_ticks };
-        loop {
-            let (back, end) = runner.run(root, &mut run);
-            root = back;
-            let goes_on = runner.end(end, &mut root, run);
-            if goes_on && let Some(next) = TxRun::begin(&mut root.root, DEV_TX_WEIGHT) {
-                runner.rest.more_runs -= 1;
-                (run, runner.now) = (next, Clock.now());
-            } else {
-                self.running.store(false, Ordering::Relaxed);
-                return root;
-            }
+/// Carries out a run of a queue, and those that may follow it at once.
+pub(super) fn carry_out<'a>(
+    path: &'a TxPath,
+    mut root: Inside<'a, Guarded>,
+    mut run: TxRun<TxPkt>,
+    now: Instant,
+    rest: &mut Rest<'a>,
+) -> Inside<'a, Guarded> {
+    path.running.store(true, Ordering::Relaxed);
+    let waits = nowait::may_wait();
+    let unlocks = path.mode() == Mode::Locked && waits;
+    let (refused, sent_pkts, waited_ticks) = (false, 0, 0);
+    let mut runner = Runner { path, rest, now, waits, unlocks, refused, sent_pkts, waited_ticks };
+    loop {
+        let (back, end) = runner.run(root, &mut run);
+        root = back;
+        let goes_on = runner.end(end, &mut root, run);
+        if goes_on && let Some(next) = TxRun::begin(&mut root.root, DEV_TX_WEIGHT) {
+            runner.rest.more_runs -= 1;
+            (run, runner.now) = (next, Clock.now());
+        } else {
+            path.running.store(false, Ordering::Relaxed);
+            return root;
         }
-    }
-
-    #[inline]
-    fn view(&self, may_send: bool) -> TxQueueView {
-        let bits = self.queue_bits();
-        let bits = if may_send { bits } else { bits.freeze() };
-        TxQueueView { bits, bulk_bytes: self.bulk_bytes.load(Ordering::Relaxed) }
     }
 }
 
@@ -109,20 +100,27 @@ impl<'a> Runner<'a, '_> {
         }
     }
 
+    #[inline]
+    fn view(&self, may_send: bool) -> TxQueueView {
+        let bits = self.path.words.bits();
+        let bits = if may_send { bits } else { bits.freeze() };
+        TxQueueView { bits, bulk_bytes: self.path.bulk_bytes.load(Ordering::Relaxed) }
+    }
+
     /// Gets a chain out of the discipline.
     #[inline]
     fn dequeue(&mut self, mut root: Inside<'a, Guarded>, run: &mut TxRun<TxPkt>) -> Locks<'a> {
         let path = self.path;
-        if path.queue_bits().frozen_or_stopped() {
+        if path.words.bits().frozen_or_stopped() {
             self.rest.news.join(path.look_for_room(self.now));
         }
-        if !path.defer.list.is_empty() {
+        if !path.defer.is_empty() {
             (root, _) = path.flush_list(root, self.rest);
             self.now = Clock.now(); // to the discipline they came just now, which must not lie ahead
         }
         let early = if self.waits { None } else { path.claim_wire_to_run() };
         self.refused = !self.waits && early.is_none();
-        let view = path.view(!self.refused);
+        let view = self.view(!self.refused);
         run.on_dequeue(&mut root.root, self.now, |_| view);
         Locks::AtRoot(root, early)
     }
@@ -145,13 +143,13 @@ impl<'a> Runner<'a, '_> {
                 if wire.queue.in_flight() >= RECLAIM_AT_PKTS {
                     wire.complete(self.now);
                 }
-                run.on_tx_locked(path.queue_bits());
+                run.on_tx_locked(path.words.bits());
                 Locks::AtRing(wire, root)
             }
             (None, Some(root)) => {
                 // Its packet passed by the discipline; it goes back there, and the next run looks first.
                 self.refused = true;
-                run.on_tx_locked(path.queue_bits().freeze());
+                run.on_tx_locked(path.words.bits().freeze());
                 Locks::AtRoot(root, None)
             }
             (None, None) => unreachable!("the root lock is given up only to wait for the transmit lock"),
@@ -175,13 +173,13 @@ impl<'a> Runner<'a, '_> {
         let len = packet.len_bytes();
         // What was left from a time without discipline is older.
         if !wire.is_clear() || !wire.has_room(now) {
-            path.stop(QueueBits::stop_driver);
+            path.words.stop(QueueBits::stop_driver);
             run.on_busy(packet);
             return;
         }
         let (frame, with_frame) = packet.split();
         if let Err(frame) = wire.queue.give(frame, len) {
-            path.stop(QueueBits::stop_driver);
+            path.words.stop(QueueBits::stop_driver);
             run.on_busy(with_frame(frame));
             return;
         }
@@ -190,14 +188,14 @@ impl<'a> Runner<'a, '_> {
             if limit.available() < 0 {
                 wire.complete(now);
                 if wire.allowance() < 0 {
-                    path.stop(QueueBits::stop_stack);
+                    path.words.stop(QueueBits::stop_stack);
                 }
             }
         }
         if !wire.has_room(now) {
-            path.stop(QueueBits::stop_driver);
+            path.words.stop(QueueBits::stop_driver);
         }
-        run.on_taken(path.queue_bits());
+        run.on_taken(path.words.bits());
         self.sent_pkts += 1;
     }
 
@@ -235,14 +233,14 @@ impl<'a> Runner<'a, '_> {
         path.watchdog.tried(self.sent_pkts > 0, refused);
         let watch = match end.stop {
             RunStop::NotBefore(at) => Some(at),
-            RunStop::Stopped => Some(path.watchdog.recheck_at(self.now)),
+            RunStop::Stopped => Some(path.watchdog.recheck_at(self.now, 0)),
             RunStop::Empty | RunStop::Busy | RunStop::Quota => None,
         };
         rest.watch = watch.or(rest.watch);
         let goes_on = end.stop == RunStop::Quota && rest.more_runs > 0 && !self.unlocks;
         let raise = end.again && !goes_on && path.schedule_again(self.unlocks);
         rest.raise |= raise;
-        rest.softirq_comes |= end.again && path.qdisc_state().intersects(QdiscState::SCHED);
+        rest.softirq_comes |= end.again && path.words.state().intersects(QdiscState::SCHED);
         run.finish(&mut held.root);
         let ledger = &mut held.ledger;
         ledger.waited(std::mem::take(&mut self.waited_ticks));

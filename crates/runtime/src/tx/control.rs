@@ -26,12 +26,12 @@ impl TxPath {
         let mut steps = Deactivation::new();
         loop {
             match steps.next() {
-                DeactivateStep::Mark => self.update_state(|state| (state.deactivate(), ())),
+                DeactivateStep::Mark => self.words.update_state(|state| (state.deactivate(), ())),
                 DeactivateStep::WaitForSenders => senders.wait_for_all(),
                 DeactivateStep::Reset => self.drop_all(),
                 DeactivateStep::WaitForRunner => {
                     let mut give_way = GiveWay::default();
-                    while self.running.load(Ordering::Relaxed) || self.qdisc_state().intersects(QdiscState::SCHED) {
+                    while self.running.load(Ordering::Relaxed) || self.words.state().intersects(QdiscState::SCHED) {
                         give_way.turn();
                     }
                 }
@@ -43,7 +43,7 @@ impl TxPath {
 
     /// Senders may come again.
     pub(crate) fn activate(&self) {
-        self.update_state(|state| (state.activate(), ()));
+        self.words.update_state(|state| (state.activate(), ()));
         if self.shared.senders.get().is_some() {
             self.schedule_if_waiting();
         }
@@ -51,9 +51,32 @@ impl TxPath {
 
     /// Ends the owner's thread; the engine is going away, or another variant comes. False: there was none.
     pub(crate) fn stop_owner(&self) -> bool {
-        // Taken out first: the thread is not waited for under the lock.
-        let owner = self.control.lock().expect("no panic while held").take();
-        owner.is_some()
+        self.owner.stop()
+    }
+
+    /// A poller of a group takes the turns of an owner from now on: senders only push. `None`: there is no discipline to run,
+    /// or a thread owns it.
+    pub(crate) fn group_takes_run(&self) -> Option<Mode> {
+        let thread = self.owner.lock();
+        let before = self.mode();
+        // With a mode of owners and no thread one is about to be started.
+        if thread.is_some() || matches!(before, Mode::Noqueue | Mode::Owner) {
+            return None;
+        }
+        self.set_mode(Mode::Owner);
+        // Packets may wait that a softirq would have run.
+        self.owner.want();
+        Some(before)
+    }
+
+    /// Senders flush for themselves again, as before.
+    pub(crate) fn group_gives_run(&self, before: Mode) {
+        let thread = self.owner.lock();
+        if thread.is_none() && self.mode() == Mode::Owner {
+            self.set_mode(before);
+            self.flush_rest();
+            self.activate();
+        }
     }
 
     fn drop_all(&self) {
@@ -79,7 +102,7 @@ impl TxPath {
         let (mut guarded, _) = lock_root(&self.root.0);
         self.shown.write_former(&guarded);
         let former = std::mem::replace(&mut *guarded, fresh);
-        self.shown.write_replaced(&guarded, self.burst_drops());
+        self.shown.write_replaced(&guarded, self.defer.burst_drops());
         self.leave(guarded, self.rest());
         drop(former);
     }
@@ -91,14 +114,9 @@ impl TxPath {
         }
     }
 
-    /// What the defer list has refused, with any discipline.
-    fn burst_drops(&self) -> u64 {
-        self.defer.burst_drops.load(Ordering::Relaxed)
-    }
-
     /// Packets that the queue's disciplines and its defer list have dropped, and of how many their senders were told.
     pub(crate) fn drops(&self) -> (u64, u64) {
-        self.shown.drops(self.burst_drops())
+        self.shown.drops(self.defer.burst_drops())
     }
 
     /// The counters as they were written down last, without the sizes of batches; no lock of a sender is taken.
@@ -109,11 +127,11 @@ impl TxPath {
             Mode::Llist | Mode::Noqueue => TxVariant::Llist,
         };
         TxQueueStats {
-            stops: self.stops.load(Ordering::Relaxed),
-            left: self.left.load(Ordering::Relaxed),
-            left_refused: self.left_refused.load(Ordering::Relaxed),
+            stops: self.words.stops(),
+            left: self.left.count(),
+            left_refused: self.left.refused(),
             limit_bytes: self.limit_bytes.get(),
-            ..self.shown.read(variant, self.burst_drops(), ticks_per_us)
+            ..self.shown.read(variant, self.defer.burst_drops(), ticks_per_us)
         }
     }
 
@@ -176,7 +194,7 @@ impl<'a> Queues<'a> {
         let had_thread = path.stop_owner();
         path.flush_rest();
         path.replace(Root::new(qdisc.make(), true));
-        path.stops.store(0, Ordering::Relaxed);
+        path.words.reset_stops();
         let started = match (qdisc, before) {
             (_, Mode::Noqueue) => {
                 self.set_byte_limits_of(path, Some(ByteLimits::default()));
@@ -232,7 +250,7 @@ impl<'a> Queues<'a> {
             }
         })?;
         let mut owner = Some(owner);
-        let mut keep = || *path.control.lock().expect("no panic while held") = owner.take();
+        let mut keep = || path.owner.keep(owner.take());
         let kept = self.shared.host.upgrade().is_some_and(|host| host.unless_closing(&mut keep));
         if !kept {
             // Owners have been ended, or are about to be; this one would never be.
@@ -255,7 +273,7 @@ impl<'a> Queues<'a> {
     fn set_byte_limits_of(self, path: &TxPath, limits: Option<ByteLimits>) {
         let mut wire = path.claim_wire();
         wire.limit = limits.map(|limits| ByteLimit::new(limits, Clock.now(), RING_SIZE_MAX as usize));
-        path.update_bits(|bits| (bits.start_stack(), ()));
+        path.words.update_bits(|bits| (bits.start_stack(), ()));
         path.publish_allowance(&wire);
     }
 

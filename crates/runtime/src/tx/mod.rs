@@ -13,12 +13,17 @@
 //! | `senders` | senders inside, with frames of their own, and how a change waits for them |
 //! | `transmit` | what a sender does with one packet |
 //! | `packet` | what travels on the list and in the discipline |
+//! | `defer` | the defer list |
 //! | `run` | flush and run, and how the root lock is given up |
 //! | `carry` | a run carried out, with the locks that the rules ask for |
-//! | `wake` | stop, completion, wake, scheduling in softirq context, the watchdog |
+//! | `wake` | completion, wake, scheduling in softirq context |
+//! | `words` | the state of the discipline, the stop bits |
+//! | `watchdog` | when to look at a queue though no thread sends |
+//! | `waiters` | those whose packets the ring has refused |
 //! | `owner` | the thread that holds the run for ever |
 //! | `config` | what a queue can be told to be |
 //! | `control` | discipline, variant and limits put in place, activation |
+//! | `shown`, `stats` | what is counted, and read without a lock |
 //! | `host` | what all this asks of the engine |
 //! | `limit` | byte-queue limits |
 //! | `wire` | the transmit lock, and what is left to its holder |
@@ -32,6 +37,7 @@
 mod carry;
 mod config;
 mod control;
+mod defer;
 #[cfg(test)]
 mod hold;
 mod host;
@@ -47,39 +53,42 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod waiters;
 mod wake;
+mod watchdog;
 mod wire;
+mod words;
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use napier_core::tx::XmitCode;
 use napier_core::tx::qdisc::Qdisc;
-use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
-use napier_core::tx::state::QdiscState;
-use napier_ring::{Exclusive, FrameList, FrameTable, Owned, Relay, StateCell};
+use napier_ring::{Exclusive, FrameTable, Owned, Relay};
 
 use crate::port::{SenderSpace, TxQueue};
 pub use config::{QdiscConfig, TxSelect, TxSetupError};
 pub(crate) use control::Queues;
+use defer::DeferList;
 pub(crate) use host::TxHost;
 use limit::ByteLimit;
 pub use limit::ByteLimits;
 pub use napier_core::tx::DropReason;
 pub use napier_core::tx::qdisc::FqConfig;
 use napier_stack::SendBuffers;
-use napier_stack::seams::OnRoom;
-use owner::Owner;
+use owner::RunOwner;
 pub(crate) use owner::{OwnerTurn, OwnerTurns};
 use packet::TxPkt;
 use senders::{Sender, Senders};
 use shown::{Shown, ShownLimit};
 use stats::Ledger;
 pub use stats::{TxQueueStats, XmitBucket, XmitTimes};
-use wire::WireLock;
+use waiters::RoomWaiters;
+use watchdog::Watchdog;
+use wire::{LeftFrames, WireLock};
 pub(crate) use wire::{OnWire, Wire};
+use words::QueueWords;
 
 /// How senders hand their packets to a queue's discipline.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -136,11 +145,17 @@ pub(crate) struct TxShared {
 impl TxShared {
     pub(crate) fn new(
         host: Weak<dyn TxHost>,
-        (frames, buffers): (Arc<FrameTable>, Arc<SendBuffers>),
+        frames: Arc<FrameTable>,
+        buffers: Arc<SendBuffers>,
         max_burst: Arc<AtomicI32>,
         space: SenderSpace,
     ) -> Arc<Self> {
         Arc::new(Self { host, frames, buffers, max_burst, space, senders: OnceLock::new(), opening: Mutex::new(()) })
+    }
+
+    #[inline]
+    fn max_burst(&self) -> i32 {
+        self.max_burst.load(Ordering::Relaxed)
     }
 
     /// The senders; there are some once a queue has got a discipline.
@@ -156,15 +171,6 @@ struct Guarded {
     ledger: Ledger,
 }
 
-/// The defer list and how many are on it, on a line of their own: every sender writes it.
-#[repr(align(128))]
-struct Defer {
-    list: FrameList,
-    count: AtomicU64,
-    /// Packets refused in all (`QDISC_BURST_DROP`), which no counter of the kernel holds.
-    burst_drops: AtomicU64,
-}
-
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -175,32 +181,21 @@ pub(crate) struct TxPath {
     /// Number of the queue's NAPI instance, which softirqs and timers know the path by.
     index: AtomicU32,
     mode: AtomicU8,
-    /// Somebody runs the discipline; for senders that have no lock yet.
+    /// A thread runs the discipline; for senders that have no lock yet.
     running: AtomicBool,
-    /// A sender has enqueued by itself, and the owner may not know that packets wait.
-    for_owner: AtomicBool,
+    owner: RunOwner,
     /// What may still go into the ring, as the last holder of the transmit lock left it.
     bulk_bytes: AtomicI32,
     limit_bytes: ShownLimit,
-    state: StateCell,
-    bits: StateCell,
-    watchdog: wake::Watchdog,
-    stops: AtomicU64,
-    control: Mutex<Option<Owner>>,
-    /// Whose packets the ring has refused, in their order.
-    stuck: Owned<VecDeque<Weak<dyn OnRoom>>, Weak<dyn OnRoom>>,
-    /// There are some, as a hint.
-    has_stuck: AtomicBool,
-    defer: Defer,
+    words: QueueWords,
+    watchdog: Watchdog,
+    waiters: RoomWaiters,
+    defer: DeferList,
     busylock: Line<Exclusive<()>>,
     root: Line<Relay<Guarded>>,
     shown: Shown,
     wire: Line<WireLock>,
-    /// Frames that were left to the holder of the transmit lock, and that were refused because too many were.
-    left: AtomicU64,
-    left_refused: AtomicU64,
-    /// Some that were left wait for room in the ring, as a hint.
-    has_left: AtomicBool,
+    left: LeftFrames,
 }
 
 /// What a transmit came to.
@@ -223,24 +218,18 @@ impl TxPath {
             index: AtomicU32::new(u32::MAX),
             mode: AtomicU8::new(Mode::Noqueue as u8),
             running: AtomicBool::new(false),
-            for_owner: AtomicBool::new(false),
+            owner: RunOwner::default(),
             bulk_bytes: AtomicI32::new(0),
             limit_bytes: ShownLimit::new(),
-            state: StateCell::new(QdiscState::EMPTY.bits().into()),
-            bits: StateCell::new(QueueBits::EMPTY.bits().into()),
-            watchdog: wake::Watchdog::new(),
-            stops: AtomicU64::new(0),
-            control: Mutex::new(None),
-            stuck: Owned::new(VecDeque::new()),
-            has_stuck: AtomicBool::new(false),
-            defer: Defer { list: FrameList::new(), count: AtomicU64::new(0), burst_drops: AtomicU64::new(0) },
+            words: QueueWords::new(),
+            watchdog: Watchdog::new(),
+            waiters: RoomWaiters::new(),
+            defer: DeferList::new(),
             busylock: Line(Exclusive::new(())),
             root: Line(Relay::new(Guarded { root, ledger: Ledger::default() })),
             shown: Shown::default(),
             wire: Line(Owned::new(Wire::new(queue))),
-            left: AtomicU64::new(0),
-            left_refused: AtomicU64::new(0),
-            has_left: AtomicBool::new(false),
+            left: LeftFrames::default(),
         })
     }
 

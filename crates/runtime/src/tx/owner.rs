@@ -2,15 +2,14 @@
 //! all of them, so it waits for none: a lock that a program has is tried again in its next turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 
-use super::{Mode, TxHost, TxPath};
-use napier_sys::clock::Clock;
+use super::{TxHost, TxPath};
 use napier_sys::give_way::GiveWay;
 use napier_sys::nowait;
 
-/// Looks in vain before the processor is offered to others; with nobody else to run that returns at once.
+/// Looks in vain before the processor is offered to others; with no other thread to run that returns at once.
 const IDLE_SPINS: u32 = 64;
 
 /// A running owner; dropping it ends the thread, which leaves the list as it is.
@@ -36,7 +35,7 @@ impl Owner {
             if let Some(host) = host.upgrade() {
                 host.thread_begins(&role, cpu);
             }
-            path.own_until(&stopped);
+            OwnerTurns::default().until(&path, &stopped);
             if let Some(host) = host.upgrade() {
                 host.thread_ends();
             }
@@ -67,11 +66,11 @@ pub(crate) struct OwnerTurns {
 pub(crate) enum OwnerTurn {
     /// Nothing waited.
     Idle,
-    /// Somebody had pushed.
+    /// Senders had pushed.
     Served,
     /// Packets that had waited before were run, or some.
     Ran,
-    /// Whoever has the lock is a program.
+    /// A program has the lock.
     Refused,
 }
 
@@ -82,13 +81,29 @@ impl Default for OwnerTurns {
     }
 }
 
-impl TxPath {
-    fn own_until(&self, stop: &AtomicBool) {
+impl OwnerTurns {
+    /// One turn of an owner, whichever thread that is; one at a time.
+    pub(super) fn turn(&mut self, path: &TxPath) -> OwnerTurn {
+        let listed = !path.defer.is_empty();
+        self.waiting |= path.owner.take_wanted();
+        if !listed && !self.waiting {
+            return OwnerTurn::Idle;
+        }
+        match path.own_once() {
+            Some(some_wait) => self.waiting = some_wait,
+            None => {
+                self.waiting = true;
+                return OwnerTurn::Refused;
+            }
+        }
+        if listed { OwnerTurn::Served } else { OwnerTurn::Ran }
+    }
+
+    fn until(mut self, path: &TxPath, stop: &AtomicBool) {
         let mut idle = 0;
-        let mut turns = OwnerTurns::default();
         let mut give_way = GiveWay::default();
         while !stop.load(Ordering::Relaxed) {
-            match self.owner_turn(&mut turns) {
+            match self.turn(path) {
                 OwnerTurn::Refused => {
                     // A program needs a processor to go on.
                     give_way.turn();
@@ -104,75 +119,53 @@ impl TxPath {
             idle += 1;
             std::hint::spin_loop();
             if idle % IDLE_SPINS == 0 {
-                self.look_for_senders();
+                path.look_for_senders();
                 std::thread::yield_now();
             }
         }
     }
+}
 
-    /// Whoever waits for room is told if there is some.
-    pub(crate) fn look_for_senders(&self) {
-        let news = self.look_for_room(Clock.now());
-        self.tell(news);
+/// Which thread runs a queue for ever, if one does.
+#[derive(Default)]
+pub(super) struct RunOwner {
+    thread: Mutex<Option<Owner>>,
+    /// A sender has enqueued by itself, and the owner may not know that packets wait.
+    wanted: AtomicBool,
+}
+
+impl RunOwner {
+    /// The thread, which neither comes nor goes while this is held.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Owner>> {
+        self.thread.lock().expect("no panic while held")
     }
 
-    /// A turn of an owner who let nothing wait would find something.
+    /// This thread is the owner from now on.
+    pub(super) fn keep(&self, owner: Option<Owner>) {
+        *self.lock() = owner;
+    }
+
+    /// Ends the thread; false: there was none.
+    pub(super) fn stop(&self) -> bool {
+        // Taken out first: the thread is not waited for under the lock.
+        let owner = self.lock().take();
+        owner.is_some()
+    }
+
+    /// Packets wait that the owner may not know of. Relaxed: it is looked at again and again, and the root lock publishes
+    /// the rest.
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Packets wait that the owner may not know of.
     #[inline]
-    pub(crate) fn wants_owner(&self) -> bool {
-        !self.defer.list.is_empty() || self.for_owner.load(Ordering::Relaxed)
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
     }
 
-    /// One turn of an owner, whichever thread that is; one at a time.
-    pub(crate) fn owner_turn(&self, turns: &mut OwnerTurns) -> OwnerTurn {
-        let listed = !self.defer.list.is_empty();
-        turns.waiting |= self.for_owner.load(Ordering::Relaxed) && self.for_owner.swap(false, Ordering::Relaxed);
-        if !listed && !turns.waiting {
-            return OwnerTurn::Idle;
-        }
-        match self.own_once() {
-            Some(some_wait) => turns.waiting = some_wait,
-            None => {
-                turns.waiting = true;
-                return OwnerTurn::Refused;
-            }
-        }
-        if listed { OwnerTurn::Served } else { OwnerTurn::Ran }
-    }
-
-    /// A poller of a group takes the turns of an owner from now on: senders only push. `None`: there is no discipline to run,
-    /// or a thread owns it.
-    pub(crate) fn group_takes_run(&self) -> Option<Mode> {
-        let control = self.control.lock().expect("no panic while held");
-        let before = self.mode();
-        // With a mode of owners and no thread somebody is about to start one.
-        if control.is_some() || matches!(before, Mode::Noqueue | Mode::Owner) {
-            return None;
-        }
-        self.set_mode(Mode::Owner);
-        // Packets may wait that a softirq would have run.
-        self.for_owner.store(true, Ordering::Relaxed);
-        Some(before)
-    }
-
-    /// Senders flush for themselves again, as before.
-    pub(crate) fn group_gives_run(&self, before: Mode) {
-        let control = self.control.lock().expect("no panic while held");
-        if control.is_none() && self.mode() == Mode::Owner {
-            self.set_mode(before);
-            self.flush_rest();
-            self.activate();
-        }
-    }
-
-    /// One turn; true if packets still wait. None if others have the root lock, or had the transmit lock when a packet
-    /// was due.
-    fn own_once(&self) -> Option<bool> {
-        let guarded = self.root.0.try_enter()?;
-        let mut rest = self.rest();
-        let guarded = self.flush_or_run(guarded, &mut rest);
-        let (waiting, refused) = (guarded.root.qlen() > 0, rest.refused);
-        // Mostly nothing is left: the owner comes back by itself, but it may begin before the variant is in force.
-        self.leave(guarded, rest);
-        (!refused).then_some(waiting)
+    #[inline]
+    fn take_wanted(&self) -> bool {
+        self.is_wanted() && self.wanted.swap(false, Ordering::Relaxed)
     }
 }

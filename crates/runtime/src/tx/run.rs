@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use napier_core::time::Instant;
 use napier_core::tx::flush::flush;
-use napier_core::tx::queue::QueueBits;
 use napier_core::tx::run::{DEV_TX_WEIGHT, TxRun};
 use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DroppedPacket, XmitCode};
-use napier_ring::{Entered, Frame, FrameBatch, Inside, flush_fence};
+use napier_ring::{Entered, Frame, FrameBatch, Inside};
 
+use super::carry::carry_out;
+use super::owner::{OwnerTurn, OwnerTurns};
 use super::packet::TxPkt;
 use super::senders::{Sender, Senders};
 use super::{Guarded, TxPath};
@@ -94,12 +95,7 @@ impl TxPath {
         rest: &mut Rest<'a>,
     ) -> (Inside<'a, Guarded>, XmitCode) {
         let senders = self.shared.senders();
-        let mut fifo = self.defer.list.take(&senders.table);
-        if fifo.is_empty() {
-            return (guarded, XmitCode::Success);
-        }
-        self.defer.count.store(0, Ordering::Relaxed);
-        flush_fence();
+        let Some(mut fifo) = self.defer.take(&senders.table) else { return (guarded, XmitCode::Success) };
         #[cfg(test)]
         super::hold::at(super::hold::Point::UnderRootLock);
         let mut pkts = 0;
@@ -109,19 +105,19 @@ impl TxPath {
             Some(TxPkt::read(&senders.table, &senders.paced, frame))
         });
         let now = Clock.now();
-        let state = self.qdisc_state();
+        let state = self.words.state();
         let root = &mut guarded.root;
         let flushed = flush(root, state, batch, now, DEV_TX_WEIGHT, &mut |packet| rest.drop_packet(packet));
         guarded.ledger.batch(pkts);
         match flushed.run {
-            Some(run) => (self.carry_out(guarded, run, now, rest), flushed.own),
+            Some(run) => (carry_out(self, guarded, run, now, rest), flushed.own),
             None => (guarded, flushed.own),
         }
     }
 
     /// Takes the list, or without one runs what waits.
     pub(super) fn flush_or_run<'a>(&'a self, guarded: Inside<'a, Guarded>, rest: &mut Rest<'a>) -> Inside<'a, Guarded> {
-        if self.defer.list.is_empty() { self.run_queue(guarded, rest) } else { self.flush_list(guarded, rest).0 }
+        if self.defer.is_empty() { self.run_queue(guarded, rest) } else { self.flush_list(guarded, rest).0 }
     }
 
     /// Gives up the root lock, after what others have left to its holder; if its run has used up its quota, they have
@@ -133,7 +129,7 @@ impl TxPath {
             self.shown.write(&guarded, rest.dropped.is_some());
             let Some(noted) = guarded.leave() else { return };
             // It would have cleared SCHED before a note of its own.
-            if rest.softirq_comes && self.qdisc_state().intersects(QdiscState::SCHED) {
+            if rest.softirq_comes && self.words.state().intersects(QdiscState::SCHED) {
                 // Its note may be newer than that look: this turn takes it, or finds none and lets go.
                 guarded = noted;
                 continue;
@@ -188,8 +184,7 @@ impl TxPath {
         let (mut guarded, waited) = lock_root(&self.root.0);
         guarded.ledger.waited(waited);
         let code = self.enqueue_behind_list(guarded, frame, None);
-        // Relaxed: it is looked at again and again, and the root lock publishes the rest.
-        self.for_owner.store(true, Ordering::Relaxed);
+        self.owner.want();
         code
     }
 
@@ -202,7 +197,7 @@ impl TxPath {
         busy: Option<Entered<'a, ()>>,
     ) -> XmitCode {
         let mut rest = self.rest();
-        if !self.defer.list.is_empty() {
+        if !self.defer.is_empty() {
             (guarded, _) = self.flush_list(guarded, &mut rest);
         }
         self.enqueue_one(guarded, frame, busy, rest)
@@ -220,7 +215,7 @@ impl TxPath {
     ) -> XmitCode {
         let senders = self.shared.senders();
         let packet = TxPkt::read(&senders.table, &senders.paced, frame);
-        let (state, now) = (self.qdisc_state(), Clock.now());
+        let (state, now) = (self.words.state(), Clock.now());
         let root = &mut guarded.root;
         let flushed = flush(root, state, [packet], now, DEV_TX_WEIGHT, &mut |packet| rest.drop_packet(packet));
         guarded.ledger.batch(1);
@@ -228,7 +223,7 @@ impl TxPath {
             Some(run) => {
                 // The next contender may go to the root lock.
                 drop(busy);
-                let guarded = self.carry_out(guarded, run, now, &mut rest);
+                let guarded = carry_out(self, guarded, run, now, &mut rest);
                 self.release(guarded, &mut rest);
             }
             None => {
@@ -247,7 +242,7 @@ impl TxPath {
         rest: &mut Rest<'a>,
     ) -> Inside<'a, Guarded> {
         match TxRun::begin(&mut guarded.root, DEV_TX_WEIGHT) {
-            Some(run) => self.carry_out(guarded, run, Clock.now(), rest),
+            Some(run) => carry_out(self, guarded, run, Clock.now(), rest),
             None => guarded,
         }
     }
@@ -260,13 +255,26 @@ impl TxPath {
         Rest { more_runs: RUNS_PER_FLUSH - 1, ..self.rest() }
     }
 
+    /// A turn of an owner who let nothing wait would find something.
     #[inline]
-    pub(super) fn qdisc_state(&self) -> QdiscState {
-        QdiscState::from_bits(self.state.load() as u8) // only such words are stored
+    pub(crate) fn wants_owner(&self) -> bool {
+        !self.defer.is_empty() || self.owner.is_wanted()
     }
 
-    #[inline]
-    pub(super) fn queue_bits(&self) -> QueueBits {
-        QueueBits::from_bits(self.bits.load() as u8) // only such words are stored
+    /// One turn of an owner.
+    pub(crate) fn owner_turn(&self, turns: &mut OwnerTurns) -> OwnerTurn {
+        turns.turn(self)
+    }
+
+    /// One turn of an owner; true if packets still wait. None if others have the root lock, or had the transmit lock when a
+    /// packet was due.
+    pub(super) fn own_once(&self) -> Option<bool> {
+        let guarded = self.root.0.try_enter()?;
+        let mut rest = self.rest();
+        let guarded = self.flush_or_run(guarded, &mut rest);
+        let (waiting, refused) = (guarded.root.qlen() > 0, rest.refused);
+        // Mostly nothing is left: the owner comes back by itself, but it may begin before the variant is in force.
+        self.leave(guarded, rest);
+        (!refused).then_some(waiting)
     }
 }

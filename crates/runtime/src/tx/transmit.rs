@@ -1,9 +1,7 @@
 //! One packet of a sender: a frame of its own, filled, and handed over as the variant says.
 
-use std::sync::atomic::Ordering;
-
 use napier_core::tx::XmitCode;
-use napier_core::tx::push::{Pushed, exceeds_burst};
+use napier_core::tx::push::Pushed;
 use napier_ring::Frame;
 
 #[cfg(test)]
@@ -129,12 +127,11 @@ impl TxPath {
         }
     }
 
-    /// Whoever takes the defer list has so much to take that it will soon refuse. It comes for sure, so senders wait as for
-    /// frames of their own.
+    /// The thread that takes the defer list has so much to take that it will soon refuse. It comes for sure, so senders wait
+    /// as for frames of their own.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
-        let max_burst = self.shared.max_burst.load(Ordering::Relaxed);
-        max_burst > 0 && self.defer.count.load(Ordering::Relaxed) >= u64::from(max_burst.unsigned_abs() / 4 * 3)
+        self.defer.is_behind(self.shared.max_burst())
     }
 
     /// Nobody has pushed and nobody is at the discipline, as it looks.
@@ -144,7 +141,7 @@ impl TxPath {
         if hold::is_armed() {
             return false;
         }
-        self.defer.list.is_empty() && !self.root.0.is_entered()
+        self.defer.is_empty() && !self.root.0.is_entered()
     }
 
     /// # Errors
@@ -152,16 +149,12 @@ impl TxPath {
     #[inline]
     pub(super) fn push(&self, sender: &mut Sender, frame: Frame, comes_again: bool) -> Result<Pushed, Frame> {
         let table = &*self.shared.senders().table;
-        let admit = || {
-            let count = self.defer.count.fetch_add(1, Ordering::Relaxed) + 1;
-            !exceeds_burst(count, self.shared.max_burst.load(Ordering::Relaxed))
-        };
-        match self.defer.list.push_admitted(table, frame, admit) {
+        match self.defer.push(table, frame, || self.shared.max_burst()) {
             Ok(true) => Ok(Pushed::Flush),
             Ok(false) => Ok(Pushed::Handed),
             Err(frame) if comes_again && nowait::may_wait() => Err(frame),
             Err(frame) => {
-                self.defer.burst_drops.fetch_add(1, Ordering::Relaxed);
+                self.defer.note_burst_drop();
                 let (charges, mut news) = (&self.shared.senders().charges, ToTell::default());
                 charges.credit(&frame, &mut news);
                 sender.pool.free(frame);

@@ -2,17 +2,14 @@
 //!
 //! A memif peer does not say that it has read packets. So the ring is looked at whenever somebody has work for it: by a
 //! runner that finds the queue stopped, by a sender without frames, by the poll of the queue's NAPI instance. If nobody
-//! comes, the watchdog does: it looks after [`recheck_after`], and less and less often while the peer reads nothing.
+//! comes, the watchdog does: it looks after [`recheck_after`](napier_core::upkeep::recheck_after), and less and less often while the peer reads nothing.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use napier_core::time::Instant;
 use napier_core::tx::queue::QueueBits;
-use napier_core::tx::state::QdiscState;
-use napier_core::upkeep::recheck_after;
-use napier_ring::{Owner, wake_fence};
+use napier_ring::wake_fence;
 
 use super::run::Rest;
 use super::wire::ring;
@@ -23,57 +20,14 @@ use napier_stack::seams::OnRoom;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
 
-/// A line of those who wait for room is looked through for the first time when it has this length.
-const STUCK_SLACK: usize = 1024;
 /// Looks that are left out where others may bring room: 80 us until the first.
 const PATIENCE: u32 = 2;
-const NEVER_NS: u64 = u64::MAX;
-
-/// When to look again though nobody sends.
-pub(super) struct Watchdog {
-    due_ns: AtomicU64,
-    /// Softirq CPU whose thread looks.
-    cpu: AtomicU32,
-    /// Looks in a row that found the queue still stopped, or its transmit lock taken.
-    pub(super) in_vain: AtomicU32,
-}
-
-impl Watchdog {
-    pub(super) fn new() -> Self {
-        Self { due_ns: AtomicU64::new(NEVER_NS), cpu: AtomicU32::new(0), in_vain: AtomicU32::new(0) }
-    }
-
-    pub(super) fn recheck_at(&self, now: Instant) -> Instant {
-        now + recheck_after(self.in_vain.load(Ordering::Relaxed))
-    }
-
-    /// A run has ended: `sent` something, or was `refused` the transmit lock, whose holder schedules the queue when it lets
-    /// go. Looks until then are mostly in vain.
-    pub(super) fn tried(&self, sent: bool, refused: bool) {
-        if sent {
-            self.not_in_vain();
-        }
-        if refused {
-            self.in_vain.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// There was room.
-    pub(super) fn not_in_vain(&self) {
-        if self.in_vain.load(Ordering::Relaxed) != 0 {
-            self.in_vain.store(0, Ordering::Relaxed);
-        }
-    }
-}
 
 impl TxPath {
     /// Calls `waiter` once when the ring has room. Nobody says that a peer has read; so it is looked for.
     #[cold]
     pub(crate) fn await_room(&self, waiter: &Arc<dyn OnRoom>) {
-        self.has_stuck.store(true, Ordering::Relaxed);
-        if let Some(stuck) = self.stuck.post(Arc::downgrade(waiter)) {
-            self.take_in_stuck(stuck);
-        }
+        self.waiters.add(waiter);
         if let Some(host) = self.shared.host.upgrade() {
             self.watch(&*host, self.look_at(Clock.now()));
         }
@@ -82,55 +36,31 @@ impl TxPath {
     /// When to look after those who wait for room. With a discipline other senders' packets mostly bring it, so that a look
     /// of its own is needed where they all wait.
     fn look_at(&self, now: Instant) -> Instant {
-        let in_vain = self.watchdog.in_vain.load(Ordering::Relaxed);
-        now + recheck_after(if self.mode() == Mode::Noqueue { in_vain } else { in_vain.max(PATIENCE) })
-    }
-
-    fn take_in_stuck(&self, stuck: Owner<'_, VecDeque<Weak<dyn OnRoom>>, Weak<dyn OnRoom>>) {
-        let mut before = stuck.len();
-        stuck.line_up(|stuck| {
-            // Who has ended meanwhile is forgotten when as many have come since: at each power of two.
-            if stuck.len() >= STUCK_SLACK && stuck.len().ilog2() > before.max(1).ilog2() {
-                stuck.retain(|waiter| waiter.strong_count() > 0);
-            }
-            before = stuck.len();
-            // Relaxed: a hint, and the watchdog looks again.
-            self.has_stuck.store(!stuck.is_empty(), Ordering::Relaxed);
-        });
+        self.watchdog.recheck_at(now, if self.mode() == Mode::Noqueue { 0 } else { PATIENCE })
     }
 
     /// Lets those who wait for room have it, in their order, while there is any; true if some are left.
     #[cold]
-    fn serve_stuck(&self, host: &dyn TxHost) -> bool {
-        let Some(mut stuck) = self.stuck.try_own() else { return true };
-        let new = stuck.messages();
-        stuck.extend(new);
+    fn serve_waiters(&self, host: &dyn TxHost) -> bool {
+        let netns = host.netns(self.napi_index());
         let _for_others = ForOthers::begin();
         let kicks = Held::begin(Work::Kicks);
-        let (mut room, mut looked) = (self.look_whether_room(), false);
-        for _ in 0..stuck.len() {
-            if !room {
-                break;
-            }
-            let Some(waiter) = stuck.pop_front() else { break };
-            match waiter.upgrade().map(|waiter| waiter.on_room(host.netns(self.napi_index()))) {
-                Some(true) => {
+        let mut looked = false;
+        let served = self.waiters.serve(
+            || self.look_whether_room(),
+            |waiter| {
+                let took = waiter.on_room(netns);
+                if took {
                     self.watchdog.not_in_vain();
-                    room = self.look_whether_room();
+                } else if !std::mem::replace(&mut looked, true) {
+                    // Its packets may lie in queues where no thread sends any more. If they have been read, it is told.
+                    netns.look_for_credit();
                 }
-                Some(false) => {
-                    stuck.push_back(waiter);
-                    // Its packets may lie in queues where nobody sends any more. If they have been read, it is told.
-                    if !std::mem::replace(&mut looked, true) {
-                        host.netns(self.napi_index()).look_for_credit();
-                    }
-                }
-                None => {}
-            }
-        }
-        self.take_in_stuck(stuck);
+                took
+            },
+        );
         drop(kicks);
-        self.has_stuck.load(Ordering::Relaxed)
+        !served || self.waiters.any()
     }
 
     /// A sender wants credit: its packets may have been read since somebody looked.
@@ -160,16 +90,7 @@ impl TxPath {
     /// The NAPI instance of the queue, and the softirq CPU that takes its interrupts.
     pub(crate) fn bind(&self, index: u32, cpu: u32) {
         self.index.store(index, Ordering::Relaxed);
-        self.watchdog.cpu.store(cpu, Ordering::Relaxed);
-    }
-
-    /// Sets a stop bit; the caller holds the transmit lock, as everybody does who could clear it meanwhile.
-    #[cold]
-    pub(super) fn stop(&self, rule: fn(QueueBits) -> QueueBits) {
-        let newly = self.update_bits(|bits| (rule(bits), !bits.stopped()));
-        if newly {
-            self.stops.fetch_add(1, Ordering::Relaxed);
-        }
+        self.watchdog.bind(cpu);
     }
 
     /// A runner finds the queue stopped: the peer may have read meanwhile. Nobody else need be told.
@@ -201,16 +122,16 @@ impl TxPath {
     /// Clears the stop bits that have lost their reason; true if the queue is to be scheduled.
     fn start_if_room(&self, wire: &mut Wire, now: Instant) -> bool {
         let mut woken = false;
-        let bits = self.queue_bits();
+        let bits = self.words.bits();
         if bits.intersects(QueueBits::DRIVER_OFF) && wire.has_room(now) {
-            woken |= self.update_bits(QueueBits::wake_driver);
+            woken |= self.words.update_bits(QueueBits::wake_driver);
         }
         if bits.intersects(QueueBits::STACK_OFF) && wire.allowance() >= 0 {
-            woken |= self.update_bits(QueueBits::wake_stack);
+            woken |= self.words.update_bits(QueueBits::wake_stack);
         }
         self.publish_allowance(wire);
         if woken {
-            self.watchdog.in_vain.store(0, Ordering::Relaxed);
+            self.watchdog.not_in_vain();
         }
         woken
     }
@@ -226,8 +147,8 @@ impl TxPath {
         if self.mode() == Mode::Owner {
             return false; // the owner looks again anyhow
         }
-        let defer_empty = self.defer.list.is_empty();
-        self.update_state(|state| state.schedule(defer_empty))
+        let defer_empty = self.defer.is_empty();
+        self.words.update_state(|state| state.schedule(defer_empty))
     }
 
     /// A run ends though packets wait. Others may have left a list to the runner, which the softirq then takes with the
@@ -236,7 +157,7 @@ impl TxPath {
         if locked || self.mode() == Mode::Owner {
             return self.schedule();
         }
-        self.update_state(|state| state.schedule(true))
+        self.words.update_state(|state| state.schedule(true))
     }
 
     /// Does what was left to be done; no lock is held.
@@ -271,6 +192,12 @@ impl TxPath {
         }
     }
 
+    /// Those who wait for room are told if there is some.
+    pub(crate) fn look_for_senders(&self) {
+        let news = self.look_for_room(Clock.now());
+        self.tell(news);
+    }
+
     /// Schedules the queue if packets wait: they may have been left by an owner, or by the time before an activation.
     pub(super) fn schedule_if_waiting(&self) {
         let (guarded, _) = lock_root(&self.root.0);
@@ -283,8 +210,8 @@ impl TxPath {
 
     /// A look at `at` or before: who found the queue in another state, and is late, must not put the other's look off.
     pub(super) fn watch(&self, host: &dyn TxHost, at: Instant) {
-        self.watchdog.due_ns.fetch_min(at.ns, Ordering::SeqCst);
-        host.watchdog_armed(self.watchdog.cpu.load(Ordering::Relaxed), at);
+        self.watchdog.arm(at);
+        host.watchdog_armed(self.watchdog.cpu(), at);
     }
 
     /// With the locked variant the caller runs the queue once, as the kernel's senders run the softirq where they enable
@@ -296,7 +223,7 @@ impl TxPath {
     /// `net_tx_action` for one discipline. A softirq thread may be of a class that keeps the holder of the root lock from
     /// going on: it does not wait for it but leaves the run to it.
     pub(crate) fn softirq_run(&self) {
-        self.update_state(|state| (state.unschedule(), ()));
+        self.words.update_state(|state| (state.unschedule(), ()));
         let Some(mut guarded) = self.root.0.enter_or_note() else { return };
         guarded.ledger.counts.softirq_runs += 1;
         let mut rest = self.rest();
@@ -306,29 +233,27 @@ impl TxPath {
 
     /// When the thread of softirq CPU `cpu` is to look.
     pub(crate) fn watchdog_on(&self, cpu: u32) -> Option<Instant> {
-        let due_ns = self.watchdog.due_ns.load(Ordering::SeqCst);
-        (due_ns != NEVER_NS && self.watchdog.cpu.load(Ordering::Relaxed) == cpu).then_some(Instant { ns: due_ns })
+        self.watchdog.due_on(cpu)
     }
 
     /// Looks if it is time; false if not.
     pub(crate) fn run_watchdog(&self, host: &dyn TxHost, cpu: u32, now: Instant) -> bool {
         let Some(due) = self.watchdog_on(cpu).filter(|due| *due <= now) else { return false };
-        // Whoever armed it anew meanwhile is not lost: only this expiry is taken.
-        if self.watchdog.due_ns.compare_exchange(due.ns, NEVER_NS, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        if !self.watchdog.take(due) {
             return true;
         }
-        if self.queue_bits().stopped() {
+        if self.words.bits().stopped() {
             let _ = self.complete_and_wake();
-            if self.queue_bits().stopped() {
-                self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
-                self.watch(host, self.watchdog.recheck_at(now));
+            if self.words.bits().stopped() {
+                self.watchdog.note_in_vain();
+                self.watch(host, self.watchdog.recheck_at(now, 0));
             }
         } else if self.mode() != Mode::Noqueue && self.schedule() {
             self.raise(host);
         }
         let left = self.serve_left();
-        if self.has_stuck.load(Ordering::Relaxed) && self.serve_stuck(host) || left {
-            self.watchdog.in_vain.fetch_add(1, Ordering::Relaxed);
+        if self.waiters.any() && self.serve_waiters(host) || left {
+            self.watchdog.note_in_vain();
             self.watch(host, self.look_at(now));
         }
         true
@@ -337,39 +262,25 @@ impl TxPath {
     /// [`napi_polled`](Self::napi_polled) would do something.
     #[inline]
     pub(crate) fn wants_poll(&self) -> bool {
-        self.queue_bits().stopped() || self.has_left.load(Ordering::Relaxed) || self.has_stuck.load(Ordering::Relaxed)
+        self.words.bits().stopped() || self.left.any() || self.waiters.any()
     }
 
     /// The poll of the queue's NAPI instance, where a driver takes back what was sent.
     #[inline]
     pub(crate) fn napi_polled(&self) {
-        if self.queue_bits().stopped() {
+        if self.words.bits().stopped() {
             // Whoever has the transmit lock looks for room itself, or the watchdog does.
             let _ = self.complete_and_wake();
         }
-        if self.has_left.load(Ordering::Relaxed) {
+        if self.left.any() {
             // If that was in vain, the watchdog goes on.
             let _ = self.serve_left();
         }
-        if self.has_stuck.load(Ordering::Relaxed)
+        if self.waiters.any()
             && let Some(host) = self.shared.host.upgrade()
-            && self.serve_stuck(&*host)
+            && self.serve_waiters(&*host)
         {
             self.watch(&*host, self.look_at(Clock.now()));
         }
-    }
-
-    pub(super) fn update_state<R>(&self, rule: impl Fn(QdiscState) -> (QdiscState, R)) -> R {
-        self.state.update(|bits| {
-            let (next, answer) = rule(QdiscState::from_bits(bits as u8)); // only such words are stored
-            (next.bits().into(), answer)
-        })
-    }
-
-    pub(super) fn update_bits<R>(&self, rule: impl Fn(QueueBits) -> (QueueBits, R)) -> R {
-        self.bits.update(|bits| {
-            let (next, answer) = rule(QueueBits::from_bits(bits as u8)); // only such words are stored
-            (next.bits().into(), answer)
-        })
     }
 }

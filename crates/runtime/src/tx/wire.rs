@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use napier_core::time::Instant;
 use napier_ring::{Owned, Owner, Release};
@@ -21,7 +21,7 @@ use napier_ring::{Owned, Owner, Release};
 use super::limit::ByteLimit;
 use super::{Mode, TxPath, kicks};
 use crate::port::wait_for;
-use crate::port::{Bell, TxEnd, TxQueue};
+use crate::port::{Bell, Counter, TxEnd, TxQueue};
 use napier_stack::seams::TxError;
 use napier_sys::clock::Clock;
 use napier_sys::nowait;
@@ -42,6 +42,34 @@ pub(crate) struct Wire {
     pub(super) limit: Option<ByteLimit>,
     /// Frames that others have left and the ring had no room for, oldest first.
     left: VecDeque<Frame>,
+}
+
+/// What is known of frames that were left, without the lock.
+#[derive(Default)]
+pub(super) struct LeftFrames {
+    count: Counter,
+    /// Because too many were.
+    refused: Counter,
+    /// Some wait for room in the ring, as a hint.
+    some: AtomicBool,
+}
+
+impl LeftFrames {
+    /// Frames that were left to the holder of the transmit lock.
+    pub(super) fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// Frames that could not be left because too many were.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.get()
+    }
+
+    /// Some wait for room in the ring, as a hint.
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        self.some.load(Ordering::Relaxed)
+    }
 }
 
 /// Room for one frame that will be left. A drop gives it back.
@@ -243,7 +271,7 @@ impl TxPath {
     fn leave_frame(&self, len_max: usize, build: &mut dyn FnMut(&mut [u8]) -> usize) -> Result<(), TxError> {
         let lock = &self.wire.0;
         if !lock.reserve(1, LEFT_MAX) {
-            self.left_refused.fetch_add(1, Ordering::Relaxed);
+            self.left.refused.add_shared(1);
             return Err(TxError::Full);
         }
         // Until there is a frame: none was asked for, or `build` panics.
@@ -256,7 +284,7 @@ impl TxPath {
         }
         frame.truncate(len);
         std::mem::forget(reserved);
-        self.left.fetch_add(1, Ordering::Relaxed);
+        self.left.count.add_shared(1);
         if let Some(owner) = lock.post(frame.into_boxed_slice()) {
             self.work_off(owner, 0);
         }
@@ -292,8 +320,8 @@ impl TxPath {
         };
         if let Some(host) = self.shared.host.upgrade() {
             // The watchdog also schedules the queue.
-            if panics || self.has_left.load(Ordering::Relaxed) {
-                self.watch(&*host, self.watchdog.recheck_at(Clock.now()));
+            if panics || self.left.any() {
+                self.watch(&*host, self.watchdog.recheck_at(Clock.now(), 0));
             }
             // Somebody may have wanted to run the queue.
             if !panics && self.mode() != Mode::Noqueue && self.schedule() {
@@ -306,8 +334,8 @@ impl TxPath {
 
     /// Some that were left wait for room, or none does any more; the caller holds the transmit lock.
     fn note_left(&self, some: bool) {
-        let before = self.has_left.load(Ordering::Relaxed);
-        self.has_left.store(some, Ordering::Relaxed);
+        let before = self.left.any();
+        self.left.some.store(some, Ordering::Relaxed);
         if before && !some {
             self.watchdog.not_in_vain();
         }
@@ -316,7 +344,7 @@ impl TxPath {
     /// Sends what others have left to a holder who found no room for it; true if some waits still.
     #[cold]
     pub(super) fn serve_left(&self) -> bool {
-        self.has_left.load(Ordering::Relaxed) && self.try_claim_wire().is_none_or(|mut wire| !wire.is_clear())
+        self.left.any() && self.try_claim_wire().is_none_or(|mut wire| !wire.is_clear())
     }
 
     /// Publishes what was built, and tells the peer if it wants that: now, or when the thread may.

@@ -58,12 +58,12 @@ fn bands_go_by_priority() {
     let ((socket, peer, to), mut buffer) = (sockets(&rig), [0; 16]);
     socket.send_to(b"hello", to).expect("sent");
     peer.recv_from(&mut buffer).expect("the neighbour is known now");
-    path.update_bits(|bits| (bits.freeze(), ()));
+    path.words.update_bits(|bits| (bits.freeze(), ()));
     for (priority, payload) in [(2, b"1st!"), (2, b"bulk"), (0, b"best"), (6, b"soon")] {
         socket.setsockopt(SocketOption::Priority, priority).expect("priority");
         socket.send_to(payload, to).expect("queued");
     }
-    assert!(path.update_bits(QueueBits::thaw));
+    assert!(path.words.update_bits(QueueBits::thaw));
     path.schedule_if_waiting();
     let order = [(); 4].map(|()| {
         let (len, _) = peer.recv_from(&mut buffer).expect("received");
@@ -120,15 +120,15 @@ fn a_stopped_queue_is_woken_once() {
     let path = rig.from.device.tx[0].clone();
     let mut receiver = Receiver::new(&rig.to);
     // As somebody who holds all queues still: no completion takes this back.
-    path.update_bits(|bits| (bits.freeze(), ()));
+    path.words.update_bits(|bits| (bits.freeze(), ()));
     let sender = rig.sender();
     for number in 0..10 {
         assert_eq!(send(&sender, 0, number), Ok(()));
     }
     let stats = rig.stats();
     assert_eq!((stats.qlen, stats.run_pkts), (10, 0), "nothing leaves a queue that is held still");
-    assert!(path.update_bits(QueueBits::thaw), "it was held still");
-    assert!(!path.update_bits(QueueBits::thaw), "a second time it was not");
+    assert!(path.words.update_bits(QueueBits::thaw), "it was held still");
+    assert!(!path.words.update_bits(QueueBits::thaw), "a second time it was not");
     path.schedule_if_waiting();
     receiver.until(&rig, 10);
     assert_eq!(rig.stats().qlen, 0);

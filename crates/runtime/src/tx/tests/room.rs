@@ -97,7 +97,7 @@ fn a_socket_waits_for_a_queue_that_sends_nothing() {
     introduce(&rig);
     let port = RawPort::bind(&rig.to, 0).expect("port");
     let path = rig.from.device.tx[0].clone();
-    path.update_bits(|bits| (bits.freeze(), ()));
+    path.words.update_bits(|bits| (bits.freeze(), ()));
     let socket = socket(&rig, 0);
     socket.setsockopt(SocketOption::SndBuf, 10_000).expect("set");
     socket.set_nonblocking(true).expect("set");
@@ -106,7 +106,7 @@ fn a_socket_waits_for_a_queue_that_sends_nothing() {
     socket.set_nonblocking(false).expect("set");
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| socket.send(&[0; 64]));
-        assert!(path.update_bits(QueueBits::thaw));
+        assert!(path.words.update_bits(QueueBits::thaw));
         path.schedule_if_waiting();
         assert_eq!(sender.join().expect("no panic").expect("sent"), 64);
     });

@@ -40,7 +40,7 @@ fn figures_are_read_while_every_lock_of_the_packet_path_is_held() {
 fn drops_are_shown_and_those_of_a_device_outlive_its_disciplines() {
     let rig = plain_with(&QdiscConfig::Pfifo { limit_pkts: 3 }, TxVariant::Llist);
     let path = rig.from.device.tx[0].clone();
-    path.update_bits(|bits| (bits.freeze(), ()));
+    path.words.update_bits(|bits| (bits.freeze(), ()));
     let sender = rig.sender();
     let sent = (0..20).filter(|number| send(&sender, 0, *number).is_ok()).count() as u64;
     let of = |name| figure(&rig.engine, name);
@@ -53,6 +53,6 @@ fn drops_are_shown_and_those_of_a_device_outlive_its_disciplines() {
     rig.from.set_qdisc(0, &QdiscConfig::pfifo()).expect("another");
     assert_eq!((of("napier_tx_drops"), of("napier_device_tx_qdisc_drops")), (0, dropped + waiting));
     assert_eq!((rig.lost(), of("napier_tx_flushes")), (0, 0), "it begins at 0");
-    path.update_bits(QueueBits::thaw);
+    path.words.update_bits(QueueBits::thaw);
     rig.assert_nothing_lost();
 }

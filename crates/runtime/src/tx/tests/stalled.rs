@@ -65,7 +65,7 @@ fn with_a_waiting_batch(rig: &Rig, others: u32, meanwhile: impl FnOnce()) -> Res
 fn a_batch_for_a_deactivated_queue_is_dropped_and_only_its_flusher_hears_of_it() {
     let rig = plain_with(&QdiscConfig::pfifo(), TxVariant::Llist);
     let path = rig.from.device.tx[0].clone();
-    let deactivated = || path.update_state(|state| (state.deactivate(), ()));
+    let deactivated = || path.words.update_state(|state| (state.deactivate(), ()));
     assert_eq!(with_a_waiting_batch(&rig, 7, deactivated), Err(RawSendError::Dropped));
     let stats = rig.stats();
     assert_eq!((stats.drops, stats.qlen), (vec![(DropReason::Deactivated, 8)], 0));

@@ -11,7 +11,7 @@ mod asker;
 mod waits;
 
 fn looks_in_vain(path: &TxPath) -> u32 {
-    path.watchdog.in_vain.load(Ordering::Relaxed)
+    path.watchdog.in_vain()
 }
 
 /// Parks a program that sends a packet at `point`, does `meanwhile`, and lets it go on.

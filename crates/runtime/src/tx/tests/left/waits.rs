@@ -56,7 +56,7 @@ fn the_owner_of_a_queue_does_not_wait_for_a_program_with_the_transmit_lock() {
     let (mut receiver, path) = (Receiver::new(&rig.to), &*rig.from.device.tx[0]);
     let in_hand = path.claim_wire();
     assert_eq!(send(&rig.sender(), 0, 0), Ok(()));
-    eventually("the owner takes the list", || path.defer.list.is_empty());
+    eventually("the owner takes the list", || path.defer.is_empty());
     eventually("the owner lets go", || {
         path.root.0.try_enter().is_some_and(|guarded| {
             let waits = guarded.root.qlen() == 1;
