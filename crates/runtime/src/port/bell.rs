@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::LinkLine;
 use super::counters::TxCounters;
-use crate::port::link::LinkLine;
 
 /// An interrupt for a peer in this process. To raise it is a system call that may wake a thread which takes the caller's
 /// processor: so it is rung when nobody waits for the caller any more.

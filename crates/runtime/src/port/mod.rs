@@ -6,7 +6,7 @@
 //!
 //! | kind | ends | interrupt |
 //! |---|---|---|
-//! | link (`link`) | memif rings, both ends in this process | a latch, an eventfd and a timer for coalescing |
+//! | link (`link`) | memif rings, both ends in this process | a latch, an eventfd and a timer for coalescing (`link_line`) |
 //! | memif (`memif`) | memif rings, the other end in another process | the peer's eventfd |
 //! | AF_XDP (`xsk`) | the rings of a socket, the kernel at the other end | the socket is readable, waited for once per unmask |
 //!
@@ -65,9 +65,9 @@ macro_rules! kinds {
 
 kinds! { $
     /// The client of a link, whose memory it is.
-    LinkClient: S2cConsumer, link::ClientTx, link::LinkLine;
+    LinkClient: S2cConsumer, link::ClientTx, LinkLine;
     /// The server of a link, which copies.
-    LinkServer: C2sConsumer, link::ServerTx, link::LinkLine;
+    LinkServer: C2sConsumer, link::ServerTx, LinkLine;
     /// A memif peer in another process.
     Memif: memif::MemifRx, memif::MemifTx, memif::MemifLine;
     /// An AF_XDP socket.
@@ -83,6 +83,7 @@ mod homeward;
 mod irq;
 mod kind;
 pub(crate) mod link;
+mod link_line;
 mod lock;
 pub(crate) mod memif;
 mod moved;
@@ -97,6 +98,7 @@ pub(crate) use homeward::{Charges, ToTell};
 pub(crate) use irq::{EDGES, IrqCpu, Line, Tokens};
 pub use kind::{AddDeviceError, EndConfig};
 pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
+pub(crate) use link_line::LinkLine;
 pub(crate) use lock::{lock, lock_root, wait_for};
 pub(crate) use moved::{MovedTx, Tell};
 pub(crate) use rx::{RxHome, RxQueue, RxRing, take_copied};

@@ -10,8 +10,7 @@ use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 use super::bell::Bell;
 use super::counters::{FrameAccount, TxCounters};
 use super::homeward::{Charges, Homeward, ToTell};
-use super::link::LinkLine;
-use super::{Tap, TxEnd};
+use super::{LinkLine, Tap, TxEnd};
 pub(crate) use ring::{Given, TxRing};
 
 /// A packet was not sent, and counted: the peer's ring is full, or no frame is free.

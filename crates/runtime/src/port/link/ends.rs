@@ -5,8 +5,7 @@ use std::sync::Arc;
 use napier_ring::memif::{C2sConsumer, C2sProducer, Publish, S2cConsumer, S2cProducer};
 use napier_ring::{Frame, FramePool};
 
-use super::LinkLine;
-use crate::port::{MovedTx, RxHome, RxRing, Tell, TxFull, TxHome, TxRing, take_copied};
+use crate::port::{LinkLine, MovedTx, RxHome, RxRing, Tell, TxFull, TxHome, TxRing, take_copied};
 
 /// The client's way: a packet is in one of the frames that it posted; a fresh one takes its place. Ends within one ring
 /// size, for what is posted here is not published yet.

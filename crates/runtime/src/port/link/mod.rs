@@ -12,7 +12,6 @@
 //! [`FrameAccount::out`] is 0 over all queues of an end.
 
 mod ends;
-mod line;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +26,9 @@ use napier_ring::{ArenaConfig, ArenaError, ArenaId, FramePool, FrameTable, Mappi
 
 use ends::PeerLine;
 pub(crate) use ends::{ClientTx, ServerTx};
-pub(crate) use line::LinkLine;
 
 use crate::bounds::RING_SIZE_MAX;
-use crate::port::{IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
+use crate::port::{IrqLine, LinkLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use napier_sys::mmap::{private_memory, shared_memory};
 
 /// Most queues of a link.

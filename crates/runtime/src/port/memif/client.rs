@@ -10,10 +10,10 @@ use napier_ring::Mapping;
 use napier_ring::memif::remote::{C2sSender, Receiver, S2cReceiver, Sender, SlotBuffers};
 use napier_ring::memif::{RingEnd, RingView};
 
+use super::attachment::{Attachment, PROGRAM, RingPair};
 use super::down::Down;
 use super::line::new_eventfd;
 use super::socket::send;
-use super::state::{Attachment, PROGRAM, RingPair};
 use super::{GAP_BYTES, MemifConfig};
 use napier_sys::mmap::shared_memory;
 

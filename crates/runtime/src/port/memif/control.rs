@@ -5,19 +5,15 @@
 //! neither runs a softirq.
 
 use std::any::Any;
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use napier_core::memif::RegionLayout;
 use napier_ring::{FrameTable, Inbox};
-use rustix::event::epoll;
 
 use super::guard::Guard;
-use super::line::new_eventfd;
+use super::poll::{Poll, TOKEN_WAKE};
 use super::port::{Listener, Port, PortParts};
 use super::socket::SocketPath;
 use super::state::State;
@@ -29,15 +25,6 @@ use napier_sys::sched;
 
 /// Above the softirq threads (50), which may be who waits for the guard. It runs for some microseconds at a time.
 const GUARD_PRIORITY: i32 = 51;
-const TOKEN_WAKE: u64 = 0;
-
-/// What the control thread waits on.
-pub(super) struct Poll {
-    epoll: OwnedFd,
-    wake: OwnedFd,
-    last_token: AtomicU64,
-    stopping: AtomicBool,
-}
 
 /// A server's interface, from before its device is made until the engine ends.
 struct Served {
@@ -66,34 +53,6 @@ pub(crate) struct Control {
     shared: Mutex<Shared>,
     /// For the control thread to take, which waits for nobody who has the lock.
     added: Arc<Inbox<Port>>,
-}
-
-impl Poll {
-    fn new() -> io::Result<Self> {
-        let (epoll, wake) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, new_eventfd()?);
-        let poll = Self { epoll, wake, last_token: AtomicU64::new(TOKEN_WAKE), stopping: AtomicBool::new(false) };
-        poll.watch(&poll.wake, TOKEN_WAKE)?;
-        Ok(poll)
-    }
-
-    /// Readable (level) = the token comes back.
-    ///
-    /// # Errors
-    ///
-    /// As `epoll_ctl(2)`.
-    pub(super) fn watch(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
-    }
-
-    /// A token that nothing else has.
-    pub(super) fn next_token(&self) -> u64 {
-        self.last_token.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    fn wake(&self) {
-        // Fails only if nobody has heard 2^64 - 2 wakes.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-    }
 }
 
 impl Control {
@@ -174,8 +133,7 @@ impl Service for Control {
     /// Tells every peer and stops; the engine is going away.
     fn stop(&self) {
         let Some(Running { poll, guard, threads }) = self.lock().running.take() else { return };
-        poll.stopping.store(true, Ordering::Release); // Acquire in `run`
-        poll.wake();
+        poll.stop();
         let mut panicked = None;
         for thread in threads {
             panicked = thread.join().err().or(panicked);
@@ -245,18 +203,7 @@ fn run(poll: &Arc<Poll>, guard: Arc<Guard>, added: &Inbox<Port>) {
     let mut state = State::new(poll.clone(), guard);
     loop {
         let mut buffer = [const { MaybeUninit::uninit() }; 64];
-        let events = match napier_sys::poll::wait(poll.epoll.as_fd(), &mut buffer, state.timeout().as_ref()) {
-            Ok(events) => events,
-            Err(rustix::io::Errno::INTR) => &[],
-            Err(error) => panic!("waiting on own descriptors failed: {error}"),
-        };
-        // First, so that a call that comes after the looks below is heard by the next wait.
-        if events.iter().any(|event| event.data.u64() == TOKEN_WAKE) {
-            let _ = rustix::io::read(&poll.wake, &mut [0; 8]);
-        }
-        if poll.stopping.load(Ordering::Acquire) {
-            return state.close_all(); // Release in `stop`
-        }
+        let Some(events) = poll.wait(&mut buffer, state.timeout().as_ref()) else { return state.close_all() };
         for port in added.take_any() {
             state.add(port);
         }

@@ -9,12 +9,14 @@
 //! read twice, and its files must be sealed so that no access can fail ([`napier_sys::mmap`]).
 
 mod access;
+mod attachment;
 mod client;
 mod control;
 mod down;
 mod ends;
 mod guard;
 mod line;
+mod poll;
 mod port;
 mod server;
 mod socket;

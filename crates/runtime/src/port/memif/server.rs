@@ -10,10 +10,10 @@ use napier_ring::Mapping;
 use napier_ring::memif::remote::{C2sReceiver, Receiver, Regions, S2cSender, Sender};
 use napier_ring::memif::{RingEnd, RingError, RingView};
 
+use super::attachment::{Attachment, PROGRAM, RingPair};
 use super::down::Down;
 use super::line::is_eventfd;
 use super::socket::send;
-use super::state::{Attachment, PROGRAM, RingPair};
 use napier_sys::mmap::foreign_memory;
 
 /// Most regions of a client: as many as DPDK and VPP allow.

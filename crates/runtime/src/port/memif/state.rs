@@ -17,15 +17,15 @@ use std::time::Duration;
 use napier_core::memif::times::{HANDSHAKE_MAX, LOOK_EVERY, Tries};
 use napier_core::memif::{Interface, Message, Name};
 use napier_core::time::Deadline;
-use napier_ring::memif::remote::{Receiver, Sender};
 use rustix::process::{getegid, geteuid};
 
 use super::access::first_to_go;
+use super::attachment::Attachment;
 use super::client::{ClientSide, ClientStep};
-use super::control::Poll;
 use super::down::Down;
 use super::guard::Guard;
 use super::line::Kick;
+use super::poll::Poll;
 use super::port::{Attached, Listener, Port};
 use super::server::{ServerSide, ServerStep};
 use super::socket::{Received, SocketPath, receive, send};
@@ -34,30 +34,12 @@ use crate::port::{RxEnd, TxEnd};
 use napier_sys::clock::Clock;
 use napier_sys::peer::{PeerCred, peer_cred};
 
-/// What this side calls itself.
-pub(super) const PROGRAM: &str = "napier";
 /// Most clients that have not finished the handshake; one more, and one of them has to go.
 const SHAKING_MAX: usize = 64;
 /// Most clients that are accepted before others have their turn.
 const ACCEPTS_PER_TURN: usize = 16;
 /// Most messages of one connection before others have their turn.
 const MESSAGES_PER_TURN: usize = 16;
-
-/// The rings of one queue.
-pub(super) struct RingPair {
-    /// To receive, and the eventfd that the peer rings.
-    pub(super) rx: Option<(Receiver, OwnedFd)>,
-    /// To send, and the eventfd to ring.
-    pub(super) tx: Option<(Sender, OwnedFd)>,
-}
-
-/// What a finished handshake gives a device.
-pub(super) struct Attachment {
-    pub(super) pairs: Vec<RingPair>,
-    /// Rings to send on, of the pairs' first.
-    pub(super) tx_rings: u16,
-    pub(super) peer: String,
-}
 
 enum Side {
     Server { side: Box<ServerSide>, listener: u64 },

@@ -7,6 +7,8 @@ use super::error::AddXdpError;
 use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
 use napier_sys::xsk::XdpBusyPoll;
 
+/// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
+pub(super) const LINK_BYTES: u32 = 18;
 /// Most queues of a device, as of a link.
 pub(super) const QUEUES_MAX: u16 = 64;
 /// Fewest and most slots of a ring.

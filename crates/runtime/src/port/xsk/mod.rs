@@ -29,6 +29,7 @@ mod error;
 mod filter;
 mod keeper;
 mod line;
+mod namespace;
 mod open;
 mod program;
 mod queues;

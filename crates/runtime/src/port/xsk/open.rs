@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use napier_ring::xsk::{HEADROOM_BYTES, XskRx, XskTx};
 use napier_ring::{ArenaConfig, FrameTable, Mapping};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::config::{XdpConfig, XdpMode};
+use super::config::{LINK_BYTES, XdpConfig, XdpMode};
 use super::error::AddXdpError;
 use super::line::XskLine;
+use super::namespace::in_namespace;
 use super::program::Verdict;
 use super::queues::Queues;
 use super::rx::XskRxEnd;
@@ -24,8 +24,6 @@ use napier_sys::mmap::private_memory;
 use napier_sys::netdev::{self, Netdev};
 use napier_sys::xsk::{CopyMode, RingSizes, Rings, XskSocket};
 
-/// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
-pub(super) const LINK_BYTES: u32 = 18;
 /// How long a queue may stay busy because the kernel has not finished with its last socket: it does so in a work item that
 /// waits for the lock of all interfaces.
 const BUSY_MAX: Duration = Duration::from_secs(2);
@@ -92,27 +90,6 @@ fn make_memory(config: &XdpConfig) -> Result<Arc<Mapping>, AddXdpError> {
     let bytes = config.memory_bytes();
     let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(private_memory);
     Ok(Arc::new(memory.map_err(|source| AddXdpError::Memory { bytes, source })?))
-}
-
-/// Runs `f` in the interface's namespace.
-pub(super) fn in_namespace<R: Send>(
-    config: &XdpConfig,
-    f: impl FnOnce() -> Result<R, AddXdpError> + Send,
-) -> Result<R, AddXdpError> {
-    let Some(netns) = &config.netns else { return f() };
-    let inside = || {
-        move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| AddXdpError::refused("entering the network namespace", "CAP_SYS_ADMIN")(error.into()))?;
-        f()
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("napier-netns".to_owned()).spawn_scoped(scope, inside);
-        let thread = thread.map_err(AddXdpError::refused("starting a thread", "nothing"))?;
-        match thread.join() {
-            Ok(answer) => answer,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
 }
 
 fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Result<Inside, AddXdpError> {

@@ -3,9 +3,9 @@
 use napier_ring::xsk::HEADROOM_BYTES;
 use napier_sys::netdev::{self, Channels};
 
-use super::config::{QUEUES_MAX, XdpConfig};
+use super::config::{LINK_BYTES, QUEUES_MAX, XdpConfig};
 use super::error::AddXdpError;
-use super::open::{LINK_BYTES, in_namespace};
+use super::namespace::in_namespace;
 
 /// The receive queues of an interface.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
