@@ -20,7 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-conform", &["napier-core", "napier-linux", "napier-runtime", "napier-scenario", "napier-sim"]),
     ("napier-linux", &["napier-core", "napier-preload"]),
     ("napier-preload", &[]),
-    ("napier-testkit", &["napier-linux"]),
+    ("napier-testkit", &[]),
+    ("napier-testnet", &["napier-linux", "napier-testkit"]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),
     (
         "napier-lab",

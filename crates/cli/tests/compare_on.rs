@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Folder, NAPIER, Running, has};
 use napier_testkit::in_time_enough;
-use napier_testkit::net::{self, Veth, VethConfig, VethEnd};
+use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 use serde_json::Value;
 
 const SECRET: &str = "a secret of this test, and of no other";

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{NAPIER, Running, end, has, start};
-use napier_testkit::net::{self, Veth, VethConfig, VethEnd};
+use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Folder, NAPIER, Running};
-use napier_testkit::net::{self, VethConfig};
+use napier_testnet::{self as net, VethConfig};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

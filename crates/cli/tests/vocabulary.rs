@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Output};
 
 use common::{NAPIER, Running, end, has, start};
-use napier_testkit::net::{self, Veth, VethConfig};
+use napier_testnet::{self as net, Veth, VethConfig};
 use serde_json::{Value, json};
 
 /// A pair whose first end, `server`, has NAPI instances, or a line that says why not.

@@ -24,7 +24,7 @@ use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig, XdpConfig, Xdp
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{CongestionControl, NetNs, TcpStream};
-use napier_testkit::net::{self, EndConfig as VethEndConfig, Veth, VethConfig, ip};
+use napier_testnet::{self as net, EndConfig as VethEndConfig, Veth, VethConfig, ip};
 use rig::{Xdp, end_in};
 
 const DELAY: Duration = Duration::from_millis(10);

@@ -1,9 +1,7 @@
 //! What the tests of all crates share: the notice of a test that cannot run here, waiting, dice, and the walk
-//! through all worlds that can come about; with the feature `net` a pair of interfaces in namespaces. For tests only.
+//! through all worlds that can come about. For tests only.
 
 pub mod explore;
-#[cfg(feature = "net")]
-pub mod net;
 
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use napier_testkit::net::{self, Veth, VethConfig};
+use napier_testnet::{self as net, Veth, VethConfig};
 
 pub(crate) const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
 

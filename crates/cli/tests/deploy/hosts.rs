@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
 use napier_testkit::eventually;
-use napier_testkit::net::{self, Veth, VethEnd};
+use napier_testnet::{self as net, Veth, VethEnd};
 
 use crate::common::{Folder, Running, has};
 use crate::{output, said};

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Output, Stdio};
 
-use napier_testkit::net::{self, Veth, VethConfig, VethEnd};
+use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 use serde_json::Value;
 
 use super::common::{Folder, NAPIER, Running, has};

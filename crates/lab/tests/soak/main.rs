@@ -23,7 +23,7 @@ use disturb::{Disturbance, Disturber, Kind};
 use judge::{Blame, Judged, incidents, journal, judge};
 use napier_linux::Netns;
 use napier_rng::{below, stream};
-use napier_testkit::net::{self, Veth, VethConfig};
+use napier_testnet::{self as net, Veth, VethConfig};
 use watch::{Span, Watch};
 
 /// Longest time that a child may take to begin or to end. Only a hang takes that long.

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use napier_runtime::device::{AddXdpError, DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::{NetNs, UdpSocket};
-pub(crate) use napier_testkit::net::ip;
-use napier_testkit::net::{self, EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 pub(crate) use napier_testkit::{PATIENCE, eventually};
+pub(crate) use napier_testnet::ip;
+use napier_testnet::{self as net, EndConfig as VethEndConfig, Veth, VethConfig, VethEnd};
 
 pub(crate) const LEFT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 1];
 pub(crate) const RIGHT_MAC: [u8; 6] = [2, 0, 0, 0x55, 0, 2];

@@ -50,7 +50,7 @@ pub fn or_skip<T>(test: impl Display, made: Result<T, napier_linux::LinuxError>)
     match made {
         Ok(made) => Some(made),
         Err(error) if error.is_privilege() => {
-            crate::skip!(test, "{error}");
+            napier_testkit::skip!(test, "{error}");
             None
         }
         Err(error) => panic!("{error}"),
