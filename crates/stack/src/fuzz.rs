@@ -14,13 +14,13 @@ use std::io::{Read as _, Write as _};
 use napier_core::completion::Flush;
 use napier_sys::clock::Clock;
 
-use super::checksum::Sum;
-use super::merge::Merging;
-use super::options::SocketOption;
-use super::socket::UdpSocket;
-use super::tcp::{TcpListener, TcpStream};
-use super::testing::{IFINDEX, NAPI, Rig, at};
-use super::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTO_TCP};
+use crate::UdpSocket;
+use crate::options::SocketOption;
+use crate::pass::merge::Merging;
+use crate::tcp::{TcpListener, TcpStream};
+use crate::testing::{IFINDEX, NAPI, Rig, at};
+use crate::wire::checksum::Sum;
+use crate::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTO_TCP};
 
 const LISTEN: u8 = 1;
 const MEND_SUMS: u8 = 2;
@@ -81,7 +81,7 @@ fn poll(rig: &mut Rig, merging: &mut Merging, burst: &[Vec<u8>]) {
     }
     pass.end();
     let mut pass = view.pass(NAPI, IFINDEX).expect("the device is there");
-    merging.flush(Flush::All, Clock.now(), &mut pass);
+    pass.flush(merging, Flush::All, Clock.now());
     pass.end();
 }
 

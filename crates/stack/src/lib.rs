@@ -1,6 +1,6 @@
 //! UDP/IP and TCP/IP: name spaces, sockets, ARP, neighbour discovery, echo; and event contexts to wait for sockets.
 //!
-//! Nothing here knows an engine or a device: [`seams`] names what is asked of them. Programs find the public names in
+//! Nothing here knows an engine or a device: [`device`] and [`host`] say what is asked of them. Programs find the public names in
 //! `napier_runtime`.
 //!
 //! A [`NetNs`] holds devices, neighbours and sockets. The owner of a NAPI instance hands each received frame to it; a
@@ -13,45 +13,35 @@
 //! counted), multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP redirects, a
 //! loopback device, IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
 //!
-//! # Files
-//! `pass` (receive, per poll) uses `wire` (parse), `merge` (receive offload), `demux` (tables) and `slow` (ARP, ND, ICMP and its errors); `socket` is the public
-//! type for UDP, `builder` makes it, `queue` its receive side, `send` its transmit side, `sndbuf` what is on its way, `options` its options, `told` its errors; `netns` owns the snapshot that all
-//! of them read; `tcp` has a map of its own; `path`, `gateway`, `neighbour` and `path_mtu` decide where a datagram goes and how long it may be, `ageing` how long neighbours are believed; `seams` names what the stack needs from outside.
-//! `event` waits for sockets, `park` sleeps, `put_off` holds back what a thread does when it has let go or sleeps.
+//! # Folders
+//! Each uses only those above it.
+//!
+//! | folder | what |
+//! |---|---|
+//! | [`device`], [`host`] | the ports: what the stack asks of a device and of an engine |
+//! | `wire` | formats: addresses, headers, checksums, the parser |
+//! | [`wait`] | sleeping and waking; work that a thread defers |
+//! | [`event`] | event contexts |
+//! | `tables` | what everybody in a name space reads: devices, routes, neighbours, ports. Knows no protocol |
+//! | `udp`, `tcp` | the protocols, which do not know each other |
+//! | `pass` | the receive path of a poll, from the frame to the protocols |
+//! | `ns` | the name space: owns all of it |
+//!
+//! Beside them: `counters`, `errno`, and `options`, the socket options that protocols share.
 
-mod addr;
-mod ageing;
-mod builder;
-mod checksum;
 mod counters;
-mod demux;
+pub mod device;
+mod errno;
 pub mod event;
-mod gateway;
-mod in_hand;
-mod learn;
-pub mod merge;
-mod neighbour;
-mod netns;
+pub mod host;
+mod ns;
 mod options;
-pub mod park;
 mod pass;
-mod path;
-mod path_mtu;
-pub mod put_off;
-mod queue;
-mod registry;
-pub mod seams;
-mod send;
-mod slow;
-mod sndbuf;
-mod socket;
-mod stop;
+mod tables;
 mod tcp;
-mod template;
-mod told;
-mod watch;
+mod udp;
+pub mod wait;
 mod wire;
-mod writer;
 
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
@@ -61,16 +51,22 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{ReusePort, UdpSocketBuilder};
 pub use counters::{STACK_METRICS, StackCounters};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzz::fuzz_frames;
-pub use gateway::GatewayError;
-#[cfg(any(test, feature = "fuzzing"))]
-pub use in_hand::injected;
-pub use netns::{DeviceError, NeighbourError, NetNs};
+pub use ns::{DeviceError, GatewayError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
-pub use pass::{DryRun, RxPass, View};
-pub use sndbuf::{OVERHEAD_BYTES, SendBuffers};
-pub use socket::{MergedDatagram, UdpSocket};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use pass::injected;
+pub use pass::{DryRun, RxPass, View, merge};
+pub use tables::reuse::ReusePort;
 pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
+pub use udp::{MergedDatagram, OVERHEAD_BYTES, SendBuffers, UdpSocket, UdpSocketBuilder};
+pub use wait::{deferred as put_off, park};
+
+/// The ports under the name that they had together.
+#[doc(hidden)]
+pub mod seams {
+    pub use crate::device::{Egress, IfAddr, MTU, OnRoom, PacketClass, TxError};
+    pub use crate::host::{ContextShown, CpuOfSleeper, Deliveries, Dependant, Host};
+}

@@ -6,27 +6,16 @@ use napier_core::sockopt::{BusyOption, SockOptError, SocketBusy};
 use napier_core::tx::qdisc::RATE_UNLIMITED;
 use thiserror::Error;
 
-use super::queue::UdpInner;
-use super::seams::Host;
-use super::sndbuf::SNDBUF_MIN;
-
-/// Largest SO_RCVBUF that can be asked for, in bytes before doubling. Source: `net/core/sock.c sysctl_rmem_max`.
-const RMEM_MAX: u32 = 4 << 20;
-/// Largest SO_SNDBUF that can be asked for, in bytes before doubling. Source: `net/core/sock.c sysctl_wmem_max`.
-const WMEM_MAX: u32 = 4 << 20;
-/// Smallest receive buffer in bytes. Source: `include/net/sock.h SOCK_MIN_RCVBUF` (2048 and the size of an sk_buff).
-const RCVBUF_MIN: usize = 2304;
-
 /// Largest SO_PRIORITY without a privilege. Source: `net/core/sock.c sk_set_prio_allowed`.
 pub(super) const PRIORITY_FREE_MAX: i32 = 6;
 
 /// What goes with each packet of a socket; hardly ever written.
-pub(super) struct EgressOptions {
-    pub(super) priority: AtomicU32,
+pub(crate) struct EgressOptions {
+    pub(crate) priority: AtomicU32,
     /// Bytes per second.
-    pub(super) pacing_rate: AtomicU64,
+    pub(crate) pacing_rate: AtomicU64,
     /// `IP_RECVERR`: the sender hears of drops.
-    pub(super) recverr: AtomicBool,
+    pub(crate) recverr: AtomicBool,
 }
 
 impl Default for EgressOptions {
@@ -192,66 +181,6 @@ impl From<OptionError> for std::io::Error {
             OptionError::AlreadyBound | OptionError::NotForTcp => libc::ENOPROTOOPT,
             OptionError::Priority => libc::EPERM,
         })
-    }
-}
-
-impl UdpInner {
-    pub(super) fn set_option(&self, host: &dyn Host, option: SocketOption, value: i32) -> Result<(), OptionError> {
-        let Some(busy_option) = option.busy() else {
-            return self.set_other_option(host, option, value);
-        };
-        Ok(set_busy(&self.busy, busy_option, value, host.cap_net_admin())?)
-    }
-
-    fn set_other_option(&self, host: &dyn Host, option: SocketOption, value: i32) -> Result<(), OptionError> {
-        match option {
-            SocketOption::ReusePort => return Err(OptionError::AlreadyBound),
-            SocketOption::Priority if !(0..=PRIORITY_FREE_MAX).contains(&value) && !host.cap_net_admin() => {
-                return Err(OptionError::Priority);
-            }
-            SocketOption::Priority => self.egress.priority.store(value.cast_unsigned(), Ordering::Relaxed),
-            SocketOption::MaxPacingRate => {
-                self.egress.pacing_rate.store(pacing_rate(value), Ordering::Relaxed);
-            }
-            SocketOption::SndBuf => {
-                let asked = value.cast_unsigned().min(WMEM_MAX) as usize;
-                self.send_buffer.set_limit((asked * 2).max(SNDBUF_MIN));
-                self.tell_writable();
-            }
-            SocketOption::UdpGro => self.set_wants_merged(value != 0),
-            _ => self.ask_rcvbuf(value),
-        }
-        Ok(())
-    }
-
-    /// A negative value counts as a huge one, as in `net/core/sock.c __sock_set_rcvbuf`.
-    pub(super) fn ask_rcvbuf(&self, bytes: i32) {
-        let asked = bytes.cast_unsigned().min(RMEM_MAX) as usize;
-        self.set_rcvbuf((asked * 2).max(RCVBUF_MIN));
-    }
-
-    pub(super) fn option(&self, host: &dyn Host, option: SocketOption) -> Result<i32, OptionError> {
-        match option.busy() {
-            Some(busy_option) => Ok(self.busy().get(busy_option, host.first_napi_id())?),
-            None if option == SocketOption::Priority => Ok(self.egress.priority.load(Ordering::Relaxed).cast_signed()),
-            None if option == SocketOption::MaxPacingRate => {
-                let rate = self.egress.pacing_rate.load(Ordering::Relaxed);
-                Ok(u32::try_from(rate).map_or(-1, u32::cast_signed))
-            }
-            None if option == SocketOption::UdpGro => Ok(i32::from(self.wants_merged())),
-            None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != super::ReusePort::No)),
-            None if option == SocketOption::SndBuf => {
-                Ok(i32::try_from(self.send_buffer.limit()).expect("at most 8 MiB"))
-            }
-            None => Ok(i32::try_from(self.rcvbuf()).expect("at most 8 MiB")),
-        }
-    }
-
-    /// The busy-poll settings with the id that is recorded now.
-    pub(super) fn busy(&self) -> SocketBusy {
-        // Relaxed: the settings order nothing, nor does the id.
-        let napi_id = self.napi_id.load(Ordering::Relaxed);
-        SocketBusy { napi_id, ..unpack(self.busy.load(Ordering::Relaxed)) }
     }
 }
 

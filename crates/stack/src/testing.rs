@@ -12,9 +12,10 @@ use smoltcp::wire::{
     IpProtocol, IpRepr, Ipv4Address, UdpPacket, UdpRepr,
 };
 
-use super::event::EventContext;
-use super::netns::NetNs;
-use super::seams::{Egress, Host, IfAddr, OnRoom, PacketClass, TxError};
+use crate::device::{Egress, IfAddr, OnRoom, PacketClass, TxError};
+use crate::event::EventContext;
+use crate::host::Host;
+use crate::ns::NetNs;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];

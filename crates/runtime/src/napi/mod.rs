@@ -268,7 +268,7 @@ impl Napi {
         let flush = || match view.pass(self.id(), self.device.ifindex) {
             Some(mut pass) => {
                 pass.journal(self.journal.as_ref());
-                owned.merging.flush(which, Clock.now(), &mut pass);
+                pass.flush(&mut owned.merging, which, Clock.now());
                 pass.end();
             }
             // Only a device that is taken away with its engine is in no name space.

@@ -49,7 +49,7 @@ impl TxPath {
         let served = self.waiters.serve(
             || self.look_whether_room(),
             |waiter| {
-                let took = waiter.on_room(netns);
+                let took = waiter.on_room();
                 if took {
                     self.watchdog.not_in_vain();
                 } else if !std::mem::replace(&mut looked, true) {

@@ -5,13 +5,11 @@ use std::sync::{Arc, Weak};
 
 use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest, resume_on_close};
 
-use super::errors::{AddError, DeleteError, ModifyError};
-use super::interest::Interest;
-use super::source::{Pollable, Subscriber};
-use super::state::ContextState;
-use super::stats::EventStats;
-use super::table::Member;
-use crate::seams::Host;
+use crate::event::errors::{AddError, DeleteError, ModifyError};
+use crate::event::interest::Interest;
+use crate::event::source::{Member, Pollable, Subscriber};
+use crate::event::state::ContextState;
+use crate::host::{EventStats, Host};
 
 /// A set of watched sockets and the threads that wait for them; the counterpart of an epoll descriptor.
 ///
@@ -103,7 +101,8 @@ impl EventContext {
         let subscriber = watched.source().subscriber_of(state).ok_or(ModifyError::NotMember)?;
         {
             let mut table = state.table();
-            let member = table.member_mut(&subscriber).ok_or(ModifyError::NotMember)?;
+            let member =
+                table.member_mut(subscriber.slot, |member| member.is(&subscriber)).ok_or(ModifyError::NotMember)?;
             member.data = data;
             subscriber.set_interest(interest);
         }
@@ -123,7 +122,7 @@ impl EventContext {
         let source = watched.source();
         let mut table = state.table();
         let subscriber = source.subscriber_of(state).ok_or(DeleteError::NotMember)?;
-        let member = table.remove(&subscriber).ok_or(DeleteError::NotMember)?;
+        let member = table.remove(subscriber.slot, |member| member.is(&subscriber)).ok_or(DeleteError::NotMember)?;
         source.unsubscribe(&subscriber);
         // The member may hold the last reference to the socket: it is dropped after the lock is released.
         drop(table);

@@ -4,9 +4,9 @@ use std::io;
 
 use thiserror::Error;
 
-use super::interest::Interest;
+use crate::event::interest::Interest;
 
-/// Why [`EventContext::add`](super::EventContext::add) refused a member.
+/// Why [`EventContext::add`](crate::event::EventContext::add) refused a member.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Error)]
 pub enum AddError {
     /// `EEXIST`.
@@ -26,7 +26,7 @@ pub enum AddError {
     Closed,
 }
 
-/// Why [`EventContext::modify`](super::EventContext::modify) changed nothing.
+/// Why [`EventContext::modify`](crate::event::EventContext::modify) changed nothing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Error)]
 pub enum ModifyError {
     /// `ENOENT`.
@@ -37,7 +37,7 @@ pub enum ModifyError {
     Unsupported(Interest),
 }
 
-/// Why [`EventContext::delete`](super::EventContext::delete) removed nothing.
+/// Why [`EventContext::delete`](crate::event::EventContext::delete) removed nothing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Error)]
 pub enum DeleteError {
     /// `ENOENT`.
@@ -45,7 +45,7 @@ pub enum DeleteError {
     NotMember,
 }
 
-/// Why [`EventContext::wait`](super::EventContext::wait) did not wait.
+/// Why [`EventContext::wait`](crate::event::EventContext::wait) did not wait.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Error)]
 pub enum WaitError {
     /// `EINVAL`.

@@ -31,7 +31,7 @@ impl Interest {
     pub const HUP: Self = Self(0x010);
     /// `EPOLLRDHUP`: the peer has closed its half of a connection.
     pub const RDHUP: Self = Self(0x2000);
-    /// `EPOLLONESHOT`: after one report the member is silent until [`modify`](super::EventContext::modify).
+    /// `EPOLLONESHOT`: after one report the member is silent until [`modify`](crate::event::EventContext::modify).
     pub const ONESHOT: Self = Self(1 << 30);
     /// `EPOLLET`: report news, not states.
     pub const EDGE: Self = Self(1 << 31);
@@ -86,6 +86,10 @@ impl Interest {
     }
 }
 
+/// What a socket whose engine has stopped reports.
+pub(crate) const STOPPED: Interest =
+    Interest::from_bits(Interest::IN.bits() | Interest::ERR.bits() | Interest::HUP.bits());
+
 impl BitOr for Interest {
     type Output = Self;
 
@@ -127,7 +131,7 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// One ready member, as returned by [`EventContext::wait`](super::EventContext::wait).
+/// One ready member, as returned by [`EventContext::wait`](crate::event::EventContext::wait).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Event {
     /// The conditions that hold, out of those the member is watched for.
@@ -136,7 +140,7 @@ pub struct Event {
     pub data: u64,
 }
 
-/// How long [`EventContext::wait`](super::EventContext::wait) may wait.
+/// How long [`EventContext::wait`](crate::event::EventContext::wait) may wait.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Timeout {
     /// Not at all. Such a wait never busy polls and never resumes interrupts (`fs/eventpoll.c` `ep_poll`): a loop that

@@ -43,14 +43,15 @@ mod table;
 mod user;
 mod wait;
 
+pub use crate::host::EventStats;
 pub use context::EventContext;
 pub use errors::{AddError, DeleteError, ModifyError, WaitError};
 pub use interest::{Event, Interest, Timeout};
 pub use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest};
 pub use source::Pollable;
-pub use stats::EventStats;
 pub use user::UserEvent;
 
+pub(crate) use interest::STOPPED;
 pub(crate) use source::Source;
 pub(crate) use source::sealed::{Watchable, Watched};
 

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
 use napier_ring::Demand;
 
-use super::interest::Interest;
-use super::state::ContextState;
+use crate::event::interest::Interest;
+use crate::event::state::ContextState;
+use crate::event::table::Slotted;
+use sealed::Watched;
 
-/// What can be a member of an [`EventContext`](super::EventContext): Napier's sockets and [`UserEvent`].
+/// What can be a member of an [`EventContext`](crate::event::EventContext): Napier's sockets and [`UserEvent`].
 ///
 /// The trait is sealed: readiness has to be published by a protocol that this crate keeps.
 ///
-/// [`UserEvent`]: super::UserEvent
+/// [`UserEvent`]: crate::event::UserEvent
 pub trait Pollable: sealed::Watchable {}
 
 impl<T: sealed::Watchable + ?Sized> Pollable for T {}
@@ -50,6 +52,42 @@ pub(super) struct Subscriber {
     pub(super) slot: u32,
     /// What the member is watched for; only modes are left of it while a one-shot member is silent.
     interest: Demand,
+}
+
+/// The same, as its context sees it.
+pub(super) struct Member {
+    pub(super) watched: Arc<dyn Watched>,
+    pub(super) subscriber: Arc<Subscriber>,
+    pub(super) data: u64,
+}
+
+impl Member {
+    /// Whether it is the one behind `subscriber`.
+    pub(super) fn is(&self, subscriber: &Arc<Subscriber>) -> bool {
+        Arc::ptr_eq(&self.subscriber, subscriber)
+    }
+}
+
+impl Slotted for Member {
+    fn slot(&self) -> u32 {
+        self.subscriber.slot
+    }
+
+    fn interest(&self) -> Interest {
+        self.subscriber.interest()
+    }
+
+    fn ready(&self) -> Interest {
+        self.watched.ready()
+    }
+
+    fn data(&self) -> u64 {
+        self.data
+    }
+
+    fn silence(&self) {
+        self.subscriber.silence();
+    }
 }
 
 /// The subscription point of a socket. Readers (deliveries) take no lock; writers (membership changes) take one.

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use napier_core::event::{EpollParams, attach, busy_poll_on};
 use napier_ring::ReadyQueue;
 
-use super::source::Subscriber;
-use super::stats::Counters;
-use super::table::Table;
-use crate::park::Parker;
-use crate::seams::{ContextShown, Dependant, Host};
+use crate::event::source::{Member, Subscriber};
+use crate::event::stats::Counters;
+use crate::event::table::Table;
+use crate::host::{ContextShown, Dependant, Host};
+use crate::wait::park::Parker;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -27,7 +27,7 @@ pub(super) struct ContextState {
     /// The instance to busy poll; not a valid id if there is none. Relaxed throughout: the last event wins, and a wait
     /// that sees an event has synchronised with its delivery on the ready list.
     napi_id: AtomicU32,
-    table: Mutex<Table>,
+    table: Mutex<Table<Member>>,
 }
 
 /// The busy-polling parameters: stored one by one, as the kernel does (`fs/eventpoll.c` `ep_eventpoll_bp_ioctl`), so a
@@ -111,10 +111,10 @@ impl ContextState {
     /// Removes the member of a source that is being closed.
     pub(super) fn forget(&self, subscriber: &Arc<Subscriber>) {
         // Dropped after the lock is released: it may be the last reference to the socket.
-        let _member = self.table().remove(subscriber);
+        let _member = self.table().remove(subscriber.slot, |member| member.is(subscriber));
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table<Member>> {
         self.table.lock().expect("no change of the membership panics")
     }
 }

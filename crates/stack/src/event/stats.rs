@@ -2,20 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A reading of a context's counters. The numbers are read one by one, not at one instant.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct EventStats {
-    /// Calls of `wait`.
-    pub waits: u64,
-    /// Events returned by `wait`.
-    pub events: u64,
-    /// Busy loops run before a sleep.
-    pub busy_loops: u64,
-    /// Times a wait went to sleep (or found work at the last look before it).
-    pub sleeps: u64,
-    /// Futex calls that deliveries made to wake a sleeping wait.
-    pub wakes: u64,
-}
+use crate::host::EventStats;
 
 /// One counter. Relaxed throughout: it orders nothing.
 #[derive(Default)]

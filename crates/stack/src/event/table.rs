@@ -1,24 +1,28 @@
 //! The members of a context, and the transfer of ready ones to the caller of `wait`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use napier_ring::ReadyQueue;
 
-use super::interest::{Event, Interest};
-use super::source::Subscriber;
-use super::source::sealed::Watched;
+use crate::event::interest::{Event, Interest};
 
-/// One watched socket.
-pub(super) struct Member {
-    pub(super) watched: Arc<dyn Watched>,
-    pub(super) subscriber: Arc<Subscriber>,
-    pub(super) data: u64,
+/// A member of a context.
+pub(super) trait Slotted {
+    /// Its place in the table.
+    fn slot(&self) -> u32;
+    /// What it is watched for; only modes while a one-shot member is silent.
+    fn interest(&self) -> Interest;
+    /// The conditions that hold now.
+    fn ready(&self) -> Interest;
+    /// The word that its events carry.
+    fn data(&self) -> u64;
+    /// It is one-shot, and has made its report.
+    fn silence(&self);
 }
 
 /// Members by slot. Everything here happens under the context's lock.
-pub(super) struct Table {
-    members: Vec<Option<Member>>,
+pub(super) struct Table<M> {
+    members: Vec<Option<M>>,
     free_slots: Vec<u32>,
     members_max: u32,
     /// Slots that were taken off the queue and not looked at yet, and level-triggered ones that were ready at the last
@@ -32,7 +36,7 @@ enum Look {
     NotReady,
 }
 
-impl Table {
+impl<M: Slotted> Table<M> {
     pub(super) fn new(members_max: u32) -> Self {
         Self { members: Vec::new(), free_slots: Vec::new(), members_max, backlog: VecDeque::new() }
     }
@@ -49,8 +53,8 @@ impl Table {
     }
 
     /// Puts a member into the slot that [`vacancy`](Self::vacancy) named.
-    pub(super) fn insert(&mut self, member: Member) {
-        let slot = member.subscriber.slot;
+    pub(super) fn insert(&mut self, member: M) {
+        let slot = member.slot();
         assert_eq!(Some(slot), self.vacancy(), "a member takes the slot that was free");
         if self.free_slots.pop().is_none() {
             self.members.push(None);
@@ -60,22 +64,21 @@ impl Table {
         self.members[slot as usize] = Some(member);
     }
 
-    /// The member behind `subscriber`, unless it has been removed.
-    pub(super) fn member_mut(&mut self, subscriber: &Arc<Subscriber>) -> Option<&mut Member> {
-        let member = self.members.get_mut(subscriber.slot as usize)?.as_mut()?;
-        Arc::ptr_eq(&member.subscriber, subscriber).then_some(member)
+    /// The member in this slot, if it is the one that is meant.
+    pub(super) fn member_mut(&mut self, slot: u32, is: impl Fn(&M) -> bool) -> Option<&mut M> {
+        self.members.get_mut(slot as usize)?.as_mut().filter(|member| is(member))
     }
 
-    /// Takes the member behind `subscriber` out. Its slot may stay queued: the next transfer finds nobody there, or
-    /// the slot's next member, at which it looks in vain.
-    pub(super) fn remove(&mut self, subscriber: &Arc<Subscriber>) -> Option<Member> {
-        self.member_mut(subscriber)?;
-        self.free_slots.push(subscriber.slot);
-        self.members[subscriber.slot as usize].take()
+    /// Takes a member out. Its slot may stay queued: the next transfer finds no member there, or the slot's next one, at which it
+    /// looks in vain.
+    pub(super) fn remove(&mut self, slot: u32, is: impl Fn(&M) -> bool) -> Option<M> {
+        self.member_mut(slot, is)?;
+        self.free_slots.push(slot);
+        self.members[slot as usize].take()
     }
 
     /// Takes all members out.
-    pub(super) fn clear(&mut self) -> Vec<Member> {
+    pub(super) fn clear(&mut self) -> Vec<M> {
         self.free_slots.clear();
         std::mem::take(&mut self.members).into_iter().flatten().collect()
     }
@@ -108,9 +111,9 @@ impl Table {
             queue.release(slot);
             return Look::NotReady;
         };
-        let interest = member.subscriber.interest();
-        let data = member.data;
-        let conditions = || member.watched.ready() & interest.without(Interest::MODES);
+        let interest = member.interest();
+        let data = member.data();
+        let conditions = || member.ready() & interest.without(Interest::MODES);
         if interest.intersects(Interest::MODES) {
             queue.release(slot);
             let events = conditions();
@@ -118,7 +121,7 @@ impl Table {
                 return Look::NotReady;
             }
             if interest.contains(Interest::ONESHOT) {
-                member.subscriber.silence();
+                member.silence();
             }
             return Look::Ready(Event { events, data });
         }

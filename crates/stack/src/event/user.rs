@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::interest::Interest;
-use super::source::Source;
-use super::source::sealed::{Watchable, Watched};
+use crate::event::interest::Interest;
+use crate::event::source::Source;
+use crate::event::source::sealed::{Watchable, Watched};
 
 /// A flag that any thread can raise and any context can watch for [`Interest::IN`]; the counterpart of `eventfd(2)`.
 ///

@@ -4,11 +4,11 @@ use napier_core::event::{EpollAfter, EpollWait, WaitStep, after_busy_loop, ep_bu
 use napier_core::time::Instant;
 use napier_sys::clock::Clock;
 
-use super::context::EventContext;
-use super::errors::WaitError;
-use super::interest::{Event, Timeout};
-use super::state::ContextState;
-use crate::put_off::{Held, Work};
+use crate::event::context::EventContext;
+use crate::event::errors::WaitError;
+use crate::event::interest::{Event, Timeout};
+use crate::event::state::ContextState;
+use crate::wait::deferred::{Held, Work};
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -107,7 +107,7 @@ impl ContextState {
         false
     }
 
-    /// Pays what a wait owes to those that sleep on (see [`Parker`](crate::park::Parker)).
+    /// Pays what a wait owes to those that sleep on (see [`Parker`](crate::wait::park::Parker)).
     #[inline]
     fn hand_on(&self) {
         self.parker.hand_on(|| self.queue.available() || self.is_stopped());

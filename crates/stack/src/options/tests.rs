@@ -1,6 +1,7 @@
-use super::super::testing::{FIRST_ID, NAPI, Rig, at, udp};
-use super::super::{NetNs, ReusePort, UdpSocket};
 use super::*;
+use crate::tables::reuse::ReusePort;
+use crate::testing::{FIRST_ID, NAPI, Rig, at, udp};
+use crate::{NetNs, UdpSocket};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn bound(ns: &NetNs) -> UdpSocket {

@@ -4,7 +4,7 @@
 
 use napier_ring::Frame;
 
-use super::{RxPass, View};
+use crate::pass::{RxPass, View};
 
 /// How far a dry run came.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -4,17 +4,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use napier_core::completion::Flush;
+use napier_core::time::Instant;
 use napier_ring::Frame;
 
-use super::super::counters::Counter;
-use super::super::in_hand::InHand;
+use crate::counters::Counter;
+use crate::pass::RxPass;
+use crate::pass::ahead::Waiting;
+use crate::pass::in_hand::InHand;
 #[cfg(any(test, feature = "fuzzing"))]
-use super::super::in_hand::injected;
-use super::super::merge::{self, Bundle, Merging};
-use super::super::tcp::{self, ahead::Waiting};
-use super::super::wire::{self, Meta, Segment};
-use super::RxPass;
-use super::lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
+use crate::pass::in_hand::injected;
+use crate::pass::lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
+use crate::pass::merge::{self, Bundle, Merging};
+use crate::tables::Ingress;
+use crate::tcp::{self, Tcp};
+use crate::wire::{self, Meta, Segment, headers};
 
 impl<'v> RxPass<'v> {
     /// Takes the segments that were put aside.
@@ -29,8 +33,13 @@ impl<'v> RxPass<'v> {
     fn take_waiting_now(&mut self) {
         let Some(merging) = &mut self.merging else { return };
         let mut waiting = merging.ahead.take();
-        tcp::ahead::fetch(self.ns, &waiting);
-        let (ns, mut rest) = (self.ns, waiting.drain(..));
+        // One alone gains nothing.
+        if waiting.len() > 1
+            && let Some(tcp) = self.tcp.get()
+        {
+            tcp.fetch(waiting.iter().map(|waiting| &waiting.segment));
+        }
+        let (tables, mut rest) = (self.at.tables, waiting.drain(..));
         let mut turn = || {
             for Waiting { frame, len, segment } in rest.by_ref() {
                 self.take_segment(frame, len, &segment);
@@ -38,7 +47,7 @@ impl<'v> RxPass<'v> {
         };
         // Those behind one whose handling panics have their turn: each takes one at least.
         while catch_unwind(AssertUnwindSafe(&mut turn)).is_err() {
-            ns.counters.count(Counter::RxFaults);
+            tables.counters.count(Counter::RxFaults);
         }
         drop(rest);
         if let Some(merging) = &mut self.merging {
@@ -51,12 +60,12 @@ impl<'v> RxPass<'v> {
         if let Some(merging) = self.merging.take_if(|merging| merging.is_on()) {
             return self.hold_segment(merging, frame, len, segment);
         }
-        let (now, frames) = (self.now(), &*self.ns.frames);
+        let (now, frames) = (self.now(), &*self.at.tables.frames);
         let mut hand = InHand::new(frames, frame);
         let bytes = frames.data(hand.frame(), len as usize);
         #[cfg(any(test, feature = "fuzzing"))]
         injected::fault(bytes);
-        tcp::receive(self, now, bytes, segment);
+        tcp::receive(self.tcp(), &self.at, now, bytes, segment);
     }
 
     /// A datagram that may wait for others of its flow, or joins those that do. Its headers are read again: what is kept
@@ -64,59 +73,69 @@ impl<'v> RxPass<'v> {
     #[cold]
     #[inline(never)]
     pub(super) fn hold(&mut self, merging: &'v mut Merging, frame: Frame, len: u32) {
-        let ns = self.ns;
-        let meta = Meta::from_bits(ns.frames.meta(&frame));
-        let headers = merge::udp(ns.frames.data(&frame, len as usize), meta);
+        let tables = self.at.tables;
+        let meta = Meta::from_bits(tables.frames.meta(&frame));
+        let headers = headers::udp(tables.frames.data(&frame, len as usize), meta);
         let now = merge::jiffy(self.now());
         let bundle = Bundle::new(headers, frame, meta.truesize());
-        merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
+        merging.receive(bundle, now, &tables.frames, |bundle, room| self.deliver_bundle(bundle, room));
         self.merging = Some(merging);
     }
 
     /// A segment, which may wait for others of its flow, join those that do, or send them up before it.
     fn hold_segment(&mut self, merging: &'v mut Merging, frame: Frame, len: u32, segment: &Segment) {
-        let ns = self.ns;
-        let mut hand = InHand::new(&ns.frames, frame);
-        let truesize = ns.frames.capacity(hand.frame());
-        let bytes = ns.frames.data(hand.frame(), len as usize);
+        let tables = self.at.tables;
+        let mut hand = InHand::new(&tables.frames, frame);
+        let truesize = tables.frames.capacity(hand.frame());
+        let bytes = tables.frames.data(hand.frame(), len as usize);
         #[cfg(any(test, feature = "fuzzing"))]
         injected::fault(bytes);
-        let (headers, payload) = merge::tcp(bytes, segment);
+        let (headers, payload) = headers::tcp(bytes, segment);
         let now = self.now();
         if merging.held() || headers.may_be_held() {
             let meta = Meta::of_segment(payload, truesize, segment.dst.addr.is_v4());
-            ns.frames.set_meta(hand.frame(), meta.bits());
+            tables.frames.set_meta(hand.frame(), meta.bits());
             let bundle = Bundle::new(headers, hand.give_on(), truesize);
             let now = merge::jiffy(now);
-            merging.receive(bundle, now, &ns.frames, |bundle, room| self.deliver_bundle(bundle, room));
+            merging.receive(bundle, now, &tables.frames, |bundle, room| self.deliver_bundle(bundle, room));
         } else {
             // Most often: one that says by itself that nothing follows.
-            tcp::receive(self, now, bytes, segment);
+            tcp::receive(self.tcp(), &self.at, now, bytes, segment);
         }
         self.merging = Some(merging);
     }
 
+    /// Delivers what an instance holds, all or what is older than this jiffy.
+    pub fn flush(&mut self, merging: &mut Merging, which: Flush, now: Instant) {
+        merging.flush(which, now, |bundle, room| self.deliver_bundle(bundle, room));
+    }
+
+    #[inline]
+    fn tcp(&self) -> Option<&'v Tcp> {
+        self.tcp.get().map(|tcp| &**tcp)
+    }
+
     /// Delivers what was held, as a whole: into its socket's queue, or home after it was counted.
-    pub(in super::super) fn deliver_bundle(&mut self, bundle: Bundle, room: &mut Vec<u8>) {
-        let (snapshot, flow) = (self.snapshot, bundle.flow);
+    fn deliver_bundle(&mut self, bundle: Bundle, room: &mut Vec<u8>) {
+        let (Ingress { tables, devices, napi_id, .. }, flow) = (self.at, bundle.flow);
         if flow.protocol == wire::PROTO_TCP {
-            let segment = bundle.into_segment(&self.ns.frames, room);
+            let segment = bundle.into_segment(&tables.frames, room);
             let now = self.now();
-            return tcp::receive(self, now, room, &segment);
+            return tcp::receive(self.tcp(), &self.at, now, room, &segment);
         }
         let (packets, truesize, v4) = (bundle.packets(), bundle.truesize(), flow.dst.addr.is_v4());
-        let frames = bundle.into_frames(&self.ns.frames);
-        if !snapshot.is_local(flow.dst.addr) {
+        let frames = bundle.into_frames(&tables.frames);
+        if !devices.is_local(flow.dst.addr) {
             return self.lose_chain(frames, v4, ADDR_ERRORS);
         }
         // Who is bound now gets it, as with a packet that comes now.
-        let Some(socket) = snapshot.demux.find(flow.src, flow.dst, self.napi_id) else {
+        let Some(socket) = self.sockets.find(flow.src, flow.dst, napi_id) else {
             return self.lose_chain(frames, v4, NO_PORTS);
         };
-        if !self.book(socket, truesize, packets) {
+        if !self.round.book(socket, truesize, packets) {
             return self.lose_chain(frames, v4, RCVBUF_ERRORS);
         }
-        socket.list.push_chain(&self.ns.frames, frames);
-        self.booked(v4, packets);
+        socket.list.push_chain(&tables.frames, frames);
+        self.round.booked(v4, packets);
     }
 }

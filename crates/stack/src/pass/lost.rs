@@ -2,9 +2,9 @@
 
 use napier_ring::{Frame, FrameChain};
 
-use super::super::counters::Counter;
-use super::super::wire::{self, Refused};
-use super::{DryRun, RxPass};
+use crate::counters::Counter;
+use crate::pass::{DryRun, RxPass};
+use crate::wire::{self, Refused};
 
 /// What a lost datagram adds to, over IPv4 and over IPv6.
 pub(super) const ADDR_ERRORS: [&[Counter]; 2] = [&[Counter::IpInAddrErrors], &[Counter::Ip6InAddrErrors]];
@@ -22,11 +22,11 @@ impl RxPass<'_> {
         if self.dry.is_some() {
             return self.end_dry(frame, DryRun::Nowhere);
         }
-        self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
+        self.at.tables.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
         for counter in counters[usize::from(!v4)] {
-            self.ns.counters.count(*counter);
+            self.at.tables.counters.count(*counter);
         }
-        self.ns.frames.give_back(frame);
+        self.at.tables.frames.give_back(frame);
     }
 
     #[cold]
@@ -34,27 +34,27 @@ impl RxPass<'_> {
         let below_ip = matches!(first, Counter::RxLength | Counter::RxOtherhost | Counter::RxNohandler);
         if !below_ip {
             let v4 = bytes[12..14] == wire::ETHERTYPE_IPV4;
-            self.ns.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
+            self.at.tables.counters.count(if v4 { Counter::IpInReceives } else { Counter::Ip6InReceives });
         }
         if matches!(first, Counter::TcpInErrs | Counter::TcpInCsumErrors) {
-            self.ns.counters.count(Counter::TcpInSegs);
+            self.at.tables.counters.count(Counter::TcpInSegs);
         }
         let is_checksum = |counter| {
             use Counter as C;
             matches!(counter, C::IpInCsumErrors | C::UdpInCsumErrors | C::Udp6InCsumErrors | C::TcpInCsumErrors)
         };
         if is_checksum(first) || second.is_some_and(is_checksum) {
-            self.interface.egress.note_wrong_checksum();
+            self.at.interface.egress.note_wrong_checksum();
         }
         for counter in [Some(first), second].into_iter().flatten() {
-            self.ns.counters.count(counter);
+            self.at.tables.counters.count(counter);
         }
     }
 
     #[cold]
     pub(super) fn lose_chain(&mut self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
-        let mut frames = frames.into_fifo(&self.ns.frames);
-        while let Some(frame) = frames.pop(&self.ns.frames) {
+        let mut frames = frames.into_fifo(&self.at.tables.frames);
+        while let Some(frame) = frames.pop(&self.at.tables.frames) {
             self.lose(frame, v4, counters);
         }
     }

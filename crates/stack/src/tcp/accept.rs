@@ -8,17 +8,18 @@ use std::sync::atomic::Ordering;
 use napier_core::time::Deadline;
 use napier_sys::clock::Clock;
 
-use super::super::demux::Place;
-use super::super::netns::NetNs;
-use super::super::options::{self, OptionError, SocketOption};
-use super::super::seams::errno;
-use super::super::stop::stopped;
-use super::builder::TcpListenerBuilder;
-use super::listener::ListenerInner;
-use super::stream::TcpStream;
+use super::Tcp;
+use crate::errno::{errno, stopped};
 use crate::event::{Watchable, Watched};
+use crate::options::{self, OptionError, SocketOption};
+use crate::tables::demux::Place;
+use crate::tcp::builder::TcpListenerBuilder;
+use crate::tcp::conn::Conn;
+use crate::tcp::listener::ListenerInner;
+use crate::tcp::stream::TcpStream;
+use crate::wire::PROTO_TCP;
 
-/// A TCP socket of a [`NetNs`] that waits for connections. May be used by several threads at once; dropping it closes
+/// A TCP socket of a [`NetNs`](crate::NetNs) that waits for connections. May be used by several threads at once; dropping it closes
 /// it and resets who has not been accepted.
 ///
 /// ```no_run
@@ -44,32 +45,24 @@ use crate::event::{Watchable, Watched};
 /// }
 /// ```
 pub struct TcpListener {
-    inner: Arc<ListenerInner>,
-    ns: NetNs,
+    inner: Arc<ListenerInner<Conn>>,
+    tcp: Arc<Tcp>,
 }
 
 impl TcpListener {
-    /// Binds and listens with default settings.
-    ///
-    /// # Errors
-    /// See [`TcpListenerBuilder::bind`].
-    pub fn bind(ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
-        Self::builder().bind(ns, addr)
-    }
-
     /// For settings that must be known before.
     #[must_use]
     pub fn builder() -> TcpListenerBuilder {
         TcpListenerBuilder::default()
     }
 
-    pub(super) fn from_parts(inner: Arc<ListenerInner>, ns: NetNs) -> Self {
-        Self { inner, ns }
+    pub(super) fn from_parts(inner: Arc<ListenerInner<Conn>>, tcp: Arc<Tcp>) -> Self {
+        Self { inner, tcp }
     }
 
     /// A connection that nobody has accepted.
     #[cfg(test)]
-    pub(super) fn first_waiting(&self) -> Option<std::sync::Arc<super::conn::Conn>> {
+    pub(super) fn first_waiting(&self) -> Option<std::sync::Arc<crate::tcp::conn::Conn>> {
         self.inner.first_waiting()
     }
 
@@ -81,7 +74,7 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             if let Some(conn) = self.inner.accept() {
-                let stream = TcpStream::from_parts(conn, self.ns.clone());
+                let stream = TcpStream::from_parts(conn, self.tcp.clone());
                 let peer = stream.peer();
                 return Ok((stream, peer));
             }
@@ -98,12 +91,12 @@ impl TcpListener {
                 return Err(errno(libc::EAGAIN));
             }
             let has_news = || self.inner.has_waiting() || self.inner.is_stopped();
-            self.inner.parker.wait_in(&*self.ns.0.host, has_news, Deadline::NEVER, &Clock);
+            self.inner.parker.wait_in(&*self.tcp.tables.host, has_news, Deadline::NEVER, &Clock);
         }
     }
 
     fn busy_poll(&self, nonblocking: bool) {
-        let host = &*self.ns.0.host;
+        let host = &*self.tcp.tables.host;
         let busy = self.inner.busy();
         if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
             host.busy_loop(busy.napi_id, params, &mut || self.inner.has_waiting());
@@ -133,7 +126,7 @@ impl TcpListener {
     /// See the table at [`SocketOption`]; options that are no busy-poll option are [`OptionError::NotForTcp`].
     pub fn setsockopt(&self, option: SocketOption, value: i32) -> Result<(), OptionError> {
         let busy = option.busy().ok_or(OptionError::NotForTcp)?;
-        Ok(options::set_busy(&self.inner.busy, busy, value, self.ns.0.host.cap_net_admin())?)
+        Ok(options::set_busy(&self.inner.busy, busy, value, self.tcp.tables.host.cap_net_admin())?)
     }
 
     /// Reads a busy-poll option, or `SO_REUSEPORT`.
@@ -142,8 +135,10 @@ impl TcpListener {
     /// As [`setsockopt`](Self::setsockopt).
     pub fn getsockopt(&self, option: SocketOption) -> Result<i32, OptionError> {
         match option.busy() {
-            Some(busy) => Ok(self.inner.busy().get(busy, self.ns.0.host.first_napi_id())?),
-            None if option == SocketOption::ReusePort => Ok(i32::from(self.inner.reuse != super::super::ReusePort::No)),
+            Some(busy) => Ok(self.inner.busy().get(busy, self.tcp.tables.host.first_napi_id())?),
+            None if option == SocketOption::ReusePort => {
+                Ok(i32::from(self.inner.reuse != crate::tables::reuse::ReusePort::No))
+            }
             None => Err(OptionError::NotForTcp),
         }
     }
@@ -157,14 +152,13 @@ impl Watchable for TcpListener {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        let ns = &self.ns.0;
+        let (tcp, inner) = (&self.tcp, &self.inner);
         {
-            let writer = &mut ns.lock();
-            writer.tcp_registry.release(self.inner.local, self.inner.reuse);
-            let place = Place { local: self.inner.local, peer: None };
-            ns.edit(writer, |s| s.listeners.remove(place, &self.inner));
+            let writer = &mut tcp.tables.lock();
+            writer.ports(PROTO_TCP).release(inner.local, inner.reuse);
+            tcp.edit_listeners(writer, |listeners| listeners.remove(Place { local: inner.local, peer: None }, inner));
         }
-        self.inner.close(ns);
+        inner.close().iter().for_each(|waiting| waiting.reset(tcp));
     }
 }
 

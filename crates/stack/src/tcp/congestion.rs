@@ -9,10 +9,6 @@
 //! Unless the program says otherwise connections have Reno, but those over a link within one process have none: no third
 //! party shares it, and the ring's room is what there is.
 
-use smoltcp::socket::tcp::CongestionControl as Algorithm;
-
-use super::conn::Core;
-
 /// Which congestion control a connection has (`TCP_CONGESTION`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CongestionControl {
@@ -23,20 +19,4 @@ pub enum CongestionControl {
     /// CUBIC (RFC 9438), with a clock that is five times too fast: it takes more than its share from other connections on
     /// a path.
     Cubic,
-}
-
-impl Core {
-    /// What the program wants, or what suits the device that leads to the peer.
-    pub(super) fn set_congestion(&mut self, wanted: Option<CongestionControl>) {
-        let by_device =
-            if self.outlet.route.is_in_process() { CongestionControl::None } else { CongestionControl::Reno };
-        let control = wanted.unwrap_or(by_device);
-        self.controlled = control != CongestionControl::None;
-        let algorithm = match control {
-            CongestionControl::None => Algorithm::None,
-            CongestionControl::Reno => Algorithm::Reno,
-            CongestionControl::Cubic => Algorithm::Cubic,
-        };
-        self.socket_mut().set_congestion_control(algorithm);
-    }
 }

@@ -11,18 +11,11 @@ use std::sync::Arc;
 use napier_ring::FlowTable;
 use napier_sys::prefetch::prefetch;
 
-use super::super::addr::End;
-use super::super::demux::flow_hash;
-use super::conn::{Conn, Memory};
+use crate::tables::demux::flow_hash;
+use crate::tcp::conn::{Conn, Memory};
+use crate::tcp::flow::Flow;
 
 const LISTS: usize = 8192;
-
-/// Both ends of a connection.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flow {
-    pub(super) local: End,
-    pub(super) peer: End,
-}
 
 pub(super) struct Flows {
     table: FlowTable<Entry>,

@@ -4,27 +4,17 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use napier_core::sockopt::{SocketBusy, record_napi_id};
+use napier_core::sockopt::SocketBusy;
 use napier_ring::Inbox;
-use smoltcp::wire::{IpEndpoint, IpListenEndpoint};
 
-use super::super::addr::End;
-use super::super::builder::ReusePort;
-use super::super::counters::Counter;
-use super::super::demux::Member;
-use super::super::netns::Inner;
-use super::super::options;
-use super::super::send::Target;
-use super::super::stop::STOPPED;
-use super::Tcp;
-use super::conn::{Arrived, Conn};
-use super::flows::Flow;
-use super::limits::{Kind, Line};
-use super::outlet::Route;
-use super::rules::Cause;
-use super::settings::Settings;
-use crate::event::{Interest, Source, Watched};
-use crate::park::Parker;
+use crate::event::{Interest, STOPPED, Source, Watched};
+use crate::options;
+use crate::tables::demux::Member;
+use crate::tables::reuse::ReusePort;
+use crate::tcp::line::{Limited, Line};
+use crate::tcp::settings::Settings;
+use crate::wait::park::Parker;
+use crate::wire::addr::End;
 
 /// What a listener is made with.
 #[derive(Copy, Clone, Debug)]
@@ -38,19 +28,19 @@ pub(super) struct Limits {
 }
 
 /// What the tables, the connections and the handle of one listener share.
-pub(crate) struct ListenerInner {
+pub(crate) struct ListenerInner<C> {
     pub(super) local: End,
     pub(super) reuse: ReusePort,
-    limits: Limits,
+    pub(super) limits: Limits,
     /// The recorded NAPI id, valid or not.
-    napi_id: AtomicU32,
+    pub(super) napi_id: AtomicU32,
     /// Connections that nobody has accepted, as they became established: softirqs leave them here and go on.
-    ready: Inbox<Arc<Conn>>,
+    ready: Inbox<Arc<C>>,
     /// The same, taken over by programs that accept, which alone wait for each other.
-    queue: Mutex<VecDeque<Arc<Conn>>>,
+    queue: Mutex<VecDeque<Arc<C>>>,
     /// How many there are in both; less for the moment between a push and its count.
     waiting: AtomicIsize,
-    embryos: Line,
+    pub(super) embryos: Line<C>,
     closed: AtomicBool,
     /// The engine has stopped.
     pub(super) stopped: AtomicBool,
@@ -61,7 +51,7 @@ pub(crate) struct ListenerInner {
     pub(super) source: Source,
 }
 
-impl ListenerInner {
+impl<C: Limited> ListenerInner<C> {
     pub(super) fn new(local: End, reuse: ReusePort, limits: Limits, busy: &SocketBusy) -> Self {
         Self {
             local,
@@ -96,61 +86,23 @@ impl ListenerInner {
         self.embryos.uncounted();
     }
 
-    /// A SYN that no connection wants.
-    #[cold]
-    pub(super) fn open(self: &Arc<Self>, ns: &Inner, tcp: &Tcp, arrived: &Arrived<'_>) {
-        let Arrived { napi_id, ifindex, now, segment, packet } = *arrived;
-        if self.is_full() {
-            ns.counters.count(Counter::ListenOverflows);
-            return ns.counters.count(Counter::ListenDrops);
-        }
-        // A flood must not keep others out: who has not answered for longest goes.
-        if self.embryos.count() >= self.limits.syns && !self.embryos.end_oldest(ns, Kind::Embryo) {
-            return ns.counters.count(Counter::ListenDrops);
-        }
-        // Relaxed: the id is a hint that orders nothing.
-        let current = self.napi_id.load(Ordering::Relaxed);
-        self.napi_id.store(record_napi_id(current, napi_id, false), Ordering::Relaxed);
-        let flow = Flow { local: segment.dst, peer: segment.src };
-        let scope = if flow.peer.addr.is_link_local_v6() { ifindex } else { 0 };
-        let route = Route::new(ns, flow.local, Target { dst: flow.peer, scope });
-        let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
-        let conn = Arc::new(Conn::new(flow, route, self.limits.settings.buffers, &busy));
-        self.embryos.counted();
-        let mut core = conn.try_own(ns).expect("nobody knows it yet");
-        core.adopt(self.clone(), self.limits.settings.patience);
-        core.set_congestion(self.limits.settings.congestion);
-        let local: IpEndpoint = (flow.local.addr.ip(), flow.local.port).into();
-        core.socket_mut()
-            .listen(IpListenEndpoint::from(local))
-            .expect("a new socket may listen, and the port is not 0");
-        // With the connection in hand: the answer to our answer may come before we are done.
-        let alone = tcp.flows.insert(&conn);
-        if alone {
-            core.open(ns, now, packet, tcp.secret(&flow, now));
-        } else {
-            core.dead = true;
-        }
-        core.settle(now, Cause::Segment);
-        drop(core);
-        self.embryos.enter(&conn, Kind::Embryo);
-    }
-
-    /// A handshake is complete.
-    pub(super) fn established(&self, ns: &Inner, conn: &Arc<Conn>) {
+    /// A handshake is complete. Gives those that nobody will accept, which are to be reset.
+    #[must_use = "they are to be reset"]
+    pub(super) fn established(&self, conn: &Arc<C>) -> Vec<Arc<C>> {
         // Before it is counted: whoever is told of it finds it.
         self.ready.push(conn.clone());
         // Release: pairs with the Acquire in `has_waiting`.
         self.waiting.fetch_add(1, Ordering::Release);
         // Relaxed: if `close` has taken the list before our push, the push shows what it wrote (`Inbox::push`).
         if self.closed.load(Ordering::Relaxed) {
-            return self.reset_all(ns, self.ready.take());
+            return self.abandon(self.ready.take());
         }
         self.source.notify(self.napi_id.load(Ordering::Relaxed), Interest::IN);
         self.parker.wake();
+        Vec::new()
     }
 
-    pub(super) fn accept(&self) -> Option<Arc<Conn>> {
+    pub(super) fn accept(&self) -> Option<Arc<C>> {
         let mut queue = self.queue();
         queue.extend(self.ready.take_any());
         let conn = queue.pop_front()?;
@@ -159,25 +111,38 @@ impl ListenerInner {
     }
 
     #[cfg(test)]
-    pub(super) fn first_waiting(&self) -> Option<Arc<Conn>> {
+    pub(super) fn first_waiting(&self) -> Option<Arc<C>> {
         let mut queue = self.queue();
         queue.extend(self.ready.take());
         queue.front().cloned()
     }
 
-    /// Nobody will accept any more: who waits is reset.
-    pub(super) fn close(&self, ns: &Inner) {
+    /// No connection will be accepted any more. Gives those that wait, which are to be reset.
+    #[must_use = "they are to be reset"]
+    pub(super) fn close(&self) -> Vec<Arc<C>> {
         self.source.close();
         self.closed.store(true, Ordering::Relaxed);
         let accepted = std::mem::take(&mut *self.queue());
-        self.reset_all(ns, accepted.into_iter().chain(self.ready.take()));
+        self.abandon(accepted.into_iter().chain(self.ready.take()))
     }
 
-    fn reset_all(&self, ns: &Inner, waiting: impl Iterator<Item = Arc<Conn>>) {
-        for conn in waiting {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            conn.reset(ns);
-        }
+    fn abandon(&self, waiting: impl Iterator<Item = Arc<C>>) -> Vec<Arc<C>> {
+        let abandoned: Vec<_> = waiting.collect();
+        self.waiting.fetch_sub(abandoned.len().cast_signed(), Ordering::Relaxed);
+        abandoned
+    }
+
+    /// The engine has stopped.
+    pub(super) fn engine_stopped(&self) {
+        // Release: pairs with the Acquire in `is_stopped`.
+        self.stopped.store(true, Ordering::Release);
+        self.source.notify(self.napi_id.load(Ordering::Relaxed), STOPPED);
+        self.parker.wake_all();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `engine_stopped`.
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(super) fn busy(&self) -> SocketBusy {
@@ -186,18 +151,18 @@ impl ListenerInner {
         SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) }
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<Conn>>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<C>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member for ListenerInner {
+impl<C> Member for ListenerInner<C> {
     fn recorded_napi(&self) -> &AtomicU32 {
         &self.napi_id
     }
 }
 
-impl Watched for ListenerInner {
+impl<C: Limited + Send + Sync> Watched for ListenerInner<C> {
     fn source(&self) -> &Source {
         &self.source
     }

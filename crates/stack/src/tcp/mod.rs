@@ -11,28 +11,28 @@
 //! window, a 17th hole) is not counted.
 //!
 //! # Files
-//! `ahead` puts the segments of a poll together; `challenge` meets a SYN or RST for a connection that is there; `congestion` has what bounds what is under way; `losses` how acknowledgements are put to smoltcp, `conn` is a connection, how it settles and what others say of its segments, `calls` what programs do to it, `rules` what follows from what, `timing` when smoltcp does not do as it is, `limits` how many there may be, `listener`
-//! the passive side, `connect` the active side; `accept` and `stream` are the public types, `builder` makes them.
+//! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `workspace` is smoltcp at work,
+//! `outlet` the way out; `line` and `listener` have connections that wait for something and do not know what a connection is.
+//! `conn` is a connection. Above it, `flows` finds one, `wheel` calls one in time, `limits` say how many there may be; `passive`
+//! and `connect` make one. `accept` and `stream` are the public types, `builder` and `settings` what they are made with, `open` makes them,
+//! `congestion` what bounds what is under way.
 
 mod accept;
-pub(super) mod ahead;
 mod builder;
-mod calls;
-mod challenge;
 mod congestion;
 mod conn;
 mod connect;
-mod crossing;
+mod flow;
 mod flows;
 mod limits;
+mod line;
 mod listener;
-mod losses;
+mod open;
 mod outlet;
+mod passive;
 mod rules;
 mod settings;
-mod stop;
 mod stream;
-mod timing;
 mod wheel;
 mod workspace;
 
@@ -44,6 +44,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use napier_core::time::Instant;
 use napier_ring::Owned;
 use smoltcp::iface::SocketSet;
@@ -51,20 +52,22 @@ use smoltcp::iface::SocketSet;
 pub use accept::TcpListener;
 pub use builder::{TcpListenerBuilder, TcpStreamBuilder};
 pub use congestion::CongestionControl;
-pub(super) use listener::ListenerInner;
 pub use stream::TcpStream;
 
-use super::addr::End;
-use super::counters::Counter;
-use super::netns::Inner;
-use super::pass::RxPass;
-use super::wire::{ETH_LEN, Segment, flag};
-use crate::seams::PacketClass;
-use challenge::Challenges;
-pub(crate) use conn::Report;
-use conn::{Arrived, Conn, Input, Note};
-use flows::{Flow, Flows};
+use crate::counters::Counter;
+use crate::device::PacketClass;
+use crate::tables::demux::Demux;
+use crate::tables::protocol::Protocol;
+use crate::tables::writer::Writing;
+use crate::tables::{Ingress, Snapshot, Tables};
+use crate::wire::quote::{About, Quoted};
+use crate::wire::{ETH_LEN, PROTO_TCP, Segment, flag};
+use conn::challenge::Challenges;
+use conn::{Arrived, Conn, Input, Note, Report};
+use flow::Flow;
+use flows::Flows;
 use limits::Orphans;
+use listener::ListenerInner;
 use outlet::ResetSink;
 use wheel::Wheel;
 use workspace::Poll;
@@ -72,9 +75,18 @@ use workspace::Poll;
 /// Connections in TIME-WAIT that keep their memory; beyond this the oldest is given up.
 const TIME_WAITS_MAX: usize = 1024;
 
-/// The connections of one name space.
+/// Segments whose connections' memory is asked for at once: it fits into the first-level cache, and as many are on their way as a
+/// processor can ask for.
+pub(crate) const FETCH_MAX: usize = 8;
+
+/// The connections and listeners of one name space.
 pub(crate) struct Tcp {
+    pub(crate) tables: Arc<Tables>,
+    /// Itself, for connections.
+    this: Weak<Self>,
     flows: Flows,
+    /// Sockets that listen.
+    listeners: ArcSwap<Demux<ListenerInner<Conn>>>,
     wheel: Arc<Wheel>,
     /// Drawn by the operating system: what is made with it cannot be guessed.
     keys: RandomState,
@@ -85,36 +97,40 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// The connections of `ns`, made and their timer's thread started with the first call.
+    /// No connections, and the thread of their timers.
     ///
     /// # Errors
-    /// EAGAIN if no thread can be started, ESHUTDOWN if the engine has stopped.
-    fn of(ns: &Arc<Inner>) -> io::Result<&Self> {
-        let writer = ns.lock();
-        ns.check_running()?;
-        if ns.tcp.get().is_none() {
-            let keys = RandomState::new();
-            let wheel = Arc::new(Wheel::new());
-            let (turned, of) = (wheel.clone(), Arc::downgrade(ns));
-            std::thread::Builder::new().name("napier-tcp".to_owned()).spawn(move || {
-                if let Some(ns) = of.upgrade() {
-                    ns.host.thread_begins("tcp timer");
-                }
-                turned.turn(&of);
-            })?;
-            let flows = Flows::new(keys.hash_one("flows"));
-            let tcp = Self {
-                flows,
-                wheel,
-                keys,
-                time_waits: Owned::new(VecDeque::new()),
-                challenges: Challenges::new(),
-                orphans: Orphans::new(),
-            };
-            assert!(ns.tcp.set(tcp).is_ok(), "made once, under the writers' lock");
-        }
-        drop(writer);
-        Ok(ns.tcp.get().expect("just made"))
+    /// EAGAIN if no thread can be started.
+    pub(crate) fn start(tables: Arc<Tables>, writer: &Writing<'_>) -> io::Result<Arc<Self>> {
+        let keys = RandomState::new();
+        let tcp = Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            flows: Flows::new(keys.hash_one("flows")),
+            listeners: ArcSwap::from_pointee(Demux::new(tables.seed)),
+            wheel: Arc::new(Wheel::new()),
+            keys,
+            time_waits: Owned::new(VecDeque::new()),
+            challenges: Challenges::new(),
+            orphans: Orphans::new(),
+            tables,
+        });
+        let (turned, of) = (tcp.wheel.clone(), tcp.this.clone());
+        std::thread::Builder::new().name("napier-tcp".to_owned()).spawn(move || {
+            if let Some(tcp) = of.upgrade() {
+                tcp.tables.host.thread_begins("tcp timer");
+            }
+            turned.turn(&of);
+        })?;
+        let protocol: Weak<Self> = tcp.this.clone();
+        tcp.tables.add_protocol(writer, protocol);
+        Ok(tcp)
+    }
+
+    /// Swaps in changed listeners. The guard proves that no other writer copies the same ones.
+    fn edit_listeners(&self, _writer: &Writing<'_>, change: impl FnOnce(&mut Demux<ListenerInner<Conn>>)) {
+        let mut listeners = Demux::clone(&self.listeners.load());
+        change(&mut listeners);
+        self.listeners.store(Arc::new(listeners));
     }
 
     /// What the first sequence number of a connection is made of (RFC 6528).
@@ -129,7 +145,7 @@ impl Tcp {
     }
 
     /// A connection waits out its end: the oldest that does so may have to make room.
-    fn time_wait_begins(&self, ns: &Inner, conn: &Arc<Conn>) {
+    fn time_wait_begins(&self, conn: &Arc<Conn>) {
         let Some(waiting) = self.time_waits.post(Arc::downgrade(conn)) else { return };
         let mut ended = Vec::new();
         waiting.line_up(|waiting| {
@@ -142,8 +158,55 @@ impl Tcp {
             }
         });
         for oldest in ended.iter().filter_map(Weak::upgrade) {
-            oldest.leave(ns, Note::Recycle);
+            oldest.leave(self, Note::Recycle);
         }
+    }
+
+    /// Asks for the memory of the connections that these segments are for: at most [`FETCH_MAX`]. The way to a connection has
+    /// three steps, each known only when the one before has arrived; each is taken for all segments before the next.
+    pub(crate) fn fetch<'a>(&self, segments: impl ExactSizeIterator<Item = &'a Segment>) {
+        let flows = &self.flows;
+        let mut hashes = [0; FETCH_MAX];
+        let count = segments.len().min(FETCH_MAX);
+        for (hash, segment) in hashes.iter_mut().zip(segments) {
+            *hash = flows.hash(&Flow { local: segment.dst, peer: segment.src });
+            flows.fetch_place(*hash);
+        }
+        let hashes = &hashes[..count];
+        hashes.iter().for_each(|hash| flows.fetch_shard(*hash));
+        hashes.iter().for_each(|hash| flows.fetch_conn(*hash));
+        hashes.iter().for_each(|hash| flows.fetch_buffer(*hash));
+    }
+
+    /// A SYN that was left to the owner of a connection which has ended since.
+    #[cold]
+    fn reopen(&self, arrived: &Arrived<'_>) {
+        let Segment { src, dst, .. } = *arrived.segment;
+        if let Some(listener) = self.listeners.load().find(src, dst, arrived.napi_id) {
+            listener.open(self, arrived);
+        }
+    }
+}
+
+impl Protocol for Tcp {
+    fn number(&self) -> u8 {
+        PROTO_TCP
+    }
+
+    #[cold]
+    fn hear(&self, _snapshot: &Snapshot, about: About, quoted: &Quoted) -> bool {
+        let &Quoted { from: local, to: peer, seq, packet_bytes, .. } = quoted;
+        let report = Report { about, seq, packet_bytes };
+        self.flows.find(&Flow { local, peer }, |conn| conn.hear(self, &report)).is_some()
+    }
+
+    /// Ends every connection, without a word to its peer, and stops the timer's thread.
+    fn engine_stopped(&self) {
+        self.listeners.load().each(|listener| listener.engine_stopped());
+        for conn in self.flows.close() {
+            conn.leave(self, Note::EngineStopped);
+        }
+        self.wheel.stop();
     }
 }
 
@@ -153,61 +216,45 @@ impl Drop for Tcp {
     }
 }
 
-/// Takes one received segment. `frame` is the whole frame; the IP packet in it may be longer than the MTU.
+/// Takes one received segment. `frame` is the whole frame; the IP packet in it may be longer than the MTU. `tcp`: there have been
+/// TCP sockets.
 #[inline]
-pub(super) fn receive(pass: &RxPass<'_>, now: Instant, frame: &[u8], segment: &Segment) {
-    let (ns, snapshot) = (pass.ns, pass.snapshot);
+pub(crate) fn receive(tcp: Option<&Tcp>, at: &Ingress<'_>, now: Instant, frame: &[u8], segment: &Segment) {
+    let Ingress { tables, devices, interface, napi_id } = *at;
     let (src, dst) = (segment.src.addr, segment.dst.addr);
-    if !snapshot.is_local(dst) || src.is_any() || src.is_group() || snapshot.is_local(src) {
-        return ns.counters.count(if dst.is_v4() { Counter::IpInAddrErrors } else { Counter::Ip6InAddrErrors });
+    if !devices.is_local(dst) || src.is_any() || src.is_group() || devices.is_local(src) {
+        return tables.counters.count(if dst.is_v4() { Counter::IpInAddrErrors } else { Counter::Ip6InAddrErrors });
     }
     let packet = &frame[ETH_LEN..segment.end];
-    let Some(tcp) = ns.tcp.get() else { return refuse(pass, now, frame, segment) };
+    let Some(tcp) = tcp else { return refuse(at, now, frame, segment) };
     let flow = Flow { local: segment.dst, peer: segment.src };
-    let arrived = Arrived { napi_id: pass.napi_id(), ifindex: pass.interface.ifindex, now, segment, packet };
-    if let Some(Input::Taken) = tcp.flows.find(&flow, |conn| conn.input(ns, &arrived)) {
+    let arrived = Arrived { napi_id, ifindex: interface.ifindex, now, segment, packet };
+    if let Some(Input::Taken) = tcp.flows.find(&flow, |conn| conn.input(tcp, &arrived)) {
         return;
     }
     if segment.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
-        && let Some(listener) = snapshot.listeners.find(segment.src, segment.dst, pass.napi_id())
+        && let Some(listener) = tcp.listeners.load().find(segment.src, segment.dst, napi_id)
     {
-        return listener.open(ns, tcp, &arrived);
+        return listener.open(tcp, &arrived);
     }
-    refuse(pass, now, frame, segment);
-}
-
-/// Takes a message about a segment that was sent from `local` to `peer`. False: no connection has these ends.
-#[cold]
-pub(super) fn told(ns: &Inner, local: End, peer: End, report: &Report) -> bool {
-    let Some(tcp) = ns.tcp.get() else { return false };
-    tcp.flows.find(&Flow { local, peer }, |conn| conn.hear(ns, report)).is_some()
-}
-
-/// A SYN that was left to the owner of a connection which has ended since.
-#[cold]
-fn reopen(ns: &Inner, arrived: &Arrived<'_>) {
-    let snapshot = ns.snapshot.load();
-    let Segment { src, dst, .. } = *arrived.segment;
-    if let (Some(tcp), Some(listener)) = (ns.tcp.get(), snapshot.listeners.find(src, dst, arrived.napi_id)) {
-        listener.open(ns, tcp, arrived);
-    }
+    refuse(at, now, frame, segment);
 }
 
 /// Nobody wants the segment: its sender hears so.
 #[cold]
-fn refuse(pass: &RxPass<'_>, now: Instant, frame: &[u8], segment: &Segment) {
+fn refuse(at: &Ingress<'_>, now: Instant, frame: &[u8], segment: &Segment) {
     // Connections of an engine that stops end without a word.
-    if segment.flags & flag::RST != 0 || pass.ns.is_stopped() {
+    if segment.flags & flag::RST != 0 || at.tables.is_stopped() {
         return;
     }
-    let interface = pass.interface;
+    let Ingress { tables, interface, .. } = *at;
     let (src, dst) = (segment.dst.socket_addr(0), segment.src.socket_addr(0));
     let mac = frame[6..12].try_into().expect("a whole Ethernet header");
     let class = PacketClass::of_flow(interface.egress.rss_hash(&src, &dst));
-    let mut sink = ResetSink { ns: pass.ns, interface, mac, class };
+    let mut sink = ResetSink { tables, interface, mac, class };
     let mut nobody = SocketSet::new(Vec::new());
     let mut poll = Poll { now, mtu: interface.mtu, sockets: &mut nobody, sink: &mut sink };
     if poll.receive(&frame[ETH_LEN..segment.end]).is_err() {
-        pass.ns.counters.count(Counter::TcpFaults);
+        tables.counters.count(Counter::TcpFaults);
     }
 }

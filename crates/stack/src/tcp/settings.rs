@@ -1,8 +1,13 @@
 //! What a connection is made with, whichever side opens it, and how a program says so.
 
+use std::io;
+use std::time::Duration;
+
+use napier_core::time::Span;
+
 use super::congestion::CongestionControl;
-use super::conn::Buffers;
-use super::rules::Patience;
+use super::rules::{KeepAlive, Patience};
+use crate::errno::errno;
 
 /// Bytes of either buffer unless the program says otherwise. Source: `net/ipv4/tcp.c tcp_init`, the default of
 /// `net.ipv4.tcp_wmem`; with it 10,000 connections take 320 MB.
@@ -10,6 +15,17 @@ const BUFFER_DEFAULT: usize = 16 * 1024;
 /// Limits of what may be asked for. Source: as for `SO_RCVBUF`.
 const BUFFER_MIN: usize = 2304;
 const BUFFER_MAX: usize = 4 << 20;
+
+/// Sizes of a connection's buffers, in bytes.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Buffers {
+    pub(super) receive: usize,
+    pub(super) send: usize,
+}
+
+/// The least time of keep-alive and of the user time-out.
+const TIME_MIN: Duration = Duration::from_millis(1);
+
 /// What a connection is made with, but for its ends.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Settings {
@@ -32,6 +48,25 @@ impl Buffers {
     }
 }
 
+/// Times of keep-alive as they are given, checked.
+pub(super) fn keep_alive((idle, interval, probes): (Duration, Duration, u32)) -> io::Result<KeepAlive> {
+    if idle < TIME_MIN || interval < TIME_MIN || probes == 0 {
+        return Err(errno(libc::EINVAL));
+    }
+    let span = |time| Span { ns: span_ns(time) };
+    Ok(KeepAlive { idle: span(idle), interval: span(interval), probes })
+}
+
+/// A user time-out as it is given, checked.
+pub(super) fn user_timeout(timeout: Duration) -> io::Result<Span> {
+    if timeout < TIME_MIN { Err(errno(libc::EINVAL)) } else { Ok(Span { ns: span_ns(timeout) }) }
+}
+
+/// A time in nanoseconds; those that are too long are for ever.
+pub(super) fn span_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Methods of a builder that has [`Settings`].
 macro_rules! settings {
     ($($path:ident).+) => {
@@ -39,14 +74,14 @@ macro_rules! settings {
         /// received bytes is in it.
         #[must_use]
         pub fn rcvbuf(mut self, bytes: usize) -> Self {
-            self.$($path).+.buffers.receive = $crate::tcp::conn::Buffers::clamp(bytes);
+            self.$($path).+.buffers.receive = $crate::tcp::settings::Buffers::clamp(bytes);
             self
         }
 
         /// Send buffer of a connection in bytes, as [`rcvbuf`](Self::rcvbuf).
         #[must_use]
         pub fn sndbuf(mut self, bytes: usize) -> Self {
-            self.$($path).+.buffers.send = $crate::tcp::conn::Buffers::clamp(bytes);
+            self.$($path).+.buffers.send = $crate::tcp::settings::Buffers::clamp(bytes);
             self
         }
 
@@ -58,21 +93,21 @@ macro_rules! settings {
             self
         }
 
-        /// As [`TcpStream::set_keepalive`].
+        /// As [`TcpStream::set_keepalive`](crate::TcpStream::set_keepalive).
         ///
         /// # Errors
         /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
-        pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> io::Result<Self> {
-            self.$($path).+.patience.keep = keep.map($crate::tcp::stream::keep_alive).transpose()?;
+        pub fn keepalive(mut self, keep: Option<(Duration, Duration, u32)>) -> std::io::Result<Self> {
+            self.$($path).+.patience.keep = keep.map($crate::tcp::settings::keep_alive).transpose()?;
             Ok(self)
         }
 
-        /// As [`TcpStream::set_user_timeout`]; it bounds the handshake of a connection that is opened here too.
+        /// As [`TcpStream::set_user_timeout`](crate::TcpStream::set_user_timeout); it bounds the handshake of a connection that is opened here too.
         ///
         /// # Errors
         /// `EINVAL` for a time shorter than a millisecond.
-        pub fn user_timeout(mut self, timeout: Option<Duration>) -> io::Result<Self> {
-            self.$($path).+.patience.user = timeout.map($crate::tcp::stream::user_timeout).transpose()?;
+        pub fn user_timeout(mut self, timeout: Option<Duration>) -> std::io::Result<Self> {
+            self.$($path).+.patience.user = timeout.map($crate::tcp::settings::user_timeout).transpose()?;
             Ok(self)
         }
     };

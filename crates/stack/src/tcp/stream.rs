@@ -11,23 +11,20 @@ use std::time::Duration;
 use napier_core::time::{Deadline, Span};
 use napier_sys::clock::Clock;
 
-use super::super::netns::NetNs;
-use super::super::options::{self, OptionError, PRIORITY_FREE_MAX, SocketOption};
-use super::super::seams::errno;
-use super::builder::TcpStreamBuilder;
-use super::calls::Attempt;
-use super::conn::{Conn, Memory};
-use super::rules::KeepAlive;
+use super::Tcp;
+use crate::errno::errno;
 use crate::event::{Interest, Watchable, Watched};
-
-/// The least time of keep-alive and of the user time-out.
-const TIME_MIN: Duration = Duration::from_millis(1);
+use crate::options::{self, OptionError, PRIORITY_FREE_MAX, SocketOption};
+use crate::tcp::builder::TcpStreamBuilder;
+use crate::tcp::conn::calls::Attempt;
+use crate::tcp::conn::{Conn, Memory};
+use crate::tcp::settings::{keep_alive, span_ns, user_timeout};
 
 /// What ends a wait to read, and a wait to write or connect.
 const READABLE: Interest = Interest::from_bits(Interest::IN.bits() | Interest::ERR.bits() | Interest::HUP.bits());
 const WRITABLE: Interest = Interest::from_bits(Interest::OUT.bits() | Interest::ERR.bits() | Interest::HUP.bits());
 
-/// A TCP connection of a [`NetNs`]. May be used by several threads at once; dropping it closes it.
+/// A TCP connection of a [`NetNs`](crate::NetNs). May be used by several threads at once; dropping it closes it.
 ///
 /// Calls behave as their namesakes of the kernel, and so do the error numbers ([`io::Error::raw_os_error`]). A send
 /// builds its segments in the transmit ring before it returns; what does not fit into the peer's window goes out when
@@ -51,26 +48,18 @@ pub struct TcpStream {
     conn: Arc<Conn>,
     /// Where the connection's memory is, so that all of it can be asked for before any of it is read.
     memory: Memory,
-    ns: NetNs,
+    tcp: Arc<Tcp>,
 }
 
 impl TcpStream {
-    /// Connects with default settings, and waits until that has succeeded or failed.
-    ///
-    /// # Errors
-    /// See [`TcpStreamBuilder::connect`].
-    pub fn connect(ns: &NetNs, peer: SocketAddr) -> io::Result<Self> {
-        Self::builder().connect(ns, peer)
-    }
-
     /// For settings that must be known before.
     #[must_use]
     pub fn builder() -> TcpStreamBuilder {
         TcpStreamBuilder::default()
     }
 
-    pub(super) fn from_parts(conn: Arc<Conn>, ns: NetNs) -> Self {
-        Self { memory: conn.memory(), conn, ns }
+    pub(super) fn from_parts(conn: Arc<Conn>, tcp: Arc<Tcp>) -> Self {
+        Self { memory: conn.memory(), conn, tcp }
     }
 
     #[cfg(test)]
@@ -82,7 +71,7 @@ impl TcpStream {
     pub(super) fn finish_connect(&self, timeout: Option<Duration>) -> io::Result<()> {
         let deadline = self.deadline(timeout.map_or(0, span_ns));
         loop {
-            if let Some(result) = self.conn.connected(&self.ns.0) {
+            if let Some(result) = self.conn.connected(&self.tcp) {
                 return result;
             }
             if !self.sleep(&self.conn.writer, WRITABLE, deadline) {
@@ -118,7 +107,7 @@ impl TcpStream {
         loop {
             // What there is has been published: a connection with nothing to read need not be owned to find that out.
             let attempt =
-                if self.conn.is_ready(READABLE) { self.conn.read(&self.ns.0, buffer, peek) } else { Attempt::Wait };
+                if self.conn.is_ready(READABLE) { self.conn.read(&self.tcp, buffer, peek) } else { Attempt::Wait };
             match attempt {
                 Attempt::Done(count) => return Ok(count),
                 Attempt::Failed(error) => return Err(error),
@@ -149,7 +138,7 @@ impl TcpStream {
         let mut sent = 0;
         let mut until = None;
         loop {
-            match self.conn.write(&self.ns.0, &data[sent..]) {
+            match self.conn.write(&self.tcp, &data[sent..]) {
                 Attempt::Done(count) => sent += count,
                 Attempt::Failed(error) => return if sent > 0 { Ok(sent) } else { Err(error) },
                 Attempt::Wait => {}
@@ -175,7 +164,7 @@ impl TcpStream {
             Shutdown::Write => (false, true),
             Shutdown::Both => (true, true),
         };
-        self.conn.shutdown(&self.ns.0, read, write)
+        self.conn.shutdown(&self.tcp, read, write)
     }
 
     /// The own address.
@@ -191,7 +180,7 @@ impl TcpStream {
     /// # Errors
     /// `ENOTCONN` if the connection is not established, or was ended by an error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        match self.conn.is_connected(&self.ns.0) {
+        match self.conn.is_connected(&self.tcp) {
             true => Ok(self.peer()),
             false => Err(errno(libc::ENOTCONN)),
         }
@@ -206,7 +195,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.conn.take_error(&self.ns.0))
+        Ok(self.conn.take_error(&self.tcp))
     }
 
     /// Whether calls that find nothing to read, or no room to send, return `EAGAIN` instead of waiting.
@@ -239,7 +228,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.conn.set_nodelay(&self.ns.0, nodelay);
+        self.conn.set_nodelay(&self.tcp, nodelay);
         Ok(())
     }
 
@@ -251,7 +240,7 @@ impl TcpStream {
     /// `EINVAL` if a time is shorter than a millisecond or there are no probes.
     pub fn set_keepalive(&self, keep: Option<(Duration, Duration, u32)>) -> io::Result<()> {
         let keep = keep.map(keep_alive).transpose()?;
-        self.conn.set_patience(&self.ns.0, |patience| patience.keep = keep);
+        self.conn.set_patience(&self.tcp, |patience| patience.keep = keep);
         Ok(())
     }
 
@@ -262,7 +251,7 @@ impl TcpStream {
     /// `EINVAL` for a time shorter than a millisecond.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         let user = timeout.map(user_timeout).transpose()?;
-        self.conn.set_patience(&self.ns.0, |patience| patience.user = user);
+        self.conn.set_patience(&self.tcp, |patience| patience.user = user);
         Ok(())
     }
 
@@ -273,7 +262,7 @@ impl TcpStream {
     /// `EINVAL` for another time: closing never waits.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         match linger {
-            None | Some(Duration::ZERO) => self.conn.own(&self.ns.0).reset_on_close = linger.is_some(),
+            None | Some(Duration::ZERO) => self.conn.own(&self.tcp).reset_on_close = linger.is_some(),
             Some(_) => return Err(errno(libc::EINVAL)),
         }
         Ok(())
@@ -284,17 +273,17 @@ impl TcpStream {
     /// # Errors
     /// See the table at [`SocketOption`]; others are [`OptionError::NotForTcp`].
     pub fn setsockopt(&self, option: SocketOption, value: i32) -> Result<(), OptionError> {
-        let cap_net_admin = self.ns.0.host.cap_net_admin();
+        let cap_net_admin = self.tcp.tables.host.cap_net_admin();
         match (option.busy(), option) {
             (Some(busy), _) => return Ok(options::set_busy(&self.conn.busy, busy, value, cap_net_admin)?),
             (None, SocketOption::Priority) => {
                 if !(0..=PRIORITY_FREE_MAX).contains(&value) && !cap_net_admin {
                     return Err(OptionError::Priority);
                 }
-                self.conn.own(&self.ns.0).outlet.route.class.priority = value.cast_unsigned();
+                self.conn.own(&self.tcp).outlet.route.class.priority = value.cast_unsigned();
             }
             (None, SocketOption::MaxPacingRate) => {
-                self.conn.own(&self.ns.0).outlet.route.class.pacing_rate = options::pacing_rate(value);
+                self.conn.own(&self.tcp).outlet.route.class.pacing_rate = options::pacing_rate(value);
             }
             (None, _) => return Err(OptionError::NotForTcp),
         }
@@ -307,9 +296,9 @@ impl TcpStream {
     /// As [`setsockopt`](Self::setsockopt).
     pub fn getsockopt(&self, option: SocketOption) -> Result<i32, OptionError> {
         match (option.busy(), option) {
-            (Some(busy), _) => Ok(self.conn.busy().get(busy, self.ns.0.host.first_napi_id())?),
+            (Some(busy), _) => Ok(self.conn.busy().get(busy, self.tcp.tables.host.first_napi_id())?),
             (None, SocketOption::RcvBuf) => {
-                let capacity = self.conn.own(&self.ns.0).socket().recv_capacity();
+                let capacity = self.conn.own(&self.tcp).socket().recv_capacity();
                 Ok(i32::try_from(capacity).expect("at most 4 MiB"))
             }
             (None, _) => Err(OptionError::NotForTcp),
@@ -324,34 +313,20 @@ impl TcpStream {
     }
 
     /// False if the time is up.
-    fn sleep(&self, parker: &crate::park::Parker, until: Interest, deadline: Deadline) -> bool {
+    fn sleep(&self, parker: &crate::wait::park::Parker, until: Interest, deadline: Deadline) -> bool {
         let ready = || self.conn.is_ready(until);
-        self.ns.0.host.about_to_sleep(&ready);
-        parker.wait_in(&*self.ns.0.host, ready, deadline, &Clock)
+        self.tcp.tables.host.about_to_sleep(&ready);
+        parker.wait_in(&*self.tcp.tables.host, ready, deadline, &Clock)
     }
 
     fn busy_poll(&self, nonblocking: bool) {
-        let host = &*self.ns.0.host;
+        let host = &*self.tcp.tables.host;
         let busy = self.conn.busy();
         match busy.busy_params(nonblocking, host.first_napi_id()) {
             Some(params) => host.busy_loop(busy.napi_id, params, &mut || self.conn.is_ready(READABLE)),
             None => host.comes_by(),
         }
     }
-}
-
-/// Times of keep-alive as they are given, checked.
-pub(super) fn keep_alive((idle, interval, probes): (Duration, Duration, u32)) -> io::Result<KeepAlive> {
-    if idle < TIME_MIN || interval < TIME_MIN || probes == 0 {
-        return Err(errno(libc::EINVAL));
-    }
-    let span = |time| Span { ns: span_ns(time) };
-    Ok(KeepAlive { idle: span(idle), interval: span(interval), probes })
-}
-
-/// A user time-out as it is given, checked.
-pub(super) fn user_timeout(timeout: Duration) -> io::Result<Span> {
-    if timeout < TIME_MIN { Err(errno(libc::EINVAL)) } else { Ok(Span { ns: span_ns(timeout) }) }
 }
 
 fn set_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
@@ -363,10 +338,6 @@ fn set_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
     Ok(())
 }
 
-fn span_ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Watchable for TcpStream {
     fn watched(&self) -> Arc<dyn Watched> {
         self.conn.clone()
@@ -375,13 +346,13 @@ impl Watchable for TcpStream {
 
 impl Drop for TcpStream {
     fn drop(&mut self) {
-        self.conn.close(&self.ns.0);
+        self.conn.close(&self.tcp);
     }
 }
 
 impl std::fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let core = self.conn.own(&self.ns.0);
+        let core = self.conn.own(&self.tcp);
         let state = core.live_state();
         let (unread, unsent) = (core.socket().recv_queue(), core.socket().send_queue());
         let mut f = f.debug_struct("TcpStream");

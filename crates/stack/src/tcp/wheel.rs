@@ -12,9 +12,9 @@ use napier_core::time::{Deadline, Instant, Span};
 use napier_ring::{Alarm, Inbox};
 use napier_sys::clock::Clock;
 
-use super::super::netns::Inner;
-use super::conn::Conn;
-use crate::park::Parker;
+use super::Tcp;
+use super::conn::{Conn, NOT_QUEUED};
+use crate::wait::park::Parker;
 
 /// Nanoseconds per place.
 const TICK_NS: u64 = 1_000_000;
@@ -25,8 +25,6 @@ const SLOTS: usize = 4096;
 /// of in seconds, whatever it had waited for.
 const AHEAD_MAX: Span = Span::from_secs(4);
 
-/// Never a place's number: the first tick is that of a clock that has run for a millisecond.
-pub(super) const NOT_QUEUED: u64 = 0;
 /// Calls that a place has room for in the long run: a crowd that once came at the same time leaves no more.
 const ROOM_KEPT: usize = 4;
 /// How many connections ahead of the one that is called memory is asked for.
@@ -91,7 +89,7 @@ impl Wheel {
     }
 
     /// The thread: turns the wheel until it is stopped or its name space is gone.
-    pub(super) fn turn(&self, ns: &Weak<Inner>) {
+    pub(super) fn turn(&self, tcp: &Weak<Tcp>) {
         napier_sys::nowait::this_thread();
         let mut places = Places::new(Clock.now());
         let mut called = Vec::new();
@@ -110,16 +108,16 @@ impl Wheel {
             if stopped() {
                 return drop(self.asked.take());
             }
-            let Some(ns) = ns.upgrade() else { return };
+            let Some(tcp) = tcp.upgrade() else { return };
             let now = Clock.now();
-            ns.host.oversee(now);
+            tcp.tables.host.oversee(now);
             places.due(now, &mut called);
             for at in 0..called.len() {
                 if let Some((later, _)) = called.get(at + LOOK_AHEAD) {
                     later.fetch();
                 }
                 let (conn, tick) = &called[at];
-                conn.called(&ns, *tick, now);
+                conn.called(&tcp, *tick, now);
             }
             called.clear();
         }

@@ -8,9 +8,9 @@ use napier_sys::clock::Clock;
 use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
-use crate::addr::Addr;
-use crate::neighbour::Key;
+use crate::tables::neighbour::Key;
 use crate::testing::{self, IFINDEX, PEER_MAC, Rig, at};
+use crate::wire::addr::Addr;
 
 const OURS: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
 const PEER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
@@ -22,7 +22,7 @@ fn peer() -> IpAddr {
 
 fn nud(rig: &Rig) -> Option<Nud> {
     let key = Key { ifindex: IFINDEX, addr: Addr::from_ip(peer()) };
-    rig.ns.0.snapshot.load().neighbours.get(key).map(|known| known.nud)
+    rig.ns.tables().snapshot.load().neighbours.get(key).map(|known| known.nud)
 }
 
 /// An ARP packet from the new place of the peer, to all or to us.
@@ -58,7 +58,7 @@ fn goes_to(rig: &Rig, socket: &UdpSocket) -> [u8; 6] {
 
 fn later(rig: &Rig, secs: u64) -> Instant {
     let now = Clock.now() + Span::from_secs(secs);
-    rig.ns.0.lock().age(now);
+    rig.ns.tables().lock().age(now);
     now
 }
 
@@ -195,11 +195,11 @@ fn the_thread_sees_to_what_has_ended() {
     let key = Key { ifindex: IFINDEX, addr: Addr::from_ip(peer()) };
     let now = Clock.now();
     {
-        let writing = rig.ns.0.lock();
-        let known = rig.ns.0.snapshot.load().neighbours.get(key).unwrap();
-        let ended = crate::neighbour::Neighbour { nud: Nud::Reachable { until: now }, ..known };
-        rig.ns.0.edit(&writing, |s| s.neighbours = s.neighbours.with(key, ended).0);
-        rig.ns.0.ageing.ask(ended.nud.ends());
+        let writing = rig.ns.tables().lock();
+        let known = rig.ns.tables().snapshot.load().neighbours.get(key).unwrap();
+        let ended = crate::tables::neighbour::Neighbour { nud: Nud::Reachable { until: now }, ..known };
+        rig.ns.tables().edit(&writing, |s| s.neighbours = s.neighbours.with(key, ended).0);
+        rig.ns.tables().ageing.ask(ended.nud.ends());
     }
     napier_testkit::eventually("it is stale", || nud(&rig) == Some(Nud::Stale));
     assert_eq!(goes_to(&rig, &socket), PEER_MAC);

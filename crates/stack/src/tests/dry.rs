@@ -4,10 +4,11 @@ use std::io::ErrorKind;
 
 use smoltcp::wire::{ArpOperation, Ipv4Address};
 
+use crate::tables::reuse::ReusePort;
 use crate::testing::{IFINDEX, OUR_MAC, PEER_MAC, Rig, STRIDE, arp, at, udp, udp_frame};
-use crate::{DryRun, ReusePort, SocketOption, UdpSocket};
+use crate::{DryRun, SocketOption, UdpSocket};
 
-use super::receive::open;
+use crate::tests::receive::open;
 
 /// A dry run of these bytes.
 fn dry(rig: &mut Rig, ifindex: u32, bytes: &[u8]) -> DryRun {

@@ -142,13 +142,13 @@ fn what_others_forge_costs_a_bounded_number_of_changes() {
     let socket = UdpSocket::bind(&rig.ns, at("10.0.0.1:9")).unwrap();
     socket.send_to(&[1; 1400], at("10.0.0.2:7")).unwrap();
     let mut frame = rig.sent().remove(0);
-    let (before, begun) = (rig.ns.0.generation.load(Ordering::Relaxed), std::time::Instant::now());
+    let (before, begun) = (rig.ns.tables().generation.load(Ordering::Relaxed), std::time::Instant::now());
     for number in 0..5000_u32 {
         let [_, _, c, d] = number.to_be_bytes();
         frame[14 + 18..14 + 20].copy_from_slice(&[c, d]);
         rig.inject(&icmp_error([3, 4], [0, 0, 4, 0xb0], &frame));
     }
-    let changes = rig.ns.0.generation.load(Ordering::Relaxed) - before;
+    let changes = rig.ns.tables().generation.load(Ordering::Relaxed) - before;
     let most = 256 + 100 * (begun.elapsed().as_secs() + 1);
     assert!(changes <= most, "{changes} changes");
 }

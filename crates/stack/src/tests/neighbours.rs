@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
-use crate::neighbour::LEARNT_MAX;
+use crate::tables::neighbour::LEARNT_MAX;
 use crate::testing::{self, PEER_MAC, Rig, at, device};
 
 /// A second device, with more neighbours than the table holds.
@@ -176,5 +176,5 @@ fn an_address_that_flaps_costs_a_bounded_number_of_copies() {
 }
 
 fn wide_generation(wide: &Wide) -> u64 {
-    wide.rig.ns.0.generation.load(Ordering::Relaxed)
+    wide.rig.ns.tables().generation.load(Ordering::Relaxed)
 }

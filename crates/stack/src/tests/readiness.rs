@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::receive::open;
 use crate::event::{AddError, Event, EventContext, Interest, Timeout, Watchable};
-use crate::seams::Host;
+use crate::host::Host;
 use crate::testing::{IFINDEX, NAPI, Rig, STRIDE, udp};
+use crate::tests::receive::open;
 
 fn context(rig: &Rig) -> EventContext {
     EventContext::new(rig.host.clone() as Arc<dyn Host>)

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 
-use crate::seams::Egress;
+use crate::device::Egress;
+use crate::tables::reuse::ReusePort;
 use crate::testing::{Call, IFINDEX, NAPI, PEER_MAC, Rig, STRIDE, at, device, udp, udp_frame};
-use crate::{DeviceError, ReusePort, SocketOption, UdpSocket};
+use crate::{DeviceError, SocketOption, UdpSocket};
 
 pub(super) fn open(rig: &Rig, addr: &str) -> UdpSocket {
     UdpSocket::builder().nonblocking(true).bind(&rig.ns, at(addr)).expect("a socket")

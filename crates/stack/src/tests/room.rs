@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use napier_testkit::eventually;
 
 use crate::event::{Event, EventContext, Interest, Timeout, Watchable};
-use crate::seams::Host;
+use crate::host::Host;
 use crate::testing::{Rig, at};
 use crate::{SocketOption, UdpSocket};
 
@@ -99,7 +99,7 @@ fn a_device_that_takes_nothing_now_says_when_it_does() {
     let waiter = take().expect("it asked to be told");
     assert!(take().is_none(), "asked once");
     rig.device.busy.store(false, Relaxed);
-    assert!(waiter.on_room(&rig.ns));
+    assert!(waiter.on_room());
     assert!(socket.watched().ready().contains(Interest::OUT) && !refused(&socket));
 
     socket.set_nonblocking(false).unwrap();
@@ -112,7 +112,7 @@ fn a_device_that_takes_nothing_now_says_when_it_does() {
             waiter.is_some()
         });
         rig.device.busy.store(false, Relaxed);
-        assert!(waiter.expect("there").on_room(&rig.ns));
+        assert!(waiter.expect("there").on_room());
         assert_eq!(sender.join().unwrap().unwrap(), 1);
     });
 }
@@ -126,7 +126,7 @@ fn who_waits_for_credit_has_its_device_look_until_it_has_it() {
     rig.device.busy.store(true, Relaxed);
     assert!(refused(&socket));
     let waiter = rig.device.waiters.lock().unwrap().pop().expect("it asked");
-    assert!(!waiter.clone().on_room(&rig.ns), "nothing came home");
+    assert!(!waiter.clone().on_room(), "nothing came home");
     assert!(buffers.credit(number, 300_000));
-    assert!(waiter.on_room(&rig.ns));
+    assert!(waiter.on_room());
 }

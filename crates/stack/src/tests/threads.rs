@@ -31,7 +31,7 @@ fn feed(ns: &NetNs, pool: &mut napier_ring::FramePool, napi_id: u32, packets: &[
                 more = false;
                 break;
             };
-            ns.0.frames.data_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+            ns.tables().frames.data_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
             pass.receive(frame, u32::try_from(bytes.len()).unwrap());
         }
         drop(pass);

@@ -9,11 +9,11 @@ use napier_testkit::PATIENCE;
 use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
-use crate::addr::Addr;
-use crate::neighbour::{Held, Key, Neighbour};
-use crate::seams::PacketClass;
+use crate::device::PacketClass;
+use crate::tables::neighbour::{Held, Key, Neighbour};
+use crate::tables::writer::LEFT_BYTES_MAX;
 use crate::testing::{self, IFINDEX, PEER_MAC, Rig, at, udp};
-use crate::writer::LEFT_BYTES_MAX;
+use crate::wire::addr::Addr;
 
 const PEER: [u8; 4] = [10, 0, 0, 2];
 
@@ -26,7 +26,7 @@ fn while_a_program_writes(rig: &mut Rig, work: impl FnOnce(&mut Rig) + Send) {
     let ns = rig.ns.clone();
     std::thread::scope(|scope| {
         // Let go where this ends, also by a panic: what waits for it is joined after that.
-        let writing = ns.0.lock();
+        let writing = ns.tables().lock();
         let (done, is_done) = mpsc::channel();
         let softirq = scope.spawn(move || {
             let _for_others = ForOthers::begin();
@@ -44,7 +44,7 @@ fn hold(rig: &Rig, number: u8, bytes: usize) -> bool {
     let key = Key { ifindex: IFINDEX, addr: Addr::from_ip(PEER.into()) };
     let mut frame = vec![number; bytes];
     frame[12..14].copy_from_slice(&[8, 0]);
-    rig.ns.0.hold_for(key, Held { frame, class: PacketClass::of_flow(0) })
+    rig.ns.tables().hold_for(key, Held { frame, class: PacketClass::of_flow(0) })
 }
 
 fn numbers(rig: &Rig) -> Vec<u8> {
@@ -89,7 +89,7 @@ fn what_waits_for_a_neighbour_leaves_in_order() {
 fn a_packet_that_is_left_during_the_last_round_is_not_overtaken() {
     let rig = Rig::new();
     let key = Key { ifindex: IFINDEX, addr: Addr::from_ip(PEER.into()) };
-    let mut writing = rig.ns.0.lock();
+    let mut writing = rig.ns.tables().lock();
     std::thread::scope(|scope| {
         let rig = &rig;
         let softirq = scope.spawn(move || {
@@ -116,7 +116,7 @@ fn what_was_left_for_a_writer_that_panics_is_counted() {
     let (writes, is_writing) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let program = std::thread::spawn(move || {
-        let _writing = ns.0.lock();
+        let _writing = ns.tables().lock();
         writes.send(()).expect("the test listens");
         let _ = may_go_on.recv();
         panic!("a writer panics (meant by the test)");
@@ -132,7 +132,7 @@ fn what_was_left_for_a_writer_that_panics_is_counted() {
     let lost = rig.ns.counters();
     assert_eq!(lost.neigh_unresolved_discards - before.neigh_unresolved_discards, 100);
     assert_eq!(lost.neigh_table_fulls - before.neigh_table_fulls, 1);
-    assert!(rig.ns.0.writers_have_room());
+    assert!(rig.ns.tables().writers_have_room());
     assert!(hold(&rig, 8, 60));
     rig.inject(&arp(ArpOperation::Reply, PEER, PEER_MAC));
     assert_eq!(numbers(&rig), [8]);
@@ -171,7 +171,7 @@ fn what_is_left_for_the_writer_is_bounded() {
 #[test]
 fn programs_wait_for_each_other() {
     let rig = Rig::new();
-    let writing = rig.ns.0.lock();
+    let writing = rig.ns.tables().lock();
     let threads: Vec<_> = (0..4)
         .map(|number| {
             let ns = rig.ns.clone();

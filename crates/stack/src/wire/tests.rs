@@ -1,5 +1,5 @@
-use super::super::testing::{OUR_MAC, PEER_MAC, at, udp, udp_frame};
 use super::*;
+use crate::testing::{OUR_MAC, PEER_MAC, at, udp, udp_frame};
 
 fn parsed(frame: &[u8]) -> Datagram {
     match parse(frame, OUR_MAC) {

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use napier_core::busy::{BusyLimit, BusyParams};
 
-use super::fake::{Call, FIRST_ID, FakeEngine, FakeSocket, N1, N2, params, poll, poll_some};
-use crate::event::{EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext};
-use crate::event::{Interest, Timeout};
+use crate::event::tests::fake::{Call, FIRST_ID, FakeEngine, FakeSocket, N1, N2, params, poll, poll_some};
+use crate::event::{EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, Interest, Timeout};
 
 /// A wait that may sleep, shortly.
 fn wait_shortly(context: &EventContext) -> usize {

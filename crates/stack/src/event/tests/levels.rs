@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fake::{FakeEngine, FakeSocket, N1, poll, poll_some};
+use crate::event::tests::fake::{FakeEngine, FakeSocket, N1, poll, poll_some};
 use crate::event::{Event, EventContext, Interest, Timeout};
 
 fn watched(interest: Interest) -> (EventContext, FakeSocket) {

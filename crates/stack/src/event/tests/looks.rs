@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::fake::{FakeEngine, poll};
 use crate::event::source::sealed::{Watchable, Watched};
+use crate::event::tests::fake::{FakeEngine, poll};
 use crate::event::{EventContext, Interest, Source};
 
 type Intrusion = Box<dyn FnOnce(&Interrupted) + Send>;

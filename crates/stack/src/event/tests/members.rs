@@ -3,11 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::fake::{FakeEngine, FakeSocket, N1, poll};
 use crate::event::source::sealed::Watchable;
-use crate::event::{AddError, DeleteError, Event, EventContext, Interest, ModifyError, Timeout};
-use crate::event::{UserEvent, WaitError};
-use crate::seams::Host;
+use crate::event::tests::fake::{FakeEngine, FakeSocket, N1, poll};
+use crate::event::{AddError, DeleteError, Event, EventContext, Interest, ModifyError, Timeout, UserEvent, WaitError};
+use crate::host::Host;
 
 fn context() -> EventContext {
     Arc::new(FakeEngine::default()).context()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::fake::{FakeEngine, FakeSocket, N1, N2, params, poll};
+use crate::event::tests::fake::{FakeEngine, FakeSocket, N1, N2, params, poll};
 use crate::event::{AddError, Event, Interest, Timeout, UserEvent};
 
 /// Long enough that only a lost event lets a wait run into it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use napier_sys::clock::Clock;
 
-use super::fake::{FakeEngine, FakeSocket, N1, poll};
+use crate::event::tests::fake::{FakeEngine, FakeSocket, N1, poll};
 use crate::event::{Event, EventContext, Interest, Timeout, UserEvent};
 
 fn context() -> EventContext {

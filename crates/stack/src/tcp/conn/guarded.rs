@@ -5,14 +5,17 @@ use std::sync::Arc;
 use napier_core::time::{Deadline, Instant, Span};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 
-use super::super::super::counters::Counter;
-use super::super::super::netns::Inner;
-use super::super::challenge::Expected;
-use super::super::listener::ListenerInner;
-use super::super::rules::{self, Cause, Patience, View};
-use super::super::workspace::{Fault, Poll, smol_span};
-use super::settle::Look;
-use super::{Core, FORGOTTEN_RETRY, News};
+use crate::counters::Counter;
+use crate::tables::Tables;
+use crate::tcp::congestion::CongestionControl;
+use crate::tcp::conn::challenge::Expected;
+use crate::tcp::conn::settle::Look;
+use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, News};
+use crate::tcp::line::Kind;
+use crate::tcp::listener::ListenerInner;
+use crate::tcp::rules::{self, Cause, Patience, View};
+use crate::tcp::workspace::{Fault, Poll, smol_span};
+use smoltcp::socket::tcp::CongestionControl as Algorithm;
 
 impl Core {
     #[inline]
@@ -28,7 +31,7 @@ impl Core {
     }
 
     /// The connection that `listener` has got a SYN for.
-    pub(in crate::tcp) fn adopt(&mut self, listener: Arc<ListenerInner>, patience: Patience) {
+    pub(in crate::tcp) fn adopt(&mut self, listener: Arc<ListenerInner<Conn>>, patience: Patience) {
         self.embryo = Some(listener);
         self.set_patience(patience);
     }
@@ -116,9 +119,9 @@ impl Core {
         View { state: self.live(state), queued: queued > 0, room, fin, read_shut, write_shut, error }
     }
 
-    pub(super) fn changed(&mut self, ns: &Inner, next: State, cause: Cause, news: &mut News) {
+    pub(super) fn changed(&mut self, tables: &Tables, next: State, cause: Cause, news: &mut News) {
         let before = std::mem::replace(&mut self.state, next);
-        let counters = &ns.counters;
+        let counters = &tables.counters;
         match (before, next) {
             (State::Closed, State::SynSent) => counters.count(Counter::TcpActiveOpens),
             (State::Closed, State::SynReceived) => counters.count(Counter::TcpPassiveOpens),
@@ -148,35 +151,35 @@ impl Core {
     }
 
     /// Lets smoltcp take a packet, if there is one, and send what there is to send.
-    pub(in crate::tcp) fn drive(&mut self, ns: &Inner, now: Instant, packet: Option<&[u8]>) {
-        self.with_poll(ns, now, |poll| match packet {
+    pub(in crate::tcp) fn drive(&mut self, tables: &Tables, now: Instant, packet: Option<&[u8]>) {
+        self.with_poll(tables, now, |poll| match packet {
             Some(packet) => poll.receive(packet),
             None => poll.send(),
         });
         // Data that wraps round the end of the buffer leaves in two segments, and Nagle would hold the second back.
         if self.nagle && self.outlet.cut_short() && !self.dead {
             self.socket_mut().set_nagle_enabled(false);
-            self.with_poll(ns, now, |poll| poll.send());
+            self.with_poll(tables, now, |poll| poll.send());
             self.socket_mut().set_nagle_enabled(true);
         }
     }
 
     /// The SYN of a new connection.
-    pub(in crate::tcp) fn open(&mut self, ns: &Inner, now: Instant, packet: &[u8], seed: u64) {
-        self.with_poll(ns, now, |poll| poll.open(packet, seed));
+    pub(in crate::tcp) fn open(&mut self, tables: &Tables, now: Instant, packet: &[u8], seed: u64) {
+        self.with_poll(tables, now, |poll| poll.open(packet, seed));
         self.synack_begins(now);
     }
 
     pub(in crate::tcp) fn with_poll(
         &mut self,
-        ns: &Inner,
+        tables: &Tables,
         now: Instant,
         work: impl FnOnce(&mut Poll<'_>) -> Result<Deadline, Fault>,
     ) {
-        self.outlet.route.refresh_at(ns, now);
-        self.outlet.flush(ns);
+        self.outlet.route.refresh_at(tables, now);
+        self.outlet.flush(tables);
         let mtu = self.outlet.route.mtu();
-        let mut sink = self.outlet.sink(ns);
+        let mut sink = self.outlet.sink(tables);
         let done = work(&mut Poll { now, mtu, sockets: &mut self.sockets, sink: &mut sink });
         if std::mem::take(&mut self.outlet.sent) {
             self.read_since_sent = 0;
@@ -188,31 +191,31 @@ impl Core {
         }
         self.next = done.ok();
         if self.next.is_none() {
-            ns.counters.count(Counter::TcpFaults);
+            tables.counters.count(Counter::TcpFaults);
             (self.dead, self.error) = (true, libc::ECONNABORTED);
         }
     }
 
     /// When smoltcp wants to be polled again.
     #[inline]
-    pub(super) fn next_poll(&mut self, ns: &Inner, now: Instant) -> Deadline {
-        self.next.take().unwrap_or_else(|| self.ask_next_poll(ns, now))
+    pub(super) fn next_poll(&mut self, tables: &Tables, now: Instant) -> Deadline {
+        self.next.take().unwrap_or_else(|| self.ask_next_poll(tables, now))
     }
 
-    fn ask_next_poll(&mut self, ns: &Inner, now: Instant) -> Deadline {
+    fn ask_next_poll(&mut self, tables: &Tables, now: Instant) -> Deadline {
         let mtu = self.outlet.route.mtu();
-        let mut sink = self.outlet.sink(ns);
+        let mut sink = self.outlet.sink(tables);
         Poll { now, mtu, sockets: &mut self.sockets, sink: &mut sink }.next()
     }
 
     /// Ends the connection with a reset, unless nobody would understand one.
-    pub(in crate::tcp) fn abort(&mut self, ns: &Inner, now: Instant) {
+    pub(in crate::tcp) fn abort(&mut self, tables: &Tables, now: Instant) {
         let quiet = matches!(self.state, State::SynSent | State::Closed | State::TimeWait);
         self.socket_mut().abort();
         if quiet {
             self.dead = true;
         } else {
-            self.drive(ns, now, None);
+            self.drive(tables, now, None);
         }
     }
 
@@ -264,9 +267,9 @@ impl Core {
     /// acknowledged stop its retransmission timer, and nothing starts it again. A keep-alive makes it look, and what it
     /// sends then is the FIN.
     #[cold]
-    pub(super) fn remind(&mut self, ns: &Inner, now: Instant) {
+    pub(super) fn remind(&mut self, tables: &Tables, now: Instant) {
         self.socket_mut().set_keep_alive(Some(smol_span(FORGOTTEN_RETRY)));
-        self.drive(ns, now, None);
+        self.drive(tables, now, None);
         let keep = self.patience.keep.map(|keep| smol_span(keep.idle));
         self.socket_mut().set_keep_alive(keep);
     }
@@ -290,5 +293,30 @@ impl Core {
     /// The peer will send nothing more, or nothing more is wanted.
     pub(in crate::tcp) fn is_at_end(&self) -> bool {
         self.fin
+    }
+
+    /// What the connection counts as now.
+    #[inline]
+    pub(in crate::tcp) fn kind(&self) -> Kind {
+        match () {
+            () if self.dead => Kind::Plain,
+            () if self.is_embryo() => Kind::Embryo,
+            () if self.orphan && self.is_open() => Kind::Orphan,
+            () => Kind::Plain,
+        }
+    }
+
+    /// What the program wants, or what suits the device that leads to the peer.
+    pub(in crate::tcp) fn set_congestion(&mut self, wanted: Option<CongestionControl>) {
+        let by_device =
+            if self.outlet.route.is_in_process() { CongestionControl::None } else { CongestionControl::Reno };
+        let control = wanted.unwrap_or(by_device);
+        self.controlled = control != CongestionControl::None;
+        let algorithm = match control {
+            CongestionControl::None => Algorithm::None,
+            CongestionControl::Reno => Algorithm::Reno,
+            CongestionControl::Cubic => Algorithm::Cubic,
+        };
+        self.socket_mut().set_congestion_control(algorithm);
     }
 }

@@ -14,14 +14,15 @@ use napier_core::time::{Deadline, Instant};
 use napier_ring::{Owner, Release};
 use napier_sys::clock::Clock;
 
-use super::super::super::counters::Counter;
-use super::super::super::netns::Inner;
-use super::super::super::wire::Segment;
-use super::super::limits::Kind;
-use super::super::rules::Cause;
-use super::told::{REPORT_WEIGHT, Report};
-use super::{Conn, Core, Input, News};
-use crate::put_off::{self, Work};
+use crate::counters::Counter;
+use crate::tables::Tables;
+use crate::tcp::Tcp;
+use crate::tcp::conn::errors::{REPORT_WEIGHT, Report};
+use crate::tcp::conn::{Conn, Core, Input, News};
+use crate::tcp::line::Kind;
+use crate::tcp::rules::Cause;
+use crate::wait::deferred::{self, Work};
+use crate::wire::Segment;
 
 /// Looks at a connection that is owned before its waiter sleeps: most calls are over sooner than that.
 const SPINS: u32 = 100;
@@ -84,7 +85,7 @@ impl Kept {
 #[must_use = "the connection is free again as soon as this is dropped"]
 pub(in crate::tcp) struct Held<'a> {
     conn: &'a Arc<Conn>,
-    pub(super) ns: &'a Inner,
+    pub(super) tcp: &'a Tcp,
     /// Gone only while it is dropped.
     owner: Option<Owner<'a, Core, Note>>,
     news: News,
@@ -103,15 +104,15 @@ struct WorkedOff {
 impl Conn {
     /// Owns the connection, for a program: waits while another thread has it.
     #[inline]
-    pub(in crate::tcp) fn own<'a>(self: &'a Arc<Self>, ns: &'a Inner) -> Held<'a> {
+    pub(in crate::tcp) fn own<'a>(self: &'a Arc<Self>, tcp: &'a Tcp) -> Held<'a> {
         let owner = self.core.try_own().unwrap_or_else(|| self.wait_to_own());
-        Held::new(self, ns, owner)
+        Held::new(self, tcp, owner)
     }
 
     /// Owns the connection if nobody does.
     #[inline]
-    pub(in crate::tcp) fn try_own<'a>(self: &'a Arc<Self>, ns: &'a Inner) -> Option<Held<'a>> {
-        self.core.try_own().map(|owner| Held::new(self, ns, owner))
+    pub(in crate::tcp) fn try_own<'a>(self: &'a Arc<Self>, tcp: &'a Tcp) -> Option<Held<'a>> {
+        self.core.try_own().map(|owner| Held::new(self, tcp, owner))
     }
 
     #[cold]
@@ -138,28 +139,28 @@ impl Conn {
     }
 
     /// The wheel has come to place `tick`.
-    pub(in crate::tcp) fn called(self: &Arc<Self>, ns: &Inner, tick: u64, now: Instant) {
-        match self.try_own(ns) {
+    pub(in crate::tcp) fn called(self: &Arc<Self>, tcp: &Tcp, tick: u64, now: Instant) {
+        match self.try_own(tcp) {
             Some(mut held) => held.on_timer(tick, now),
-            None => self.leave(ns, Note::Timer(tick)),
+            None => self.leave(tcp, Note::Timer(tick)),
         }
     }
 
     /// Leaves a note, and works it off if nobody has the connection. Never waits.
-    pub(in crate::tcp) fn leave(self: &Arc<Self>, ns: &Inner, note: Note) {
+    pub(in crate::tcp) fn leave(self: &Arc<Self>, tcp: &Tcp, note: Note) {
         if let Some(owner) = self.core.post(note) {
-            Held::new(self, ns, owner).work_off();
+            Held::new(self, tcp, owner).work_off();
         }
     }
 
     /// As [`leave`](Self::leave) for a segment, which is lost if too much waits already.
     #[cold]
-    pub(super) fn leave_segment(self: &Arc<Self>, ns: &Inner, arrived: &Arrived<'_>) {
+    pub(super) fn leave_segment(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) {
         let weight = backlog::weight_bytes(arrived.packet.len());
         match self.core.post_weighed(Note::Segment(Kept::of(arrived)), weight, self.backlog_max) {
-            Ok(None) => ns.counters.count(Counter::TcpBacklogged),
-            Ok(Some(owner)) => Held::new(self, ns, owner).work_off(),
-            Err(_) => ns.counters.count(Counter::TcpBacklogDrop),
+            Ok(None) => tcp.tables.counters.count(Counter::TcpBacklogged),
+            Ok(Some(owner)) => Held::new(self, tcp, owner).work_off(),
+            Err(_) => tcp.tables.counters.count(Counter::TcpBacklogDrop),
         }
     }
 }
@@ -167,29 +168,29 @@ impl Conn {
 impl Conn {
     /// Takes a message about a segment that was sent, or leaves it; it is lost if too much waits.
     #[cold]
-    pub(in crate::tcp) fn hear(self: &Arc<Self>, ns: &Inner, report: &Report) {
-        if let Some(mut held) = self.try_own(ns) {
+    pub(in crate::tcp) fn hear(self: &Arc<Self>, tcp: &Tcp, report: &Report) {
+        if let Some(mut held) = self.try_own(tcp) {
             return held.told(report);
         }
         match self.core.post_weighed(Note::Told(*report), REPORT_WEIGHT, self.backlog_max) {
             Ok(None) => {}
-            Ok(Some(owner)) => Held::new(self, ns, owner).work_off(),
-            Err(_) => ns.counters.count(Counter::TcpBacklogDrop),
+            Ok(Some(owner)) => Held::new(self, tcp, owner).work_off(),
+            Err(_) => tcp.tables.counters.count(Counter::TcpBacklogDrop),
         }
     }
 }
 
 impl<'a> Held<'a> {
     #[inline]
-    fn new(conn: &'a Arc<Conn>, ns: &'a Inner, owner: Owner<'a, Core, Note>) -> Self {
-        Self { conn, ns, owner: Some(owner), news: News::default(), worked_off: None }
+    fn new(conn: &'a Arc<Conn>, tcp: &'a Tcp, owner: Owner<'a, Core, Note>) -> Self {
+        Self { conn, tcp, owner: Some(owner), news: News::default(), worked_off: None }
     }
 
     /// Counts what changed, publishes the conditions, sees to the next deadline; who has to know is told at the end.
     #[inline]
     pub(in crate::tcp) fn settle(&mut self, now: Instant, cause: Cause) {
         let core = self.owner.as_mut().expect("there until the drop");
-        self.conn.settle(self.ns, core, now, cause, &mut self.news);
+        self.conn.settle(self.tcp, core, now, cause, &mut self.news);
     }
 
     /// Publishes the conditions that hold.
@@ -206,6 +207,11 @@ impl<'a> Held<'a> {
         let conn = self.conn;
         conn.received(self, bytes);
         self.news.data_came();
+    }
+
+    #[inline]
+    pub(super) fn tables(&self) -> &'a Tables {
+        &self.tcp.tables
     }
 
     pub(super) fn conn(&self) -> &'a Arc<Conn> {
@@ -249,7 +255,7 @@ impl<'a> Held<'a> {
             }
         }
         if kicks {
-            put_off::release(Work::Kicks);
+            deferred::release(Work::Kicks);
         }
         self.conn.free.wake_all();
         self.conn.reader.wake_all();
@@ -290,10 +296,10 @@ impl<'a> Held<'a> {
     #[inline(never)]
     fn spread(&mut self, kicks: bool) {
         if kicks {
-            put_off::release(Work::Kicks);
+            deferred::release(Work::Kicks);
         }
         if !self.news.are_none() {
-            self.conn.tell(self.ns, &mut self.news);
+            self.conn.tell(self.tcp, &mut self.news);
         }
         if let Some(worked_off) = self.worked_off.take() {
             self.reopen(&worked_off.reopen);
@@ -304,7 +310,7 @@ impl<'a> Held<'a> {
     #[cold]
     fn reopen(&self, kept: &[Kept]) {
         for kept in kept {
-            super::super::reopen(self.ns, &kept.arrived(Clock.now()));
+            self.tcp.reopen(&kept.arrived(Clock.now()));
         }
     }
 

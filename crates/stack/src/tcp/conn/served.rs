@@ -4,21 +4,20 @@ use napier_core::time::Instant;
 use napier_sys::clock::Clock;
 use smoltcp::socket::tcp::State;
 
-use super::super::super::counters::Counter;
-use super::super::super::wire::flag;
-use super::super::limits::Kind;
-use super::super::rules::Cause;
-use super::super::wheel::NOT_QUEUED;
-use super::super::workspace::smol_span;
-use super::Input;
-use super::held::{Arrived, Held};
+use crate::counters::Counter;
+use crate::tcp::conn::held::{Arrived, Held};
+use crate::tcp::conn::{Input, NOT_QUEUED};
+use crate::tcp::line::Kind;
+use crate::tcp::rules::Cause;
+use crate::tcp::workspace::smol_span;
+use crate::wire::flag;
 
 impl Held<'_> {
     /// Takes one received segment.
     pub(super) fn input(&mut self, arrived: &Arrived<'_>) -> Input {
         let Arrived { now, packet, .. } = *arrived;
         let flags = arrived.segment.flags;
-        let counters = &self.ns.counters;
+        let counters = &self.tables().counters;
         let opening = flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
         if opening && !self.dead && self.state == State::TimeWait {
             self.recycle();
@@ -31,8 +30,8 @@ impl Held<'_> {
             // In the tables, and its SYN has not left: what comes is for one before it.
             return Input::Taken;
         }
-        let ns = self.ns;
-        if flags & (flag::SYN | flag::RST) != 0 && self.parries(ns, now, flags, packet) {
+        let (tcp, tables) = (self.tcp, self.tables());
+        if flags & (flag::SYN | flag::RST) != 0 && self.parries(tcp, now, flags, packet) {
             self.settle(now, Cause::Segment);
             return Input::Taken;
         }
@@ -51,14 +50,14 @@ impl Held<'_> {
             self.socket_mut().set_keep_alive(Some(smol_span(keep.idle)));
         }
         let before = self.socket().recv_queue();
-        self.hand(ns, now, flags, packet);
+        self.hand(tables, now, flags, packet);
         let bytes = self.socket().recv_queue().saturating_sub(before);
         if bytes > 0 {
             self.received(bytes);
-            self.acknowledge_train(ns, now, bytes);
+            self.acknowledge_train(tables, now, bytes);
             if self.orphan {
-                ns.counters.count(Counter::TcpAbortOnData);
-                self.abort(ns, now);
+                tables.counters.count(Counter::TcpAbortOnData);
+                self.abort(tables, now);
             }
         }
         self.settle(now, Cause::Segment);
@@ -74,18 +73,18 @@ impl Held<'_> {
         if self.dead {
             return;
         }
-        let (ns, conn) = (self.ns, self.conn());
+        let (tables, conn) = (self.tables(), self.conn());
         // Most deadlines have moved on since: with many connections, to look at all of one would cost more than its turn.
         if !self.deadline.is_due(now) {
-            if let (Some(at), Some(tcp)) = (self.deadline.instant(), ns.tcp.get()) {
-                self.queued = tcp.wheel.call_at(conn, NOT_QUEUED, at, now);
+            if let Some(at) = self.deadline.instant() {
+                self.queued = self.tcp.wheel.call_at(conn, NOT_QUEUED, at, now);
             }
             return;
         }
         let unsent = self.socket().send_queue();
         let cause = if self.silence_ends(unsent).is_due(now) {
-            ns.counters.count(Counter::TcpAbortOnTimeout);
-            self.abort(ns, now);
+            tables.counters.count(Counter::TcpAbortOnTimeout);
+            self.abort(tables, now);
             Cause::Silence
         } else {
             if let Some(keep) = self.patience.keep
@@ -93,10 +92,10 @@ impl Held<'_> {
             {
                 self.socket_mut().set_keep_alive(Some(smol_span(keep.interval)));
             }
-            if self.is_owed(unsent) && self.next_poll(ns, now).is_never() {
-                self.remind(ns, now);
+            if self.is_owed(unsent) && self.next_poll(tables, now).is_never() {
+                self.remind(tables, now);
             } else if !self.synack_rests(now) {
-                self.drive_by_timer(ns, now);
+                self.drive_by_timer(tables, now);
             }
             Cause::Segment
         };
@@ -109,8 +108,8 @@ impl Held<'_> {
         if self.dead || !self.outlet.is_stuck() {
             return;
         }
-        let (ns, now) = (self.ns, Clock.now());
-        self.drive(ns, now, None);
+        let (tables, now) = (self.tables(), Clock.now());
+        self.drive(tables, now, None);
         self.settle(now, Cause::Segment);
     }
 
@@ -119,27 +118,27 @@ impl Held<'_> {
         if self.dead || self.state != State::TimeWait {
             return;
         }
-        self.ns.counters.count(Counter::TcpTimeWaitRecycled);
+        self.tables().counters.count(Counter::TcpTimeWaitRecycled);
         self.dead = true;
         self.settle(Clock.now(), Cause::Program);
     }
 
     /// The last handle is gone. Unread data, or a linger time of 0, resets the connection (RFC 2525 section 2.17).
     pub(in crate::tcp) fn close(&mut self) {
-        let (ns, now) = (self.ns, Clock.now());
+        let (tables, now) = (self.tables(), Clock.now());
         self.orphaned(now);
         let unread = self.socket().recv_queue() > 0;
         match self.live_state() {
             State::Closed => {}
-            State::SynSent => self.abort(ns, now),
+            State::SynSent => self.abort(tables, now),
             State::TimeWait => {}
             _ if unread || self.reset_on_close => {
-                ns.counters.count(Counter::TcpAbortOnClose);
-                self.abort(ns, now);
+                tables.counters.count(Counter::TcpAbortOnClose);
+                self.abort(tables, now);
             }
             _ => {
                 self.socket_mut().close();
-                self.drive(ns, now, None);
+                self.drive(tables, now, None);
             }
         }
         self.settle(now, Cause::Program);
@@ -150,16 +149,16 @@ impl Held<'_> {
         if self.kind() != kind {
             return false;
         }
-        let (ns, now) = (self.ns, Clock.now());
+        let (tables, now) = (self.tables(), Clock.now());
         match kind {
             Kind::Plain => unreachable!("there is no line of plain connections"),
             Kind::Embryo => {
-                ns.counters.count(Counter::TcpEmbryosEvicted);
+                tables.counters.count(Counter::TcpEmbryosEvicted);
                 self.dead = true;
             }
             Kind::Orphan => {
-                ns.counters.count(Counter::TcpAbortOnMemory);
-                self.abort(ns, now);
+                tables.counters.count(Counter::TcpAbortOnMemory);
+                self.abort(tables, now);
             }
         }
         self.settle(now, Cause::Program);
@@ -183,7 +182,7 @@ impl Held<'_> {
         if self.dead {
             return;
         }
-        self.ns.counters.count(Counter::TcpAbortOnLink);
+        self.tables().counters.count(Counter::TcpAbortOnLink);
         self.error = libc::ENETRESET;
         self.dead = true;
         self.settle(Clock.now(), Cause::Program);

@@ -7,11 +7,14 @@ use std::sync::atomic::Ordering;
 use napier_core::time::{Deadline, Instant, Span};
 use smoltcp::socket::tcp::State;
 
-use super::super::super::netns::Inner;
-use super::super::listener::ListenerInner;
-use super::super::rules::{self, Cause};
-use super::{Conn, Core, FORGOTTEN_RETRY};
 use crate::event::Interest;
+use crate::tables::Snapshot;
+use crate::tables::path::{Target, route};
+use crate::tcp::Tcp;
+use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, Note};
+use crate::tcp::line::{Kind, Limited};
+use crate::tcp::listener::ListenerInner;
+use crate::tcp::rules::{self, Cause};
 
 /// When a segment that could not leave is tried again, if nothing else comes before.
 const STUCK_RETRY: Span = Span { ns: 1_000_000 };
@@ -43,7 +46,7 @@ impl Look {
 #[must_use]
 pub(super) struct News {
     told: Interest,
-    pub(super) established: Option<Arc<ListenerInner>>,
+    pub(super) established: Option<Arc<ListenerInner<Conn>>>,
     pub(super) time_wait: bool,
     orphaned: bool,
     dead: bool,
@@ -51,7 +54,7 @@ pub(super) struct News {
 
 impl Conn {
     /// Counts what changed, publishes the conditions, sees to the next deadline.
-    pub(super) fn settle(self: &Arc<Self>, ns: &Inner, core: &mut Core, now: Instant, cause: Cause, news: &mut News) {
+    pub(super) fn settle(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant, cause: Cause, news: &mut News) {
         let look = core.look();
         if std::mem::take(&mut core.outlet.unreachable) && core.state == State::SynSent {
             (core.error, core.dead) = (libc::EHOSTUNREACH, true);
@@ -59,7 +62,7 @@ impl Conn {
         core.dead |= look.is_over() && !core.outlet.is_stuck();
         let state = core.live(look.state);
         if state != core.state {
-            core.changed(ns, state, cause, news);
+            core.changed(&tcp.tables, state, cause, news);
         }
         if core.dead && !std::mem::replace(&mut core.released, true) {
             news.dead = true;
@@ -72,11 +75,11 @@ impl Conn {
         if core.released && core.orphan {
             core.free_buffers();
         }
-        news.orphaned |= self.count_kind(ns, core.kind());
+        news.orphaned |= self.count_kind(tcp, core.kind());
         let before = Interest::from_bits(self.ready.load(Ordering::Relaxed));
         news.told = news.told | self.publish_ready(core, &look).without(before);
         if !core.dead {
-            self.set_timer(ns, core, now, &look);
+            self.set_timer(tcp, core, now, &look);
         }
     }
 
@@ -96,8 +99,8 @@ impl Conn {
     }
 
     #[inline]
-    fn set_timer(self: &Arc<Self>, ns: &Inner, core: &mut Core, now: Instant, look: &Look) {
-        let wanted = core.next_poll(ns, now);
+    fn set_timer(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant, look: &Look) {
+        let wanted = core.next_poll(&tcp.tables, now);
         let wanted = core.synack_turn(wanted);
         // A handshake has turns of its own, and a peer can begin any number of them.
         if core.outlet.is_stuck() && !core.awaits_room && !core.is_embryo() {
@@ -115,16 +118,16 @@ impl Conn {
         let next = if forgotten { Deadline::after(now, FORGOTTEN_RETRY) } else { next };
         let next = next.earliest(core.silence_ends(look.unsent)).earliest(core.asks_at());
         core.deadline = next;
-        if let (Some(at), Some(tcp)) = (next.instant(), ns.tcp.get()) {
+        if let Some(at) = next.instant() {
             core.queued = tcp.wheel.call_at(self, core.queued, at, now);
         }
     }
 
     /// Tells everybody, and owns nothing.
-    pub(super) fn tell(self: &Arc<Self>, ns: &Inner, news: &mut News) {
+    pub(super) fn tell(self: &Arc<Self>, tcp: &Tcp, news: &mut News) {
         let News { told, established, time_wait, orphaned, dead } = std::mem::take(news);
         if let Some(listener) = established {
-            listener.established(ns, self);
+            listener.established(self).iter().for_each(|abandoned| abandoned.reset(tcp));
         }
         if !told.is_empty() {
             // Relaxed: the id is a hint that orders nothing.
@@ -136,16 +139,67 @@ impl Conn {
                 self.writer.wake();
             }
         }
-        if let Some(tcp) = ns.tcp.get() {
-            if time_wait {
-                tcp.time_wait_begins(ns, self);
-            }
-            if orphaned {
-                tcp.orphans.enter(ns, self);
-            }
-            if dead {
-                tcp.flows.remove(self);
-            }
+        if time_wait {
+            tcp.time_wait_begins(self);
+        }
+        if orphaned {
+            tcp.orphans.enter(tcp, self);
+        }
+        if dead {
+            tcp.flows.remove(self);
+        }
+    }
+
+    /// Sees to it that the connection counts as `kind`; whether it is an orphan from now on.
+    #[inline]
+    pub(super) fn count_kind(&self, tcp: &Tcp, kind: Kind) -> bool {
+        let before = self.kind();
+        if before == kind {
+            return false;
+        }
+        self.kind.store(kind as u8, Ordering::Relaxed);
+        if before == Kind::Orphan {
+            tcp.orphans.line.uncounted();
+        }
+        if kind == Kind::Orphan {
+            tcp.orphans.line.counted();
+        }
+        kind == Kind::Orphan
+    }
+
+    /// Ends the connection in favour of others, if it still is of this kind. Its owner does, if it has one.
+    pub(in crate::tcp) fn give_way(self: &Arc<Self>, tcp: &Tcp, kind: Kind) -> bool {
+        if self.kind() != kind {
+            return false;
+        }
+        if let Some(mut held) = self.try_own(tcp) {
+            return held.give_way(kind);
+        }
+        self.leave(tcp, Note::GiveWay(kind));
+        true
+    }
+
+    /// The peer of the device that the connection goes over is gone, and the connection with it. False if it goes over
+    /// another.
+    pub(in crate::tcp) fn link_lost(self: &Arc<Self>, tcp: &Tcp, ifindex: u32) -> bool {
+        // Looked up, not asked of the connection, which may be in other hands.
+        let target = Target { dst: self.flow.peer, scope: self.scope };
+        let leads = |snapshot: &Snapshot| route(snapshot, target).is_ok_and(|way| way.interface.ifindex == ifindex);
+        if !leads(&tcp.tables.snapshot.load()) {
+            return false;
+        }
+        self.leave(tcp, Note::LinkLost);
+        true
+    }
+}
+
+impl Limited for Conn {
+    fn kind(&self) -> Kind {
+        // Relaxed: who acts on it looks again with the connection in hand.
+        match self.kind.load(Ordering::Relaxed) {
+            1 => Kind::Embryo,
+            2 => Kind::Orphan,
+            _ => Kind::Plain,
         }
     }
 }

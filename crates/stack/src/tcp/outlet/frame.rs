@@ -1,7 +1,7 @@
 //! A frame around a packet of smoltcp.
 
-use super::super::super::checksum::Sum;
-use super::super::super::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_LEN, IPV6_LEN, PROTO_TCP};
+use crate::wire::checksum::Sum;
+use crate::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_LEN, IPV6_LEN, PROTO_TCP};
 
 /// What the header of a segment says.
 pub(super) struct Head {

@@ -8,13 +8,12 @@ use napier_core::neighbour::Nud;
 use napier_core::time::{Deadline, Instant};
 use napier_sys::clock::Clock;
 
-use super::super::super::addr::End;
-use super::super::super::neighbour::Key;
-use super::super::super::netns::{Inner, Interface};
-use super::super::super::path;
-use super::super::super::path_mtu::PathMtu;
-use super::super::super::seams::PacketClass;
-use super::super::super::send::Target;
+use crate::device::PacketClass;
+use crate::tables::neighbour::Key;
+use crate::tables::path::{self, Target};
+use crate::tables::path_mtu::PathMtu;
+use crate::tables::{Interface, Tables};
+use crate::wire::addr::End;
 
 /// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
 const MTU_UNKNOWN: usize = 1280;
@@ -44,42 +43,42 @@ impl Route {
     /// How much of it a packet touches, from its beginning.
     pub(super) const USED_BYTES: usize = offset_of!(Self, local);
 
-    pub(in crate::tcp) fn new(ns: &Inner, local: End, target: Target) -> Self {
+    pub(in crate::tcp) fn new(tables: &Tables, local: End, target: Target) -> Self {
         let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
         let (interface, next_hop, mac, found) = (None, None, None, None);
         let (mtu, until) = (MTU_UNKNOWN, Deadline::NEVER);
         let mut route = Self { local, target, made_at: 0, interface, next_hop, mac, class, mtu, until, found };
-        route.resolve(ns);
+        route.resolve(tables);
         route
     }
 
     #[inline]
-    pub(in crate::tcp) fn refresh(&mut self, ns: &Inner) {
+    pub(in crate::tcp) fn refresh(&mut self, tables: &Tables) {
         // Acquire: pairs with the Release in `edit_routes`.
-        if self.made_at != ns.generation.load(Ordering::Acquire) {
-            self.resolve(ns);
+        if self.made_at != tables.generation.load(Ordering::Acquire) {
+            self.resolve(tables);
         }
     }
 
     /// As [`refresh`](Self::refresh), also where the way may take longer packets by now.
     #[inline]
-    pub(in crate::tcp) fn refresh_at(&mut self, ns: &Inner, now: Instant) {
+    pub(in crate::tcp) fn refresh_at(&mut self, tables: &Tables, now: Instant) {
         if self.until.is_due(now) {
-            self.resolve(ns);
+            self.resolve(tables);
         }
-        self.refresh(ns);
+        self.refresh(tables);
     }
 
     /// The way takes no longer packets than this.
-    pub(in crate::tcp) fn lower(&mut self, ns: &Inner, path: PathMtu) {
+    pub(in crate::tcp) fn lower(&mut self, tables: &Tables, path: PathMtu) {
         self.found = Some(path);
-        self.resolve(ns);
+        self.resolve(tables);
     }
 
     #[cold]
-    fn resolve(&mut self, ns: &Inner) {
-        self.made_at = ns.generation.load(Ordering::Acquire);
-        let snapshot = ns.snapshot.load();
+    fn resolve(&mut self, tables: &Tables) {
+        self.made_at = tables.generation.load(Ordering::Acquire);
+        let snapshot = tables.snapshot.load();
         (self.interface, self.next_hop, self.mac) = (None, None, None);
         (self.mtu, self.until) = (MTU_UNKNOWN, Deadline::NEVER);
         let Ok(way) = path::route(&snapshot, self.target) else { return };
@@ -98,7 +97,7 @@ impl Route {
         self.class.queue = interface.egress.pick_queue();
         self.interface = Some(interface.clone());
         if neighbour.is_some_and(|n| n.nud == Nud::Stale) {
-            ns.used(way.next_hop);
+            tables.used(way.next_hop);
         }
     }
 

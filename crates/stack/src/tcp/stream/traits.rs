@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use super::TcpStream;
+use crate::tcp::stream::TcpStream;
 
 impl Read for &TcpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

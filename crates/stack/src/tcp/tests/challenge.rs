@@ -1,8 +1,8 @@
 //! A SYN or a RST for a connection that is there already.
 
-use super::super::super::testing::Rig;
-use super::super::super::wire::flag;
-use super::segments::{PEER, Seen, US, connected, listening, segment, sent};
+use crate::tcp::tests::segments::{PEER, Seen, US, connected, listening, segment, sent};
+use crate::testing::Rig;
+use crate::wire::flag;
 
 fn challenge(ours: u32, expects: u32) -> Vec<Seen> {
     vec![Seen { flags: flag::ACK, seq: ours, ack: expects, payload: Vec::new() }]

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use napier_testkit::PATIENCE;
 
-use super::super::super::testing::Rig;
-use super::super::super::wire::flag;
-use super::segments::{PEER, US, connected, segment, sent, with_window};
+use crate::tcp::tests::segments::{PEER, US, connected, segment, sent, with_window};
+use crate::testing::Rig;
+use crate::wire::flag;
 
 /// The bytes of data that leave until some do.
 fn next_data(rig: &Rig) -> (u32, Vec<u8>) {

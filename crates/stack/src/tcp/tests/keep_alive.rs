@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use napier_testkit::PATIENCE;
 
-use super::super::super::wire::flag;
-use super::segments::{PEER, Seen, US, connected, segment, sent};
+use crate::tcp::tests::segments::{PEER, Seen, US, connected, segment, sent};
+use crate::wire::flag;
 
 fn keep(idle: Duration) -> Option<(Duration, Duration, u32)> {
     Some((idle, Duration::from_secs(60), 3))

@@ -5,19 +5,19 @@ use std::sync::atomic::Ordering;
 
 use smoltcp::socket::tcp::CongestionControl as Algorithm;
 
-use super::super::super::addr::End;
-use super::super::super::testing::{IFINDEX, Rig, at};
-use super::super::super::wire::flag;
-use super::super::conn::Conn;
-use super::super::flows::Flow;
-use super::super::{CongestionControl, TcpListener};
-use super::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
+use crate::tcp::conn::Conn;
+use crate::tcp::flow::Flow;
+use crate::tcp::tests::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
+use crate::tcp::{CongestionControl, TcpListener};
+use crate::testing::{IFINDEX, Rig, at};
+use crate::wire::addr::End;
+use crate::wire::flag;
 
 /// The connection with a peer, by the table.
 fn conn(rig: &Rig, peer: &str) -> Option<Arc<Conn>> {
     let end = |text| End::from_socket_addr(&at(text)).expect("a plain address");
     let flow = Flow { local: end(US), peer: end(peer) };
-    rig.ns.0.tcp.get()?.flows.find(&flow, Arc::clone)
+    rig.ns.tcp()?.flows.find(&flow, Arc::clone)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_talking_peer_does_not_keep_an_orphan() {
     drop(stream);
     let ends = |rig: &Rig| {
         let conn = conn(rig, PEER).expect("half closed");
-        let core = conn.own(&rig.ns.0);
+        let core = conn.own(rig.ns.tcp().unwrap());
         let unsent = core.socket().send_queue();
         core.silence_ends(unsent)
     };
@@ -118,7 +118,7 @@ fn the_device_and_the_program_choose_the_congestion_control() {
         let listener = builder.bind(&rig.ns, at(US)).unwrap();
         let (_stream, _) = accepted(&mut rig, &listener);
         let conn = conn(&rig, PEER).expect("established");
-        assert_eq!(conn.own(&rig.ns.0).socket().congestion_control(), has, "{in_process} {wanted:?}");
+        assert_eq!(conn.own(rig.ns.tcp().unwrap()).socket().congestion_control(), has, "{in_process} {wanted:?}");
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::super::testing::Rig;
-use super::super::super::wire::flag;
-use super::super::TcpStream;
-use super::segments::{PEER, Seen, US, changed, connected, segment, sent};
+use crate::tcp::TcpStream;
+use crate::tcp::tests::segments::{PEER, Seen, US, changed, connected, segment, sent};
+use crate::testing::Rig;
+use crate::wire::flag;
 
 const MSS: u32 = 536;
 /// The retransmission timer does not run out in so short a time.

@@ -6,14 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use napier_sys::clock::Clock;
 use smoltcp::socket::tcp::State;
 
-use super::super::conn::{Conn, Held, Note};
-use super::super::{TcpListener, TcpStream};
-use super::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
-use crate::SocketOption;
-use crate::StackCounters;
-use crate::put_off::{Work, held};
+use crate::tcp::conn::{Conn, Held, Note};
+use crate::tcp::tests::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
+use crate::tcp::{TcpListener, TcpStream};
 use crate::testing::Rig;
+use crate::wait::deferred::{Work, held};
 use crate::wire::flag;
+use crate::{SocketOption, StackCounters};
 
 const OTHER: &str = "10.0.0.2:5001";
 
@@ -44,7 +43,7 @@ fn a_segment_waits_for_its_owner_and_the_next_one_does_not() {
     let mut rig = Rig::new();
     let (_listener, (held, ours), (free, others)) = two(&mut rig);
     let ns = rig.ns.clone();
-    let in_hand = conn(&held).own(&ns.0);
+    let in_hand = conn(&held).own(ns.tcp().unwrap());
     rig.inject(&segment(PEER, US, flag::ACK | flag::PSH, 1001, ours, b"first "));
     rig.inject(&segment(PEER, US, flag::ACK | flag::PSH, 1007, ours, b"second"));
     rig.inject(&segment(OTHER, US, flag::ACK | flag::PSH, 1001, others, b"free"));
@@ -63,7 +62,7 @@ fn what_waits_is_bounded() {
     let mut rig = Rig::new();
     let (_listener, (held, ours), _) = two(&mut rig);
     let ns = rig.ns.clone();
-    let in_hand = conn(&held).own(&ns.0);
+    let in_hand = conn(&held).own(ns.tcp().unwrap());
     let noise = segment(PEER, US, flag::ACK, 1001, ours, &[7; 1000]);
     let mut injected: u64 = 0;
     while counters(&rig).tcp_ext_tcp_backlog_drop < 100 {
@@ -77,7 +76,7 @@ fn what_waits_is_bounded() {
     assert_eq!(waiting, napier_core::backlog::bytes_max(receive, receive) / (1040 + 128));
     assert_eq!(held.recv(&mut [0; 4096]).unwrap(), 1000, "the same bytes all over");
     // What was worked off weighs nothing any more.
-    let in_hand = conn(&held).own(&ns.0);
+    let in_hand = conn(&held).own(ns.tcp().unwrap());
     rig.inject(&segment(PEER, US, flag::ACK, 2001, ours, b"more"));
     drop(in_hand);
     assert_eq!(held.recv(&mut [0; 16]).unwrap(), 4);
@@ -91,14 +90,14 @@ fn a_timer_leaves_a_note() {
     let _ = sent(&rig);
     held.send(b"lost").unwrap();
     assert_eq!(sent(&rig).len(), 1);
-    let mut in_hand = conn(&held).own(&ns.0);
+    let mut in_hand = conn(&held).own(ns.tcp().unwrap());
     let place = in_hand.queued_at();
     let late = Clock.now() + napier_core::time::Span::from_secs(1);
     in_hand.pretend_due();
-    conn(&held).called(&ns.0, place, late);
+    conn(&held).called(ns.tcp().unwrap(), place, late);
     assert!(in_hand.is_pretended(), "the timer did not touch what it does not own");
     drop(in_hand);
-    assert!(!conn(&held).own(&ns.0).is_pretended(), "the owner has done the timer's work");
+    assert!(!conn(&held).own(ns.tcp().unwrap()).is_pretended(), "the owner has done the timer's work");
     rig.inject(&segment(PEER, US, flag::ACK, 1001, ours.wrapping_add(4), b""));
 }
 
@@ -112,7 +111,7 @@ fn a_syn_that_waited_for_the_end_of_a_connection_begins_another() {
     rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));
     assert_eq!(sent(&rig).len(), 1, "time-wait");
     let ns = rig.ns.clone();
-    let in_hand = ended.own(&ns.0);
+    let in_hand = ended.own(ns.tcp().unwrap());
     rig.inject(&segment(PEER, US, flag::SYN, 9000, 0, b""));
     assert!(sent(&rig).is_empty());
     drop(in_hand);
@@ -130,7 +129,7 @@ fn a_connection_in_other_hands_is_reset_by_its_owner() {
     rig.inject(&segment(PEER, US, flag::ACK, 1001, ours, b""));
     let ns = rig.ns.clone();
     let waiting = listener.first_waiting().expect("established");
-    let in_hand = waiting.own(&ns.0);
+    let in_hand = waiting.own(ns.tcp().unwrap());
     drop(listener);
     assert!(sent(&rig).is_empty());
     drop(in_hand);
@@ -145,27 +144,27 @@ fn a_panic_with_a_connection_in_hand_ends_that_connection_alone() {
     let ns = rig.ns.clone();
     let send = |core: &mut Held<'_>| {
         assert_eq!(core.socket_mut().send_slice(b"byte"), Ok(4));
-        core.drive(&ns.0, Clock.now(), None);
+        core.drive(ns.tables(), Clock.now(), None);
         assert_eq!(held(Work::Kicks), 1, "until the connection is free");
     };
     let by_its_owner = || {
-        send(&mut conn(&first).own(&ns.0));
+        send(&mut conn(&first).own(ns.tcp().unwrap()));
         assert_eq!(held(Work::Kicks), 0);
-        let mut core = conn(&first).own(&ns.0);
+        let mut core = conn(&first).own(ns.tcp().unwrap());
         send(&mut core);
         panic!("injected: with a connection in hand");
     };
     assert!(catch_unwind(AssertUnwindSafe(by_its_owner)).is_err());
     let by_a_note = || {
-        let mut core = conn(&second).own(&ns.0);
+        let mut core = conn(&second).own(ns.tcp().unwrap());
         send(&mut core);
-        conn(&second).leave(&ns.0, Note::Panic);
-        conn(&second).leave(&ns.0, Note::Room);
+        conn(&second).leave(ns.tcp().unwrap(), Note::Panic);
+        conn(&second).leave(ns.tcp().unwrap(), Note::Room);
     };
     assert!(catch_unwind(AssertUnwindSafe(by_a_note)).is_err());
     assert_eq!(held(Work::Kicks), 0, "nothing is held by a connection that is free");
     for stream in [&first, &second] {
-        assert!(conn(stream).try_own(&ns.0).is_some_and(|core| core.live_state() == State::Closed));
+        assert!(conn(stream).try_own(ns.tcp().unwrap()).is_some_and(|core| core.live_state() == State::Closed));
         assert!(!would_block(stream), "its program is told");
     }
     rig.inject(&segment(PEER, US, flag::ACK, 1001, ours.wrapping_add(4), b"late"));

@@ -1,9 +1,9 @@
 use napier_core::time::{Deadline, Instant, Span};
 use smoltcp::socket::tcp::State;
 
-use super::super::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max, synack_after};
-use super::STATES;
 use crate::event::Interest;
+use crate::tcp::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max, synack_after};
+use crate::tcp::tests::STATES;
 
 fn views() -> impl Iterator<Item = View> {
     let flags = |bits: u32, at: u32| bits >> at & 1 != 0;

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use napier_core::completion::Flush;
 use napier_sys::clock::Clock;
 
-use super::super::super::checksum::Sum;
-use super::super::super::merge::Merging;
-use super::super::super::testing::{IFINDEX, NAPI, OUR_MAC, PEER_MAC, Rig, at, ethernet};
-use super::super::super::wire::{ETH_LEN, IPV4_LEN, flag};
-use super::super::{TcpListener, TcpStream};
+use crate::pass::merge::Merging;
+use crate::tcp::{TcpListener, TcpStream};
+use crate::testing::{IFINDEX, NAPI, OUR_MAC, PEER_MAC, Rig, at, ethernet};
+use crate::wire::checksum::Sum;
+use crate::wire::{ETH_LEN, IPV4_LEN, flag};
 
 /// What the tests look at in a segment.
 #[derive(Debug, PartialEq, Eq)]
@@ -326,7 +326,7 @@ fn a_merged_train_is_acknowledged_at_once() {
         // The pass is over, but what was held waits for the completion.
         let view = rig.ns.view();
         let mut pass = view.pass(NAPI, IFINDEX).expect("the device is there");
-        merging.flush(Flush::All, Clock.now(), &mut pass);
+        pass.flush(&mut merging, Flush::All, Clock.now());
         pass.end();
         let answer = sent(&rig);
         let expected = Seen { flags: flag::ACK, seq: ours, ack: 1001 + parts * 1460, payload: Vec::new() };

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use napier_testkit::{PATIENCE, eventually};
 
-use super::super::super::testing::{IFINDEX, PEER_MAC, Rig, at, icmp_error};
-use super::super::super::wire::{ETH_LEN, IPV4_LEN, flag};
-use super::super::{CongestionControl, TcpListener, TcpStream};
-use super::segments::{PEER, US, changed, listening, segment};
+use crate::tcp::tests::segments::{PEER, US, changed, listening, segment};
+use crate::tcp::{CongestionControl, TcpListener, TcpStream};
+use crate::testing::{IFINDEX, PEER_MAC, Rig, at, icmp_error};
+use crate::wire::{ETH_LEN, IPV4_LEN, flag};
 
 /// Bytes of the IP packet of each frame with data, and its number.
 fn data(frames: &[Vec<u8>]) -> Vec<(usize, u32)> {
@@ -301,7 +301,7 @@ fn segment_v6(to: &[u8], flags: u8, seq: u32, ack: u32, options: &[u8]) -> Vec<u
     let mut tcp = [&ports[2..], &ports[..2], &seq.to_be_bytes(), &ack.to_be_bytes()].concat();
     tcp.extend([(tcp_len as u8 / 4) << 4, flags, 0x40, 0, 0, 0, 0, 0]);
     tcp.extend(options);
-    let pseudo = super::super::super::checksum::Sum::ZERO.bytes(&frame[ETH_LEN + 8..]).number(6).number(tcp_len as u16);
+    let pseudo = crate::wire::checksum::Sum::ZERO.bytes(&frame[ETH_LEN + 8..]).number(6).number(tcp_len as u16);
     let sum = pseudo.bytes(&tcp).field();
     tcp[16..18].copy_from_slice(&sum);
     frame.extend(tcp);

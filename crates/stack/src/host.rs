@@ -1,0 +1,108 @@
+//! The port to the engine: what sockets and event contexts ask of it, and what it is told.
+//!
+//! It is called through a pointer: on the receive side once per event context that is notified, and when a socket found
+//! nothing to read.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use napier_core::busy::BusyParams;
+use napier_core::time::{Deadline, Instant};
+use rustix::fd::OwnedFd;
+
+/// The engine, as far as sockets and event contexts know it.
+pub trait Host: Send + Sync {
+    /// `net.core.busy_read` in µs: the busy time of new sockets.
+    fn sysctl_busy_read(&self) -> u32;
+    /// `net.core.busy_poll` in µs: the busy time of event contexts without one of their own; 0 = off.
+    fn sysctl_busy_poll(&self) -> u32;
+    /// The smallest number that names a NAPI instance (`include/net/busy_poll.h` `napi_id_valid`).
+    fn first_napi_id(&self) -> u32;
+    /// Whether the process may do what needs `CAP_NET_ADMIN`.
+    fn cap_net_admin(&self) -> bool;
+    /// Tells `dependant` when the engine ends.
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        let _ = dependant;
+    }
+    /// The calling thread begins to work for the engine, under this name.
+    fn thread_begins(&self, name: &str) {
+        let _ = name;
+    }
+    /// The calling thread has woken up or is about to sleep, and may do what somebody else is kept from doing.
+    fn oversee(&self, now: Instant) {
+        let _ = now;
+    }
+    /// The calling thread, which holds nothing, has come for packets: what was held back comes now if it is time.
+    fn comes_by(&self) {}
+    /// The calling thread, which holds nothing, is about to sleep unless `ready`: what was held back so that it is not
+    /// interrupted comes now, and may be for it.
+    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
+        let _ = ready;
+    }
+    /// The CPU for which the calling thread may work while it sleeps; the caller [ends](CpuOfSleeper::end) that.
+    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
+        None
+    }
+    /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
+    /// once if there is none with this id.
+    fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
+    /// Arms the instance's timer with its suspend time-out (`net/core/dev.c` `napi_suspend_irqs`).
+    fn suspend_irqs(&self, napi_id: u32);
+    /// Schedules the instance if it has a suspend time-out (`net/core/dev.c` `napi_resume_irqs`).
+    fn resume_irqs(&self, napi_id: u32);
+}
+
+/// A CPU whose interrupts and timers a sleeping thread takes, instead of the CPU's own thread. One thread has it at a time.
+pub trait CpuOfSleeper: Send + Sync {
+    /// The event counter (`eventfd(2)`) that ends a [`sleep`](Self::sleep).
+    fn bell(&self) -> &Arc<OwnedFd>;
+    /// Sleeps until the CPU has something to do, somebody rings the bell or the deadline passes. Then calls `awake`, once, does
+    /// what there is to do, and returns. May return early.
+    fn sleep(&self, deadline: Deadline, awake: &mut dyn FnMut());
+    /// The caller sleeps no more: the CPU's own thread takes what comes.
+    fn end(&self);
+}
+
+/// Who writes down what sockets got.
+pub trait Deliveries {
+    /// The socket that is bound to `to` got `packets` datagrams from instance `napi_id`.
+    fn delivered(&self, napi_id: u32, to: SocketAddr, packets: u32);
+}
+
+/// A reading of a context's counters. The numbers are read one by one, not at one instant.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventStats {
+    /// Calls of `wait`.
+    pub waits: u64,
+    /// Events returned by `wait`.
+    pub events: u64,
+    /// Busy loops run before a sleep.
+    pub busy_loops: u64,
+    /// Times a wait went to sleep (or found work at the last look before it).
+    pub sleeps: u64,
+    /// Futex calls that deliveries made to wake a sleeping wait.
+    pub wakes: u64,
+}
+
+/// What can be seen of an event context from outside.
+#[derive(Copy, Clone, Debug)]
+pub struct ContextShown {
+    /// 1 is the first context that the process made.
+    pub number: u64,
+    /// The instance that a wait would busy poll now, or 0.
+    pub napi_id: u32,
+    /// Its counters.
+    pub stats: EventStats,
+}
+
+/// Somebody with threads that wait for what only the engine can bring about.
+pub trait Dependant: Send + Sync {
+    /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
+    fn engine_stops(&self);
+    /// Ends those that have begun. Comes when all dependants know, so that each wait ends for this reason.
+    fn end_waits(&self);
+    /// What can be seen of it, if it is an event context.
+    fn event_context(&self) -> Option<ContextShown> {
+        None
+    }
+}

@@ -1,0 +1,96 @@
+//! How sockets are opened in a name space, which alone knows all protocols.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::NetNs;
+use crate::tables::bind::own_end;
+use crate::tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
+use crate::udp::{UdpSocket, UdpSocketBuilder};
+
+impl UdpSocket {
+    /// Binds with default settings.
+    ///
+    /// # Errors
+    /// See [`UdpSocketBuilder::bind`].
+    pub fn bind(ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
+        Self::builder().bind(ns, addr)
+    }
+}
+
+impl UdpSocketBuilder {
+    /// Binds. From here on the socket receives.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if the place is taken, or no port is free for port 0; `EADDRNOTAVAIL` if the address is not one of
+    /// the name space's (it must be there already) nor the wildcard; `EINVAL` if the place has sockets that share it in
+    /// another way; `ESHUTDOWN` if the engine has stopped.
+    pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<UdpSocket> {
+        ns.0.udp.bind(self, addr)
+    }
+}
+
+impl TcpListener {
+    /// Binds and listens with default settings.
+    ///
+    /// # Errors
+    /// See [`TcpListenerBuilder::bind`].
+    pub fn bind(ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
+        Self::builder().bind(ns, addr)
+    }
+}
+
+impl TcpListenerBuilder {
+    /// Binds and listens. Port 0 stands for any free port.
+    ///
+    /// # Errors
+    /// As [`UdpSocketBuilder::bind`](crate::UdpSocketBuilder::bind); `EAGAIN` if the timer's thread cannot be started.
+    pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<TcpListener> {
+        let local = own_end(addr)?;
+        ns.0.tcp()?.listen(self, local)
+    }
+}
+
+impl TcpStream {
+    /// Connects with default settings, and waits until that has succeeded or failed.
+    ///
+    /// # Errors
+    /// See [`TcpStreamBuilder::connect`].
+    pub fn connect(ns: &NetNs, peer: SocketAddr) -> io::Result<Self> {
+        Self::builder().connect(ns, peer)
+    }
+}
+
+impl TcpStreamBuilder {
+    /// Connects to `peer`.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED`, `ECONNRESET`, `ETIMEDOUT`, `EHOSTUNREACH` (no such neighbour), `ENETUNREACH`, `EADDRINUSE`,
+    /// `EADDRNOTAVAIL`, `EINVAL` (port 0), `EACCES` (a broadcast address), `EAFNOSUPPORT`; `EAGAIN` if the timer's thread
+    /// cannot be started.
+    pub fn connect(self, ns: &NetNs, peer: SocketAddr) -> io::Result<TcpStream> {
+        let ends = self.ends(peer)?;
+        ns.0.tcp()?.connect(self, ends)
+    }
+}
+
+impl NetNs {
+    /// Ends all TCP connections that go over an interface, without a word to their peers: for an interface whose peer is
+    /// gone and has taken its ends of them along. Their programs get `ENETRESET`. Gives how many.
+    ///
+    /// A memif device does this by itself when its peer goes, see
+    /// `MemifConfig::keep_connections`.
+    pub fn tcp_drop(&self, ifindex: u32) -> usize {
+        self.0.tcp.get().map_or(0, |tcp| tcp.link_lost(ifindex))
+    }
+
+    /// How many connections there may be that the program has closed and the peer has not (default 16384, as
+    /// `net.ipv4.tcp_max_orphans`). Beyond this the oldest is reset.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the timer's thread cannot be started.
+    pub fn set_tcp_max_orphans(&self, connections: usize) -> io::Result<()> {
+        self.0.tcp()?.set_max_orphans(connections);
+        Ok(())
+    }
+}

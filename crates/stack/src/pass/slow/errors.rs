@@ -1,0 +1,14 @@
+//! ICMP errors: which protocol has sent the packet that a message is about.
+//!
+//! A message counts only if it proves to be about a packet that was sent: a TCP segment's number has to be one that is under
+//! way (RFC 5927 section 4.1), a datagram's ports those of a socket. What that leads to is in [`napier_core::icmp`].
+
+use crate::tables::{Snapshot, Tables};
+use crate::wire::quote::{About, Quoted};
+
+/// Takes a message about the packet that `quote` begins with. False: no socket of ours has sent it.
+pub(super) fn receive(tables: &Tables, snapshot: &Snapshot, v4: bool, about: About, quote: &[u8]) -> bool {
+    let quoted = if v4 { Quoted::parse_v4(quote) } else { Quoted::parse_v6(quote) };
+    let Some(quoted) = quoted.filter(|quoted| snapshot.is_local(quoted.from.addr)) else { return false };
+    tables.hear(snapshot, about, &quoted)
+}

@@ -1,0 +1,244 @@
+//! Segments that would begin or end a connection that is there already: what RFC 5961 makes of them before smoltcp sees
+//! them. Whoever does not know the peer's numbers gets nothing by guessing; a peer that has lost the connection learns
+//! that we have it, resets it with the number that we tell, and may connect again.
+//!
+//! | segment, in a synchronised state | answer | source |
+//! |---|---|---|
+//! | RST at RCV.NXT | the connection is reset | RFC 5961 section 3.2 |
+//! | RST elsewhere in the window | challenge ACK | the same |
+//! | RST outside of the window | none | RFC 9293 section 3.10.7.4 |
+//! | the SYN again that made an embryo | none; its SYN\|ACK is sent again by the timer | `tcp_check_req` |
+//! | any other SYN | challenge ACK | RFC 5961 section 4.2 |
+//!
+//! TIME-WAIT is not among them but for resets: a SYN may begin a new connection there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use napier_core::time::{Instant, Span};
+use smoltcp::socket::tcp::State;
+
+use crate::counters::Counter;
+use crate::tables::Tables;
+use crate::tcp::Tcp;
+use crate::tcp::conn::Core;
+use crate::tcp::outlet::route::Route;
+use crate::wire::{IPV4_LEN, IPV6_LEN, PROTO_TCP, TCP_LEN, flag};
+
+/// Between two challenges on one connection. Source: `net.ipv4.tcp_invalid_ratelimit`.
+const CHALLENGE_GAP: Span = Span { ns: 500_000_000 };
+/// Challenges of a name space per second, on average. Source: RFC 5961 section 7; `net.ipv4.tcp_challenge_ack_limit`.
+const CHALLENGES_PER_SECOND: u32 = 1000;
+
+/// What is done with a segment.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(in crate::tcp) enum Verdict {
+    /// smoltcp may have it.
+    Pass,
+    /// Nobody gets it.
+    Ignore,
+    /// Nobody gets it, and its sender is told where the connection stands.
+    Challenge,
+}
+
+/// What is expected of the peer.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::tcp) struct Expected {
+    /// RCV.NXT.
+    pub(in crate::tcp) next: u32,
+    /// Bytes that there is room for from there on; at least the window that the peer was told.
+    pub(in crate::tcp) room: u32,
+}
+
+/// The table above. `seq` is the segment's number.
+pub(in crate::tcp) fn judge(state: State, flags: u8, seq: u32, expected: Expected) -> Verdict {
+    let beyond = seq.wrapping_sub(expected.next);
+    let (syn, ack, rst) = (flags & flag::SYN != 0, flags & flag::ACK != 0, flags & flag::RST != 0);
+    match state {
+        State::Closed | State::Listen | State::SynSent => Verdict::Pass,
+        _ if rst && beyond == 0 => Verdict::Pass,
+        // An answer would begin the wait anew.
+        State::TimeWait if rst => Verdict::Ignore,
+        _ if rst => {
+            if beyond < expected.room {
+                Verdict::Challenge
+            } else {
+                Verdict::Ignore
+            }
+        }
+        _ if !syn => Verdict::Pass,
+        State::SynReceived if !ack && beyond == u32::MAX => Verdict::Pass,
+        State::TimeWait => Verdict::Pass,
+        State::SynReceived
+        | State::Established
+        | State::FinWait1
+        | State::FinWait2
+        | State::CloseWait
+        | State::Closing
+        | State::LastAck => Verdict::Challenge,
+    }
+}
+
+impl Core {
+    /// Whether a segment with SYN or RST is dealt with here, so that smoltcp must not get it.
+    #[cold]
+    pub(in crate::tcp) fn parries(&mut self, tcp: &Tcp, now: Instant, flags: u8, packet: &[u8]) -> bool {
+        let (Some(expected), Some(seq)) = (self.expected(), sequence_number(packet)) else { return false };
+        match judge(self.state(), flags, seq, expected) {
+            Verdict::Pass => return false,
+            Verdict::Ignore => {}
+            Verdict::Challenge => self.challenge(tcp, now, flags & flag::SYN != 0),
+        }
+        true
+    }
+
+    /// Source: `net/ipv4/tcp_input.c tcp_send_challenge_ack`, `__tcp_oow_rate_limited`.
+    fn challenge(&mut self, tcp: &Tcp, now: Instant, of_syn: bool) {
+        if of_syn {
+            tcp.tables.counters.count(Counter::TcpSynChallenges);
+        }
+        let soon = self.challenged.is_some_and(|at| now < at + CHALLENGE_GAP);
+        if soon || !tcp.challenges.take(now, |second| tcp.draw(second)) {
+            return tcp.tables.counters.count(Counter::TcpChallengesSkipped);
+        }
+        self.challenged = Some(now);
+        tcp.tables.counters.count(Counter::TcpChallengeAcks);
+        self.acknowledge(&tcp.tables, now);
+    }
+
+    /// Tells the peer at once what we have of it and what we expect.
+    ///
+    /// smoltcp has no call for that, but it answers a byte that it has already: RFC 9293 section 3.10.7.4 wants that of
+    /// everybody, so the peer's last byte is handed to it again.
+    pub(in crate::tcp) fn acknowledge(&mut self, tables: &Tables, now: Instant) {
+        let (Some(expected), Some(sent_to)) = (self.expected(), self.outlet.sent_to()) else { return };
+        let mut packet = [0; IPV6_LEN + TCP_LEN + 1];
+        let len = repeated_byte(&self.outlet.route, expected.next, sent_to, &mut packet);
+        self.drive(tables, now, Some(&packet[..len]));
+    }
+}
+
+/// The byte before `next` once more, with `ack` acknowledged, from the peer of `route`. Nobody looks at checksums there.
+fn repeated_byte(route: &Route, next: u32, ack: u32, packet: &mut [u8; IPV6_LEN + TCP_LEN + 1]) -> usize {
+    let (local, peer) = route.ends();
+    let len = match (peer.addr.ip(), local.addr.ip()) {
+        (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) => {
+            let total = IPV4_LEN + TCP_LEN + 1;
+            packet[0] = 0x45;
+            packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+            packet[8] = 64;
+            packet[9] = PROTO_TCP;
+            packet[12..16].copy_from_slice(&from.octets());
+            packet[16..20].copy_from_slice(&to.octets());
+            total
+        }
+        (std::net::IpAddr::V6(from), std::net::IpAddr::V6(to)) => {
+            packet[0] = 0x60;
+            packet[4..6].copy_from_slice(&(TCP_LEN as u16 + 1).to_be_bytes());
+            packet[6] = PROTO_TCP;
+            packet[7] = 64;
+            packet[8..24].copy_from_slice(&from.octets());
+            packet[24..40].copy_from_slice(&to.octets());
+            IPV6_LEN + TCP_LEN + 1
+        }
+        _ => unreachable!("both ends are of one family"),
+    };
+    let tcp = &mut packet[len - TCP_LEN - 1..len];
+    tcp[..2].copy_from_slice(&peer.port.to_be_bytes());
+    tcp[2..4].copy_from_slice(&local.port.to_be_bytes());
+    tcp[4..8].copy_from_slice(&next.wrapping_sub(1).to_be_bytes());
+    tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+    tcp[12] = (TCP_LEN as u8 / 4) << 4;
+    tcp[13] = flag::ACK;
+    len
+}
+
+/// Of the segment in an IP packet that the parser has accepted.
+fn sequence_number(packet: &[u8]) -> Option<u32> {
+    let first = *packet.first()?;
+    let at = if first >> 4 == 4 { usize::from(first & 0x0f) * 4 } else { IPV6_LEN };
+    packet.get(at + 4..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// How many challenges the running second has left: second in the upper half, number in the lower.
+pub(in crate::tcp) struct Challenges(AtomicU64);
+
+impl Challenges {
+    pub(in crate::tcp) const fn new() -> Self {
+        Self(AtomicU64::new(u64::MAX << 32))
+    }
+
+    /// Takes one, if there is one. A second begins with half of the limit and a random part of the whole, so that nobody
+    /// can count the challenges of others by what is left for it. Source: `tcp_send_challenge_ack`, CVE-2016-5696.
+    fn take(&self, now: Instant, draw: impl Fn(u64) -> u64) -> bool {
+        let second = (now.ns / 1_000_000_000) & u64::from(u32::MAX);
+        let take = |word: u64| {
+            let left = if word >> 32 == second {
+                word & u64::from(u32::MAX)
+            } else {
+                u64::from(CHALLENGES_PER_SECOND / 2) + draw(second) % u64::from(CHALLENGES_PER_SECOND)
+            };
+            left.checked_sub(1).map(|left| second << 32 | left)
+        };
+        // Relaxed: a number that orders nothing.
+        self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::tests::STATES;
+
+    #[test]
+    fn the_table() {
+        // Near the end of the numbers, so that the window lies across it.
+        let expected = Expected { next: u32::MAX - 5, room: 100 };
+        for state in STATES {
+            let of = |flags, offset: u32| judge(state, flags, expected.next.wrapping_add(offset), expected);
+            let unknown = matches!(state, State::Closed | State::Listen | State::SynSent);
+            let waits = state == State::TimeWait;
+            for rst in [flag::RST, flag::RST | flag::ACK, flag::RST | flag::SYN] {
+                assert_eq!(of(rst, 0), Verdict::Pass, "{state:?}");
+                for within in [1, 50, 99] {
+                    let expected = match () {
+                        () if unknown => Verdict::Pass,
+                        () if waits => Verdict::Ignore,
+                        () => Verdict::Challenge,
+                    };
+                    assert_eq!(of(rst, within), expected, "{state:?} {within}");
+                }
+                for outside in [100, 1 << 31, u32::MAX] {
+                    let expected = if unknown { Verdict::Pass } else { Verdict::Ignore };
+                    assert_eq!(of(rst, outside), expected, "{state:?} {outside}");
+                }
+            }
+            for offset in [0, 7, 1 << 30, u32::MAX] {
+                let again = state == State::SynReceived && offset == u32::MAX;
+                let free = unknown || waits;
+                let answer = |passes| if passes { Verdict::Pass } else { Verdict::Challenge };
+                assert_eq!(of(flag::SYN, offset), answer(free || again), "{state:?} {offset}");
+                assert_eq!(of(flag::SYN | flag::ACK, offset), answer(free), "{state:?} {offset}");
+                assert_eq!(of(flag::ACK, offset), Verdict::Pass);
+                assert_eq!(of(flag::FIN | flag::ACK, offset), Verdict::Pass);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_buffer_still_takes_the_exact_reset() {
+        let expected = Expected { next: 7, room: 0 };
+        assert_eq!(judge(State::Established, flag::RST, 7, expected), Verdict::Pass);
+        assert_eq!(judge(State::Established, flag::RST, 8, expected), Verdict::Ignore);
+    }
+
+    #[test]
+    fn a_second_has_a_limit_that_nobody_knows() {
+        let challenges = Challenges::new();
+        let at = |secs: u64| Instant::from_ns(secs * 1_000_000_000 + 7);
+        let count = |secs, draw| (0..5000).filter(|_| challenges.take(at(secs), |_| draw)).count();
+        assert_eq!(count(5, 0), 500);
+        assert_eq!(count(5, 99), 0, "the same second draws once");
+        assert_eq!(count(6, 999), 1499);
+        assert_eq!(count(7, 1000), 500);
+    }
+}

@@ -1,0 +1,353 @@
+//! A connection: smoltcp's socket, what smoltcp does not do for it, and who is told.
+//!
+//! Whoever has something for a connection (a received segment, a program's call, the timer) owns it, lets smoltcp work,
+//! sends, and *settles*: what changed is counted, the conditions that hold are published, the next deadline is put into
+//! the wheel. Who finds it owned and may not wait leaves a note (`held`). Devices are kicked, and programs and event
+//! contexts told, when the connection is free again.
+//!
+//! Order: a connection, then the name space's writers. Nobody owns two connections.
+
+pub(super) mod calls;
+pub(super) mod challenge;
+mod errors;
+mod guarded;
+mod held;
+mod losses;
+mod served;
+mod settle;
+mod timing;
+
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use napier_core::backlog;
+use napier_core::icmp::BlackHole;
+use napier_core::loss::Losses;
+use napier_core::sockopt::{SocketBusy, record_napi_id};
+use napier_core::time::{Deadline, Instant, Span};
+use napier_ring::Owned;
+use napier_sys::clock::Clock;
+use napier_sys::prefetch::prefetch;
+use smoltcp::iface::{SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
+
+use super::Tcp;
+use super::settings::Buffers;
+use crate::device::OnRoom;
+use crate::event::{Interest, Source, Watched};
+use crate::options;
+use crate::tcp::conn::timing::SynAck;
+use crate::tcp::flow::Flow;
+use crate::tcp::line::Kind;
+use crate::tcp::listener::ListenerInner;
+use crate::tcp::outlet::Outlet;
+use crate::tcp::outlet::route::Route;
+use crate::tcp::rules::Patience;
+use crate::tcp::workspace::smol_span;
+use crate::wait::park::Parker;
+pub(crate) use errors::Report;
+#[cfg(test)]
+pub(super) use held::Held;
+pub(super) use held::{Arrived, Note};
+use settle::News;
+
+/// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.
+const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
+/// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
+const ACK_DELAY: Span = Span { ns: 40_000_000 };
+
+/// No place in the wheel. Never a place's number: the first tick is that of a clock that has run for a millisecond.
+pub(super) const NOT_QUEUED: u64 = 0;
+
+/// The part of smoltcp's socket that nobody touches while nothing is lost: the holes of its assembler behind the first, as
+/// rustc 1.95 lays the socket out. A hint: were they elsewhere, a few lines would be asked for in vain, and others late.
+const SOCKET_HOLES: Range<usize> = 432..648;
+
+/// Where the memory of a connection is, known without a look at it: reading an address from one line before the next can
+/// be asked for is what takes the time. Addresses only, which keep nothing alive.
+#[derive(Copy, Clone)]
+pub(super) struct Memory {
+    conn_at: usize,
+    socket_at: usize,
+    send_at: usize,
+}
+
+impl Memory {
+    /// Asks for what a request touches of the connection and its socket, and for the line of the send buffer where data
+    /// begins that finds it empty.
+    #[inline]
+    pub(super) fn fetch(&self) {
+        prefetch(self.conn_at, Conn::USED_BYTES);
+        let Range { start, end } = SOCKET_HOLES;
+        prefetch(self.socket_at, start);
+        prefetch(self.socket_at + end, size_of::<Socket<'_>>().saturating_sub(end));
+        prefetch(self.send_at, 1);
+    }
+}
+
+/// What the tables, the timer and the handles of one connection share.
+///
+/// In the order of use: up to [`Conn::USED_BYTES`] lies what a request and its answer touch, behind it what they do not. With
+/// many connections each line of it comes from memory, so `bench tcp-rr` with 10,000 feels a field that is moved.
+#[repr(C, align(64))]
+pub(crate) struct Conn {
+    pub(super) flow: Flow,
+    /// Where the next byte received goes, for `fetch_buffer` alone.
+    receive_at: AtomicUsize,
+    /// The conditions that hold; written by the owner.
+    ready: AtomicU32,
+    /// The recorded NAPI id, valid or not.
+    napi_id: AtomicU32,
+    /// A [`Kind`]; written by the owner.
+    pub(super) kind: AtomicU8,
+    pub(super) nonblocking: AtomicBool,
+    /// The busy-poll settings, all but the id.
+    pub(super) busy: AtomicU64,
+    pub(super) source: Source,
+    /// Wakes who waits to read.
+    pub(super) reader: Parker,
+    core: Owned<Core, Note>,
+    /// Wakes who waits to write or connect.
+    pub(super) writer: Parker,
+    /// Interface of a link-local peer; 0: any.
+    pub(super) scope: u32,
+    /// Where smoltcp's socket lies, for `Memory` alone; it never moves.
+    socket_at: usize,
+    /// Where the send buffer begins, likewise.
+    send_at: usize,
+    /// Most bytes of segments that wait for the owner.
+    backlog_max: u64,
+    /// Wakes programs that wait until nobody owns it.
+    free: Parker,
+    /// 0: none.
+    pub(super) read_timeout_ns: AtomicU64,
+    pub(super) write_timeout_ns: AtomicU64,
+    /// For a device that has room, which knows the connection alone.
+    tcp: Weak<Tcp>,
+}
+
+/// What the owner has; in the order of use as [`Conn`].
+#[repr(C)]
+pub(super) struct Core {
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    heard: Instant,
+    /// When an orphan got on last. Only orphans need it, but it is loaded beside `heard` before that is known.
+    got_on: Instant,
+    /// Since when an answer is wanted.
+    asked: Option<Instant>,
+    /// When smoltcp wants to be polled again, if nothing was done to it since it said so.
+    next: Option<Deadline>,
+    /// When the wheel has to call.
+    deadline: Deadline,
+    /// Place in the wheel.
+    queued: u64,
+    /// Bytes read since a segment left, which told the peer of the window.
+    pub(super) read_since_sent: usize,
+    /// Place of the next byte in the receive buffer.
+    received: usize,
+    /// The listener, until the connection is established.
+    embryo: Option<Arc<ListenerInner<Conn>>>,
+    pub(super) patience: Patience,
+    pub(super) losses: Losses,
+    /// Bytes that were written since the beginning, modulo the numbers of a segment.
+    pub(super) written: u32,
+    /// Bytes received in order since the first, modulo the numbers of a segment.
+    taken: u32,
+    pub(super) error: i32,
+    /// State at the end of the last settling.
+    state: State,
+    /// smoltcp is not asked any more.
+    pub(super) dead: bool,
+    /// Out of the tables, or about to be.
+    released: bool,
+    /// No handle is left.
+    pub(super) orphan: bool,
+    fin: bool,
+    pub(super) read_shut: bool,
+    pub(super) write_shut: bool,
+    pub(super) nagle: bool,
+    /// The transmit queue will tell when it has room.
+    awaits_room: bool,
+    /// It has congestion control.
+    pub(super) controlled: bool,
+    pub(super) outlet: Outlet,
+    pub(super) reset_on_close: bool,
+    /// What was left to do for the peer when an orphan got on last.
+    left: (State, usize),
+    /// When the peer was challenged last.
+    pub(super) challenged: Option<Instant>,
+    pub(super) synack: SynAck,
+    hole: BlackHole,
+    /// What was said of a segment, and when: why the peer is silent, if it is.
+    soft: (i32, Instant),
+}
+
+/// What came of a segment.
+pub(super) enum Input {
+    Taken,
+    /// A SYN for a connection that only waits out its end: it is gone now, and the SYN may begin another.
+    Reopen,
+}
+
+impl Conn {
+    /// How much of a connection a request and its answer touch, from its beginning.
+    const USED_BYTES: usize =
+        offset_of!(Self, core) + Owned::<Core, Note>::VALUE_OFFSET + offset_of!(Core, outlet) + Outlet::USED_BYTES;
+
+    pub(super) fn new(tcp: &Tcp, flow: Flow, route: Route, buffers: Buffers, busy: &SocketBusy) -> Self {
+        let scope = route.scope();
+        let (receive, send) = (vec![0; buffers.receive], vec![0; buffers.send]);
+        let (receive_at, send_at) = (receive.as_ptr().addr(), send.as_ptr().addr());
+        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
+        socket.set_ack_delay(Some(smol_span(ACK_DELAY)));
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        let socket_at = std::ptr::from_ref(sockets.get::<Socket<'_>>(handle)).addr();
+        let core = Core {
+            sockets,
+            handle,
+            outlet: Outlet::new(route),
+            state: State::Closed,
+            dead: false,
+            released: false,
+            embryo: None,
+            orphan: false,
+            fin: false,
+            read_shut: false,
+            write_shut: false,
+            error: 0,
+            reset_on_close: false,
+            nagle: true,
+            patience: Patience::default(),
+            left: (State::Closed, 0),
+            got_on: Instant::ZERO,
+            heard: Clock.now(),
+            asked: None,
+            next: None,
+            deadline: Deadline::NEVER,
+            queued: NOT_QUEUED,
+            read_since_sent: 0,
+            received: 0,
+            awaits_room: false,
+            taken: 0,
+            challenged: None,
+            written: 0,
+            hole: BlackHole::default(),
+            soft: (0, Instant::ZERO),
+            synack: SynAck::default(),
+            losses: Losses::new(),
+            controlled: false,
+        };
+        Self {
+            flow,
+            scope,
+            socket_at,
+            receive_at: AtomicUsize::new(receive_at),
+            send_at,
+            ready: AtomicU32::new(0),
+            napi_id: AtomicU32::new(busy.napi_id),
+            core: Owned::new(core),
+            backlog_max: backlog::bytes_max(buffers.receive as u64, buffers.send as u64),
+            free: Parker::new(),
+            kind: AtomicU8::new(Kind::Plain as u8),
+            reader: Parker::new(),
+            writer: Parker::new(),
+            source: Source::new(),
+            nonblocking: AtomicBool::new(false),
+            read_timeout_ns: AtomicU64::new(0),
+            write_timeout_ns: AtomicU64::new(0),
+            tcp: tcp.this.clone(),
+            busy: AtomicU64::new(options::pack(busy)),
+        }
+    }
+
+    /// Where the connection's memory is.
+    pub(super) fn memory(self: &Arc<Self>) -> Memory {
+        let Self { socket_at, send_at, .. } = **self;
+        Memory { conn_at: Arc::as_ptr(self).addr(), socket_at, send_at }
+    }
+
+    /// Asks for the connection itself, without a look at it.
+    #[inline]
+    pub(super) fn fetch(self: &Arc<Self>) {
+        prefetch(Arc::as_ptr(self).addr(), Self::USED_BYTES);
+    }
+
+    /// Asks for the line of the receive buffer that the next segment will touch.
+    #[inline]
+    pub(super) fn fetch_buffer(&self) {
+        // Relaxed: a hint.
+        prefetch(self.receive_at.load(Ordering::Relaxed), 1);
+    }
+
+    #[inline]
+    pub(super) fn is_ready(&self, any_of: Interest) -> bool {
+        // Acquire: pairs with the Release in `publish_ready`.
+        Interest::from_bits(self.ready.load(Ordering::Acquire)).intersects(any_of)
+    }
+
+    /// The busy-poll settings with the id that is recorded now.
+    pub(super) fn busy(&self) -> SocketBusy {
+        // Relaxed: the settings order nothing, nor does the id.
+        let napi_id = self.napi_id.load(Ordering::Relaxed);
+        SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) }
+    }
+
+    /// Takes one received segment, or leaves it to whoever has the connection.
+    #[inline]
+    pub(super) fn input(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) -> Input {
+        let napi_id = arrived.napi_id;
+        // Relaxed: the id is a hint that orders nothing. The plain look first keeps the line unshared.
+        let current = self.napi_id.load(Ordering::Relaxed);
+        if current != napi_id {
+            self.napi_id.store(record_napi_id(current, napi_id, true), Ordering::Relaxed);
+        }
+        match self.try_own(tcp) {
+            Some(mut held) => held.input(arrived),
+            None => {
+                self.leave_segment(tcp, arrived);
+                Input::Taken
+            }
+        }
+    }
+
+    /// The next byte goes `bytes` further in the receive buffer.
+    #[inline]
+    fn received(&self, core: &mut Core, bytes: usize) {
+        // Relaxed: a hint, written by the owner.
+        let at = self.receive_at.load(Ordering::Relaxed);
+        let next = core.received + bytes;
+        let capacity = core.socket().recv_capacity();
+        let wrapped = if next >= capacity { next - capacity } else { next };
+        self.receive_at.store(at.wrapping_sub(core.received).wrapping_add(wrapped), Ordering::Relaxed);
+        core.received = wrapped;
+        core.taken = core.taken.wrapping_add(bytes as u32); // modulo 2^32, as the numbers are
+    }
+}
+
+impl OnRoom for Conn {
+    fn on_room(self: Arc<Self>) -> bool {
+        if let Some(tcp) = self.tcp.upgrade() {
+            self.leave(&tcp, Note::Room);
+        }
+        true
+    }
+}
+
+impl Watched for Conn {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn ready(&self) -> Interest {
+        Interest::from_bits(self.ready.load(Ordering::Acquire))
+    }
+
+    fn napi_id(&self) -> u32 {
+        // Relaxed: the id is a hint that orders nothing.
+        self.napi_id.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,47 @@
+//! How sockets are opened, by what their builders say.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Tcp;
+use super::accept::TcpListener;
+use super::builder::{TcpListenerBuilder, TcpStreamBuilder};
+use super::connect::connect;
+use super::listener::ListenerInner;
+use super::stream::TcpStream;
+use crate::tables::demux::Place;
+use crate::tables::path::Target;
+use crate::wire::PROTO_TCP;
+use crate::wire::addr::End;
+
+impl Tcp {
+    /// See [`TcpListenerBuilder::bind`].
+    pub(crate) fn listen(self: &Arc<Self>, builder: TcpListenerBuilder, local: End) -> io::Result<TcpListener> {
+        let TcpListenerBuilder { binding, limits } = builder;
+        let writer = &mut self.tables.lock();
+        let (local, busy) = binding.claim(&self.tables, writer, PROTO_TCP, local)?;
+        let listener = Arc::new(ListenerInner::new(local, binding.reuse, limits, &busy));
+        listener.nonblocking.store(binding.nonblocking, Ordering::Relaxed);
+        let place = Place { local, peer: None };
+        self.edit_listeners(writer, |listeners| listeners.insert(place, &listener, binding.reuse));
+        Ok(TcpListener::from_parts(listener, self.clone()))
+    }
+
+    /// See [`TcpStreamBuilder::connect`].
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        builder: TcpStreamBuilder,
+        ends: (Option<End>, Target),
+    ) -> io::Result<TcpStream> {
+        let TcpStreamBuilder { nonblocking, nodelay, timeout, settings, .. } = builder;
+        let (local, target) = ends;
+        let conn = connect(self, local, target, nodelay, &settings)?;
+        let stream = TcpStream::from_parts(conn, self.clone());
+        stream.set_nonblocking(nonblocking)?;
+        if !nonblocking {
+            stream.finish_connect(timeout)?;
+        }
+        Ok(stream)
+    }
+}

@@ -1,0 +1,63 @@
+//! The passive side: a SYN for a listener makes a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use napier_core::sockopt::{SocketBusy, record_napi_id};
+use smoltcp::wire::{IpEndpoint, IpListenEndpoint};
+
+use super::Tcp;
+use super::conn::{Arrived, Conn};
+use super::flow::Flow;
+use super::line::Kind;
+use super::listener::ListenerInner;
+use super::outlet::route::Route;
+use super::rules::Cause;
+use crate::counters::Counter;
+use crate::options;
+use crate::tables::path::Target;
+
+impl ListenerInner<Conn> {
+    /// A SYN that no connection wants.
+    #[cold]
+    pub(super) fn open(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) {
+        let tables = &*tcp.tables;
+        let Arrived { napi_id, ifindex, now, segment, packet } = *arrived;
+        if self.is_full() {
+            tables.counters.count(Counter::ListenOverflows);
+            return tables.counters.count(Counter::ListenDrops);
+        }
+        // A flood must not keep others out: who has not answered for longest goes.
+        if self.embryos.count() >= self.limits.syns
+            && !self.embryos.end_oldest(Kind::Embryo, |conn| conn.give_way(tcp, Kind::Embryo))
+        {
+            return tables.counters.count(Counter::ListenDrops);
+        }
+        // Relaxed: the id is a hint that orders nothing.
+        let current = self.napi_id.load(Ordering::Relaxed);
+        self.napi_id.store(record_napi_id(current, napi_id, false), Ordering::Relaxed);
+        let flow = Flow { local: segment.dst, peer: segment.src };
+        let scope = if flow.peer.addr.is_link_local_v6() { ifindex } else { 0 };
+        let route = Route::new(tables, flow.local, Target { dst: flow.peer, scope });
+        let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
+        let conn = Arc::new(Conn::new(tcp, flow, route, self.limits.settings.buffers, &busy));
+        self.embryos.counted();
+        let mut core = conn.try_own(tcp).expect("nobody knows it yet");
+        core.adopt(self.clone(), self.limits.settings.patience);
+        core.set_congestion(self.limits.settings.congestion);
+        let local: IpEndpoint = (flow.local.addr.ip(), flow.local.port).into();
+        core.socket_mut()
+            .listen(IpListenEndpoint::from(local))
+            .expect("a new socket may listen, and the port is not 0");
+        // With the connection in hand: the answer to our answer may come before we are done.
+        let alone = tcp.flows.insert(&conn);
+        if alone {
+            core.open(tables, now, packet, tcp.secret(&flow, now));
+        } else {
+            core.dead = true;
+        }
+        core.settle(now, Cause::Segment);
+        drop(core);
+        self.embryos.enter(&conn, Kind::Embryo);
+    }
+}

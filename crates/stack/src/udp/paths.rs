@@ -1,0 +1,123 @@
+//! The paths of datagrams, with their headers, and those that a socket remembers.
+
+use std::io;
+use std::sync::Arc;
+
+use napier_core::neighbour::Nud;
+use napier_core::time::Deadline;
+use napier_sys::clock::Clock;
+
+use crate::errno::errno;
+use crate::tables::neighbour::Key;
+use crate::tables::path::{Target, Way, route};
+use crate::tables::{Interface, Snapshot};
+use crate::wire::addr::End;
+use crate::wire::template::Template;
+use crate::wire::{IPV4_LEN, IPV6_LEN, UDP_LEN};
+
+/// Largest UDP payload over IPv4 and, without jumbograms, one that IPv6 holds too (RFC 768, RFC 791).
+const PAYLOAD_MAX: usize = 65_535 - IPV4_LEN - UDP_LEN;
+
+/// Destinations that an unconnected socket remembers.
+const SLOTS: usize = 16;
+
+/// A way to one destination, ready to use.
+pub(crate) struct Path {
+    pub(crate) target: Target,
+    pub(crate) interface: Arc<Interface>,
+    pub(crate) template: Template,
+    pub(crate) flow_hash: u32,
+    /// The transmit queue, if the flow's hash does not choose it.
+    pub(crate) tx_queue: Option<u16>,
+    pub(crate) payload_max: usize,
+    /// Longer ones are tried again then, if a router's word bounds them.
+    pub(crate) until: Deadline,
+}
+
+impl Path {
+    /// Whether it does for a payload of this length: a bound that a router has set is forgotten in time.
+    #[inline]
+    pub(crate) fn does_for(&self, len_max: usize) -> bool {
+        len_max <= self.payload_max || !self.until.is_due(Clock.now())
+    }
+}
+
+/// A path, and the neighbour that has to be asked for if it is not known: the template lacks its address then.
+pub(crate) struct Resolved {
+    pub(crate) path: Path,
+    pub(crate) unknown: Option<Key>,
+    /// The neighbour, if it may have gone: [`Tables::used`](crate::tables::Tables::used) is to know.
+    pub(crate) stale: Option<Key>,
+}
+
+/// The paths that a socket remembers.
+#[derive(Default)]
+pub(crate) struct PathCache {
+    /// Generation of the name space and epoch of the socket's ends that all of them belong to.
+    pub(super) made_at: (u64, u32),
+    /// By destination; empty until the first datagram. One for a connected socket.
+    slots: Vec<Option<Path>>,
+    /// The peer, if it has been asked for and there is one.
+    pub(super) peer: Option<Target>,
+}
+
+impl PathCache {
+    pub(super) fn forget(&mut self, now: (u64, u32)) {
+        self.made_at = now;
+        self.peer = None;
+        self.slots.clear();
+    }
+
+    #[inline]
+    pub(super) fn find(&self, target: Target) -> Option<&Path> {
+        let path = self.slots.get(slot(target, self.slots.len().max(1)))?.as_ref()?;
+        (path.target == target).then_some(path)
+    }
+
+    pub(super) fn keep(&mut self, path: Path) -> &Path {
+        if self.slots.is_empty() {
+            let slots = if self.peer.is_some() { 1 } else { SLOTS };
+            self.slots.resize_with(slots, || None);
+        }
+        let at = slot(path.target, self.slots.len());
+        self.slots[at].insert(path)
+    }
+}
+
+/// The path from a socket at `local` to `target`.
+///
+/// # Errors
+/// EAFNOSUPPORT if they are of different families; those of `route`.
+pub(crate) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Result<Resolved> {
+    let Target { dst, .. } = target;
+    if local.addr.is_v4() != dst.addr.is_v4() {
+        return Err(errno(libc::EAFNOSUPPORT));
+    }
+    let Way { interface, own, next_hop } = route(snapshot, target)?;
+    let addr = if local.addr.is_any() { own } else { local.addr };
+    let src = End { addr, port: local.port };
+    let neighbour = snapshot.neighbours.get(next_hop);
+    let mac = neighbour.map_or([0; 6], |n| n.mac);
+    let ip_len = if dst.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
+    let (mtu, until) = snapshot.path_mtu(dst.addr, interface.mtu);
+    let path = Path {
+        target,
+        template: Template::new(interface.mac, mac, src, dst),
+        flow_hash: interface.egress.rss_hash(&src.socket_addr(0), &dst.socket_addr(0)),
+        tx_queue: interface.egress.pick_queue(),
+        payload_max: mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
+        until,
+        interface: interface.clone(),
+    };
+    let stale = neighbour.filter(|n| n.nud == Nud::Stale).map(|_| next_hop);
+    Ok(Resolved { path, unknown: neighbour.is_none().then_some(next_hop), stale })
+}
+
+/// Where the path to a destination stands among so many.
+#[inline]
+fn slot(target: Target, slots: usize) -> usize {
+    let (_, low) = target.dst.addr.words();
+    let mixed = low ^ (low >> 16) ^ u64::from(target.dst.port);
+    let mixed = mixed ^ mixed >> 4 ^ mixed >> 8;
+    (mixed % SLOTS as u64) as usize % slots
+}

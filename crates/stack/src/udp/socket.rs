@@ -1,0 +1,362 @@
+//! UDP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use napier_core::time::Instant;
+
+use super::Udp;
+use crate::errno::errno;
+use crate::options::{OptionError, SocketOption};
+use crate::tables::demux::Place;
+use crate::tables::path::{Target, route};
+use crate::udp::builder::UdpSocketBuilder;
+use crate::udp::queue::{Attempt, Ends, Taken, UdpInner};
+use crate::wire::PROTO_UDP;
+use crate::wire::addr::End;
+
+/// A UDP socket of a [`NetNs`](crate::NetNs). May be used by several threads at once; dropping it closes it.
+///
+/// Calls behave as their namesakes of the kernel, and so do the error numbers ([`io::Error::raw_os_error`]). Frames stay
+/// where the device put them: a datagram is copied once, when it is read, or not at all ([`recv_batch`]).
+///
+/// [`recv_batch`]: Self::recv_batch
+///
+/// ```no_run
+/// use napier_runtime::socket::{NetNs, ReusePort, UdpSocket};
+///
+/// /// One of several workers, each with an instance of its own.
+/// fn worker(ns: &NetNs) -> std::io::Result<()> {
+///     let any = "0.0.0.0:11211".parse().expect("an address");
+///     let socket = UdpSocket::builder().reuse_port(ReusePort::ByNapi).bind(ns, any)?;
+///     loop {
+///         socket.recv_batch(32, &mut |payload, from| {
+///             // Nothing can be done about one answer that does not fit into the ring: the client asks again.
+///             let _ = socket.send_to(payload, from);
+///         })?;
+///     }
+/// }
+/// ```
+pub struct UdpSocket {
+    pub(super) inner: Arc<UdpInner>,
+    pub(super) udp: Arc<Udp>,
+}
+
+/// What [`UdpSocket::recv_merged`] received.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct MergedDatagram {
+    /// Bytes written to the buffer.
+    pub bytes: usize,
+    /// Payload of each datagram that was merged but the last, which may be shorter.
+    pub segment_bytes: usize,
+    /// Datagrams that were merged; 1: none was.
+    pub segments: u32,
+    /// The sender.
+    pub from: SocketAddr,
+}
+
+impl UdpSocket {
+    /// For settings that must be known before binding.
+    #[must_use]
+    pub fn builder() -> UdpSocketBuilder {
+        UdpSocketBuilder::default()
+    }
+
+    /// Sends to and receives from `peer` only, from now on; may be called again with another peer. Datagrams that are in
+    /// the queue already stay. A socket bound to the wildcard gets the address that packets to the peer carry.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` if no device's prefix holds the peer, `EAFNOSUPPORT` if it is of another family than the socket,
+    /// `EINVAL` for port 0, `EACCES` for a broadcast address.
+    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        let target = Target::new(&peer)?;
+        let tables = &self.udp.tables;
+        let writer = &mut tables.lock();
+        tables.check_running()?;
+        let old = self.inner.ends.load().place;
+        if old.local.addr.is_v4() != target.dst.addr.is_v4() {
+            return Err(errno(libc::EAFNOSUPPORT));
+        }
+        let own = route(&tables.snapshot.load(), target)?.own;
+        let addr = if old.local.addr.is_any() { own } else { old.local.addr };
+        let new = Place { local: End { addr, ..old.local }, peer: Some(target.dst) };
+        writer.ports(PROTO_UDP).relocate(old.local, new.local, self.inner.reuse);
+        self.inner.set_connected();
+        self.udp.published.edit(writer, |sockets| {
+            sockets.remove(old, &self.inner);
+            sockets.insert(new, &self.inner, self.inner.reuse);
+        });
+        self.inner.ends.store(Arc::new(Ends { place: new, peer_scope: target.scope }));
+        // Release: pairs with the Acquire load in `send` — who sees this number sees the ends above.
+        self.inner.ends_epoch.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The address that the socket is bound to.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.inner.ends.load().place.local.socket_addr(0))
+    }
+
+    /// The address that the socket is connected to.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if it is not.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let ends = self.inner.ends.load();
+        let peer = ends.place.peer.ok_or_else(|| errno(libc::ENOTCONN))?;
+        Ok(peer.socket_addr(ends.peer_scope))
+    }
+
+    /// Whether calls that find nothing to read, or no room to send, return `EAGAIN` instead of waiting.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        // Relaxed: each call looks once.
+        self.inner.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How long a blocking read sleeps before it returns `EAGAIN`, to the nanosecond; `None`: for ever. As in the kernel,
+    /// time spent busy polling before the sleep is not counted.
+    ///
+    /// # Errors
+    /// `EINVAL` for zero, as in `std`.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) {
+            return Err(errno(libc::EINVAL));
+        }
+        let ns = timeout.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        // Relaxed: each call looks once.
+        self.inner.read_timeout_ns.store(ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Receives one datagram into `buffer`; what does not fit is lost. Gives the number of bytes written and the sender.
+    ///
+    /// # Errors
+    /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout; what was told of a datagram that was sent, as
+    /// for [`take_error`](Self::take_error); `ESHUTDOWN` if the engine has stopped.
+    #[inline]
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        if self.inner.wants_merged() {
+            return self.recv_merged(buffer).map(|merged| (merged.bytes, merged.from));
+        }
+        self.wait_for(|| {
+            self.inner.read_one(|meta, frame| {
+                let (from, ifindex) = meta.source(frame);
+                (copy(buffer, &frame[meta.payload()]), from.socket_addr(ifindex))
+            })
+        })
+    }
+
+    /// As [`recv_from`](Self::recv_from), without the sender.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.inner.wants_merged() {
+            return self.recv_merged(buffer).map(|merged| merged.bytes);
+        }
+        self.wait_for(|| self.inner.read_one(|meta, frame| copy(buffer, &frame[meta.payload()])))
+    }
+
+    /// Receives one datagram, or with [`SocketOption::UdpGro`] all of a merged one, one behind the other: what the kernel
+    /// tells by `UDP_GRO` in a control message is [`MergedDatagram::segment_bytes`]. What does not fit is lost; 65535 bytes
+    /// are always enough.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv_merged(&self, buffer: &mut [u8]) -> io::Result<MergedDatagram> {
+        self.wait_for(|| {
+            let mut first: Option<MergedDatagram> = None;
+            let read = self.inner.read_merged(|meta, frame| {
+                let payload = &frame[meta.payload()];
+                let merged = first.get_or_insert_with(|| {
+                    let (from, ifindex) = meta.source(frame);
+                    let from = from.socket_addr(ifindex);
+                    MergedDatagram { bytes: 0, segment_bytes: payload.len(), segments: 0, from }
+                });
+                merged.bytes += copy(&mut buffer[merged.bytes..], payload);
+                merged.segments += 1;
+            });
+            match (read, first) {
+                (Attempt::Read(()), Some(merged)) => Attempt::Read(merged),
+                (Attempt::Contended, _) => Attempt::Contended,
+                (Attempt::Read(()) | Attempt::Empty, _) => Attempt::Empty,
+            }
+        })
+    }
+
+    /// Hands up to `max` datagrams (at most 32) to `each`, in place: nothing is copied. Of a merged one it hands over what
+    /// was merged, one by one. Waits for the first as
+    /// [`recv_from`](Self::recv_from) does, then takes what is there. Gives how many there were; 0 only for `max` 0.
+    ///
+    /// The frames go back to the device when the call returns, so `each` should not take long. It may use this socket.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv_batch(&self, max: usize, each: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
+        if max == 0 {
+            return Ok(0);
+        }
+        let mut taken = Taken::new(&self.inner);
+        let count = self.wait_for(|| self.inner.take_many(&mut taken, max))?;
+        taken.for_each(|meta, frame| {
+            let (from, ifindex) = meta.source(frame);
+            each(&frame[meta.payload()], from.socket_addr(ifindex));
+        });
+        Ok(count)
+    }
+
+    /// Sends one datagram to `to`. Success means that it is in the device's ring or in its queueing discipline, or that it
+    /// waits for an unknown neighbour to answer, in the order of sending; what does not fit there is dropped oldest first and
+    /// counted, as in the kernel (`unres_qlen_bytes`). One that the discipline dropped is counted as
+    /// SndbufErrors and is an error only with [`set_recverr`](Self::set_recverr).
+    ///
+    /// # Errors
+    /// `EMSGSIZE` if it does not fit into one packet of the device, or of the way as a router has said (nothing is fragmented);
+    /// what was told of one that was sent before, as for [`take_error`](Self::take_error); `ENETUNREACH`, `EACCES`,
+    /// `EINVAL`, `EAFNOSUPPORT` as for [`connect`](Self::connect); `EHOSTUNREACH` if the neighbour did not answer three
+    /// questions; `EAGAIN` (non-blocking) if the send buffer or the discipline has no room, else the call waits until there
+    /// is; without a discipline `EAGAIN` or, after yielding, `ENOBUFS` if the ring is full; `ENETDOWN`; `ESHUTDOWN` if the
+    /// engine has stopped.
+    #[inline]
+    pub fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.send_with(Some(to), payload.len(), |slot| copy(slot, payload))
+    }
+
+    /// Sends one datagram to the peer.
+    ///
+    /// # Errors
+    /// `EDESTADDRREQ` if the socket is not connected; else as [`send_to`](Self::send_to).
+    #[inline]
+    pub fn send(&self, payload: &[u8]) -> io::Result<usize> {
+        self.send_with(None, payload.len(), |slot| copy(slot, payload))
+    }
+
+    /// Sends one datagram whose payload `build` writes into the frame itself: it gets `len_max` bytes (with whatever was
+    /// in the frame before) and returns how many of them it used. It is called at most once, with the transmit ring
+    /// claimed, and must not send by the same device.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to), with `len_max` for the length.
+    ///
+    /// # Panics
+    /// If `build` returns more than `len_max`.
+    #[inline]
+    pub fn send_with(
+        &self,
+        to: Option<SocketAddr>,
+        len_max: usize,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> io::Result<usize> {
+        self.send_departing(to, len_max, None, build)
+    }
+
+    /// Sends one datagram to `to`, or to the peer, that leaves at `departs_ns` at the earliest (`Engine::now_ns`) if the
+    /// transmit queue has the discipline `fq`, as `SCM_TXTIME` says; others send it at once.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    pub fn send_at(&self, payload: &[u8], to: Option<SocketAddr>, departs_ns: u64) -> io::Result<usize> {
+        let departs = Instant { ns: departs_ns };
+        self.send_departing(to, payload.len(), Some(departs), |slot| copy(slot, payload))
+    }
+
+    /// The pending error (`SO_ERROR`), which is pending no more: what a host or a router has said of a datagram that was sent, such
+    /// as `ECONNREFUSED`, `EHOSTUNREACH`, `ENETUNREACH`, `EMSGSIZE`. As in the kernel, only a socket that is connected gets
+    /// errors, and only those that are no passing trouble; with [`set_recverr`](Self::set_recverr) each does, and all.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.inner.take_told())
+    }
+
+    /// Whether the socket hears of everything that becomes of its datagrams (`IP_RECVERR`, default no): one that a queueing
+    /// discipline dropped is an error of its send, `ENOBUFS`, which is counted as SndbufErrors in any case; and see
+    /// [`take_error`](Self::take_error).
+    pub fn set_recverr(&self, on: bool) {
+        self.inner.egress.recverr.store(on, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn send_departing(
+        &self,
+        to: Option<SocketAddr>,
+        len_max: usize,
+        departs: Option<Instant>,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) -> io::Result<usize> {
+        let target = match to {
+            Some(to) => Some(Target::new(&to)?),
+            None => None,
+        };
+        let mut build = Some(build);
+        self.inner.send(&self.udp.tables, target, len_max, departs, &mut |slot| {
+            let build = build.take().expect("a slot is built once");
+            build(slot)
+        })
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// See the table at [`SocketOption`].
+    pub fn setsockopt(&self, option: SocketOption, value: i32) -> Result<(), OptionError> {
+        self.inner.set_option(&*self.udp.tables.host, option, value)
+    }
+
+    /// Reads an option.
+    ///
+    /// # Errors
+    /// See the table at [`SocketOption`].
+    pub fn getsockopt(&self, option: SocketOption) -> Result<i32, OptionError> {
+        self.inner.option(&*self.udp.tables.host, option)
+    }
+
+    /// A socket that is in the tables already.
+    pub(crate) fn from_parts(inner: Arc<UdpInner>, udp: Arc<Udp>) -> Self {
+        Self { inner, udp }
+    }
+
+    /// The half that outlives the handle.
+    pub(crate) fn inner(&self) -> &Arc<UdpInner> {
+        &self.inner
+    }
+}
+
+/// As much as fits.
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) -> usize {
+    let len = to.len().min(from.len());
+    to[..len].copy_from_slice(&from[..len]);
+    len
+}
+
+impl Drop for UdpSocket {
+    /// Unread datagrams are lost, which `UdpCloseDiscards` counts, and their frames go home.
+    fn drop(&mut self) {
+        self.inner.source.close();
+        let writer = &mut self.udp.tables.lock();
+        let place = self.inner.ends.load().place;
+        writer.ports(PROTO_UDP).release(place.local, self.inner.reuse);
+        self.udp.send_buffers.close(&self.inner.send_buffer);
+        self.udp.published.edit(writer, |sockets| sockets.remove(place, &self.inner));
+    }
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = self.inner.ends.load().place;
+        f.debug_struct("UdpSocket").field("local", &place.local).field("peer", &place.peer).finish_non_exhaustive()
+    }
+}

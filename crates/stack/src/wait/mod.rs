@@ -1,0 +1,4 @@
+//! Waiting: how threads sleep and are woken, and what they put off until they do.
+
+pub mod deferred;
+pub mod park;

@@ -1,0 +1,234 @@
+//! Sleeping until there is work: a doorbell with a futex behind it.
+//!
+//! The sleeper works in three steps: it announces itself on the bell, makes a full fence and looks for work once more.
+//! A waker publishes work, makes a full fence and looks at the bell. At least one of the two sees the other
+//! (`kernel/futex/waitwake.c` states the same rule for the word that a futex compares). A waker that finds nobody
+//! announced makes no system call; of many wakers that find the same announcement exactly one makes the call.
+//!
+//! # Several sleepers
+//! Wake-ups are *exclusive*, as those of `epoll_wait` are (`fs/eventpoll.c` `ep_poll` queues its waiters with
+//! `__add_wait_queue_exclusive`): one ring wakes one sleeper. The bell is a single word, so a ring also silences it for
+//! the sleepers that stay. Hence the rule that keeps them from being forgotten:
+//!
+//! > While somebody sleeps and the bell is silent, some awake thread owes a [`Parker::hand_on`].
+//!
+//! It follows that all sleepers of one parker must wait for the same thing: whoever is woken answers for all. Threads
+//! that wait for different things (to receive, to send) need a parker each.
+//!
+//! The debtor is the sleeper that was woken (or found work by itself). `hand_on` sets the bell again for the others,
+//! looks, and wakes the next one if work is left. [`Parker::wait`] pays the debt before it returns; [`Parker::sleep`]
+//! leaves it to a caller that wants to take its share of the work first, which saves the others a needless wake-up.
+//!
+//! # A sleeper that works for its CPU
+//! One of the sleepers may sleep where its CPU's interrupts come in ([`Parker::sleep_in`]), and is then called there. What it is
+//! told by what it does there itself costs no call: it has taken its announcement off the bell as soon as it is awake.
+
+use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use napier_core::time::Deadline;
+use napier_ring::{Doorbell, Sleepers, StandIn};
+use napier_sys::clock::Clock;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::host::{CpuOfSleeper, Host};
+use crate::wait::deferred::{self, Work};
+
+/// Value of the bell's word while a sleeper is announced; the futex sleeps only while it reads this.
+const ARMED: u32 = 1;
+/// The futex variant with an absolute deadline wants a bit set; this one matches every wake-up.
+const MATCH_ANY: NonZeroU32 = NonZeroU32::MAX;
+
+thread_local! {
+    static WOKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many sleepers the calling thread has called since it began, whatever they slept on.
+#[must_use]
+pub fn woken_by_this_thread() -> u64 {
+    WOKEN.get()
+}
+
+/// A place to sleep for any number of threads and to be woken by any number of others.
+#[derive(Default)]
+pub struct Parker {
+    bell: Doorbell,
+    sleepers: Sleepers,
+    stand_in: StandIn,
+    /// Where the sleeper is called that stands in for its CPU.
+    stand_in_bell: ArcSwapOption<OwnedFd>,
+}
+
+impl Parker {
+    /// A parker without sleepers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As [`wait`](Self::wait), and meanwhile the caller may work for its CPU.
+    pub fn wait_in(&self, host: &dyn Host, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
+        let found = self.sleep_in(host, &has_work, deadline, clock);
+        self.hand_on(&has_work);
+        found
+    }
+
+    /// As [`sleep`](Self::sleep), and meanwhile the caller may work for its CPU. For a thread that holds nothing.
+    pub fn sleep_in(&self, host: &dyn Host, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
+        if has_work() {
+            return true;
+        }
+        // The first look of a thread takes memory, so that it is taken at the first sleep, wherever that is.
+        drop(self.stand_in_bell.load());
+        let Some(cpu) = host.stand_in() else { return self.sleep(has_work, deadline, clock) };
+        if !self.stand_in.begin() {
+            cpu.end();
+            return self.sleep(has_work, deadline, clock);
+        }
+        self.is_called_at(cpu.bell());
+        self.sleepers.enter();
+        let found = self.sleep_there(&*cpu, &has_work, deadline, clock);
+        self.sleepers.leave();
+        self.stand_in.end();
+        cpu.end();
+        found
+    }
+
+    /// Where the sleeper that stands in is called. Said before the bell is armed, which shows it to whoever rings.
+    fn is_called_at(&self, bell: &Arc<OwnedFd>) {
+        // Mostly the same as the last time, and a look costs little.
+        if !self.stand_in_bell.load().as_ref().is_some_and(|there| Arc::ptr_eq(there, bell)) {
+            self.stand_in_bell.store(Some(bell.clone()));
+        }
+    }
+
+    fn sleep_there(
+        &self,
+        cpu: &dyn CpuOfSleeper,
+        has_work: &dyn Fn() -> bool,
+        deadline: Deadline,
+        clock: &Clock,
+    ) -> bool {
+        loop {
+            self.sleepers.announce();
+            if !self.bell.arm(has_work) {
+                return true;
+            }
+            cpu.sleep(deadline, &mut || {
+                self.bell.disarm();
+            });
+            if has_work() {
+                return true;
+            }
+            if deadline.is_due(clock.now()) {
+                return false;
+            }
+        }
+    }
+
+    /// Sleeps until `has_work` says true or `deadline` passes; the last answer of `has_work` is returned.
+    ///
+    /// `has_work` must become true *before* the matching [`wake`](Self::wake), and must not sleep on this parker.
+    /// Signals do not end the sleep. Other sleepers are served before this returns.
+    pub fn wait(&self, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
+        let found = self.sleep(&has_work, deadline, clock);
+        self.hand_on(&has_work);
+        found
+    }
+
+    /// As [`wait`](Self::wait), but the caller owes a [`hand_on`](Self::hand_on) as soon as it has taken its work.
+    pub fn sleep(&self, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
+        if has_work() {
+            return true;
+        }
+        deferred::settle(Work::ExactTimers);
+        let until = deadline.instant().map(|instant| futex::Timespec {
+            tv_sec: (instant.ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (instant.ns % 1_000_000_000).cast_signed(),
+        });
+        self.sleepers.enter();
+        let found = loop {
+            // Whoever takes our announcement off the bell counts us as a sleeper.
+            self.sleepers.announce();
+            if !self.bell.arm(&has_work) {
+                break true;
+            }
+            match futex::wait_bitset(self.bell.word(), futex::Flags::PRIVATE, ARMED, until.as_ref(), MATCH_ANY) {
+                // Woken; rung between the look and the sleep; or a signal.
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::TIMEDOUT) if deadline.is_due(clock.now()) => break has_work(),
+                Err(Errno::TIMEDOUT) => {}
+                Err(error) => panic!("futex refused a sleeper: {error}"),
+            }
+            if has_work() {
+                break true;
+            }
+        };
+        self.sleepers.leave();
+        found
+    }
+
+    /// Wakes one sleeper if there is one: no system call otherwise, one at most. True if the call was made.
+    #[inline]
+    pub fn wake(&self) -> bool {
+        let rung = self.ring();
+        if rung {
+            self.call();
+        }
+        rung
+    }
+
+    /// Wakes every sleeper, for changes that all must notice (closing, for one).
+    pub fn wake_all(&self) {
+        // Also when the bell is silent: that only says that one of the sleepers has been called already.
+        if self.ring() || self.sleepers.count() > 0 {
+            self.futex_wake(i32::MAX.unsigned_abs());
+            if self.stand_in.is_there() {
+                self.call_stand_in();
+            }
+        }
+    }
+
+    /// Sets the bell again for the sleepers that remain, and wakes one of them if there is work.
+    #[inline]
+    pub fn hand_on(&self, has_work: impl FnOnce() -> bool) {
+        if self.sleepers.any_behind(&self.bell) && !self.bell.arm(has_work) {
+            self.call();
+        }
+    }
+
+    /// Claims the announcement on the bell; false also if the announcer has left since.
+    #[inline]
+    fn ring(&self) -> bool {
+        self.bell.ring() && self.sleepers.any()
+    }
+
+    /// Calls one sleeper, where it sleeps.
+    #[cold]
+    fn call(&self) {
+        WOKEN.set(WOKEN.get() + 1);
+        if self.stand_in.is_there() {
+            self.call_stand_in();
+        } else {
+            self.futex_wake(1);
+        }
+    }
+
+    fn call_stand_in(&self) {
+        if let Some(bell) = &*self.stand_in_bell.load() {
+            // A full counter is a call that nobody has heard yet: just as good.
+            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn futex_wake(&self, sleepers_max: u32) {
+        futex::wake(self.bell.word(), futex::Flags::PRIVATE, sleepers_max).expect("the bell's word is valid memory");
+    }
+}
+
+#[cfg(test)]
+#[path = "park_tests.rs"]
+mod tests;
