@@ -1,6 +1,5 @@
 //! The threads of an engine: what they are for and how much CPU time they have used.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -127,14 +126,14 @@ impl Used {
     }
 }
 
-/// The calling thread as it was registered. A drop, at the thread's end at the latest, takes it off the list.
-struct Mine {
+/// A duty of a thread. A drop, at the thread's end at the latest, takes it off the list.
+pub(crate) struct Duty {
     of: Weak<Mutex<Entries>>,
     number: u64,
     spun_ticks: Arc<AtomicU64>,
 }
 
-impl Drop for Mine {
+impl Drop for Duty {
     fn drop(&mut self) {
         if let Some(entries) = self.of.upgrade() {
             lock(&entries).end(self.number);
@@ -142,28 +141,41 @@ impl Drop for Mine {
     }
 }
 
-thread_local! {
-    static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
-}
+/// The duties of the calling thread, which keeps them.
+pub(crate) struct Duties(Vec<Duty>);
 
-/// The calling thread has spent these ticks in polls that found nothing.
-#[inline]
-pub(crate) fn spun(ticks: u64) {
-    // A thread that ends polls no more: nothing is lost.
-    let _ = MINE.try_with(|mine| {
-        if let Some(mine) = mine.borrow().last() {
+impl Duties {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The thread begins a duty.
+    pub(crate) fn begin(&mut self, threads: &Threads, role: ThreadRole) {
+        // The first look at any snapshot allocates the thread's part of the hazard list: now, not with a packet.
+        drop(arc_swap::ArcSwap::from_pointee(()).load());
+        self.0.push(threads.register(role));
+    }
+
+    /// The thread ends the duty for this engine that it began last.
+    #[must_use = "dropped when the duties are not borrowed any more"]
+    pub(crate) fn end(&mut self, threads: &Threads) -> Option<Duty> {
+        let last = self.0.iter().rposition(|duty| std::ptr::eq(duty.of.as_ptr(), Arc::as_ptr(&threads.0)));
+        last.map(|position| self.0.remove(position))
+    }
+
+    /// The thread has spent these ticks in polls that found nothing.
+    #[inline]
+    pub(crate) fn spun(&self, ticks: u64) {
+        if let Some(duty) = self.0.last() {
             // Relaxed, not as one operation: only this thread writes.
-            let before = mine.spun_ticks.load(Ordering::Relaxed);
-            mine.spun_ticks.store(before.wrapping_add(ticks), Ordering::Relaxed);
+            let before = duty.spun_ticks.load(Ordering::Relaxed);
+            duty.spun_ticks.store(before.wrapping_add(ticks), Ordering::Relaxed);
         }
-    });
+    }
 }
 
 impl Threads {
-    /// The calling thread begins its duty.
-    pub(crate) fn register(&self, role: ThreadRole) {
-        // The first look at any snapshot allocates the thread's part of the hazard list: now, not with a packet.
-        drop(arc_swap::ArcSwap::from_pointee(()).load());
+    fn register(&self, role: ThreadRole) -> Duty {
         let spun_ticks = Arc::<AtomicU64>::default();
         let mut entries = lock(&self.0);
         entries.last_number += 1;
@@ -171,16 +183,7 @@ impl Threads {
         let (clock, began) = (ThreadClock::current(), Clock.now());
         entries.living.push(Living { number, role, clock, began, spun_ticks: spun_ticks.clone() });
         drop(entries);
-        MINE.with_borrow_mut(|mine| mine.push(Mine { of: Arc::downgrade(&self.0), number, spun_ticks }));
-    }
-
-    /// The calling thread is about to end, or ends the duty that it registered for last.
-    pub(crate) fn unregister(&self) {
-        let mine = MINE.with_borrow_mut(|mine| {
-            let here = mine.iter().rposition(|mine| std::ptr::eq(mine.of.as_ptr(), Arc::as_ptr(&self.0)));
-            here.map(|position| mine.remove(position))
-        });
-        drop(mine);
+        Duty { of: Arc::downgrade(&self.0), number, spun_ticks }
     }
 
     /// Each thread that is alive, then for each role those that are gone.

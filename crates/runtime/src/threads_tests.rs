@@ -7,10 +7,10 @@ fn program(name: &str) -> ThreadRole {
 }
 
 /// Uses the processor for a moment, as one that polls in vain.
-fn spin() {
+fn spin(duties: &Duties) {
     let began = Clock.now();
     while Clock.now() - began < Span::from_us(200) {}
-    spun(7);
+    duties.spun(7);
 }
 
 fn sum(threads: &Threads) -> Used {
@@ -29,10 +29,11 @@ fn entries_go_with_their_threads_and_sums_never_fall() {
         let role = if nth % 2 == 0 { program(&format!("job {nth}")) } else { ThreadRole::Worker };
         // Every third one does not say that it ends.
         let work = move || {
-            of.register(role);
-            spin();
+            let mut duties = Duties::new();
+            duties.begin(&of, role);
+            spin(&duties);
             if nth % 3 > 0 {
-                of.unregister();
+                drop(duties.end(&of));
             }
         };
         std::thread::spawn(work).join().expect("it ends well");
@@ -51,14 +52,15 @@ fn entries_go_with_their_threads_and_sums_never_fall() {
 #[test]
 fn a_thread_can_count_for_several_engines_one_after_the_other() {
     let (one, other) = (Threads::default(), Threads::default());
-    one.register(program("a"));
-    other.register(program("b"));
-    spun(1);
-    one.unregister();
-    spun(2);
-    other.unregister();
-    spun(4);
-    one.unregister();
+    let mut duties = Duties::new();
+    duties.begin(&one, program("a"));
+    duties.begin(&other, program("b"));
+    duties.spun(1);
+    drop(duties.end(&one));
+    duties.spun(2);
+    drop(duties.end(&other));
+    duties.spun(4);
+    assert!(duties.end(&one).is_none());
     assert_eq!((sum(&one).spun_ticks, sum(&other).spun_ticks), (0, 3));
     assert_eq!((sum(&one).alive, sum(&other).alive), (0, 0));
 }

@@ -12,6 +12,7 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
 use crate::napi::{Context, Kthread, Napi};
 use crate::threads::ThreadRole;
+use crate::tx::PerThread;
 use napier_sys::tsc::ticks;
 
 /// Empty polls in a row after which a busy-polling thread offers its processor to others.
@@ -29,11 +30,14 @@ impl Kthread {
             let (deliver, napi, stop) = (deliver.clone(), napi.clone(), stop.clone());
             move || {
                 deliver.unpin_thread();
-                deliver.threads.register(ThreadRole::Napi { device: napi.device.name.clone(), queue: napi.queue });
+                PerThread::begin_duty(
+                    &deliver.threads,
+                    ThreadRole::Napi { device: napi.device.name.clone(), queue: napi.queue },
+                );
                 let _ = report.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 drop(report);
                 main(&deliver, &napi, &stop);
-                deliver.threads.unregister();
+                PerThread::end_duty(&deliver.threads);
             }
         })?;
         let pid = pid.recv().map_err(std::io::Error::other)?;

@@ -17,6 +17,7 @@ use crate::deliver::Deliver;
 use crate::journal::{Event, Rule, Target};
 use crate::napi::{Context, Kthread, Napi};
 use crate::threads::{ThreadRole, pass_on};
+use crate::tx::PerThread;
 use napier_stack::park::Parker;
 
 /// Scheduled instances and the workers that poll them. Who schedules waits for nobody; workers lock once per schedule.
@@ -93,9 +94,9 @@ impl Workqueue {
             let deliver = deliver.clone();
             workers.push(std::thread::Builder::new().name(name).spawn(move || {
                 deliver.pin_worker();
-                deliver.threads.register(ThreadRole::Worker);
+                PerThread::begin_duty(&deliver.threads, ThreadRole::Worker);
                 deliver.workqueue.work(&deliver);
-                deliver.threads.unregister();
+                PerThread::end_duty(&deliver.threads);
             })?);
         }
         Ok(())

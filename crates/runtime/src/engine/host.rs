@@ -14,6 +14,7 @@ use super::{Engine, EngineInner};
 use crate::bounds::NR_CPUS;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
+use crate::tx::PerThread;
 use napier_stack::seams::{ContextShown, CpuOfSleeper, Dependant, Host};
 
 /// An engine as its name spaces see it, during its life and after.
@@ -114,7 +115,7 @@ impl Host for EngineInner {
     fn thread_begins(&self, name: &str) {
         self.deliver.unpin_thread();
         Context::begin_duty();
-        self.deliver.threads.register(ThreadRole::Program { name: name.to_owned() });
+        PerThread::begin_duty(&self.deliver.threads, ThreadRole::Program { name: name.to_owned() });
     }
 
     fn oversee(&self, now: Instant) {

@@ -28,6 +28,7 @@ use crate::journal::Journal;
 use crate::port::Service;
 pub use crate::threads::{ThreadRole, ThreadTime};
 use crate::threads::{Threads, pass_on};
+use crate::tx::PerThread;
 #[doc(hidden)]
 pub use add::AddLinkError;
 pub use builder::{EngineBuilder, StartError};
@@ -83,7 +84,7 @@ pub struct CountedThread<'a> {
 
 impl Drop for CountedThread<'_> {
     fn drop(&mut self) {
-        self.threads.unregister();
+        PerThread::end_duty(self.threads);
         if let Some(before) = &self.affinity_before {
             let _ = rustix::thread::sched_setaffinity(None, before);
         }
@@ -150,7 +151,7 @@ impl Engine {
         if let Some(cpu) = cpu {
             pin_current_thread(cpu);
         }
-        self.inner.deliver.threads.register(ThreadRole::Program { name: name.to_owned() });
+        PerThread::begin_duty(&self.inner.deliver.threads, ThreadRole::Program { name: name.to_owned() });
         CountedThread { threads: &self.inner.deliver.threads, affinity_before, here_only: std::marker::PhantomData }
     }
 

@@ -4,6 +4,8 @@ use napier_core::context::{PerContext, PollContext};
 use napier_core::counters;
 use napier_core::counters::Counted;
 
+use crate::tx::PerThread;
+
 counters! {
     /// Written by the instance's owner, readable from anywhere.
     pub(crate) struct NapiCounters;
@@ -76,7 +78,7 @@ impl NapiCounters {
     /// Ticks that the calling thread has spent polling in vain; several threads may add.
     #[inline]
     pub(crate) fn spun(&self, ticks: u64) {
-        crate::threads::spun(ticks);
+        PerThread::spun(ticks);
         self.spin_ticks.add_shared(ticks);
     }
 

@@ -28,7 +28,7 @@
 //! | `limit` | byte-queue limits |
 //! | `wire` | the transmit lock, and what is left to its holder |
 //! | `kicks` | kicks that wait until a connection is free |
-//! | `per_thread` | what a thread keeps from one call to the next |
+//! | `per_thread` | what a thread keeps from one call to the next, and ends with |
 //!
 //! Order of locks: busylock, root lock, transmit lock; the last is only tried under the root lock. With `llist` and
 //! `owner` no sender waits for another: it pushes and leaves, and if it should flush while the root lock is taken, it
@@ -80,6 +80,7 @@ use napier_stack::SendBuffers;
 use owner::RunOwner;
 pub(crate) use owner::{OwnerTurn, OwnerTurns};
 use packet::TxPkt;
+pub(crate) use per_thread::{DeferredTimer, PerThread, TimerCpu};
 use senders::{Sender, Senders};
 use shown::{Shown, ShownLimit};
 use stats::Ledger;

@@ -18,7 +18,7 @@ use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
-use crate::tx::OwnerTurn;
+use crate::tx::{OwnerTurn, PerThread};
 
 /// Rounds in a row without a packet after which who waits for room on a transmit queue is told.
 const LOOK_EVERY: u32 = 64;
@@ -37,12 +37,12 @@ impl Group {
         let handle = std::thread::Builder::new().name(name).spawn(move || {
             deliver.unpin_thread();
             let role = ThreadRole::Group { name: group.name.clone(), cpu: of.cpu.0.into() };
-            deliver.threads.register(role);
+            PerThread::begin_duty(&deliver.threads, role);
             of.pid.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
             let _ = report.send(());
             drop(report);
             group.main(&deliver, &of);
-            deliver.threads.unregister();
+            PerThread::end_duty(&deliver.threads);
         })?;
         began.recv().map_err(std::io::Error::other)?;
         pin_thread(poller.pid.load(Ordering::Relaxed), poller.cpu.0.into());
@@ -103,7 +103,7 @@ impl Group {
                 let spun = if served || aside { 0 } else { ticks.wrapping_sub(last) };
                 match spun_at {
                     Some(member) => member.napi.counters.spun(spun),
-                    None => crate::threads::spun(spun),
+                    None => PerThread::spun(spun),
                 }
                 empty_rounds = empty_rounds.wrapping_add(1);
                 std::hint::spin_loop();

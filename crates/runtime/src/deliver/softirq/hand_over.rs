@@ -24,14 +24,14 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
 use super::SoftirqCpu;
-use super::timer::{NEVER_NS, leave_timers, settle_for_stand_in, until};
+use super::timer::{NEVER_NS, keep_timers, leave_timers, until};
 use crate::deliver::Deliver;
 use crate::napi::Context;
 
 /// How long the CPU's thread keeps away at most, so that the program hears its bell.
 const ASIDE: Span = Span::from_ms(1);
 
-/// The softirq of a CPU's softirq, which one sleeping thread at a time takes.
+/// The softirq of a CPU, which one sleeping thread at a time takes.
 pub(super) struct HandOver {
     /// Set when the CPU's thread has begun.
     deliver: OnceLock<Weak<Deliver>>,
@@ -54,6 +54,11 @@ impl HandOver {
             turns: AtomicU32::new(0),
             aside: Parker::new(),
         })
+    }
+
+    /// What polls the engine's instances; none before the CPU's thread has begun, and after its engine.
+    pub(super) fn deliver(&self) -> Option<Arc<Deliver>> {
+        self.deliver.get().and_then(Weak::upgrade)
     }
 
     /// From here on it can be taken.
@@ -99,7 +104,7 @@ impl CpuOfSleeper for HandOver {
     }
 
     fn sleep(&self, deadline: Deadline, awake: &mut dyn FnMut()) {
-        let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) else { return awake() };
+        let Some(deliver) = self.deliver() else { return awake() };
         napier_sys::sched::exact_timers();
         let cx = Context::current().serve(self.index);
         let awake = &mut || {
@@ -110,7 +115,7 @@ impl CpuOfSleeper for HandOver {
     }
 
     fn end(&self) {
-        if let Some(deliver) = self.deliver.get().and_then(Weak::upgrade) {
+        if let Some(deliver) = self.deliver() {
             let _for_others = ForOthers::begin();
             leave_timers(Context::current(), &deliver.softirq[self.index as usize], &deliver);
         }
@@ -126,7 +131,7 @@ fn sleep_as_softirq(cx: Context, cpu: &SoftirqCpu, deliver: &Deliver, deadline: 
     let _for_others = ForOthers::begin();
     // What it took the time before was for others.
     cpu.release_before_sleep(cx, deliver);
-    let due_ns = settle_for_stand_in(cpu, deliver);
+    let due_ns = keep_timers(cpu, deliver);
     let until_ns = deadline.instant().map_or(due_ns, |deadline| deadline.ns.min(due_ns));
     let timeout = (until_ns != NEVER_NS).then(|| until(until_ns, deliver.clock.now()));
     let taken = cpu.take_events(cx, deliver, timeout.as_ref(), awake);

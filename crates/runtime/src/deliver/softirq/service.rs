@@ -7,6 +7,7 @@ use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::port::ServiceHost;
 use crate::threads::ThreadRole;
+use crate::tx::PerThread;
 
 impl ServiceHost for Deliver {
     fn spawn(&self, name: &str, role: ThreadRole, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
@@ -14,9 +15,9 @@ impl ServiceHost for Deliver {
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             deliver.unpin_thread();
             Context::begin_duty();
-            deliver.threads.register(role);
+            PerThread::begin_duty(&deliver.threads, role);
             work();
-            deliver.threads.unregister();
+            PerThread::end_duty(&deliver.threads);
         })
     }
 

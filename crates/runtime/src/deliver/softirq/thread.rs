@@ -20,6 +20,7 @@ use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::port::{EDGES, IrqCpu, Tokens};
+use crate::tx::PerThread;
 use napier_stack::park::woken_by_this_thread;
 use napier_stack::seams::CpuOfSleeper;
 
@@ -187,12 +188,12 @@ pub(crate) fn start(
         let class = Class::begin(&cpu, want_fifo, deliver.clock.now());
         cpu.hand_over.open(deliver.this());
         cpu.placement.begin();
-        deliver.threads.register(crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
+        PerThread::begin_duty(&deliver.threads, crate::threads::ThreadRole::Softirq { cpu: cpu.cpu });
         // The starter waits for this so that reports know the scheduling class in force.
         let _ = ready.send(());
         drop(ready);
         cpu.main(&deliver, class);
         cpu.placement.end();
-        deliver.threads.unregister();
+        PerThread::end_duty(&deliver.threads);
     })
 }

@@ -32,7 +32,7 @@ use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Context, Napi};
-pub(super) use deferred::{leave_timers, settle_for_stand_in};
+pub(super) use deferred::{keep_timers, leave_timers};
 use napier_sys::nowait::{self, ForOthers};
 
 pub(super) const NEVER_NS: u64 = LazyTimer::NEVER_NS;
@@ -88,7 +88,7 @@ impl SoftirqCpu {
             napi.timer.look_after(true);
         }
         if !cx.looks_after(self.index) {
-            deferred::owe(self, deliver, napi.index, at.ns);
+            deferred::defer(self, deliver, napi.index, at.ns);
         }
     }
 

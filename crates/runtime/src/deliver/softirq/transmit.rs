@@ -7,7 +7,7 @@ use napier_core::time::Instant;
 use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
-use crate::tx::{TxHost, TxPath};
+use crate::tx::{PerThread, TxHost, TxPath};
 use napier_stack::NetNs;
 use napier_sys::sched::pin_current_thread;
 
@@ -34,11 +34,11 @@ impl TxHost for Deliver {
             Some(cpu) => pin_current_thread(cpu),
             None => self.unpin_thread(),
         }
-        self.threads.register(ThreadRole::Program { name: name.to_owned() });
+        PerThread::begin_duty(&self.threads, ThreadRole::Program { name: name.to_owned() });
     }
 
     fn thread_ends(&self) {
-        self.threads.unregister();
+        PerThread::end_duty(&self.threads);
     }
 
     fn unless_closing(&self, act: &mut dyn FnMut()) -> bool {

@@ -21,6 +21,7 @@ use super::class::FIFO_PRIORITY;
 use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
+use crate::tx::PerThread;
 
 /// Time between two looks, at least.
 const LOOK_EVERY: Span = Span::from_ms(5);
@@ -96,9 +97,9 @@ impl WatchdogThread {
                 // Without it this thread is one among the programs, as the others of the engine are then.
                 let _ = napier_sys::sched::set_fifo(FIFO_PRIORITY);
             }
-            deliver.threads.register(ThreadRole::Program { name: "napier-watch".to_owned() });
+            PerThread::begin_duty(&deliver.threads, ThreadRole::Program { name: "napier-watch".to_owned() });
             watch(&deliver, &stopped);
-            deliver.threads.unregister();
+            PerThread::end_duty(&deliver.threads);
         })?;
         Ok(Self { _running: running, thread })
     }

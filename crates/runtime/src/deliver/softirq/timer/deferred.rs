@@ -1,36 +1,36 @@
-//! What a thread that runs has armed and owes a kernel timer for, and how it settles that.
+//! The timer that a thread has armed and has not set the kernel's timer for, and how it settles that.
 
-use std::cell::RefCell;
-use std::sync::{Arc, Weak};
+use std::ptr;
 
 use napier_core::time::Instant;
 
 use super::{NEVER_NS, SoftirqCpu};
 use crate::deliver::Deliver;
 use crate::napi::Context;
+use crate::tx::{DeferredTimer, PerThread, TimerCpu};
 use napier_stack::put_off::{self, Work};
 
-thread_local! {
-    /// What this thread armed last and may have to set the kernel timer to.
-    static UNSETTLED: RefCell<Option<Unsettled>> = const { RefCell::new(None) };
-}
-
-/// An expiry that a thread armed without setting the kernel timer to it exactly.
-struct Unsettled {
-    deliver: Weak<Deliver>,
-    cpu: Arc<SoftirqCpu>,
-    napi: u32,
-    at_ns: u64,
-    /// The kernel timer was not even set late.
-    held: bool,
-}
-
-impl Unsettled {
-    fn is_on(&self, cpu: &SoftirqCpu) -> bool {
-        std::ptr::eq(&raw const *self.cpu, cpu)
+impl TimerCpu for SoftirqCpu {
+    fn program_if_late(&self, at_ns: u64) {
+        Self::program_if_late(self, at_ns);
     }
 
-    /// Sets the kernel timer if it would come too late, with the slack that running threads are given.
+    fn settle_before_sleep(&self) {
+        let Some(deliver) = self.hand_over.deliver() else { return };
+        look_after_timers(self, &deliver, false);
+        // Not what the thread armed last: another instance of the CPU may be due before.
+        if !self.thread_will_look() && self.program_earliest(&deliver, 0).is_some() {
+            self.kick();
+        }
+    }
+}
+
+impl DeferredTimer {
+    fn is_on(&self, cpu: &SoftirqCpu) -> bool {
+        ptr::addr_eq(&raw const *self.cpu, cpu)
+    }
+
+    /// Sets the kernel's timer if it would come too late, with the slack that running threads are given.
     fn release(&mut self) {
         if std::mem::replace(&mut self.held, false) {
             self.cpu.program_if_late(self.at_ns);
@@ -38,56 +38,53 @@ impl Unsettled {
     }
 }
 
-/// Sets the kernel timer to what the calling thread armed last: it is about to sleep.
+/// Sets the kernel's timer to what the calling thread armed last: it is about to sleep.
 fn settle_before_sleep() {
-    UNSETTLED.with_borrow_mut(|unsettled| {
-        if let Some(unsettled) = unsettled.as_mut() {
-            unsettled.held = false;
-            let Some(deliver) = unsettled.deliver.upgrade() else { return };
-            look_after_timers(&unsettled.cpu, &deliver, false);
-            // Not what this thread armed last: another instance of the CPU may be due before.
-            if !unsettled.cpu.thread_will_look() && unsettled.cpu.program_earliest(&deliver, 0).is_some() {
-                unsettled.cpu.kick();
-            }
+    PerThread::with(|mine| {
+        if let Some(timer) = mine.timer.borrow_mut().as_mut() {
+            timer.held = false;
+            timer.cpu.settle_before_sleep();
         }
     });
 }
 
-/// Sets the kernel timer for what the calling thread has armed meanwhile.
+/// Sets the kernel's timer for what the calling thread has armed meanwhile.
 fn release_held() {
-    UNSETTLED.with_borrow_mut(|unsettled| unsettled.iter_mut().for_each(Unsettled::release));
+    PerThread::with(|mine| mine.timer.borrow_mut().iter_mut().for_each(DeferredTimer::release));
 }
 
-/// The calling thread runs, and owes a kernel timer at `at_ns` for instance `napi`.
+/// The calling thread runs, and has armed instance `napi` for `at_ns`: the kernel's timer is set late, or later.
 #[inline]
-pub(super) fn owe(cpu: &SoftirqCpu, deliver: &Deliver, napi: u32, at_ns: u64) {
-    // `with`: the shorter ways to borrow are calls, and a thread that polls comes here with each poll that finds nothing.
-    UNSETTLED.with(|unsettled| {
-        let mut unsettled = unsettled.borrow_mut();
+pub(super) fn defer(cpu: &SoftirqCpu, deliver: &Deliver, napi: u32, at_ns: u64) {
+    let deferred = PerThread::with(|mine| {
+        let mut timer = mine.timer.borrow_mut();
         // Mostly the same instance on the same CPU as the last time.
-        let same = unsettled.as_ref().is_some_and(|last| last.napi == napi && last.is_on(cpu));
+        let same = timer.as_ref().is_some_and(|last| last.napi == napi && last.is_on(cpu));
         if !same {
-            owe_another(cpu, deliver, &mut unsettled);
+            defer_another(cpu, deliver, &mut timer);
         }
-        let Some(last) = unsettled.as_mut() else { unreachable!("there is one now") };
+        let Some(last) = timer.as_mut() else { unreachable!("there is one now") };
         (last.napi, last.at_ns) = (napi, at_ns);
         put_off::owe(Work::ExactTimers, settle_before_sleep);
         last.held = put_off::held(Work::Timers) != 0;
         if last.held {
             put_off::owe(Work::Timers, release_held);
-        } else {
-            cpu.program_if_late(at_ns);
         }
+        last.held
     });
+    // Also of a thread that ends, and keeps nothing any more.
+    if deferred != Some(true) {
+        cpu.program_if_late(at_ns);
+    }
 }
 
-/// What the calling thread owed is for another instance, or on another CPU: that is not replaced by what it owes here.
+/// What the calling thread has deferred is for another instance, or on another CPU: that is not replaced by what it defers here.
 #[cold]
-fn owe_another(cpu: &SoftirqCpu, deliver: &Deliver, unsettled: &mut Option<Unsettled>) {
-    unsettled.iter_mut().for_each(Unsettled::release);
-    if !unsettled.as_ref().is_some_and(|last| last.is_on(cpu)) {
+fn defer_another(cpu: &SoftirqCpu, deliver: &Deliver, timer: &mut Option<DeferredTimer>) {
+    timer.iter_mut().for_each(DeferredTimer::release);
+    if !timer.as_ref().is_some_and(|last| last.is_on(cpu)) {
         let cpu = deliver.softirq[cpu.index as usize].clone();
-        *unsettled = Some(Unsettled { deliver: deliver.this(), cpu, napi: 0, at_ns: NEVER_NS, held: false });
+        *timer = Some(DeferredTimer { cpu, napi: 0, at_ns: NEVER_NS, held: false });
     }
 }
 
@@ -101,10 +98,10 @@ fn look_after_timers(cpu: &SoftirqCpu, deliver: &Deliver, looks: bool) {
 }
 
 /// The calling thread is about to sleep, and keeps the CPU's timers meanwhile: the earliest of them, or
-/// [`NEVER_NS`](LazyTimer::NEVER_NS). What it owes elsewhere is done.
-pub(in crate::deliver::softirq) fn settle_for_stand_in(cpu: &SoftirqCpu, deliver: &Deliver) -> u64 {
-    let own = UNSETTLED.with_borrow(|unsettled| unsettled.as_ref().is_none_or(|last| last.is_on(cpu)));
-    if own {
+/// [`NEVER_NS`](LazyTimer::NEVER_NS). What it has deferred elsewhere is done.
+pub(in crate::deliver::softirq) fn keep_timers(cpu: &SoftirqCpu, deliver: &Deliver) -> u64 {
+    let elsewhere = |mine: &PerThread| mine.timer.borrow().as_ref().is_some_and(|last| !last.is_on(cpu));
+    if PerThread::with(elsewhere) != Some(true) {
         put_off::forget(Work::ExactTimers);
     } else {
         put_off::settle(Work::ExactTimers);
@@ -124,10 +121,10 @@ pub(in crate::deliver::softirq) fn leave_timers(cx: Context, cpu: &SoftirqCpu, d
         watchdog = watchdog.into_iter().chain(napi.tx_path().watchdog_on(cpu.index)).min();
     });
     if let Some((at_ns, napi)) = first {
-        // It comes by for its own. Of the others it does not know who waits for them.
+        // It looks for its own. Of the others it does not know who waits for them.
         look_after_timers(cpu, deliver, false);
         deliver.napi_at(napi).timer.look_after(true);
-        owe(cpu, deliver, napi, at_ns);
+        defer(cpu, deliver, napi, at_ns);
     }
     // It may have taken the kernel timer's expiry that these relied on.
     if let Some(at) = watchdog {
