@@ -33,7 +33,8 @@
 //! | [`metric`] | names, units and labels of figures | none; the naming conventions of Prometheus |
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
-//! | [`upkeep`] | softirq threads that wait too long, or take too much; slack of timers; looks at stopped transmit queues | none |
+//! | [`serving`] | who serves a softirq CPU, and what is done when its thread gets no processor | none |
+//! | [`upkeep`] | slack of timers; looks at stopped transmit queues | none |
 //! | [`time`] | integer time | |
 //!
 //! # Who may touch what
@@ -73,6 +74,7 @@ pub mod neighbour;
 pub mod poll;
 pub mod rss;
 pub mod select;
+pub mod serving;
 pub mod sockopt;
 pub mod softirq;
 pub mod state;

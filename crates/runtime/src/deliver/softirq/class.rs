@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use napier_core::serving::{Share, ShareVerdict};
 use napier_core::time::{Instant, Span};
-use napier_core::upkeep::{Share, ShareVerdict};
 
 use super::SoftirqCpu;
 use napier_sys::cpuclock::ThreadClock;
@@ -11,13 +11,12 @@ use napier_sys::cpuclock::ThreadClock;
 /// `SCHED_FIFO` priority of softirq threads: the middle, as the kernel gives its own interrupt threads.
 pub(in crate::deliver) const FIFO_PRIORITY: i32 = 50;
 
-/// `SCHED_FIFO` where it is granted, but not while the thread takes most of its processor (`napier_core::upkeep`).
+/// `SCHED_FIFO` where it is granted, but not while the thread takes most of its processor (`napier_core::serving`).
 pub(super) struct Class {
     /// It was granted.
     granted: bool,
     clock: Option<ThreadClock>,
     share: Share,
-    left: bool,
 }
 
 impl Class {
@@ -26,7 +25,7 @@ impl Class {
         let granted = wanted && napier_sys::sched::set_fifo(FIFO_PRIORITY).is_ok();
         cpu.fifo.store(granted, Ordering::Relaxed);
         let clock = ThreadClock::current();
-        Self { granted, clock, share: Share::begin(now, used(clock)), left: false }
+        Self { granted, clock, share: Share::begin(now, used(clock)) }
     }
 
     /// Looks at the share of the period that has gone by.
@@ -42,27 +41,23 @@ impl Class {
         match self.share.look(now, used(self.clock)) {
             ShareVerdict::Stay => {}
             ShareVerdict::Leave => {
-                self.left = true;
                 cpu.counters.fifo_left.fetch_add(1, Ordering::Relaxed);
                 let _ = napier_sys::sched::set_other();
             }
-            ShareVerdict::Return => {
-                self.left = false;
-                self.resume(cpu);
-            }
+            ShareVerdict::Return => self.resume(cpu),
         }
     }
 
     /// The class of programs for a while.
     pub(super) fn suspend(&self) {
-        if self.granted && !self.left {
+        if self.granted && self.share.is_real_time() {
             let _ = napier_sys::sched::set_other();
         }
     }
 
     /// The end of [`Self::suspend`].
     pub(super) fn resume(&self, cpu: &SoftirqCpu) {
-        if self.granted && !self.left {
+        if self.granted && self.share.is_real_time() {
             cpu.fifo.store(napier_sys::sched::set_fifo(FIFO_PRIORITY).is_ok(), Ordering::Relaxed);
         }
     }

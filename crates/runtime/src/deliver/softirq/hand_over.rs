@@ -12,9 +12,10 @@
 //! The program is not of a real-time class and may get no processor when it is woken. What it has been woken for is then taken
 //! over like all that waits for 10 ms (`watchdog`).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
+use napier_core::serving::{Bell, Serving};
 use napier_core::time::{Deadline, Instant, Span};
 use napier_stack::park::Parker;
 use napier_stack::seams::CpuOfSleeper;
@@ -24,6 +25,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
 use super::SoftirqCpu;
+use super::serving::ServingCell;
 use super::timer::{NEVER_NS, keep_timers, leave_timers, until};
 use crate::deliver::Deliver;
 use crate::napi::Context;
@@ -37,21 +39,18 @@ pub(super) struct HandOver {
     deliver: OnceLock<Weak<Deliver>>,
     index: u32,
     bell: Arc<OwnedFd>,
-    taken: AtomicBool,
-    /// How often who has the softirq has woken up, or left.
-    turns: AtomicU32,
+    serving: Arc<ServingCell>,
     /// Where the CPU's thread keeps away.
     aside: Parker,
 }
 
 impl HandOver {
-    pub(super) fn new(index: u32) -> rustix::io::Result<Self> {
+    pub(super) fn new(index: u32, serving: &Arc<ServingCell>) -> rustix::io::Result<Self> {
         Ok(Self {
             deliver: OnceLock::new(),
             index,
             bell: Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?),
-            taken: AtomicBool::new(false),
-            turns: AtomicU32::new(0),
+            serving: serving.clone(),
             aside: Parker::new(),
         })
     }
@@ -68,33 +67,26 @@ impl HandOver {
 
     /// It, if no other thread has it.
     pub(super) fn take(self: &Arc<Self>) -> Option<Arc<dyn CpuOfSleeper>> {
-        // Acquire: pairs with the Release in `end`.
-        let got = !self.taken.load(Ordering::Relaxed) && !self.taken.swap(true, Ordering::Acquire);
+        let got = !self.serving.load().is_lent() && self.serving.change_if(Serving::lend);
         got.then(|| self.clone() as Arc<dyn CpuOfSleeper>)
     }
 
-    /// Rings for who has the softirq: another thread has heard the bell. How often that one has woken up before.
-    pub(super) fn pass_on(&self) -> u32 {
-        let turns = self.turns.load(Ordering::Acquire);
-        // Acquire: pairs with the Release in `end`; who comes later looks for its work after it has taken the softirq.
-        if self.taken.load(Ordering::Acquire) {
+    /// Another thread has heard the bell: it rings for who has the softirq. Who comes later looks for its work after it has
+    /// taken the softirq.
+    pub(super) fn pass_on(&self) -> Bell {
+        let heard = self.serving.load().heard();
+        if matches!(heard, Bell::Ring { .. }) {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
-        turns
+        heard
     }
 
-    /// The CPU's thread has passed the bell on, when there had been so many turns, and keeps away for a moment: waiting again at
-    /// once, it would hear that too.
-    pub(super) fn stand_aside(&self, before: u32) {
-        let has_gone_on = || self.turns.load(Ordering::Acquire) != before || !self.taken.load(Ordering::Acquire);
-        self.aside.wait(has_gone_on, Deadline::after(Clock.now(), ASIDE), &Clock);
-    }
-
-    /// Who has the softirq is awake, or leaves.
-    fn goes_on(&self) {
-        // Release: pairs with the Acquire in `stand_aside`.
-        self.turns.fetch_add(1, Ordering::Release);
-        self.aside.wake();
+    /// The CPU's thread has passed the bell on, and keeps away for a moment: waiting again at once, it would hear that too.
+    pub(super) fn stand_aside(&self, bell: Bell) {
+        if let Bell::Ring { round } = bell {
+            let is_over = || self.serving.load().is_over(round);
+            self.aside.wait(is_over, Deadline::after(Clock.now(), ASIDE), &Clock);
+        }
     }
 }
 
@@ -109,7 +101,8 @@ impl CpuOfSleeper for HandOver {
         let cx = Context::current().serve(self.index);
         let awake = &mut || {
             awake();
-            self.goes_on();
+            self.serving.change(|word| (word.wakes(), ()));
+            self.aside.wake();
         };
         sleep_as_softirq(*cx, &deliver.softirq[self.index as usize], &deliver, deadline, awake);
     }
@@ -119,9 +112,8 @@ impl CpuOfSleeper for HandOver {
             let _for_others = ForOthers::begin();
             leave_timers(Context::current(), &deliver.softirq[self.index as usize], &deliver);
         }
-        // Release: pairs with the Acquire of the next one's swap, and with that in `pass_on`.
-        self.taken.store(false, Ordering::Release);
-        self.goes_on();
+        self.serving.change(|word| (word.give_back(), ()));
+        self.aside.wake();
     }
 }
 

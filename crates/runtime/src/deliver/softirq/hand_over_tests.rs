@@ -47,7 +47,7 @@ impl Rig {
             napier_sys::sched::pin_current_thread(self.cpu);
             port.wait(Some(PATIENCE))
         });
-        eventually("the place is taken", || self.softirq().hand_over.taken.load(Ordering::Relaxed));
+        eventually("the place is taken", || self.softirq().hand_over.serving.load().is_lent());
         thread
     }
 
@@ -88,7 +88,7 @@ fn a_sleeping_program_takes_its_packet_itself() {
     let after = rig.stats();
     assert!(after.stood_in > before.stood_in);
     assert_eq!(after.wakeups, before.wakeups);
-    assert!(!rig.softirq().hand_over.taken.load(Ordering::Relaxed));
+    assert!(!rig.softirq().hand_over.serving.load().is_lent());
     drop(still);
 }
 
@@ -119,13 +119,13 @@ fn a_bell_that_another_has_heard_is_passed_on() {
     let rig = Rig::new();
     let place = &rig.softirq().hand_over;
     // Nobody has the place: nothing is waited for.
-    place.stand_aside(place.pass_on());
+    assert_eq!(place.pass_on(), Bell::Nothing);
     std::thread::scope(|scope| {
         let sleeper = rig.sleeper(scope);
         for _ in 0..100 {
-            let before = place.turns.load(Ordering::Acquire);
-            place.stand_aside(place.pass_on());
-            eventually("the sleeper has heard it", || place.turns.load(Ordering::Acquire) != before);
+            let Bell::Ring { round } = place.pass_on() else { panic!("a program has it") };
+            place.stand_aside(Bell::Ring { round });
+            eventually("the sleeper has heard it", || place.serving.load().is_over(round));
         }
         rig.send();
         assert!(sleeper.join().unwrap());

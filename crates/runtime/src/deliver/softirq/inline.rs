@@ -10,53 +10,66 @@ use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::napi::{Context, Napi};
 use napier_core::context::PollContext;
-
-/// Polls of one instance by a program that comes for what was held back: `netdev_budget`, 300 packets, by 64.
-const POLLS_MAX: u32 = 4;
+use napier_core::serving::{Raise, Raiser, raise};
 
 impl SoftirqCpu {
-    /// Sees to it that an instance, whose owner calls, is polled as of this CPU: by the caller once, or by the CPU's thread.
-    pub(crate) fn raise(&self, cx: Context, deliver: &Deliver, napi: &Napi) {
-        if !cx.may_run_inline() {
-            self.raised.push(&deliver.napi_links, napi.index);
-            return self.kick_unless_looked_after(cx);
-        }
-        self.counters.task_runs.fetch_add(1, Ordering::Relaxed);
-        if self.poll_inline(*cx.inline_on(self.index), deliver, napi) {
-            self.raised.push(&deliver.napi_links, napi.index);
-            self.kick();
+    /// The thread of context `cx`, which raises something on this CPU.
+    #[inline]
+    fn raiser(&self, cx: Context) -> Raiser {
+        Raiser {
+            may_run_inline: cx.may_run_inline(),
+            polls_on: cx.polls_on(),
+            looks_after: cx.looks_after(self.index),
+            is_inline: cx.is_inline(),
         }
     }
 
-    /// Polls once, or as long as one softirq run may if the caller came for packets; true if the instance wants another poll.
-    #[inline]
-    fn poll_inline(&self, cx: Context, deliver: &Deliver, napi: &Napi) -> bool {
-        let mut polled = deliver.poll_once(cx, napi, PollContext::Softirq);
-        let mut polls_left = if cx.polls_on() { POLLS_MAX - 1 } else { 0 };
-        while polled.repoll && polls_left > 0 {
-            polls_left -= 1;
-            polled = deliver.poll_once(cx, napi, PollContext::Softirq);
+    /// Sees to it that an instance, whose owner calls, is polled as of this CPU: by the caller, or by the CPU's thread.
+    pub(crate) fn raise(&self, cx: Context, deliver: &Deliver, napi: &Napi) {
+        let kick = match raise(self.raiser(cx)) {
+            Raise::Inline { polls_max } => {
+                self.counters.task_runs.fetch_add(1, Ordering::Relaxed);
+                if !poll_inline(*cx.inline_on(self.index), deliver, napi, polls_max) {
+                    return;
+                }
+                true
+            }
+            Raise::Queue => false,
+            Raise::QueueAndKick => true,
+        };
+        self.raised.push(&deliver.napi_links, napi.index);
+        if kick {
+            self.kick();
         }
-        polled.repoll
     }
 
     /// Sees to it that a transmit queue which was scheduled is run (`NET_TX`): by the caller if it may, or by the CPU's
     /// thread. The caller never polls here: it may be inside a call that a poll would wait for.
     pub(crate) fn raise_tx(&self, cx: Context, deliver: &Deliver, index: u32, by_caller: bool) {
-        if !by_caller || !cx.may_run_inline() {
-            self.raised_tx.push(&deliver.tx_links, index);
-            return self.kick_unless_looked_after(cx);
+        let raiser = self.raiser(cx);
+        match raise(Raiser { may_run_inline: by_caller && raiser.may_run_inline, ..raiser }) {
+            Raise::Inline { .. } => {
+                let _inline = cx.inline();
+                deliver.napi_at(index).tx_path().softirq_run();
+            }
+            Raise::Queue => self.raised_tx.push(&deliver.tx_links, index),
+            Raise::QueueAndKick => {
+                self.raised_tx.push(&deliver.tx_links, index);
+                self.kick();
+            }
         }
-        let _inline = cx.inline();
-        deliver.napi_at(index).tx_path().softirq_run();
     }
+}
 
-    /// The thread that runs this CPU's lists, or is about to, looks at them again.
-    fn kick_unless_looked_after(&self, cx: Context) {
-        if cx.is_inline() || !cx.looks_after(self.index) {
-            self.kick();
+/// Polls until the instance wants no other poll, or so many times; true if it wants another.
+#[inline]
+fn poll_inline(cx: Context, deliver: &Deliver, napi: &Napi, polls_max: u32) -> bool {
+    for _ in 0..polls_max {
+        if !deliver.poll_once(cx, napi, PollContext::Softirq).repoll {
+            return false;
         }
     }
+    true
 }
 
 #[cfg(test)]

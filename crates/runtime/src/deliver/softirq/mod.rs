@@ -13,6 +13,7 @@ mod placement;
 #[cfg(test)]
 pub(crate) mod scarce;
 mod service;
+mod serving;
 mod thread;
 mod timer;
 mod transmit;

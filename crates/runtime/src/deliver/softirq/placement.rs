@@ -2,18 +2,18 @@
 //!
 //! A pinned `SCHED_FIFO` thread waits for as long as a real-time thread of the same priority has its processor. The kernel's
 //! softirqs cannot come into that: they run on top of whatever is there. So a pinned thread that stands still with work
-//! (`watchdog`) is let go to the other processors for [`AWAY`].
+//! (`watchdog`) is let go to the other processors for [`AWAY_FOR`](napier_core::serving::AWAY_FOR).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use napier_core::serving::{Place, Rescue, rescue};
 use napier_core::time::{Instant, Span};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
+use super::serving::ServingCell;
 use crate::deliver::Deliver;
 use napier_sys::sched::pin_current_thread;
-
-/// How long a thread is away from its processor before it tries it again.
-const AWAY: Span = Span::from_ms(10_000);
 
 /// Where the thread of a softirq CPU may run.
 pub(crate) struct Placement {
@@ -21,7 +21,8 @@ pub(crate) struct Placement {
     home: usize,
     /// The thread stays there.
     pinned: bool,
-    /// When the pinned thread was let go elsewhere, in ns; 0: it is not away.
+    serving: Arc<ServingCell>,
+    /// When the pinned thread was let go elsewhere, in ns.
     away_since_ns: AtomicU64,
     /// How often the thread had come round then.
     progress_at_let_go: AtomicU64,
@@ -30,10 +31,11 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    pub(super) const fn new(home: usize, pinned: bool) -> Self {
+    pub(super) const fn new(home: usize, pinned: bool, serving: Arc<ServingCell>) -> Self {
         Self {
             home,
             pinned,
+            serving,
             away_since_ns: AtomicU64::new(0),
             progress_at_let_go: AtomicU64::new(u64::MAX),
             thread: AtomicI32::new(0),
@@ -71,14 +73,16 @@ impl Placement {
         }
     }
 
-    /// Lets a pinned thread that stands still run anywhere but there; false if there is no other place for it, or if it
-    /// has not gone on since it was let go. It has come round `progress` times up to now. After true the caller kicks it.
+    /// What is done for the thread, whose work is overdue, and which has come round `progress` times up to now.
+    pub(super) fn rescue(&self, progress: u64) -> Rescue {
+        rescue(self.pinned, self.progress_at_let_go.load(Ordering::Relaxed) != progress)
+    }
+
+    /// Lets the thread run anywhere but where it stands still; false if there is no other place for it. After true the caller
+    /// kicks it.
     pub(super) fn let_go(&self, deliver: &Deliver, progress: u64, now: Instant) -> bool {
         let tid = self.tid();
-        let (true, Some(thread)) = (self.pinned, Pid::from_raw(tid)) else { return false };
-        if self.progress_at_let_go.load(Ordering::Relaxed) == progress {
-            return false;
-        }
+        let Some(thread) = Pid::from_raw(tid) else { return false };
         // One that is away already may stand still there too.
         let stands_on = napier_sys::sched::processor_of(tid).unwrap_or(self.home);
         let Some(elsewhere) = deliver.cpus_without(stands_on) else { return false };
@@ -88,27 +92,25 @@ impl Placement {
         self.progress_at_let_go.store(progress, Ordering::Relaxed);
         // After the call: one who comes home at the same time is then away once more on paper only.
         self.away_since_ns.store(now.ns, Ordering::Relaxed);
+        self.serving.change(|word| (word.let_go(), ()));
         true
     }
 
-    /// Where the calling thread, which is this CPU's, may run: anywhere while it is away, and at home again after
-    /// [`AWAY`]. `known_ns` is when it went away, as far as the thread has noticed.
+    /// The calling thread, which is this CPU's, comes round: it goes where it has to.
     #[inline]
-    pub(super) fn keep(&self, deliver: &Deliver, now: Instant, known_ns: &mut u64) {
-        let since_ns = self.away_since_ns.load(Ordering::Relaxed);
-        if since_ns != 0 {
-            self.change(deliver, now, since_ns, known_ns);
+    pub(super) fn comes_round(&self, deliver: &Deliver, now: Instant) {
+        if !self.serving.load().is_home() {
+            self.go(deliver, now);
         }
     }
 
     #[cold]
-    fn change(&self, deliver: &Deliver, now: Instant, since_ns: u64, known_ns: &mut u64) {
-        if now.ns.saturating_sub(since_ns) >= AWAY.ns {
-            self.away_since_ns.store(0, Ordering::Relaxed);
-            pin_current_thread(self.home);
-        } else if *known_ns != since_ns {
-            *known_ns = since_ns;
-            deliver.unpin_thread();
+    fn go(&self, deliver: &Deliver, now: Instant) {
+        let away = Span::from_ns(now.ns.saturating_sub(self.away_since_ns.load(Ordering::Relaxed)));
+        match self.serving.change(|word| word.comes_round(away)) {
+            Place::Stay => {}
+            Place::Anywhere => deliver.unpin_thread(),
+            Place::Home => pin_current_thread(self.home),
         }
     }
 }

@@ -42,7 +42,7 @@ fn a_thread_that_was_let_go_comes_home() {
     });
     cpu.kick();
     eventually("from there too", || cpu.let_go(inner, inner.clock.now()));
-    cpu.placement.away_since_ns.store(1, Ordering::Relaxed);
+    cpu.placement.away_since_ns.store(0, Ordering::Relaxed);
     eventually("it is home", || {
         cpu.kick();
         may_run_on(cpu) == cpus[..1]
@@ -54,7 +54,7 @@ fn a_thread_that_was_let_go_comes_home() {
 #[test]
 fn only_who_is_pinned_and_has_a_place_is_let_go() {
     let engine = Engine::builder().start().unwrap();
-    assert!(!engine.inner.deliver.softirq[0].let_go(&engine.inner.deliver, engine.inner.deliver.clock.now()));
+    assert_eq!(engine.inner.deliver.softirq[0].placement.rescue(0), Rescue::TakeOver);
     let mut one = CpuSet::new();
     one.set(3);
     assert_eq!(without(&one, 3).map(|set| set.count()), None);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
+use napier_core::serving::Bell;
 use napier_core::softirq::PollLists;
 use napier_ring::{Baton, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -14,6 +15,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use super::class::Class;
 use super::hand_over::HandOver;
 use super::placement::Placement;
+use super::serving::ServingCell;
 use super::timer::{CpuTimer, Ran};
 use super::{Holds, SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
@@ -49,11 +51,12 @@ pub(crate) fn tokens(napi: u32) -> Tokens {
 impl SoftirqCpu {
     /// Makes the CPU's data and descriptors; the thread comes with [`start`].
     pub(crate) fn new(index: u32, cpu: usize, pinned: bool) -> rustix::io::Result<Self> {
-        let hand_over = Arc::new(HandOver::new(index)?);
+        let serving = Arc::new(ServingCell::new());
+        let hand_over = Arc::new(HandOver::new(index, &serving)?);
         let this = Self {
             index,
             cpu,
-            placement: Placement::new(cpu, pinned),
+            placement: Placement::new(cpu, pinned, serving),
             raised: List::new(),
             raised_tx: List::new(),
             baton: Baton::new(),
@@ -79,11 +82,11 @@ impl SoftirqCpu {
     fn main(&self, deliver: &Deliver, mut class: Class) {
         napier_sys::nowait::this_thread();
         let cx = Context::current();
-        let (mut for_nothing, mut away_known_ns) = (None, 0);
+        let mut for_nothing = None;
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, for_nothing);
             let Taken { timer_fired, events, called } = self.wait(cx, deliver, at_most.as_ref());
-            let turns = called.then(|| self.hand_over.pass_on());
+            let bell = if called { self.hand_over.pass_on() } else { Bell::Nothing };
             let woken_before = woken_by_this_thread();
             let ran = if timer_fired || at_most.is_some() { self.run_due_timers(cx, deliver) } else { Ran::None };
             self.run(cx, deliver);
@@ -93,9 +96,7 @@ impl SoftirqCpu {
                 Ran::LookedAfter => woken_by_this_thread() == woken_before,
                 Ran::Exact => false,
             });
-            if let Some(turns) = turns {
-                self.hand_over.stand_aside(turns);
-            }
+            self.hand_over.stand_aside(bell);
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
                 self.as_ksoftirqd(cx, deliver, &class);
                 // What its last wait took in.
@@ -103,7 +104,7 @@ impl SoftirqCpu {
             }
             let now = deliver.clock.now();
             class.look(self, now);
-            self.placement.keep(deliver, now, &mut away_known_ns);
+            self.placement.comes_round(deliver, now);
             deliver.watchdog.tick(cx, deliver, now);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! No thread waits for that and nothing is added per packet: threads that are about to sleep, or have just been woken, look at
 //! a time of day; every [`LOOK_EVERY`] one of them looks at the CPUs, and [`WatchdogThread`] does for engines whose other threads
-//! all sleep or wait. What waited for 10 ms while its thread did nothing (`napier_core::upkeep`) is taken over: interrupts,
+//! all sleep or wait. What waited for 10 ms while its thread did nothing (`napier_core::serving`) is taken over: interrupts,
 //! timers, scheduled instances and transmit queues. A thread that is pinned is let go elsewhere first (`placement`).
 //!
 //! What cannot be taken over is an instance whose owner stands still in the midst of a poll. Its data may be half changed.
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use napier_core::serving::{OVERDUE_AFTER, Overdue, Rescue};
 use napier_core::time::{Instant, Span};
-use napier_core::upkeep::{OVERDUE_AFTER, Overdue};
 
 use super::SoftirqCpu;
 use super::class::FIFO_PRIORITY;
@@ -73,9 +73,12 @@ fn look(cx: Context, deliver: &Deliver, now: Instant, seen: &mut [Overdue]) -> b
             found = Some(cpu);
         }
     }
-    // Where letting it go does not help, what it has to do is taken over at a later look.
-    if let Some(cpu) = found.filter(|cpu| !cpu.let_go(deliver, now)) {
-        cpu.take_over(cx, deliver);
+    if let Some(cpu) = found {
+        match cpu.placement.rescue(cpu.progress()) {
+            // Where it does not help, what the thread has to do is taken over at a later look.
+            Rescue::LetGo if cpu.let_go(deliver, now) => {}
+            Rescue::LetGo | Rescue::TakeOver => cpu.take_over(cx, deliver),
+        }
     }
     waits
 }
@@ -166,7 +169,7 @@ impl SoftirqCpu {
         let scope = cx.take_over(other);
         let taken = self.take_events(*scope, deliver, Some(&AT_ONCE), &mut || {});
         if taken.called {
-            self.hand_over.pass_on();
+            let _ = self.hand_over.pass_on();
         }
         self.run_due_timers(*scope, deliver);
         if taken.timer_fired {
