@@ -1,6 +1,5 @@
 //! Adding devices, of each kind.
 
-use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use napier_core::rss::IndirectionTable;
@@ -13,7 +12,7 @@ use crate::netdev::Device;
 use crate::port::link::{self, LinkConfig, LinkError};
 use crate::port::memif::{AddMemifError, Control, MemifConfig};
 use crate::port::xsk::{AddXdpError, Attachment, NewXdp, XdpConfig, XdpInfo, XdpStats};
-use crate::port::{AddDeviceError, AddedDevice, EndConfig, Kind, Made, RxEnd, Service, TxEnd};
+use crate::port::{AddDeviceError, AddedDevice, EndConfig, Kind, Made, RxEnd, TxEnd};
 
 /// Why a link was not added.
 #[derive(Debug, thiserror::Error)]
@@ -39,30 +38,30 @@ impl Engine {
         a: EndConfig,
         b: EndConfig,
     ) -> Result<(DeviceHandle, DeviceHandle), AddLinkError> {
-        let inner = &self.inner;
-        let mut devices = inner.devices.lock().expect("no panic while held");
+        let devices = &self.inner.devices;
+        let mut table = devices.lock();
         if a.name == b.name {
             return Err(AddDeviceError::NameTaken { name: b.name }.into());
         }
         // Before the memory is made: what the frame table has given it does not take back.
         config.check()?;
         let mtu = mtu_of(config.frame_bytes);
-        inner.check_device(&devices, &a, (config.queues, mtu))?;
-        inner.check_device(&devices, &b, (config.queues, mtu))?;
-        if inner.deliver.napi_room() < 2 * usize::from(config.queues) {
+        devices.check(&table, &a, config.queues, mtu)?;
+        devices.check(&table, &b, config.queues, mtu)?;
+        if devices.napi_room() < 2 * usize::from(config.queues) {
             return Err(AddDeviceError::TooManyInstances.into());
         }
-        let (end_a, end_b) = link::create(config, &inner.frames)?;
+        let (end_a, end_b) = link::create(config, &devices.frames)?;
         let (rss_a, rss_b) = (new_rss(config.queues), new_rss(config.queues));
         let mut add = |config, ports, rss, peer_rss| {
             let made = Made { ports, mtu, unusable: None };
-            inner.add_device(&mut devices, NewDevice { config, made, rss, peer_rss, in_process: true })
+            devices.add(&mut table, NewDevice { config, made, rss, peer_rss, in_process: true })
         };
         let device_a = add(a, end_a, rss_a.clone(), rss_b.clone())?;
         let device_b = add(b, end_b, rss_b, rss_a);
-        let device_b = device_b.inspect_err(|_| inner.take_back(&mut devices, &device_a))?;
-        drop(devices);
-        let handle = |device| DeviceHandle { engine: inner.clone(), device };
+        let device_b = device_b.inspect_err(|_| devices.take_back(&mut table, &device_a))?;
+        drop(table);
+        let handle = |device| DeviceHandle { engine: self.inner.clone(), device };
         Ok((handle(device_a), handle(device_b)))
     }
 
@@ -89,7 +88,7 @@ impl Engine {
     ///
     /// See [`AddMemifError`]; nothing is added then.
     pub fn add_memif(&self, config: MemifConfig, end: EndConfig) -> Result<DeviceHandle, AddMemifError> {
-        let control = self.inner.service::<Control>();
+        let control = self.inner.services.get::<Control>();
         self.inner.add(control.reserve(&*self.inner.deliver, config)?, end)
     }
 
@@ -142,7 +141,7 @@ impl DeviceHandle {
 
     /// Shows what looks after the device's peer, if it is of this type.
     fn with_attachment<A: 'static, R>(&self, look: impl FnOnce(&A) -> R) -> Option<R> {
-        let devices = self.engine.devices.lock().expect("no panic while held");
+        let devices = self.engine.devices.lock();
         devices.entry(&self.device).attachment.as_ref()?.downcast_ref().map(look)
     }
 }
@@ -150,36 +149,16 @@ impl DeviceHandle {
 impl EngineInner {
     /// Adds a device of any kind with one end here.
     fn add<K: Kind>(self: &Arc<Self>, mut kind: K, mut end: EndConfig) -> Result<DeviceHandle, K::Error> {
-        let mut devices = self.devices.lock().expect("no panic while held");
+        let mut table = self.devices.lock();
         let (queues, mtu) = kind.shape();
-        self.check_device(&devices, &end, (queues, mtu))?;
-        let made = kind.make(&mut end, &self.frames)?;
+        self.devices.check(&table, &end, queues, mtu)?;
+        let made = kind.make(&mut end, &self.devices.frames)?;
         let new = NewDevice { config: end, made, rss: new_rss(queues), peer_rss: new_rss(queues), in_process: false };
-        let device = self.add_device(&mut devices, new)?;
+        let device = self.devices.add(&mut table, new)?;
         let added = Added { engine: Arc::downgrade(self), device: device.clone() };
-        devices.entry_mut(&device).attachment = kind.added(Arc::new(added));
-        drop(devices);
+        table.entry_mut(&device).attachment = kind.added(Arc::new(added));
+        drop(table);
         Ok(DeviceHandle { engine: self.clone(), device })
-    }
-
-    /// The service of this type; made when it is asked for first.
-    fn service<S: Service + Default>(&self) -> Arc<S> {
-        let mut services = self.services.lock().expect("no panic while held");
-        let known = services.iter().find_map(|service| {
-            let any: Arc<dyn Any + Send + Sync> = service.clone();
-            any.downcast().ok()
-        });
-        known.unwrap_or_else(|| {
-            let new = Arc::<S>::default();
-            services.push(new.clone());
-            new
-        })
-    }
-
-    /// Ends the services; the engine is going away.
-    pub(super) fn stop_services(&self) {
-        let services = std::mem::take(&mut *self.services.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        services.iter().for_each(|service| service.stop());
     }
 }
 
@@ -204,15 +183,15 @@ impl AddedDevice for Added {
 
     fn carrier_on(&self, peer: String, ends: Vec<(RxEnd, TxEnd)>, tx_queues: u16) -> rustix::io::Result<()> {
         self.device.peer_rss.indirection.store(Arc::new(IndirectionTable::equal(tx_queues)));
-        self.engine.upgrade().map_or(Ok(()), |engine| engine.carrier_on(&self.device, peer, ends))
+        self.engine.upgrade().map_or(Ok(()), |engine| engine.devices.carrier_on(&self.device, peer, ends))
     }
 
     fn carrier_off(&self, reason: String) -> Vec<(RxEnd, TxEnd)> {
-        self.engine.upgrade().map_or_else(Vec::new, |engine| engine.carrier_off(&self.device, reason))
+        self.engine.upgrade().map_or_else(Vec::new, |engine| engine.devices.carrier_off(&self.device, reason))
     }
 
     fn set_carrier(&self, unusable: Option<String>, gone: bool) -> rustix::io::Result<()> {
-        self.engine.upgrade().map_or(Ok(()), |engine| engine.set_carrier(&self.device, unusable, gone))
+        self.engine.upgrade().map_or(Ok(()), |engine| engine.devices.set_carrier(&self.device, unusable, gone))
     }
 
     fn set_facts(&self, mac: Option<[u8; 6]>, mtu: u32) -> bool {

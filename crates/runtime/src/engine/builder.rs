@@ -7,9 +7,10 @@ use napier_ring::FrameTable;
 
 use super::devices::Devices;
 use super::host::{Dependants, EngineHost};
+use super::services::Services;
+use super::ticks::TickRate;
 use super::{Engine, EngineInner, Running};
 use crate::deliver::{Deliver, Setup, Sysctls, softirq};
-use napier_sys::tsc::ticks;
 
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]
@@ -142,17 +143,14 @@ impl EngineBuilder {
             records_max: self.journal,
         });
         let deliver = deliver.map_err(std::io::Error::from)?;
-        let frames = Arc::new(FrameTable::new());
         let inner = Arc::new(EngineInner {
             deliver: deliver.clone(),
             host: Arc::new(EngineHost::default()),
             dependants: Dependants::default(),
-            frames,
-            devices: Mutex::new(Devices::default()),
-            services: Mutex::default(),
+            devices: Devices::new(deliver.clone(), Arc::new(FrameTable::new())),
+            services: Services::default(),
             cap_net_admin: AtomicBool::new(true),
-            started: (ticks(), deliver.clock.now()),
-            tick_rate: std::sync::OnceLock::new(),
+            ticks: TickRate::new(deliver.clock.now()),
         });
         inner.host.begin(&inner);
         let mut running = Running { inner: inner.clone(), softirq_threads: Mutex::new(Vec::new()), watch: None };

@@ -1,23 +1,4 @@
 //! Carrier: whether there is a peer at the other end of a device, and who it is.
-//!
-//! A device is up while the user wants it up and there is carrier. A link in one process always has carrier; a device
-//! whose peer is another process or the kernel loses it when the peer goes, and its instances are disabled until there
-//! is a peer again.
-
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-use super::DeviceHandle;
-use super::EngineInner;
-use super::devices::DeviceEntry;
-use crate::napi::Napi;
-use crate::netdev::Device;
-use crate::port::{RxEnd, TxEnd};
-use crate::tx::TxPath;
-
-/// How long [`DeviceHandle::wait_link`] goes without a look.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What a device knows of its peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,111 +24,39 @@ impl Carrier {
         Self(LinkState { carrier: unusable.is_none(), reason: unusable, ..LinkState::default() })
     }
 
-    pub(super) fn losses(&self) -> u64 {
-        self.0.losses
-    }
-}
-
-impl EngineInner {
-    /// Sets whether a device that keeps its ends has its peer: `unusable` says why not, `gone` that it never will. No effect on a removed device.
-    pub(crate) fn set_carrier(
-        &self,
-        device: &Arc<Device>,
-        unusable: Option<String>,
-        gone: bool,
-    ) -> rustix::io::Result<()> {
-        let mut devices = self.devices.lock().expect("no panic while held");
-        let Some(entry) = devices.find_mut(device) else { return Ok(()) };
-        let state = &mut entry.carrier.0;
-        let (had, has) = (state.carrier, unusable.is_none());
-        state.carrier = has;
-        state.losses += u64::from(had && !has);
-        state.reason = unusable;
-        state.gone = gone;
-        self.follow_carrier(entry)
+    /// What is known of the peer.
+    pub(super) fn state(&self) -> &LinkState {
+        &self.0
     }
 
-    /// There is a peer, and these are the ends of the queues that lead to it, in their order. Queues beyond them stay
-    /// without an end. Frames that the old ends hold must have gone home already.
-    pub(crate) fn carrier_on(
-        &self,
-        device: &Arc<Device>,
-        peer: String,
-        ends: Vec<(RxEnd, TxEnd)>,
-    ) -> rustix::io::Result<()> {
-        let mut devices = self.devices.lock().expect("no panic while held");
-        let entry = devices.entry_mut(device);
-        assert!(!entry.carrier.0.carrier, "a device has one peer at a time");
-        for ((napi, path), (rx, tx)) in entry.napis.iter().zip(&device.tx).zip(ends) {
-            self.deliver.with_stopped(napi, |owned| {
-                owned.collect_raw();
-                owned.rx.attach(rx)
-            });
-            path.attach(tx);
-        }
-        entry.carrier.0 =
-            LinkState { carrier: true, peer: Some(peer), losses: entry.carrier.0.losses, ..LinkState::default() };
-        self.follow_carrier(entry)
+    /// There is a peer.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.carrier
     }
 
-    /// The peer is gone. Returns the ends that led to it, with the frames that they hold; none if there was no peer.
-    pub(crate) fn carrier_off(&self, device: &Arc<Device>, reason: String) -> Vec<(RxEnd, TxEnd)> {
-        let mut devices = self.devices.lock().expect("no panic while held");
-        let entry = devices.entry_mut(device);
-        let had = std::mem::replace(&mut entry.carrier.0.carrier, false);
-        entry.carrier.0.reason = Some(reason);
-        if !had {
-            return Vec::new();
-        }
-        entry.carrier.0.losses += 1;
-        self.follow_carrier(entry).expect("nothing is watched on the way down");
-        self.detach(entry)
+    /// The peer is there, or is not for this reason; `gone`: it never will be.
+    pub(super) fn set(&mut self, unusable: Option<String>, gone: bool) {
+        let has = unusable.is_none();
+        self.0.losses += u64::from(self.is_on() && !has);
+        self.0.carrier = has;
+        self.0.reason = unusable;
+        self.0.gone = gone;
     }
 
-    /// Takes the ends of a device that is down, with the frames that they hold.
-    pub(super) fn detach(&self, entry: &DeviceEntry) -> Vec<(RxEnd, TxEnd)> {
-        let detach = |(napi, path): (&Arc<Napi>, &Arc<TxPath>)| {
-            let rx = self.deliver.with_stopped(napi, |owned| owned.rx.attach(RxEnd::Detached));
-            (rx, path.attach(TxEnd::Detached))
-        };
-        entry.napis.iter().zip(&entry.device.tx).map(detach).collect()
+    /// A peer has come; it calls itself `peer`.
+    ///
+    /// # Panics
+    /// If there is one.
+    pub(super) fn begin(&mut self, peer: String) {
+        assert!(!self.is_on(), "a device has one peer at a time");
+        self.0 = LinkState { carrier: true, peer: Some(peer), losses: self.0.losses, ..LinkState::default() };
     }
 
-    /// Brings a device up or down, as the user wants it and carrier allows it.
-    pub(super) fn follow_carrier(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
-        let is_up = entry.device.up.load(Ordering::Relaxed);
-        match (is_up, entry.admin_up && entry.carrier.0.carrier) {
-            (false, true) if self.deliver.is_closing() => Err(rustix::io::Errno::SHUTDOWN),
-            (false, true) => self.device_up(entry),
-            (true, false) => {
-                self.device_down(entry);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl DeviceHandle {
-    /// Whether the device has a peer, and who it is.
-    #[must_use]
-    pub fn link_state(&self) -> LinkState {
-        let devices = self.engine.devices.lock().expect("no panic while held");
-        devices.entry(&self.device).carrier.0.clone()
-    }
-
-    /// Waits until the device has a peer; false if it has none after `at_most`.
-    #[must_use]
-    pub fn wait_link(&self, at_most: Duration) -> bool {
-        let until = Instant::now() + at_most;
-        loop {
-            if self.link_state().carrier {
-                return true;
-            }
-            if Instant::now() >= until {
-                return false;
-            }
-            std::thread::sleep(LOOK);
-        }
+    /// The peer has gone, or why none comes; true if there was one.
+    pub(super) fn end(&mut self, reason: String) -> bool {
+        let had = std::mem::replace(&mut self.0.carrier, false);
+        self.0.reason = Some(reason);
+        self.0.losses += u64::from(had);
+        had
     }
 }

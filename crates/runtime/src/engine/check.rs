@@ -1,7 +1,7 @@
 //! Whether a device can be added, before anything is made for it.
 
-use super::EngineInner;
 use super::devices::Devices;
+use super::table::DeviceTable;
 use crate::bounds::ETH_BYTES;
 use crate::port::{AddDeviceError, EndConfig};
 use napier_stack::NetNs;
@@ -17,19 +17,20 @@ pub(super) fn least_mtu(addr: std::net::IpAddr) -> u32 {
     if addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 }
 }
 
-impl EngineInner {
+impl Devices {
     /// Whether a device with this configuration can be added; nothing is changed. `mtu`: of the device.
     ///
     /// # Errors
     /// See [`AddDeviceError`].
-    pub(crate) fn check_device(
+    pub(super) fn check(
         &self,
-        devices: &Devices,
+        table: &DeviceTable,
         config: &EndConfig,
-        (queues, mtu): (u16, u32),
+        queues: u16,
+        mtu: u32,
     ) -> Result<Vec<u32>, AddDeviceError> {
-        devices.check_name(&config.name)?;
-        if self.deliver.napi_room() < usize::from(queues) {
+        table.check_name(&config.name)?;
+        if self.napi_room() < usize::from(queues) {
             return Err(AddDeviceError::TooManyInstances);
         }
         if !config.netns.has_frames_of(&self.frames) {
@@ -44,18 +45,5 @@ impl EngineInner {
             }
         }
         self.irq_cpus(config, queues)
-    }
-}
-
-impl Devices {
-    fn check_name(&self, name: &str) -> Result<(), AddDeviceError> {
-        let name = name.to_owned();
-        if name.is_empty() || name.len() > 15 || name.contains('\0') {
-            return Err(AddDeviceError::BadName { name });
-        }
-        if self.entries.iter().any(|entry| entry.device.name == name) {
-            return Err(AddDeviceError::NameTaken { name });
-        }
-        Ok(())
     }
 }

@@ -13,8 +13,9 @@ use napier_core::moderation::Coalesce;
 use napier_core::rss::{INDIRECTION_ENTRIES, IndirectionTable};
 use rustix::thread::{CpuSet, Pid};
 
-use super::devices::DeviceEntry;
-use super::{DeviceHandle, Engine, EngineInner};
+use super::table::DeviceEntry;
+use super::{DeviceHandle, Engine};
+use crate::deliver::Deliver;
 use crate::napi::Napi;
 
 /// A table that does not fit the device.
@@ -58,9 +59,9 @@ impl Engine {
     /// ERANGE for index 0, ENODEV for an unknown one.
     pub fn napi_dump(&self, ifindex: Option<u64>) -> Result<Vec<NapiInfo>, QueryError> {
         let filter = check_dump_filter(ifindex)?;
-        let devices = self.inner.devices.lock().expect("no panic while held");
+        let devices = self.inner.devices.lock();
         if let Some(wanted) = filter
-            && !devices.entries.iter().any(|entry| entry.device.ifindex == wanted)
+            && devices.of_ifindex(wanted).is_none()
         {
             return Err(QueryError::NoSuchDevice { ifindex: u64::from(wanted) });
         }
@@ -103,7 +104,7 @@ impl Engine {
         // Not the control lock: a change of threads may wait, and what else is set is only stored.
         let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
         for change in checked.changes() {
-            self.inner.apply(napi, change).map_err(NapiSetError::ThreadNotCreated)?;
+            apply(&self.inner.deliver, napi, change).map_err(NapiSetError::ThreadNotCreated)?;
         }
         Ok(())
     }
@@ -114,8 +115,8 @@ impl Engine {
     /// See [`QueryError`].
     pub fn queue_get(&self, request: QueueGet) -> Result<QueueInfo, QueryError> {
         let checked: CheckedQueueGet = request.check()?;
-        let devices = self.inner.devices.lock().expect("no panic while held");
-        let entry = devices.entries.iter().find(|entry| entry.device.ifindex == checked.ifindex);
+        let devices = self.inner.devices.lock();
+        let entry = devices.of_ifindex(checked.ifindex);
         let id = checked.queue(entry.map(DeviceEntry::queues))?;
         // The instance of a queue serves both directions, so both show it.
         let napi_id = entry.and_then(|entry| entry.napis.get(id as usize)).map(|napi| napi.id());
@@ -156,18 +157,16 @@ impl Engine {
     }
 }
 
-impl EngineInner {
-    fn apply(&self, napi: &Arc<Napi>, change: NapiChange) -> Result<(), Errno> {
-        match change {
-            NapiChange::Threaded(setting) => {
-                return self.deliver.napi_set_threaded(napi, setting).map_err(|error| errno_of(&error));
-            }
-            NapiChange::DeferHardIrqs(count) => napi.set_defer_hard_irqs(count),
-            NapiChange::IrqSuspendTimeout(span) => napi.set_irq_suspend_timeout_ns(span.ns),
-            NapiChange::GroFlushTimeout(span) => napi.set_gro_flush_timeout_ns(span.ns),
+fn apply(deliver: &Arc<Deliver>, napi: &Arc<Napi>, change: NapiChange) -> Result<(), Errno> {
+    match change {
+        NapiChange::Threaded(setting) => {
+            return deliver.napi_set_threaded(napi, setting).map_err(|error| errno_of(&error));
         }
-        Ok(())
+        NapiChange::DeferHardIrqs(count) => napi.set_defer_hard_irqs(count),
+        NapiChange::IrqSuspendTimeout(span) => napi.set_irq_suspend_timeout_ns(span.ns),
+        NapiChange::GroFlushTimeout(span) => napi.set_gro_flush_timeout_ns(span.ns),
     }
+    Ok(())
 }
 
 /// Why a thread was not started, as the kernel numbers it.
@@ -190,7 +189,7 @@ impl DeviceHandle {
     pub fn set(&self, request: DevSet) -> Result<(), DevSetError> {
         let setting = request.check(self.engine.cap_net_admin(), self.device.tx.len())?;
         let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");
-        let napis = self.engine.devices.lock().expect("no panic while held").entry(&self.device).napis.clone();
+        let napis = self.engine.devices.lock().entry(&self.device).napis.clone();
         let (in_force, error) = match setting {
             DevSetting::Threaded(wanted) => {
                 let (in_force, error) = self.write_threaded(&napis, wanted);
@@ -199,12 +198,12 @@ impl DeviceHandle {
             DevSetting::GroFlushTimeout(_) | DevSetting::NapiDeferHardIrqs(_) => {
                 for napi in &napis {
                     // Only stored, so it cannot fail.
-                    let _ = self.engine.apply(napi, setting.as_napi_change());
+                    let _ = apply(&self.engine.deliver, napi, setting.as_napi_change());
                 }
                 (setting, None)
             }
         };
-        if let Some(entry) = self.engine.devices.lock().expect("no panic while held").find_mut(&self.device) {
+        if let Some(entry) = self.engine.devices.lock().find_mut(&self.device) {
             entry.settings.apply(in_force);
         }
         error.map_or(Ok(()), |errno| Err(DevSetError::ThreadNotCreated(errno)))
@@ -241,7 +240,7 @@ impl DeviceHandle {
     /// The device's own settings; those of an instance may differ.
     #[must_use]
     pub fn settings(&self) -> napier_core::control::DevSettings {
-        self.engine.devices.lock().expect("no panic while held").entry(&self.device).settings
+        self.engine.devices.lock().entry(&self.device).settings
     }
 
     /// Interrupt coalescing of a queue (`ethtool -C`); false if there is no such queue, or if frames are to be counted

@@ -1,40 +1,21 @@
 //! The devices of an engine: adding, up and down.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use napier_core::control::DevSettings;
 use napier_core::rss::{DEFAULT_KEY, IndirectionTable, ToeplitzTable};
+use napier_ring::FrameTable;
 
-use super::EngineInner;
 use super::carrier::Carrier;
+use super::table::{DeviceEntry, DeviceTable};
+use crate::deliver::Deliver;
 use crate::journal::Tap;
 use crate::napi::Napi;
 use crate::netdev::{Device, Facts, Rss};
-use crate::port::{AddDeviceError, EndConfig, Made, Ports, RxCounters, Taps, TxCounters};
+use crate::port::{AddDeviceError, EndConfig, Made, Ports, Taps};
 use crate::tx::{TxPath, TxShared};
-
-/// The devices of an engine. Guarded by one lock, which comes before the control lock of their instances.
-#[derive(Default)]
-pub(crate) struct Devices {
-    pub(crate) entries: Vec<DeviceEntry>,
-    ifindex_last: u32,
-}
-
-pub(crate) struct DeviceEntry {
-    pub(crate) device: Arc<Device>,
-    pub(crate) napis: Vec<Arc<Napi>>,
-    pub(super) rx_counters: Vec<Arc<RxCounters>>,
-    pub(super) tx_counters: Vec<Arc<TxCounters>>,
-    pub(crate) settings: DevSettings,
-    /// As the user wants it; the device is up if there is carrier as well.
-    pub(super) admin_up: bool,
-    pub(super) carrier: Carrier,
-    /// What looks after the device's peer, if the kind has something for each device.
-    pub(super) attachment: Option<Box<dyn Any + Send>>,
-}
 
 /// A device that is added.
 pub(super) struct NewDevice {
@@ -54,9 +35,34 @@ pub(super) fn new_rss(queues: u16) -> Arc<Rss> {
     })
 }
 
+/// The devices of an engine, and what they are made with.
+pub(crate) struct Devices {
+    pub(super) deliver: Arc<Deliver>,
+    pub(crate) frames: Arc<FrameTable>,
+    /// It comes before the control lock of instances.
+    table: Mutex<DeviceTable>,
+}
+
 impl Devices {
-    fn add(&mut self, engine: &Arc<EngineInner>, new: NewDevice, irq_cpus: &[u32]) -> Arc<Device> {
-        self.ifindex_last += 1;
+    pub(super) fn new(deliver: Arc<Deliver>, frames: Arc<FrameTable>) -> Self {
+        Self { deliver, frames, table: Mutex::default() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceTable> {
+        self.table.lock().expect("no panic while held")
+    }
+
+    /// The same where the engine goes away, perhaps because of a panic.
+    fn lock_anyway(&self) -> MutexGuard<'_, DeviceTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Instances that can still be made.
+    pub(super) fn napi_room(&self) -> usize {
+        self.deliver.napi_room()
+    }
+
+    fn make(&self, table: &mut DeviceTable, new: NewDevice, irq_cpus: &[u32]) -> Arc<Device> {
         let NewDevice { config: end, made, rss, peer_rss, in_process } = new;
         let Made { ports: Ports { queues, senders }, mtu, unusable } = made;
         let rx_counters = queues.iter().map(|queue| queue.rx.counters().clone()).collect();
@@ -69,16 +75,16 @@ impl Devices {
         };
         let (rx, tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queue| ((queue.rx, queue.irq), queue.tx)).unzip();
         let tx_shared = TxShared::new(
-            engine.deliver.this(),
-            engine.frames.clone(),
+            self.deliver.this(),
+            self.frames.clone(),
             end.netns.send_buffers().clone(),
-            engine.deliver.sysctl.qdisc_max_burst.clone(),
+            self.deliver.sysctl.qdisc_max_burst.clone(),
             senders,
         );
         let tx = tx.into_iter().map(|queue| TxPath::new(tx_shared.clone(), queue)).collect();
         let device = Arc::new(Device {
             name: end.name,
-            ifindex: self.ifindex_last,
+            ifindex: table.next_ifindex(),
             facts: Facts::new(end.mac, mtu),
             wrong_checksums: AtomicU64::new(0),
             in_process,
@@ -99,17 +105,17 @@ impl Devices {
             .zip(rx)
             .zip(irq_cpus)
             .map(|((queue, (rx, irq)), cpu)| {
-                engine.deliver.add_napi(|index| {
-                    let journal = engine.deliver.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
+                self.deliver.add_napi(|index| {
+                    let journal = self.deliver.journal.as_ref().map(|to| Tap::new(to, index, device.ifindex, queue));
                     device.tx[usize::from(queue)].bind(index, *cpu);
-                    Napi::new(index, (device.clone(), queue), rx, irq, *cpu, engine.deliver.started(), journal)
+                    Napi::new(index, (device.clone(), queue), rx, irq, *cpu, self.deliver.started(), journal)
                 })
             })
             .collect();
         device.netns.device_add(device.clone()).expect("the number is new and the addresses were checked");
         let settings = DevSettings::default();
         let device_of = device.clone();
-        self.entries.push(DeviceEntry {
+        table.entries.push(DeviceEntry {
             device: device_of,
             napis,
             rx_counters,
@@ -122,44 +128,25 @@ impl Devices {
         device
     }
 
-    pub(crate) fn entry(&self, device: &Arc<Device>) -> &DeviceEntry {
-        self.entries.iter().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
-    }
-
-    /// The same, to be changed.
-    pub(super) fn find_mut(&mut self, device: &Arc<Device>) -> Option<&mut DeviceEntry> {
-        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device))
-    }
-
-    pub(crate) fn entry_mut(&mut self, device: &Arc<Device>) -> &mut DeviceEntry {
-        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
-    }
-}
-
-impl EngineInner {
     /// Adds a device, and brings it up if it has carrier.
     ///
     /// # Errors
     /// See [`AddDeviceError`]; nothing is added then, but numbers are used up, and the frame table keeps what it was given.
-    pub(super) fn add_device(
-        self: &Arc<Self>,
-        devices: &mut Devices,
-        new: NewDevice,
-    ) -> Result<Arc<Device>, AddDeviceError> {
+    pub(super) fn add(&self, table: &mut DeviceTable, new: NewDevice) -> Result<Arc<Device>, AddDeviceError> {
         let queues = u16::try_from(new.made.ports.queues.len()).expect("checked when the queues were made");
-        let irq_cpus = self.check_device(devices, &new.config, (queues, new.made.mtu))?;
-        let device = devices.add(self, new, &irq_cpus);
-        let up = self.follow_carrier(devices.entry(&device));
-        up.inspect_err(|_| self.take_back(devices, &device))?;
+        let irq_cpus = self.check(table, &new.config, queues, new.made.mtu)?;
+        let device = self.make(table, new, &irq_cpus);
+        let up = self.follow_carrier(table.entry(&device));
+        up.inspect_err(|_| self.take_back(table, &device))?;
         Ok(device)
     }
 
-    /// Takes out a device that nobody has been given yet. Its ends are closed, its name is free.
-    pub(super) fn take_back(&self, devices: &mut Devices, device: &Arc<Device>) {
-        let position = devices.entries.iter().position(|entry| Arc::ptr_eq(&entry.device, device));
-        let entry = devices.entries.remove(position.expect("it was added under this lock"));
+    /// Takes out a device that no caller has been given yet. Its ends are closed, its name is free.
+    pub(super) fn take_back(&self, table: &mut DeviceTable, device: &Arc<Device>) {
+        let position = table.entries.iter().position(|entry| Arc::ptr_eq(&entry.device, device));
+        let entry = table.entries.remove(position.expect("it was added under this lock"));
         if device.up.load(Ordering::Relaxed) {
-            self.device_down(&entry);
+            self.down(&entry);
         }
         drop(self.detach(&entry));
         let _ = device.netns.device_del(device.ifindex);
@@ -179,7 +166,7 @@ impl EngineInner {
             .collect()
     }
 
-    pub(crate) fn device_up(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
+    pub(super) fn up(&self, entry: &DeviceEntry) -> rustix::io::Result<()> {
         for (position, napi) in entry.napis.iter().enumerate() {
             if let Err(error) = self.deliver.napi_enable(napi) {
                 entry.napis[..position].iter().for_each(|napi| self.deliver.napi_disable(napi));
@@ -191,7 +178,7 @@ impl EngineInner {
         Ok(())
     }
 
-    pub(crate) fn device_down(&self, entry: &DeviceEntry) {
+    pub(super) fn down(&self, entry: &DeviceEntry) {
         entry.device.up.store(false, Ordering::Relaxed);
         entry.device.tx.iter().for_each(|path| path.deactivate());
         for napi in &entry.napis {
@@ -200,34 +187,33 @@ impl EngineInner {
     }
 
     /// From here on no device comes up and no thread is started; the engine is going away.
-    pub(super) fn close_devices(&self) {
+    pub(super) fn close(&self) {
         // Both locks: a device that is coming up now is up when this returns.
-        let _devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let _table = self.lock_anyway();
         self.deliver.close();
     }
 
     /// Stops every instance. The devices stay, for those who hold them.
-    pub(super) fn stop_all_devices(&self) {
-        let lock = || self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not under the lock: who looks after them may want to bring a device up or down.
-        let attachments: Vec<_> = lock().entries.iter_mut().map(|entry| entry.attachment.take()).collect();
+    pub(super) fn stop_all(&self) {
+        // Not under the lock: what looks after them may want to bring a device up or down.
+        let attachments: Vec<_> = self.lock_anyway().entries.iter_mut().map(|entry| entry.attachment.take()).collect();
         let on_interface: Vec<bool> = attachments.iter().map(Option::is_some).collect();
         drop(attachments);
         let mut napis = Vec::new();
-        for entry in &lock().entries {
+        for entry in &self.lock_anyway().entries {
             if entry.device.up.load(Ordering::Relaxed) {
-                self.device_down(entry);
+                self.down(entry);
             }
             for path in &entry.device.tx {
                 path.stop_owner();
             }
             napis.extend(entry.napis.iter().cloned());
         }
-        // A thread in the midst of a poll is waited for. Nobody starts one any more: the engine is closing.
+        // A thread in the midst of a poll is waited for. None is started any more: the engine is closing.
         napis.iter().for_each(|napi| self.deliver.stop_runner(napi));
-        for (entry, on_interface) in lock().entries.iter().zip(on_interface) {
+        for (entry, on_interface) in self.lock_anyway().entries.iter().zip(on_interface) {
             if on_interface {
-                // Its queues are free again from here on, whoever still has a handle.
+                // Its queues are free again from here on, though programs may still have handles.
                 drop(self.detach(entry));
             }
             let _ = entry.device.netns.device_del(entry.device.ifindex);

@@ -39,7 +39,7 @@ fn a_link_of_which_one_end_cannot_be_is_not_there_at_all() {
         let error = with_watches(watches, add).err().expect("it wants four");
         assert!(matches!(error, AddLinkError::Device(AddDeviceError::System(_))), "{error}");
         assert_eq!(instances(&engine), 0);
-        assert!(engine.inner.devices.lock().unwrap().entries.is_empty());
+        assert!(engine.inner.devices.lock().entries.is_empty());
     }
     add().unwrap();
     assert_eq!(instances(&engine), 2);
@@ -74,7 +74,7 @@ fn a_device_on_an_interface_that_cannot_be_leaves_the_interface_free() {
     };
     assert!(matches!(error, AddXdpError::Device(AddDeviceError::System(_))), "{error}");
     assert_eq!(instances(&engine), 0);
-    assert!(engine.inner.devices.lock().unwrap().entries.is_empty());
+    assert!(engine.inner.devices.lock().entries.is_empty());
     // Neither its program nor its socket is in the way of another, while the engine lives on.
     let other = start();
     let device = other.add_xdp(&config, end(&other.namespace(), "x", 3)).unwrap();

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use super::EngineInner;
-use super::devices::DeviceEntry;
+use super::table::DeviceEntry;
+use super::{EngineInner, LinkState};
 use crate::napi::{Napi, NapiStats};
 use crate::netdev::Device;
 use crate::port::{FrameAccount, RxCounters, TxCounters};
@@ -57,6 +58,9 @@ pub struct DeviceStats {
     pub interrupts_suppressed: u64,
 }
 
+/// How long [`DeviceHandle::wait_link`] goes without a look.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// A device of an engine.
 #[derive(Clone)]
 pub struct DeviceHandle {
@@ -102,7 +106,7 @@ impl DeviceHandle {
     }
 
     pub(crate) fn napi(&self, queue: u16) -> Option<Arc<Napi>> {
-        let devices = self.engine.devices.lock().expect("no panic while held");
+        let devices = self.engine.devices.lock();
         devices.entry(&self.device).napis.get(usize::from(queue)).cloned()
     }
 
@@ -139,7 +143,7 @@ impl DeviceHandle {
     /// Counters of the device, over all queues (`ip -s -s link`).
     #[must_use]
     pub fn stats(&self) -> DeviceStats {
-        let devices = self.engine.devices.lock().expect("no panic while held");
+        let devices = self.engine.devices.lock();
         devices.entry(&self.device).stats()
     }
 }
@@ -196,12 +200,33 @@ impl DeviceHandle {
         (received + sent + pools.sum()).out()
     }
 
+    /// Whether the device has a peer, and who it is.
+    #[must_use]
+    pub fn link_state(&self) -> LinkState {
+        self.engine.devices.lock().entry(&self.device).carrier.state().clone()
+    }
+
+    /// Waits until the device has a peer; false if it has none after `at_most`.
+    #[must_use]
+    pub fn wait_link(&self, at_most: Duration) -> bool {
+        let until = Instant::now() + at_most;
+        loop {
+            if self.link_state().carrier {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Takes the device down (`ip link set down`): its instances are disabled and nothing is sent.
     pub fn set_down(&self) {
-        let mut devices = self.engine.devices.lock().expect("no panic while held");
+        let mut devices = self.engine.devices.lock();
         let entry = devices.entry_mut(&self.device);
         entry.admin_up = false;
-        self.engine.follow_carrier(entry).expect("nothing is watched on the way down");
+        self.engine.devices.follow_carrier(entry).expect("nothing is watched on the way down");
     }
 
     /// Brings the device up again, now or as soon as there is carrier.
@@ -212,9 +237,9 @@ impl DeviceHandle {
         if self.engine.deliver.is_closing() {
             return Err(rustix::io::Errno::SHUTDOWN.into());
         }
-        let mut devices = self.engine.devices.lock().expect("no panic while held");
+        let mut devices = self.engine.devices.lock();
         let entry = devices.entry_mut(&self.device);
         entry.admin_up = true;
-        Ok(self.engine.follow_carrier(entry).inspect_err(|_| entry.admin_up = false)?)
+        Ok(self.engine.devices.follow_carrier(entry).inspect_err(|_| entry.admin_up = false)?)
     }
 }

@@ -1,6 +1,7 @@
 //! The engine: softirq CPUs, devices, NAPI instances and the threads that run them.
 
 mod add;
+mod attach;
 mod builder;
 mod carrier;
 mod check;
@@ -10,22 +11,22 @@ mod group;
 mod handle;
 mod host;
 pub(crate) mod metrics;
+mod services;
 mod show;
 mod sink;
+mod table;
+mod ticks;
 mod transmit;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use napier_core::time::Instant;
-use napier_ring::FrameTable;
 use rustix::thread::CpuSet;
 
 use crate::deliver::Deliver;
 use crate::deliver::softirq::WatchdogThread;
 use crate::journal::Journal;
-use crate::port::Service;
 pub use crate::threads::{ThreadRole, ThreadTime};
 use crate::threads::{Threads, pass_on};
 use crate::tx::PerThread;
@@ -38,7 +39,8 @@ use devices::Devices;
 use host::{Dependants, EngineHost};
 use napier_stack::NetNs;
 use napier_sys::sched::pin_current_thread;
-use napier_sys::tsc::ticks;
+use services::Services;
+use ticks::TickRate;
 
 pub use crate::deliver::SysctlError;
 pub use crate::deliver::softirq::SoftirqStats;
@@ -100,16 +102,12 @@ struct Running {
 
 pub(crate) struct EngineInner {
     pub(crate) deliver: Arc<Deliver>,
-    pub(crate) frames: Arc<FrameTable>,
-    pub(crate) devices: Mutex<Devices>,
-    services: Mutex<Vec<Arc<dyn Service>>>,
+    pub(crate) devices: Devices,
+    services: Services,
     cap_net_admin: AtomicBool,
     host: Arc<EngineHost>,
     dependants: Dependants,
-    /// The accounting counter and the clock at one time.
-    started: (u64, Instant),
-    /// Ticks per microsecond for figures that must never fall, once asked for.
-    tick_rate: OnceLock<f64>,
+    pub(crate) ticks: TickRate,
 }
 
 impl Engine {
@@ -122,7 +120,7 @@ impl Engine {
     #[must_use]
     pub fn namespace(&self) -> NetNs {
         let inner = &self.inner;
-        NetNs::with_host(inner.host.clone(), inner.frames.clone(), inner.deliver.clock.now().ns)
+        NetNs::with_host(inner.host.clone(), inner.devices.frames.clone(), inner.deliver.clock.now().ns)
     }
 
     /// Counters of each softirq CPU.
@@ -164,7 +162,7 @@ impl Engine {
     /// Ticks of the accounting counter per microsecond, measured since the engine started.
     #[must_use]
     pub fn ticks_per_us(&self) -> f64 {
-        self.inner.ticks_per_us()
+        self.inner.ticks.per_us()
     }
 
     /// Takes `CAP_NET_ADMIN` from the program or gives it back, to see what it may do without.
@@ -203,14 +201,6 @@ impl Engine {
 }
 
 impl EngineInner {
-    pub(crate) fn ticks_per_us(&self) -> f64 {
-        let (started_ticks, started) = self.started;
-        let ns = self.deliver.clock.now().ns - started.ns;
-        #[expect(clippy::cast_precision_loss, reason = "a ratio for reports")]
-        let ratio = ticks().wrapping_sub(started_ticks) as f64 * 1000.0 / ns.max(1) as f64;
-        ratio
-    }
-
     pub(crate) fn cap_net_admin(&self) -> bool {
         self.cap_net_admin.load(Ordering::Relaxed)
     }
@@ -219,12 +209,12 @@ impl EngineInner {
 impl Drop for Running {
     fn drop(&mut self) {
         let inner = &self.inner;
-        inner.close_devices();
+        inner.devices.close();
         // Early: who waits is not kept waiting for what follows.
         inner.dependants.stop();
         inner.deliver.for_each_napi(|napi| napi.raw_parker.wake_all());
-        inner.stop_services();
-        inner.stop_all_devices();
+        inner.services.stop();
+        inner.devices.stop_all();
         inner.deliver.stop();
         let threads = std::mem::take(self.softirq_threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         let threads = threads.into_iter().chain(self.watch.take().map(WatchdogThread::end));

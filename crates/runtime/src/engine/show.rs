@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use napier_core::control::{DevInfo, QStats, QueryError, QueueInfo, QueueKind, check_dump_filter};
 
-use super::devices::DeviceEntry;
+use super::table::DeviceEntry;
 use super::{Engine, Running};
 
 /// A handle that does not keep the engine running.
@@ -33,7 +33,7 @@ impl Engine {
     /// The numbers of the devices that have this name; each is in a name space of its own.
     #[must_use]
     pub fn ifindices(&self, name: &str) -> Vec<u32> {
-        let devices = self.inner.devices.lock().expect("no panic while held");
+        let devices = self.inner.devices.lock();
         let named = devices.entries.iter().filter(|entry| entry.device.name == name);
         named.map(|entry| entry.device.ifindex).collect()
     }
@@ -88,7 +88,7 @@ impl Engine {
 
     fn of_devices<T>(&self, ifindex: Option<u64>, show: impl Fn(&DeviceEntry) -> Vec<T>) -> Result<Vec<T>, QueryError> {
         let filter = check_dump_filter(ifindex)?;
-        let devices = self.inner.devices.lock().expect("no panic while held");
+        let devices = self.inner.devices.lock();
         let entries = devices.entries.iter().filter(|entry| filter.is_none_or(|wanted| entry.device.ifindex == wanted));
         let shown: Vec<Vec<T>> = entries.map(show).collect();
         match filter {

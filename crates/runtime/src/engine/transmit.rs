@@ -56,7 +56,7 @@ impl DeviceHandle {
     /// # Errors
     /// There is no such queue.
     pub fn tx_stats(&self, queue: u16) -> Result<TxQueueStats, TxSetupError> {
-        self.device.tx_queues().stats(queue, self.engine.ticks_per_us())
+        self.device.tx_queues().stats(queue, self.engine.ticks.per_us())
     }
 
     /// Begins to measure transmit calls, from 0, or ends it.
@@ -67,7 +67,7 @@ impl DeviceHandle {
     /// What [`Self::measure_xmit`] has measured so far.
     #[must_use]
     pub fn xmit_times(&self) -> XmitTimes {
-        self.device.tx_shared.xmit_times(self.engine.ticks_per_us())
+        self.device.tx_shared.xmit_times(self.engine.ticks.per_us())
     }
 
     /// Senders that can be in the transmit path at the same time; 0 while no queue has a discipline.

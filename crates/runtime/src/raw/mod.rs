@@ -287,7 +287,7 @@ impl Drop for RawPort {
             owned.raw = None;
         });
         // What comes home from now on does not come by the queue: the next port has its own.
-        let mut batch = self.engine.frames.batch();
+        let mut batch = self.engine.devices.frames.batch();
         let received = self.received.get_mut();
         while let Some((frame, _)) = received.pop() {
             batch.push(frame);
@@ -309,14 +309,14 @@ impl RawFrame<'_> {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         let frame = self.frame.as_ref().expect("present until dropped");
-        self.port.engine.frames.data(frame, self.len as usize)
+        self.port.engine.devices.frames.data(frame, self.len as usize)
     }
 
     /// The bytes, to be changed in place.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let frame = self.frame.as_mut().expect("present until dropped");
-        &mut self.port.engine.frames.data_mut(frame)[..self.len as usize]
+        &mut self.port.engine.devices.frames.data_mut(frame)[..self.len as usize]
     }
 }
 

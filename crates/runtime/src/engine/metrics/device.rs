@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 
 use super::{figures, metric};
-use crate::engine::{DeviceStats, EngineInner};
+use crate::engine::DeviceStats;
+use crate::engine::devices::Devices;
 use crate::napi::Napi;
 use crate::netdev::Device;
 use crate::port::tap::Counters as CaptureCounters;
@@ -61,13 +62,15 @@ figures! {
 static LINK: [Metric; 2] = [
     metric(
         "napier_device_up",
-        (Kind::Gauge, Unit::Truth),
+        Kind::Gauge,
+        Unit::Truth,
         LABELS,
         "Whether the device is up: it is wanted so and has carrier",
     ),
     metric(
         "napier_device_carrier_losses",
-        (Kind::Counter, Unit::Count),
+        Kind::Counter,
+        Unit::Count,
         LABELS,
         "Times that the device's peer went away",
     ),
@@ -88,16 +91,17 @@ pub(super) struct Seen {
     carrier_losses: u64,
 }
 
-impl EngineInner {
-    pub(super) fn seen_devices(&self) -> Vec<Seen> {
-        let devices = self.devices.lock().expect("no panic while held");
-        let seen = devices.entries.iter().map(|entry| Seen {
+impl Devices {
+    /// All of them, with what is read under their lock.
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        let table = self.lock();
+        let seen = table.entries.iter().map(|entry| Seen {
             device: entry.device.clone(),
             napis: entry.napis.clone(),
             ifindex: entry.device.ifindex.to_string(),
             stats: entry.stats(),
             xdp: entry.attachment.as_ref().and_then(|one| one.downcast_ref()).map(Attachment::stats),
-            carrier_losses: entry.carrier.losses(),
+            carrier_losses: entry.carrier.state().losses,
         });
         seen.collect()
     }

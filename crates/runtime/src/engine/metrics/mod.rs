@@ -7,7 +7,7 @@
 
 mod device;
 mod napi;
-mod people;
+mod threads;
 mod tx;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use napier_core::time::Span;
 use napier_stack::STACK_METRICS;
 use napier_sys::clock::Clock;
 
-use super::{Engine, EngineInner};
+use super::Engine;
 use device::Seen;
 
 /// A figure, if there is one.
@@ -105,7 +105,8 @@ use figures;
 /// A single metric.
 const fn metric(
     name: &'static str,
-    (kind, unit): (Kind, Unit),
+    kind: Kind,
+    unit: Unit,
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
@@ -115,20 +116,21 @@ const fn metric(
 static ENGINE: [Metric; 2] = [
     metric(
         "napier_engine_info",
-        (Kind::Gauge, Unit::Truth),
+        Kind::Gauge,
+        Unit::Truth,
         &["version"],
         "Always 1; which version of Napier the engine is of",
     ),
-    metric("napier_engine_uptime", (Kind::Gauge, Unit::Nanoseconds), &[], "Time since the engine started"),
+    metric("napier_engine_uptime", Kind::Gauge, Unit::Nanoseconds, &[], "Time since the engine started"),
 ];
 
 /// Every metric that [`Engine::metrics`] can have samples of, in the order of the walk.
 #[must_use]
 pub fn metrics() -> Vec<&'static Metric> {
     let tables: [&'static [Metric]; 6] =
-        [&ENGINE, &people::SOFTIRQ, &people::THREADS, &people::CONTEXTS, &people::EVENT, &people::GROUP_CPU];
-    let people = tables.into_iter().flatten().chain(&people::GROUP_MEMBER);
-    people.chain(device::metrics()).chain(napi::metrics()).chain(tx::metrics()).chain(&STACK_METRICS).collect()
+        [&ENGINE, &threads::SOFTIRQ, &threads::THREADS, &threads::CONTEXTS, &threads::EVENT, &threads::GROUP_CPU];
+    let threads = tables.into_iter().flatten().chain(&threads::GROUP_MEMBER);
+    threads.chain(device::metrics()).chain(napi::metrics()).chain(tx::metrics()).chain(&STACK_METRICS).collect()
 }
 
 impl Engine {
@@ -142,15 +144,15 @@ impl Engine {
         let inner = &*self.inner;
         sink.sample(&ENGINE[0], &[env!("CARGO_PKG_VERSION")], 1);
         sink.sample(&ENGINE[1], &[], (Clock.now() - inner.deliver.started()).ns);
-        inner.softirq_metrics(sink);
-        inner.thread_metrics(sink);
-        inner.event_metrics(sink);
+        threads::softirq_metrics(&inner.deliver.softirq, sink);
+        threads::thread_metrics(&inner.deliver.threads, &inner.ticks, sink);
+        threads::event_metrics(&inner.dependants.event_contexts(), sink);
         let groups = inner.deliver.groups.infos();
-        people::group_metrics(&groups, sink);
-        let seen = inner.seen_devices();
+        threads::group_metrics(&groups, sink);
+        let seen = inner.devices.seen();
         seen.iter().for_each(|device| device.device_metrics(sink));
         seen.iter().for_each(|device| device.napi_metrics(inner, &groups, sink));
-        seen.iter().for_each(|device| device.tx_metrics(inner.tick_rate(), sink));
+        seen.iter().for_each(|device| device.tx_metrics(inner.ticks.fixed_per_us(), sink));
         stack_metrics(&seen, sink);
     }
 }
@@ -167,24 +169,5 @@ fn stack_metrics(seen: &[Seen], sink: &mut dyn Sink) {
         for (metric, (_, value)) in STACK_METRICS.iter().zip(netns.counters().iter()) {
             sink.sample(metric, &[&number], value);
         }
-    }
-}
-
-impl EngineInner {
-    /// Ticks per microsecond for figures that must never fall: measured once, over 10 ms at least.
-    fn tick_rate(&self) -> f64 {
-        const AGE_MIN: Span = Span::from_ms(10);
-        *self.tick_rate.get_or_init(|| {
-            let age = Clock.now() - self.started.1;
-            std::thread::sleep(std::time::Duration::from_nanos(AGE_MIN.ns.saturating_sub(age.ns)));
-            self.ticks_per_us()
-        })
-    }
-
-    /// Ticks as ns that never fall.
-    fn ticks_to_ns(&self, ticks: u64) -> u64 {
-        #[expect(clippy::cast_precision_loss, reason = "exact to 2^53 ticks, which are a month; beyond it to a few")]
-        let ns = ticks as f64 * 1000.0 / self.tick_rate();
-        ns as u64
     }
 }

@@ -40,26 +40,29 @@ figures! {
 }
 
 static CONTEXT: [Metric; 3] = [
-    metric("napier_napi_polls", (Kind::Counter, Unit::Count), BY_CONTEXT, "Calls of the driver's poll, by who polled"),
+    metric("napier_napi_polls", Kind::Counter, Unit::Count, BY_CONTEXT, "Calls of the driver's poll, by who polled"),
     metric(
         "napier_napi_empty_polls",
-        (Kind::Counter, Unit::Count),
+        Kind::Counter,
+        Unit::Count,
         BY_CONTEXT,
         "Polls that found nothing, by who polled",
     ),
-    metric("napier_napi_packets", (Kind::Counter, Unit::Count), BY_CONTEXT, "Packets received, by who polled"),
+    metric("napier_napi_packets", Kind::Counter, Unit::Count, BY_CONTEXT, "Packets received, by who polled"),
 ];
 
 static INFO: Metric = metric(
     "napier_napi_info",
-    (Kind::Gauge, Unit::Truth),
+    Kind::Gauge,
+    Unit::Truth,
     &["device", "ifindex", "queue", "napi_id", "threaded", "group", "irq_cpu"],
     "Always 1; who polls the instance by its settings, its group of CPUs or empty, and the CPU that takes its interrupt",
 );
 
 static OWNER: Metric = metric(
     "napier_napi_owner",
-    (Kind::Gauge, Unit::Truth),
+    Kind::Gauge,
+    Unit::Truth,
     &["device", "ifindex", "queue", "napi_id", "owner"],
     "Whether this owner has the instance now; one of an instance is 1",
 );
@@ -104,7 +107,7 @@ impl Seen {
             }
             settings(&one.tunables(), &labels, sink);
             let stats = one.stats();
-            napi(&NapiStats { spin_ticks: engine.ticks_to_ns(stats.spin_ticks), ..stats }, &labels, sink);
+            napi(&NapiStats { spin_ticks: engine.ticks.to_ns(stats.spin_ticks), ..stats }, &labels, sink);
             for (metric, counted) in CONTEXT.iter().zip([stats.polls, stats.empty_polls, stats.packets]) {
                 for context in PollContext::ALL {
                     let labels = [device, ifindex, &*queue, &*id, context.name()];

@@ -32,14 +32,16 @@ figures! {
 
 static INFO: Metric = metric(
     "napier_tx_info",
-    (Kind::Gauge, Unit::Truth),
+    Kind::Gauge,
+    Unit::Truth,
     &["device", "ifindex", "queue", "qdisc", "variant"],
     "Always 1; the queueing discipline, and how senders hand their packets over to it",
 );
 
 static DROPS: Metric = metric(
     "napier_tx_drops",
-    (Kind::Counter, Unit::Count),
+    Kind::Counter,
+    Unit::Count,
     &["device", "ifindex", "queue", "reason"],
     "Packets that the discipline dropped, by reason",
 );

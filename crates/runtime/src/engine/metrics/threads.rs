@@ -1,12 +1,17 @@
-//! Who works for the engine, and who waits on it: softirq CPUs, threads, groups of CPUs, event contexts.
+//! What works for the engine and what waits on it: softirq CPUs, threads, groups of CPUs, event contexts.
+
+use std::sync::Arc;
 
 use napier_core::group::Doing;
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 use napier_stack::event::EventStats;
+use napier_stack::seams::ContextShown;
 
 use super::{figures, metric};
-use crate::engine::{EngineInner, GroupInfo, GroupMemberInfo, PollerInfo, SoftirqStats};
-use crate::threads::Used;
+use crate::deliver::softirq::SoftirqCpu;
+use crate::engine::ticks::TickRate;
+use crate::engine::{GroupInfo, GroupMemberInfo, PollerInfo, SoftirqStats};
+use crate::threads::{Threads, Used};
 
 /// Event contexts of one walk; how many there are is said all the same.
 const CONTEXTS_MAX: usize = 1024;
@@ -48,13 +53,15 @@ figures! {
 pub(super) static CONTEXTS: [Metric; 2] = [
     metric(
         "napier_event_contexts",
-        (Kind::Gauge, Unit::Count),
+        Kind::Gauge,
+        Unit::Count,
         &[],
         "Event contexts that are there; the first 1024 have figures of their own",
     ),
     metric(
         "napier_event_busy_poll_napi_id",
-        (Kind::Gauge, Unit::Count),
+        Kind::Gauge,
+        Unit::Count,
         &["event_context"],
         "Id of the instance that a wait would busy poll now; 0 for none",
     ),
@@ -90,31 +97,28 @@ impl super::Figure for u16 {
     }
 }
 
-impl EngineInner {
-    pub(super) fn softirq_metrics(&self, sink: &mut dyn Sink) {
-        for cpu in &self.deliver.softirq {
-            let stats = cpu.stats();
-            softirq(&stats, &[&stats.cpu.to_string()], sink);
-        }
+pub(super) fn softirq_metrics(cpus: &[Arc<SoftirqCpu>], sink: &mut dyn Sink) {
+    for cpu in cpus {
+        let stats = cpu.stats();
+        softirq(&stats, &[&stats.cpu.to_string()], sink);
     }
+}
 
-    pub(super) fn thread_metrics(&self, sink: &mut dyn Sink) {
-        for (role, used) in self.deliver.threads.by_role() {
-            let (word, name, cpu) = role.words();
-            let cpu = cpu.map_or_else(String::new, |cpu| cpu.to_string());
-            let used = Used { spun_ticks: self.ticks_to_ns(used.spun_ticks), ..used };
-            threads(&used, &[word, &name, &cpu], sink);
-        }
+pub(super) fn thread_metrics(of: &Threads, ticks: &TickRate, sink: &mut dyn Sink) {
+    for (role, used) in of.by_role() {
+        let (word, name, cpu) = role.words();
+        let cpu = cpu.map_or_else(String::new, |cpu| cpu.to_string());
+        let used = Used { spun_ticks: ticks.to_ns(used.spun_ticks), ..used };
+        threads(&used, &[word, &name, &cpu], sink);
     }
+}
 
-    pub(super) fn event_metrics(&self, sink: &mut dyn Sink) {
-        let contexts = self.dependants.event_contexts();
-        sink.sample(&CONTEXTS[0], &[], contexts.len() as u64);
-        for context in contexts.iter().take(CONTEXTS_MAX) {
-            let number = context.number.to_string();
-            sink.sample(&CONTEXTS[1], &[&number], context.napi_id.into());
-            event(&context.stats, &[&number], sink);
-        }
+pub(super) fn event_metrics(contexts: &[ContextShown], sink: &mut dyn Sink) {
+    sink.sample(&CONTEXTS[0], &[], contexts.len() as u64);
+    for context in contexts.iter().take(CONTEXTS_MAX) {
+        let number = context.number.to_string();
+        sink.sample(&CONTEXTS[1], &[&number], context.napi_id.into());
+        event(&context.stats, &[&number], sink);
     }
 }
 
