@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::table::Arena;
+use super::arena::Arena;
 use super::{ArenaId, Frame, FramePool, FrameTable};
 use crate::list::Chain;
 
@@ -22,8 +22,16 @@ pub struct FrameBatch<'a> {
     evict: usize,
 }
 
+impl FrameTable {
+    /// A batch that collects frames and gives them back with one compare-and-swap per home.
+    #[must_use]
+    pub fn batch(&self) -> FrameBatch<'_> {
+        FrameBatch::new(self)
+    }
+}
+
 impl<'a> FrameBatch<'a> {
-    pub(super) fn new(table: &'a FrameTable) -> Self {
+    fn new(table: &'a FrameTable) -> Self {
         Self { table, chains: [const { None }; HOMES_MAX], evict: 0 }
     }
 

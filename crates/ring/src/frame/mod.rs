@@ -62,18 +62,20 @@
 //! }
 //! ```
 
+mod arena;
 mod batch;
 mod list;
 mod packets;
 mod pool;
 mod table;
 
+pub(crate) use arena::FramePlaces;
+pub use arena::{ArenaConfig, ArenaError};
 pub use batch::{FrameBatch, FrameSorter};
 pub use list::{FrameChain, FrameFifo, FrameList};
 pub use packets::{PACKET_BURST_MAX, PacketBurst, PacketReceiver, PacketSender, packet_queue};
 pub use pool::FramePool;
-pub(crate) use table::FramePlaces;
-pub use table::{ArenaConfig, ArenaError, FrameTable};
+pub use table::FrameTable;
 
 use core::num::NonZeroU32;
 

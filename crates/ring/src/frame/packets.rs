@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::table::Arena;
+use super::arena::Arena;
 use super::{Frame, FramePool, FrameTable, arena_of, index_of};
 use crate::spsc::{self, Consumer, Producer};
 

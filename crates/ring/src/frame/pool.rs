@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use super::table::Arena;
+use super::arena::{Arena, ArenaConfig, ArenaError, FramePlaces};
 use super::{ArenaId, Frame, FrameTable, index_of};
 
 /// The frames of one home that nobody uses. One owner; frames given back by others are collected when it runs dry.
@@ -18,14 +18,40 @@ pub struct FramePool {
     free: Vec<u32>, // indices; room for all frames of the home, so it never grows
 }
 
+impl FrameTable {
+    /// Adds an arena and returns its pools, one per home, each holding all frames of its home.
+    ///
+    /// # Errors
+    ///
+    /// See [`ArenaError`]; nothing is added then.
+    pub fn add_arena(self: &Arc<Self>, config: ArenaConfig) -> Result<(ArenaId, Vec<FramePool>), ArenaError> {
+        let frame_bytes = config.stride;
+        self.add_arena_with_gaps(config, frame_bytes)
+    }
+
+    /// Adds an arena whose frames are `frame_bytes` long, less than the stride: what is between them is nobody's.
+    ///
+    /// # Errors
+    ///
+    /// See [`ArenaError`]; nothing is added then.
+    ///
+    /// # Panics
+    ///
+    /// If a frame is longer than the stride.
+    pub fn add_arena_with_gaps(
+        self: &Arc<Self>,
+        config: ArenaConfig,
+        frame_bytes: usize,
+    ) -> Result<(ArenaId, Vec<FramePool>), ArenaError> {
+        let (id, arena) = self.insert(config, frame_bytes)?;
+        let homes = 0..arena.homes() as u16; // as the configuration had them
+        let pools = homes.map(|home| FramePool::new(self.clone(), arena.clone(), id, home, arena.frames_of(home)));
+        Ok((id, pools.collect()))
+    }
+}
+
 impl FramePool {
-    pub(super) fn new(
-        table: Arc<FrameTable>,
-        arena: Arc<Arena>,
-        arena_id: ArenaId,
-        home: u16,
-        frames: Range<u32>,
-    ) -> Self {
+    fn new(table: Arc<FrameTable>, arena: Arc<Arena>, arena_id: ArenaId, home: u16, frames: Range<u32>) -> Self {
         // Reversed, so that the lowest frames go out first.
         let first_raw = Frame::raw_of(arena_id, frames.start);
         Self { table, arena, arena_id, home, first_raw, frames: frames.len() as u32, free: frames.rev().collect() }
@@ -106,6 +132,12 @@ impl FramePool {
     #[must_use]
     pub fn arena(&self) -> ArenaId {
         self.arena_id
+    }
+
+    /// Whether these are places of the pool's table.
+    #[inline]
+    pub(crate) fn is_of(&self, places: &FramePlaces) -> bool {
+        self.table.id() == places.table()
     }
 
     /// The table of this pool's frames.

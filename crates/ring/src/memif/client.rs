@@ -308,7 +308,7 @@ impl S2cConsumer {
         let slots = &mut self.slots;
         assert_eq!(slots.leader.free(), 0, "an exchange needs a ring that is full of frames");
         assert!(
-            pool.arena() == slots.arena && slots.place.is_of(pool),
+            pool.arena() == slots.arena && pool.is_of(&slots.place),
             "only frames of the ring's own region can be offered"
         );
         let known = u32::from(slots.leader.answered());
