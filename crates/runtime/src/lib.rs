@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`engine`] | the threads that stand for softirq CPUs, and what they serve; everything else begins with an [`Engine`] |
 //! | [`device`] | links in shared memory, memif interfaces, AF_XDP interfaces; a NAPI instance per receive queue |
+//! | [`group`] | groups of CPUs whose threads poll the queues that they are given, and what a policy does with them |
 //! | [`tx`] | queueing disciplines and transmit queues |
 //! | [`raw`] | the frames of one queue in place, as an AF_XDP program has them |
 //! | [`socket`] | UDP and TCP sockets in name spaces, over the devices |
@@ -95,6 +96,28 @@ pub mod device {
 
     #[doc(hidden)]
     pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};
+}
+
+/// Groups of CPUs: threads that poll the queues which they are given, and share them by a policy.
+///
+/// [`Engine::group_new`] makes a group, [`Engine::group_attach`] gives it a queue by its NAPI id, [`Engine::groups`] shows
+/// what all do.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use napier_runtime::group::GroupSettings;
+///
+/// let (engine, device, _) = doc_link()?;
+/// engine.group_new("polling", &napier_runtime::available_cpus()[..1], GroupSettings::default())?;
+/// engine.group_attach("polling", device.napi_id(0))?;
+/// assert_eq!(engine.groups()[0].name, "polling");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod group {
+    #[doc(inline)]
+    pub use crate::engine::{
+        Doing, GroupChangeError, GroupClass, GroupInfo, GroupMemberInfo, GroupOfNapi, GroupSettings, Policy, PollerInfo,
+    };
 }
 
 /// The figures of an engine with their names: [`Engine::metrics`] hands them to a [`metric::Sink`].

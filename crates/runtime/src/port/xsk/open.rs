@@ -252,7 +252,7 @@ fn make_ports(
         let look = Arc::new(rx.look());
         let line = Arc::new(XskLine::new(&socket, &look));
         let busy = config.busy_poll.is_some();
-        let rx = XskRxEnd::new(rx, socket.clone(), (look, line.clone()), config.ring_size, busy);
+        let rx = XskRxEnd::new(rx, socket.clone(), look, line.clone(), config.ring_size, busy);
         let irq = IrqLine::Xsk(line.clone());
         let rx = RxQueue::new(RxEnd::Xsk(Box::new(rx)), pool(), irq.clone());
         let tx = XskTxEnd::new(tx, pool(), Kicks::new(socket.clone(), queue, late.clone()));

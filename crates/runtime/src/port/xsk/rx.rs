@@ -13,7 +13,7 @@ use napier_sys::xsk::XskSocket;
 pub(crate) struct XskRxEnd {
     ring: XskRx,
     socket: Arc<XskSocket>,
-    /// For whoever unmasks the interrupt beside us.
+    /// For the thread that unmasks the interrupt beside us.
     look: Arc<XskLook>,
     line: Arc<XskLine>,
     polled: PolledFor,
@@ -36,7 +36,8 @@ impl XskRxEnd {
     pub(super) fn new(
         ring: XskRx,
         socket: Arc<XskSocket>,
-        (look, line): (Arc<XskLook>, Arc<XskLine>),
+        look: Arc<XskLook>,
+        line: Arc<XskLine>,
         depth: u32,
         busy: bool,
     ) -> Self {
