@@ -5,7 +5,7 @@ use std::sync::Arc;
 use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
-use napier_sim::machine::hosts::Quiet;
+use napier_sim::machine::rpc::Quiet;
 use napier_sim::machine::{Disturbance, Work, WorkCosts};
 
 use super::known::KnownError;

@@ -3,7 +3,7 @@
 use napier_core::context::PollContext;
 use napier_core::time::{Instant, Span};
 use napier_scenario::{Event, ThreadIx};
-use napier_sim::machine::story::{Ran, Who};
+use napier_sim::machine::trace::{Ran, Who};
 
 use super::{BEGIN, Timeline, WINDOW};
 

@@ -18,7 +18,7 @@ use napier_scenario::{
     Action, Costs, CpuIx, Device, Epoll, EpollIx, Event, Group, Machine, NapiIx, Packets, Policy, Socket, SocketIx,
     SocketKind, Step, Sysctl, Target, Thread,
 };
-use napier_sim::machine::story::{self, Program, Story};
+use napier_sim::machine::trace::{self, Program, Trace};
 use napier_sim::machine::{Work, WorkCosts};
 
 use crate::modes::{Mode, ServerStyle};
@@ -63,7 +63,7 @@ const COSTS_NS: [(Work, u64); 13] = [
 #[derive(Debug)]
 pub struct Timeline {
     mode: Mode,
-    story: Story,
+    story: Trace,
     /// The masked interrupt of a group has no event.
     masked_at_first: bool,
 }
@@ -101,7 +101,7 @@ impl Timeline {
             costs.set(work, Span::from_ns(ns));
         }
         let masked_at_first = !machine.groups.is_empty();
-        let story = story::tell(&machine, costs, &packets(mode), program, SERVICE, BEGIN + WINDOW + AFTER);
+        let story = trace::run(&machine, costs, &packets(mode), program, SERVICE, BEGIN + WINDOW + AFTER);
         match story.broken {
             Some(broken) => Err(TimelineError::Broken(broken)),
             None => Ok(Self { mode, story, masked_at_first }),

@@ -2,14 +2,14 @@
 
 use napier_core::state::State;
 
-use super::napi::{Napi, Owner};
-use super::world::World;
+use crate::machine::dev::napi::{Napi, Owner};
+use crate::machine::world::World;
 use napier_scenario::Scenario;
 
 impl World {
     /// Checks the instances that the last step touched.
     #[inline]
-    pub(super) fn check_dirty(&mut self) {
+    pub(crate) fn check_dirty(&mut self) {
         while let Some(napi) = self.dirty.pop() {
             if let Err(why) = self.check_instance(napi) {
                 let (name, word) = (self.napi_name(napi), self.napis[napi].word);
@@ -61,15 +61,15 @@ impl World {
     }
 
     /// Packets are in a ring, in an instance, in a socket, taken or lost with a reason: together all that arrived.
-    pub(super) fn check_conserved(&mut self) {
+    pub(crate) fn check_conserved(&mut self) {
         let in_ring = |n: &Napi| n.ring.iter().map(|packet| u64::from(packet.segments)).sum::<u64>();
         let inside: u64 = self.napis.iter().map(|n| in_ring(n) + n.merge.segments()).sum();
         let sockets: u64 = self.socks.iter().map(|sock| sock.delivered).sum();
         let lost: u64 = self.drops.iter().sum();
-        if self.arrived != inside + sockets + lost + self.acks {
+        let arrived = self.arrived;
+        if arrived != inside + sockets + lost + self.acks {
             self.fail(format!(
-                "packets are not conserved: {} arrived, {inside} wait, {sockets} reached sockets, {lost} were lost",
-                self.arrived
+                "packets are not conserved: {arrived} arrived, {inside} wait, {sockets} reached sockets, {lost} were lost"
             ));
         }
         let out = self.frames.out() as u64;
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// No packet waits for anybody who will not come; sockets may be left as they are.
-    pub(super) fn check_drained(&mut self) {
+    pub(crate) fn check_drained(&mut self) {
         for napi in 0..self.napis.len() {
             let n = &self.napis[napi];
             if !n.present || n.word.is_disabled() {
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// No thread waits for ever.
-    pub(super) fn check_calls_ended(&mut self, scenario: &Scenario) {
+    pub(crate) fn check_calls_ended(&mut self, scenario: &Scenario) {
         let stuck = (0..self.inboxes.len()).find(|thread| self.inboxes[*thread].busy);
         if let Some(thread) = stuck {
             let name = &scenario.machine.threads[thread].name;

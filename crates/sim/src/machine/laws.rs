@@ -12,118 +12,52 @@
 
 use napier_core::time::{Instant, Span};
 
-use super::work::{Class, Work};
-use super::world::World;
-
-/// What a law says of a run that breaks it.
-pub(super) type Held = Result<(), String>;
+use crate::machine::cpu::work::{Class, Work};
+use crate::machine::peers::bulk::{Asks, Flows};
+use crate::machine::peers::tally::Tally;
+use crate::machine::sim::LawResult;
+use crate::machine::world::World;
 
 /// Chance, in standard deviations: a run in two million is more than five off.
-const DEVIATIONS: f64 = 5.0;
+pub(crate) const DEVIATIONS: f64 = 5.0;
+
 /// By how much a closed loop may be off, beside what its ends can explain: requests that began before the measured time or end after it.
-const LITTLE_OFF: f64 = 0.02;
-
-/// Requests as they leave and as they are answered.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tally {
-    pub(super) asked: u64,
-    pub(super) answered: u64,
-    /// How long answered ones were out, together.
-    pub(super) sojourn_ns: u64,
-    /// How long requests were out until `since`, by their number.
-    area_ns: u64,
-    since: Instant,
-}
-
-impl Tally {
-    pub(super) const fn new(now: Instant) -> Self {
-        Self { asked: 0, answered: 0, sojourn_ns: 0, area_ns: 0, since: now }
-    }
-
-    /// Requests that are not answered yet.
-    pub(super) const fn out(&self) -> u64 {
-        self.asked.saturating_sub(self.answered)
-    }
-
-    /// How long requests were out until now.
-    pub(super) fn area_ns(&self, now: Instant) -> u64 {
-        self.area_ns + self.out() * (now - self.since).ns
-    }
-
-    fn go_on(&mut self, now: Instant) {
-        (self.area_ns, self.since) = (self.area_ns(now), now);
-    }
-
-    /// A request leaves.
-    pub(super) fn asks(&mut self, now: Instant) {
-        self.go_on(now);
-        self.asked += 1;
-    }
-
-    /// One that left at `sent` is answered.
-    pub(super) fn is_answered(&mut self, now: Instant, sent: Instant) {
-        self.go_on(now);
-        self.answered += 1;
-        self.sojourn_ns += (now - sent).ns;
-    }
-
-    /// Requests are conserved, and Little's law of all of the run until `now`; `sent` are those that are out by themselves.
-    pub(super) fn holds(&self, now: Instant, sent: impl Iterator<Item = Instant>) -> Held {
-        let (mut out, mut ages_ns) = (0, 0);
-        for sent in sent {
-            out += 1;
-            ages_ns += (now - sent).ns;
-        }
-        if self.asked != self.answered + out {
-            return Err(format!(
-                "requests are not conserved: {} were sent, {} are answered, {out} are out",
-                self.asked, self.answered
-            ));
-        }
-        let (by_number, by_themselves) = (self.area_ns(now), self.sojourn_ns + ages_ns);
-        if by_number != by_themselves {
-            return Err(format!(
-                "Little's law: requests were out for {by_number} ns by their number and the clock, for {by_themselves} ns by themselves"
-            ));
-        }
-        Ok(())
-    }
-}
+pub(crate) const LITTLE_OFF: f64 = 0.02;
 
 /// What is counted of a run at a moment.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Look {
-    pub(super) at: Instant,
+pub(crate) struct Look {
+    pub(crate) at: Instant,
     /// Of requests; none: the run has none.
-    pub(super) tally: Option<Tally>,
+    pub(crate) tally: Option<Tally>,
     /// Requests that programs took.
-    pub(super) taken: u64,
+    pub(crate) taken: u64,
     /// What was drawn for them beside.
-    pub(super) service_ns: u64,
+    pub(crate) service_ns: u64,
     /// Time of programs, at full speed.
-    pub(super) user_ns: u64,
+    pub(crate) user_ns: u64,
     /// Requests that are due and not answered.
-    pub(super) behind: f64,
+    pub(crate) behind: f64,
     /// How long requests have been out that were lost and will be sent again.
-    pub(super) lost_ns: u64,
+    pub(crate) lost_ns: u64,
     /// What each CPU was busy for.
-    pub(super) busy_ns: Vec<u64>,
+    pub(crate) busy_ns: Vec<u64>,
 }
 
 impl Look {
     /// Requests that were sent so far.
-    pub(super) fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.tally.map_or(0, |tally| tally.asked)
     }
 }
 
 /// What there was between two looks, and what must be true of it.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Window {
-    pub(super) before: Look,
-    pub(super) after: Look,
+pub(crate) struct Window {
+    pub(crate) before: Look,
+    pub(crate) after: Look,
     /// CPU time that is charged and not spent at either end, at most, of one CPU.
-    pub(super) slack_ns: u64,
+    pub(crate) slack_ns: u64,
 }
 
 impl Window {
@@ -142,7 +76,7 @@ impl Window {
     }
 
     /// No CPU is busy for longer than there is time.
-    pub(super) fn busy(&self) -> Held {
+    pub(crate) fn busy(&self) -> LawResult {
         let most = self.ns() + self.slack_ns;
         for (cpu, (after, before)) in self.after.busy_ns.iter().zip(&self.before.busy_ns).enumerate() {
             if after - before > most {
@@ -153,7 +87,7 @@ impl Window {
     }
 
     /// Little's law of a closed loop: requests that are out are the rate times how long each is.
-    pub(super) fn closed(&self) -> Held {
+    pub(crate) fn closed(&self) -> LawResult {
         let (Some((answered, sojourn_ns)), Some(before), Some(after)) =
             (self.answered(), self.before.tally, self.after.tally)
         else {
@@ -177,7 +111,7 @@ impl Window {
     }
 
     /// No more is answered than was offered: `expected` of the window and what was late before, and chance.
-    pub(super) fn offered(&self, expected: f64) -> Held {
+    pub(crate) fn offered(&self, expected: f64) -> LawResult {
         let (taken, due) = (self.of(|look| look.taken) as f64, expected + self.before.behind);
         if taken > due + DEVIATIONS * due.sqrt() + 1.0 {
             return Err(format!(
@@ -190,7 +124,7 @@ impl Window {
 
     /// What programs were busy for is what was done: each request takes `each`, beside what was drawn for it. `at_once`: so many can be
     /// in the middle of it.
-    pub(super) fn work(&self, each: Span, at_once: u64) -> Held {
+    pub(crate) fn work(&self, each: Span, at_once: u64) -> LawResult {
         let done = self.of(|look| look.taken) * each.ns + self.of(|look| look.service_ns);
         let user = self.of(|look| look.user_ns);
         if user.abs_diff(done) > at_once * each.ns {
@@ -203,7 +137,7 @@ impl Window {
     }
 
     /// No more is answered than `programs` on a CPU each have time for, if nothing slows them down.
-    pub(super) fn capacity(&self, each: Span, programs: u64) -> Held {
+    pub(crate) fn capacity(&self, each: Span, programs: u64) -> LawResult {
         let taken = self.of(|look| look.taken);
         let needed = taken * each.ns + self.of(|look| look.service_ns);
         // The first and the last of each program may lie outside in part.
@@ -220,12 +154,12 @@ impl Window {
 
 impl World {
     /// What is counted now.
-    pub(super) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> Look {
         let spent: Vec<_> = (0..self.cpus.len()).map(|cpu| self.spent(cpu)).collect();
         let user_ns = self.cpus.iter().map(|cpu| cpu.speed.account.undisturbed(Class::User).ns).sum();
         let asking = self.asking.as_ref();
-        let streams = self.streams.as_ref();
-        let trips = self.trips.as_ref();
+        let streams = self.bulk.as_ref();
+        let trips = self.rpc.as_ref();
         let tally = (asking.map(|asking| asking.tally)).or(streams.map(|streams| streams.tally));
         Look {
             at: self.now,
@@ -246,18 +180,79 @@ impl World {
     }
 
     /// What was between a look and now.
-    pub(super) fn since(&self, before: Look) -> Window {
+    pub(crate) fn since(&self, before: Look) -> Window {
         let slack = self.costs.get(Work::IdleExit) + self.costs.get(Work::DeepIdleExit);
         Window { before, after: self.look(), slack_ns: slack.ns }
     }
 
-    /// What must hold at the end of every run for figures, if nothing is broken yet.
-    pub(super) fn must(&mut self, held: Held) {
-        if let Err(why) = held
-            && self.broken.is_none()
-        {
-            self.fail(why);
+    /// Laws of a server's run since a look; `programs` are as many as there are CPUs for them.
+    pub(crate) fn check_asking(&mut self, before: Look, programs: u64) {
+        self.check_conserved();
+        let window = self.since(before);
+        let (request, answer) = (self.costs.get(Work::Request), self.costs.get(Work::Answer));
+        let delivered = self.socks.iter().map(|sock| sock.delivered).sum::<u64>();
+        let queued = self.socks.iter().map(|sock| sock.queue.len() as u64).sum::<u64>();
+        let asking = self.asking.as_ref().expect("somebody asks");
+        let places = [asking.on_wire, asking.entered - delivered, queued, asking.in_programs, asking.on_way_back];
+        let found = places.iter().sum::<u64>();
+        let tally = asking.tally;
+        let mut held = vec![tally.holds(self.now, asking.sent()), window.busy(), window.work(request, programs)];
+        held.push(window.capacity(request + answer, programs));
+        if tally.out() != found {
+            held.push(Err(format!(
+                "requests are not conserved: {} are out, {found} are found: on the wire, on the way up, in sockets, in programs, on \
+                 the way back {places:?}; {} were lost on the way",
+                tally.out(),
+                asking.lost
+            )));
         }
+        held.push(match asking.expected(window.before.at, window.after.at) {
+            Some(expected) => window.offered(expected),
+            None => window.closed(),
+        });
+        held.into_iter().for_each(|held| self.must(held));
+    }
+
+    /// Laws of the run since a look.
+    pub(crate) fn check_bulk(&mut self, before: Look, of: &Flows) {
+        let window = self.since(before);
+        let streams = self.bulk.as_ref().expect("there are flows");
+        let each = self.costs.get(Work::Request);
+        // Programs of the client do what those of the server do. What is on its way between the two is done by one of them.
+        let (ends, cpus) = if streams.asks == Asks::Program { (2, 2) } else { (1, 1) };
+        let both = Span::from_ns(each.ns * ends);
+        let held = [
+            streams.tally.holds(self.now, streams.sent()),
+            window.busy(),
+            window.work(both, u64::from(of.flows) + u64::from(of.threads)),
+            window.capacity(both, cpus * u64::from(of.threads.min(of.cpus))),
+            match streams.asks {
+                Asks::Program => window.closed(),
+                Asks::Rate { rate_rps } => {
+                    window.offered((window.after.at - window.before.at).ns as f64 * rate_rps as f64 / 1e9)
+                }
+            },
+        ];
+        held.into_iter().for_each(|held| self.must(held));
+    }
+
+    /// Laws of the run since a look.
+    pub(crate) fn check_rpc(&mut self, before: Look) {
+        let window = self.since(before);
+        let trips = self.rpc.as_ref().expect("there is traffic");
+        let mut held = vec![trips.tally.holds(self.now, trips.sent()), window.busy()];
+        match trips.of.period {
+            None => held.push(window.closed()),
+            Some(period) => {
+                // They go by the clock, whatever comes back.
+                let (sent, ns) =
+                    (window.after.asked() - window.before.asked(), (window.after.at - window.before.at).ns);
+                if sent > ns / period.ns.max(1) + 1 {
+                    held.push(Err(format!("{sent} packets were sent in {ns} ns, one each {} ns", period.ns)));
+                }
+            }
+        }
+        held.into_iter().for_each(|held| self.must(held));
     }
 }
 

@@ -1,138 +1,85 @@
 //! A machine in virtual time: CPUs with interrupt, softirq and thread level, NICs, timers, sockets, event contexts and
 //! the programs of a scenario. It calls the rules of `napier_core` as the engine does, and is checked after each step.
 //!
+//! It is built in floors. Each is a struct that holds the one below and derefs to it, owns what is its own, and knows nothing above:
+//!
+//! | floor | folder | owns |
+//! |---|---|---|
+//! | `World` | `world`, `steps` | the programs of a scenario and its timeline; hands events to the parts |
+//! | `Peers` | `peers` | clients, and the hosts at the other end of a wire |
+//! | `Grouped` | `group` | CPUs that poll for ever |
+//! | `Outbound` | `tx` | disciplines, transmit queues, drivers' rings |
+//! | `Network` | `net` | sockets, event contexts, the way of a packet up to them |
+//! | `Devices` | `dev` | receive rings, interrupts, NAPI instances |
+//! | `Cpus` | `cpu` | levels and threads of CPUs, what work costs, where the time went |
+//! | `Sim` | `sim` | the clock, events, chance, the log |
+//!
 //! | file | holds |
 //! |---|---|
-//! | `exec`, `event` | the event loop: nothing happens but by an event or by a context that goes on |
-//! | `work` | what a CPU does with its time, what that costs, and where it went |
-//! | `vm` | how code on a CPU spends time, sleeps, keeps others out |
-//! | `sched`, `place` | levels and threads of a CPU, and how threads get to one |
-//! | `softirq`, `kthread`, `busy`, `poll` | who polls, and what follows |
-//! | `lifecycle`, `control` | add, enable, disable, delete, settings |
-//! | `device`, `socket`, `epoll`, `app` | the way of a packet to a program |
-//! | `moderate`, `nic` | when a device interrupts |
-//! | `figures`, `server`, `clients` | runs for figures: a server, and those who ask it |
-//! | `hosts`, `trips` | runs for figures: two hosts on a wire, and packets that go to and fro |
-//! | `flows`, `streams`, `link` | runs for figures: two hosts of many CPUs, programs of many threads, messages of any size |
-//! | `story` | runs to look at: what each CPU did when |
-//! | `group` | CPUs that poll for ever; runs for figures of a server of many CPUs |
-//! | `tx` | the way of a packet from a program to a device |
-//! | `invariants` | what must hold after every step |
-//! | `laws` | what must hold of the figures of every run |
+//! | `vm`, `exec` | the handle by which code on a CPU acts on the world, and the loop that lets it go on |
+//! | `kernel` | that code: the kernel's functions, step by step |
+//! | `setup` | from a scenario to a machine whose devices are up |
+//! | `invariants`, `counters` | what must hold after every step, and what is counted |
+//! | `runs`, `laws` | runs for figures, and what must hold of every one of them |
 //!
 //! The same scenario gives the same run: time is integer nanoseconds, events of one instant keep the order in which
 //! they were made, randomness is seeded, and nothing depends on an address or a hash.
 
-mod app;
-mod busy;
-mod clients;
-mod control;
-mod coverage;
-mod device;
-mod epoll;
-mod event;
+#[macro_use]
+mod floor;
+
+mod counters;
+mod cpu;
+mod dev;
 mod exec;
-pub mod figures;
-pub mod flows;
-mod gro;
 mod group;
-pub mod hosts;
 mod invariants;
-mod kthread;
+mod kernel;
 mod laws;
-mod lifecycle;
-mod link;
-mod moderate;
-mod napi;
-mod nic;
-mod place;
-mod poll;
-mod sched;
-mod server;
+mod net;
+mod peers;
+mod runs;
 mod setup;
-mod socket;
-mod softirq;
+mod sim;
 mod steps;
-pub mod story;
-mod streams;
-mod trips;
 mod tx;
 mod vm;
-mod work;
 mod world;
+
+/// The old name of [`bulk`].
+#[deprecated(note = "use `bulk`")]
+pub mod flows {
+    pub use super::bulk::*;
+}
+
+/// The old name of [`rpc`].
+#[deprecated(note = "use `rpc`")]
+pub mod hosts {
+    pub use super::rpc::{RpcFigures as Trip, *};
+}
+
+/// The old name of [`smp`].
+#[deprecated(note = "use `smp`")]
+pub mod many {
+    pub use super::smp::*;
+}
+
+/// The old name of [`trace`].
+#[deprecated(note = "use `trace`")]
+pub mod story {
+    pub use super::trace::{Trace as Story, run as tell, *};
+}
 
 use napier_core::time::Instant;
 
-pub use clients::{Clients, Pace, RTO_MIN};
-pub use coverage::{Coverage, Decision};
-pub use group::{Shape, many};
-pub use work::{Account, Class, Disturbance, Work, WorkCosts};
+pub use cpu::work::{Account, Class, Disturbance, Work, WorkCosts};
+pub use peers::arrivals::Shape;
+pub use peers::clients::{Clients, Pace, RTO_MIN};
+pub use runs::{bulk, figures, rpc, smp, trace};
+pub use sim::coverage::{Coverage, Decision};
+pub use sim::plant::{Options, Plant};
 
-use napier_scenario::{DropReason, Scenario, Seen};
-
-/// A deliberate mistake of the machine, to see that it is found.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub enum Plant {
-    /// None.
-    #[default]
-    Nothing,
-    /// The timer is armed while the instance is still owned (kernels before 2026).
-    ArmBeforeRelease,
-    /// A hand-over to a busy poller forgets to schedule when nothing else brings the instance back.
-    HandOverAndForget,
-    /// The driver unmasks without looking at its ring again.
-    NoSecondLook,
-    /// The timer takes an instance that somebody owns.
-    TimerIgnoresOwner,
-    /// Now and then a poll loses a packet and counts nothing.
-    UncountedLoss,
-    /// The wake of a transmit queue schedules nothing.
-    SilentWake,
-    /// A packet that a driver did not take goes to the end of its discipline.
-    RequeueAtTheBack,
-    /// A flusher reads the list, and empties it a moment later.
-    TornTake,
-    /// A flusher leaves the defer count as it is.
-    DeferCountKept,
-    /// A CPU of a group unmasks its members and sleeps without looking at their rings again.
-    ParkWithoutSecondLook,
-    /// A CPU of a group polls a member although another one is in the middle of a poll of it.
-    TwoPollers,
-}
-
-impl Plant {
-    /// In words.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::ArmBeforeRelease => "the timer is armed while the instance is still owned",
-            Self::HandOverAndForget => "a hand-over to a busy poller does not schedule again",
-            Self::NoSecondLook => "a driver unmasks without looking at its ring again",
-            Self::TimerIgnoresOwner => "the timer takes an instance that has an owner",
-            Self::UncountedLoss => "a poll loses a packet and counts nothing",
-            Self::SilentWake => "the wake of a transmit queue schedules nothing",
-            Self::RequeueAtTheBack => "a packet that a driver did not take goes to the end",
-            Self::TornTake => "a flusher reads the defer list and empties it a moment later",
-            Self::DeferCountKept => "a flusher does not set the defer count to 0",
-            Self::ParkWithoutSecondLook => "a CPU of a group parks without a second look",
-            Self::TwoPollers => "a member of a group has two pollers",
-        }
-    }
-}
-
-/// How to run.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub struct Options {
-    /// Events are logged.
-    pub log: bool,
-    /// At the end no thread may still be in a call.
-    pub calls_end: bool,
-    /// A deliberate mistake.
-    pub plant: Plant,
-    /// The run is given up after so many steps, with nothing broken; `None`: it goes on to its end.
-    pub steps_max: Option<u64>,
-}
+use napier_scenario::{Scenario, Seen};
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -197,36 +144,6 @@ fn run_to_end(scenario: &Scenario, options: &Options) -> Outcome {
         broken: w.broken.take(),
         steps: w.steps,
         coverage: w.cover.clone(),
-    }
-}
-
-impl world::World {
-    fn counters(&self) -> Vec<(String, i64)> {
-        let mut counters = Vec::new();
-        let mut add = |name: String, value: u64| counters.push((name, value as i64));
-        for (cpu, c) in self.cpus.iter().enumerate() {
-            add(format!("cpu{cpu}.time_squeeze"), c.time_squeeze);
-            add(format!("cpu{cpu}.softirq_runs"), c.softirq_runs);
-            add(format!("cpu{cpu}.ksoftirqd"), c.ksoftirqd_wakes);
-        }
-        for (napi, n) in self.napis.iter().enumerate() {
-            let name = self.napi_name(napi);
-            add(format!("{name}.polls"), n.polls);
-            add(format!("{name}.packets"), n.packets);
-            add(format!("{name}.interrupts"), n.interrupts);
-            add(format!("{name}.timer_fires"), n.timer_fires);
-            add(format!("{name}.unmasks"), n.unmasks);
-        }
-        add("busy_poll_rx_packets".to_owned(), self.busy_poll_rx_packets);
-        for reason in DropReason::ALL {
-            add(format!("drops.{}", reason.name()), self.drops[*reason as usize]);
-        }
-        for sock in &self.socks {
-            add(format!("{}.delivered", sock.name), sock.delivered);
-        }
-        self.tx_counters(&mut add);
-        self.group_counters(&mut add);
-        counters
     }
 }
 

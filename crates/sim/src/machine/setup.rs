@@ -8,40 +8,46 @@ use napier_core::config::ConfigTable;
 use napier_core::control::{DevSetting, DevSettings, ThreadedSetting};
 use napier_core::moderation::{Coalesce, Moderation};
 use napier_core::sockopt::SocketBusy;
-use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
-use super::Options;
-use super::device::Dev;
-use super::event::Ev;
-use super::exec::{Code, Exec};
-use super::gro::Merge;
-use super::napi::{Napi, Owner, Timer};
-use super::sched::Cpu;
-use super::socket::{Ep, Sock};
-use super::vm::{K, Level, Vm};
-use super::work::WorkCosts;
-use super::world::{Ctx, Inbox, World};
-use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Quirk, Scenario, SocketKind, Step};
+use crate::machine::cpu::ctx::{Ctx, Level};
+use crate::machine::cpu::sched::Cpu;
+use crate::machine::cpu::work::WorkCosts;
+use crate::machine::dev::device::Dev;
+use crate::machine::dev::napi::new_instance;
+use crate::machine::exec::{Code, Exec};
+use crate::machine::group::add_groups;
+use crate::machine::kernel::app::{app_main, hog_main};
+use crate::machine::kernel::group::thread::group_main;
+use crate::machine::kernel::kthread::kthread_main;
+use crate::machine::kernel::softirq::{hard_main, ksoftirqd_main, soft_main};
+use crate::machine::kernel::tx::send::boxed_xmit;
+use crate::machine::net::socket::{Ep, Sock};
+use crate::machine::sim::event::Ev;
+use crate::machine::sim::plant::Options;
+use crate::machine::tx::setup::add_transmit;
+use crate::machine::vm::{K, Vm};
+use crate::machine::world::{Inbox, World};
+use napier_scenario::{Call, DeviceIx, Machine, NapiIx, Policy, Scenario, SocketKind, Step};
 
 /// Longest time that bringing the devices up may take.
 const SETUP_MAX: Instant = Instant::from_ns(1_000_000_000);
 
 /// Builds the machine and brings its devices up; what happens meanwhile is not logged. Time zero is a whole second.
-pub(super) fn build(scenario: &Scenario, options: &Options) -> Exec {
+pub(crate) fn build(scenario: &Scenario, options: &Options) -> Exec {
     build_for(&scenario.machine, &scenario.timeline, options, None)
 }
 
 /// Programs in place of the calls of some threads.
-pub(super) struct Programs<'a> {
+pub(crate) struct Programs<'a> {
     /// What work costs.
-    pub(super) costs: WorkCosts,
+    pub(crate) costs: WorkCosts,
     /// The code of a thread, by its position; `None`: it makes the calls of the timeline.
-    pub(super) code: &'a dyn Fn(K, usize) -> Option<Code>,
+    pub(crate) code: &'a dyn Fn(K, usize) -> Option<Code>,
 }
 
 /// The same, with programs of its own.
-pub(super) fn build_for(
+pub(crate) fn build_for(
     machine: &Machine,
     timeline: &[Step],
     options: &Options,
@@ -53,10 +59,10 @@ pub(super) fn build_for(
     }
     add_cpus(&mut w, machine);
     add_devices(&mut w, machine);
-    super::tx::add_transmit(&mut w, machine);
+    add_transmit(&mut w, machine);
     add_programs(&mut w, machine);
-    super::group::add_groups(&mut w, machine);
-    let vm = Vm::new(w);
+    add_groups(&mut w, machine);
+    let vm = Vm::new(w, boxed_xmit);
     let code = write_code(&vm, machine, programs);
     let mut exec = Exec { vm, code };
     bring_up(&mut exec, machine);
@@ -65,7 +71,8 @@ pub(super) fn build_for(
 
 fn add_cpus(w: &mut World, machine: &Machine) {
     for cpu in 0..usize::from(machine.cpus) {
-        w.cpus.push(Cpu::new(w.ctxs.len()));
+        let first = w.ctxs.len();
+        w.cpus.push(Cpu::new(first));
         // Interrupt level, softirq level, ksoftirqd, two hogs.
         for policy in [Policy::Fifo, Policy::Fifo, Policy::Fair, Policy::Fair, Policy::Fifo] {
             w.ctxs.push(Ctx::new(cpu, policy));
@@ -129,48 +136,6 @@ fn add_devices(w: &mut World, machine: &Machine) {
     }
 }
 
-fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize, kthread: usize, weight: u32) -> Napi {
-    Napi {
-        index,
-        dev,
-        queue,
-        irq_cpu,
-        present: false,
-        word: State::SCHED.with(State::NPSVC),
-        owner: Some(Owner::Disabled),
-        defers_left: 0,
-        defers_max: 0,
-        tunables: Tunables::default(),
-        threaded: ThreadedSetting::Disabled,
-        id: 0,
-        id_visible: false,
-        timer: Timer::default(),
-        callbacks: 0,
-        finishing: 0,
-        armed_late: false,
-        missed_kept: false,
-        polling: None,
-        quirk: Quirk::None,
-        weight,
-        masked: true,
-        ring: VecDeque::new(),
-        irq_latched: false,
-        merge: Merge::default(),
-        to_send: 0,
-        busy_at: Instant::ZERO,
-        kthread,
-        has_thread: false,
-        thread_stop: false,
-        nic: None,
-        polls: 0,
-        empty_polls: 0,
-        packets: 0,
-        interrupts: 0,
-        timer_fires: 0,
-        unmasks: 0,
-    }
-}
-
 fn add_programs(w: &mut World, machine: &Machine) {
     for socket in &machine.sockets {
         w.socks.push(Sock {
@@ -217,24 +182,24 @@ fn write_code(vm: &Rc<Vm>, machine: &Machine, programs: Option<&Programs<'_>>) -
     let k = |me: usize, level: Level| K::new(vm.clone(), me, level);
     for _ in 0..machine.cpus {
         let me = code.len();
-        code.push(Box::pin(k(me, Level::Hard).hard_main()));
-        code.push(Box::pin(k(me + 1, Level::Soft).soft_main()));
-        code.push(Box::pin(k(me + 2, Level::Task).ksoftirqd_main()));
-        code.push(Box::pin(k(me + 3, Level::Task).hog_main(0)));
-        code.push(Box::pin(k(me + 4, Level::Task).hog_main(1)));
+        code.push(Box::pin(hard_main(k(me, Level::Hard))));
+        code.push(Box::pin(soft_main(k(me + 1, Level::Soft))));
+        code.push(Box::pin(ksoftirqd_main(k(me + 2, Level::Task))));
+        code.push(Box::pin(hog_main(k(me + 3, Level::Task), 0)));
+        code.push(Box::pin(hog_main(k(me + 4, Level::Task), 1)));
     }
     let napis = vm.w().napis.len();
     for napi in 0..napis {
-        code.push(Box::pin(k(code.len(), Level::Task).kthread_main(napi)));
+        code.push(Box::pin(kthread_main(k(code.len(), Level::Task), napi)));
     }
     for thread in 0..machine.threads.len() {
         let k = k(code.len(), Level::Task);
         let own = programs.and_then(|programs| (programs.code)(k.clone(), thread));
-        code.push(own.unwrap_or_else(|| Box::pin(k.app_main(thread))));
+        code.push(own.unwrap_or_else(|| Box::pin(app_main(k, thread))));
     }
     let threads = vm.w().groups.threads();
     for _ in 0..threads {
-        code.push(Box::pin(k(code.len(), Level::Task).group_main()));
+        code.push(Box::pin(group_main(k(code.len(), Level::Task))));
     }
     code
 }

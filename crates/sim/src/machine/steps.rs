@@ -1,14 +1,14 @@
 //! The timeline: what the scenario does to the machine.
 
-use napier_core::time::{Deadline, Span};
+use napier_core::time::Deadline;
 
-use super::event::{Ev, HardIrq};
-use super::world::World;
+use crate::machine::sim::event::{Ev, HardIrq};
+use crate::machine::world::World;
 use napier_scenario::{Action, Check, Event, Policy, TxCheck};
 
 impl World {
     /// Carries a step out; the CPU that must look again, if one must. `left`: packets of a burst still to come.
-    pub(super) fn take_step(&mut self, step: usize, left: u32) -> Option<usize> {
+    pub(crate) fn take_step(&mut self, step: usize, left: u32) -> Option<usize> {
         let line = self.timeline[step].line;
         // The step is put back: a burst comes in several parts.
         let action = std::mem::replace(&mut self.timeline[step].action, Action::FailThread { nth: 0 });
@@ -63,15 +63,6 @@ impl World {
             }
         }
         None
-    }
-
-    /// A context gets no CPU for a while.
-    fn freeze(&mut self, ctx: usize, span: Span) -> Option<usize> {
-        let until = Deadline::after(self.now, span);
-        let frozen_until = until.instant()?.max(self.ctxs[ctx].frozen_until);
-        self.ctxs[ctx].frozen_until = frozen_until;
-        self.push_at(frozen_until, Ev::Thaw { ctx });
-        Some(self.ctxs[ctx].cpu.get())
     }
 
     /// Compares what is with what should be.

@@ -6,8 +6,8 @@ use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table};
 use napier_sim::machine::Work;
+use napier_sim::machine::bulk::{Asks, FlowFigures, Flows, Polls};
 use napier_sim::machine::figures::Length;
-use napier_sim::machine::flows::{Asks, FlowFigures, Flows, Polls};
 
 use super::{Grid, Kind, Offer, Subject, modes, published, two_hosts};
 use crate::plan::machine::{MachineFile, Wire, points_ns};

@@ -6,9 +6,9 @@ use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
+use napier_sim::machine::bulk;
 use napier_sim::machine::figures::Length;
-use napier_sim::machine::flows;
-use napier_sim::machine::hosts::{self, Hosts, Poller, Program, Traffic, Trip};
+use napier_sim::machine::rpc::{self, Hosts, Poller, Program, RpcFigures, Traffic};
 use napier_sim::machine::{Work, WorkCosts};
 
 use super::{Grid, Kind, Offer, Subject, groups, many, path};
@@ -46,20 +46,20 @@ pub fn run_grid(
         Subject::Pair { machine, wire, warm_up, measured, seeds } => {
             let length = Length { warm_up: *warm_up, measured: *measured };
             let one = |load, mode: &str, seed| {
-                hosts::run_or_stop(&hosts_in(machine, mode), &traffic(*wire, load), length, seed, stop)
+                rpc::run_or_stop(&hosts_in(machine, mode), &traffic(*wire, load), length, seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| together(grid.kind, runs))
         }
         Subject::Many { machine, wire, size, seeds } => {
             let one = |load, mode: &str, seed| {
-                flows::run_or_stop(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed, stop)
+                bulk::run_or_stop(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| many::together(size.cpus, runs))
         }
         subject @ Subject::Server { seeds, .. } => {
             let one = |load, mode: &str, seed| {
                 let (server, length) = groups::server_in(subject, mode, load);
-                napier_sim::machine::many::run_or_stop(&server, length, seed, stop)
+                napier_sim::machine::smp::run_or_stop(&server, length, seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, groups::together)
         }
@@ -168,7 +168,7 @@ fn traffic(wire: Wire, load: Offer) -> Traffic {
     Traffic { period, delay, wire: Span::from_ns(wire.one_way_ns), wire_noise: Span::from_ns(wire.noise_ns) }
 }
 
-fn together(kind: Kind, runs: &[&Trip]) -> Result<Vec<(&'static str, f64)>, String> {
+fn together(kind: Kind, runs: &[&RpcFigures]) -> Result<Vec<(&'static str, f64)>, String> {
     if let Some(broken) = runs.iter().find_map(|run| run.broken.clone()) {
         return Err(broken);
     }
@@ -178,7 +178,8 @@ fn together(kind: Kind, runs: &[&Trip]) -> Result<Vec<(&'static str, f64)>, Stri
         return Err("no answer came in the measured time".to_owned());
     }
     let measured_ns = runs.iter().map(|run| run.measured.ns).sum::<u64>() as f64;
-    let per_s = |of: &dyn Fn(&Trip) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64 * 1e9 / measured_ns;
+    let per_s =
+        |of: &dyn Fn(&RpcFigures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64 * 1e9 / measured_ns;
     let at = |percent: usize| latency[latency.len() * percent / 100] as f64;
     let percentiles = [("p5_ns", at(5)), ("p50_ns", at(50)), ("p95_ns", at(95)), ("p99_ns", at(99))];
     let rates = [("interrupts_per_s", per_s(&|run| run.interrupts)), ("polls_per_s", per_s(&|run| run.polls))];

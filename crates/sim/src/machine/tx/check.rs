@@ -1,15 +1,24 @@
 //! What must hold on the transmit side, what a scenario looks at, and counters.
 
-use napier_core::tx::DropReason;
-use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
 
-use super::{At, Qd};
-use crate::machine::world::World;
+use crate::machine::tx::At;
+use crate::machine::tx::{Outbound, Qd};
+use napier_core::tx::DropReason;
+use napier_core::tx::queue::QueueBits;
 use napier_scenario::TxCheck;
 
-impl World {
-    pub(super) fn qdisc_name(&self, qd: usize) -> String {
+impl Qd {
+    /// It serves all transmit queues of its device, under the device's name.
+    fn root_serves_all(&self, w: &Outbound) -> bool {
+        let dev = w.tx.txqs[self.first_txq].dev;
+        let of = w.tx.devs[dev].as_ref().expect("a discipline is that of a device");
+        of.shared
+    }
+}
+
+impl Outbound {
+    pub(crate) fn qdisc_name(&self, qd: usize) -> String {
         let of = &self.tx.qds[qd];
         let dev = &self.devs[self.tx.txqs[of.first_txq].dev].name;
         if of.root_serves_all(self) {
@@ -21,7 +30,7 @@ impl World {
 
     /// Checks the disciplines that the last step touched.
     #[inline]
-    pub(in crate::machine) fn check_tx_dirty(&mut self) {
+    pub(crate) fn check_tx_dirty(&mut self) {
         while let Some(qd) = self.tx.dirty.pop() {
             if let Err(why) = self.check_qdisc(qd) {
                 let (name, state) = (self.qdisc_name(qd), self.tx.qds[qd].state);
@@ -74,7 +83,7 @@ impl World {
     }
 
     /// Packets wait, are in a ring, have left or are dropped with a reason: together all that were ever sent.
-    pub(in crate::machine) fn check_tx_conserved(&mut self) {
+    pub(crate) fn check_tx_conserved(&mut self) {
         if self.tx.entered == 0 {
             return;
         }
@@ -105,7 +114,7 @@ impl World {
     }
 
     /// Nothing waits for anybody who will not come.
-    pub(in crate::machine) fn check_tx_drained(&mut self) {
+    pub(crate) fn check_tx_drained(&mut self) {
         for qd in 0..self.tx.qds.len() {
             let of = &self.tx.qds[qd];
             let queues = of.first_txq..of.first_txq + of.txqs;
@@ -122,7 +131,7 @@ impl World {
     }
 
     /// Compares what is with what should be.
-    pub(in crate::machine) fn check_tx(&self, check: &TxCheck, compare: &mut impl FnMut(&str, String, String)) {
+    pub(crate) fn check_tx(&self, check: &TxCheck, compare: &mut impl FnMut(&str, String, String)) {
         let mut number = |name: &str, want: Option<u32>, have: u64| {
             if let Some(want) = want {
                 compare(name, want.to_string(), have.to_string());
@@ -160,7 +169,7 @@ impl World {
     }
 
     /// Counters of the transmit side; none if no device has one.
-    pub(in crate::machine) fn tx_counters(&self, add: &mut impl FnMut(String, u64)) {
+    pub(crate) fn tx_counters(&self, add: &mut impl FnMut(String, u64)) {
         if self.tx.qds.is_empty() {
             return;
         }
@@ -185,14 +194,5 @@ impl World {
             add(format!("tx_drops.{}", reason.name()), self.tx.drops.get(reason));
         }
         add("UdpSndbufErrors".to_owned(), self.tx.sndbuf_errors);
-    }
-}
-
-impl Qd {
-    /// It serves all transmit queues of its device, under the device's name.
-    fn root_serves_all(&self, w: &World) -> bool {
-        let dev = w.tx.txqs[self.first_txq].dev;
-        let of = w.tx.devs[dev].as_ref().expect("a discipline is that of a device");
-        of.shared
     }
 }

@@ -1,24 +1,19 @@
-//! The transmit side of the machine: disciplines, transmit queues, drivers, and where every packet is.
+//! The transmit side of the machine: disciplines, transmit queues, drivers' rings, and where every packet is.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `send` | a sender: which way its packet goes, the push to the defer list, what it is told |
-//! | `run` | flush and run behind the root lock |
-//! | `nolock`, `noqueue` | the two ways without it |
-//! | `softirq` | scheduling, the transmit softirq, the timer of packets that may not leave yet, wakes |
-//! | `driver` | ring, wire, completion, byte limits |
-//! | `lifecycle` | activation and deactivation |
+//! | `push` | a discipline's defer list, as senders see it |
+//! | `run` | what a flush and a run do, the word of a discipline, its timer |
+//! | `ring` | ring, wire, completion, byte limits |
 //! | `check` | what must hold, what a scenario looks at, counters |
+//!
+//! The code that does it, step by step, is in `kernel/tx`.
 
-mod check;
-mod driver;
-mod lifecycle;
-mod nolock;
-mod noqueue;
-mod run;
-mod send;
-mod setup;
-mod softirq;
+pub(crate) mod check;
+pub(crate) mod push;
+pub(crate) mod ring;
+pub(crate) mod run;
+pub(crate) mod setup;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,31 +26,46 @@ use napier_core::tx::run::TxQueueView;
 use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DropReason, TxDrops, TxPacket};
 
-use super::event::Ev;
-use super::vm::CtxId;
-use super::world::World;
+use crate::machine::net::Network;
+use crate::machine::sim::event::{CtxId, Ev};
 use napier_scenario::{CpuIx, Event, QdiscIx, TxEvent, TxqIx};
 
-pub(super) use setup::add_transmit;
+/// The way of a packet from a program to a device.
+pub(crate) struct Outbound {
+    below: Network,
+    pub(crate) tx: Tx,
+}
+
+stands_on!(Outbound, Network);
+
+impl Outbound {
+    pub(crate) fn new(below: Network) -> Self {
+        Self { below, tx: Tx::default() }
+    }
+}
+
+pub(crate) fn cpu_ix(cpu: usize) -> CpuIx {
+    CpuIx(cpu as u16)
+}
 
 /// Packets of which the order must be kept: sender, queue, flow, priority.
-type Stream = (CtxId, usize, u32, u32);
+pub(crate) type Stream = (CtxId, usize, u32, u32);
 
 /// A packet on its way out.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct TxPkt {
+pub(crate) struct TxPkt {
     /// Place in the list of all packets.
-    id: u32,
-    sender: CtxId,
+    pub(crate) id: u32,
+    pub(crate) sender: CtxId,
     /// Number within its stream.
-    number: u64,
-    flow: u32,
-    bytes: u32,
-    priority: u32,
-    txtime: Option<Instant>,
-    rate: Option<u64>,
-    /// Transmit queue of the device.
-    queue: u16,
+    pub(crate) number: u64,
+    pub(crate) flow: u32,
+    pub(crate) bytes: u32,
+    pub(crate) priority: u32,
+    pub(crate) txtime: Option<Instant>,
+    pub(crate) rate: Option<u64>,
+    /// Outbound queue of the device.
+    pub(crate) queue: u16,
 }
 
 impl TxPacket for TxPkt {
@@ -86,7 +96,7 @@ impl TxPacket for TxPkt {
 
 /// Where a packet is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum At {
+pub(crate) enum At {
     Free,
     /// In somebody's hand, on a defer list, in a discipline or on a requeue list.
     Path,
@@ -96,7 +106,7 @@ enum At {
 
 /// How a discipline is entered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Way {
+pub(crate) enum Way {
     Locked,
     Nolock,
     Noqueue,
@@ -104,69 +114,69 @@ enum Way {
 
 /// The timer of packets that may not leave yet.
 #[derive(Copy, Clone, Default, Debug)]
-struct Watchdog {
-    armed: bool,
-    at: Instant,
-    cpu: usize,
-    generation: u32,
+pub(crate) struct Watchdog {
+    pub(crate) armed: bool,
+    pub(crate) at: Instant,
+    pub(crate) cpu: usize,
+    pub(crate) generation: u32,
 }
 
 /// One discipline, and who is busy with it.
-struct Qd {
-    index: QdiscIx,
-    way: Way,
-    first_txq: usize,
-    txqs: usize,
-    root: Root<TxPkt>,
+pub(crate) struct Qd {
+    pub(crate) index: QdiscIx,
+    pub(crate) way: Way,
+    pub(crate) first_txq: usize,
+    pub(crate) txqs: usize,
+    pub(crate) root: Root<TxPkt>,
     /// Who holds the root lock.
-    locked: Option<CtxId>,
-    state: QdiscState,
+    pub(crate) locked: Option<CtxId>,
+    pub(crate) state: QdiscState,
     /// The last is the head.
-    defer: Vec<TxPkt>,
-    defer_count: u64,
-    watchdog: Watchdog,
+    pub(crate) defer: Vec<TxPkt>,
+    pub(crate) defer_count: u64,
+    pub(crate) watchdog: Watchdog,
     /// Senders find it; otherwise what drops everything.
-    installed: bool,
+    pub(crate) installed: bool,
     /// Its deactivation is over: nobody may know it.
-    down: bool,
+    pub(crate) down: bool,
     // Bookkeeping of the machine's own, to compare with.
-    flushers: u32,
-    runners: u32,
+    pub(crate) flushers: u32,
+    pub(crate) runners: u32,
     /// Contexts that will look at it, or schedule it.
-    coming: u32,
+    pub(crate) coming: u32,
     /// Senders that may know it.
-    senders: u32,
+    pub(crate) senders: u32,
     /// Softirqs that have taken it off their list and not begun.
-    taken: u32,
+    pub(crate) taken: u32,
     /// Packets counted against the limit since the list was last taken.
-    counted: u64,
+    pub(crate) counted: u64,
     /// The list has been taken, and the count not been set to 0.
-    resetting: bool,
+    pub(crate) resetting: bool,
 }
 
 /// One transmit queue with its ring.
-struct Txq {
-    index: TxqIx,
-    dev: usize,
-    queue: u16,
-    qd: usize,
-    bits: QueueBits,
+pub(crate) struct Txq {
+    pub(crate) index: TxqIx,
+    pub(crate) dev: usize,
+    pub(crate) queue: u16,
+    pub(crate) qd: usize,
+    pub(crate) bits: QueueBits,
     /// The CPU that holds the transmit lock.
-    locked: Option<usize>,
+    pub(crate) locked: Option<usize>,
     /// Packets that the driver has; the first `done` have left.
-    ring: VecDeque<TxPkt>,
-    done: usize,
-    slots: usize,
-    wire: Span,
+    pub(crate) ring: VecDeque<TxPkt>,
+    pub(crate) done: usize,
+    pub(crate) slots: usize,
+    pub(crate) wire: Span,
     /// A packet is on the wire, as of this generation.
-    wire_busy: bool,
-    wire_generation: u32,
-    stalled_until: Instant,
+    pub(crate) wire_busy: bool,
+    pub(crate) wire_generation: u32,
+    pub(crate) stalled_until: Instant,
     /// Packets that the driver will not take, with room or without.
-    busy_pkts: u32,
-    sent: BqlSent,
-    bql: Option<Bql>,
-    lower: Option<usize>,
+    pub(crate) busy_pkts: u32,
+    pub(crate) sent: BqlSent,
+    pub(crate) bql: Option<Bql>,
+    pub(crate) lower: Option<usize>,
 }
 
 impl Txq {
@@ -175,45 +185,45 @@ impl Txq {
         TxQueueView { bits: self.bits, bulk_bytes }
     }
 
-    fn full(&self) -> bool {
+    pub(crate) fn full(&self) -> bool {
         self.ring.len() >= self.slots
     }
 }
 
 /// The transmit side of a device.
-struct DevTx {
-    first_txq: usize,
-    txqs: usize,
-    first_qd: usize,
-    qds: usize,
+pub(crate) struct DevTx {
+    pub(crate) first_txq: usize,
+    pub(crate) txqs: usize,
+    pub(crate) first_qd: usize,
+    pub(crate) qds: usize,
     /// One discipline serves all of its queues.
-    shared: bool,
-    packets: u64,
-    dropped: u64,
+    pub(crate) shared: bool,
+    pub(crate) packets: u64,
+    pub(crate) dropped: u64,
 }
 
 /// The transmit side of a machine; empty if no device has one.
 #[derive(Default)]
-pub(super) struct Tx {
-    devs: Vec<Option<DevTx>>,
-    qds: Vec<Qd>,
-    txqs: Vec<Txq>,
+pub(crate) struct Tx {
+    pub(crate) devs: Vec<Option<DevTx>>,
+    pub(crate) qds: Vec<Qd>,
+    pub(crate) txqs: Vec<Txq>,
     /// Transmissions without discipline that are inside each other, per CPU.
-    nesting: Vec<u32>,
-    drops: TxDrops,
-    sndbuf_errors: u64,
-    dirty: Vec<usize>,
-    at: Vec<At>,
-    free: Vec<u32>,
-    entered: u64,
-    done: u64,
+    pub(crate) nesting: Vec<u32>,
+    pub(crate) drops: TxDrops,
+    pub(crate) sndbuf_errors: u64,
+    pub(crate) dirty: Vec<usize>,
+    pub(crate) at: Vec<At>,
+    pub(crate) free: Vec<u32>,
+    pub(crate) entered: u64,
+    pub(crate) done: u64,
     /// Per stream: the next number to be given, and the least that may be sent.
-    streams: BTreeMap<Stream, (u64, u64)>,
+    pub(crate) streams: BTreeMap<Stream, (u64, u64)>,
 }
 
-impl World {
+impl Outbound {
     /// A discipline, to be checked after this step.
-    fn qd(&mut self, qd: usize) -> &mut Qd {
+    pub(crate) fn qd(&mut self, qd: usize) -> &mut Qd {
         if !self.tx.dirty.contains(&qd) {
             self.tx.dirty.push(qd);
         }
@@ -221,27 +231,23 @@ impl World {
     }
 
     /// A transmit queue; its discipline is to be checked after this step.
-    fn txq(&mut self, txq: usize) -> &mut Txq {
+    pub(crate) fn txq(&mut self, txq: usize) -> &mut Txq {
         let qd = self.tx.txqs[txq].qd;
         self.qd(qd);
         &mut self.tx.txqs[txq]
     }
 
-    fn note_tx(&mut self, event: TxEvent) {
+    pub(crate) fn note_tx(&mut self, event: TxEvent) {
         self.note(Event::Tx(event));
     }
 
-    fn cpu_ix(cpu: usize) -> CpuIx {
-        CpuIx(cpu as u16)
-    }
-
     /// True if the device has a discipline.
-    pub(super) fn transmits(&self, dev: usize) -> bool {
+    pub(crate) fn transmits(&self, dev: usize) -> bool {
         self.tx.devs.get(dev).is_some_and(Option::is_some)
     }
 
     /// The position of a device's transmit queue.
-    fn txq_of(&self, qd: usize, queue: u16) -> usize {
+    pub(crate) fn txq_of(&self, qd: usize, queue: u16) -> usize {
         let dev = self.tx.txqs[self.tx.qds[qd].first_txq].dev;
         self.tx.devs[dev].as_ref().expect("a discipline is that of a device").first_txq + usize::from(queue)
     }
@@ -271,7 +277,7 @@ impl World {
     }
 
     /// Packets are dropped, and counted. `why` is the same for all.
-    fn drop_packets(&mut self, qd: usize, why: DropReason, packets: &[TxPkt], from: At) {
+    pub(crate) fn drop_packets(&mut self, qd: usize, why: DropReason, packets: &[TxPkt], from: At) {
         if packets.is_empty() {
             return;
         }
@@ -284,14 +290,14 @@ impl World {
     }
 
     /// Counts drops that the device counts, not its discipline.
-    fn count_device_drops(&mut self, qd: usize, pkts: u64) {
+    pub(crate) fn count_device_drops(&mut self, qd: usize, pkts: u64) {
         let dev = self.tx.txqs[self.tx.qds[qd].first_txq].dev;
         let dev = self.tx.devs[dev].as_mut().expect("a discipline is that of a device");
         dev.dropped += pkts;
     }
 
     /// Arms the timer of a discipline on `cpu`, unless it is armed for that time already.
-    fn arm_watchdog(&mut self, qd: usize, at: Instant, cpu: usize) {
+    pub(crate) fn arm_watchdog(&mut self, qd: usize, at: Instant, cpu: usize) {
         let now = self.now;
         let watchdog = &mut self.qd(qd).watchdog;
         if watchdog.armed && watchdog.at == at {
@@ -304,6 +310,3 @@ impl World {
         self.push(Deadline::at(at), Ev::Watchdog { qd, generation });
     }
 }
-
-#[cfg(test)]
-mod tests;

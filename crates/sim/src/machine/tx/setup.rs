@@ -9,12 +9,12 @@ use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::QdiscState;
 
-use super::{DevTx, Qd, TxPkt, Txq, Watchdog, Way};
-use crate::machine::world::World;
+use crate::machine::tx::Way;
+use crate::machine::tx::{DevTx, Outbound, Qd, TxPkt, Txq, Watchdog};
 use napier_scenario::{Machine, QdiscIx, QdiscSpec, Transmit, TxqIx};
 
 /// Adds the transmit side of every device that has one.
-pub(in crate::machine) fn add_transmit(w: &mut World, machine: &Machine) {
+pub(crate) fn add_transmit(w: &mut Outbound, machine: &Machine) {
     w.tx.nesting = vec![0; w.cpus.len()];
     for (dev, device) in machine.devices.iter().enumerate() {
         let added = device.transmit.as_ref().map(|transmit| add_device(w, dev, transmit));
@@ -22,7 +22,7 @@ pub(in crate::machine) fn add_transmit(w: &mut World, machine: &Machine) {
     }
 }
 
-fn add_device(w: &mut World, dev: usize, transmit: &Transmit) -> DevTx {
+fn add_device(w: &mut Outbound, dev: usize, transmit: &Transmit) -> DevTx {
     let queues = usize::from(transmit.queues);
     let (first_txq, first_qd) = (w.tx.txqs.len(), w.tx.qds.len());
     let qds = if transmit.one_each { queues } else { 1 };

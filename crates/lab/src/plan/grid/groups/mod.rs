@@ -10,7 +10,7 @@ use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table};
 use napier_sim::machine::Shape;
 use napier_sim::machine::figures::Length;
-use napier_sim::machine::many::{Many, ManyFigures, Polling};
+use napier_sim::machine::smp::{Many, ManyFigures, Polling};
 
 use super::{Grid, Kind, Offer, Subject, modes};
 use crate::modes::Mode;

@@ -1,0 +1,54 @@
+//! Those at the other end of the wire: clients, and the hosts of round trips and of messages.
+
+pub(crate) mod arrivals;
+pub(crate) mod bulk;
+pub(crate) mod chance;
+pub(crate) mod clients;
+pub(crate) mod link;
+pub(crate) mod rpc;
+pub(crate) mod tally;
+
+use crate::machine::group::Grouped;
+use crate::machine::peers::bulk::BulkFlows;
+use crate::machine::peers::clients::Asking;
+use crate::machine::peers::rpc::RoundTrips;
+use crate::machine::sim::event::Ev;
+use napier_scenario::SocketIx;
+
+/// Those at the other end of the wire, in runs for figures.
+pub(crate) struct Peers {
+    below: Grouped,
+    /// Clients of a server.
+    pub(crate) asking: Option<Asking>,
+    /// Round trips between two hosts.
+    pub(crate) rpc: Option<RoundTrips>,
+    /// Messages between two hosts.
+    pub(crate) bulk: Option<Box<BulkFlows>>,
+}
+
+stands_on!(Peers, Grouped);
+
+impl Peers {
+    pub(crate) fn new(below: Grouped) -> Self {
+        Self { below, asking: None, rpc: None, bulk: None }
+    }
+}
+
+impl Peers {
+    /// What those do who send to the machine, in runs for figures.
+    pub(crate) fn on_traffic(&mut self, event: Ev) {
+        match event {
+            Ev::Ask { connection } => self.ask(connection as usize),
+            Ev::Frame { connection, is_ack } => self.frame_arrives(connection as usize, is_ack),
+            Ev::Answered { connection } => self.answered(connection as usize),
+            Ev::Wire { napi } => _ = self.put_in_rx_ring(napi, Some(SocketIx(napi as u16)), false),
+            Ev::Chunk { flow, to, is_ack, segments } => {
+                self.chunk_arrives(flow.into(), to.into(), is_ack, segments);
+            }
+            Ev::LinkFree { from } => self.link_is_free(from.into()),
+            Ev::Due { flow } => self.request_is_due(flow.into()),
+            Ev::Stored { flow } => self.stored(flow.into()),
+            other => unreachable!("{other:?} is no traffic"),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! A run for figures: two hosts of one kind on a wire, by the same rules as every other run.
+//!
+//! ```text
+//!  client                                                server
+//!  CPU 0  interrupts, NAPI thread      <-- wire -->      CPU 4  interrupts, NAPI thread
+//!  CPU 1  program                                        CPU 5  program
+//!  CPU 2  a thread that only polls                       CPU 6  a thread that only polls
+//!  CPU 3  a thread that sends at a fixed rate            CPU 7
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use napier_core::completion::Tunables;
+use napier_core::control::ThreadedSetting;
+use napier_core::sockopt::SocketBusy;
+use napier_core::time::Span;
+
+use crate::machine::cpu::work::{Disturbance, WorkCosts};
+use crate::machine::dev::napi::Napi;
+use crate::machine::exec::Code;
+use crate::machine::peers::rpc::{CLIENT, RoundTrips, SERVER};
+pub use crate::machine::peers::rpc::{Quiet, Traffic};
+use crate::machine::runs::figures::Length;
+pub use crate::machine::runs::rpc_program::Poller;
+use crate::machine::runs::rpc_program::{poll_main, ring_main, send_main, stream_main};
+use crate::machine::setup;
+use crate::machine::sim::plant::Options;
+use crate::machine::vm::K;
+use napier_scenario::{Costs, CpuIx, Device, Machine, NapiIx, Policy, Socket, SocketKind, Sysctl, Thread, Topology};
+
+/// CPUs of each host.
+const CPUS: usize = 4;
+
+/// What runs on both hosts.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// A program with an `AF_XDP` socket; a thread sends, at a fixed rate.
+    Ring(Poller),
+    /// One byte to and fro on a TCP connection, with calls that wait.
+    Stream,
+}
+
+/// Both hosts.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    /// What work costs.
+    pub costs: WorkCosts,
+    /// What an interrupt and a switch cost beside.
+    pub disturbance: Disturbance,
+    /// A CPU that was idle for so long sleeps deeply; 0: never.
+    pub deep_after: Span,
+    /// What sending takes more from a queue that nobody busy polls.
+    pub quiet: Quiet,
+    /// Jiffies per second.
+    pub hz: u32,
+    /// Longest holding back of an interrupt, in microseconds.
+    pub rx_usecs: u32,
+    /// Most frames that are held back.
+    pub rx_frames: u32,
+    /// Settings of the instances.
+    pub tunables: Tunables,
+    /// Who polls them.
+    pub threaded: ThreadedSetting,
+    /// Options of the sockets.
+    pub busy: SocketBusy,
+    /// What runs.
+    pub program: Program,
+}
+
+/// What was read off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RpcFigures {
+    /// From send to answer, of packets that were sent in the measured time, in ns.
+    pub latency_ns: Vec<u64>,
+    /// The measured time.
+    pub measured: Span,
+    /// Interrupts of both queues.
+    pub interrupts: u64,
+    /// Polls of both.
+    pub polls: u64,
+    /// Steps of the machine, of the whole run.
+    pub steps: u64,
+    /// A rule or an invariant that did not hold.
+    pub broken: Option<String>,
+}
+
+/// Runs two hosts.
+///
+/// # Panics
+/// The rules' own assertions.
+#[must_use]
+pub fn run(hosts: &Hosts, traffic: &Traffic, length: Length, seed: u64) -> RpcFigures {
+    run_or_stop(hosts, traffic, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
+}
+
+/// The same; `None` if `stop` was set.
+///
+/// # Panics
+/// Likewise.
+#[must_use]
+pub fn run_or_stop(
+    hosts: &Hosts,
+    traffic: &Traffic,
+    length: Length,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Option<RpcFigures> {
+    let machine = machine(hosts, seed);
+    let code = |k: K, thread: usize| program(hosts.program, k, thread);
+    let programs = setup::Programs { costs: hosts.costs, code: &code };
+    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
+    let begun = {
+        let mut w = exec.vm.w();
+        (w.disturbance, w.deep_after) = (hosts.disturbance, hosts.deep_after);
+        w.begin_rpc(RoundTrips::new(*traffic, hosts.quiet, seed));
+        w.now
+    };
+    let from = begun + length.warm_up;
+    exec.run_until_or(from, stop);
+    let look = exec.vm.w().look();
+    let count = |of: fn(&Napi) -> u64| exec.vm.w().napis.iter().map(of).sum::<u64>();
+    let (interrupts, polls) = (count(|n| n.interrupts), count(|n| n.polls));
+    if let Some(trips) = &mut exec.vm.w().rpc {
+        trips.from = from;
+    }
+    exec.run_until_or(from + length.measured, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut w = exec.vm.w();
+    w.check_conserved();
+    let lost = w.drops.iter().sum::<u64>();
+    if lost > 0 {
+        w.fail(format!("{lost} packets were lost: an end cannot keep up"));
+    }
+    if w.broken.is_none() {
+        w.check_rpc(look);
+    }
+    Some(RpcFigures {
+        latency_ns: w.rpc.take().map(|trips| trips.latency_ns).unwrap_or_default(),
+        measured: length.measured,
+        interrupts: w.napis.iter().map(|n| n.interrupts).sum::<u64>() - interrupts,
+        polls: w.napis.iter().map(|n| n.polls).sum::<u64>() - polls,
+        steps: w.steps,
+        broken: w.broken.take(),
+    })
+}
+
+/// Threads of the machine, in order: programs, pollers, the sender, and the one that brings the devices up.
+fn program(program: Program, k: K, thread: usize) -> Option<Code> {
+    Some(match (program, thread) {
+        (Program::Ring(poller), CLIENT | SERVER) => Box::pin(ring_main(k, thread, poller)),
+        (Program::Ring(Poller::Thread), 2 | 3) => Box::pin(poll_main(k, thread - 2)),
+        (Program::Ring(_), 4) => Box::pin(send_main(k)),
+        (Program::Stream, CLIENT | SERVER) => Box::pin(stream_main(k, thread, thread)),
+        _ => return None,
+    })
+}
+
+fn machine(hosts: &Hosts, seed: u64) -> Machine {
+    let cpu = |host: usize, nth: usize| CpuIx((host * CPUS + nth) as u16);
+    let device = |host: usize| Device {
+        name: format!("eth{host}"),
+        queues: 1,
+        ring: 1024,
+        irq_cpu: vec![cpu(host, 0)],
+        thread_cpu: vec![cpu(host, 0)],
+        thread_policy: Policy::Fifo,
+        persistent: true,
+        no_busy_poll: false,
+        up: true,
+        tunables: hosts.tunables,
+        threaded: hosts.threaded,
+        rx_usecs: hosts.rx_usecs,
+        rx_frames: hosts.rx_frames,
+        gro: false,
+        weight: 64,
+        transmit: None,
+    };
+    let stream = hosts.program == Program::Stream;
+    let socket = |host: usize| Socket {
+        name: format!("s{host}"),
+        kind: if stream { SocketKind::Tcp } else { SocketKind::Udp },
+        connected: true,
+        napi: NapiIx(host as u16),
+        queue: 1024,
+        open: true,
+        busy: hosts.busy,
+        primed: true,
+        recverr: false,
+    };
+    let thread = |name: &str, cpu: CpuIx, policy| Thread { name: name.to_owned(), cpu, policy, cap_net_admin: true };
+    let policy = if stream { Policy::Fair } else { Policy::Fifo };
+    let threads = vec![
+        thread("client", cpu(CLIENT, 1), policy),
+        thread("server", cpu(SERVER, 1), policy),
+        thread("client-poller", cpu(CLIENT, 2), policy),
+        thread("server-poller", cpu(SERVER, 2), policy),
+        thread("sender", cpu(CLIENT, 3), policy),
+        thread("ctl", cpu(SERVER, 3), Policy::Fair),
+    ];
+    Machine {
+        cpus: (2 * CPUS) as u16,
+        topology: Topology::FLAT,
+        hz: hosts.hz,
+        seed,
+        jitter: false,
+        late_interrupts: false,
+        sysctl: Sysctl::defaults(hosts.hz),
+        costs: Costs::default(),
+        devices: vec![device(CLIENT), device(SERVER)],
+        threads,
+        sockets: vec![socket(CLIENT), socket(SERVER)],
+        epolls: Vec::new(),
+        groups: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Work;
+
+    fn hosts(program: Program, deferred: u32, threaded: ThreadedSetting, (rx_usecs, rx_frames): (u32, u32)) -> Hosts {
+        let mut costs = WorkCosts::NONE;
+        for (work, ns) in [
+            (Work::Op, 15),
+            (Work::HardIrq, 300),
+            (Work::PollEmpty, 100),
+            (Work::SpinPause, 30),
+            (Work::PacketUp, 200),
+            (Work::PacketDown, 200),
+            (Work::Syscall, 200),
+            (Work::Wake, 500),
+            (Work::Switch, 700),
+            (Work::Answer, 900),
+        ] {
+            costs.set(work, Span::from_ns(ns));
+        }
+        let tunables = Tunables {
+            defer_hard_irqs: deferred,
+            gro_flush_timeout: Span::from_us(15),
+            irq_suspend_timeout: Span::ZERO,
+        };
+        let quiet = Quiet { after: Span::from_ns(700), armed: Span::from_us(1), deferred: Span::from_us(3) };
+        let prefer = matches!(program, Program::Ring(_));
+        let busy = SocketBusy { prefer, ..SocketBusy::new(if prefer { 400 } else { 0 }) };
+        let disturbance = Disturbance::default();
+        let deep_after = Span::ZERO;
+        Hosts {
+            costs,
+            disturbance,
+            deep_after,
+            quiet,
+            hz: 1000,
+            rx_usecs,
+            rx_frames,
+            tunables,
+            threaded,
+            busy,
+            program,
+        }
+    }
+
+    fn trips(hosts: &Hosts, rate: Option<u64>, delay: Span) -> Vec<u64> {
+        let period = rate.map(|rate| Span::from_ns(1_000_000_000 / rate));
+        let traffic = Traffic { period, delay, wire: Span::from_us(5), wire_noise: Span::from_ns(60) };
+        let length = Length { warm_up: Span::from_ms(1), measured: Span::from_ms(4) };
+        let trip = run(hosts, &traffic, length, 1);
+        assert_eq!(trip.broken, None);
+        assert_eq!(trip, run(hosts, &traffic, length, 1), "the same again");
+        let mut latency_ns = trip.latency_ns;
+        latency_ns.sort_unstable();
+        latency_ns
+    }
+
+    fn median(latency_ns: &[u64]) -> u64 {
+        latency_ns[latency_ns.len() / 2]
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_makes_latency_independent_of_what_the_program_computes() {
+        let threaded = hosts(Program::Ring(Poller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
+        let at = |delay| median(&trips(&threaded, Some(20_000), Span::from_us(delay)));
+        assert!(at(0).abs_diff(at(40)) < 100, "{} and {} ns", at(0), at(40));
+        let inline = hosts(Program::Ring(Poller::Program), 100, ThreadedSetting::Disabled, (0, 0));
+        let at = |delay| median(&trips(&inline, Some(20_000), Span::from_us(delay)));
+        assert!(at(40) > at(0) + 1000, "{} and {} ns", at(0), at(40));
+    }
+
+    #[test]
+    fn a_thread_of_the_program_that_polls_does_nearly_as_well() {
+        let separate = hosts(Program::Ring(Poller::Thread), 100, ThreadedSetting::Disabled, (0, 0));
+        let at = |delay| median(&trips(&separate, Some(20_000), Span::from_us(delay)));
+        assert!(at(0).abs_diff(at(40)) < 300, "{} and {} ns", at(0), at(40));
+    }
+
+    /// Each end holds its interrupt back once in a round trip.
+    #[test]
+    fn coalescing_is_paid_for_twice_in_a_round_trip() {
+        let with = |coalesce| {
+            median(&trips(&hosts(Program::Stream, 0, ThreadedSetting::Disabled, coalesce), None, Span::ZERO))
+        };
+        let (at_once, held) = (with((0, 0)), with((16, 44)));
+        assert!((held - at_once).abs_diff(32_000) < 500, "{at_once} and {held} ns");
+        assert_eq!(with((16, 1)), at_once, "the first frame is enough");
+    }
+
+    #[test]
+    fn an_end_that_cannot_keep_up_is_a_failure_and_not_a_figure() {
+        let threaded = hosts(Program::Ring(Poller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
+        let traffic = Traffic {
+            period: Some(Span::from_us(10)),
+            delay: Span::from_us(30),
+            wire: Span::from_us(5),
+            wire_noise: Span::ZERO,
+        };
+        let length = Length { warm_up: Span::from_ms(1), measured: Span::from_ms(30) };
+        let broken = run(&threaded, &traffic, length, 1).broken.expect("its ring overflows");
+        assert!(broken.contains("cannot keep up"), "{broken}");
+    }
+}
