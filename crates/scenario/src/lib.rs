@@ -11,6 +11,7 @@ mod machine;
 mod names;
 mod parse;
 mod stretch;
+mod thread;
 mod transmit;
 mod visible;
 
@@ -18,9 +19,10 @@ pub use action::{Action, Call, Callable, Check, NapiRef, Packets, Quirk, Step, T
 pub use event::{Answer, DropReason, Event, Kind, Seen};
 pub use expect::{EnginePart, Expect, Expected, KernelPart, Pattern, Range, Release, Tolerance};
 pub use group::{Group, GroupCall, GroupCheck, GroupDeed, GroupEvent, GroupIx};
-pub use machine::{Costs, Device, Epoll, Machine, Policy, Socket, SocketKind, Sysctl, Thread, Topology};
+pub use machine::{Costs, Device, Epoll, Machine, Socket, SocketKind, Sysctl, Topology};
 pub use napier_core::context::PollContext;
 pub use parse::ParseError;
+pub use thread::{Policy, Thread};
 pub use transmit::{ByteLimits, QdiscIx, QdiscSpec, Sending, StopBy, Transmit, TxCheck, TxDeed, TxEvent, TxqIx};
 pub use visible::NotLookedAt;
 

@@ -6,7 +6,7 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 
-use super::{CpuIx, DeviceIx, Group, NapiIx, SocketIx, Transmit};
+use super::{CpuIx, DeviceIx, Group, NapiIx, Policy, QdiscIx, SocketIx, Thread, Transmit, TxqIx};
 
 /// `[machine]` and everything in it.
 #[derive(Clone, PartialEq, Debug)]
@@ -182,28 +182,6 @@ pub struct Device {
     pub transmit: Option<Transmit>,
 }
 
-/// Scheduling class.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// Fair share.
-    Fair,
-    /// Real time, first in first out; runs before every fair thread.
-    Fifo,
-}
-
-/// `[[thread]]`: an application thread, pinned.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Thread {
-    /// Its name.
-    pub name: String,
-    /// Where it runs.
-    pub cpu: CpuIx,
-    /// Scheduling class. Default fair.
-    pub policy: Policy,
-    /// It has `CAP_NET_ADMIN`. Default true.
-    pub cap_net_admin: bool,
-}
-
 /// What kind of socket.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum SocketKind {
@@ -284,5 +262,39 @@ impl Machine {
     pub fn napi_name(&self, napi: NapiIx) -> String {
         let (device, queue) = self.queue_of(napi);
         format!("{}/{queue}", self.devices[device.at()].name)
+    }
+
+    /// Every transmit queue: its device, its number there, and how the device transmits.
+    pub fn tx_queues(&self) -> impl Iterator<Item = (DeviceIx, u16, &Transmit)> {
+        let devices = (0..).map(DeviceIx).zip(&self.devices);
+        let with = devices.filter_map(|(at, device)| device.transmit.as_ref().map(|transmit| (at, transmit)));
+        with.flat_map(|(at, transmit)| (0..transmit.queues).map(move |queue| (at, queue, transmit)))
+    }
+
+    /// Every discipline: its device, and the transmit queue that it serves; `None`: all of the device.
+    pub fn qdiscs(&self) -> impl Iterator<Item = (DeviceIx, Option<u16>)> {
+        let firsts = self.tx_queues().filter(|(_, queue, transmit)| transmit.one_each || *queue == 0);
+        firsts.map(|(device, queue, transmit)| (device, transmit.one_each.then_some(queue)))
+    }
+
+    /// The name of a transmit queue, `device/tx-queue`.
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    #[must_use]
+    pub fn txq_name(&self, txq: TxqIx) -> String {
+        let (device, queue, _) = self.tx_queues().nth(txq.at()).expect("a transmit queue of this machine");
+        format!("{}/tx-{queue}", self.devices[device.at()].name)
+    }
+
+    /// The name of a discipline: that of its transmit queue, or `device/tx` if it serves all.
+    ///
+    /// # Panics
+    /// If there is no such discipline.
+    #[must_use]
+    pub fn qdisc_name(&self, qdisc: QdiscIx) -> String {
+        let (device, queue) = self.qdiscs().nth(qdisc.at()).expect("a discipline of this machine");
+        let device = &self.devices[device.at()].name;
+        queue.map_or_else(|| format!("{device}/tx"), |queue| format!("{device}/tx-{queue}"))
     }
 }

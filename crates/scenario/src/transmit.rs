@@ -9,7 +9,7 @@ use napier_core::tx::run::RunStop;
 use napier_core::tx::state::QdiscState;
 use napier_core::tx::{DropReason, XmitCode};
 
-use super::{CpuIx, DeviceIx, Machine, PollContext, SocketIx, ThreadIx};
+use super::{CpuIx, PollContext, SocketIx, ThreadIx};
 
 /// A transmit queue: position in the list of all devices' transmit queues, device by device.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -260,40 +260,4 @@ pub enum StopBy {
     Stack,
     /// Somebody who holds all queues still.
     Frozen,
-}
-
-impl Machine {
-    /// Every transmit queue: its device, its number there, and how the device transmits.
-    pub fn tx_queues(&self) -> impl Iterator<Item = (DeviceIx, u16, &Transmit)> {
-        let devices = (0..).map(DeviceIx).zip(&self.devices);
-        let with = devices.filter_map(|(at, device)| device.transmit.as_ref().map(|transmit| (at, transmit)));
-        with.flat_map(|(at, transmit)| (0..transmit.queues).map(move |queue| (at, queue, transmit)))
-    }
-
-    /// Every discipline: its device, and the transmit queue that it serves; `None`: all of the device.
-    pub fn qdiscs(&self) -> impl Iterator<Item = (DeviceIx, Option<u16>)> {
-        let firsts = self.tx_queues().filter(|(_, queue, transmit)| transmit.one_each || *queue == 0);
-        firsts.map(|(device, queue, transmit)| (device, transmit.one_each.then_some(queue)))
-    }
-
-    /// The name of a transmit queue, `device/tx-queue`.
-    ///
-    /// # Panics
-    /// If there is no such queue.
-    #[must_use]
-    pub fn txq_name(&self, txq: TxqIx) -> String {
-        let (device, queue, _) = self.tx_queues().nth(txq.at()).expect("a transmit queue of this machine");
-        format!("{}/tx-{queue}", self.devices[device.at()].name)
-    }
-
-    /// The name of a discipline: that of its transmit queue, or `device/tx` if it serves all.
-    ///
-    /// # Panics
-    /// If there is no such discipline.
-    #[must_use]
-    pub fn qdisc_name(&self, qdisc: QdiscIx) -> String {
-        let (device, queue) = self.qdiscs().nth(qdisc.at()).expect("a discipline of this machine");
-        let device = &self.devices[device.at()].name;
-        queue.map_or_else(|| format!("{device}/tx"), |queue| format!("{device}/tx-{queue}"))
-    }
 }

@@ -6,10 +6,9 @@ use napier_core::sockopt::BusyOption;
 use napier_core::time::{Instant, Span};
 
 use super::ParseError;
+use super::common::{CTL, SYSCTLS, U32_MAX, at};
 use super::lookup::Names;
-use super::machine::CTL;
 use super::node::{Node, Table};
-use super::step::{SYSCTLS, U32_MAX, at};
 use crate::{Action, Call, DeviceIx, NapiRef, SocketIx, SocketKind, ThreadIx};
 
 type Result<T> = std::result::Result<T, ParseError>;

@@ -1,9 +1,9 @@
 //! `[expect]` and `[engine]`.
 
-use napier_core::control::Errno;
 use napier_core::time::{Instant, Span};
 
 use super::call;
+use super::common::value;
 use super::lookup::Names;
 use super::node::{Node, Table};
 use super::words::unknown;
@@ -238,39 +238,6 @@ fn known(node: &Node<'_>, check: impl Fn(&Node<'_>) -> Result<()>) -> Result<Pat
         check(&node)?;
     }
     node.texts("an array of names").map(Pattern::Names)
-}
-
-/// What a call returned.
-pub(super) fn value(node: &Node<'_>) -> Result<Pattern> {
-    if node.is_text() {
-        let text = node.text("a text")?;
-        let like_error = text.len() > 1 && text.starts_with('E') && text.bytes().all(|b| b.is_ascii_uppercase());
-        let errors: Vec<_> = (0..200).filter_map(Errno::from_number).map(Errno::name).collect();
-        if like_error && !errors.contains(&text) {
-            return Err(node.error(unknown("error", text, &errors)));
-        }
-        return Ok(Pattern::Text(text.to_owned()));
-    }
-    if node.is_table() {
-        let attribute = |(name, node): &(&str, Node<'_>)| {
-            let value = if node.is_integer() {
-                node.number::<i128>(i128::from(i64::MIN)..=i128::from(u64::MAX))?.to_string()
-            } else {
-                node.text("a number or a string")?.to_owned()
-            };
-            Ok(((*name).to_owned(), value))
-        };
-        return node.table("a table")?.in_order().iter().map(attribute).collect::<Result<_>>().map(Pattern::Attributes);
-    }
-    let expected = "a number, [least, most], an error, a text, an array of names or a table of attributes";
-    if node.is_array() {
-        let items = node.list(expected)?;
-        if items.iter().all(Node::is_text) {
-            return node.texts(expected).map(Pattern::Names);
-        }
-        return node.range(i64::MIN).map(Pattern::Number);
-    }
-    if node.is_integer() { node.range(i64::MIN).map(Pattern::Number) } else { Err(node.wrong(expected)) }
 }
 
 const CPU_COUNTERS: [&str; 4] = ["time_squeeze", "softirq_runs", "ksoftirqd", "tx_runs"];

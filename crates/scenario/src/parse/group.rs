@@ -4,10 +4,9 @@ use napier_core::group::{GroupCpu, Groups, Machine as Cpus, MemberId, Settings};
 use napier_core::time::Instant;
 
 use super::ParseError;
+use super::common::{U32_MAX, at, policy};
 use super::lookup::{Names, new_name};
-use super::machine::policy;
 use super::node::{Node, Table};
-use super::step::{U32_MAX, at};
 use crate::{Action, Group, GroupCall, GroupCheck, GroupDeed, GroupIx, Machine, Policy};
 
 type Result<T> = std::result::Result<T, ParseError>;

@@ -7,6 +7,7 @@ use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 
 use super::ParseError;
+use super::common::{CTL, SYSCTLS, policy};
 use super::lookup::{Names, new_name};
 use super::node::{Node, Table};
 use super::transmit;
@@ -27,9 +28,6 @@ const RING_MAX: i128 = 65_536;
 const SOCKET_QUEUE_MAX: i128 = 1 << 20;
 /// The most that the kernel's `int` options hold.
 const INT_MAX: i128 = i32::MAX as i128;
-
-/// The thread that is always there.
-pub(super) const CTL: &str = "ctl";
 
 pub(super) fn read(whole: &Table<'_>) -> Result<Machine> {
     let mut machine = machine(whole)?;
@@ -114,7 +112,7 @@ fn machine(whole: &Table<'_>) -> Result<Machine> {
 }
 
 fn sysctl(node: &Node<'_>, to: &mut Sysctl) -> Result<()> {
-    let table = node.table("the table [machine.sysctl]")?.only(super::step::SYSCTLS)?;
+    let table = node.table("the table [machine.sysctl]")?.only(SYSCTLS)?;
     to.netdev_budget = table.number("netdev_budget", i128::from(i32::MIN)..=INT_MAX, to.netdev_budget)?;
     to.netdev_budget_usecs = table.number("netdev_budget_usecs", 0..=INT_MAX, to.netdev_budget_usecs)?;
     to.busy_read = table.number("busy_read", 0..=INT_MAX, to.busy_read)?;
@@ -223,10 +221,6 @@ fn cpus(node: &Node<'_>, names: Names<'_>) -> Result<Vec<CpuIx>> {
         return Err(node.wrong("at least one CPU number"));
     }
     list.iter().map(|node| names.cpu(node)).collect()
-}
-
-pub(super) fn policy(node: &Node<'_>) -> Result<Policy> {
-    node.word(Policy::from_name, &["fair", "fifo"])
 }
 
 fn threaded(node: &Node<'_>) -> Result<ThreadedSetting> {

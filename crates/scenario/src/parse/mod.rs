@@ -3,6 +3,7 @@
 //! The file is a stranger's: whatever it says, the answer is a scenario or an error with a line, never a panic.
 
 mod call;
+mod common;
 pub(crate) mod duration;
 mod expect;
 mod group;

@@ -3,10 +3,11 @@
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
+use super::common::{U32_MAX, at, policy};
 use super::lookup::Names;
 use super::node::{Node, Table};
 use super::words::unknown;
-use super::{ParseError, call, group, machine, transmit};
+use super::{ParseError, call, group, transmit};
 use crate::{Action, Callable, Check, Machine, Packets, Quirk, SocketKind, Step, Target};
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -14,18 +15,6 @@ type Result<T> = std::result::Result<T, ParseError>;
 const STEPS_MAX: usize = 100_000;
 const PACKETS_MAX: i128 = 1_000_000;
 const THREADS_FAIL_MAX: i128 = 1 << 20;
-pub(super) const U32_MAX: i128 = u32::MAX as i128;
-
-/// The knobs that a scenario can turn.
-pub(super) const SYSCTLS: &[&str] = &[
-    "netdev_budget",
-    "netdev_budget_usecs",
-    "busy_read",
-    "busy_poll",
-    "gro_normal_batch",
-    "dev_weight",
-    "qdisc_max_burst",
-];
 
 /// The key that says what a step is.
 const ACTIONS: &[&str] = &[
@@ -130,7 +119,7 @@ fn step(node: &Node<'_>, names: Names<'_>) -> Result<Step> {
         "hog" => {
             let table = table.only(&["at", "hog", "for", "policy"])?;
             let (cpu, span) = (names.cpu(&table.need("hog")?)?, table.need("for")?.short_span()?);
-            let policy = table.map("policy", machine::policy)?.unwrap_or(crate::Policy::Fair);
+            let policy = table.map("policy", policy)?.unwrap_or(crate::Policy::Fair);
             (at(&table)?, Action::Hog { cpu, span, policy })
         }
         "fail-thread" => {
@@ -156,10 +145,6 @@ fn no_action(node: &Node<'_>, table: &Table<'_>) -> ParseError {
         Some((key, _)) => node.error(unknown("key", key, ACTIONS)),
         None => node.error(format!("nothing happens; expected one of {}", ACTIONS.join(", "))),
     }
-}
-
-pub(super) fn at(table: &Table<'_>) -> Result<Instant> {
-    table.need("at")?.instant()
 }
 
 fn packets(table: Table<'_>, names: Names<'_>) -> Result<(Instant, Action)> {

@@ -10,9 +10,10 @@ use napier_core::tx::run::RunStop;
 use napier_core::tx::state::QdiscState;
 
 use super::ParseError;
+use super::common::{U32_MAX, at, value};
 use super::lookup::Names;
 use super::node::{Node, Table};
-use super::step::{U32_MAX, at};
+
 use super::words::unknown;
 use crate::{
     Action, ByteLimits, Kind, Pattern, QdiscSpec, Sending, SocketKind, StopBy, Transmit, TxCheck, TxDeed, TxqIx,
@@ -306,7 +307,7 @@ pub(super) fn field(kind: Kind, key: &str, node: &Node<'_>, names: Names<'_>) ->
     let flag = || node.flag().map(|flag| Some(Pattern::Text(flag.to_string())));
     match (kind, key) {
         (Kind::Xmit, "to") => names.txq(node).map(|txq| Some(Pattern::Text(names.0.txq_name(txq)))),
-        (Kind::Xmit, "code") => super::expect::value(node).map(Some),
+        (Kind::Xmit, "code") => value(node).map(Some),
         (Kind::Push, "flusher") | (Kind::Transmit, "more") | (Kind::TxWake, "schedules") => flag(),
         (Kind::Flush, "plan") => {
             words([FlushPlan::DropAll, FlushPlan::Bypass, FlushPlan::Enqueue].map(plan_name).to_vec())
