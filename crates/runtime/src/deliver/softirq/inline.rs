@@ -52,7 +52,9 @@ impl SoftirqCpu {
                 let _inline = cx.inline();
                 deliver.napi_at(index).tx_path().softirq_run();
             }
-            Raise::Queue => self.raised_tx.push(&deliver.tx_links, index),
+            Raise::Queue => {
+                self.raised_tx.push(&deliver.tx_links, index);
+            }
             Raise::QueueAndKick => {
                 self.raised_tx.push(&deliver.tx_links, index);
                 self.kick();
