@@ -4,24 +4,16 @@ mod common;
 
 use std::process::{Command, Output};
 
-use common::{Folder, NAPIER};
+use common::{Folder, NAPIER, napier, said, text};
 use serde_json::{Value, json};
-
-fn napier(args: &[&str]) -> Output {
-    Command::new(NAPIER).args(args).output().expect("it starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 const FEW: [&str; 9] = ["advise", "--rate", "20k", "--modes", "base,fullbusy", "--seeds", "1", "--quick", "--jobs=1"];
 
 #[test]
 fn a_page_has_the_choice_why_and_the_commands() {
     let output = napier(&[&FEW[..], &["--dev", "ens1", "--p99", "100000"]].concat());
-    let page = text(&output.stdout);
-    assert!(output.status.success(), "{page}{}", text(&output.stderr));
+    let page = text(&output);
+    assert!(output.status.success(), "{page}{}", said(&output));
     assert!(page.contains("Take base: p99 ") && page.contains("leave it as it is"), "{page}");
     assert!(!page.contains("napier run"), "nothing has to be set: {page}");
     let longest = page.lines().map(|line| line.chars().count()).max();
@@ -32,8 +24,8 @@ fn a_page_has_the_choice_why_and_the_commands() {
 fn a_mode_is_tried_without_a_change_before_it_is_put_into_force() {
     let output =
         napier(&["advise", "--rate", "20k", "--modes", "fullbusy", "--seeds", "1", "--quick", "--dev", "ens1"]);
-    let page = text(&output.stdout);
-    assert!(output.status.success(), "{page}{}", text(&output.stderr));
+    let page = text(&output);
+    assert!(output.status.success(), "{page}{}", said(&output));
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));
     assert!(at("--mode fullbusy --dry-run -- PROGRAM") < at("--mode fullbusy -- PROGRAM"), "{page}");
 }
@@ -66,13 +58,13 @@ fn a_machine_that_is_far_off_is_refused_and_anyway_it_is_said_first() {
     let far = machine(&folder, "fit = 12\nheld-back = 87\nall = { rows = 2, p99 = [40, 300], cpu = [50, 180] }");
     let asked = [&FEW[..], &["--machine", &far]].concat();
     let output = napier(&asked);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(output.stdout.is_empty() && said.contains("87 % off") && said.contains("--anyway"), "{said}");
+    let why = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(output.stdout.is_empty() && why.contains("87 % off") && why.contains("--anyway"), "{why}");
     let output = napier(&[&asked[..], &["--anyway"]].concat());
-    let page = text(&output.stdout);
+    let page = text(&output);
     let first: String = page.lines().take(6).collect::<Vec<_>>().join(" ");
-    assert!(output.status.success(), "{page}{}", text(&output.stderr));
+    assert!(output.status.success(), "{page}{}", said(&output));
     assert!(
         first.contains("12 % off where it was fitted, 87 % elsewhere") && first.contains("NOT TO BE BELIEVED"),
         "{page}"
@@ -113,7 +105,7 @@ fn the_answer_is_printed_before_what_would_change_it_is_looked_for() {
     assert!(choice.is_some(), "no choice is printed");
     let output = end(child);
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
-    assert_eq!(output.status.code(), Some(TERMINATED), "{rest:?}{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(TERMINATED), "{rest:?}{}", said(&output));
     assert!(rest.iter().any(|line| line.starts_with("Of 12 runs")), "{rest:?}");
     assert!(!rest.iter().any(|line| line.contains("flip")), "{rest:?}");
 }
@@ -136,7 +128,7 @@ fn a_cell_that_runs_ends_when_it_is_told_to() {
     // Whether it has begun or not, it ends.
     std::thread::sleep(std::time::Duration::from_millis(200));
     let output = end(child);
-    assert_eq!(output.status.code(), Some(TERMINATED), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(TERMINATED), "{}", said(&output));
 }
 
 /// A comparison that was never run: the format is what counts.
@@ -204,8 +196,8 @@ fn what_wake_ups_take_is_set_and_not_fitted() {
     let distrusted = output.status.code() == Some(1);
     assert!(output.status.success() || distrusted && !std::path::Path::new(&out).exists());
     let output = napier(&["sim", "calibrate", &compared, "--wakeup", &woken, "--out", &out, "--anyway"]);
-    let page = text(&output.stdout);
-    assert!(output.status.success(), "{page}{}", text(&output.stderr));
+    let page = text(&output);
+    assert!(output.status.success(), "{page}{}", said(&output));
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     let measured = words.split("measured, not fitted").nth(1).expect("what was not fitted");
     for said in ["cost.idle-exit", "cost.wake", "napier bench wakeup, p50 after 50 us", "30.00 us", "8.00 us"] {
@@ -282,7 +274,7 @@ fn what_is_wrong_is_said_and_nothing_runs() {
         ),
     ] {
         let output = napier(args);
-        let said = text(&output.stderr);
+        let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(expected), "{args:?}: {said}");
         assert!(output.stdout.is_empty() && said.trim_end().lines().count() == 1, "{args:?}: {said}");

@@ -2,33 +2,23 @@
 
 mod common;
 
-use std::process::{Command, Output};
-
-use common::{Folder, NAPIER};
+use common::{Folder, napier, said, text};
 use serde_json::Value;
-
-fn napier(args: &[&str]) -> Output {
-    Command::new(NAPIER).args(args).output().expect("it starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 const SIM: [&str; 7] = ["compare", "--backend", "sim", "--machine", "small-vm", "--runs", "2"];
 const FEW: [&str; 4] = ["--load", "40k,max", "--modes", "base,fullbusy,busy-read"];
 
 fn report(args: &[&str]) -> Value {
     let output = napier(args);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).expect("one object")
 }
 
 #[test]
 fn a_prediction_takes_no_device_and_says_what_it_is() {
     let output = napier(&[&SIM[..], &FEW, &["--width", "80"]].concat());
-    let page = text(&output.stdout);
-    assert!(output.status.success() && output.stderr.is_empty(), "{page}{}", text(&output.stderr));
+    let page = text(&output);
+    assert!(output.status.success() && output.stderr.is_empty(), "{page}{}", said(&output));
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
         "sim/base 40K",
@@ -84,10 +74,10 @@ fn predictions_stand_beside_measurements_and_nothing_is_fitted_to_them() {
     assert_eq!(value["machine"].as_array().map(Vec::len), Some(1));
 
     std::fs::write(&both, value.to_string()).expect("a file");
-    let refused = |args: &[&str], said: &str| {
+    let refused = |args: &[&str], why: &str| {
         let output = napier(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(said), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(why), "{args:?}: {}", said(&output));
     };
     let predictions = "rows of sim are predictions, and nothing is fitted to them";
     refused(&["sim", "calibrate", &both, "--backend", "sim"], predictions);
@@ -110,7 +100,7 @@ fn what_is_wrong_is_said_and_nothing_runs() {
     let folder = Folder::new("compare-sim-wrong");
     let broken = folder.file("machine.toml");
     std::fs::write(&broken, "title = \"x\"\nclock-mhz = 1\nspeed-of-light = 1\n").expect("a file");
-    for (args, said) in [
+    for (args, why) in [
         (&["--machine", "small-vm"][..], "--machine small-vm is for rows of sim: give --backend with sim in it"),
         (&["--backend", "kernel,engine", "--machine", "small-vm"], "is for rows of sim"),
         (
@@ -129,9 +119,9 @@ fn what_is_wrong_is_said_and_nothing_runs() {
         (&["--backend", "sim", "--modes", "base-irq"], "give --backend kernel"),
     ] {
         let output = napier(&[&["compare"], args].concat());
-        let error = text(&output.stderr);
+        let error = said(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
-        assert!(error.contains(said), "{args:?}: {error}");
+        assert!(error.contains(why), "{args:?}: {error}");
         assert!(output.stdout.is_empty() && error.trim_end().lines().count() == 1, "{args:?}: {error}");
     }
 }

@@ -3,23 +3,15 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{Folder, NAPIER, pair, text};
+use common::{Folder, napier_at, pair, signal, text};
 use napier_linux::{Veth, VethEnd};
-
-/// Runs napier in the namespace of an interface, with journals in a folder of the test's.
-fn napier(end: &VethEnd, folder: &Folder, args: &[&str]) -> Output {
-    let mut command = Command::new("timeout");
-    command.arg("60").arg(NAPIER).args(args).env("NAPIER_STATE_DIRECTORY", folder.file("state"));
-    end.netns().run(|| command.output()).expect("entered").expect("timeout is installed")
-}
 
 /// A pair whose left end has no instance, so that there is something to mend; nothing else may be: a test does not change its machine.
 fn to_mend(test: &str) -> Option<(Veth, Folder)> {
     let (pair, folder) = (pair(test)?, Folder::new(test));
-    let dry = text(&napier(pair.left(), &folder, &["doctor", "--dev", "server", "--fix", "--dry-run"]));
+    let dry = text(&napier_at(pair.left(), &folder, &["doctor", "--dev", "server", "--fix", "--dry-run"]));
     if ["/sys/devices/", "/proc/", "sysctl", "chrt", "taskset"].iter().any(|place| dry.contains(place)) {
         napier_testkit::skip!(test, "doctor has something to mend on this machine");
         return None;
@@ -48,20 +40,15 @@ fn files(folder: &Folder, end: &str) -> Vec<PathBuf> {
 }
 
 /// The process that waits for the end of a trial.
-fn watcher(file: &Path) -> i32 {
+fn watcher(file: &Path) -> u32 {
     let wanted = file.to_str().expect("text");
     let pids =
         std::fs::read_dir("/proc").expect("listed").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let waits = |pid: &i32| {
+    let waits = |pid: &u32| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
             .is_ok_and(|line| line.split('\0').any(|word| word == wanted))
     };
     pids.into_iter().find(waits).expect("a process waits")
-}
-
-fn signal(pid: i32, name: &str) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status().expect("kill is installed");
-    assert!(sent.success());
 }
 
 const FIX: [&str; 4] = ["doctor", "--dev", "server", "--fix"];
@@ -70,12 +57,12 @@ const FIX: [&str; 4] = ["doctor", "--dev", "server", "--fix"];
 fn what_nobody_confirms_is_put_back_after_the_command_has_ended() {
     let Some((pair, folder)) = to_mend("what_nobody_confirms_is_put_back_after_the_command_has_ended") else { return };
     let end = pair.left();
-    let fixed = napier(end, &folder, &[&FIX[..], &["--confirm", "5s"]].concat());
+    let fixed = napier_at(end, &folder, &[&FIX[..], &["--confirm", "5s"]].concat());
     let said = String::from_utf8_lossy(&fixed.stderr).into_owned();
     assert!(said.contains("on trial for 5 s: `napier host confirm` keeps it"), "{said}");
     // A slow machine may have put it back already; if not, the end of its terminal does not keep it from that.
     if let [file] = &files(&folder, "trial")[..] {
-        signal(watcher(file), "-HUP");
+        signal(watcher(file), "HUP");
     }
     wait("it is put back", || instances(end) == 0);
     wait("nothing is left", || ["trial", "over", "journal"].iter().all(|end| files(&folder, end).is_empty()));
@@ -85,14 +72,14 @@ fn what_nobody_confirms_is_put_back_after_the_command_has_ended() {
 fn what_is_confirmed_stays_until_it_is_undone() {
     let Some((pair, folder)) = to_mend("what_is_confirmed_stays_until_it_is_undone") else { return };
     let end = pair.left();
-    let fixed = napier(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
+    let fixed = napier_at(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
     let [file] = &files(&folder, "trial")[..] else { panic!("{fixed:?}") };
     let watcher = watcher(file);
-    assert_eq!(text(&napier(end, &folder, &["host", "confirm"])), "kept\n");
+    assert_eq!(text(&napier_at(end, &folder, &["host", "confirm"])), "kept\n");
     wait("nobody waits any more", || !Path::new(&format!("/proc/{watcher}")).exists());
     assert_eq!(instances(end), 1);
-    assert_eq!(text(&napier(end, &folder, &["host", "confirm"])), "nothing is on trial\n");
-    napier(end, &folder, &["host", "undo"]);
+    assert_eq!(text(&napier_at(end, &folder, &["host", "confirm"])), "nothing is on trial\n");
+    napier_at(end, &folder, &["host", "undo"]);
     assert_eq!(instances(end), 0);
 }
 
@@ -100,15 +87,15 @@ fn what_is_confirmed_stays_until_it_is_undone() {
 fn a_trial_whose_process_was_killed_ends_with_the_next_command() {
     let Some((pair, folder)) = to_mend("a_trial_whose_process_was_killed_ends_with_the_next_command") else { return };
     let end = pair.left();
-    napier(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
+    napier_at(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
     let [file] = &files(&folder, "trial")[..] else { panic!("no trial") };
     let watcher = watcher(file);
-    signal(watcher, "-KILL");
+    signal(watcher, "KILL");
     wait("it has ended", || {
         std::fs::read_to_string(format!("/proc/{watcher}/stat")).map_or(true, |stat| stat.contains(") Z "))
     });
     assert_eq!(instances(end), 1);
-    napier(end, &folder, &["napi-get", "--dump"]);
+    napier_at(end, &folder, &["napi-get", "--dump"]);
     assert_eq!((instances(end), files(&folder, "trial").len()), (0, 0));
 }
 
@@ -120,7 +107,7 @@ fn a_mode_that_nobody_confirms_ends_with_its_program() {
     end.set_feature(c"rx-gro", true).expect("switched");
     let before = end.napis().expect("listed");
     let args = ["run", "--dev", "server", "--mode", "defer20", "--confirm", "1s", "--", "sleep", "50"];
-    let ended = napier(end, &folder, &args);
+    let ended = napier_at(end, &folder, &args);
     assert_eq!(ended.status.code(), Some(128 + 15), "{ended:?}");
     let settings = |of: &[napier_core::control::NapiInfo]| {
         of.iter().map(|info| (info.defer_hard_irqs, info.gro_flush_timeout)).collect::<Vec<_>>()
@@ -129,13 +116,13 @@ fn a_mode_that_nobody_confirms_ends_with_its_program() {
     wait("nothing is left", || ["trial", "over"].iter().all(|end| files(&folder, end).is_empty()));
     // Not on trial, it goes on.
     let args = ["run", "--dev", "server", "--mode", "defer20", "--confirm", "no", "--", "true"];
-    assert_eq!(napier(end, &folder, &args).status.code(), Some(0));
+    assert_eq!(napier_at(end, &folder, &args).status.code(), Some(0));
 }
 
 #[test]
 fn nothing_is_on_trial_where_nothing_was_changed() {
     let Some((pair, folder)) = to_mend("nothing_is_on_trial_where_nothing_was_changed") else { return };
     pair.left().set_feature(c"rx-gro", true).expect("switched");
-    let fixed = napier(pair.left(), &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
+    let fixed = napier_at(pair.left(), &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
     assert!(files(&folder, "trial").is_empty() && fixed.stderr.is_empty(), "{fixed:?}");
 }

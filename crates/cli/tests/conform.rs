@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use napier_testkit::Folder;
 use serde_json::Value;
 
 fn conform(args: &[&str]) -> Output {
@@ -13,29 +14,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// A folder that goes away at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let folder = std::env::temp_dir().join(format!("napier-conform-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        for (file, text) in files {
-            std::fs::write(folder.join(file), text).expect("a file can be written");
-        }
-        Self(folder)
+/// A folder with these files.
+fn folder(name: &str, files: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new(&format!("conform-{name}"));
+    for (file, text) in files {
+        std::fs::write(folder.join(file), text).expect("a file can be written");
     }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("the folder for temporary files has a plain name")
-    }
+    folder
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn path(folder: &Folder) -> &str {
+    folder.to_str().expect("the folder for temporary files has a plain name")
 }
 
 /// One packet makes one interrupt, one poll and one delivery.
@@ -65,20 +54,20 @@ fn in_repository(path: &str) -> PathBuf {
 
 #[test]
 fn a_good_file_passes() {
-    let folder = Folder::new("good", &[("good.toml", GOOD)]);
-    let output = conform(&[folder.path()]);
+    let folder = folder("good", &[("good.toml", GOOD)]);
+    let output = conform(&[path(&folder)]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}{}", text(&output.stderr));
     let expected =
-        format!("pass     {}/good.toml\n1 file, executor sim: 1 passed, 0 failed, 0 refused\n", folder.path());
+        format!("pass     {}/good.toml\n1 file, executor sim: 1 passed, 0 failed, 0 refused\n", path(&folder));
     assert_eq!(shown, expected);
 }
 
 #[test]
 fn a_wrong_file_fails_with_a_difference() {
     let wrong = GOOD.replace("work = 1", "work = 2");
-    let folder = Folder::new("wrong", &[("a.toml", GOOD), ("b.toml", &wrong), ("c.toml", "titel = 1")]);
-    let output = conform(&[folder.path()]);
+    let folder = folder("wrong", &[("a.toml", GOOD), ("b.toml", &wrong), ("c.toml", "titel = 1")]);
+    let output = conform(&[path(&folder)]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains("line 12: work is 1, expected 2"), "{shown}");
@@ -86,7 +75,7 @@ fn a_wrong_file_fails_with_a_difference() {
     assert!(shown.ends_with("3 files, executor sim: 1 passed, 2 failed, 0 refused\n"), "{shown}");
     assert_eq!(text(&output.stderr), "napier: 2 of 3 scenario files failed\n");
 
-    let output = conform(&["--json", folder.path()]);
+    let output = conform(&["--json", path(&folder)]);
     assert_eq!(output.status.code(), Some(1));
     let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(object["totals"]["fail"], 2);
@@ -99,14 +88,14 @@ fn a_wrong_file_fails_with_a_difference() {
 
 #[test]
 fn bad_usage() {
-    let folder = Folder::new("usage", &[("good.toml", GOOD)]);
-    let empty = Folder::new("empty", &[]);
+    let empty = folder("empty", &[]);
+    let folder = folder("usage", &[("good.toml", GOOD)]);
     for (args, message) in [
         (vec![], "required"),
         (vec!["/nonexistent"], "/nonexistent: No such file"),
-        (vec![empty.path()], "no scenario file"),
-        (vec!["--executor", "x", folder.path()], "unknown executor \"x\""),
-        (vec!["--json", "--coverage", folder.path()], "cannot be used with"),
+        (vec![path(&empty)], "no scenario file"),
+        (vec!["--executor", "x", path(&folder)], "unknown executor \"x\""),
+        (vec!["--json", "--coverage", path(&folder)], "cannot be used with"),
     ] {
         let output = conform(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -117,12 +106,12 @@ fn bad_usage() {
 #[test]
 fn coverage_is_printed_and_unknown_rules_fail() {
     let rules = "[[rule]]\nid = \"1\"\ntext = \"t\"\nsource = \"s\"\n";
-    let folder = Folder::new("coverage", &[("rules.toml", rules), ("good.toml", GOOD)]);
-    let output = conform(&["--coverage", folder.path()]);
+    let folder = folder("coverage", &[("rules.toml", rules), ("good.toml", GOOD)]);
+    let output = conform(&["--coverage", path(&folder)]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("| 1 | t | s | [good]"), "{}", text(&output.stdout));
-    std::fs::write(folder.0.join("bad.toml"), GOOD.replace("\"1\"", "\"2\"")).expect("a file can be written");
-    let output = conform(&["--coverage", folder.path()]);
+    std::fs::write(folder.join("bad.toml"), GOOD.replace("\"1\"", "\"2\"")).expect("a file can be written");
+    let output = conform(&["--coverage", path(&folder)]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("bad.toml: rule \"2\" is not in rules.toml"), "{}", text(&output.stderr));
 }
@@ -167,8 +156,8 @@ fn the_examples_of_the_page_hold() {
     assert!(blocks.len() >= 5, "the page has {} examples", blocks.len());
     let named: Vec<_> = (0..blocks.len()).map(|at| format!("{at:02}.toml")).collect();
     let files: Vec<_> = named.iter().zip(&blocks).map(|(name, block)| (name.as_str(), *block)).collect();
-    let folder = Folder::new("page", &files);
-    let output = conform(&[folder.path()]);
+    let folder = folder("page", &files);
+    let output = conform(&[path(&folder)]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
@@ -177,8 +166,8 @@ fn the_examples_of_the_page_hold() {
 fn a_live_kernel_is_asked_if_it_may_be() {
     let asked = format!("{GOOD}\n[kernel]\nrun = true\n");
     let wrong = asked.replace("packets = 1 },\n  { unmask", "packets = 2 },\n  { unmask");
-    let folder = Folder::new("kernel", &[("a.toml", GOOD), ("b.toml", &asked), ("c.toml", &wrong)]);
-    let output = conform(&["--executor", "kernel", "--order-only", folder.path()]);
+    let folder = folder("kernel", &[("a.toml", GOOD), ("b.toml", &asked), ("c.toml", &wrong)]);
+    let output = conform(&["--executor", "kernel", "--order-only", path(&folder)]);
     let shown = text(&output.stdout);
     assert!(
         shown.contains("a.toml: not runnable here: the file does not say that a kernel can carry it out"),
@@ -195,7 +184,7 @@ fn a_live_kernel_is_asked_if_it_may_be() {
         shown.ends_with("3 files, executor kernel: 1 passed, 1 failed, 1 refused; 4 expectations not looked at\n"),
         "{shown}"
     );
-    let output = conform(&["--executor", "kernel", "--order-only", "--json", folder.path()]);
+    let output = conform(&["--executor", "kernel", "--order-only", "--json", path(&folder)]);
     let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(object["totals"]["not_looked_at"], 4);
     assert_eq!(object["results"][1]["not_looked_at"]["events"], 2);
@@ -204,8 +193,8 @@ fn a_live_kernel_is_asked_if_it_may_be() {
 
 #[test]
 fn order_only_is_for_kernels() {
-    let folder = Folder::new("order", &[("good.toml", GOOD)]);
-    let output = conform(&["--order-only", folder.path()]);
+    let folder = folder("order", &[("good.toml", GOOD)]);
+    let output = conform(&["--order-only", path(&folder)]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--order-only is for --executor kernel"), "{}", text(&output.stderr));
 }

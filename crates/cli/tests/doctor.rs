@@ -5,24 +5,18 @@ mod common;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
-use common::{Folder, NAPIER, pair, text};
+use common::{Folder, NAPIER, napier_at, pair, text};
 use napier_linux::{Veth, VethEnd};
 use serde_json::Value;
 
 /// Runs napier in the namespace of an interface, with journals in a folder of the test's.
-fn napier(end: &VethEnd, folder: &Folder, args: &[&str]) -> Output {
-    let mut command = Command::new("timeout");
-    command.arg("60").arg(NAPIER).args(args).env("NAPIER_STATE_DIRECTORY", folder.file("state"));
-    end.netns().run(|| command.output()).expect("entered").expect("timeout is installed")
-}
-
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
 /// Ids of what is found on the left interface, and the exit status.
 fn found(end: &VethEnd, folder: &Folder) -> (Vec<String>, Option<i32>) {
-    let output = napier(end, folder, &["doctor", "--dev", end.name(), "--json"]);
+    let output = napier_at(end, folder, &["doctor", "--dev", end.name(), "--json"]);
     let document = json(&output);
     let ids = document["findings"].as_array().expect("findings").iter();
     (ids.map(|finding| finding["id"].as_str().expect("an id").to_owned()).collect(), output.status.code())
@@ -40,7 +34,7 @@ fn assert_not_found(end: &VethEnd, folder: &Folder, id: &str) {
 
 /// Whether mending would change more than the interface; says so. A test does not change the machine that it runs on.
 fn would_change_the_machine(test: &str, end: &VethEnd, folder: &Folder) -> bool {
-    let dry = text(&napier(end, folder, &["doctor", "--dev", end.name(), "--fix", "--dry-run"]));
+    let dry = text(&napier_at(end, folder, &["doctor", "--dev", end.name(), "--fix", "--dry-run"]));
     let would = ["/sys/devices/", "/proc/", "sysctl", "chrt", "taskset"].iter().any(|place| dry.contains(place));
     if would {
         napier_testkit::skip!(test, "doctor has something to mend on this machine");
@@ -73,14 +67,14 @@ fn a_veth_without_instances_is_mended_and_put_back() {
         return;
     }
     assert_found(end, &folder, "no-instance", 1);
-    let dry = napier(end, &folder, &["doctor", "--dev", "server", "--fix", "--dry-run"]);
+    let dry = napier_at(end, &folder, &["doctor", "--dev", "server", "--fix", "--dry-run"]);
     assert!(text(&dry).contains("Would change\n  ethtool -K server rx-gro on\n"), "{}", text(&dry));
     assert_eq!((dry.status.code(), end.napis().expect("listed").len()), (Some(1), 0));
-    let fixed = napier(end, &folder, &["doctor", "--dev", "server", "--fix"]);
+    let fixed = napier_at(end, &folder, &["doctor", "--dev", "server", "--fix"]);
     assert!(text(&fixed).contains("Changed\n  ethtool -K server rx-gro on\n"), "{}", text(&fixed));
     assert_eq!((fixed.status.code(), end.napis().expect("listed").len()), (Some(0), 1));
     assert_not_found(end, &folder, "no-instance");
-    let undone = napier(end, &folder, &["host", "undo"]);
+    let undone = napier_at(end, &folder, &["host", "undo"]);
     assert!(undone.status.success(), "{undone:?}");
     assert_eq!(end.napis().expect("listed").len(), 0);
 }
@@ -94,7 +88,7 @@ fn settings_that_do_not_go_together_are_found() {
         return;
     }
     assert_eq!(found(end, &folder).1, Some(0));
-    let good = text(&napier(end, &folder, &["doctor", "--dev", "server"])).replace('\n', " ");
+    let good = text(&napier_at(end, &folder, &["doctor", "--dev", "server"])).replace('\n', " ");
     assert!(good.contains("Looked at and good: instances,"), "{good}");
     shell(end, "echo 7000 > gro_flush_timeout");
     assert_found(end, &folder, "flush-without-defer", 0);
@@ -107,14 +101,14 @@ fn settings_that_do_not_go_together_are_found() {
     shell(end, "echo 0 > napi_defer_hard_irqs && echo 1 > queues/rx-0/rps_cpus");
     assert_found(end, &folder, "rps-in-the-way", 0);
     assert_found(end, &folder, "queues-without-ids", 0);
-    let fixed = napier(end, &folder, &["doctor", "--dev", "server", "--fix", "--json"]);
+    let fixed = napier_at(end, &folder, &["doctor", "--dev", "server", "--fix", "--json"]);
     assert_eq!(json(&fixed)["fix"]["refused"], Value::Array(vec![]), "{}", text(&fixed));
     assert_eq!(shell(end, "cat queues/rx-0/rps_cpus").trim_start_matches(['0', ',']), "");
     assert_not_found(end, &folder, "rps-in-the-way");
     // What is mended stays mended until it is undone; meanwhile nothing else is.
-    let again = napier(end, &folder, &["doctor", "--dev", "server", "--fix"]);
+    let again = napier_at(end, &folder, &["doctor", "--dev", "server", "--fix"]);
     assert!(again.status.success(), "nothing is left to mend: {again:?}");
-    napier(end, &folder, &["host", "undo"]);
+    napier_at(end, &folder, &["host", "undo"]);
     assert!(shell(end, "cat queues/rx-0/rps_cpus").ends_with('1'));
     end.set_up(false).expect("down");
     assert_found(end, &folder, "interface-down", 0);
@@ -141,12 +135,12 @@ fn instances_that_are_set_by_themselves_are_judged() {
     }
     assert_found(end, &folder, "suspension-without-deferral", 1);
     let before = end.napis().expect("listed");
-    let fixed = napier(end, &folder, &["doctor", "--dev", "server", "--fix"]);
+    let fixed = napier_at(end, &folder, &["doctor", "--dev", "server", "--fix"]);
     assert_eq!(fixed.status.code(), Some(0), "{}", text(&fixed));
     let info = end.napis().expect("listed")[0];
     assert_eq!((info.defer_hard_irqs, info.gro_flush_timeout.map(|span| span.ns)), (Some(100), Some(20_000)));
     assert_found(end, &folder, "instance-hides-sysfs", 0);
-    napier(end, &folder, &["host", "undo"]);
+    napier_at(end, &folder, &["host", "undo"]);
     assert_eq!(end.napis().expect("listed"), before);
     if write(NapiAttribute::Threaded, "enabled").is_err() {
         napier_testkit::skip!(test, "this kernel makes no single instance threaded");
@@ -161,7 +155,7 @@ fn instances_that_are_set_by_themselves_are_judged() {
 fn a_report_fits_a_terminal_of_80_columns() {
     let Some(pair) = pair("a_report_fits_a_terminal_of_80_columns") else { return };
     let folder = Folder::new("doctor-columns");
-    let report = text(&napier(pair.left(), &folder, &["doctor", "--workers", "3"]));
+    let report = text(&napier_at(pair.left(), &folder, &["doctor", "--workers", "3"]));
     assert!(
         report.contains("SERIOUS  no-instance\n") && report.contains("page  docs/doctor/no-instance.md"),
         "{report}"
@@ -182,12 +176,12 @@ fn an_interface_whose_instances_have_no_ids_is_named() {
         napier_testkit::skip!(test, "{}", String::from_utf8_lossy(&made.stderr).trim());
         return;
     }
-    let output = napier(end, &folder, &["doctor", "--dev", "tap0"]);
+    let output = napier_at(end, &folder, &["doctor", "--dev", "tap0"]);
     let said = text(&output).replace('\n', " ");
     assert!(said.contains("WARNING  driver-without-ids   tap0 has no NAPI instance: it is a TUN or TAP"), "{said}");
     assert_eq!(output.status.code(), Some(0), "nothing is set there that is not in force");
     // Beside one that has instances it is not in the way of anything.
-    let beside = napier(end, &folder, &["doctor"]);
+    let beside = napier_at(end, &folder, &["doctor"]);
     assert!(!text(&beside).contains("driver-without-ids"), "{}", text(&beside));
 }
 
@@ -205,7 +199,7 @@ fn bad_arguments_are_usage() {
         &["host", "tune", "--dev", "server", "--cpus", "4095"],
     ];
     for args in cases {
-        let output = napier(pair.left(), &folder, args);
+        let output = napier_at(pair.left(), &folder, args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.starts_with("napier: ") && said.lines().count() == 1, "{args:?}: {said}");
@@ -244,7 +238,7 @@ fn tuning_is_shown_and_changes_nothing() {
     let before = shell(end, values);
     for delivery in ["interrupts", "busy-read", "threaded", "threaded-busy-poll"] {
         let args = ["host", "tune", "--dev", "server", "--cpus", "0", "--delivery", delivery, "--dry-run", "--json"];
-        let output = napier(end, &folder, &args);
+        let output = napier_at(end, &folder, &args);
         assert!(output.status.success(), "{output:?}");
         let document = json(&output);
         let lines = document["lines"].as_array().expect("lines");
@@ -272,7 +266,8 @@ fn doctor_is_silent_while_a_mode_is_in_force() {
         ["defer20", "defer200", "napibusy", "suspend0", "suspend20", "busy-read", "threaded", "threaded-busy-poll"]
     {
         let doctor = [NAPIER, "doctor", "--dev", "server", "--json"];
-        let output = napier(end, &folder, &[&["run", "--dev", "server", "--mode", mode, "--"], &doctor[..]].concat());
+        let output =
+            napier_at(end, &folder, &[&["run", "--dev", "server", "--mode", mode, "--"], &doctor[..]].concat());
         if output.stdout.is_empty() {
             // This kernel does not have the mode, and says so.
             assert!(mode.starts_with("threaded") && !output.status.success(), "{mode}: {output:?}");
@@ -301,12 +296,12 @@ fn what_is_said_of_an_interface_without_instances_is_true_of_it() {
     }
     let kinds = [("lo", "loopback device"), ("br0", "is a bridge interface"), ("tap0", "TUN or TAP device")];
     for (dev, word) in kinds.into_iter().chain([("server", "ethtool -K server gro on")]) {
-        let output = napier(end, &folder, &["run", "--dev", dev, "--mode", "suspend20", "--", "true"]);
+        let output = napier_at(end, &folder, &["run", "--dev", dev, "--mode", "suspend20", "--", "true"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(word), "{dev}: {said}");
         assert_eq!(said.contains("ethtool"), dev == "server", "{dev}: {said}");
     }
     // None of them has instances: one note for each kind, and the veth alone is serious.
-    let document = json(&napier(end, &folder, &["doctor", "--json"]));
+    let document = json(&napier_at(end, &folder, &["doctor", "--json"]));
     assert_eq!(document["serious"], 1, "{:#}", document["findings"]);
 }

@@ -5,19 +5,11 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{Folder, NAPIER, Running, end, free_port, has, start, text};
+use common::{Folder, NAPIER, Running, end, free_port, has, napier, said, start, text};
 use napier_core::metric::Metric;
 use napier_testkit::PATIENCE;
-
-fn napier(args: &[&str]) -> Output {
-    Command::new(NAPIER).args(args).stdin(Stdio::null()).output().expect("the binary starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn scrape(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");

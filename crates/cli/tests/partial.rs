@@ -2,10 +2,10 @@
 
 mod common;
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Folder, NAPIER};
+use common::{Folder, NAPIER, said, signal};
 use serde_json::Value;
 
 /// Longest wait for anything; only a fault takes so long.
@@ -38,15 +38,6 @@ fn first_run(napier: &mut Child, histogram: &str) {
     }
 }
 
-fn signal(name: &str, pid: u32) {
-    let sent = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("kill is there");
-    assert!(sent.success());
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
-}
-
 #[test]
 fn an_interrupted_comparison_shows_what_it_has() {
     if !two_cpus("an_interrupted_comparison_shows_what_it_has") {
@@ -58,7 +49,7 @@ fn an_interrupted_comparison_shows_what_it_has() {
         let more: &[&str] = if json { &["--out", &out, "--json"] } else { &["--out", &out] };
         let mut napier = start(&[&MANY[..], more].concat());
         first_run(&mut napier, &format!("{out}/base-1k-run2.hlog"));
-        signal(name, napier.id());
+        signal(napier.id(), name);
         let output = napier.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(status), "{}", said(&output));
         assert_eq!(said(&output), "napier: interrupted");
@@ -120,7 +111,7 @@ fn a_run_that_fails_takes_no_other_with_it() {
     let mut napier = start(&[&["compare"][..], &options].concat());
     // The first one is that of a short run which tells what a request costs.
     let first = generator_of(&mut napier, None);
-    signal("KILL", generator_of(&mut napier, Some(first)));
+    signal(generator_of(&mut napier, Some(first)), "KILL");
     let output = napier.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).starts_with("napier: 1 run failed: base at 1K, run 1: "), "{}", said(&output));

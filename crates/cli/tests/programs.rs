@@ -42,8 +42,7 @@ fn tools_of_libmemcached_store_and_fetch() {
     }
     let server = serve();
     let servers = format!("--servers=127.0.0.1:{}", server.memcached);
-    let folder = std::env::temp_dir().join(format!("napier-programs-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("the folder for temporary files can be written");
+    let folder = Folder::new("programs");
     let file = folder.join("greeting");
     std::fs::write(&file, "good day\n").expect("the folder can be written");
     for protocol in [&["--binary"][..], &[]] {
@@ -54,7 +53,6 @@ fn tools_of_libmemcached_store_and_fetch() {
         run("memcrm", &with("greeting"));
     }
     assert!(text(&run("memcstat", &[&servers])).contains("curr_items: 0"));
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]

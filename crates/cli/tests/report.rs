@@ -6,19 +6,10 @@ mod common;
 use std::fs;
 use std::process::{Command, Output};
 
-use common::Folder;
+use common::{Folder, napier, said, text};
 use napier_testkit::skip;
 use serde_json::Value;
 
-const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
-
-fn napier(args: &[&str]) -> Output {
-    Command::new(NAPIER).args(args).output().expect("napier runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("napier prints UTF-8")
-}
 
 fn has(folder: &Folder, name: &str) -> String {
     fs::read_to_string(folder.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -31,16 +22,16 @@ const PREDICTED: [&str; 9] =
 /// Saves a comparison as JSON.
 fn compared(folder: &Folder, name: &str, more: &[&str]) -> String {
     let output = napier(&[&PREDICTED, more, &["--json"][..]].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     fs::write(folder.file(name), &output.stdout).expect("a file of one's own can be written");
     folder.file(name)
 }
 
 fn assert_refused(output: &Output, status: i32, why: &str) {
-    let said = text(&output.stderr);
+    let said = said(&output);
     assert_eq!(output.status.code(), Some(status), "{said}");
     assert!(said.starts_with("napier: ") && said.contains(why) && said.lines().count() == 1, "{said}");
-    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(output.stdout.is_empty(), "{}", text(&output));
 }
 
 #[test]
@@ -48,8 +39,8 @@ fn a_comparison_goes_to_a_page_to_csv_and_to_markdown_in_one_run() {
     let folder = Folder::new("all");
     let (html, csv) = (folder.file("a.html"), format!("--csv={}", folder.file("a.csv")));
     let output = napier(&[&PREDICTED, &["--html", &html, &csv, "--markdown"][..]].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let markdown = text(&output.stdout);
+    assert!(output.status.success(), "{}", said(&output));
+    let markdown = text(&output);
     assert!(markdown.starts_with("### 20K requests/s\n\n| mode | qps |"), "{markdown}");
     let csv = has(&folder, "a.csv");
     assert_eq!(csv.lines().count(), 7, "{csv}");
@@ -64,15 +55,15 @@ fn a_saved_comparison_is_shown_as_it_was() {
     let saved = compared(&folder, "a.json", &[]);
     let first = napier(&[&PREDICTED[..], &["--width", "80"]].concat());
     let again = napier(&["report", &saved, "--width", "80"]);
-    assert_eq!(text(&again.stdout), text(&first.stdout), "{}", text(&again.stderr));
-    assert_eq!(text(&napier(&["report", &saved, "--json"]).stdout), has(&folder, "a.json"));
-    let columns = text(&napier(&["report", &saved, "--columns", "cpu,99%lat"]).stdout);
+    assert_eq!(text(&again), text(&first), "{}", said(&again));
+    assert_eq!(text(&napier(&["report", &saved, "--json"])), has(&folder, "a.json"));
+    let columns = text(&napier(&["report", &saved, "--columns", "cpu,99%lat"]));
     assert!(columns.lines().any(|line| line.split_whitespace().eq(["testcase", "load", "cpu", "99%lat"])), "{columns}");
     let page = folder.file("a.html");
     let output = napier(&["report", &saved, "--html", &page]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let beside = text(&napier(&["report", &saved]).stdout);
-    assert_eq!(text(&output.stdout), beside, "the page is written as well, and not instead");
+    assert!(output.status.success(), "{}", said(&output));
+    let beside = text(&napier(&["report", &saved]));
+    assert_eq!(text(&output), beside, "the page is written as well, and not instead");
     assert!(has(&folder, "a.html").contains("predicted by simulation"));
 }
 
@@ -80,14 +71,14 @@ fn a_saved_comparison_is_shown_as_it_was() {
 fn two_comparisons_say_what_differs() {
     let folder = Folder::new("two");
     let (a, b) = (compared(&folder, "a.json", &[]), compared(&folder, "b.json", &["--service", "20us"]));
-    let said = text(&napier(&["report", &a, &b, "--width", "80"]).stdout);
-    assert!(said.starts_with("b beside a: ") && said.contains("service: null | 20us"), "{said}");
-    assert!(said.contains(">") && said.lines().all(|line| line.chars().count() <= 80), "{said}");
-    let same = text(&napier(&["report", &a, &a]).stdout);
+    let page = text(&napier(&["report", &a, &b, "--width", "80"]));
+    assert!(page.starts_with("b beside a: ") && page.contains("service: null | 20us"), "{page}");
+    assert!(page.contains(">") && page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    let same = text(&napier(&["report", &a, &a]));
     assert!(same.contains("p99 differs nowhere by more than the runs do (of 2)"), "{same}");
     let output = napier(&["report", &a, &b, "--html", &folder.file("ab.html")]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).starts_with("b beside a: "), "the text is there as well: {}", text(&output.stdout));
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(text(&output).starts_with("b beside a: "), "the text is there as well: {}", text(&output));
     assert!(has(&folder, "ab.html").contains("Percentiles side by side"));
     for option in [&["--wide"][..], &["--columns", "cpu"]] {
         let refused = napier(&[&["report", &a, &b], option].concat());
@@ -102,7 +93,7 @@ fn what_differs_goes_to_json_csv_markdown_and_a_page_in_one_run() {
     let (html, csv) = (folder.file("ab.html"), format!("--csv={}", folder.file("ab.csv")));
     let markdown = format!("--markdown={}", folder.file("ab.md"));
     let output = napier(&["report", &a, &b, "--json", &csv, &markdown, "--html", &html]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     let names: Vec<&str> =
         value["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect();
@@ -116,7 +107,7 @@ fn what_differs_goes_to_json_csv_markdown_and_a_page_in_one_run() {
     assert!(markdown.starts_with(&format!("### b beside a\n\n{summary}\n")), "{summary}\n{markdown}");
     assert!(has(&folder, "ab.html").contains("Percentiles side by side"));
     for (option, begins) in [("--csv", "mode,receive,"), ("--markdown", "### b beside a")] {
-        assert!(text(&napier(&["report", &a, &b, option]).stdout).starts_with(begins), "{option}");
+        assert!(text(&napier(&["report", &a, &b, option])).starts_with(begins), "{option}");
     }
     assert_refused(&napier(&["report", &a, &b, "--csv", "--json"]), 2, "cannot all go to standard output");
     fs::write(folder.file("ab.json"), &output.stdout).expect("a file of one's own can be written");
@@ -126,7 +117,7 @@ fn what_differs_goes_to_json_csv_markdown_and_a_page_in_one_run() {
 #[test]
 fn every_column_is_explained() {
     for command in ["compare", "report"] {
-        let said = text(&napier(&[command, "--explain", "--width", "80"]).stdout);
+        let said = text(&napier(&[command, "--explain", "--width", "80"]));
         assert!(
             said.contains("99%lat     latency_us.p99") && said.lines().all(|line| line.chars().count() <= 80),
             "{said}"
@@ -156,7 +147,7 @@ fn a_file_that_cannot_be_written_is_said_before_anything_runs() {
     assert!(began.elapsed().as_secs() < 600, "nothing ran");
     for wrong in [&["--columns", "speed"][..], &["--columns", "cpu", "--wide"], &["--json", "--csv"]] {
         let output = napier(&[&long[..], wrong].concat());
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", said(&output));
     }
 }
 
@@ -206,7 +197,7 @@ fn a_comparison_in_which_everything_was_refused_has_a_page() {
     let saved = folder.file("a.json");
     fs::write(&saved, &output.stdout).expect("a file of one's own can be written");
     let output = napier(&["report", &saved, "--html", &folder.file("a.html")]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     let page = has(&folder, "a.html");
     assert!(page.contains("every mode was refused here") && page.contains("refused: workqueue is no mode"), "{page}");
 }
@@ -228,13 +219,13 @@ fn opened(browser: &str, page: &str, folder: &Folder) -> (String, Vec<String>) {
         .arg(format!("file://{page}"))
         .output()
         .expect("the browser is there");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     let console = String::from_utf8_lossy(&output.stderr)
         .lines()
         .filter(|line| line.contains("CONSOLE"))
         .map(str::to_owned)
         .collect();
-    (text(&output.stdout), console)
+    (text(&output), console)
 }
 
 #[test]

@@ -2,17 +2,9 @@
 
 mod common;
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{Folder, NAPIER};
-
-fn napier(args: &[&str]) -> Output {
-    Command::new(NAPIER).args(args).stdin(Stdio::null()).output().expect("napier starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
-}
+use common::{Folder, NAPIER, napier, said};
 
 fn ends_with(status: i32, args: &[&str], words: &str) {
     let output = napier(args);

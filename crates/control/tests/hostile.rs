@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,31 +11,14 @@ use napier_control::server::CLIENTS_MAX;
 use napier_control::{AskError, Client, ControlSocket};
 use napier_runtime::engine::Engine;
 use napier_runtime::metric::{Metric, metrics};
+use napier_testkit::Folder;
 
-/// A folder that is gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("napier-hostile-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("the folder for temporary files can be written");
-        Self(path)
-    }
-
-    /// An engine and its socket.
-    fn engine(&self) -> (Engine, ControlSocket, String) {
-        let (engine, _, _) = napier_runtime::doc_link().expect("it starts");
-        let socket = ControlSocket::open_in(&self.0, &engine).expect("opened");
-        let path = socket.path().to_str().expect("a plain path").to_owned();
-        (engine, socket, path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// An engine and its socket.
+fn engine_in(folder: &Folder) -> (Engine, ControlSocket, String) {
+    let (engine, _, _) = napier_runtime::doc_link().expect("it starts");
+    let socket = ControlSocket::open_in(folder, &engine).expect("opened");
+    let path = socket.path().to_str().expect("a plain path").to_owned();
+    (engine, socket, path)
 }
 
 /// A figure as text: name, labels.
@@ -61,8 +43,8 @@ fn walked(engine: &Engine) -> BTreeMap<Key, u64> {
 
 #[test]
 fn the_figures_come_over_the_socket() {
-    let folder = Folder::new("figures");
-    let (engine, _socket, path) = folder.engine();
+    let folder = Folder::new("hostile-figures");
+    let (engine, _socket, path) = engine_in(&folder);
     let mut client = Client::connect(&path).expect("connected");
     // The thread that neighbours age by begins when a device comes, in its own time.
     let ages = |(_, labels): &Key| labels.get("name").is_some_and(|name| name == "neighbour timer");
@@ -98,8 +80,8 @@ fn the_figures_come_over_the_socket() {
 
 #[test]
 fn a_socket_that_a_dead_engine_left_is_no_engine() {
-    let folder = Folder::new("dead");
-    let path = folder.0.join("1.sock");
+    let folder = Folder::new("hostile-dead");
+    let path = folder.join("1.sock");
     drop(UnixListener::bind(&path).expect("bound"));
     let path = path.to_str().expect("a plain path");
     let error = Client::connect(path).expect_err("nobody listens");
@@ -108,7 +90,7 @@ fn a_socket_that_a_dead_engine_left_is_no_engine() {
 
 /// What is at a socket answers with these bytes, and goes.
 fn answered_with(folder: &Folder, bytes: &[u8]) -> AskError {
-    let path = folder.0.join("9.sock");
+    let path = folder.join("9.sock");
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path).expect("bound");
     std::thread::scope(|scope| {
@@ -124,7 +106,7 @@ fn answered_with(folder: &Folder, bytes: &[u8]) -> AskError {
 
 #[test]
 fn garbage_instead_of_an_answer_is_an_error() {
-    let folder = Folder::new("garbage");
+    let folder = Folder::new("hostile-garbage");
     let endless = vec![b'x'; 17 << 20];
     let deep = [&b"{\"reply\": "[..], &[b'['; 100_000], b"\n"].concat();
     let answers: [&[u8]; 9] = [
@@ -149,8 +131,8 @@ fn garbage_instead_of_an_answer_is_an_error() {
 
 #[test]
 fn who_floods_the_socket_keeps_nobody_else_waiting() {
-    let folder = Folder::new("flood");
-    let (_engine, socket, path) = folder.engine();
+    let folder = Folder::new("hostile-flood");
+    let (_engine, socket, path) = engine_in(&folder);
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -175,8 +157,8 @@ fn who_floods_the_socket_keeps_nobody_else_waiting() {
 #[test]
 fn ten_thousand_connections_are_bounded_and_an_honest_client_is_answered() {
     const OPEN_MAX: usize = 200;
-    let folder = Folder::new("many");
-    let (_engine, socket, path) = folder.engine();
+    let folder = Folder::new("hostile-many");
+    let (_engine, socket, path) = engine_in(&folder);
     let mut client = Client::connect(&path).expect("connected");
     client.metrics(&["napier_softirq_"]).expect("answered");
     let descriptors = || fs::read_dir("/proc/self/fd").expect("it is there").count();

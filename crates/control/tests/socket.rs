@@ -13,25 +13,14 @@ use napier_control::words::{How, Operation};
 use napier_control::{AskError, Client, ControlSocket, record};
 use napier_runtime::device::{EndConfig, IfAddr, LinkConfig};
 use napier_runtime::engine::Engine;
+use napier_testkit::Folder;
 use serde_json::{Map, Value, json};
 
-/// A folder that is gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("napier-control-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("the folder for temporary files can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A folder that is this user's alone.
+fn own_folder(test: &str) -> Folder {
+    let folder = Folder::new(&format!("control-{test}"));
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("set");
+    folder
 }
 
 /// An engine with a link of two queues, `a0` and `b0`.
@@ -72,8 +61,8 @@ fn errno(answer: Result<Value, AskError>) -> Option<String> {
 
 #[test]
 fn the_words_are_those_of_the_engine() {
-    let (folder, engine) = (Folder::new("words"), engine());
-    let socket = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let (folder, engine) = (own_folder("words"), engine());
+    let socket = ControlSocket::open_in(&folder, &engine).expect("opened");
     let mut client = Client::connect(path(&socket)).expect("connected");
     let mut ask = |operation, how, value| client.ask(operation, how, &attributes(value), None);
 
@@ -117,8 +106,8 @@ fn the_words_are_those_of_the_engine() {
 
 #[test]
 fn a_device_of_the_engine_goes_by_its_name() {
-    let (folder, engine) = (Folder::new("names"), engine());
-    let socket = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let (folder, engine) = (own_folder("names"), engine());
+    let socket = ControlSocket::open_in(&folder, &engine).expect("opened");
     let mut client = Client::connect(path(&socket)).expect("connected");
     let mut ask = |dev| client.ask(Operation::DevGet, How::Do, &Map::new(), Some(dev));
     assert_eq!(ask("b0").expect("answered")["ifindex"], 2);
@@ -127,29 +116,29 @@ fn a_device_of_the_engine_goes_by_its_name() {
 
 #[test]
 fn sockets_are_their_users_alone_have_names_of_their_own_and_go() {
-    let (folder, engine) = (Folder::new("places"), engine());
+    let (folder, engine) = (own_folder("places"), engine());
     let pid = std::process::id();
     // As a process leaves it that is killed.
-    let left = folder.0.join(format!("{pid}.sock"));
+    let left = folder.join(format!("{pid}.sock"));
     let bind = |path: &PathBuf| std::os::unix::net::UnixListener::bind(path).expect("bound");
     // No process has the number of the second.
-    for path in [&left, &folder.0.join("4194305-2.sock")] {
+    for path in [&left, &folder.join("4194305-2.sock")] {
         drop(bind(path));
     }
-    let first = ControlSocket::open_in(&folder.0, &engine).expect("opened");
-    let second = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let first = ControlSocket::open_in(&folder, &engine).expect("opened");
+    let second = ControlSocket::open_in(&folder, &engine).expect("opened");
     assert_eq!((first.name(), second.name()), (pid.to_string(), format!("{pid}-2")));
     assert_eq!(first.path(), left);
     assert_eq!(fs::metadata(&left).expect("it is there").mode() & 0o777, 0o600);
     drop((first, second));
-    assert_eq!(fs::read_dir(&folder.0).expect("listed").count(), 0);
-    ControlSocket::open_in(&folder.0.join("none"), &engine).expect_err("there is no such folder");
+    assert_eq!(fs::read_dir(&folder).expect("listed").count(), 0);
+    ControlSocket::open_in(&folder.join("none"), &engine).expect_err("there is no such folder");
 }
 
 #[test]
 fn an_engine_is_not_kept_running() {
-    let (folder, engine) = (Folder::new("stops"), engine());
-    let socket = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let (folder, engine) = (own_folder("stops"), engine());
+    let socket = ControlSocket::open_in(&folder, &engine).expect("opened");
     let mut client = Client::connect(path(&socket)).expect("connected");
     let weak = engine.downgrade();
     client.ask(Operation::DevGet, How::Dump, &Map::new(), None).expect("answered");
@@ -171,8 +160,8 @@ fn rest(mut stream: UnixStream) -> String {
 
 #[test]
 fn what_is_no_request_is_told_so_and_others_go_on() {
-    let (folder, engine) = (Folder::new("hostile"), engine());
-    let socket = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let (folder, engine) = (own_folder("hostile"), engine());
+    let socket = ControlSocket::open_in(&folder, &engine).expect("opened");
     let connect = || UnixStream::connect(socket.path()).expect("connected");
     let mut client = Client::connect(path(&socket)).expect("connected");
     let deep = "[".repeat(40_000);
@@ -221,8 +210,8 @@ fn what_is_no_request_is_told_so_and_others_go_on() {
 
 #[test]
 fn several_clients_ask_at_once() {
-    let (folder, engine) = (Folder::new("several"), engine());
-    let socket = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let (folder, engine) = (own_folder("several"), engine());
+    let socket = ControlSocket::open_in(&folder, &engine).expect("opened");
     let id = engine.napi_dump(None).expect("listed")[0].id;
     std::thread::scope(|scope| {
         for value in 1..=8_u32 {
@@ -249,8 +238,8 @@ fn another_user_is_not_answered() {
         napier_testkit::skip!(test, "it needs root, setpriv and python3");
         return;
     }
-    let (folder, engine) = (Folder::new("user"), engine());
-    let socket = ControlSocket::open_in(&folder.0, &engine).expect("opened");
+    let (folder, engine) = (own_folder("user"), engine());
+    let socket = ControlSocket::open_in(&folder, &engine).expect("opened");
     let ask = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
                s.settimeout(10)\ns.sendall(b'{\"op\": \"dev-get\", \"how\": \"dump\"}\\n')\nprint(len(s.recv(100)))";
     let as_nobody = |uid: &str| {
@@ -261,7 +250,7 @@ fn another_user_is_not_answered() {
     };
     assert!(!as_nobody("65534").0, "the folder is closed to it");
     // If both were open, it would be let in and not be answered.
-    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).expect("set");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("set");
     fs::set_permissions(socket.path(), fs::Permissions::from_mode(0o666)).expect("set");
     let (ended, said) = as_nobody("65534");
     assert!(!ended || said == "0", "{said}");

@@ -186,23 +186,8 @@ pub(crate) fn add_address(ifindex: u32, address: IpAddr, prefix: u8) -> io::Resu
     NetlinkSocket::new().request(&request)?.recv_ack().map_err(plain)
 }
 
-/// Addresses of all interfaces, and whose they are.
-pub(crate) fn all_addresses() -> io::Result<Vec<(IpAddr, u32)>> {
-    let request = rt_addr::Request::new().op_getaddr_dump(&Ifaddrmsg::default());
-    let mut socket = NetlinkSocket::new();
-    let mut replies = socket.request(&request)?;
-    let mut found = Vec::new();
-    while let Some(reply) = replies.recv() {
-        let (header, attributes) = reply.map_err(plain)?;
-        if let Ok(address) = attributes.get_local().or_else(|_| attributes.get_address()) {
-            found.push((address, header.ifa_index));
-        }
-    }
-    Ok(found)
-}
-
-/// Addresses of an interface, with the lengths of their prefixes.
-pub(crate) fn addresses(ifindex: u32) -> io::Result<Vec<(IpAddr, u8)>> {
+/// Addresses of all interfaces, with the lengths of their prefixes, and whose they are.
+fn each_address() -> io::Result<Vec<(IpAddr, u8, u32)>> {
     let request = rt_addr::Request::new().op_getaddr_dump(&Ifaddrmsg::default());
     let mut socket = NetlinkSocket::new();
     let mut replies = socket.request(&request)?;
@@ -210,14 +195,22 @@ pub(crate) fn addresses(ifindex: u32) -> io::Result<Vec<(IpAddr, u8)>> {
     while let Some(reply) = replies.recv() {
         let (header, attributes) = reply.map_err(plain)?;
         // Of a point-to-point interface `IFA_ADDRESS` is the peer's; IPv6 has that one alone.
-        let own = attributes.get_local().or_else(|_| attributes.get_address());
-        if header.ifa_index == ifindex
-            && let Ok(address) = own
-        {
-            found.push((address, header.ifa_prefixlen));
+        if let Ok(address) = attributes.get_local().or_else(|_| attributes.get_address()) {
+            found.push((address, header.ifa_prefixlen, header.ifa_index));
         }
     }
     Ok(found)
+}
+
+/// Addresses of all interfaces, and whose they are.
+pub(crate) fn all_addresses() -> io::Result<Vec<(IpAddr, u32)>> {
+    Ok(each_address()?.into_iter().map(|(address, _, ifindex)| (address, ifindex)).collect())
+}
+
+/// Addresses of an interface, with the lengths of their prefixes.
+pub(crate) fn addresses(ifindex: u32) -> io::Result<Vec<(IpAddr, u8)>> {
+    let own = each_address()?.into_iter().filter(|(.., of)| *of == ifindex);
+    Ok(own.map(|(address, prefix, _)| (address, prefix)).collect())
 }
 
 pub(crate) fn add_neighbour(ifindex: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {

@@ -15,13 +15,11 @@ use napier_linux::ethtool::Group;
 use napier_linux::{Veth, VethConfig};
 
 /// A folder that ends with the test.
-struct Folder(PathBuf);
+struct Folder(napier_testkit::Folder);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("made");
-        Self(path)
+        Self(napier_testkit::Folder::new(test))
     }
 
     /// Begins a journal, and what it found of an earlier run.
@@ -34,12 +32,6 @@ impl Folder {
     fn journal(&self) -> PathBuf {
         let entries = std::fs::read_dir(&self.0).expect("listed").flatten().map(|entry| entry.path());
         entries.into_iter().find(|path| path.extension().is_some_and(|end| end == "journal")).expect("a journal")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

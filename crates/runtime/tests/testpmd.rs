@@ -154,9 +154,8 @@ fn exchange_with_testpmd(ours: MemifRole, test: &str) {
         return skipped(test, "testpmd polls on a processor of its own, and there is one");
     }
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let folder = std::env::temp_dir().join(format!("napier-testpmd-{}-{ours:?}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let socket = folder.join("memif.sock").to_str().unwrap().to_owned();
+    let folder = napier_testkit::Folder::new(&format!("testpmd-{ours:?}"));
+    let socket = folder.file("memif.sock");
     let theirs = if ours == MemifRole::Server { "client" } else { "server" };
 
     let engine = Engine::builder().start().unwrap();
@@ -199,7 +198,6 @@ fn exchange_with_testpmd(ours: MemifRole, test: &str) {
     assert_eq!((stats.tx_packets, stats.rx_packets), (traffic.sent, traffic.received));
     assert_eq!((stats.rx_no_frame, stats.rx_bad_descriptors, stats.tx_bad_descriptors), (0, 0, 0));
     assert_eq!((stats.rx_index_errors, stats.tx_index_errors, device.link_state().losses), (0, 0, 2));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 fn skipped(test: &str, why: &str) {

@@ -5,6 +5,8 @@ pub mod explore;
 
 use std::fmt::{Arguments, Display};
 use std::io::Write as _;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
@@ -49,6 +51,54 @@ impl Dice {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % faces
+    }
+}
+
+/// A folder of a test's own for temporary files: empty at first, and gone with the value.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Each name is one test's; several test programs run at the same time.
+    ///
+    /// # Panics
+    /// Temporary files cannot be written.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
+        // Of a process that had this number before.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
+        Self(path)
+    }
+
+    /// A path in it, as an argument of a command.
+    ///
+    /// # Panics
+    /// The folder for temporary files has a name that is no text.
+    #[must_use]
+    pub fn file(&self, name: &str) -> String {
+        self.join(name).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Folder {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it says more than another failure.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use napier_testnet::{self as net, Veth, VethConfig};
+pub(crate) use napier_testkit::Folder;
+use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 
 pub(crate) const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
 
@@ -57,6 +58,24 @@ pub(crate) fn start(args: &[&str]) -> Running {
     running
 }
 
+/// Runs the command, without input.
+pub(crate) fn napier(args: &[&str]) -> Output {
+    Command::new(NAPIER).args(args).stdin(Stdio::null()).output().expect("the binary starts")
+}
+
+/// The same in the namespace of an end, with journals in a folder.
+pub(crate) fn napier_at(end: &VethEnd, folder: &Folder, args: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(NAPIER).args(args).env("NAPIER_STATE_DIRECTORY", folder.file("state"));
+    end.netns().run(|| command.output()).expect("entered").expect("timeout is installed")
+}
+
+/// Sends a signal, such as `INT`.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("kill is installed");
+    assert!(sent.success(), "SIG{name}");
+}
+
 /// Runs a program for at most a minute.
 pub(crate) fn run(program: &str, args: &[&str]) -> Output {
     let output = Command::new("timeout").arg("60").arg(program).args(args).output().expect("timeout is installed");
@@ -67,6 +86,11 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Output {
 
 pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What it said on standard error.
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
 }
 
 /// Lets `sockperf ping-pong` measure for a second, or for longer if it got no CPU in what it takes for valid of that; all of its
@@ -122,32 +146,9 @@ pub(crate) fn load(server: &str, proto: &str, format: &str, more: &[&str]) {
     assert_eq!((figures["refused"].as_u64(), figures["missing"].as_u64()), (Some(0), Some(0)), "{report}");
 }
 
-/// A folder of its own, gone with the test.
-pub(crate) struct Folder(std::path::PathBuf);
-
-impl Folder {
-    pub(crate) fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");
-        Self(path)
-    }
-
-    pub(crate) fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left of it says more than another failure.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Ends a server as a user does, and waits for it.
 pub(crate) fn end(mut server: Running) {
-    let ended = Command::new("kill").args(["-INT", &server.0.id().to_string()]).status().expect("kill is installed");
-    assert!(ended.success());
+    signal(server.0.id(), "INT");
     assert!(server.0.wait().expect("it can be waited for").success());
 }
 

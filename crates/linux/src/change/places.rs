@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_others_write_to_is_not_believed() {
-        let folder = std::env::temp_dir().join(format!("napier-places-{}", std::process::id()));
+        let folder = napier_testkit::Folder::new("places");
         make(&folder).expect("made");
         let with_mode = |mode| {
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("ours");
@@ -111,6 +111,5 @@ mod tests {
         };
         assert!(with_mode(0o700) && with_mode(0o755));
         assert!(!with_mode(0o777) && !with_mode(0o1777), "a journal of another user's would be believed");
-        std::fs::remove_dir(&folder).expect("ours");
     }
 }

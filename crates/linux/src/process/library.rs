@@ -92,8 +92,7 @@ mod tests {
 
     #[test]
     fn a_file_that_another_has_changed_is_not_taken() {
-        let place = std::env::temp_dir().join(format!("napier-library-{}", std::process::id()));
-        fs::create_dir(&place).expect("made");
+        let place = napier_testkit::Folder::new("library");
         let folder = place.join(FOLDER);
         let file = write_into(&folder, b"one").expect("written");
         assert_eq!(
@@ -111,6 +110,5 @@ mod tests {
         assert!(fs::symlink_metadata(again).expect("there").is_file());
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("set");
         assert!(write_into(&folder, b"one").is_err());
-        fs::remove_dir_all(place).expect("removed");
     }
 }

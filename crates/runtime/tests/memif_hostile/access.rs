@@ -11,24 +11,6 @@ use crate::raw::{Raw, config, device, new_socket, serves_an_honest_client, socke
 
 const NOBODY: u32 = 65_534;
 
-/// A folder that goes with the test.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("napier-access-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Does something as a user without rights, in a thread of its own; none if that is not allowed.
 fn as_nobody<T: Send + 'static>(test: &str, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     if !geteuid().is_root() {
@@ -46,9 +28,10 @@ fn as_nobody<T: Send + 'static>(test: &str, work: impl FnOnce() -> T + Send + 's
 
 #[test]
 fn a_socket_file_has_the_mode_that_was_asked_for_and_keeps_others_out() {
-    let folder = Folder::new();
+    let folder = napier_testkit::Folder::new("access");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     for mode in [0o600, 0o660, 0o666] {
-        let name = folder.0.join(format!("{mode:o}")).to_str().unwrap().to_owned();
+        let name = folder.file(&format!("{mode:o}"));
         let engine = Engine::builder().start().unwrap();
         // A group that the other user of the test is not in.
         let access = MemifAccess { mode, group: geteuid().is_root().then_some(NOBODY) };
