@@ -17,7 +17,7 @@ impl Alarm {
     /// No time, later than all.
     pub const NEVER: u64 = u64::MAX;
 
-    /// Nobody has asked, and the thread sleeps until it is woken.
+    /// It was not asked, and the thread sleeps until it is woken.
     #[must_use]
     pub fn new() -> Self {
         Self { sooner: AtomicU64::new(Self::NEVER), sleeps_until: AtomicU64::new(Self::NEVER) }

@@ -4,7 +4,7 @@ use crate::sync::{AtomicU32, Ordering, Point, full_fence};
 
 /// A baton: of all threads that publish work, one holds the baton and does everybody's.
 ///
-/// The order that strands no work: *publish, then* [`Baton::try_take`]; whoever fails leaves, for the holder looks
+/// The order that strands no work: *publish, then* [`Baton::try_take`]; the thread that fails leaves, for the holder looks
 /// again after it let go ([`Held::pass`]).
 pub struct Baton {
     held: AtomicU32,
@@ -17,7 +17,7 @@ impl Default for Baton {
 }
 
 impl Baton {
-    /// A baton that nobody holds.
+    /// A baton that no thread holds.
     #[must_use]
     pub fn new() -> Self {
         Self { held: AtomicU32::new(0) }
@@ -30,7 +30,7 @@ impl Baton {
         self.retake()
     }
 
-    /// Whether somebody holds the baton, as a hint: it may have changed by the time the caller looks.
+    /// Whether a thread holds the baton, as a hint: it may have changed by the time the caller looks.
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed) != 0
     }
@@ -54,7 +54,7 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Lets go, looks once more, and takes the baton again if there is work and nobody else came first.
+    /// Lets go, looks once more, and takes the baton again if there is work and no other thread came first.
     pub fn pass(self, has_work: impl FnOnce() -> bool) -> Option<Held<'a>> {
         let baton = self.baton;
         drop(self);

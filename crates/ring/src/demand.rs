@@ -1,4 +1,4 @@
-//! What is wanted of whoever publishes news.
+//! What is wanted of the thread that publishes news.
 
 use crate::sync::{AtomicU32, Ordering, Point, full_fence};
 

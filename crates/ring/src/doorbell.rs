@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, Ordering, Point, full_fence};
 
-/// A doorbell: 0 = nobody sleeps, 1 = the owner sleeps or is about to.
+/// A doorbell: 0 = no thread sleeps, 1 = the owner sleeps or is about to.
 ///
 /// One sleeper, any number of ringers. The sleeper: [`arm`](Self::arm), and if that is true, sleep until
 /// [`word`](Self::word) is no longer 1. A ringer: publish, [`ring`](Self::ring), and if that is true, wake. At most
@@ -18,7 +18,7 @@ impl Default for Doorbell {
 }
 
 impl Doorbell {
-    /// A doorbell with nobody asleep.
+    /// A doorbell with no thread asleep.
     #[must_use]
     pub fn new() -> Self {
         Self { armed: AtomicU32::new(0) }
@@ -42,7 +42,7 @@ impl Doorbell {
     pub fn ring(&self) -> bool {
         // Pairs with the fence in `arm`.
         full_fence(Point::DoorbellRing);
-        // Relaxed look first: ringers do not fight for the cache line while nobody sleeps.
+        // Relaxed look first: ringers do not fight for the cache line while no thread sleeps.
         // AcqRel swap: pairs with the swap in `disarm`, so that one side alone ends this sleep.
         self.armed.load(Ordering::Relaxed) != 0 && self.armed.swap(0, Ordering::AcqRel) == 1
     }

@@ -5,7 +5,7 @@ use core::ops::{Deref, DerefMut};
 use crate::claim::Claim;
 use crate::sync::{AtomicU32, MutPtr, Ordering, Point, UnsafeCell, order};
 
-/// A value that is entered by at most one thread at a time. Nobody ever waits.
+/// A value that is entered by at most one thread at a time. None ever waits.
 ///
 /// Ownership is decided elsewhere (an instance's SCHED bit, a baton); this type turns a hole in that decision into a
 /// panic or a refusal instead of a data race.
@@ -21,12 +21,12 @@ unsafe impl<T: Send> Sync for Exclusive<T> {}
 unsafe impl<T: Send> Send for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
-    /// Wraps a value that nobody has entered.
+    /// Wraps a value that no thread has entered.
     pub fn new(value: T) -> Self {
         Self { occupied: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Enters, or returns `None` if somebody is inside.
+    /// Enters, or returns `None` if a thread is inside.
     #[inline]
     pub fn try_enter(&self) -> Option<Entered<'_, T>> {
         // Acquire: pairs with the Release store of `Leave`: what the last owner wrote is seen here.
@@ -37,7 +37,7 @@ impl<T> Exclusive<T> {
         Some(Entered { value, _leave: leave })
     }
 
-    /// Whether somebody is inside. `false` also means that what the last one inside wrote is seen.
+    /// Whether a thread is inside. `false` also means that what the last one inside wrote is seen.
     #[inline]
     pub fn is_entered(&self) -> bool {
         // Acquire: pairs with the Release store of `Leave`.
@@ -48,7 +48,7 @@ impl<T> Exclusive<T> {
     ///
     /// # Panics
     ///
-    /// If somebody is inside: two owners is our own mistake.
+    /// If a thread is inside: two owners is our own mistake.
     #[inline]
     pub fn enter(&self) -> Entered<'_, T> {
         match self.try_enter() {

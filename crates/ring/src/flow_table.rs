@@ -49,7 +49,7 @@ impl<E: Clone> FlowTable<E> {
     }
 
     /// Calls `found` with the first entry of this hash that `is` the one, if there is one. It stays while `found` runs, also
-    /// if that or somebody else removes it from the table.
+    /// if that or another thread removes it from the table.
     #[inline]
     pub fn find<R>(&self, hash: u32, is: impl Fn(&E) -> bool, found: impl FnOnce(&E) -> R) -> Option<R> {
         let list = self.list(hash).read()?;

@@ -15,7 +15,7 @@ struct Letter<M> {
     next: *mut Letter<M>,
 }
 
-// SAFETY: a message moves from the thread that pushes it to the one that takes it; nobody sees it in between.
+// SAFETY: a message moves from the thread that pushes it to the one that takes it; no thread sees it in between.
 unsafe impl<M: Send> Sync for Inbox<M> {}
 // SAFETY: an inbox owns its messages, and moving it moves them.
 unsafe impl<M: Send> Send for Inbox<M> {}
@@ -69,7 +69,7 @@ impl<M> Inbox<M> {
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        // Relaxed: whoever must not miss a message is told by other means (see `Owned`).
+        // Relaxed: a thread that must not miss a message is notified by other means (see `Owned`).
         self.newest.load(Ordering::Relaxed).is_null()
     }
 }

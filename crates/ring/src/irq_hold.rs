@@ -2,9 +2,9 @@
 //!
 //! | state | what it means | next |
 //! |---|---|---|
-//! | free | the line is unmasked by whoever has polled last | [begun](IrqHold::begin): open |
+//! | free | the line is unmasked by the thread that has polled last | [begun](IrqHold::begin): open |
 //! | open | the interrupt was taken, and the queue is polled | [closed](IrqHold::close): held, or free if the time has passed; [ended](IrqHold::end): free |
-//! | held | nobody polls, and the line stays masked | ended, or [due](IrqHold::take_due): free, by whoever unmasks the line |
+//! | held | no thread polls, and the line stays masked | ended, or [due](IrqHold::take_due): free, by the thread that unmasks the line |
 //!
 //! Each change is one step on one word, so of those that end a hold and the one that closes it exactly one unmasks.
 
@@ -57,7 +57,7 @@ impl IrqHold {
         self.word.load(Ordering::Relaxed) == FREE
     }
 
-    /// The interrupt was taken, by the owner of the queue, before anybody learns what was received: it is held back until
+    /// The interrupt was taken, by the owner of the queue, before any thread learns what was received: it is held back until
     /// `until_ns`, which `cpu` sees to.
     #[inline]
     pub fn begin(&self, until_ns: u64, cpu: u32) {
@@ -91,7 +91,7 @@ impl IrqHold {
         }
     }
 
-    /// Nothing is held back any more. `true` = the caller unmasks the line and looks; else whoever polls does.
+    /// Nothing is held back any more. `true` = the caller unmasks the line and looks; else the thread that polls does.
     #[must_use = "true means that the caller has to unmask"]
     #[inline]
     pub fn end(&self) -> bool {

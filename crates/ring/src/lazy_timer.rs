@@ -6,7 +6,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, Point, full_fence};
 ///
 /// Who arms: write the expiry down, and unless the sleeper [will look](Self::sleeper_will_look) or the timer does not
 /// [fire after](Self::fires_after) it, [set](Self::set) the timer. Who is about to sleep: [`sleeps`](Self::sleeps), then
-/// [`before_look`](Self::before_look) and a look at all expiries, and set the timer to the earliest. Whoever set it to
+/// [`before_look`](Self::before_look) and a look at all expiries, and set the timer to the earliest. The thread that set it to
 /// the earliest looks once more, as before, until nothing earlier has come.
 ///
 /// Those that set it do so one at a time. All times are nanoseconds of one clock.
@@ -17,7 +17,7 @@ pub struct LazyTimer {
     awake: AtomicBool,
 }
 
-/// Somebody is about to set the timer: nobody can rely on it, for that thread may have lost its processor. Later than all
+/// A thread is about to set the timer: no thread can rely on it, for that thread may have lost its processor. Later than all
 /// that can be armed.
 const SETTING_NS: u64 = LazyTimer::NEVER_NS - 1;
 

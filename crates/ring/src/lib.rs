@@ -28,6 +28,7 @@ mod exclusive;
 mod flow_table;
 mod frame;
 mod inbox;
+mod indices;
 mod irq_hold;
 mod irq_latch;
 mod lazy_timer;

@@ -126,7 +126,7 @@ impl List {
         self.newest.load(Ordering::Relaxed) == NIL
     }
 
-    /// Adds one element. `true` = the list was empty, so nobody has been told yet.
+    /// Adds one element. `true` = the list was empty, so no thread has been notified yet.
     ///
     /// # Panics
     ///
@@ -159,7 +159,7 @@ impl List {
 
     /// Adds an element unless `admit` objects; `None` if it did, else as [`Self::push`]. `admit` is asked before the
     /// element is added to a list that holds others, at most once, however often the attempt is repeated: a limit on
-    /// what waits for somebody who takes. The first element of a list is never asked for.
+    /// what waits for a thread that takes. The first element of a list is never asked for.
     #[inline]
     pub fn push_admitted(&self, links: &impl Linked, id: u32, admit: impl FnOnce() -> bool) -> Option<bool> {
         let link = links.next_of(id);

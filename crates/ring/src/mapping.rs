@@ -68,7 +68,7 @@ impl core::fmt::Display for ClaimError {
 impl std::error::Error for ClaimError {}
 
 impl Mapping {
-    /// Takes over mapped memory. `owner` is dropped when nobody uses the memory any more; it unmaps.
+    /// Takes over mapped memory. `owner` is dropped when the memory is used no more; it unmaps.
     ///
     /// # Safety
     ///

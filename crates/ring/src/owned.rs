@@ -2,7 +2,7 @@
 //!
 //! As a socket in the kernel (`include/net/sock.h` `lock_sock`, `sk_add_backlog`, `release_sock`): a program owns it; a
 //! context that may not wait (a softirq, a timer) works on it if it is free, and else leaves a message, which the owner
-//! works off before it lets go. In the kernel such a context spins for the word, because whoever holds that has a
+//! works off before it lets go. In the kernel such a context spins for the word, because the thread that holds that has a
 //! processor. A thread may lose its processor anywhere, so here contexts that find each other leave messages as well.
 //!
 //! | who | finds it free | finds it owned |
@@ -40,7 +40,7 @@ impl<T, M> Owned<T, M> {
     /// Bytes from the beginning of this to the value.
     pub const VALUE_OFFSET: usize = core::mem::offset_of!(Self, relay) + Relay::<T>::VALUE_OFFSET;
 
-    /// A value that nobody owns.
+    /// A value that no thread owns.
     pub fn new(value: T) -> Self {
         Self { relay: Relay::new(value), inbox: Inbox::new(), weight: AtomicU64::new(0), waiting: AtomicU32::new(0) }
     }
@@ -85,7 +85,7 @@ impl<T, M> Owned<T, M> {
     }
 
     /// Owns the value, or leaves a note: the owner will see what was done before, and is given [`Release::Noted`]. Between
-    /// [`wait_begins`](Self::wait_begins) and [`wait_ends`](Self::wait_ends) it says that somebody waits: the owner will be
+    /// [`wait_begins`](Self::wait_begins) and [`wait_ends`](Self::wait_ends) it says that a thread waits: the owner will be
     /// given [`Release::Freed`] with `wake`.
     pub fn own_or_note(&self) -> Option<Owner<'_, T, M>> {
         self.relay.enter_or_note().map(|inside| self.owner(inside))
@@ -102,7 +102,7 @@ impl<T, M> Owned<T, M> {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody owns it, as a hint.
+    /// Whether a thread owns it, as a hint.
     #[inline]
     pub fn is_owned(&self) -> bool {
         self.relay.is_entered()
@@ -114,7 +114,7 @@ impl<T, M> Owned<T, M> {
 }
 
 /// The value in hand. A plain drop lets go without a look at the messages: they lie there, with their weights, until the
-/// next one is left. So whoever is left messages lets go with [`release`](Self::release) when it panics, too.
+/// next one is left. So the thread that is left messages lets go with [`release`](Self::release) when it panics, too.
 #[must_use = "let go with `release`, which tells of messages that others have left"]
 pub struct Owner<'a, T, M> {
     owned: &'a Owned<T, M>,
@@ -128,7 +128,7 @@ pub enum Release<'a, T, M> {
     Noted(Owner<'a, T, M>),
     /// The value is free. With `wake` a thread sleeps until it is, and has to be woken.
     Freed {
-        /// Somebody waits.
+        /// A thread waits.
         wake: bool,
     },
 }
@@ -157,8 +157,8 @@ impl<'a, T, M> Owner<'a, T, M> {
 }
 
 impl<T: Extend<M>, M> Owner<'_, T, M> {
-    /// For a line that others leave new members to: takes in who came, has it tidied up, and lets go when nobody has come
-    /// meanwhile. Nobody may wait for it ([`Owned::own_or_note`]).
+    /// For a line that others leave new members to: takes in who came, has it tidied up, and lets go when no thread has come
+    /// meanwhile. No thread may wait for it ([`Owned::own_or_note`]).
     pub fn line_up(mut self, mut tidy: impl FnMut(&mut T)) {
         loop {
             let new = self.messages();

@@ -16,7 +16,7 @@ const READERS_MAX: usize = 1 << 15;
 /// A place for a value, or none, that is read in place and replaced as a whole.
 ///
 /// The word says where the value is and how many began to read it there, so both are seen at once. A replacement takes the
-/// number along: it is what the old value is owed, and whoever pays the last of it frees the value.
+/// number along: it is what the old value is owed, and the thread that pays the last of it frees the value.
 ///
 /// | step | word | debt of the value |
 /// |---|---|---|
@@ -26,7 +26,7 @@ const READERS_MAX: usize = 1 << 15;
 /// | a reader of the old one ends | | - 1 |
 ///
 /// A reader may end before the writer has written the debt down, so it can be negative in between; it is 0 after a step
-/// once, and that is the last one. The address of a value that somebody reads is not used again, so a reader knows its own.
+/// once, and that is the last one. The address of a value that a thread reads is not used again, so a reader knows its own.
 ///
 /// No reader waits, and none is waited for: it tries again only if another reader or a writer got in between.
 pub struct Published<T> {
@@ -84,7 +84,7 @@ impl<T> Published<T> {
     /// Puts another value there if the one that was `seen` still is: its readers go on with it. `None`: there was none.
     ///
     /// # Errors
-    /// The new value, if somebody else has replaced the old one.
+    /// The new value, if another thread has replaced the old one.
     pub fn replace_if(&self, seen: Option<&Reading<'_, T>>, value: Option<T>) -> Result<(), Option<T>> {
         // Not used again while it is read, so it cannot have gone and come back.
         let seen = seen.map_or(ptr::null_mut(), |reading| reading.node);
@@ -134,7 +134,7 @@ impl<T> Deref for Reading<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: we are counted as a reader of it, so nobody frees it, and nobody writes to it.
+        // SAFETY: we are counted as a reader of it, so no thread frees it, and no thread writes to it.
         unsafe { &(*self.node).value }
     }
 }
@@ -180,7 +180,7 @@ fn readers<T>(word: *mut Node<T>) -> usize {
     word.addr() / READER
 }
 
-/// Changes the debt of a value that is not published any more, and frees it if nobody owes anything.
+/// Changes the debt of a value that is not published any more, and frees it if nothing is owed any more.
 #[cold]
 fn settle<T>(node: *mut Node<T>, change: impl Fn(u32) -> u32) {
     // SAFETY: the step that makes the debt 0 is still to come: this one or a later one.
@@ -192,7 +192,7 @@ fn settle<T>(node: *mut Node<T>, change: impl Fn(u32) -> u32) {
         before = now;
     }
     if change(before) == 0 {
-        // SAFETY: it was a box, nobody can find it, and all who had found it have ended.
+        // SAFETY: it was a box, no thread can find it, and all who had found it have ended.
         drop(unsafe { Box::from_raw(node) });
     }
 }

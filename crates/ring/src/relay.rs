@@ -7,12 +7,12 @@ use crate::sync::{AtomicU32, Ordering, Point, UnsafeCell, order};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Somebody came by and left work.
+/// Another thread has left work.
 const NOTED: u32 = 2;
 
 /// A value with one thread inside at a time, and room for a note to it.
 ///
-/// The order that strands no work: *publish, then* [`Relay::enter_or_note`]; whoever is inside looks at what was published
+/// The order that strands no work: *publish, then* [`Relay::enter_or_note`]; the thread that is inside looks at what was published
 /// before it leaves for good ([`Inside::leave`]). As [`Baton`](crate::Baton), with the value within and without a fence.
 // The word lies before the value, with what of it is used most.
 #[repr(C)]
@@ -31,12 +31,12 @@ impl<T> Relay<T> {
     /// Bytes from the beginning of this to the value.
     pub(crate) const VALUE_OFFSET: usize = core::mem::offset_of!(Self, value);
 
-    /// Wraps a value with nobody inside.
+    /// Wraps a value with no thread inside.
     pub fn new(value: T) -> Self {
         Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Enters if nobody is inside.
+    /// Enters if no thread is inside.
     #[inline]
     pub fn try_enter(&self) -> Option<Inside<'_, T>> {
         // Acquire: pairs with the Release of `leave`: what was written inside is seen here.
@@ -47,7 +47,7 @@ impl<T> Relay<T> {
         Some(Inside { value, word })
     }
 
-    /// Enters, or leaves a note to whoever is inside: `None` = it will see what was published before this call.
+    /// Enters, or leaves a note to the thread that is inside: `None` = it will see what was published before this call.
     #[inline]
     pub fn enter_or_note(&self) -> Option<Inside<'_, T>> {
         loop {
@@ -63,7 +63,7 @@ impl<T> Relay<T> {
         }
     }
 
-    /// Whether somebody is inside, as a hint.
+    /// Whether a thread is inside, as a hint.
     #[inline]
     pub fn is_entered(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
@@ -79,7 +79,7 @@ pub struct Inside<'a, T> {
 }
 
 impl<'a, T> Inside<'a, T> {
-    /// Leaves; `Some` = not yet, somebody has left work, which is visible now.
+    /// Leaves; `Some` = not yet, another thread has left work, which is visible now.
     #[inline]
     pub fn leave(self) -> Option<Inside<'a, T>> {
         let word = self.word.0;

@@ -3,9 +3,9 @@
 use crate::sync::{AtomicU32, Ordering, Point, fence_of, order};
 
 /// Beside a list ([`List`](crate::List), [`FrameList`](crate::FrameList)) whose elements are taken as a whole and dealt with
-/// one by one: others must not believe that there is nothing, only because somebody has it in hand.
+/// one by one: others must not believe that there is nothing, only because a thread is dealing with it.
 ///
-/// The taker, one at a time: [`begin`](Self::begin), take the list, deal with elements, [`settle`](Self::settle). Anybody:
+/// The taker, one at a time: [`begin`](Self::begin), take the list, deal with elements, [`settle`](Self::settle). Any thread:
 /// if the list is empty, [`is_left`](Self::is_left). If both say no, what was on the list has been dealt with, and what that
 /// wrote is seen.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Remainder {
     #[must_use]
     #[inline]
     pub fn is_left(&self) -> bool {
-        // Acquire: pairs with the Release fence in `begin`: a list that was emptied shows that somebody has it.
+        // Acquire: pairs with the Release fence in `begin`: a list that was emptied shows that a thread has it.
         fence_of(Point::RemainderLook, Ordering::Acquire);
         // Acquire: pairs with the Release in `settle`.
         self.left.load(Ordering::Acquire) != 0

@@ -7,7 +7,7 @@
 use crate::sync::{Point, full_fence};
 use crate::{Entered, Exclusive};
 
-/// Enters a reader's cell; `None` if somebody is inside. What the caller reads next is the switch as it is now, or who
+/// Enters a reader's cell; `None` if a thread is inside. What the caller reads next is the switch as it is now, or who
 /// throws it waits for the guard to be dropped.
 #[inline]
 pub fn enter_section<T>(cell: &Exclusive<T>) -> Option<Entered<'_, T>> {

@@ -5,7 +5,7 @@ use crate::sync::{AtomicU32, Ordering, Point, fence_of, newest};
 
 /// Threads between their announcement and the end of their sleep.
 ///
-/// The bell is one word, so whoever rings it silences it for all that sleep; somebody has to know that there are others.
+/// The bell is one word, so the thread that rings it silences it for all that sleep; a thread has to know that there are others.
 /// A sleeper: [`enter`](Self::enter), [`announce`](Self::announce) and arm the bell, sleep, [`leave`](Self::leave).
 /// A ringer that took the announcement asks [`any`](Self::any), a sleeper that was woken
 /// [`any_behind`](Self::any_behind): both see every sleeper whose announcement was taken off the bell before.
@@ -15,7 +15,7 @@ pub struct Sleepers {
 }
 
 impl Sleepers {
-    /// Nobody sleeps.
+    /// No thread sleeps.
     #[must_use]
     pub fn new() -> Self {
         Self { count: AtomicU32::new(0) }
@@ -38,13 +38,13 @@ impl Sleepers {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody sleeps, as far as is known.
+    /// Whether a thread sleeps, as far as is known.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody sleeps, asked by who has just taken the announcement off the bell.
+    /// Whether a thread sleeps, asked by who has just taken the announcement off the bell.
     #[must_use]
     #[inline]
     pub fn any(&self) -> bool {
@@ -52,14 +52,14 @@ impl Sleepers {
         self.count() > 0
     }
 
-    /// Whether somebody sleeps whose announcement was taken off `bell` before, by a ring that woke the caller or not.
+    /// Whether a thread sleeps whose announcement was taken off `bell` before, by a ring that woke the caller or not.
     ///
     /// A plain load of the bell could read what was there before that ring, and the count then may be older as well.
     #[must_use]
     #[inline]
     pub fn any_behind(&self, bell: &Doorbell) -> bool {
         // The newest value, Acquire: pairs with the AcqRel swap of the ring, which read what was stored after `announce`.
-        // A ring that comes later wakes somebody, who asks again.
+        // A ring that comes later wakes a thread, who asks again.
         newest(bell.word(), Point::HandOnLook);
         self.count() > 0
     }

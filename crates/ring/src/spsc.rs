@@ -14,7 +14,7 @@ pub const CAPACITY_MAX: u32 = 1 << 30;
 pub trait Word: codec::Codec {}
 
 pub(crate) mod codec {
-    /// Shown by callers inside this crate; nobody else can make a `Frame` out of a number.
+    /// Shown by callers inside this crate; no other can make a `Frame` out of a number.
     pub struct Inside(pub(crate) ());
 
     pub trait Codec {

@@ -2,8 +2,8 @@
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// Of the threads that sleep behind one [`Doorbell`](crate::Doorbell), one may sleep at another place: in the stead of somebody who
-/// is called there. Whoever has taken the announcement off the bell calls it there if it [is there](Self::is_there), and one of the
+/// Of the threads that sleep behind one [`Doorbell`](crate::Doorbell), one may sleep at another place: in place of one that
+/// is called there. The thread that has taken the announcement off the bell calls it there if it [is there](Self::is_there), and one of the
 /// others where they sleep if not.
 ///
 /// The bell orders it: a sleeper [begins](Self::begin) before it arms the bell, and after it [ends](Self::end) it arms the bell for
@@ -14,7 +14,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Nobody is elsewhere.
+    /// None is elsewhere.
     #[must_use]
     pub fn new() -> Self {
         Self { there: AtomicBool::new(false) }

@@ -1,6 +1,6 @@
 //! Which thread takes packets that found their queue stopped: the one that starts it again, or the flusher.
 //!
-//! A flusher takes the list and then looks whether the queue is stopped; if so it leaves. Whoever starts the queue clears
+//! A flusher takes the list and then looks whether the queue is stopped; if so it leaves. The thread that starts the queue clears
 //! the stop and then looks at the list: if it holds something, a flusher is still to look, and nothing need be done, else
 //! the queue is scheduled. Each puts its fence between its two steps, so that not both can miss the other.
 
@@ -13,7 +13,7 @@ pub fn flush_fence() {
     full_fence(Point::FlushLook);
 }
 
-/// The fence of whoever starts the queue: after the stop was cleared, before the look at the list.
+/// The fence of the thread that starts the queue: after the stop was cleared, before the look at the list.
 #[inline]
 pub fn wake_fence() {
     // Pairs with `flush_fence`.

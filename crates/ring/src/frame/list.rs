@@ -27,7 +27,7 @@ impl FrameList {
         self.list.is_empty()
     }
 
-    /// Adds a frame. `true` = the list was empty, so nobody has been told yet.
+    /// Adds a frame. `true` = the list was empty, so no thread has been notified yet.
     ///
     /// # Panics
     ///

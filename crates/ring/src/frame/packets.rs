@@ -136,7 +136,7 @@ impl PacketReceiver {
             let staged = returns.stage(u64::from(word as u32)); // the lower half
             assert!(staged.is_ok(), "more frames came home than left");
             // SAFETY: `place` checked that the bytes are inside the frame, whose arena the queue keeps alive; they are
-            // initialised; the frame was moved into this queue, and its number is shown to nobody before the reference has
+            // initialised; the frame was moved into this queue, and its number is shown to no thread before the reference has
             // ended: `publish` needs `self`, which is borrowed.
             each(unsafe { core::slice::from_raw_parts_mut(start, len) });
         });
@@ -190,7 +190,7 @@ impl PacketBurst<'_> {
         self.words[..self.len].iter().filter(|word| **word != 0).map(|word| {
             let (start, len) = place(&self.queue.arena, *word);
             // SAFETY: `place` checked that the bytes are inside the frame, whose arena the queue keeps alive; they are
-            // initialised; the frame was moved into this burst, which is borrowed, so nobody writes them meanwhile.
+            // initialised; the frame was moved into this burst, which is borrowed, so no thread writes them meanwhile.
             unsafe { core::slice::from_raw_parts(start.cast_const(), len) }
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::arena::{Arena, ArenaConfig, ArenaError, FramePlaces};
 use super::{ArenaId, Frame, FrameTable, index_of};
 
-/// The frames of one home that nobody uses. One owner; frames given back by others are collected when it runs dry.
+/// The frames of one home that are not in use. One owner; frames given back by others are collected when it runs dry.
 pub struct FramePool {
     table: Arc<FrameTable>,
     arena: Arc<Arena>,
@@ -29,7 +29,7 @@ impl FrameTable {
         self.add_arena_with_gaps(config, frame_bytes)
     }
 
-    /// Adds an arena whose frames are `frame_bytes` long, less than the stride: what is between them is nobody's.
+    /// Adds an arena whose frames are `frame_bytes` long, less than the stride: what is between them belongs to none.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The words of a polling group (`napier_core::group`) in cells: a CPU that parks or leaves beside somebody who gives it a member,
+//! The words of a polling group (`napier_core::group`) in cells: a CPU that parks or leaves beside a thread that gives it a member,
 //! and a member that moves between two pollers.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const THERE: GroupCpu = GroupCpu(1);
 struct World {
     seat: StateCell,
     word: StateCell,
-    /// What belongs to whoever has the turn.
+    /// What belongs to the thread that has the turn.
     data: UnsafeCell<u32>,
 }
 
@@ -160,7 +160,7 @@ fn two_pollers_of_one_member() {
         let mut turns = u32::from(world.turn(HERE));
         moved.join().unwrap();
         turns += thread.join().unwrap();
-        // Whoever comes after both finds all of it.
+        // The thread that comes after both finds all of it.
         turns += u32::from(world.turn(THERE));
         world.data.with(|data| {
             // SAFETY: both have ended.

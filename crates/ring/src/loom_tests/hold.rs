@@ -1,4 +1,4 @@
-//! An interrupt that is held back: whoever ends the hold and whoever closes it, one of them unmasks.
+//! An interrupt that is held back: the thread that ends the hold and the thread that closes it, one of them unmasks.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{AfterPoll, IrqHold};
 /// A queue with one packet after those that were polled, and its line.
 struct Queue {
     produced: AtomicU32,
-    /// What the last poll has taken; a note for whoever unmasks.
+    /// What the last poll has taken; a note for the thread that unmasks.
     consumed: AtomicU32,
     masked: AtomicBool,
     found: AtomicBool,

@@ -1,4 +1,4 @@
-//! The interrupt latch: nothing is announced to nobody, whatever the timer, the rule and the consumer do meanwhile.
+//! The interrupt latch: nothing is announced to no thread, whatever the timer, the rule and the consumer do meanwhile.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The kick word: who closes a peer waits for nobody who could still ring, and a ring that is under way has a guard.
+//! The kick word: who closes a peer waits for no thread that could still ring, and a ring that is under way has a guard.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ unsafe impl Sync for Descriptor {}
 impl Descriptor {
     fn write(&self) {
         self.writes.with_mut(|writes| {
-            // SAFETY: that nobody else is there is what the model is about.
+            // SAFETY: that no other thread is there is what the model is about.
             unsafe { *writes += 1 }
         });
     }

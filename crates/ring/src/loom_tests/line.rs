@@ -17,11 +17,11 @@ const SCHED: u32 = 1;
 const MISSED: u32 = 2;
 
 std::thread_local! {
-    /// A mistake: an owner that could not arm the line leaves it to whoever has it.
+    /// A mistake: an owner that could not arm the line leaves it to the thread that has it.
     static POLLS_NOT_AGAIN: Cell<bool> = const { Cell::new(false) };
     /// A mistake: an interrupt counts whatever the line says.
     static TAKES_EVERY_INTERRUPT: Cell<bool> = const { Cell::new(false) };
-    /// A mistake: nobody looks at the queue after a move that failed.
+    /// A mistake: no thread looks at the queue after a move that failed.
     static LOOKS_NOT_AGAIN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -31,7 +31,7 @@ struct Epoll {
     there: bool,
     /// It says the next packet, once.
     enabled: bool,
-    /// It has said one, and nobody has taken the word.
+    /// It has said one, and no thread has taken the word.
     ready: bool,
 }
 
@@ -41,7 +41,7 @@ struct Queue {
     consumed: AtomicU32,
     epolls: [Mutex<Epoll>; 2],
     line: OnceLine<usize>,
-    /// Interrupts that somebody was scheduled for. No part of the protocol, so not a word of the model.
+    /// Interrupts that a thread was scheduled for. No part of the protocol, so not a word of the model.
     heard: CountingU32,
     state: StateCell,
 }
@@ -133,7 +133,7 @@ impl Queue {
         false
     }
 
-    /// The line goes to the second CPU. If that fails, somebody looks at the queue.
+    /// The line goes to the second CPU. If that fails, a thread looks at the queue.
     fn moves(&self, works: bool) {
         let moved =
             self.line.move_to(1, |&cpu| if works { self.enable(cpu) } else { self.refuse() }, |&cpu| self.leave(cpu));
@@ -184,7 +184,7 @@ fn the_next_packet_interrupts(heard_first: bool) {
         queue.packet(1);
         queue.interrupt(0, heard_first);
         thread.join().unwrap();
-        // What comes later. Nobody else changes the line any more.
+        // What comes later. No other thread changes the line any more.
         if !queue.waiting() && queue.state.load() & SCHED == 0 {
             queue.packet(2);
         }
@@ -200,7 +200,7 @@ fn a_line_that_was_put_away_comes_back() {
         let (before, next) = (queue.clone(), queue.clone());
         let first = thread::spawn(move || before.turn(false));
         let second = thread::spawn(move || {
-            // A program that busy polls: it takes the instance if nobody has it.
+            // A program that busy polls: it takes the instance if it is free.
             if next.state.update(|old| (old | SCHED, old & SCHED == 0)) {
                 next.turn(true);
             }

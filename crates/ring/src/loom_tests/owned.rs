@@ -42,7 +42,7 @@ fn inbox_needs_the_ordering_of_the_take() {
     without(Point::InboxTake, an_inbox_hands_messages_over);
 }
 
-/// A listener closes while a connection is pushed: whoever closes takes it, or whoever pushed sees that it is closed.
+/// A listener closes while a connection is pushed: the thread that closes takes it, or the thread that pushed sees that it is closed.
 fn a_taker_publishes_what_it_did() {
     model(|| {
         let shared = Arc::new((Inbox::new(), AtomicU32::new(0)));
@@ -75,7 +75,7 @@ fn inbox_taker_needs_the_ordering_of_the_push() {
     without(Point::InboxPush, a_taker_publishes_what_it_did);
 }
 
-/// Works off messages until nobody leaves any more; true if a waiter has to be woken.
+/// Works off messages until no thread leaves any more; true if a waiter has to be woken.
 fn work_off(mut owner: Owner<'_, u32, u32>) -> bool {
     loop {
         for message in owner.messages() {
@@ -131,7 +131,7 @@ fn owned_needs_the_ordering_of_its_reader() {
     without(Point::RelayRead, no_message_is_stranded);
 }
 
-/// A program that finds the value owned and goes to sleep is named to whoever lets go.
+/// A program that finds the value owned and goes to sleep is named to the thread that lets go.
 fn no_sleeper_is_forgotten() {
     model(|| {
         let owned = Arc::new(Owned::<u32, u32>::new(0));

@@ -78,7 +78,7 @@ fn list() {
 }
 
 /// Senders push; the one whose push found the list empty takes the lock and the list. Everything is flushed by
-/// somebody, once, and nobody else takes the lock.
+/// a thread, once, and no other thread takes the lock.
 fn one_sender_flushes_for_all() {
     model(|| {
         let shared = Shared::new(3);
@@ -128,7 +128,7 @@ fn flush_hand_over_needs_acquire() {
     without(Point::ListTake, one_sender_flushes_for_all);
 }
 
-/// A flusher finds the queue stopped and leaves its element; whoever starts the queue meanwhile sends it, or the flusher
+/// A flusher finds the queue stopped and leaves its element; the thread that starts the queue meanwhile sends it, or the flusher
 /// does.
 fn a_stop_strands_nothing() {
     model(|| {

@@ -9,7 +9,7 @@ use super::{model, without};
 use crate::sync::Point;
 use crate::{Demand, ReadyQueue};
 
-/// Somebody begins to watch while news are published.
+/// A thread begins to watch while news are published.
 fn a_new_demand_misses_no_news() {
     model(|| {
         let shared = Arc::new((Demand::new(0), AtomicU32::new(0)));

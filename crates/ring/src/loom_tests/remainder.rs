@@ -28,7 +28,7 @@ fn what_is_in_hand_is_seen() {
         let other = shared.clone();
         let thread = thread::spawn(move || {
             if other.list.is_empty() && !other.remainder.is_left() {
-                // SAFETY: that the element is in nobody's hand is what the model is about.
+                // SAFETY: that the element is in no thread's hand is what the model is about.
                 other.data.with(|data| assert_eq!(unsafe { *data }, 1));
             }
         });

@@ -10,7 +10,7 @@ use crate::sync::Point;
 use crate::{Doorbell, Sleepers};
 
 /// One sleeper arms the bell, a ringer takes that off and wakes another (which says nothing by itself: a system call is no
-/// ordering). That one has to see that somebody sleeps still.
+/// ordering). That one has to see that a thread sleeps still.
 fn who_is_woken_sees_who_was_silenced() {
     model(|| {
         let shared = Arc::new((Doorbell::new(), Sleepers::new(), AtomicU32::new(0)));

@@ -43,7 +43,7 @@ impl Places {
     }
 }
 
-/// Whoever stands in sleeps only if it is called there.
+/// The thread that stands in sleeps only if it is called there.
 fn who_stands_in_is_called_there() {
     model(|| {
         let places = Arc::new(Places::default());

@@ -1,4 +1,4 @@
-//! The interrupt switch: whoever polls gives the queue up first and unmasks then, beside the next owner.
+//! The interrupt switch: the thread that polls gives the queue up first and unmasks then, beside the next owner.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn a_late_unmask_loses_no_interrupt() {
     });
 }
 
-/// A producer that looks again before it interrupts, and finds the interrupt masked, leaves it: whoever masked looks at
+/// A producer that looks again before it interrupts, and finds the interrupt masked, leaves it: the thread that masked looks at
 /// the ring after its unmask.
 fn a_late_look_at_the_mask_loses_no_interrupt() {
     model_preempted(2, || {

@@ -16,7 +16,7 @@ struct Value {
     dropped: Arc<AtomicU32>,
 }
 
-// SAFETY: the model checks that nobody reads it while it is written; loom reports it if not.
+// SAFETY: the model checks that no thread reads it while it is written; loom reports it if not.
 unsafe impl Sync for Value {}
 // SAFETY: as above.
 unsafe impl Send for Value {}
@@ -24,20 +24,20 @@ unsafe impl Send for Value {}
 impl Value {
     fn new(value: u32, dropped: &Arc<AtomicU32>) -> Self {
         let this = Self { data: UnsafeCell::new(0), dropped: dropped.clone() };
-        // SAFETY: nobody else has it yet.
+        // SAFETY: no other thread has it yet.
         this.data.with_mut(|data| unsafe { *data = value });
         this
     }
 
     fn get(&self) -> u32 {
-        // SAFETY: that nobody writes meanwhile is what the model is about.
+        // SAFETY: that no thread writes meanwhile is what the model is about.
         self.data.with(|data| unsafe { *data })
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: that nobody reads any more is what the model is about.
+        // SAFETY: that no thread reads any more is what the model is about.
         self.data.with_mut(|data| unsafe { *data = 0 });
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }

@@ -59,7 +59,7 @@ fn state_cell_needs_its_ordering() {
     without(Point::StateUpdate, state_cell_hands_data_over);
 }
 
-/// The shape of `napi_schedule_prep` and `napi_complete_done`: whoever finds the owner busy marks it, and the owner
+/// The shape of `napi_schedule_prep` and `napi_complete_done`: the thread that finds the owner busy marks it, and the owner
 /// looks again.
 fn missed_work_is_looked_at_again() {
     model(|| {
@@ -261,7 +261,7 @@ unsafe impl Sync for Switched {}
 impl Switched {
     fn add(&self) {
         self.data.with_mut(|data| {
-            // SAFETY: that nobody else is there is what the model is about.
+            // SAFETY: that no other thread is there is what the model is about.
             unsafe { *data += 1 }
         });
     }
@@ -320,7 +320,7 @@ fn a_relay_does_all_work() {
         let shared = Arc::new(Relayed { relay: Relay::new(0), work: [0, 0].map(UnsafeCell::new) });
         let work = |shared: &Relayed, own: usize| {
             shared.work[own].with_mut(|work| {
-                // SAFETY: nobody looks before the note, or before this thread is inside.
+                // SAFETY: no thread looks before the note, or before this thread is inside.
                 unsafe { *work = 1 }
             });
             let Some(mut inside) = shared.relay.enter_or_note() else { return };

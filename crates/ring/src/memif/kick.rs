@@ -2,7 +2,7 @@
 //!
 //! A peer can make the write to such a descriptor wait. So who raises it says so before and after, and a guard that holds
 //! no lock watches: what is under way for too long it frees. Who closes the peer *retires* the word first: from then on
-//! nobody writes, and once nothing is under way nobody ever will.
+//! no thread writes, and once nothing is under way none ever will.
 //!
 //! | | begin | end | retire |
 //! |---|---|---|---|
@@ -15,7 +15,7 @@ use crate::sync::{AtomicU64, Ordering, Point, order};
 /// Set once the peer is being closed. The bits below count rings begun and ended: odd = one is under way.
 const RETIRED: u64 = 1 << 63;
 
-/// Who rings, and whether anybody still may. One thread at a time begins and ends; any thread looks or retires.
+/// Who rings, and whether any thread still may. One thread at a time begins and ends; any thread looks or retires.
 pub struct KickWord {
     word: AtomicU64,
 }
@@ -27,7 +27,7 @@ impl Default for KickWord {
 }
 
 impl KickWord {
-    /// Nobody rings.
+    /// No thread rings.
     #[must_use]
     pub fn new() -> Self {
         Self { word: AtomicU64::new(0) }
@@ -54,7 +54,7 @@ impl KickWord {
         self.word.fetch_add(1, order(Point::KickEnd, Ordering::Release));
     }
 
-    /// Nobody begins to ring from now on. One that is under way may be for some time: see [`look`](Self::look).
+    /// No thread begins to ring from now on. One that is under way may be for some time: see [`look`](Self::look).
     pub fn retire(&self) {
         // Relaxed: see `begin`; what was done by rings is seen by `look`.
         self.word.fetch_or(RETIRED, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl KickLook {
         self.0 % 2 == 1
     }
 
-    /// Whether nobody begins any more. What is not under way then never will be.
+    /// Whether none begins any more. What is not under way then never will be.
     #[must_use]
     pub fn is_retired(self) -> bool {
         self.0 & RETIRED != 0

@@ -4,6 +4,7 @@
 //! Index arithmetic is modulo 2^16.
 
 use super::{DESCRIPTOR_NEXT, FLAG_MASK_INT, Publish};
+use crate::indices::{BadIndex, Indices};
 use crate::sync::{Ordering, Point, full_fence, order};
 
 /// A 16-bit word of a ring's header.
@@ -48,29 +49,23 @@ impl Low {
     }
 }
 
-/// The peer's index says more than the ring can hold.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct BadIndex;
-
-/// The end that offers slots: it writes head. `oldest <= tail_seen <= published <= head`, all within one ring size.
+/// The end that offers slots: it writes head, and takes back what was answered. `oldest` is at most what was seen of tail.
 pub(crate) struct Leader<M> {
     pub(crate) memory: M,
-    head: u16,      // next slot to offer
-    published: u16, // what the peer knows of head
-    tail_seen: u16, // answered as far as this, checked
-    oldest: u16,    // first slot not taken back
-    index_errors: u64,
+    /// Of head, as the side that fills.
+    head: Indices<u16>,
+    oldest: u16, // first slot not taken back
 }
 
 impl<M: RingMemory> Leader<M> {
     pub(crate) fn new(memory: M, start: u16) -> Self {
-        Self { memory, head: start, published: start, tail_seen: start, oldest: start, index_errors: 0 }
+        Self { memory, head: Indices::new(start), oldest: start }
     }
 
     /// Slots that can be offered. A slot is free once it was taken back, not when it was answered.
     #[inline]
     pub(crate) fn free(&self) -> u16 {
-        self.memory.slots() - self.head.wrapping_sub(self.oldest)
+        self.memory.slots() - self.outstanding()
     }
 
     /// The first slot that was not taken back.
@@ -82,22 +77,20 @@ impl<M: RingMemory> Leader<M> {
     /// Slots offered and not taken back.
     #[inline]
     pub(crate) fn outstanding(&self) -> u16 {
-        self.head.wrapping_sub(self.oldest)
+        self.head.next().wrapping_sub(self.oldest)
     }
 
     /// The slot that `offer` will use.
     #[inline]
     pub(crate) fn next(&self) -> u16 {
-        self.head
+        self.head.next()
     }
 
     /// Offers the next slot; the peer sees it after `publish`.
     #[inline]
     pub(crate) fn offer(&mut self, offset: u32, length: u32) {
         assert!(self.free() > 0, "offered a slot that is not free");
-        self.memory.store_high(self.head, u64::from(offset));
-        self.memory.store_low(self.head, Low::pack(length));
-        self.head = self.head.wrapping_add(1);
+        self.fill(offset, length);
     }
 
     /// Takes the oldest answered slot back and offers it again in the same step. Only while all slots are offered or
@@ -106,21 +99,22 @@ impl<M: RingMemory> Leader<M> {
     pub(crate) fn recycle(&mut self, offset: u32, length: u32) {
         debug_assert!(self.free() == 0 && self.answered() > 0);
         self.oldest = self.oldest.wrapping_add(1);
-        self.memory.store_high(self.head, u64::from(offset));
-        self.memory.store_low(self.head, Low::pack(length));
-        self.head = self.head.wrapping_add(1);
+        self.fill(offset, length);
+    }
+
+    #[inline]
+    fn fill(&mut self, offset: u32, length: u32) {
+        let index = self.head.step();
+        self.memory.store_high(index, u64::from(offset));
+        self.memory.store_low(index, Low::pack(length));
     }
 
     /// Shows the peer what was offered; returns how many slots that were.
     #[inline]
     pub(crate) fn publish(&mut self) -> u16 {
-        let news = self.head.wrapping_sub(self.published);
-        if news > 0 {
-            // Release: pairs with the Acquire in `Follower::refresh`: descriptors and bytes are seen there.
-            self.memory.store(Word::Head, self.head, order(Point::RingHeadStore, Ordering::Release));
-            self.published = self.head;
-        }
-        news
+        // Release: pairs with the Acquire in `Follower::refresh`: descriptors and bytes are seen there.
+        let release = order(Point::RingHeadStore, Ordering::Release);
+        self.head.publish(|head| self.memory.store(Word::Head, head, release))
     }
 
     /// Looks at the peer's tail; returns how many answered slots can be taken back.
@@ -128,20 +122,14 @@ impl<M: RingMemory> Leader<M> {
     pub(crate) fn refresh(&mut self) -> Result<u16, BadIndex> {
         // Acquire: pairs with the Release in `Follower::publish`: answers are seen, and bytes are no longer used.
         let tail = self.memory.load(Word::Tail, Ordering::Acquire);
-        let answered = tail.wrapping_sub(self.oldest);
-        if answered > self.published.wrapping_sub(self.oldest) || answered < self.answered() {
-            return Err(BadIndex);
-        }
-        self.tail_seen = tail;
-        Ok(answered)
+        self.head.see_emptied(tail).map(|()| self.answered())
     }
 
     /// As `refresh`; an impossible index is counted, and what was known stays.
     #[inline]
     pub(crate) fn look(&mut self) -> u32 {
-        if self.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        let seen = self.refresh().map(|_| ());
+        self.head.count(seen);
         self.answered().into()
     }
 
@@ -154,7 +142,7 @@ impl<M: RingMemory> Leader<M> {
     /// Times that the peer's index was impossible.
     #[inline]
     pub(crate) fn index_errors(&self) -> u64 {
-        self.index_errors
+        self.head.errors()
     }
 
     /// Shows the peer the packets that were offered, and tells whether it wants an interrupt for them.
@@ -167,19 +155,19 @@ impl<M: RingMemory> Leader<M> {
     /// Answered slots as far as known, without a look at the peer's cache line.
     #[inline]
     pub(crate) fn answered(&self) -> u16 {
-        self.tail_seen.wrapping_sub(self.oldest)
+        self.head.seen().wrapping_sub(self.oldest)
     }
 
     /// Takes back all slots that were answered as far as known.
     #[inline]
     pub(crate) fn take_back_all(&mut self) {
-        self.oldest = self.tail_seen;
+        self.oldest = self.head.seen();
     }
 
     /// Takes back the oldest answered slot.
     #[inline]
     pub(crate) fn take_back(&mut self) -> Option<u16> {
-        if self.oldest == self.tail_seen {
+        if self.oldest == self.head.seen() {
             return None;
         }
         let index = self.oldest;
@@ -188,18 +176,16 @@ impl<M: RingMemory> Leader<M> {
     }
 }
 
-/// The end that answers slots: it writes tail. `published <= tail <= head_seen`, all within one ring size.
+/// The end that answers slots: it writes tail.
 pub(crate) struct Follower<M> {
     pub(crate) memory: M,
-    tail: u16,      // next slot to answer
-    published: u16, // what the peer knows of tail
-    head_seen: u16, // offered as far as this, checked
-    index_errors: u64,
+    /// Of tail, as the side that empties.
+    tail: Indices<u16>,
 }
 
 impl<M: RingMemory> Follower<M> {
     pub(crate) fn new(memory: M, start: u16) -> Self {
-        Self { memory, tail: start, published: start, head_seen: start, index_errors: 0 }
+        Self { memory, tail: Indices::new(start) }
     }
 
     /// Looks at the peer's head; returns how many slots wait.
@@ -207,20 +193,14 @@ impl<M: RingMemory> Follower<M> {
     pub(crate) fn refresh(&mut self) -> Result<u16, BadIndex> {
         // Acquire: pairs with the Release in `Leader::publish`.
         let head = self.memory.load(Word::Head, Ordering::Acquire);
-        let offered = head.wrapping_sub(self.published);
-        if offered > self.memory.slots() || offered < self.head_seen.wrapping_sub(self.published) {
-            return Err(BadIndex);
-        }
-        self.head_seen = head;
-        Ok(self.waiting())
+        self.tail.see_filled(head, self.memory.slots()).map(|()| self.waiting())
     }
 
     /// As `refresh`; an impossible index is counted, and what was known stays.
     #[inline]
     pub(crate) fn look(&mut self) -> u32 {
-        if self.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        let seen = self.refresh().map(|_| ());
+        self.tail.count(seen);
         self.waiting().into()
     }
 
@@ -233,7 +213,7 @@ impl<M: RingMemory> Follower<M> {
     /// Times that the peer's index was impossible.
     #[inline]
     pub(crate) fn index_errors(&self) -> u64 {
-        self.index_errors
+        self.tail.errors()
     }
 
     /// Shows the peer the packets that were answered with, and tells whether it wants an interrupt for them.
@@ -246,38 +226,34 @@ impl<M: RingMemory> Follower<M> {
     /// Waiting slots as far as known, without a look at the peer's cache line.
     #[inline]
     pub(crate) fn waiting(&self) -> u16 {
-        self.head_seen.wrapping_sub(self.tail)
+        self.tail.seen().wrapping_sub(self.tail.next())
     }
 
     /// The next slot to answer.
     #[inline]
     pub(crate) fn tail(&self) -> u16 {
-        self.tail
+        self.tail.next()
     }
 
     /// The oldest waiting slot.
     #[inline]
     pub(crate) fn next(&self) -> Option<u16> {
-        (self.tail != self.head_seen).then_some(self.tail)
+        (self.waiting() > 0).then_some(self.tail())
     }
 
     /// Ends with the slot that `next` told.
     #[inline]
     pub(crate) fn answer(&mut self) {
-        assert_ne!(self.tail, self.head_seen, "answered a slot that was not offered");
-        self.tail = self.tail.wrapping_add(1);
+        assert_ne!(self.waiting(), 0, "answered a slot that was not offered");
+        self.tail.step();
     }
 
     /// Gives the answered slots to the peer; returns how many that were.
     #[inline]
     pub(crate) fn publish(&mut self) -> u16 {
-        let news = self.tail.wrapping_sub(self.published);
-        if news > 0 {
-            // Release: pairs with the Acquire in `Leader::refresh`.
-            self.memory.store(Word::Tail, self.tail, order(Point::RingTailStore, Ordering::Release));
-            self.published = self.tail;
-        }
-        news
+        // Release: pairs with the Acquire in `Leader::refresh`.
+        let release = order(Point::RingTailStore, Ordering::Release);
+        self.tail.publish(|tail| self.memory.store(Word::Tail, tail, release))
     }
 }
 

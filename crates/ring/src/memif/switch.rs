@@ -1,7 +1,7 @@
 //! The interrupt of a ring as its consumer's side switches it, without being the one who reads the ring.
 //!
-//! Whoever finishes a poll gives the queue up first and unmasks then, so the switch must work beside
-//! whoever owns the queue next.
+//! The thread that finishes a poll gives the queue up first and unmasks then, so the switch must work beside
+//! the thread that owns the queue next.
 
 use super::protocol::{RingMemory, Word, mask, unmask};
 use super::{FLAG_MASK_INT, RingView};
@@ -34,7 +34,7 @@ impl InterruptSwitch {
     }
 
     /// Whether there are no interrupts. A producer whose packets were published before, with the full fence behind that,
-    /// need tell nobody then: who unmasks later sees them.
+    /// need tell no thread then: who unmasks later sees them.
     #[inline]
     #[must_use]
     pub fn is_masked(&self) -> bool {
@@ -110,7 +110,7 @@ impl<M: RingMemory> Switch<M> {
         self.memory.load(self.produced, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
     }
 
-    /// An index that the ring cannot hold is no packet: nothing is read by it, so whoever came for it would come again
+    /// An index that the ring cannot hold is no packet: nothing is read by it, so the thread that came for it would come again
     /// and again. The end counts it. Seen beside an owner who has released slots and not noted it yet, an honest index
     /// can look like that too; that owner looks for himself.
     fn packets_wait(&self) -> bool {

@@ -29,7 +29,7 @@ pub enum Rearm {
 /// An interrupt line whose source is told of each arming. `W` is who waits for the interrupt.
 ///
 /// The words of the line need no order of their own, because a queue has one owner at a time, by a word that does order
-/// (`StateCell`). Who hears an interrupt hears it **before** it makes anybody the owner or leaves a mark on the one there
+/// (`StateCell`). Who hears an interrupt hears it **before** it makes any thread the owner or leaves a mark on the one there
 /// is; who arms does it **after** it has given the ownership up. So each of the two sees what the one before it did:
 ///
 /// * an owner that polls for what was heard sees `FIRED` when it arms, and tells the source;
@@ -47,7 +47,7 @@ impl<W> Default for OnceLine<W> {
 }
 
 impl<W> OnceLine<W> {
-    /// The next packet interrupts, or an interrupt is on its way that nobody has heard yet.
+    /// The next packet interrupts, or an interrupt is on its way that no thread has heard yet.
     #[inline]
     pub fn is_armed(&self) -> bool {
         // Relaxed: see the type.
@@ -61,8 +61,8 @@ impl<W> OnceLine<W> {
         self.state.load(Ordering::Relaxed) == AWAY
     }
 
-    /// One interrupt for what comes from now on, unless it is armed or nobody waits. The source looks at the queue once more
-    /// when it is told. False: another thread, perhaps without a processor, tells it something at this moment. Nobody waits
+    /// One interrupt for what comes from now on, unless it is armed or no thread waits. The source looks at the queue once more
+    /// when it is told. False: another thread, perhaps without a processor, tells it something at this moment. No thread waits
     /// for that: look at the queue again, and arm again.
     ///
     /// # Errors
@@ -83,8 +83,8 @@ impl<W> OnceLine<W> {
         Ok(true)
     }
 
-    /// The interrupt has come. To be called before anybody is scheduled for it. False: nobody is to be scheduled, for the
-    /// line was not armed. It moved, and the other of its two sources was heard, or it was put away since. Whoever made it
+    /// The interrupt has come. To be called before any thread is scheduled for it. False: nothing is to be scheduled, for the
+    /// line was not armed. It moved, and the other of its two sources was heard, or it was put away since. The thread that made it
     /// so polls the queue, or is about to be scheduled, and looks at it once more when it arms the line.
     #[inline]
     #[must_use]
@@ -94,7 +94,7 @@ impl<W> OnceLine<W> {
         self.state.compare_exchange(ARMED, FIRED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the source away until the line is armed again, by the owner of the queue. False if nobody waits for the line, or
+    /// Takes the source away until the line is armed again, by the owner of the queue. False if no thread waits for the line, or
     /// another thread tells the source something at this moment.
     pub fn put_away(&self, leave: impl FnOnce(&W)) -> bool {
         let Some(watcher) = self.try_watcher() else { return false };
@@ -104,10 +104,10 @@ impl<W> OnceLine<W> {
         })
     }
 
-    /// Somebody waits for the interrupt from now on, and the line is armed.
+    /// A thread waits for the interrupt from now on, and the line is armed.
     ///
     /// # Errors
-    /// What `tell` says; nobody waits then.
+    /// What `tell` says; no thread waits then.
     pub fn watch<E>(&self, watcher: W, tell: impl FnOnce(&W) -> Result<(), E>) -> Result<(), E> {
         let mut place = self.watcher.lock().expect("no panic while held");
         assert!(place.is_none(), "one at a time waits for a line");
@@ -145,7 +145,7 @@ impl<W> OnceLine<W> {
         Ok(())
     }
 
-    /// Nobody does any more. False if nobody did.
+    /// No thread does any more. False if no thread did.
     pub fn unwatch(&self, leave: impl FnOnce(&W)) -> bool {
         let mut place = self.watcher.lock().expect("no panic while held");
         let Some(watcher) = place.take() else { return false };

@@ -9,9 +9,9 @@
 //! [`HEADROOM_BYTES`] into the chunk, where the kernel puts what it receives, in a copy too. Which frames are with the
 //! kernel is kept here, so a descriptor that names any other makes no frame.
 //!
-//! The kernel sleeps when it has nothing to do and says so in a flag of the ring (`XDP_RING_NEED_WAKEUP`). Whoever
+//! The kernel sleeps when it has nothing to do and says so in a flag of the ring (`XDP_RING_NEED_WAKEUP`). The thread that
 //! publishes looks at it, and gets a token if it is set. Only a token pays for a kick, and a kick takes it away: so a
-//! packet that was published while the kernel slept cannot be forgotten, and nobody makes a system call for nothing.
+//! packet that was published while the kernel slept cannot be forgotten, and none makes a system call for nothing.
 
 mod chunks;
 mod line;

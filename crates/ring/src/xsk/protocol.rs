@@ -4,6 +4,7 @@
 //! through a check, for the kernel's word is read like a peer's.
 
 use super::RING_NEED_WAKEUP;
+use crate::indices::{BadIndex, Indices};
 use crate::sync::{Ordering, Point, full_fence, order};
 
 /// A word of a ring.
@@ -37,30 +38,23 @@ pub(crate) trait XskMemory {
     fn write_packet(&self, index: u32, descriptor: Descriptor);
 }
 
-/// The other side's index says more than the ring can hold.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct BadIndex;
-
-/// The side that writes slots. `consumed <= published <= next`, all within one ring size.
+/// The side that fills slots.
 pub(crate) struct Producer<M> {
     pub(crate) memory: M,
-    next: u32,      // next slot to write
-    published: u32, // what the other side knows of it
-    consumed: u32,  // taken as far as this, checked
-    index_errors: u64,
+    indices: Indices<u32>,
 }
 
 impl<M: XskMemory> Producer<M> {
-    /// A ring that nobody has used.
+    /// A ring that has not been used.
     pub(crate) fn new(memory: M) -> Self {
-        let start = memory.load(Word::Producer, Ordering::Relaxed);
-        Self { memory, next: start, published: start, consumed: start, index_errors: 0 }
+        let indices = Indices::new(memory.load(Word::Producer, Ordering::Relaxed));
+        Self { memory, indices }
     }
 
     /// Slots that can be written, as far as is known.
     #[inline]
     pub(crate) fn free(&self) -> u32 {
-        self.memory.slots() - self.next.wrapping_sub(self.consumed)
+        self.memory.slots() - self.indices.next().wrapping_sub(self.indices.seen())
     }
 
     /// Looks at the consumer's index.
@@ -68,74 +62,60 @@ impl<M: XskMemory> Producer<M> {
     pub(crate) fn refresh(&mut self) -> Result<(), BadIndex> {
         // Acquire: pairs with the Release in `Consumer::release`: what was read is not written over before.
         let consumed = self.memory.load(Word::Consumer, Ordering::Acquire);
-        if self.published.wrapping_sub(consumed) > self.published.wrapping_sub(self.consumed) {
-            return Err(BadIndex);
-        }
-        self.consumed = consumed;
-        Ok(())
+        self.indices.see_emptied(consumed)
     }
 
     /// As `refresh`; an impossible index is counted, and what was known stays.
     #[inline]
     pub(crate) fn look(&mut self) {
-        if self.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        let seen = self.refresh();
+        self.indices.count(seen);
     }
 
     /// Times that the other side's index was impossible.
     pub(crate) fn index_errors(&self) -> u64 {
-        self.index_errors
+        self.indices.errors()
     }
 
     /// Slots that were published and not taken, as far as is known.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
-        self.published.wrapping_sub(self.consumed)
+        self.indices.published().wrapping_sub(self.indices.seen())
     }
 
     /// The next slot, which is the caller's to write. The other side sees it after `publish`.
     #[inline]
     pub(crate) fn claim(&mut self) -> u32 {
         assert!(self.free() > 0, "wrote a slot that is not free");
-        let index = self.next;
-        self.next = index.wrapping_add(1);
-        index
+        self.indices.step()
     }
 
     /// Shows the other side what was written; returns how many slots that were.
     #[inline]
     pub(crate) fn publish(&mut self) -> u32 {
-        let news = self.next.wrapping_sub(self.published);
-        if news > 0 {
-            // Release: pairs with the Acquire in `Consumer::refresh`: descriptors and bytes are seen there.
-            self.memory.store(Word::Producer, self.next, order(Point::XskPublish, Ordering::Release));
-            self.published = self.next;
-        }
-        news
+        // Release: pairs with the Acquire in `Consumer::refresh`: descriptors and bytes are seen there.
+        let release = order(Point::XskPublish, Ordering::Release);
+        self.indices.publish(|next| self.memory.store(Word::Producer, next, release))
     }
 }
 
-/// The side that reads slots. `released <= next <= produced`, all within one ring size.
+/// The side that empties slots.
 pub(crate) struct Consumer<M> {
     pub(crate) memory: M,
-    next: u32,     // next slot to read
-    released: u32, // what the other side knows of it
-    produced: u32, // written as far as this, checked
-    index_errors: u64,
+    indices: Indices<u32>,
 }
 
 impl<M: XskMemory> Consumer<M> {
-    /// A ring that nobody has used.
+    /// A ring that has not been used.
     pub(crate) fn new(memory: M) -> Self {
-        let start = memory.load(Word::Consumer, Ordering::Relaxed);
-        Self { memory, next: start, released: start, produced: start, index_errors: 0 }
+        let indices = Indices::new(memory.load(Word::Consumer, Ordering::Relaxed));
+        Self { memory, indices }
     }
 
     /// Slots that wait, as far as is known.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
-        self.produced.wrapping_sub(self.next)
+        self.indices.seen().wrapping_sub(self.indices.next())
     }
 
     /// Looks at the producer's index.
@@ -143,52 +123,42 @@ impl<M: XskMemory> Consumer<M> {
     pub(crate) fn refresh(&mut self) -> Result<(), BadIndex> {
         // Acquire: pairs with the Release in `Producer::publish`.
         let produced = self.memory.load(Word::Producer, Ordering::Acquire);
-        let written = produced.wrapping_sub(self.released);
-        if written > self.memory.slots() || written < self.produced.wrapping_sub(self.released) {
-            return Err(BadIndex);
-        }
-        self.produced = produced;
-        Ok(())
+        self.indices.see_filled(produced, self.memory.slots())
     }
 
     /// As `refresh`; an impossible index is counted, and what was known stays.
     #[inline]
     pub(crate) fn look(&mut self) {
-        if self.refresh().is_err() {
-            self.index_errors += 1;
-        }
+        let seen = self.refresh();
+        self.indices.count(seen);
     }
 
     /// Times that the other side's index was impossible.
     pub(crate) fn index_errors(&self) -> u64 {
-        self.index_errors
+        self.indices.errors()
     }
 
     /// The oldest waiting slot, which is read by this.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
-        if self.next == self.produced {
+        if self.waiting() == 0 {
             return None;
         }
-        let index = self.next;
-        self.next = index.wrapping_add(1);
-        Some(index)
+        Some(self.indices.step())
     }
 
     /// Gives what was read back to the producer.
     #[inline]
     pub(crate) fn release(&mut self) {
-        if self.released != self.next {
-            // Release: pairs with the Acquire in `Producer::refresh`.
-            self.memory.store(Word::Consumer, self.next, order(Point::XskRelease, Ordering::Release));
-            self.released = self.next;
-        }
+        // Release: pairs with the Acquire in `Producer::refresh`.
+        let release = order(Point::XskRelease, Ordering::Release);
+        let _ = self.indices.publish(|next| self.memory.store(Word::Consumer, next, release));
     }
 
     /// Index of the oldest slot that was not read.
     #[inline]
     pub(crate) fn position(&self) -> u32 {
-        self.next
+        self.indices.next()
     }
 }
 

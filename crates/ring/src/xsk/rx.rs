@@ -21,7 +21,7 @@ pub struct XskRx {
 }
 
 impl XskRx {
-    /// The side over two rings that nobody has used. `arena` is the socket's memory from its first chunk on, or begins at
+    /// The side over two rings that have not been used. `arena` is the socket's memory from its first chunk on, or begins at
     /// a chunk; its stride is the size of a chunk, and its frames begin [`HEADROOM_BYTES`] into their chunks.
     ///
     /// # Panics
@@ -137,7 +137,7 @@ impl XskRx {
         self.fill.index_errors() + self.packets.index_errors()
     }
 
-    /// Counts a frame as with the kernel still, though it is in no ring: there is nobody to give it to.
+    /// Counts a frame as with the kernel still, though it is in no ring: there is no owner to give it to.
     #[cold]
     fn keep(&mut self, frame: Frame) {
         self.chunks.give(frame);

@@ -34,7 +34,7 @@ fn memory() -> Memory {
     Memory { table, pool: pools.remove(0), arena }
 }
 
-/// A ring for the socket, and the same one for whoever plays the kernel. Indices begin short of wrapping.
+/// A ring for the socket, and the same one for the thread that plays the kernel. Indices begin short of wrapping.
 fn ring(kind: RingKind) -> (KernelRing, KernelRing) {
     let mapping = Arc::new(Mapping::anonymous(4096));
     let ours = KernelRing::new(&mapping, PLACES, kind, SLOTS).expect("a ring");

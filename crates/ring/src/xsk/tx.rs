@@ -30,7 +30,7 @@ pub struct XskTx {
 }
 
 impl XskTx {
-    /// The side over two rings that nobody has used; see [`XskRx::new`](super::XskRx::new) for the arena.
+    /// The side over two rings that have not been used; see [`XskRx::new`](super::XskRx::new) for the arena.
     ///
     /// # Panics
     ///

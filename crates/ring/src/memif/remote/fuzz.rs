@@ -87,7 +87,7 @@ impl Guarded {
     }
 }
 
-/// A frame with bytes behind it that nobody may write.
+/// A frame with bytes behind it that must not be written.
 struct Cup {
     bytes: [u8; 80],
     room: usize,

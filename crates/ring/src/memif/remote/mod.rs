@@ -108,7 +108,7 @@ fn join<R: Parts>(ring: &mut R, first: Result<usize, BadDescriptor>, to: &mut [u
 #[inline]
 fn copy_out((from, length): (*const u8, usize), to: &mut [u8]) -> Result<usize, BadDescriptor> {
     let to = to.get_mut(..length).ok_or(BadDescriptor::TooLong)?;
-    // SAFETY: whoever made `from` checked that `length` bytes from there are inside a mapping that is alive, outside its
+    // SAFETY: the thread that made `from` checked that `length` bytes from there are inside a mapping that is alive, outside its
     // ring words. `to` is a reference to private memory, so it is elsewhere. The peer may write meanwhile: the bytes are
     // any bytes, and only the copy is looked at.
     unsafe { memory::copy(from, to.as_mut_ptr(), length) };
@@ -121,7 +121,7 @@ fn copy_out((from, length): (*const u8, usize), to: &mut [u8]) -> Result<usize, 
 #[inline]
 fn copy_in(from: &[u8], to: *mut u8) {
     // SAFETY: the caller checked that as many bytes from `to` on are inside a mapping that is alive, outside its ring
-    // words. `from` is a reference to private memory, so it is elsewhere. Nobody in this process reads the bytes at `to`.
+    // words. `from` is a reference to private memory, so it is elsewhere. No thread in this process reads the bytes at `to`.
     unsafe { memory::copy(from.as_ptr(), to, from.len()) };
 }
 
