@@ -89,7 +89,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Listens, and starts the thread, where it disturbs nobody of `polling`, which is asked again before a walk if some seconds
+    /// Listens, and starts the thread, where it disturbs none of `polling`, which is asked again before a walk if some seconds
     /// have passed. Port 0 takes any that is free.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ impl Server {
             }
         };
         if self.connections.len() >= CONNECTIONS_MAX {
-            // The oldest: whoever asks at once has its answer long before it is that.
+            // The oldest: a client that asks at once has its answer long before it is that.
             drop(self.connections.remove(0));
         }
         // A request is mostly there already.

@@ -13,7 +13,7 @@ use crate::tx::{Mode, OnWire, Queues, Sent, TxPath, TxShared};
 use napier_stack::NetNs;
 use napier_stack::seams::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 
-/// Receive-side scaling of one device: whoever sends to it asks for the queue.
+/// Receive-side scaling of one device: the thread that sends to it asks for the queue.
 pub(crate) struct Rss {
     pub(crate) toeplitz: ToeplitzTable,
     pub(crate) indirection: ArcSwap<IndirectionTable>,
@@ -58,7 +58,7 @@ pub(crate) struct Device {
     /// The device at the other end: its table decides which of our queues leads where.
     pub(crate) peer_rss: Arc<Rss>,
     pub(crate) up: AtomicBool,
-    /// Held by whoever changes `threaded` of its instances; before the control lock.
+    /// Held by the thread that changes `threaded` of its instances; before the control lock.
     pub(crate) threaded_changes: Mutex<()>,
     /// Packets refused because the device was down.
     pub(crate) tx_down: AtomicU64,

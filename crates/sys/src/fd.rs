@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// As `dup3(2)`.
 pub fn replace(target: BorrowedFd<'_>, source: impl AsFd) -> io::Result<()> {
     let (source, target) = (source.as_fd().as_raw_fd(), target.as_raw_fd());
-    // SAFETY: both numbers are open: they come from borrowed descriptors. `target` stays open, so whoever owns it does
+    // SAFETY: both numbers are open: they come from borrowed descriptors. `target` stays open, so its owner does
     // not notice.
     let done = unsafe { libc::dup3(source, target, libc::O_CLOEXEC) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }

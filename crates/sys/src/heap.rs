@@ -1,4 +1,4 @@
-//! What the allocator keeps of memory that nobody uses.
+//! What the allocator keeps of memory that is not in use.
 
 /// Gives memory that was freed back to the operating system, as far as whole pages are free. The allocator of glibc keeps
 /// what lies below something that is in use, and once a large block was freed it takes other large ones from there as

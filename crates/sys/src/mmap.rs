@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// Creates `len` bytes of zeroed memory that can be shared with another process through the file returned.
 ///
-/// The file is sealed with `F_SEAL_SHRINK`: whoever else maps it cannot make an access here fail by truncating it.
+/// The file is sealed with `F_SEAL_SHRINK`: another process that maps it cannot make an access here fail by truncating it.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Maps the first `len` bytes of a file that a peer gave, after making sure that nothing the peer does to the file can
 /// make an access here fail. Also returns how many of these bytes have no memory, at least: it is made, and charged to
-/// whoever is first, when they are touched.
+/// the first that uses them, when they are touched.
 ///
 /// A peer can give memory up that it has shown here, so as much as it had can become ours in time.
 ///

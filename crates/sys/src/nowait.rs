@@ -1,7 +1,7 @@
 //! Who never waits for a program's thread.
 //!
 //! A program's thread can lose its processor anywhere, also with a lock in hand. Who works for others (a softirq, a timer,
-//! the owner of an instance, whoever it is) finds such a lock taken and leaves what it wants to the holder. Two programs
+//! the owner of an instance, whichever thread that is) finds such a lock taken and leaves what it wants to the holder. Two programs
 //! wait for each other.
 
 use std::marker::PhantomData;

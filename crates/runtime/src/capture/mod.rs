@@ -237,7 +237,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Whoever wants to know asks `finish`.
+        // A caller that wants to know asks `finish`.
         let _ = self.stop();
     }
 }

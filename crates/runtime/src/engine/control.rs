@@ -210,7 +210,7 @@ impl DeviceHandle {
     }
 
     /// `netif_set_threaded`: the threads of all instances first, then the mode of each; if one thread could not be started
-    /// nobody is threaded. What is in force then, and why.
+    /// none is threaded. What is in force then, and why.
     fn write_threaded(&self, napis: &[Arc<Napi>], wanted: ThreadedSetting) -> (ThreadedSetting, Option<Errno>) {
         let deliver = &self.engine.deliver;
         let mut started = Vec::with_capacity(napis.len());

@@ -24,7 +24,7 @@ impl Engine {
         self.inner.deliver.groups.delete(&self.inner.deliver, name)
     }
 
-    /// The group polls the queue of this instance from now on, and nobody else does. Waits until its owner lets go.
+    /// The group polls the queue of this instance from now on, and no other thread does. Waits until its owner lets go.
     ///
     /// # Errors
     /// See [`GroupChangeError`]; nothing has changed then.

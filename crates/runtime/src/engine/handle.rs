@@ -188,7 +188,7 @@ impl DeviceHandle {
         let received = queues.clone().filter_map(|queue| self.napi(queue));
         let received = received.map(|napi| self.engine.deliver.with_stopped(&napi, |owned| owned.account()));
         let received = received.sum::<FrameAccount>();
-        // Nobody sends meanwhile: a frame on its way would be counted twice or not at all.
+        // No thread sends meanwhile: a frame on its way would be counted twice or not at all.
         let senders = self.device.tx_shared.hold_senders();
         let mut wires: Vec<_> = queues.map(|queue| self.device.claim_tx(usize::from(queue))).collect();
         let sent = wires.iter_mut().map(|wire| {

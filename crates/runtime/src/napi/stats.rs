@@ -28,7 +28,7 @@ counters! {
         pub unmasks: u64,
         /// Of these, how often coalescing held the next interrupt back (not counted where the line counts frames).
         pub irq_holds: u64,
-        /// Interrupts that were heard when nothing waited and nobody polled; they cost no poll.
+        /// Interrupts that arrived when no packet waited and no thread polled; they cost no poll.
         pub irq_needless: u64,
         /// Times that the interrupt stayed masked and the timer was armed instead: by a completion, or by a busy poller that
         /// prefers it so and left.

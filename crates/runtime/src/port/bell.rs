@@ -6,7 +6,7 @@ use super::LinkLine;
 use super::counters::TxCounters;
 
 /// An interrupt for a peer in this process. To raise it is a system call that may wake a thread which takes the caller's
-/// processor: so it is rung when nobody waits for the caller any more.
+/// processor: so it is rung when no thread waits for the caller any more.
 #[must_use = "the peer sleeps until it is rung"]
 pub(crate) struct Bell {
     line: Arc<LinkLine>,

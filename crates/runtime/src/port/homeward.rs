@@ -1,6 +1,6 @@
 //! Frames of senders on their way home, and the credit that their sockets get for them.
 //!
-//! A sender writes down by frame to which send buffer its packet is charged; whoever sends the frame home, because the
+//! A sender writes down by frame to which send buffer its packet is charged; the thread that sends the frame home, because the
 //! peer has read it or the discipline has dropped it, credits that buffer. Packets of one socket mostly come home one
 //! after the other, and are one credit then.
 

@@ -30,7 +30,7 @@ pub(crate) struct Tokens {
     pub(crate) timer: u64,
 }
 
-/// Edge triggered: each write is an event of its own and nobody needs to read.
+/// Edge triggered: each write is an event of its own and none has to be read.
 pub(crate) const EDGES: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 /// The interrupt line of one kind of device.
@@ -42,7 +42,7 @@ pub(crate) trait Line: Send + Sync {
     fn mask(&self) {}
 
     /// One interrupt for what comes from now on. `true` = packets were there already, and there may be no interrupt
-    /// for them: poll again. By whoever finished the last poll, after giving the queue up.
+    /// for them: poll again. By the thread that finished the last poll, after giving the queue up.
     #[must_use = "true means that packets wait and no interrupt may come"]
     fn unmask(&self) -> bool;
 
@@ -56,8 +56,8 @@ pub(crate) trait Line: Send + Sync {
         None
     }
 
-    /// What rang before is no interrupt any more. For whoever is about to watch the doorbell, and looks at the ring
-    /// afterwards: nobody reads a doorbell that was heard, and a new watch would hear it again.
+    /// What rang before is no interrupt any more. For the thread that is about to watch the doorbell, and looks at the ring
+    /// afterwards: no thread reads a doorbell that was heard, and a new watch would hear it again.
     fn forget_rings(&self) {}
 
     /// To be called when the timer's descriptor is ready. `true` = this is an interrupt; `false` = a timer that was
@@ -76,7 +76,7 @@ pub(crate) trait Line: Send + Sync {
         Coalesce::default()
     }
 
-    /// The doorbell was ready. Counted for a line whose producer keeps no count. False: nobody is to be scheduled for it.
+    /// The doorbell was ready. Counted for a line whose producer keeps no count. False: nothing is to be scheduled for it.
     fn heard(&self) -> bool {
         true
     }

@@ -184,7 +184,7 @@ impl LinkLine {
         let ours = self.latch.raise();
         if ours {
             self.interrupts.add_shared(1);
-            // Fails only if 2^64 - 2 rings were never read: nobody lives to see that.
+            // Fails only if 2^64 - 2 rings were never read: no process lives to see that.
             let rung = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
             assert!(rung.is_ok(), "a doorbell could not be rung: {rung:?}");
         }

@@ -14,7 +14,7 @@ const SPINS: u32 = 128;
 pub(crate) fn lock<T>(cell: &Exclusive<T>) -> (Entered<'_, T>, u64) {
     match cell.try_enter() {
         Some(entered) => (entered, 0),
-        // Only looks, so that the line stays with whoever works under the lock.
+        // Only looks, so that the line stays with the thread that works under the lock.
         None => wait_for(|| if cell.is_entered() { None } else { cell.try_enter() }),
     }
 }

@@ -33,7 +33,7 @@ macro_rules! kinds {
         /// The interrupt of one receive queue. Clones are the same line.
         ///
         /// A softirq CPU watches its descriptors while the instance is enabled; the owner masks it when it begins to poll
-        /// and whoever completes unmasks it.
+        /// and the thread that completes unmasks it.
         #[derive(Clone)]
         pub(crate) enum IrqLine {
             $($(#[$doc])* $kind(std::sync::Arc<$line>),)*

@@ -30,7 +30,7 @@ pub(crate) trait RxRing {
     /// It is attached, and gets the frames that it needs.
     fn begin(&mut self, _pool: &mut FramePool) {}
 
-    /// A poll begins. Where packets wait elsewhere until somebody asks for them, it is asked for here.
+    /// A poll begins. Where packets wait elsewhere until they are asked for, it is asked for here.
     #[inline]
     fn poll_begins(&mut self, _counters: &RxCounters) {}
 
@@ -173,7 +173,7 @@ impl RxQueue {
         taken
     }
 
-    // The frame comes and goes by value, so that it can stay in a register where nobody captures.
+    // The frame comes and goes by value, so that it can stay in a register where no capture is on.
     #[cold]
     #[inline(never)]
     fn capture(&self, frame: Frame, length: u32) -> (Frame, u32) {
@@ -193,7 +193,7 @@ impl RxQueue {
         }
     }
 
-    /// A poll begins: what it takes is captured if somebody captures now. Where packets wait elsewhere until somebody asks
+    /// A poll begins: what it takes is captured if a capture is on. Where packets wait elsewhere until they are asked
     /// for them, it is asked for here.
     #[inline]
     pub(crate) fn poll_begins(&mut self) {

@@ -72,7 +72,7 @@ impl Tap {
 pub(crate) struct Taps {
     pub(crate) rx: Vec<Arc<Tap>>,
     pub(crate) tx: Vec<Arc<Tap>>,
-    /// Somebody captures.
+    /// A capture is on.
     pub(crate) busy: Arc<AtomicBool>,
     /// What the last capture has counted, while it is there.
     pub(crate) counted: Mutex<Weak<Counters>>,

@@ -227,7 +227,7 @@ impl TxQueue {
         on_end!(TxEnd, &mut self.end, end => end.in_flight())
     }
 
-    /// Whether a [`flush`](Self::flush) tells nobody, but leaves a bell: the peer is in this process.
+    /// Whether a [`flush`](Self::flush) notifies no thread, but leaves a bell: the peer is in this process.
     #[inline]
     pub(crate) fn leaves_bell(&self) -> bool {
         on_end!(TxEnd, &self.end, end => end.leaves_bell())
@@ -282,7 +282,7 @@ impl TxQueue {
         &self.home.counters
     }
 
-    /// Looks whether somebody captures.
+    /// Looks whether a capture is on.
     pub(crate) fn look_at_tap(&mut self) {
         self.captures = self.tap.is_on();
     }

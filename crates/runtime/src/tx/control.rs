@@ -20,7 +20,7 @@ use napier_sys::clock::Clock;
 use napier_sys::give_way::GiveWay;
 
 impl TxPath {
-    /// Takes the discipline away from its senders and drops what waits. Nobody knows it afterwards.
+    /// Takes the discipline away from its senders and drops what waits. No thread knows it afterwards.
     pub(crate) fn deactivate(&self) {
         let Some(senders) = self.shared.senders.get() else { return };
         let mut steps = Deactivation::new();

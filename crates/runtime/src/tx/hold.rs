@@ -3,7 +3,7 @@
 /// A place on the transmit path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Point {
-    /// The packet is built; nobody knows of it.
+    /// The packet is built; no other thread knows of it.
     BeforePush,
     /// A sender is to flush, or to enqueue its own packet.
     BeforeRootLock,

@@ -241,7 +241,7 @@ impl TxPath {
 
     #[inline]
     pub(crate) fn mode(&self) -> Mode {
-        // Relaxed: whoever changes it waits for the senders' sections.
+        // Relaxed: the thread that changes it waits for the senders' sections.
         match self.mode.load(Ordering::Relaxed) {
             0 => Mode::Noqueue,
             1 => Mode::Locked,

@@ -48,7 +48,7 @@ pub(crate) fn describe(table: &FrameTable, paced: &Paced, frame: &mut Frame, len
     table.set_meta(frame, meta);
 }
 
-/// A packet in the hands of whoever holds the root lock.
+/// A packet that the holder of the root lock has.
 #[derive(Debug)]
 pub(crate) struct TxPkt {
     pub(crate) frame: Frame,

@@ -31,9 +31,9 @@ pub(super) struct Rest<'a> {
     pub(super) watch: Option<Instant>,
     /// Interrupt the peer.
     pub(super) bell: Option<Bell>,
-    /// The softirq will come, whoever asked for it.
+    /// The softirq will come, whichever thread asked for it.
     pub(super) softirq_comes: bool,
-    /// A run ended because somebody else had the transmit lock.
+    /// A run ended because another thread had the transmit lock.
     pub(super) refused: bool,
     /// Runs that may follow one that has used up its quota.
     pub(super) more_runs: u32,
@@ -59,7 +59,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// The peer is interrupted when no lock is held any more: others count on whoever runs the queue until then.
+    /// The peer is interrupted when no lock is held any more: others count on the thread that runs the queue until then.
     pub(super) fn ring_later(&mut self, bell: Option<Bell>) {
         if let Some(bell) = bell {
             Bell::keep(&mut self.bell, bell);
@@ -75,7 +75,7 @@ impl<'a> Rest<'a> {
 }
 
 impl TxPath {
-    /// The sender whose push found the list empty: takes it and flushes for all who pushed. If somebody is at the
+    /// The sender whose push found the list empty: takes it and flushes for all who pushed. If a thread is at the
     /// discipline or runs the queue, that thread does it instead, for it looks again before it leaves.
     pub(super) fn flush(&self) -> XmitCode {
         #[cfg(test)]
@@ -87,7 +87,7 @@ impl TxPath {
         code
     }
 
-    /// Takes the list, enqueues what was on it and runs the queue unless somebody does. The answer is that of the first
+    /// Takes the list, enqueues what was on it and runs the queue unless a thread does. The answer is that of the first
     /// packet; success if another holder of the lock has taken the list before.
     pub(super) fn flush_list<'a>(
         &'a self,
@@ -145,7 +145,7 @@ impl TxPath {
         self.settle(rest);
     }
 
-    /// The path before the list: every sender enqueues its own packet. While somebody runs the queue, contenders line up
+    /// The path before the list: every sender enqueues its own packet. While a thread runs the queue, contenders line up
     /// at a lock of their own, so that the runner has to compete with one of them only. Source: `net/core/dev.c
     /// __dev_xmit_skb` (Linux 6.18).
     pub(super) fn xmit_locked(&self, frame: Frame) -> XmitCode {
@@ -161,7 +161,7 @@ impl TxPath {
         self.enqueue_behind_list(guarded, frame, busy.map(|(busy, _)| busy))
     }
 
-    /// The same for who works for others: whoever has the root lock, or stands in line for it, may have lost its
+    /// The same for who works for others: the thread that has the root lock, or stands in line for it, may have lost its
     /// processor.
     #[cold]
     pub(super) fn xmit_without_waiting(&self, sender: &mut Sender, frame: Frame) -> XmitCode {
@@ -203,7 +203,7 @@ impl TxPath {
         self.enqueue_one(guarded, frame, busy, rest)
     }
 
-    /// Enqueues the caller's own packet and runs the queue unless somebody does; the list was empty while the root lock
+    /// Enqueues the caller's own packet and runs the queue unless a thread does; the list was empty while the root lock
     /// was held.
     #[inline]
     pub(super) fn enqueue_one<'a>(
@@ -235,7 +235,7 @@ impl TxPath {
         flushed.own
     }
 
-    /// Runs the queue if nobody does. For the softirq and the owner.
+    /// Runs the queue if no thread does. For the softirq and the owner.
     pub(super) fn run_queue<'a>(
         &'a self,
         mut guarded: Inside<'a, Guarded>,

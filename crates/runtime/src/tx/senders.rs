@@ -1,7 +1,7 @@
 //! Senders: who is inside the transmit path of a device, each with frames of its own.
 //!
-//! A thread that sends enters a cell that nobody else is in, mostly the one it used last. So senders share no line until
-//! they push, and whoever changes something of the path can wait until nobody still acts by the old state
+//! A thread that sends enters a cell that no other thread is in, mostly the one it used last. So senders share no line until
+//! they push, and the thread that changes something of the path can wait until no thread still acts by the old state
 //! ([`Senders::wait_for_all`]). A thread that loses its processor inside keeps one cell; others use the next.
 
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use napier_stack::SendBuffers;
 use napier_sys::current;
 use napier_sys::give_way::GiveWay;
 
-/// What belongs to whoever is inside.
+/// What belongs to the thread inside.
 pub(crate) struct Sender {
     pub(crate) pool: FramePool,
     /// Times that it flushed.
     pub(crate) flushes: u64,
-    /// Duration of transmit calls, while somebody wants to know.
+    /// Duration of transmit calls, while a caller wants to know.
     pub(crate) times: Option<Box<CallTimes>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Sender {
 struct Place(Exclusive<Sender>);
 
 impl Place {
-    /// Enters when nobody is inside.
+    /// Enters when no thread is inside.
     fn wait(&self) -> Entered<'_, Sender> {
         let mut give_way = GiveWay::default();
         loop {
@@ -101,7 +101,7 @@ impl Senders {
         }
     }
 
-    /// Shows each cell to `look`, when nobody is inside.
+    /// Shows each cell to `look`, when no thread is inside.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Sender)) {
         self.places.iter().for_each(|place| look(&mut place.wait()));
     }

@@ -25,7 +25,7 @@ impl TxPath {
     ) -> Sent {
         let senders = self.shared.senders();
         let Some(mut sender) = senders.enter() else { return Sent::Exhausted };
-        // Inside the section: nobody waits for us before this is read.
+        // Inside the section: no thread waits for us before this is read.
         let mode = self.mode();
         if mode == Mode::Noqueue {
             return Sent::Direct;
@@ -104,7 +104,7 @@ impl TxPath {
             Mode::Locked if nowait::may_wait() => self.xmit_locked(frame),
             Mode::Locked => self.xmit_without_waiting(sender, frame),
             Mode::Llist => {
-                // Nobody there: a push that is taken at once by its own sender would come to the same.
+                // No thread there: a push that is taken at once by its own sender would come to the same.
                 if self.is_idle()
                     && let Some(guarded) = self.root.0.try_enter()
                 {
@@ -134,7 +134,7 @@ impl TxPath {
         self.defer.is_behind(self.shared.max_burst())
     }
 
-    /// Nobody has pushed and nobody is at the discipline, as it looks.
+    /// No packet was pushed and no thread is at the discipline, as it looks.
     #[inline]
     fn is_idle(&self) -> bool {
         #[cfg(test)]

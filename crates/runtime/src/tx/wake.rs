@@ -1,7 +1,7 @@
 //! Who comes back: stop and wake of the queue, the transmit softirq, and the watchdog.
 //!
-//! A memif peer does not say that it has read packets. So the ring is looked at whenever somebody has work for it: by a
-//! runner that finds the queue stopped, by a sender without frames, by the poll of the queue's NAPI instance. If nobody
+//! A memif peer does not say that it has read packets. So the ring is looked at whenever a thread has work for it: by a
+//! runner that finds the queue stopped, by a sender without frames, by the poll of the queue's NAPI instance. If none
 //! comes, the watchdog does: it looks after [`recheck_after`](napier_core::upkeep::recheck_after), and less and less often while the peer reads nothing.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use napier_sys::nowait::ForOthers;
 const PATIENCE: u32 = 2;
 
 impl TxPath {
-    /// Calls `waiter` once when the ring has room. Nobody says that a peer has read; so it is looked for.
+    /// Calls `waiter` once when the ring has room. A peer does not say that it has read; so it is looked for.
     #[cold]
     pub(crate) fn await_room(&self, waiter: &Arc<dyn OnRoom>) {
         self.waiters.add(waiter);
@@ -63,7 +63,7 @@ impl TxPath {
         !served || self.waiters.any()
     }
 
-    /// A sender wants credit: its packets may have been read since somebody looked.
+    /// A sender wants credit: its packets may have been read since the last look.
     #[cold]
     pub(crate) fn look(&self) {
         if self.mode() != Mode::Noqueue {
@@ -71,10 +71,10 @@ impl TxPath {
         }
     }
 
-    /// A sender wants credit, and its packets may lie here though nobody sends or sleeps here any more.
+    /// A sender wants credit, and its packets may lie here though no thread sends or sleeps here any more.
     #[cold]
     pub(crate) fn look_for_credit(&self) {
-        // If somebody has the transmit lock, the next look may find it free.
+        // If a thread has the transmit lock, the next look may find it free.
         let _ = self.complete_and_wake();
     }
 
@@ -93,7 +93,7 @@ impl TxPath {
         self.watchdog.bind(cpu);
     }
 
-    /// A runner finds the queue stopped: the peer may have read meanwhile. Nobody else need be told.
+    /// A runner finds the queue stopped: the peer may have read meanwhile. No other need be told.
     #[cold]
     pub(super) fn look_for_room(&self, now: Instant) -> ToTell {
         let Some(mut wire) = self.try_claim_wire() else { return ToTell::default() };
@@ -102,7 +102,7 @@ impl TxPath {
         wire.queue.take_news()
     }
 
-    /// Completion outside a run: takes back frames, and schedules the queue if that starts it. False if somebody else had
+    /// Completion outside a run: takes back frames, and schedules the queue if that starts it. False if another thread had
     /// the transmit lock.
     pub(super) fn complete_and_wake(&self) -> bool {
         let now = Clock.now();
@@ -269,7 +269,7 @@ impl TxPath {
     #[inline]
     pub(crate) fn napi_polled(&self) {
         if self.words.bits().stopped() {
-            // Whoever has the transmit lock looks for room itself, or the watchdog does.
+            // The thread that has the transmit lock looks for room itself, or the watchdog does.
             let _ = self.complete_and_wake();
         }
         if self.left.any() {

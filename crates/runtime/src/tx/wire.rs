@@ -5,11 +5,11 @@
 //! | a program | takes it | waits |
 //! | a thread that works for others (`nowait`), to send without a discipline | takes it | leaves a copy of the frame; beyond [`LEFT_MAX`] it is refused as by a full ring |
 //! | the same, to run the queue | takes it | leaves a note and ends as if the queue were stopped |
-//! | whoever owes the peer a kick | kicks | leaves a note |
+//! | a thread that owes the peer a kick | kicks | leaves a note |
 //!
 //! The holder works all that off before it lets go, oldest first; what the ring has no room for stays in front of
-//! everything that is sent later. So packets of one flow keep their order: whoever sends the later one has seen the earlier
-//! one left, and nobody gets the lock before it was taken in.
+//! everything that is sent later. So packets of one flow keep their order: the thread that sends the later one has seen the earlier
+//! one left, and no thread gets the lock before it was taken in.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -195,7 +195,7 @@ impl Drop for OnWire<'_> {
     }
 }
 
-/// Interrupts the peer, when nobody waits for the lock any more: whom that wakes may take this thread's processor.
+/// Interrupts the peer, when no thread waits for the lock any more: whom that wakes may take this thread's processor.
 #[inline]
 pub(super) fn ring(bell: Option<Bell>) {
     let Some(bell) = bell else { return };
@@ -205,14 +205,14 @@ pub(super) fn ring(bell: Option<Bell>) {
 }
 
 impl TxPath {
-    /// Takes the transmit lock, for one frame or one batch; waits for whoever has it. Not for a thread that works for
+    /// Takes the transmit lock, for one frame or one batch; waits for its holder. Not for a thread that works for
     /// others.
     #[inline]
     pub(crate) fn claim_wire(&self) -> OnWire<'_> {
         self.try_claim_wire().unwrap_or_else(|| self.wait_for_wire().0)
     }
 
-    /// Takes the transmit lock if nobody has it.
+    /// Takes the transmit lock if it is free.
     #[inline]
     pub(crate) fn try_claim_wire(&self) -> Option<OnWire<'_>> {
         self.wire.0.try_own().map(|owner| OnWire::new(self, owner))
@@ -242,12 +242,12 @@ impl TxPath {
     /// Waits for the transmit lock, and says how long that took in ticks.
     #[cold]
     pub(super) fn wait_for_wire(&self) -> (OnWire<'_>, u64) {
-        // Only looks, so that the line stays with whoever works under the lock.
+        // Only looks, so that the line stays with the thread that works under the lock.
         wait_for(|| if self.wire.0.is_owned() { None } else { self.try_claim_wire() })
     }
 
     /// Builds a packet in the ring and shows it to the peer: a queue without discipline. Who must not wait for the lock
-    /// leaves the packet to whoever has it.
+    /// leaves the packet to its holder.
     ///
     /// # Errors
     /// There is no room; `build` was not called.
@@ -298,7 +298,7 @@ impl TxPath {
         let (bell, news) = loop {
             let new = owner.messages();
             owner.left.extend(new);
-            // Who panics, perhaps with the ring in hand, only keeps them: whoever sends next sends them first, and the
+            // Who panics, perhaps with the ring in hand, only keeps them: the thread that sends next sends them first, and the
             // watchdog looks.
             if !panics {
                 weight += owner.send_left();
@@ -323,7 +323,7 @@ impl TxPath {
             if panics || self.left.any() {
                 self.watch(&*host, self.watchdog.recheck_at(Clock.now(), 0));
             }
-            // Somebody may have wanted to run the queue.
+            // A thread may have wanted to run the queue.
             if !panics && self.mode() != Mode::Noqueue && self.schedule() {
                 self.raise(&*host);
             }

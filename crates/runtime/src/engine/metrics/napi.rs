@@ -21,7 +21,7 @@ figures! {
     timer_lateness_ns: Counter Nanoseconds "napier_napi_timer_lateness" "Sum over napier_napi_timer_fires of how late the callback ran";
     unmasks: Counter Count "napier_napi_unmasks" "Times that the interrupt was unmasked";
     irq_holds: Counter Count "napier_napi_irq_holds" "Unmasks after which coalescing held the next interrupt back";
-    irq_needless: Counter Count "napier_napi_irq_needless" "Interrupts that were heard when nothing waited and nobody polled";
+    irq_needless: Counter Count "napier_napi_irq_needless" "Interrupts that arrived when no packet waited and no thread polled";
     deferrals: Counter Count "napier_napi_deferrals" "Times that the interrupt stayed masked and the timer was armed instead";
     suspensions: Counter Count "napier_napi_suspensions" "Times that an event context suspended the interrupt, or prolonged that";
     resumes: Counter Count "napier_napi_resumes" "Times that an event context ended a suspension and had the instance polled";

@@ -79,7 +79,7 @@ figures! {
 
 figures! {
     GROUP_MEMBER, fn group_member(GroupMemberInfo), &["group", "device", "queue", "napi_id"];
-    armed: Gauge Truth "napier_group_member_armed" "Whether the interrupt of a queue of a group is armed: nobody polls it";
+    armed: Gauge Truth "napier_group_member_armed" "Whether the interrupt of a queue of a group is armed: no thread polls it";
     moves: Counter Count "napier_group_member_moves" "Times that a queue of a group went to another of its CPUs";
     cpu: Gauge Count "napier_group_member_cpu" "The CPU of the group that has the queue now";
     .. napi_id, device, queue;

@@ -1,7 +1,7 @@
 //! The control channel of an engine's memif devices: what programs ask of it, and its two threads.
 //!
 //! One thread listens, connects, shakes hands and notices that a peer has gone ([`State`](super::state)); it alone has
-//! what it works on, so nobody waits for it. The other is the [guard](super::guard). Packets pass through neither, and
+//! what it works on, so no thread waits for it. The other is the [guard](super::guard). Packets pass through neither, and
 //! neither runs a softirq.
 
 use std::any::Any;
@@ -51,7 +51,7 @@ struct Running {
 #[derive(Default)]
 pub(crate) struct Control {
     shared: Mutex<Shared>,
-    /// For the control thread to take, which waits for nobody who has the lock.
+    /// For the control thread to take, which waits for no thread that has the lock.
     added: Arc<Inbox<Port>>,
 }
 
@@ -81,7 +81,7 @@ impl Control {
         Ok(NewMemif { config, layout, poll, reserved, parts: None })
     }
 
-    /// Takes the number of an interface on its socket, and listens there if nobody of this engine does.
+    /// Takes the number of an interface on its socket, and listens there if this engine does not yet.
     fn listen(&self, poll: &Poll, config: &MemifConfig) -> Result<Listener, AddMemifError> {
         let path = SocketPath(config.socket.clone());
         let mut shared = self.lock();
@@ -137,7 +137,7 @@ impl Service for Control {
         let mut panicked = None;
         for thread in threads {
             panicked = thread.join().err().or(panicked);
-            // After the control thread: its last peers may make somebody wait.
+            // After the control thread: its last peers may make a thread wait.
             guard.stop();
         }
         // The last who knows a socket removes its file.

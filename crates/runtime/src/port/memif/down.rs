@@ -106,7 +106,7 @@ impl Down {
             | Self::NotAllowed
             | Self::Sparse { .. }
             | Self::Closing => Some(disconnect(&self.to_string())),
-            // What fails here is nobody else's business.
+            // What fails here concerns no other.
             Self::System(_) | Self::Memory(_) => Some(disconnect("the other side is out of something")),
         }
     }

@@ -94,7 +94,7 @@ const BUILD_MAX: usize = 32;
 /// Bytes for those of them that fit; one packet always does.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The transmit end. What is built is built in `scratch` first: nobody may read what it wrote where the peer can write.
+/// The transmit end. What is built is built in `scratch` first: what it wrote must not be read where the peer can write.
 pub(crate) struct MemifTx {
     ring: Sender,
     /// Room for one packet or more, `stride` bytes apart.

@@ -1,12 +1,12 @@
 //! Frees threads that ring a peer and are made to wait for it.
 //!
 //! A peer has the open file of the eventfd that we ring: it can fill it and take its non-blocking flag away, and the next
-//! write waits in the kernel, with whatever the ringer holds. So a thread that waits for nobody looks at the rings while
+//! write waits in the kernel, with whatever the ringer holds. So a thread that waits for no thread looks at the rings while
 //! there are any. A counter at its end is proof of intent (an honest one gets there after 2^64 rings): the guard retires
 //! the kick, takes the count away until the ringer is back, and the control thread closes the peer. A ringer that is only
-//! slow, because somebody else has its processor, is left alone.
+//! slow, because another thread has its processor, is left alone.
 //!
-//! It sleeps while nobody rings: the first ring after that wakes it, and it looks for some time after the last one.
+//! It sleeps while no thread rings: the first ring after that wakes it, and it looks for some time after the last one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,7 +35,7 @@ struct Watched {
 /// What a look came to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 struct Seen {
-    /// Somebody has rung since the last look, or does now.
+    /// A thread has rung since the last look, or does now.
     rings: bool,
     /// A ringer waits still.
     stuck: bool,
@@ -53,12 +53,12 @@ impl Guard {
         &self.bell
     }
 
-    /// Watches over the rings of `kick` from now on; to be called before anybody rings.
+    /// Watches over the rings of `kick` from now on; to be called before any thread rings.
     pub(super) fn watch(&self, kick: &Arc<Kick>) {
         self.lock().push(Watched { kick: kick.clone(), seen: KickLook::default() });
     }
 
-    /// Nobody rings these any more, and none is under way.
+    /// No thread rings these any more, and none is under way.
     pub(super) fn forget(&self, kicks: &[Arc<Kick>]) {
         self.lock().retain(|watched| !kicks.iter().any(|kick| Arc::ptr_eq(kick, &watched.kick)));
     }
@@ -103,7 +103,7 @@ impl Guard {
         self.stopping.load(Ordering::Acquire) // Release in `stop`
     }
 
-    // Held for a look only; nobody waits with it held.
+    // Held for a look only; no thread waits with it held.
     fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.kicks.lock().expect("no panic while held")
     }
@@ -199,14 +199,14 @@ mod tests {
         ring_in_a_thread(&kick).recv_timeout(PATIENCE).expect("the ringer is back");
         duty.told.recv_timeout(PATIENCE).expect("the peer is found out");
         assert!(kick.is_refused());
-        // Nobody waits for it again.
+        // No thread waits for it again.
         rustix::io::ioctl_fionbio(&theirs, true).expect("an eventfd");
         let _ = rustix::io::write(&theirs, &(u64::MAX - 1).to_ne_bytes());
         rustix::io::ioctl_fionbio(&theirs, false).expect("an eventfd");
         kick.ring();
     }
 
-    /// As when the peer closes its socket while somebody waits: the control thread retires the kicks and waits for them.
+    /// As when the peer closes its socket while a thread waits: the control thread retires the kicks and waits for them.
     #[test]
     fn a_ringer_of_a_retired_kick_is_freed_while_the_peer_fills_it_again_and_again() {
         let ours = new_eventfd().expect("eventfd");
@@ -228,7 +228,7 @@ mod tests {
             })
             .collect();
         let done = ring_in_a_thread(&kick);
-        // On a loaded machine the guard may free the ringer before anybody sees it wait.
+        // On a loaded machine the guard may free the ringer before any thread sees it wait.
         let mut back = false;
         while !kick.look().is_under_way() && !back {
             std::thread::yield_now();

@@ -60,7 +60,7 @@ impl MemifLine {
         Ok(Self { doorbell: new_eventfd()?, switch: ArcSwapOption::empty(), interrupts: Counter::default() })
     }
 
-    /// There is a peer, which rings `eventfd`; masked until somebody unmasks. Nobody watches the doorbell meanwhile.
+    /// There is a peer, which rings `eventfd`; masked until a thread unmasks. No thread watches the doorbell meanwhile.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl MemifLine {
         Ok(())
     }
 
-    /// The peer is gone, and cannot ring any more. Nobody watches the doorbell meanwhile.
+    /// The peer is gone, and cannot ring any more. No thread watches the doorbell meanwhile.
     pub(super) fn disconnect(&self) {
         self.switch.store(None);
         // Without a descriptor to spare the old one stays: its rings are spurious interrupts, which are harmless.
@@ -162,12 +162,12 @@ impl Kick {
         self.word.end();
     }
 
-    /// Whether somebody rings, and whether anybody still may.
+    /// Whether a thread rings, and whether any thread still may.
     pub(super) fn look(&self) -> KickLook {
         self.word.look()
     }
 
-    /// Nobody begins to ring from now on: the peer is being closed.
+    /// No thread begins to ring from now on: the peer is being closed.
     pub(super) fn retire(&self) {
         self.word.retire();
     }
@@ -190,7 +190,7 @@ impl Kick {
         poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::OUT)
     }
 
-    /// Makes room for one who waits to write; nobody else's count is of worth any more.
+    /// Makes room for one who waits to write; no other count is of worth any more.
     pub(super) fn free(&self) {
         drain(self.eventfd.as_fd());
     }

@@ -1,4 +1,4 @@
-//! memif with a peer in another process: Napier, DPDK, VPP, or anybody who speaks memif 2.0.
+//! memif with a peer in another process: Napier, DPDK, VPP, or another program that speaks memif 2.0.
 //!
 //! A device of this kind comes up when a peer connects and loses carrier when it goes; it is there all the time. The
 //! server listens on a Unix socket, several devices on one socket if their numbers differ; the client connects, again

@@ -44,7 +44,7 @@ impl Poll {
     }
 
     pub(super) fn wake(&self) {
-        // Fails only if nobody has heard 2^64 - 2 wakes.
+        // Fails only if the thread has not heard 2^64 - 2 wakes.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 

@@ -109,7 +109,7 @@ impl ServerSide {
         Ok(())
     }
 
-    /// Most bytes of the regions that may have no memory yet. Whoever touches a hole first pays for it, and a client can
+    /// Most bytes of the regions that may have no memory yet. The thread that touches a hole first pays for it, and a client can
     /// make us touch all of them; rings and buffers of any use need no more than this.
     fn holes_max(&self) -> u64 {
         let slot = SLOT_HOLES_MIN.max(SLOT_HOLES_FRAMES * u64::from(self.frame_bytes));

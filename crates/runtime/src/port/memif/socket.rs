@@ -85,7 +85,7 @@ impl SocketPath {
     ///
     /// # Errors
     ///
-    /// As `connect(2)`: mostly that nobody listens.
+    /// As `connect(2)`: mostly that no program listens.
     pub(super) fn connect(&self) -> io::Result<OwnedFd> {
         let address = self.address().map_err(io::Error::other)?;
         let socket = new_socket()?;
@@ -93,7 +93,7 @@ impl SocketPath {
         Ok(socket)
     }
 
-    /// Listens. A socket file that nobody listens on any more is replaced.
+    /// Listens. A socket file that no program listens on any more is replaced.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl SocketPath {
                 if !is_socket {
                     return Err(MemifSocketError::NotASocket { path: path() });
                 }
-                // Only a socket without listener refuses; one of another type is somebody's as well.
+                // Only a socket without listener refuses; one of another type is another program's as well.
                 match self.connect() {
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                     _ => return Err(MemifSocketError::Taken { path: path() }),
@@ -126,7 +126,7 @@ impl SocketPath {
         }
         let listening = Listening { socket, path: self.clone() };
         if !self.is_abstract() {
-            // Nobody can connect yet. The group first: nobody else's may get what the mode says.
+            // No program can connect yet. The group first: no other may get what the mode says.
             if let Some(group) = access.group {
                 std::os::unix::fs::chown(&self.0, None, Some(group)).map_err(|source| self.no_access(source))?;
             }
@@ -176,7 +176,7 @@ impl AsFd for Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         if !self.path.is_abstract() {
-            // Removed by somebody else: nothing is left to do.
+            // Removed by another program: nothing is left to do.
             let _ = std::fs::remove_file(&self.path.0);
         }
     }

@@ -57,7 +57,7 @@ struct Connection {
     who: Option<PeerCred>,
 }
 
-/// Owned by the control thread: nobody waits for it.
+/// Owned by the control thread: no thread waits for it.
 pub(super) struct State {
     poll: Arc<Poll>,
     guard: Arc<Guard>,
@@ -100,7 +100,7 @@ impl State {
         ports.map(|(position, port)| (interface(port), position)).unzip()
     }
 
-    /// Somebody may have connected to a listener. Some at a time: others have their turn in between.
+    /// A client may have connected to a listener. Some at a time: others are served in between.
     pub(super) fn accept(&mut self, listener: u64) {
         for _ in 0..ACCEPTS_PER_TURN {
             let own = self.ports.iter().filter_map(|port| port.listener.as_ref());
@@ -199,12 +199,12 @@ impl State {
         Ok(())
     }
 
-    /// A client was not let in: whoever waits for a peer on this interface is told why.
+    /// A client was not let in: a program that waits for a peer on this interface is told why.
     fn note_refusal(&mut self, listener: u64, id: u32, down: &Down) {
         let mut ports = self.ports.iter_mut().filter(|port| port.listens_at(listener));
         let Some(port) = ports.find(|port| port.config.id == id && port.connection.is_none()) else { return };
         let why = down.to_string();
-        // Once: a client that tries again and again makes nobody else wait.
+        // Once: a client that tries again and again makes no other wait.
         if port.refused.as_ref() != Some(&why) {
             drop(port.device.carrier_off(why.clone()));
             port.refused = Some(why);
@@ -265,7 +265,7 @@ impl State {
 
     fn detach(&mut self, position: usize, down: &Down) {
         let port = &mut self.ports[position];
-        // First, so that whoever rings now comes back, whatever the peer does: the next step waits for them.
+        // First, so that a thread that rings now comes back, whatever the peer does: the next step waits for them.
         port.refused = None;
         let kicks = port.attached.take().map(|attached| attached.kicks).unwrap_or_default();
         kicks.iter().for_each(|kick| kick.retire());

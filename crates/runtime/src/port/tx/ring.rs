@@ -66,7 +66,7 @@ pub(crate) trait TxRing {
     /// Packets in the ring that the peer has not finished with, as far as is known.
     fn in_flight(&mut self) -> u32;
 
-    /// Whether a flush tells nobody, but leaves a bell.
+    /// Whether a flush notifies no thread, but leaves a bell.
     #[inline]
     fn leaves_bell(&self) -> bool {
         false

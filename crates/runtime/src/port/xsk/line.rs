@@ -4,7 +4,7 @@
 //! that is not wanted any more. Unmasking waits again, unless nothing has come since the last time, and that is where the
 //! kernel looks at the ring once more. So a program that polls makes no system call here until packets come.
 //!
-//! Each packet still costs its sender a walk to the epoll instance, under two locks, to find that nobody waits. So where
+//! Each packet still costs its sender a walk to the epoll instance, under two locks, to find that no thread waits. So where
 //! a queue is polled for long without an unmask its socket leaves the epoll instance, and comes back with the unmask.
 
 use std::os::fd::AsFd;
@@ -88,7 +88,7 @@ impl XskLine {
     }
 
     /// A poll begins, by the owner of the queue, which has received so many packets in all. It unmasks when it gives the
-    /// queue up, or whoever it gives it to does: till then nobody needs the interrupt.
+    /// queue up, or the thread that it gives it to does: till then the interrupt is not needed.
     #[inline]
     pub(super) fn poll_begins(&self, polled: &mut PolledFor, received: u64) {
         // Relaxed: an unmask that is not seen puts the line away a little early.
@@ -127,8 +127,8 @@ impl Line for XskLine {
         if look.packets_wait() {
             return true;
         }
-        // If it is heard later, whoever took the interrupt takes the instance or leaves its mark on it, and unmasks or polls
-        // again after us. If somebody puts the line away now, it is the next owner of the instance, which unmasks when it
+        // If it is heard later, the thread that took the interrupt takes the instance or leaves its mark on it, and unmasks or polls
+        // again after us. If a thread puts the line away now, it is the next owner of the instance, which unmasks when it
         // gives it up.
         if self.once.is_armed() {
             return false;

@@ -40,7 +40,7 @@ impl XskTxEnd {
             match self.tell.socket.kick(wake) {
                 Kicked::Done => break,
                 Kicked::Unreachable(token) => {
-                    // Whoever watches the interface kicks when it is back.
+                    // The thread that watches the interface kicks when it is back.
                     self.tell.owed = Some(token);
                     break;
                 }
@@ -85,7 +85,7 @@ impl Tell for Kicks {
     }
 }
 
-/// Queues whose packets wait though they were kicked, for whoever kicks them again.
+/// Queues whose packets wait though they were kicked, for the thread that kicks them again.
 pub(crate) struct LateKicks {
     queues: AtomicU64,
     bell: OwnedFd,
@@ -100,7 +100,7 @@ impl LateKicks {
     }
 
     fn note(&self, queue: u16) {
-        // AcqRel: pairs with `take`; whoever finds no queue rings.
+        // AcqRel: pairs with `take`; the thread that finds no queue rings.
         if self.queues.fetch_or(1 << queue, Ordering::AcqRel) == 0 {
             self.ring();
         }
@@ -109,12 +109,12 @@ impl LateKicks {
     /// The queues noted since the last time, one bit each.
     pub(super) fn take(&self) -> u64 {
         let mut count = [0; 8];
-        // Nothing to read: somebody else's bell.
+        // Nothing to read: another's bell.
         let _ = rustix::io::read(&self.bell, &mut count);
         self.queues.swap(0, Ordering::AcqRel)
     }
 
-    /// Wakes whoever waits for the bell.
+    /// Wakes the thread that waits for the bell.
     pub(super) fn ring(&self) {
         // A full counter means that it was not even heard yet: just as good.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());

@@ -79,7 +79,7 @@ fn a_ring_that_stays_full_stops_the_queue_and_nothing_is_lost() {
         let rig = rig(&LinkConfig { ring_size: 64, sender_frames: 512, ..LinkConfig::default() }, false);
         rig.with(&QdiscConfig::Pfifo { limit_pkts: 200 }, variant);
         rig.from.set_byte_limits(0, None).expect("limits");
-        // Nobody polls the receiving instance: the ring fills.
+        // No thread polls the receiving instance: the ring fills.
         let mut receiver = Receiver::new(&rig.to);
         rig.to.set_down();
         let sender = rig.sender();
@@ -103,7 +103,7 @@ fn a_ring_that_stays_full_stops_the_queue_and_nothing_is_lost() {
     }
 }
 
-/// Whoever reads counters holds the root lock for a moment, and what is left to it meanwhile must be done.
+/// The thread that reads counters holds the root lock for a moment, and what is left to it meanwhile must be done.
 #[test]
 fn readers_of_counters_strand_nothing() {
     for qdisc in disciplines() {

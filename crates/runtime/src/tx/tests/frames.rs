@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whoever has all frames in the ring sees that the peer has read them, also if it does not try twice.
+/// The thread that has all frames in the ring sees that the peer has read them, also if it does not try twice.
 #[test]
 fn frames_that_were_read_can_be_used_at_once() {
     let rig = rig(&LinkConfig { sender_frames: 40, ..LinkConfig::default() }, false);
@@ -23,7 +23,7 @@ fn frames_that_another_takes_back_can_be_used_at_once() {
     let rig = rig(&LinkConfig { sender_frames: 40, ..LinkConfig::default() }, false);
     rig.with(&QdiscConfig::pfifo(), TxVariant::Llist);
     let (mut receiver, sender) = (Receiver::new(&rig.to), rig.sender());
-    // Nobody reads before the last one has gone: so none is taken back.
+    // No thread reads before the last one has gone: so none is taken back.
     rig.to.set_down();
     (0..40).for_each(|number| assert_eq!(send(&sender, 0, number), Ok(())));
     rig.to.set_up().expect("up");
@@ -47,7 +47,7 @@ fn frames_that_another_takes_back_can_be_used_at_once() {
     receiver.until(&rig, 41);
 }
 
-/// The same where they lie in the ring of another queue, which nobody uses any more.
+/// The same where they lie in the ring of another queue, which no thread uses any more.
 #[test]
 fn frames_of_another_queue_that_were_read_can_be_used_at_once() {
     let rig = rig(&LinkConfig { queues: 2, sender_frames: 40, ..LinkConfig::default() }, false);
@@ -56,7 +56,7 @@ fn frames_of_another_queue_that_were_read_can_be_used_at_once() {
     }
     let mut receiver = Receiver::new(&rig.to);
     let [first, second] = [0, 1].map(|queue| RawPort::bind(&rig.from, queue).expect("port").sender());
-    // Nobody reads before the last one has gone: so none is taken back.
+    // No thread reads before the last one has gone: so none is taken back.
     rig.to.set_down();
     (0..40).for_each(|number| assert_eq!(send(&first, 0, number), Ok(())));
     rig.to.set_up().expect("up");

@@ -1,4 +1,4 @@
-//! Packets that come to the list while somebody runs the queue.
+//! Packets that come to the list while a thread runs the queue.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_packet_that_comes_during_a_run_leaves_with_it() {
     let sender = rig.sender();
     let other = sender.clone();
     let (stops, stopped) = crate::hold::stop();
-    // Its packet is on the list; that anybody should flush it has not been said.
+    // Its packet is on the list; that any thread should flush it has not been said.
     let late = move || {
         hold::on_next(Point::BeforeRootLock, stops);
         send(&other, 1, 0)

@@ -119,7 +119,7 @@ fn a_stopped_queue_is_woken_once() {
     let rig = plain_with(&QdiscConfig::pfifo(), TxVariant::Llist);
     let path = rig.from.device.tx[0].clone();
     let mut receiver = Receiver::new(&rig.to);
-    // As somebody who holds all queues still: no completion takes this back.
+    // As a thread that holds all queues still: no completion takes this back.
     path.words.update_bits(|bits| (bits.freeze(), ()));
     let sender = rig.sender();
     for number in 0..10 {

@@ -121,7 +121,7 @@ fn a_socket_waits_for_a_queue_that_sends_nothing() {
     rig.assert_nothing_lost();
 }
 
-/// All of a socket's packets lie, read, in the ring of a queue on which nobody sends any more: they come home nevertheless.
+/// All of a socket's packets lie, read, in the ring of a queue on which no thread sends any more: they come home nevertheless.
 #[test]
 fn packets_in_another_queue_come_home() {
     for (first, then) in [(QdiscConfig::pfifo(), QdiscConfig::pfifo()), (QdiscConfig::pfifo(), QdiscConfig::Noqueue)] {

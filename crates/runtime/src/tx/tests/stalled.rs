@@ -34,7 +34,7 @@ fn stall(variant: TxVariant, point: Point) {
         }
     }
     match point {
-        // Nobody flushes while the stalled one is to: the list fills to its limit, and the rest is refused and counted.
+        // No thread flushes while the stalled one is to: the list fills to its limit, and the rest is refused and counted.
         Point::BeforeRootLock => assert_eq!((accepted, refused), (50, 10)),
         // Its own list is taken, so that the next sender is a flusher: it leaves the new list to the stalled one.
         Point::UnderRootLock | Point::BeforeTxLock | Point::UnderTxLock => assert_eq!((accepted, refused), (51, 9)),
@@ -81,7 +81,7 @@ fn a_run_ends_at_its_quota_and_the_softirq_goes_on() {
     rig.from.set_byte_limits(0, None).expect("limits");
     let mut receiver = Receiver::new(&rig.to);
     assert_eq!(with_a_waiting_batch(&rig, 399, || {}), Ok(()));
-    // Statistics are not asked for meanwhile: whoever has the root lock for them does the run of a softirq that comes then.
+    // Statistics are not asked for meanwhile: the thread that has the root lock for them does the run of a softirq that comes then.
     let (begin, path) = (Instant::now(), &rig.from.device.tx[0]);
     while receiver.received < 400 || path.root.0.is_entered() {
         assert!(begin.elapsed() < PATIENCE, "{} came", receiver.received);

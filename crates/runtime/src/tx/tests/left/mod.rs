@@ -92,7 +92,7 @@ fn what_is_left_for_the_holder_is_bounded() {
     rig.assert_nothing_lost();
 }
 
-/// Nobody reads, and the ring is full; how many packets that took.
+/// No thread reads, and the ring is full; how many packets that took.
 fn fill(rig: &Rig, sender: &RawSender) -> u32 {
     rig.to.set_down();
     let mut filled = 0;
@@ -137,7 +137,7 @@ fn a_port_does_not_overtake_what_was_left() {
     asker.ask(0..20);
     eventually("the softirq goes on", || rig.from.netns().counters().icmp_out_echo_reps == 20);
     drop(in_hand);
-    // From here on nobody else looks.
+    // From here on no other thread looks.
     let in_hand = path.claim_wire();
     rig.to.set_up().expect("up");
     let filled = filled as usize;

@@ -95,7 +95,7 @@ fn a_softirq_does_not_wait_for_a_program_with_its_timer() {
     pulse.beat();
 }
 
-/// A program has said when the kernel timer will fire, and has not set it: nobody relies on that.
+/// A program has said when the kernel timer will fire, and has not set it: no thread relies on that.
 #[test]
 fn a_timer_that_is_only_announced_is_not_relied_on() {
     let rig = plain();
