@@ -91,7 +91,7 @@ impl Number for PerContext<u64> {
 }
 
 /// A reading of counters. Its numbers are read one after the other, not at one instant.
-pub trait Counted<Cells>: Sized {
+pub trait CounterReading<Cells>: Sized {
     /// The numbers now; 0 where they are counted elsewhere.
     #[must_use]
     fn read(cells: &Cells) -> Self;
@@ -160,7 +160,7 @@ macro_rules! counters {
             $($(#[$field_meta])* $field_vis $field: $of,)*
         }
 
-        impl $crate::counters::Counted<$cells> for $numbers {
+        impl $crate::counters::CounterReading<$cells> for $numbers {
             fn read(cells: &$cells) -> Self {
                 Self {
                     $($field: <$of as $crate::counters::Number>::read(&cells.$field),)*
@@ -185,7 +185,7 @@ macro_rules! counters {
         impl core::ops::AddAssign for $numbers {
             /// Adds the numbers of another.
             fn add_assign(&mut self, other: Self) {
-                *self = <Self as $crate::counters::Counted<$cells>>::combine(self, &other, u64::wrapping_add);
+                *self = <Self as $crate::counters::CounterReading<$cells>>::combine(self, &other, u64::wrapping_add);
             }
         }
 
@@ -194,7 +194,7 @@ macro_rules! counters {
 
             /// What was counted between two moments.
             fn sub(self, earlier: Self) -> Self {
-                <Self as $crate::counters::Counted<$cells>>::combine(&self, &earlier, u64::wrapping_sub)
+                <Self as $crate::counters::CounterReading<$cells>>::combine(&self, &earlier, u64::wrapping_sub)
             }
         }
     };

@@ -33,25 +33,25 @@ const LEAVE_NS: u64 = 500_000_000;
 /// Reads while leaving at each turn.
 const LEAVE_READS_MAX: u32 = 16;
 
-enum State {
+enum ReplyState {
     /// `is_kept`: it has had an answer, and nothing has come since.
     Reading {
         head: Vec<u8>,
         is_kept: bool,
     },
-    Writing(Answer),
+    Writing(Response),
     Leaving,
 }
 
 /// What is sent: bytes of its own, then a page that others may be sent as well.
-struct Answer {
+struct Response {
     own: Vec<u8>,
     page: Option<Arc<String>>,
     written: usize,
     then: Then,
 }
 
-impl From<Vec<u8>> for Answer {
+impl From<Vec<u8>> for Response {
     fn from(own: Vec<u8>) -> Self {
         Self { own, page: None, written: 0, then: Then::Leave }
     }
@@ -59,7 +59,7 @@ impl From<Vec<u8>> for Answer {
 
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
-    state: State,
+    state: ReplyState,
     /// When the state must have been left.
     pub(crate) until_ns: u64,
 }
@@ -67,27 +67,27 @@ pub(crate) struct Connection {
 impl Connection {
     /// `stream` does not block.
     pub(crate) fn new(stream: TcpStream, now_ns: u64) -> Self {
-        let state = State::Reading { head: Vec::new(), is_kept: false };
+        let state = ReplyState::Reading { head: Vec::new(), is_kept: false };
         Self { stream, state, until_ns: now_ns.saturating_add(REQUEST_NS) }
     }
 
     /// Whether it waits for room for its answer, not for bytes.
     pub(crate) const fn is_writing(&self) -> bool {
-        matches!(self.state, State::Writing(_))
+        matches!(self.state, ReplyState::Writing(_))
     }
 
     /// The page that it takes so slowly.
     pub(crate) fn page(&self) -> Option<&Arc<String>> {
         match &self.state {
-            State::Writing(answer) => answer.page.as_ref(),
-            State::Reading { .. } | State::Leaving => None,
+            ReplyState::Writing(answer) => answer.page.as_ref(),
+            ReplyState::Reading { .. } | ReplyState::Leaving => None,
         }
     }
 
     /// Goes on as far as it can without waiting. False: it has ended.
     pub(crate) fn turn(&mut self, now_ns: u64, page: &mut dyn FnMut(request::Format) -> Arc<String>) -> bool {
         let is_late = now_ns >= self.until_ns;
-        if let State::Reading { head, is_kept } = &mut self.state {
+        if let ReplyState::Reading { head, is_kept } = &mut self.state {
             let asked = match receive(&mut self.stream, head) {
                 Ok(asked) => asked,
                 Err(_) => return false,
@@ -106,18 +106,18 @@ impl Connection {
                 Asked::Metrics { format, is_head, then } => {
                     let page = page(format);
                     let own = request::figures(format, page.len(), then);
-                    Answer { own, page: (!is_head).then_some(page), written: 0, then }
+                    Response { own, page: (!is_head).then_some(page), written: 0, then }
                 }
                 Asked::Root { is_head } => request::root(is_head).into(),
                 Asked::Wrong(wrong) => request::refusal(wrong).into(),
             };
-            self.state = State::Writing(answer);
+            self.state = ReplyState::Writing(answer);
             // A page may have taken long.
             self.until_ns = Clock.now().ns.saturating_add(ANSWER_NS);
         } else if is_late {
             return false;
         }
-        if let State::Writing(answer) = &mut self.state {
+        if let ReplyState::Writing(answer) = &mut self.state {
             match send(&self.stream, answer) {
                 Ok(true) => {}
                 Ok(false) => return true,
@@ -125,14 +125,14 @@ impl Connection {
             }
             match answer.then {
                 Then::Keep => {
-                    self.state = State::Reading { head: Vec::new(), is_kept: true };
+                    self.state = ReplyState::Reading { head: Vec::new(), is_kept: true };
                     self.until_ns = Clock.now().ns.saturating_add(KEPT_NS);
                     return true;
                 }
                 Then::Close => return false,
                 Then::Leave if self.stream.shutdown(Shutdown::Write).is_err() => return false,
                 Then::Leave => {
-                    self.state = State::Leaving;
+                    self.state = ReplyState::Leaving;
                     self.until_ns = Clock.now().ns.saturating_add(LEAVE_NS);
                 }
             }
@@ -164,7 +164,7 @@ fn receive(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<Asked> {
 }
 
 /// Whether all of it is out. The last packet of what is closed then waits for that.
-fn send(stream: &TcpStream, answer: &mut Answer) -> io::Result<bool> {
+fn send(stream: &TcpStream, answer: &mut Response) -> io::Result<bool> {
     let page = answer.page.as_ref().map(|page| page.as_bytes()).unwrap_or_default();
     let length = answer.own.len() + page.len();
     let more = match answer.then {

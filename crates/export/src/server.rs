@@ -112,7 +112,7 @@ impl Exporter {
             stop: stop.clone(),
             connections: Vec::new(),
             listens_at_ns: 0,
-            pages: Pages { exposition, last: [None, None], polling: Box::new(polling), settled_ns: 0 },
+            pages: LastPages { exposition, last: [None, None], polling: Box::new(polling), settled_ns: 0 },
         };
         let thread = std::thread::Builder::new().name("napier-export".to_owned()).spawn(move || {
             let _ = tell.send(server.pages.settle());
@@ -168,7 +168,7 @@ fn settle(polling: &Polling) -> Place {
 }
 
 /// The last text of each format, and when it was written.
-struct Pages {
+struct LastPages {
     exposition: Exposition,
     last: [Option<(u64, Arc<String>)>; 2],
     polling: Box<dyn Fn() -> Polling + Send>,
@@ -176,7 +176,7 @@ struct Pages {
     settled_ns: u64,
 }
 
-impl Pages {
+impl LastPages {
     fn settle(&mut self) -> Place {
         self.settled_ns = Clock.now().ns;
         settle(&(self.polling)())
@@ -213,7 +213,7 @@ struct Server {
     stop: Arc<OwnedFd>,
     connections: Vec<Connection>,
     listens_at_ns: u64,
-    pages: Pages,
+    pages: LastPages,
 }
 
 impl Server {

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, MutPtr, Ordering, Point, UnsafeCell, order};
 
 /// A value that is entered by at most one thread at a time. None ever waits.
 ///
-/// Ownership is decided elsewhere (an instance's SCHED bit, a baton); this type turns a hole in that decision into a
+/// Ownership is decided elsewhere (an instance's SCHED bit, a combining flag); this type turns a hole in that decision into a
 /// panic or a refusal instead of a data race.
 pub struct Exclusive<T> {
     occupied: AtomicU32,

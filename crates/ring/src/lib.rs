@@ -3,8 +3,8 @@
 //! Nothing here knows what a packet means. Four families of types:
 //!
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
-//!   [`Baton`] (run or leave the work to the runner), [`Owned`] (own it or leave a message to the owner), [`Doorbell`]
-//!   (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask), [`IrqHold`] (hold it back for a time),
+//!   [`CombiningLock`] and [`CombiningFlag`] (enter, or leave the work to the thread inside), [`Owned`] (own it or leave a
+//!   message to the owner), [`Doorbell`] (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per unmask), [`IrqHold`] (hold it back for a time),
 //!   [`Demand`] (which news are wanted), [`Remainder`] (whether something is in hand), [`LazyTimer`] and [`Alarm`] (when a
 //!   sleeper is called);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
@@ -20,8 +20,9 @@
 #![allow(unsafe_code)]
 
 mod alarm;
-mod baton;
 mod claim;
+mod combining_flag;
+mod combining_lock;
 mod demand;
 mod doorbell;
 mod exclusive;
@@ -41,7 +42,6 @@ mod memory;
 mod owned;
 mod published;
 mod ready;
-mod relay;
 mod remainder;
 mod sections;
 mod sleepers;
@@ -53,7 +53,8 @@ mod wake;
 pub mod xsk;
 
 pub use alarm::Alarm;
-pub use baton::{Baton, Held};
+pub use combining_flag::{Combiner, CombiningFlag};
+pub use combining_lock::{CombiningLock, Inside};
 pub use demand::Demand;
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
@@ -71,13 +72,22 @@ pub use mapping::{ClaimError, Mapping};
 pub use owned::{Owned, Owner, Release, TooMuch};
 pub use published::{Published, Reading};
 pub use ready::ReadyQueue;
-pub use relay::{Inside, Relay};
 pub use remainder::Remainder;
 pub use sections::{enter_section, section_is_over};
 pub use sleepers::Sleepers;
 pub use stand_in::StandIn;
 pub use state::StateCell;
 pub use wake::{flush_fence, wake_fence};
+
+#[deprecated(note = "it is `CombiningFlag`")]
+#[doc(hidden)]
+pub type Baton = CombiningFlag;
+#[deprecated(note = "it is `Combiner`")]
+#[doc(hidden)]
+pub type Held<'a> = Combiner<'a>;
+#[deprecated(note = "it is `CombiningLock`")]
+#[doc(hidden)]
+pub type Relay<T> = CombiningLock<T>;
 
 #[cfg(all(test, not(loom)))]
 mod test_rng {

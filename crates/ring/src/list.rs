@@ -120,7 +120,7 @@ impl List {
         Self { newest: AtomicU32::new(NIL) }
     }
 
-    /// Whether the list is empty, as a hint; behind a fence (a doorbell's or a baton's) it is the second look.
+    /// Whether the list is empty, as a hint; behind a fence (a doorbell's or a combining flag's) it is the second look.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Relaxed) == NIL

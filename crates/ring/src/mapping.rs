@@ -20,7 +20,7 @@ pub(crate) const MAPPING_ALIGN: usize = 64;
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    claims: Mutex<Vec<Claim>>,
+    claims: Mutex<Vec<ClaimedRange>>,
     _owner: Box<dyn Send + Sync>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Holder {
     KernelRing,
 }
 
-struct Claim {
+struct ClaimedRange {
     bytes: Range<usize>,
     holder: Holder,
 }
@@ -92,7 +92,7 @@ impl Mapping {
     #[must_use]
     pub fn anonymous(len: usize) -> Self {
         assert!(len > 0, "an empty mapping");
-        let pages = Pages::new(len);
+        let pages = AnonymousPages::new(len);
         let base = pages.base;
         // SAFETY: `pages` owns the zeroed bytes until it is dropped, and nothing else knows their address.
         unsafe { Self::from_raw(base, len, Box::new(pages)) }
@@ -136,7 +136,7 @@ impl Mapping {
         let end = offset.checked_add(len).filter(|&end| end <= self.len).ok_or(ClaimError::OutOfRange)?;
         let bytes = offset..end;
         let mut claims = self.claims.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let clash = |old: &Claim| {
+        let clash = |old: &ClaimedRange| {
             let apart = old.bytes.end <= bytes.start || bytes.end <= old.bytes.start;
             let other_end = old.bytes == bytes
                 && matches!(
@@ -148,7 +148,7 @@ impl Mapping {
         if claims.iter().any(clash) {
             return Err(ClaimError::Taken);
         }
-        claims.push(Claim { bytes, holder });
+        claims.push(ClaimedRange { bytes, holder });
         Ok(())
     }
 }
@@ -159,17 +159,17 @@ impl core::fmt::Debug for Mapping {
     }
 }
 
-struct Pages {
+struct AnonymousPages {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: plain memory; `Pages` only frees it.
-unsafe impl Send for Pages {}
+// SAFETY: plain memory; `AnonymousPages` only frees it.
+unsafe impl Send for AnonymousPages {}
 // SAFETY: as above.
-unsafe impl Sync for Pages {}
+unsafe impl Sync for AnonymousPages {}
 
-impl Pages {
+impl AnonymousPages {
     fn new(len: usize) -> Self {
         let Ok(layout) = Layout::from_size_align(len, 4096) else { panic!("{len} bytes exceed the address space") };
         // SAFETY: the size is not 0 (`Mapping::anonymous` checked).
@@ -179,7 +179,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for AnonymousPages {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };

@@ -12,12 +12,12 @@
 //! | [`Owned::own_or_note`] | owns it | sleeps until the owner tells that it is free ([`Release::Freed`]) |
 //!
 //! Nothing is stranded: a message is pushed *before* the note to the owner, and the owner takes messages *after* it has
-//! taken the note ([`Relay`]).
+//! taken the note ([`CombiningLock`]).
 
 use core::ops::{Deref, DerefMut};
 
+use crate::combining_lock::{CombiningLock, Inside};
 use crate::inbox::{Inbox, Letters};
-use crate::relay::{Inside, Relay};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A value with one owner at a time, and messages to the owner.
@@ -29,7 +29,7 @@ pub struct Owned<T, M> {
     /// Threads that sleep, or are about to, until it is free.
     waiting: AtomicU32,
     /// The last: what its value begins with lies beside the words of the owners.
-    relay: Relay<T>,
+    lock: CombiningLock<T>,
 }
 
 /// The message was not left: together with those before it it would weigh too much.
@@ -38,23 +38,28 @@ pub struct TooMuch<M>(pub M);
 
 impl<T, M> Owned<T, M> {
     /// Bytes from the beginning of this to the value.
-    pub const VALUE_OFFSET: usize = core::mem::offset_of!(Self, relay) + Relay::<T>::VALUE_OFFSET;
+    pub const VALUE_OFFSET: usize = core::mem::offset_of!(Self, lock) + CombiningLock::<T>::VALUE_OFFSET;
 
     /// A value that no thread owns.
     pub fn new(value: T) -> Self {
-        Self { relay: Relay::new(value), inbox: Inbox::new(), weight: AtomicU64::new(0), waiting: AtomicU32::new(0) }
+        Self {
+            lock: CombiningLock::new(value),
+            inbox: Inbox::new(),
+            weight: AtomicU64::new(0),
+            waiting: AtomicU32::new(0),
+        }
     }
 
     /// Owns the value if it is free.
     #[inline]
     pub fn try_own(&self) -> Option<Owner<'_, T, M>> {
-        self.relay.try_enter().map(|inside| self.owner(inside))
+        self.lock.try_enter().map(|inside| self.owner(inside))
     }
 
     /// Leaves a message to the owner; `Some` = there is none, so the caller is it, and works off the messages.
     pub fn post(&self, message: M) -> Option<Owner<'_, T, M>> {
         self.inbox.push(message);
-        self.relay.enter_or_note().map(|inside| self.owner(inside))
+        self.lock.enter_or_note().map(|inside| self.owner(inside))
     }
 
     /// As [`post`](Self::post) for a message of some weight, if it and those that were left before weigh at most `max`.
@@ -88,7 +93,7 @@ impl<T, M> Owned<T, M> {
     /// [`wait_begins`](Self::wait_begins) and [`wait_ends`](Self::wait_ends) it says that a thread waits: the owner will be
     /// given [`Release::Freed`] with `wake`.
     pub fn own_or_note(&self) -> Option<Owner<'_, T, M>> {
-        self.relay.enter_or_note().map(|inside| self.owner(inside))
+        self.lock.enter_or_note().map(|inside| self.owner(inside))
     }
 
     /// The calling thread will wait.
@@ -105,7 +110,7 @@ impl<T, M> Owned<T, M> {
     /// Whether a thread owns it, as a hint.
     #[inline]
     pub fn is_owned(&self) -> bool {
-        self.relay.is_entered()
+        self.lock.is_entered()
     }
 
     fn owner<'a>(&'a self, inside: Inside<'a, T>) -> Owner<'a, T, M> {
@@ -237,14 +242,14 @@ mod tests {
         assert!(owned.reserve(100, 100) && !owned.reserve(1, 100));
         owned.unreserve(1);
         assert!(owned.reserve(1, 100) && !owned.reserve(1, 100), "what was refused counts no more");
-        let owner = owned.post(1).expect("nobody owns it");
+        let owner = owned.post(1).expect("it is free");
         assert_eq!(owner.messages().collect::<Vec<_>>(), [1]);
         assert!(!freed(owner.release(100)));
         assert!(owned.reserve(100, 100));
     }
 
     #[test]
-    fn a_line_takes_in_whoever_came_meanwhile() {
+    fn a_line_takes_in_those_who_came_meanwhile() {
         let owned = Owned::new(vec![1]);
         let owner = owned.try_own().expect("free");
         assert!(owned.post(2).is_none());
@@ -260,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_named() {
+    fn a_waiter_is_named() {
         let owned = Owned::<_, ()>::new(());
         let owner = owned.try_own().expect("free");
         owned.wait_begins();
         assert!(owned.own_or_note().is_none());
-        let Release::Noted(owner) = owner.release(0) else { panic!("somebody waits") };
+        let Release::Noted(owner) = owner.release(0) else { panic!("a thread waits") };
         assert!(freed(owner.release(0)));
         let owner = owned.own_or_note().expect("free");
         owned.wait_ends();

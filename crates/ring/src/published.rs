@@ -213,9 +213,9 @@ mod tests {
         place.replace(Some(second.clone()));
         assert_eq!((**one, **other, **place.read().expect("there")), (1, 1, 2));
         drop(one);
-        assert_eq!(Arc::strong_count(&first), 2, "somebody reads it");
+        assert_eq!(Arc::strong_count(&first), 2, "a thread reads it");
         drop(other);
-        assert_eq!(Arc::strong_count(&first), 1, "nobody does");
+        assert_eq!(Arc::strong_count(&first), 1, "none does");
         let reading = place.read().expect("there");
         place.replace(None);
         assert!(place.read().is_none());

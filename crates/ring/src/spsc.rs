@@ -5,7 +5,7 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, Point, order};
+use crate::sync::{AtomicU32, AtomicU64, CacheLine, Ordering, Point, order};
 
 /// Most elements of a queue.
 pub const CAPACITY_MAX: u32 = 1 << 30;
@@ -48,13 +48,13 @@ impl Codec for u32 {
 }
 impl Word for u32 {}
 
-struct Shared {
-    head: Line<AtomicU32>, // next slot to write; the producer's
-    tail: Line<AtomicU32>, // next slot to read; the consumer's
+struct SharedWords {
+    head: CacheLine<AtomicU32>, // next slot to write; the producer's
+    tail: CacheLine<AtomicU32>, // next slot to read; the consumer's
     slots: Box<[AtomicU64]>,
 }
 
-impl Shared {
+impl SharedWords {
     #[inline]
     fn slot(&self, index: u32) -> &AtomicU64 {
         &self.slots[index as usize & (self.slots.len() - 1)]
@@ -74,7 +74,8 @@ pub fn channel<T: Word>(capacity: u32) -> (Producer<T>, Consumer<T>) {
 fn channel_from<T: Word>(capacity: u32, start: u32) -> (Producer<T>, Consumer<T>) {
     assert!((1..=CAPACITY_MAX).contains(&capacity), "capacity is 1 to 2^30");
     let slots = (0..capacity.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
-    let shared = Arc::new(Shared { head: Line(AtomicU32::new(start)), tail: Line(AtomicU32::new(start)), slots });
+    let shared =
+        Arc::new(SharedWords { head: CacheLine(AtomicU32::new(start)), tail: CacheLine(AtomicU32::new(start)), slots });
     let producer =
         Producer { shared: shared.clone(), head: start, published: start, tail_seen: start, kind: PhantomData };
     (producer, Consumer { shared, tail: start, head_seen: start, kind: PhantomData })
@@ -82,7 +83,7 @@ fn channel_from<T: Word>(capacity: u32, start: u32) -> (Producer<T>, Consumer<T>
 
 /// The writing end.
 pub struct Producer<T> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWords>,
     head: u32,
     published: u32,
     tail_seen: u32,
@@ -165,7 +166,7 @@ impl<T: Word> Producer<T> {
 
 /// The reading end. Elements that are never popped are dropped as words: a frame among them is lost to its pool.
 pub struct Consumer<T> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWords>,
     tail: u32,
     head_seen: u32,
     kind: PhantomData<fn() -> T>,

@@ -29,8 +29,8 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 pub(crate) enum Point {
     StateUpdate,
     ExclusiveLeave,
-    BatonTake,
-    BatonPass,
+    FlagTake,
+    FlagPass,
     DoorbellArm,
     DoorbellRing,
     ListPush,
@@ -44,9 +44,9 @@ pub(crate) enum Point {
     SectionWait,
     FlushLook,
     WakeLook,
-    RelayNote,
-    RelayRead,
-    RelayLeave,
+    CombiningNote,
+    CombiningRead,
+    CombiningLeave,
     InboxPush,
     InboxTake,
     TableInsert,
@@ -156,7 +156,7 @@ pub(crate) fn weaken(point: Option<Point>) {
 /// A value on cache lines of its own: what one side writes does not slow the other side's reads.
 #[derive(Default)]
 #[repr(align(64))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CacheLine<T>(pub(crate) T);
 
 #[cfg(not(loom))]
 mod cell {

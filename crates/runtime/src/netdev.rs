@@ -9,7 +9,7 @@ use napier_core::rss::{FlowV4, FlowV6, IndirectionTable, ToeplitzTable};
 use napier_core::tx::XmitCode;
 
 use crate::port::Taps;
-use crate::tx::{Mode, OnWire, Queues, Sent, TxPath, TxShared};
+use crate::tx::{Mode, OnWire, Queues, Transmitted, TxPath, TxShared};
 use napier_stack::NetNs;
 use napier_stack::seams::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 
@@ -194,11 +194,11 @@ impl Device {
         let path = &self.tx[queue];
         if path.mode() != Mode::Noqueue {
             match path.transmit(class, len_max, build) {
-                Sent::Code(XmitCode::Success | XmitCode::Congested) => return Ok(()),
-                Sent::Code(XmitCode::Drop | XmitCode::Error(_)) => return Err(TxError::Dropped),
-                Sent::Exhausted if class.comes_again => return Err(TxError::Busy),
-                Sent::Exhausted => return Err(TxError::Full),
-                Sent::Direct => {}
+                Transmitted::Code(XmitCode::Success | XmitCode::Congested) => return Ok(()),
+                Transmitted::Code(XmitCode::Drop | XmitCode::Error(_)) => return Err(TxError::Dropped),
+                Transmitted::Exhausted if class.comes_again => return Err(TxError::Busy),
+                Transmitted::Exhausted => return Err(TxError::Full),
+                Transmitted::Direct => {}
             }
         }
         path.send_direct(len_max, build)

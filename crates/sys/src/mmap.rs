@@ -26,7 +26,7 @@ pub fn shared_memory(len: usize) -> io::Result<(OwnedFd, Mapping)> {
     let file = rustix::fs::memfd_create("napier-link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, len as u64)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
-    let pages = Pages::map(len, &file)?;
+    let pages = MappedPages::map(len, &file)?;
     let base = pages.base;
     // SAFETY: `pages` keeps `len` readable and writable bytes mapped until it is dropped; the kernel zeroed them;
     // only this function knows their address.
@@ -85,7 +85,7 @@ pub fn foreign_memory(file: &OwnedFd, len: u64) -> Result<(Mapping, u64), Foreig
     // In units of 512 bytes, see stat(2); it may have some behind the region.
     let holes = len.saturating_sub(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512));
     let len = usize::try_from(len).map_err(|_| ForeignMemoryError::Short { file: bytes, len })?;
-    let pages = Pages::map_foreign(len, file)?;
+    let pages = MappedPages::map_foreign(len, file)?;
     let base = pages.base;
     // SAFETY: `pages` keeps `len` readable and writable bytes mapped until it is dropped, and the seal keeps them in the
     // file; only this function knows their address. The peer's writes are another process's.
@@ -104,23 +104,23 @@ pub fn foreign_memory(file: &OwnedFd, len: u64) -> Result<(Mapping, u64), Foreig
 /// If `len` is 0.
 pub fn private_memory(len: usize) -> io::Result<Mapping> {
     assert!(len > 0, "an empty region");
-    let pages = Pages::map_private(len)?;
+    let pages = MappedPages::map_private(len)?;
     let base = pages.base;
     // SAFETY: as in `shared_memory`.
     Ok(unsafe { Mapping::from_raw(base, len, Box::new(pages)) })
 }
 
-struct Pages {
+struct MappedPages {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: `Pages` only unmaps; it never reads or writes the bytes.
-unsafe impl Send for Pages {}
+// SAFETY: `MappedPages` only unmaps; it never reads or writes the bytes.
+unsafe impl Send for MappedPages {}
 // SAFETY: as above.
-unsafe impl Sync for Pages {}
+unsafe impl Sync for MappedPages {}
 
-impl Pages {
+impl MappedPages {
     fn map(len: usize, file: impl AsFd) -> io::Result<Self> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a new mapping at an address of the kernel's choice; nothing else is touched.
@@ -149,7 +149,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for MappedPages {
     fn drop(&mut self) {
         // SAFETY: mapped in `map` with this length, unmapped once, and the owner of the bytes is gone.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast::<c_void>(), self.len) };

@@ -145,7 +145,7 @@ pub fn channels(socket: &OwnedFd, name: &str) -> Option<Channels> {
     /// `include/uapi/linux/ethtool.h` `ETHTOOL_GCHANNELS` and `struct ethtool_channels`.
     #[repr(C)]
     #[derive(Default)]
-    struct Answer {
+    struct ChannelsAnswer {
         command: u32,
         most: [u32; 4],
         receive: u32,
@@ -153,12 +153,12 @@ pub fn channels(socket: &OwnedFd, name: &str) -> Option<Channels> {
         other: u32,
         combined: u32,
     }
-    let mut answer = Answer { command: 0x3c, ..Answer::default() };
+    let mut answer = ChannelsAnswer { command: 0x3c, ..ChannelsAnswer::default() };
     let mut about = request(name).ok()?;
     about.ifr_ifru.ifru_data = (&raw mut answer).cast();
     // SAFETY: the request fills in `answer`, which has the size of its structure and lives through the call.
     let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
-    let Answer { receive, combined, .. } = answer;
+    let ChannelsAnswer { receive, combined, .. } = answer;
     (failed == 0 && receive + combined > 0).then_some(Channels { receive, combined })
 }
 

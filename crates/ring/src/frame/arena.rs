@@ -6,7 +6,7 @@ use super::{FRAMES_MAX, Frame};
 use crate::Mapping;
 use crate::list::{Links, List};
 use crate::mapping::{ClaimError, Holder};
-use crate::sync::{AtomicU64, Line};
+use crate::sync::{AtomicU64, CacheLine};
 
 /// Where the frames of a new arena lie and who owns them at first.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub(super) struct Arena {
     pub(super) links: Links,
     meta: Box<[AtomicU64]>,
     /// Per home: frames given back and not yet collected by the pool.
-    returned: Box<[Line<List>]>,
+    returned: Box<[CacheLine<List>]>,
 }
 
 /// How much an arena is.
@@ -123,7 +123,7 @@ impl Arena {
             home_shift: frames_per_home.is_power_of_two().then(|| frames_per_home.ilog2()),
             links: Links::new(frames),
             meta: (0..frames).map(|_| AtomicU64::new(0)).collect(),
-            returned: (0..homes).map(|_| Line(List::new())).collect(),
+            returned: (0..homes).map(|_| CacheLine(List::new())).collect(),
         })
     }
 

@@ -116,19 +116,19 @@ fn owned() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn owned_needs_the_ordering_of_the_leave() {
-    without(Point::RelayLeave, no_message_is_stranded);
+    without(Point::CombiningLeave, no_message_is_stranded);
 }
 
 #[test]
 #[should_panic(expected = "stranded")]
 fn owned_needs_the_ordering_of_the_note() {
-    without(Point::RelayNote, no_message_is_stranded);
+    without(Point::CombiningNote, no_message_is_stranded);
 }
 
 #[test]
 #[should_panic(expected = "stranded")]
 fn owned_needs_the_ordering_of_its_reader() {
-    without(Point::RelayRead, no_message_is_stranded);
+    without(Point::CombiningRead, no_message_is_stranded);
 }
 
 /// A program that finds the value owned and goes to sleep is named to the thread that lets go.
@@ -165,11 +165,11 @@ fn sleeper() {
 #[test]
 #[should_panic(expected = "asleep for ever")]
 fn sleeper_needs_the_ordering_of_the_note() {
-    without(Point::RelayNote, no_sleeper_is_forgotten);
+    without(Point::CombiningNote, no_sleeper_is_forgotten);
 }
 
 #[test]
 #[should_panic(expected = "asleep for ever")]
 fn sleeper_needs_the_ordering_of_its_reader() {
-    without(Point::RelayRead, no_sleeper_is_forgotten);
+    without(Point::CombiningRead, no_sleeper_is_forgotten);
 }

@@ -7,7 +7,7 @@ use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use loom::thread;
 
 use super::{model, without};
-use crate::memif::{FLAG_MASK_INT, Follower, Leader, RingMemory, Word, mask, unmask, wants_interrupt};
+use crate::memif::{FLAG_MASK_INT, Follower, Leader, RingMemory, RingWord, mask, unmask, wants_interrupt};
 use crate::sync::Point;
 
 const SLOTS: u16 = 1; // the smallest ring: the second packet reuses the first one's slot
@@ -48,11 +48,11 @@ impl Ring {
         self.bytes.with(|bytes| unsafe { *bytes })
     }
 
-    fn word(&self, word: Word) -> &AtomicU16 {
+    fn word(&self, word: RingWord) -> &AtomicU16 {
         match word {
-            Word::Flags => &self.flags,
-            Word::Head => &self.head,
-            Word::Tail => &self.tail,
+            RingWord::Flags => &self.flags,
+            RingWord::Head => &self.head,
+            RingWord::Tail => &self.tail,
         }
     }
 }
@@ -61,10 +61,10 @@ impl RingMemory for Arc<Ring> {
     fn slots(&self) -> u16 {
         SLOTS
     }
-    fn load(&self, word: Word, ordering: Ordering) -> u16 {
+    fn load(&self, word: RingWord, ordering: Ordering) -> u16 {
         self.word(word).load(ordering)
     }
-    fn store(&self, word: Word, value: u16, ordering: Ordering) {
+    fn store(&self, word: RingWord, value: u16, ordering: Ordering) {
         self.word(word).store(value, ordering);
     }
     fn load_low(&self, _: u16) -> u64 {

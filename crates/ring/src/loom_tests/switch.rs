@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::rings::{Ring, ends};
 use super::{model, model_preempted, without};
-use crate::memif::{Follower, Leader, Switch, Word, wants_interrupt};
+use crate::memif::{Follower, Leader, RingWord, Switch, wants_interrupt};
 use crate::sync::Point;
 use crate::{Exclusive, StateCell};
 
@@ -57,7 +57,7 @@ type Client = Leader<Arc<Ring>>;
 
 fn queue() -> (Client, Arc<Queue>) {
     let (client, server) = ends(0);
-    let switch = Switch::new(server.memory.clone(), Word::Head, server.tail());
+    let switch = Switch::new(server.memory.clone(), RingWord::Head, server.tail());
     (client, Arc::new(Queue { state: StateCell::new(0), ring: Exclusive::new(server), switch }))
 }
 

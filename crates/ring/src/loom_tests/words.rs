@@ -1,4 +1,4 @@
-//! State cell, exclusive, baton, doorbell.
+//! State cell, exclusive, flag, doorbell.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{model, without};
 use crate::sync::Point;
-use crate::{Baton, Doorbell, Exclusive, Relay, StateCell, enter_section, section_is_over};
+use crate::{CombiningFlag, CombiningLock, Doorbell, Exclusive, StateCell, enter_section, section_is_over};
 
 const OWNED: u32 = 1;
 const MISSED: u32 = 2;
@@ -157,21 +157,22 @@ fn owners_by_state_never_meet_inside() {
     });
 }
 
-fn baton_strands_no_work() {
+fn combining_flag_strands_no_work() {
     model(|| {
-        let shared = Arc::new((Baton::new(), AtomicU32::new(0), AtomicU32::new(0)));
-        // Each thread publishes work in a word of its own, so that nothing but the baton orders it.
-        let run = |publish: fn(&(Baton, AtomicU32, AtomicU32)), shared: &(Baton, AtomicU32, AtomicU32)| {
+        let shared = Arc::new((CombiningFlag::new(), AtomicU32::new(0), AtomicU32::new(0)));
+        // Each thread publishes work in a word of its own, so that nothing but the flag orders it.
+        let run = |publish: fn(&(CombiningFlag, AtomicU32, AtomicU32)),
+                   shared: &(CombiningFlag, AtomicU32, AtomicU32)| {
             publish(shared);
-            let (baton, first, second) = shared;
-            let mut held = baton.try_take();
-            while let Some(baton) = held {
+            let (flag, first, second) = shared;
+            let mut held = flag.try_take();
+            while let Some(flag) = held {
                 for work in [first, second] {
                     if work.load(Ordering::Relaxed) == 1 {
                         work.store(2, Ordering::Relaxed);
                     }
                 }
-                held = baton.pass(|| [first, second].iter().any(|work| work.load(Ordering::Relaxed) == 1));
+                held = flag.pass(|| [first, second].iter().any(|work| work.load(Ordering::Relaxed) == 1));
             }
         };
         let other = shared.clone();
@@ -184,20 +185,20 @@ fn baton_strands_no_work() {
 }
 
 #[test]
-fn baton() {
-    baton_strands_no_work();
+fn flag() {
+    combining_flag_strands_no_work();
 }
 
 #[test]
 #[should_panic(expected = "stranded work")]
-fn baton_needs_the_fence_before_the_take() {
-    without(Point::BatonTake, baton_strands_no_work);
+fn combining_flag_needs_the_fence_before_the_take() {
+    without(Point::FlagTake, combining_flag_strands_no_work);
 }
 
 #[test]
 #[should_panic(expected = "stranded work")]
-fn baton_needs_the_fence_before_the_last_look() {
-    without(Point::BatonPass, baton_strands_no_work);
+fn combining_flag_needs_the_fence_before_the_last_look() {
+    without(Point::FlagPass, combining_flag_strands_no_work);
 }
 
 fn doorbell_wakes_the_sleeper() {
@@ -307,23 +308,23 @@ fn section_needs_the_fence_of_the_switch() {
 }
 
 /// Each thread writes down work of its own and enters, or leaves it to the one inside, who does all that it can see.
-struct Relayed {
-    relay: Relay<u32>,
+struct Combined {
+    lock: CombiningLock<u32>,
     work: [UnsafeCell<u32>; 2],
 }
 
 // SAFETY: the model checks that the data has one user at a time; loom reports it if not.
-unsafe impl Sync for Relayed {}
+unsafe impl Sync for Combined {}
 
-fn a_relay_does_all_work() {
+fn a_combining_lock_does_all_work() {
     model(|| {
-        let shared = Arc::new(Relayed { relay: Relay::new(0), work: [0, 0].map(UnsafeCell::new) });
-        let work = |shared: &Relayed, own: usize| {
+        let shared = Arc::new(Combined { lock: CombiningLock::new(0), work: [0, 0].map(UnsafeCell::new) });
+        let work = |shared: &Combined, own: usize| {
             shared.work[own].with_mut(|work| {
                 // SAFETY: no thread looks before the note, or before this thread is inside.
                 unsafe { *work = 1 }
             });
-            let Some(mut inside) = shared.relay.enter_or_note() else { return };
+            let Some(mut inside) = shared.lock.enter_or_note() else { return };
             let take = |at: usize| {
                 shared.work[at].with_mut(|work| {
                     // SAFETY: own work, or work that its thread has left.
@@ -340,29 +341,29 @@ fn a_relay_does_all_work() {
         let thread = thread::spawn(move || work(&other, 0));
         work(&shared, 1);
         thread.join().unwrap();
-        assert_eq!(*shared.relay.try_enter().expect("both have left"), 2, "work is stranded");
+        assert_eq!(*shared.lock.try_enter().expect("both have left"), 2, "work is stranded");
     });
 }
 
 #[test]
-fn relay() {
-    a_relay_does_all_work();
+fn combining_lock() {
+    a_combining_lock_does_all_work();
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn relay_needs_the_ordering_of_the_note() {
-    without(Point::RelayNote, a_relay_does_all_work);
+fn combining_lock_needs_the_ordering_of_the_note() {
+    without(Point::CombiningNote, a_combining_lock_does_all_work);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn relay_needs_the_ordering_of_its_reader() {
-    without(Point::RelayRead, a_relay_does_all_work);
+fn combining_lock_needs_the_ordering_of_its_reader() {
+    without(Point::CombiningRead, a_combining_lock_does_all_work);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn relay_needs_the_ordering_of_the_leave() {
-    without(Point::RelayLeave, a_relay_does_all_work);
+fn combining_lock_needs_the_ordering_of_the_leave() {
+    without(Point::CombiningLeave, a_combining_lock_does_all_work);
 }

@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::{model, without};
 use crate::sync::Point;
-use crate::xsk::{Consumer, Descriptor, Producer, RING_NEED_WAKEUP, Word, XskMemory, wants_wakeup};
+use crate::xsk::{Consumer, Descriptor, Producer, RING_NEED_WAKEUP, XskMemory, XskWord, wants_wakeup};
 
 const START: u32 = u32::MAX; // the index wraps
 
@@ -35,11 +35,11 @@ impl Ring {
         self.bytes.with(|bytes| unsafe { *bytes })
     }
 
-    fn word(&self, word: Word) -> &AtomicU32 {
+    fn word(&self, word: XskWord) -> &AtomicU32 {
         match word {
-            Word::Producer => &self.producer,
-            Word::Consumer => &self.consumer,
-            Word::Flags => &self.flags,
+            XskWord::Producer => &self.producer,
+            XskWord::Consumer => &self.consumer,
+            XskWord::Flags => &self.flags,
         }
     }
 }
@@ -48,10 +48,10 @@ impl XskMemory for Arc<Ring> {
     fn slots(&self) -> u32 {
         1
     }
-    fn load(&self, word: Word, ordering: Ordering) -> u32 {
+    fn load(&self, word: XskWord, ordering: Ordering) -> u32 {
         self.word(word).load(ordering)
     }
-    fn store(&self, word: Word, value: u32, ordering: Ordering) {
+    fn store(&self, word: XskWord, value: u32, ordering: Ordering) {
         self.word(word).store(value, ordering);
     }
     fn read_address(&self, _: u32) -> u64 {
@@ -128,7 +128,7 @@ fn sleeper_is_kicked() {
         consumer.refresh().expect("an honest producer");
         let mut seen = consumer.waiting();
         if seen == 0 {
-            consumer.memory.store(Word::Flags, RING_NEED_WAKEUP, Ordering::Relaxed);
+            consumer.memory.store(XskWord::Flags, RING_NEED_WAKEUP, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             consumer.refresh().expect("an honest producer");
             seen = consumer.waiting();

@@ -1,6 +1,6 @@
 //! The client's ends. The client owns the memory, so its frames are the buffers: nothing is copied.
 
-use super::protocol::{Leader, Low, RingMemory, Word, mask, unmask};
+use super::protocol::{Leader, Low, RingMemory, RingWord, mask, unmask};
 use super::{InterruptSwitch, Publish, RingEnd, RingView};
 use crate::frame::FramePlaces;
 use crate::memory;
@@ -355,7 +355,7 @@ impl S2cConsumer {
     /// The ring's interrupt, to be switched beside the owner of this end.
     #[must_use]
     pub fn interrupt_switch(&self) -> InterruptSwitch {
-        InterruptSwitch::new(self.slots.leader.memory.for_switch(), Word::Tail, self.consumed())
+        InterruptSwitch::new(self.slots.leader.memory.for_switch(), RingWord::Tail, self.consumed())
     }
 
     /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].

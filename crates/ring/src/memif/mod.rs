@@ -40,7 +40,7 @@ pub(crate) use switch::Switch;
 pub use view::{RingEnd, RingError, RingView};
 
 #[cfg(all(test, loom))]
-pub(crate) use protocol::{Follower, Leader, RingMemory, Word, mask, unmask, wants_interrupt};
+pub(crate) use protocol::{Follower, Leader, RingMemory, RingWord, mask, unmask, wants_interrupt};
 
 /// First word of every ring. Source: memif.h MEMIF_COOKIE (memif 2.0).
 pub const COOKIE: u32 = 0x03E3_1F20;

@@ -9,7 +9,7 @@ use crate::sync::{Ordering, Point, full_fence, order};
 
 /// A 16-bit word of a ring's header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum RingWord {
     Flags,
     Head,
     Tail,
@@ -19,8 +19,8 @@ pub(crate) enum Word {
 pub(crate) trait RingMemory {
     /// A power of two, at most 2^14.
     fn slots(&self) -> u16;
-    fn load(&self, word: Word, ordering: Ordering) -> u16;
-    fn store(&self, word: Word, value: u16, ordering: Ordering);
+    fn load(&self, word: RingWord, ordering: Ordering) -> u16;
+    fn store(&self, word: RingWord, value: u16, ordering: Ordering);
     fn load_low(&self, index: u16) -> u64;
     fn load_high(&self, index: u16) -> u64;
     fn store_low(&self, index: u16, low: u64);
@@ -114,14 +114,14 @@ impl<M: RingMemory> Leader<M> {
     pub(crate) fn publish(&mut self) -> u16 {
         // Release: pairs with the Acquire in `Follower::refresh`: descriptors and bytes are seen there.
         let release = order(Point::RingHeadStore, Ordering::Release);
-        self.head.publish(|head| self.memory.store(Word::Head, head, release))
+        self.head.publish(|head| self.memory.store(RingWord::Head, head, release))
     }
 
     /// Looks at the peer's tail; returns how many answered slots can be taken back.
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<u16, BadIndex> {
         // Acquire: pairs with the Release in `Follower::publish`: answers are seen, and bytes are no longer used.
-        let tail = self.memory.load(Word::Tail, Ordering::Acquire);
+        let tail = self.memory.load(RingWord::Tail, Ordering::Acquire);
         self.head.see_emptied(tail).map(|()| self.answered())
     }
 
@@ -192,7 +192,7 @@ impl<M: RingMemory> Follower<M> {
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<u16, BadIndex> {
         // Acquire: pairs with the Release in `Leader::publish`.
-        let head = self.memory.load(Word::Head, Ordering::Acquire);
+        let head = self.memory.load(RingWord::Head, Ordering::Acquire);
         self.tail.see_filled(head, self.memory.slots()).map(|()| self.waiting())
     }
 
@@ -253,7 +253,7 @@ impl<M: RingMemory> Follower<M> {
     pub(crate) fn publish(&mut self) -> u16 {
         // Release: pairs with the Acquire in `Leader::refresh`.
         let release = order(Point::RingTailStore, Ordering::Release);
-        self.tail.publish(|tail| self.memory.store(Word::Tail, tail, release))
+        self.tail.publish(|tail| self.memory.store(RingWord::Tail, tail, release))
     }
 }
 
@@ -268,20 +268,20 @@ fn announced(published: u16, memory: &impl RingMemory) -> Publish {
 pub(crate) fn wants_interrupt(memory: &impl RingMemory) -> bool {
     // Pairs with the fence in `unmask`: either the consumer's second look sees the packets, or we see the flag clear.
     full_fence(Point::RingPublishFence);
-    memory.load(Word::Flags, Ordering::Relaxed) & FLAG_MASK_INT == 0
+    memory.load(RingWord::Flags, Ordering::Relaxed) & FLAG_MASK_INT == 0
 }
 
 /// The packets' consumer: no interrupts from now on. One may be on its way.
 #[inline]
 pub(crate) fn mask(memory: &impl RingMemory) {
     // Relaxed: a late interrupt is harmless. The consumer is the flags' only writer.
-    memory.store(Word::Flags, FLAG_MASK_INT, Ordering::Relaxed);
+    memory.store(RingWord::Flags, FLAG_MASK_INT, Ordering::Relaxed);
 }
 
 /// The packets' consumer: interrupts from now on. The caller has to look at the ring again after this.
 #[inline]
 pub(crate) fn unmask(memory: &impl RingMemory) {
-    memory.store(Word::Flags, 0, Ordering::Relaxed);
+    memory.store(RingWord::Flags, 0, Ordering::Relaxed);
     // Pairs with the fence in `wants_interrupt`.
     full_fence(Point::RingUnmaskFence);
 }

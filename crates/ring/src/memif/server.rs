@@ -3,16 +3,16 @@
 
 use core::ops::Range;
 
-use super::protocol::{Follower, Low, RingMemory, Word, mask, unmask};
+use super::protocol::{Follower, Low, RingMemory, RingWord, mask, unmask};
 use super::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
 
 /// A ring's follower, and the bytes of the region that descriptors may point to.
-struct Window {
+struct OfferedSlots {
     follower: Follower<RingView>,
     frames: Range<usize>,
 }
 
-impl Window {
+impl OfferedSlots {
     fn new(ring: RingView, frames: Range<usize>, start: u16) -> Self {
         assert_eq!(ring.end(), RingEnd::Server, "the server's ends need the server's view");
         assert!(frames.start <= frames.end && frames.end <= ring.mapping().len(), "frames outside the region");
@@ -43,7 +43,7 @@ impl Window {
 
 /// The server's end of a C2S ring: packets are copied out of the client's memory.
 pub struct C2sConsumer {
-    window: Window,
+    window: OfferedSlots,
     in_chain: bool,
 }
 
@@ -60,7 +60,7 @@ impl C2sConsumer {
     }
 
     pub(super) fn starting_at(ring: RingView, frames: Range<usize>, start: u16) -> Self {
-        Self { window: Window::new(ring, frames, start), in_chain: false }
+        Self { window: OfferedSlots::new(ring, frames, start), in_chain: false }
     }
 
     /// Packets that wait, with a look at the peer's index.
@@ -102,7 +102,7 @@ impl C2sConsumer {
     /// The ring's interrupt, to be switched beside the owner of this end.
     #[must_use]
     pub fn interrupt_switch(&self) -> InterruptSwitch {
-        InterruptSwitch::new(self.window.follower.memory.for_switch(), Word::Head, self.consumed())
+        InterruptSwitch::new(self.window.follower.memory.for_switch(), RingWord::Head, self.consumed())
     }
 
     /// Index of the oldest packet that was not taken, for [`InterruptSwitch::note_consumed`].
@@ -145,7 +145,7 @@ impl std::error::Error for RingFull {}
 
 /// The server's end of an S2C ring: packets are built in the buffers that the client posted.
 pub struct S2cProducer {
-    window: Window,
+    window: OfferedSlots,
     bad_descriptors: u64,
 }
 
@@ -162,7 +162,7 @@ impl S2cProducer {
     }
 
     pub(super) fn starting_at(ring: RingView, frames: Range<usize>, start: u16) -> Self {
-        Self { window: Window::new(ring, frames, start), bad_descriptors: 0 }
+        Self { window: OfferedSlots::new(ring, frames, start), bad_descriptors: 0 }
     }
 
     /// Empty buffers that the client has posted, with a look at its index.

@@ -3,7 +3,7 @@
 //! The thread that finishes a poll gives the queue up first and unmasks then, so the switch must work beside
 //! the thread that owns the queue next.
 
-use super::protocol::{RingMemory, Word, mask, unmask};
+use super::protocol::{RingMemory, RingWord, mask, unmask};
 use super::{FLAG_MASK_INT, RingView};
 use crate::sync::{AtomicU16, Ordering};
 
@@ -11,7 +11,7 @@ use crate::sync::{AtomicU16, Ordering};
 pub struct InterruptSwitch(Switch<RingView>);
 
 impl InterruptSwitch {
-    pub(super) fn new(view: RingView, produced: Word, start: u16) -> Self {
+    pub(super) fn new(view: RingView, produced: RingWord, start: u16) -> Self {
         Self(Switch::new(view, produced, start))
     }
 
@@ -70,13 +70,13 @@ impl InterruptSwitch {
 pub(crate) struct Switch<M> {
     memory: M,
     /// The index that the packets' producer moves.
-    produced: Word,
+    produced: RingWord,
     /// What of it has been consumed, as of the last `note_consumed`.
     consumed: AtomicU16,
 }
 
 impl<M: RingMemory> Switch<M> {
-    pub(crate) fn new(memory: M, produced: Word, start: u16) -> Self {
+    pub(crate) fn new(memory: M, produced: RingWord, start: u16) -> Self {
         Self { memory, produced, consumed: AtomicU16::new(start) }
     }
 
@@ -98,7 +98,7 @@ impl<M: RingMemory> Switch<M> {
 
     pub(crate) fn is_masked(&self) -> bool {
         // Relaxed: ordered by the producer's fence, which pairs with the one in `unmask`.
-        self.memory.load(Word::Flags, Ordering::Relaxed) & FLAG_MASK_INT != 0
+        self.memory.load(RingWord::Flags, Ordering::Relaxed) & FLAG_MASK_INT != 0
     }
 
     pub(crate) fn is_overlooked(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::layout::ring_bytes;
-use super::protocol::{RingMemory, Word};
+use super::protocol::{RingMemory, RingWord};
 use super::{
     COOKIE, COOKIE_OFFSET, DESCRIPTOR_BYTES, FLAGS_OFFSET, HEAD_OFFSET, LOG2_RING_SIZE_MAX, RING_HEADER_BYTES,
     TAIL_OFFSET,
@@ -90,9 +90,9 @@ impl RingView {
 
     /// Writes the cookie and zeroes flags, head and tail: the client does it before it connects, and never after.
     pub fn init(&self) {
-        self.store(Word::Flags, 0, Ordering::Relaxed);
-        self.store(Word::Head, 0, Ordering::Relaxed);
-        self.store(Word::Tail, 0, Ordering::Relaxed);
+        self.store(RingWord::Flags, 0, Ordering::Relaxed);
+        self.store(RingWord::Head, 0, Ordering::Relaxed);
+        self.store(RingWord::Tail, 0, Ordering::Relaxed);
         // Release: pairs with the Acquire in `check_cookie`.
         self.cookie().store(COOKIE, Ordering::Release);
     }
@@ -134,11 +134,11 @@ impl RingView {
     }
 
     #[inline]
-    fn word(&self, word: Word) -> &MappedU16 {
+    fn word(&self, word: RingWord) -> &MappedU16 {
         let offset = match word {
-            Word::Flags => FLAGS_OFFSET,
-            Word::Head => HEAD_OFFSET,
-            Word::Tail => TAIL_OFFSET,
+            RingWord::Flags => FLAGS_OFFSET,
+            RingWord::Head => HEAD_OFFSET,
+            RingWord::Tail => TAIL_OFFSET,
         };
         let at = self.base.wrapping_add(offset).cast::<MappedU16>();
         // SAFETY: inside the claimed range, aligned (the ring to 64 bytes, the words to 2), atomics only.
@@ -169,12 +169,12 @@ impl RingMemory for RingView {
     }
 
     #[inline]
-    fn load(&self, word: Word, ordering: Ordering) -> u16 {
+    fn load(&self, word: RingWord, ordering: Ordering) -> u16 {
         self.word(word).load(ordering)
     }
 
     #[inline]
-    fn store(&self, word: Word, value: u16, ordering: Ordering) {
+    fn store(&self, word: RingWord, value: u16, ordering: Ordering) {
         self.word(word).store(value, ordering);
     }
 

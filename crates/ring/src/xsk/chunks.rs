@@ -8,7 +8,7 @@ use crate::{ArenaId, Frame, FrameTable};
 pub(super) struct Chunks {
     pub(super) arena: ArenaId,
     place: FramePlaces,
-    held: Held,
+    held: WithKernel,
 }
 
 impl Chunks {
@@ -22,7 +22,7 @@ impl Chunks {
         let chunk = place.stride();
         assert!(chunk.is_power_of_two() && place.capacity() <= chunk - HEADROOM_BYTES, "frames are not cut as chunks");
         assert_eq!(place.first_offset() % chunk, HEADROOM_BYTES, "frames begin elsewhere than the kernel's packets");
-        let held = Held::new(place.frames());
+        let held = WithKernel::new(place.frames());
         Self { arena, place, held }
     }
 
@@ -51,9 +51,9 @@ impl Chunks {
 }
 
 /// Which chunks are with the kernel: one bit each.
-struct Held(Box<[u64]>);
+struct WithKernel(Box<[u64]>);
 
-impl Held {
+impl WithKernel {
     fn new(chunks: u32) -> Self {
         Self((0..chunks.div_ceil(64)).map(|_| 0).collect())
     }

@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_source_is_told_what_it_does_not_know() {
         let (line, told) = (OnceLine::default(), Told::default());
-        assert!(arm(&line, &told, true) && line.is_away(), "nobody waits");
+        assert!(arm(&line, &told, true) && line.is_away(), "no thread waits");
         let first = |(): &()| {
             told.borrow_mut().push("first");
             Ok::<_, ()>(())
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_whoever_tells_the_source() {
+    fn no_thread_waits_for_one_that_tells_the_source() {
         let (line, told) = (OnceLine::default(), Told::default());
         assert_eq!(line.watch((), |()| Ok::<_, ()>(())), Ok(()));
         let meanwhile = |(): &()| {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_cannot_be_had_leaves_nobody_waiting() {
+    fn a_source_that_cannot_be_had_leaves_no_thread_waiting() {
         let line = OnceLine::default();
         assert_eq!(line.watch((), |()| Err("no memory")), Err("no memory"));
         assert!(line.is_away() && !line.unwatch(|()| ()));

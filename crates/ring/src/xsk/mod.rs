@@ -24,7 +24,7 @@ mod view;
 
 pub use line::{OnceLine, Rearm};
 #[cfg(all(test, loom))]
-pub(crate) use protocol::{Consumer, Descriptor, Producer, Word, XskMemory, wants_wakeup};
+pub(crate) use protocol::{Consumer, Descriptor, Producer, XskMemory, XskWord, wants_wakeup};
 pub use rx::{FillWake, XskLook, XskRx};
 pub use tx::{TxPublish, TxWake, XskTx};
 pub use view::{KernelRing, RingKind, RingPlaces, XskRingError};

@@ -9,7 +9,7 @@ use crate::sync::{Ordering, Point, full_fence, order};
 
 /// A word of a ring.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum XskWord {
     Producer,
     Consumer,
     Flags,
@@ -30,8 +30,8 @@ pub(crate) struct Descriptor {
 pub(crate) trait XskMemory {
     /// A power of two.
     fn slots(&self) -> u32;
-    fn load(&self, word: Word, ordering: Ordering) -> u32;
-    fn store(&self, word: Word, value: u32, ordering: Ordering);
+    fn load(&self, word: XskWord, ordering: Ordering) -> u32;
+    fn store(&self, word: XskWord, value: u32, ordering: Ordering);
     fn read_address(&self, index: u32) -> u64;
     fn write_address(&self, index: u32, address: u64);
     fn read_packet(&self, index: u32) -> Descriptor;
@@ -47,7 +47,7 @@ pub(crate) struct Producer<M> {
 impl<M: XskMemory> Producer<M> {
     /// A ring that has not been used.
     pub(crate) fn new(memory: M) -> Self {
-        let indices = Indices::new(memory.load(Word::Producer, Ordering::Relaxed));
+        let indices = Indices::new(memory.load(XskWord::Producer, Ordering::Relaxed));
         Self { memory, indices }
     }
 
@@ -61,7 +61,7 @@ impl<M: XskMemory> Producer<M> {
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<(), BadIndex> {
         // Acquire: pairs with the Release in `Consumer::release`: what was read is not written over before.
-        let consumed = self.memory.load(Word::Consumer, Ordering::Acquire);
+        let consumed = self.memory.load(XskWord::Consumer, Ordering::Acquire);
         self.indices.see_emptied(consumed)
     }
 
@@ -95,7 +95,7 @@ impl<M: XskMemory> Producer<M> {
     pub(crate) fn publish(&mut self) -> u32 {
         // Release: pairs with the Acquire in `Consumer::refresh`: descriptors and bytes are seen there.
         let release = order(Point::XskPublish, Ordering::Release);
-        self.indices.publish(|next| self.memory.store(Word::Producer, next, release))
+        self.indices.publish(|next| self.memory.store(XskWord::Producer, next, release))
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Consumer<M> {
 impl<M: XskMemory> Consumer<M> {
     /// A ring that has not been used.
     pub(crate) fn new(memory: M) -> Self {
-        let indices = Indices::new(memory.load(Word::Consumer, Ordering::Relaxed));
+        let indices = Indices::new(memory.load(XskWord::Consumer, Ordering::Relaxed));
         Self { memory, indices }
     }
 
@@ -122,7 +122,7 @@ impl<M: XskMemory> Consumer<M> {
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<(), BadIndex> {
         // Acquire: pairs with the Release in `Producer::publish`.
-        let produced = self.memory.load(Word::Producer, Ordering::Acquire);
+        let produced = self.memory.load(XskWord::Producer, Ordering::Acquire);
         self.indices.see_filled(produced, self.memory.slots())
     }
 
@@ -152,7 +152,7 @@ impl<M: XskMemory> Consumer<M> {
     pub(crate) fn release(&mut self) {
         // Release: pairs with the Acquire in `Producer::refresh`.
         let release = order(Point::XskRelease, Ordering::Release);
-        let _ = self.indices.publish(|next| self.memory.store(Word::Consumer, next, release));
+        let _ = self.indices.publish(|next| self.memory.store(XskWord::Consumer, next, release));
     }
 
     /// Index of the oldest slot that was not read.
@@ -168,5 +168,5 @@ pub(crate) fn wants_wakeup(memory: &impl XskMemory) -> bool {
     // Pairs with the consumer's fence between setting the flag and its last look at the ring: either it sees the slots,
     // or we see the flag.
     full_fence(Point::XskWakeLook);
-    memory.load(Word::Flags, Ordering::Relaxed) & RING_NEED_WAKEUP != 0
+    memory.load(XskWord::Flags, Ordering::Relaxed) & RING_NEED_WAKEUP != 0
 }

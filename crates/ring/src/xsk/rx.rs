@@ -1,7 +1,7 @@
 //! The receive side of a socket: frames for the kernel to fill, and packets.
 
 use super::chunks::Chunks;
-use super::protocol::{Consumer, Producer, Word, XskMemory, wants_wakeup};
+use super::protocol::{Consumer, Producer, XskMemory, XskWord, wants_wakeup};
 use super::{HEADROOM_BYTES, KernelRing, RingKind};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{ArenaId, Frame, FrameTable};
@@ -164,6 +164,6 @@ impl XskLook {
     #[must_use]
     #[inline]
     pub fn packets_wait(&self) -> bool {
-        self.ring.load(Word::Producer, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
+        self.ring.load(XskWord::Producer, Ordering::Acquire) != self.consumed.load(Ordering::Acquire)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::protocol::{Consumer, Descriptor, Producer, Word, XskMemory};
+use super::protocol::{Consumer, Descriptor, Producer, XskMemory, XskWord};
 use super::*;
 use crate::sync::Ordering;
 use crate::test_rng::Rng;
@@ -39,7 +39,7 @@ fn ring(kind: RingKind) -> (KernelRing, KernelRing) {
     let mapping = Arc::new(Mapping::anonymous(4096));
     let ours = KernelRing::new(&mapping, PLACES, kind, SLOTS).expect("a ring");
     let kernels = ours.for_look();
-    for word in [Word::Producer, Word::Consumer] {
+    for word in [XskWord::Producer, XskWord::Consumer] {
         kernels.store(word, u32::MAX - 2, Ordering::Relaxed);
     }
     (ours, kernels)
@@ -219,33 +219,33 @@ fn impossible_indices_are_counted_and_ignored() {
     at.post(2);
     let _ = at.rx.publish();
     assert!(at.deliver(60).is_some());
-    let at_packet = at.packets.memory.load(Word::Producer, Ordering::Relaxed);
+    let at_packet = at.packets.memory.load(XskWord::Producer, Ordering::Relaxed);
     for wrong in [at_packet.wrapping_add(SLOTS), at_packet.wrapping_sub(2)] {
-        at.packets.memory.store(Word::Producer, wrong, Ordering::Relaxed);
+        at.packets.memory.store(XskWord::Producer, wrong, Ordering::Relaxed);
         let before = at.rx.index_errors();
         assert_eq!(at.rx.pending(), 0);
         assert_eq!(at.rx.index_errors(), before + 1);
     }
-    at.packets.memory.store(Word::Producer, at_packet, Ordering::Relaxed);
+    at.packets.memory.store(XskWord::Producer, at_packet, Ordering::Relaxed);
     assert_eq!(at.rx.pending(), 1);
     let mut at = send();
-    at.packets.memory.store(Word::Consumer, 77, Ordering::Relaxed);
+    at.packets.memory.store(XskWord::Consumer, 77, Ordering::Relaxed);
     assert!(at.push());
     assert_eq!(at.tx.publish().published, 1);
     assert_eq!((at.tx.unsent(), at.tx.index_errors() > 0), (1, true));
-    at.sent.memory.store(Word::Producer, 77, Ordering::Relaxed);
+    at.sent.memory.store(XskWord::Producer, 77, Ordering::Relaxed);
     assert_eq!(at.reclaim(), 0);
 }
 
 #[test]
 fn whoever_publishes_is_told_that_the_kernel_sleeps() {
     let mut at = receive();
-    at.fill.memory.store(Word::Flags, RING_NEED_WAKEUP, Ordering::Relaxed);
+    at.fill.memory.store(XskWord::Flags, RING_NEED_WAKEUP, Ordering::Relaxed);
     assert!(at.rx.publish().is_none(), "nothing was published");
     at.post(1);
     assert!(at.rx.publish().is_some());
     let mut at = send();
-    at.packets.memory.store(Word::Flags, RING_NEED_WAKEUP, Ordering::Relaxed);
+    at.packets.memory.store(XskWord::Flags, RING_NEED_WAKEUP, Ordering::Relaxed);
     assert!(at.tx.publish().wake.is_none(), "nothing waits");
     assert!(at.push());
     assert!(at.tx.publish().wake.is_some());

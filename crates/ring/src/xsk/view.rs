@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::protocol::{Descriptor, Word, XskMemory};
+use super::protocol::{Descriptor, XskMemory, XskWord};
 use crate::Mapping;
 use crate::mapping::{ClaimError, Holder};
 use crate::sync::{MappedU32, MappedU64, Ordering};
@@ -126,11 +126,11 @@ impl KernelRing {
     }
 
     #[inline]
-    fn word(&self, word: Word) -> &MappedU32 {
+    fn word(&self, word: XskWord) -> &MappedU32 {
         let at = match word {
-            Word::Producer => self.producer,
-            Word::Consumer => self.consumer,
-            Word::Flags => self.flags,
+            XskWord::Producer => self.producer,
+            XskWord::Consumer => self.consumer,
+            XskWord::Flags => self.flags,
         };
         // SAFETY: `new` checked range and alignment, the mapping is kept alive, and all accesses are atomic.
         unsafe { &*at }
@@ -153,12 +153,12 @@ impl XskMemory for KernelRing {
     }
 
     #[inline]
-    fn load(&self, word: Word, ordering: Ordering) -> u32 {
+    fn load(&self, word: XskWord, ordering: Ordering) -> u32 {
         self.word(word).load(ordering)
     }
 
     #[inline]
-    fn store(&self, word: Word, value: u32, ordering: Ordering) {
+    fn store(&self, word: XskWord, value: u32, ordering: Ordering) {
         self.word(word).store(value, ordering);
     }
 

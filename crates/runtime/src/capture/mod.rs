@@ -119,20 +119,20 @@ pub struct Capture {
     stop: Arc<AtomicBool>,
     path: PathBuf,
     thread: Option<JoinHandle<io::Result<()>>>,
-    _claim: Claim,
+    _claim: OneCapture,
 }
 
 /// The right to capture a device.
-struct Claim(Arc<AtomicBool>);
+struct OneCapture(Arc<AtomicBool>);
 
-impl Claim {
+impl OneCapture {
     fn new(busy: &Arc<AtomicBool>) -> Option<Self> {
         // Relaxed: the taps order by themselves what is in them.
         (!busy.swap(true, Ordering::Relaxed)).then(|| Self(busy.clone()))
     }
 }
 
-impl Drop for Claim {
+impl Drop for OneCapture {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ impl DeviceHandle {
         }
         let taps = &self.device.taps;
         // Before the file is opened: that of the other capture must keep what it has.
-        let claim = Claim::new(&taps.busy).ok_or_else(|| CaptureError::Busy { device: self.name().to_owned() })?;
+        let claim = OneCapture::new(&taps.busy).ok_or_else(|| CaptureError::Busy { device: self.name().to_owned() })?;
         let at_file = |source| CaptureError::File { path: path.clone(), source };
         let file = open(path, append).map_err(at_file)?;
         let counters = Arc::new(Counters::default());

@@ -24,7 +24,7 @@ pub(super) enum Direction {
 
 /// One frame of an enhanced packet block, without its bytes.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Packet {
+pub(super) struct CapturedPacket {
     /// Since 1970.
     pub(super) at_ns: u64,
     /// Bytes of the frame on the wire.
@@ -74,7 +74,12 @@ pub(super) fn interface_description(out: &mut Vec<u8>, name: &str, mac: [u8; 6],
 }
 
 /// One frame; `bytes` appends its first bytes.
-pub(super) fn enhanced_packet(out: &mut Vec<u8>, packet: &Packet, captured: u32, bytes: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn enhanced_packet(
+    out: &mut Vec<u8>,
+    packet: &CapturedPacket,
+    captured: u32,
+    bytes: impl FnOnce(&mut Vec<u8>),
+) {
     block(out, 6, |out| {
         put32(out, INTERFACE);
         put_time(out, packet.at_ns);

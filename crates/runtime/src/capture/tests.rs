@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::pcapng::{self, Direction, Packet, Statistics};
+use super::pcapng::{self, CapturedPacket, Direction, Statistics};
 use crate::port::tap::{self, Counters, Tap};
 
 /// The blocks, byte by byte, as the draft's figures have them.
@@ -21,7 +21,8 @@ fn blocks_are_those_of_the_draft() {
     assert_eq!(out, expected);
 
     out.clear();
-    let packet = Packet { at_ns: 0x0102_0304_0506_0708, length: 1500, direction: Direction::Out, queue: 3, lost: 2 };
+    let packet =
+        CapturedPacket { at_ns: 0x0102_0304_0506_0708, length: 1500, direction: Direction::Out, queue: 3, lost: 2 };
     pcapng::enhanced_packet(&mut out, &packet, 5, |out| out.extend([9; 5]));
     #[rustfmt::skip]
     let expected = [

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::pcapng::{self, Direction, Packet, Statistics};
+use super::pcapng::{self, CapturedPacket, Direction, Statistics};
 use crate::port::tap::{Counters, Source};
 use napier_sys::clock::Clock;
 
@@ -96,7 +96,7 @@ impl Writer {
                 break;
             };
             let Tapped { source, queue, direction } = &mut self.tapped[at];
-            let packet = Packet {
+            let packet = CapturedPacket {
                 at_ns: head.at_ns.wrapping_add(self.since_1970_ns),
                 length: head.length,
                 direction: *direction,

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::devices::Devices;
+use super::devices::EngineDevices;
 use super::table::DeviceEntry;
 use crate::napi::Napi;
 use crate::netdev::Device;
 use crate::port::{RxEnd, TxEnd};
 use crate::tx::TxPath;
 
-impl Devices {
+impl EngineDevices {
     /// Sets whether a device that keeps its ends has its peer: `unusable` says why not, `gone` that it never will. No effect on a removed device.
     pub(crate) fn set_carrier(
         &self,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use napier_ring::FrameTable;
 
-use super::devices::Devices;
+use super::devices::EngineDevices;
 use super::host::{Dependants, EngineHost};
 use super::services::Services;
 use super::ticks::TickRate;
@@ -147,7 +147,7 @@ impl EngineBuilder {
             deliver: deliver.clone(),
             host: Arc::new(EngineHost::default()),
             dependants: Dependants::default(),
-            devices: Devices::new(deliver.clone(), Arc::new(FrameTable::new())),
+            devices: EngineDevices::new(deliver.clone(), Arc::new(FrameTable::new())),
             services: Services::default(),
             cap_net_admin: AtomicBool::new(true),
             ticks: TickRate::new(deliver.clock.now()),

@@ -1,6 +1,6 @@
 //! Whether a device can be added, before anything is made for it.
 
-use super::devices::Devices;
+use super::devices::EngineDevices;
 use super::table::DeviceTable;
 use crate::bounds::ETH_BYTES;
 use crate::port::{AddDeviceError, EndConfig};
@@ -17,7 +17,7 @@ pub(super) fn least_mtu(addr: std::net::IpAddr) -> u32 {
     if addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 }
 }
 
-impl Devices {
+impl EngineDevices {
     /// Whether a device with this configuration can be added; nothing is changed. `mtu`: of the device.
     ///
     /// # Errors

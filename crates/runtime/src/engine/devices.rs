@@ -36,14 +36,14 @@ pub(super) fn new_rss(queues: u16) -> Arc<Rss> {
 }
 
 /// The devices of an engine, and what they are made with.
-pub(crate) struct Devices {
+pub(crate) struct EngineDevices {
     pub(super) deliver: Arc<Deliver>,
     pub(crate) frames: Arc<FrameTable>,
     /// It comes before the control lock of instances.
     table: Mutex<DeviceTable>,
 }
 
-impl Devices {
+impl EngineDevices {
     pub(super) fn new(deliver: Arc<Deliver>, frames: Arc<FrameTable>) -> Self {
         Self { deliver, frames, table: Mutex::default() }
     }

@@ -35,7 +35,7 @@ pub use add::AddLinkError;
 pub use builder::{EngineBuilder, StartError};
 #[doc(hidden)]
 pub use control::{AffinityError, RssError};
-use devices::Devices;
+use devices::EngineDevices;
 use host::{Dependants, EngineHost};
 use napier_stack::NetNs;
 use napier_sys::sched::pin_current_thread;
@@ -102,7 +102,7 @@ struct Running {
 
 pub(crate) struct EngineInner {
     pub(crate) deliver: Arc<Deliver>,
-    pub(crate) devices: Devices,
+    pub(crate) devices: EngineDevices,
     services: Services,
     cap_net_admin: AtomicBool,
     host: Arc<EngineHost>,

@@ -2,7 +2,7 @@
 
 use napier_core::context::{PerContext, PollContext};
 use napier_core::counters;
-use napier_core::counters::Counted;
+use napier_core::counters::CounterReading;
 
 use crate::tx::PerThread;
 

@@ -34,7 +34,7 @@ pub(crate) struct Tokens {
 pub(crate) const EDGES: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 /// The interrupt line of one kind of device.
-pub(crate) trait Line: Send + Sync {
+pub(crate) trait InterruptLine: Send + Sync {
     /// The owner of the receive queue has taken all packets before `index` of its ring.
     fn note_consumed(&self, _index: u16) {}
 
@@ -140,7 +140,7 @@ pub(crate) trait Line: Send + Sync {
     }
 }
 
-/// See [`Line`].
+/// See [`InterruptLine`].
 impl IrqLine {
     #[inline]
     pub(crate) fn note_consumed(&self, index: u16) {
@@ -179,12 +179,12 @@ impl IrqLine {
         on_line!(self, line => line.heard())
     }
 
-    /// See [`Line::look_suffices`].
+    /// See [`InterruptLine::look_suffices`].
     pub(crate) fn look_suffices(&self) -> bool {
         on_line!(self, line => line.look_suffices())
     }
 
-    /// See [`Line::packets_wait`].
+    /// See [`InterruptLine::packets_wait`].
     #[inline]
     pub(crate) fn packets_wait(&self) -> bool {
         on_line!(self, line => line.packets_wait())

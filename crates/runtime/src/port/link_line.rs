@@ -17,7 +17,7 @@ use napier_ring::memif::InterruptSwitch;
 use rustix::event::EventfdFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-use crate::port::{Counter, Line};
+use crate::port::{Counter, InterruptLine};
 
 /// An interrupt line from a link's producer to the CPU that serves its consumer.
 ///
@@ -61,7 +61,7 @@ impl LinkLine {
     }
 }
 
-impl Line for LinkLine {
+impl InterruptLine for LinkLine {
     #[inline]
     fn note_consumed(&self, index: u16) {
         self.switch().note_consumed(index);

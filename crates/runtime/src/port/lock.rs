@@ -2,7 +2,7 @@
 //! program's thread, unlike the kernel's, can lose its processor while it holds one, and then a waiter that only spun
 //! would keep it from going on.
 
-use napier_ring::{Entered, Exclusive, Inside, Relay};
+use napier_ring::{CombiningLock, Entered, Exclusive, Inside};
 
 use napier_sys::give_way::GiveWay;
 use napier_sys::tsc::ticks;
@@ -37,10 +37,10 @@ pub(crate) fn wait_for<G>(mut enter: impl FnMut() -> Option<G>) -> (G, u64) {
 
 /// Takes a root lock, and says how long that took in ticks; 0 if it was free.
 #[inline]
-pub(crate) fn lock_root<T>(relay: &Relay<T>) -> (Inside<'_, T>, u64) {
-    match relay.try_enter() {
+pub(crate) fn lock_root<T>(lock: &CombiningLock<T>) -> (Inside<'_, T>, u64) {
+    match lock.try_enter() {
         Some(inside) => (inside, 0),
-        None => wait_for(|| if relay.is_entered() { None } else { relay.try_enter() }),
+        None => wait_for(|| if lock.is_entered() { None } else { lock.try_enter() }),
     }
 }
 

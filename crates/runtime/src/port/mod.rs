@@ -1,7 +1,7 @@
 //! Ports: one receive and one transmit queue of a device, as the engine drives them.
 //!
 //! What is alike for every kind of device is here: frames, counters, when slots are given back, and the interrupt as
-//! something that is masked and unmasked. What differs is an *end* ([`RxRing`], [`TxRing`]) and a [`Line`], which a kind
+//! something that is masked and unmasked. What differs is an *end* ([`RxRing`], [`TxRing`]) and a [`InterruptLine`], which a kind
 //! has in its folder; here it is one row of `kinds!`.
 //!
 //! | kind | ends | interrupt |
@@ -79,7 +79,6 @@ pub(crate) struct Detached;
 
 mod bell;
 mod counters;
-mod homeward;
 mod irq;
 mod kind;
 pub(crate) mod link;
@@ -90,12 +89,12 @@ mod moved;
 mod rx;
 pub(crate) mod tap;
 mod tx;
+mod tx_completion;
 pub(crate) mod xsk;
 
 pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
-pub(crate) use homeward::{Charges, ToTell};
-pub(crate) use irq::{EDGES, IrqCpu, Line, Tokens};
+pub(crate) use irq::{EDGES, InterruptLine, IrqCpu, Tokens};
 pub use kind::{AddDeviceError, EndConfig};
 pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
 pub(crate) use link_line::LinkLine;
@@ -104,6 +103,7 @@ pub(crate) use moved::{MovedTx, Tell};
 pub(crate) use rx::{RxHome, RxQueue, RxRing, take_copied};
 pub(crate) use tap::{Tap, Taps};
 pub(crate) use tx::{TxFull, TxHome, TxQueue, TxRing};
+pub(crate) use tx_completion::{Charges, ToTell};
 
 use std::io;
 use std::sync::Arc;

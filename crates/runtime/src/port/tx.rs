@@ -9,7 +9,7 @@ use napier_ring::{Frame, FramePool, FrameSorter, FrameTable};
 
 use super::bell::Bell;
 use super::counters::{FrameAccount, TxCounters};
-use super::homeward::{Charges, Homeward, ToTell};
+use super::tx_completion::{Charges, ToTell, TxCompletion};
 use super::{LinkLine, Tap, TxEnd};
 pub(crate) use ring::{Given, TxRing};
 
@@ -35,7 +35,7 @@ pub(crate) struct TxQueue {
 pub(crate) struct TxHome {
     pub(crate) table: Arc<FrameTable>,
     /// Brings the frames of senders home.
-    pub(crate) sorter: Option<Homeward>,
+    pub(crate) sorter: Option<TxCompletion>,
     pub(crate) counters: Arc<TxCounters>,
     pub(crate) tap: Arc<Tap>,
     /// The peer is to be interrupted when the claim ends.
@@ -88,7 +88,7 @@ impl TxQueue {
     /// Which sockets the claimant is to tell when the claim has ended that they have room.
     #[inline]
     pub(crate) fn take_news(&mut self) -> ToTell {
-        self.home.sorter.as_mut().map(Homeward::take_news).unwrap_or_default()
+        self.home.sorter.as_mut().map(TxCompletion::take_news).unwrap_or_default()
     }
 
     /// The claim has not ended after all.
@@ -116,7 +116,7 @@ impl TxQueue {
     /// Frames of senders will come; `pool` is one of theirs. At the client they go out as they are.
     pub(crate) fn expect_senders(&mut self, pool: &FramePool, charges: &Arc<Charges>) {
         on_end!(TxEnd, &mut self.end, end => end.expect_senders(pool));
-        self.home.sorter = Some(Homeward::new(pool, charges));
+        self.home.sorter = Some(TxCompletion::new(pool, charges));
     }
 
     /// Received frames will be sent on by copying them; `pool` is one of those that they come from.
@@ -259,7 +259,7 @@ impl TxQueue {
     /// Frames that were read are their homes' again.
     #[inline]
     fn send_home(&mut self) {
-        self.home.sorter.iter_mut().for_each(Homeward::flush);
+        self.home.sorter.iter_mut().for_each(TxCompletion::flush);
         self.forwarded.iter_mut().for_each(FrameSorter::flush);
     }
 

@@ -9,7 +9,7 @@ use napier_core::tx::state::{DeactivateStep, Deactivation, QdiscState};
 use napier_ring::{Entered, Inside};
 
 use super::config::{QdiscConfig, TxSetupError};
-use super::owner::Owner;
+use super::owner::OwnerThread;
 use super::packet::TxPkt;
 use super::senders::Senders;
 use super::stats::{CallTimes, Ledger};
@@ -242,7 +242,7 @@ impl<'a> Queues<'a> {
 
     fn start_owner(self, path: &Arc<TxPath>, queue: u16, cpu: Option<usize>) -> Result<(), TxSetupError> {
         let name = format!("tx/{}-{queue}", self.device);
-        let owner = Owner::start(path.clone(), self.shared.host.clone(), &name, cpu).inspect_err(|_| {
+        let owner = OwnerThread::start(path.clone(), self.shared.host.clone(), &name, cpu).inspect_err(|_| {
             // An owner that was there has ended: its senders flush for themselves.
             if path.mode() == Mode::Owner {
                 path.set_mode(Mode::Llist);

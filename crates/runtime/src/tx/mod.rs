@@ -65,7 +65,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use napier_core::tx::XmitCode;
 use napier_core::tx::qdisc::Qdisc;
 use napier_core::tx::root::Root;
-use napier_ring::{Exclusive, FrameTable, Owned, Relay};
+use napier_ring::{CombiningLock, Exclusive, FrameTable, Owned};
 
 use crate::port::{SenderSpace, TxQueue};
 pub use config::{QdiscConfig, TxSelect, TxSetupError};
@@ -82,7 +82,7 @@ pub(crate) use owner::{OwnerTurn, OwnerTurns};
 use packet::TxPkt;
 pub(crate) use per_thread::{DeferredTimer, PerThread, TimerCpu};
 use senders::{Sender, Senders};
-use shown::{Shown, ShownLimit};
+use shown::{ShownLimit, ShownStats};
 use stats::Ledger;
 pub use stats::{TxQueueStats, XmitBucket, XmitTimes};
 use waiters::RoomWaiters;
@@ -173,7 +173,7 @@ struct Guarded {
 }
 
 #[repr(align(128))]
-struct Line<T>(T);
+struct CacheLines<T>(T);
 
 /// The transmit path of one queue.
 pub(crate) struct TxPath {
@@ -192,16 +192,16 @@ pub(crate) struct TxPath {
     watchdog: Watchdog,
     waiters: RoomWaiters,
     defer: DeferList,
-    busylock: Line<Exclusive<()>>,
-    root: Line<Relay<Guarded>>,
-    shown: Shown,
-    wire: Line<WireLock>,
+    busylock: CacheLines<Exclusive<()>>,
+    root: CacheLines<CombiningLock<Guarded>>,
+    shown: ShownStats,
+    wire: CacheLines<WireLock>,
     left: LeftFrames,
 }
 
 /// What a transmit came to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Sent {
+pub(crate) enum Transmitted {
     /// As the path says.
     Code(XmitCode),
     /// There is no discipline: transmit to the ring.
@@ -226,10 +226,10 @@ impl TxPath {
             watchdog: Watchdog::new(),
             waiters: RoomWaiters::new(),
             defer: DeferList::new(),
-            busylock: Line(Exclusive::new(())),
-            root: Line(Relay::new(Guarded { root, ledger: Ledger::default() })),
-            shown: Shown::default(),
-            wire: Line(Owned::new(Wire::new(queue))),
+            busylock: CacheLines(Exclusive::new(())),
+            root: CacheLines(CombiningLock::new(Guarded { root, ledger: Ledger::default() })),
+            shown: ShownStats::default(),
+            wire: CacheLines(Owned::new(Wire::new(queue))),
             left: LeftFrames::default(),
         })
     }

@@ -13,12 +13,12 @@ use napier_sys::nowait;
 const IDLE_SPINS: u32 = 64;
 
 /// A running owner; dropping it ends the thread, which leaves the list as it is.
-pub(super) struct Owner {
+pub(super) struct OwnerThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Owner {
+impl OwnerThread {
     /// # Errors
     /// The system refused a thread.
     pub(super) fn start(
@@ -44,7 +44,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for OwnerThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take()
@@ -129,19 +129,19 @@ impl OwnerTurns {
 /// Which thread runs a queue for ever, if one does.
 #[derive(Default)]
 pub(super) struct RunOwner {
-    thread: Mutex<Option<Owner>>,
+    thread: Mutex<Option<OwnerThread>>,
     /// A sender has enqueued by itself, and the owner may not know that packets wait.
     wanted: AtomicBool,
 }
 
 impl RunOwner {
     /// The thread, which neither comes nor goes while this is held.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Owner>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<OwnerThread>> {
         self.thread.lock().expect("no panic while held")
     }
 
     /// This thread is the owner from now on.
-    pub(super) fn keep(&self, owner: Option<Owner>) {
+    pub(super) fn keep(&self, owner: Option<OwnerThread>) {
         *self.lock() = owner;
     }
 

@@ -26,9 +26,9 @@ pub(crate) struct Sender {
 }
 
 #[repr(align(128))]
-struct Place(Exclusive<Sender>);
+struct SenderCell(Exclusive<Sender>);
 
-impl Place {
+impl SenderCell {
     /// Enters when no thread is inside.
     fn wait(&self) -> Entered<'_, Sender> {
         let mut give_way = GiveWay::default();
@@ -43,7 +43,7 @@ impl Place {
 
 /// The senders of a device.
 pub(crate) struct Senders {
-    places: Box<[Place]>,
+    places: Box<[SenderCell]>,
     pub(crate) table: Arc<FrameTable>,
     pub(crate) paced: Paced,
     pub(crate) charges: Arc<Charges>,
@@ -62,7 +62,7 @@ impl Senders {
         let pools = space.open(table)?;
         let frames = pools.iter().map(|pool| pool.total() as usize).sum();
         let charges = Charges::new(frames, space.frame_bytes(), buffers.clone());
-        let place = |pool| Place(Exclusive::new(Sender { pool, flushes: 0, times: None }));
+        let place = |pool| SenderCell(Exclusive::new(Sender { pool, flushes: 0, times: None }));
         let places = pools.into_iter().map(place).collect();
         Ok(Self { places, table: table.clone(), paced: Paced::new(frames), charges })
     }
@@ -108,7 +108,7 @@ impl Senders {
 
     /// Enters all cells.
     pub(crate) fn hold_all(&self) -> Vec<Entered<'_, Sender>> {
-        self.places.iter().map(Place::wait).collect()
+        self.places.iter().map(SenderCell::wait).collect()
     }
 
     /// How many can be inside at the same time.

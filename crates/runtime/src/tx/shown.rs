@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use napier_core::counters;
-use napier_core::counters::{Counted, Counter};
+use napier_core::counters::{Counter, CounterReading};
 use napier_core::histogram::Histogram;
 use napier_core::tx::DropReason;
 
 use super::stats::{Runs, ShownRuns};
 use super::{Guarded, TxQueueStats, TxVariant};
 
-/// As [`Shown::limit_bytes`]: there is no limit.
+/// As [`ShownStats::limit_bytes`]: there is no limit.
 const NO_LIMIT: u32 = u32::MAX;
 
 counters! {
@@ -29,7 +29,7 @@ counters! {
 /// On lines of its own: who reads it takes no line from senders but from the holder of the root lock, for one store.
 #[repr(align(128))]
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct ShownStats {
     queue: ShownQueue,
     runs: ShownRuns,
     drops: [Counter; DropReason::ALL.len()],
@@ -63,7 +63,7 @@ impl ShownLimit {
     }
 }
 
-impl Shown {
+impl ShownStats {
     /// Writes down what the holder of the root lock has counted; `dropped`: packets may have been dropped.
     #[inline]
     pub(super) fn write(&self, held: &Guarded, dropped: bool) {

@@ -8,7 +8,7 @@ use napier_ring::Frame;
 use super::hold;
 use super::packet::describe;
 use super::senders::Sender;
-use super::{Mode, Sent, TxPath, wire};
+use super::{Mode, Transmitted, TxPath, wire};
 use crate::port::ToTell;
 use napier_stack::seams::PacketClass;
 use napier_sys::nowait;
@@ -22,26 +22,26 @@ impl TxPath {
         class: &PacketClass,
         len_max: usize,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
-    ) -> Sent {
+    ) -> Transmitted {
         let senders = self.shared.senders();
-        let Some(mut sender) = senders.enter() else { return Sent::Exhausted };
+        let Some(mut sender) = senders.enter() else { return Transmitted::Exhausted };
         // Inside the section: no thread waits for us before this is read.
         let mode = self.mode();
         if mode == Mode::Noqueue {
-            return Sent::Direct;
+            return Transmitted::Direct;
         }
         let comes_again = mode == Mode::Owner || mode == Mode::Llist && class.comes_again;
         if comes_again && self.is_behind() {
-            return Sent::Exhausted;
+            return Transmitted::Exhausted;
         }
         let Some(mut frame) = sender.pool.alloc().or_else(|| self.alloc_after_a_look(&mut sender)) else {
-            return Sent::Exhausted;
+            return Transmitted::Exhausted;
         };
         let len = build(&mut senders.table.data_mut(&mut frame)[..len_max]);
         assert!(len <= len_max, "built a packet beyond its bound");
         if len == 0 {
             sender.pool.free(frame);
-            return Sent::Code(XmitCode::Success);
+            return Transmitted::Code(XmitCode::Success);
         }
         describe(&senders.table, &senders.paced, &mut frame, len, class);
         senders.charges.charge(&frame, class.charged_to);
@@ -53,7 +53,7 @@ impl TxPath {
         if code != XmitCode::Success {
             self.shown.note_told();
         }
-        Sent::Code(code)
+        Transmitted::Code(code)
     }
 
     /// All frames of the sender are on the way, as far as was known: the peer may have read some since, of this queue or of

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{BURST_MAX, Part, Parts, SendError, copy_in};
 use crate::Mapping;
 use crate::mapping::{ClaimError, Holder};
-use crate::memif::protocol::{Leader, Low, RingMemory, Word};
+use crate::memif::protocol::{Leader, Low, RingMemory, RingWord};
 use crate::memif::{BadDescriptor, DESCRIPTORS_PER_LINE, InterruptSwitch, Publish, RingEnd, RingView};
 use crate::memory;
 
@@ -193,7 +193,7 @@ impl S2cReceiver {
     }
 
     pub(super) fn interrupt_switch(&self) -> InterruptSwitch {
-        InterruptSwitch::new(self.slots.leader.memory.for_switch(), Word::Tail, self.consumed())
+        InterruptSwitch::new(self.slots.leader.memory.for_switch(), RingWord::Tail, self.consumed())
     }
 
     #[inline]

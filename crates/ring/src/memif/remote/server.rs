@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::{BURST_MAX, Part, Parts, Regions, SendError, copy_in};
-use crate::memif::protocol::{Follower, Low, RingMemory, Word};
+use crate::memif::protocol::{Follower, Low, RingMemory, RingWord};
 use crate::memif::{BadDescriptor, InterruptSwitch, Publish, RingEnd, RingView};
 use crate::memory;
 
 /// A ring's follower, and the regions that its descriptors may name.
-struct Window {
+struct CheckedRegions {
     follower: Follower<RingView>,
     regions: Arc<Regions>,
 }
 
-impl Window {
+impl CheckedRegions {
     fn new(ring: RingView, regions: Arc<Regions>, start: u16) -> Self {
         assert_eq!(ring.end(), RingEnd::Server, "the server's ends need the server's view");
         Self { follower: Follower::new(ring, start), regions }
@@ -30,7 +30,7 @@ impl Window {
 
 /// The server's end of a C2S ring of a foreign client.
 pub struct C2sReceiver {
-    window: Window,
+    window: CheckedRegions,
 }
 
 impl C2sReceiver {
@@ -45,7 +45,7 @@ impl C2sReceiver {
     }
 
     pub(in crate::memif) fn starting_at(ring: RingView, regions: Arc<Regions>, start: u16) -> Self {
-        Self { window: Window::new(ring, regions, start) }
+        Self { window: CheckedRegions::new(ring, regions, start) }
     }
 
     #[inline]
@@ -64,7 +64,7 @@ impl C2sReceiver {
     }
 
     pub(super) fn interrupt_switch(&self) -> InterruptSwitch {
-        InterruptSwitch::new(self.window.follower.memory.for_switch(), Word::Head, self.consumed())
+        InterruptSwitch::new(self.window.follower.memory.for_switch(), RingWord::Head, self.consumed())
     }
 
     #[inline]
@@ -106,7 +106,7 @@ impl Parts for C2sReceiver {
 
 /// The server's end of an S2C ring of a foreign client.
 pub struct S2cSender {
-    window: Window,
+    window: CheckedRegions,
     bad_descriptors: u64,
 }
 
@@ -122,7 +122,7 @@ impl S2cSender {
     }
 
     pub(in crate::memif) fn starting_at(ring: RingView, regions: Arc<Regions>, start: u16) -> Self {
-        Self { window: Window::new(ring, regions, start), bad_descriptors: 0 }
+        Self { window: CheckedRegions::new(ring, regions, start), bad_descriptors: 0 }
     }
 
     /// Buffers that cannot be used go back empty, at most one ring size of them.

@@ -3,7 +3,7 @@
 use super::burst::tests::Bowl;
 use super::*;
 use crate::Mapping;
-use crate::memif::protocol::{RingMemory, Word};
+use crate::memif::protocol::{RingMemory, RingWord};
 use crate::memif::{DESCRIPTOR_NEXT, RingEnd, RingView};
 use crate::test_rng::Rng;
 use core::sync::atomic::Ordering as O;
@@ -35,8 +35,8 @@ fn pair(start: u16) -> Pair {
     let servers = [open(0, RingEnd::Server), open(1, RingEnd::Server)];
     for ring in &clients {
         ring.init();
-        ring.store(Word::Head, start, O::Relaxed);
-        ring.store(Word::Tail, start, O::Relaxed);
+        ring.store(RingWord::Head, start, O::Relaxed);
+        ring.store(RingWord::Tail, start, O::Relaxed);
     }
     let regions = Arc::new(Regions::new(vec![mapping.clone(), second]));
     let by_client = [clients[0].for_switch(), clients[1].for_switch()];
@@ -173,7 +173,7 @@ fn a_server_refuses_what_a_descriptor_may_not_say() {
         let [c2s, _] = &pair.by_client;
         c2s.store_low(0, low);
         c2s.store_high(0, u64::from(offset) | 0xdead_beef << 32);
-        c2s.store(Word::Head, 1, O::Release);
+        c2s.store(RingWord::Head, 1, O::Release);
         assert_eq!(pair.server.1.take_into(&mut [0; 64]), Some(result), "{low:#x} at {offset}");
         assert_eq!(pair.server.1.take_into(&mut [0; 64]), None);
         assert_eq!(pair.server.1.release(), 1);
@@ -189,7 +189,7 @@ fn a_server_gives_bad_buffers_back_empty_and_keeps_those_that_are_too_small() {
         s2c.store_low(slot as u16, low(0, region, length));
         s2c.store_high(slot as u16, offset);
     }
-    s2c.store(Word::Head, 4, O::Release);
+    s2c.store(RingWord::Head, 4, O::Release);
     assert_eq!(pair.server.0.send(&[7; 9]), Err(SendError::TooLong));
     assert_eq!(pair.server.0.bad_descriptors(), 3);
     assert_eq!(pair.server.0.send(&[7; 8]), Ok(()));
@@ -211,7 +211,7 @@ fn a_client_believes_only_length_and_flags() {
         let [_, s2c] = &pair.by_server;
         s2c.store_low(0, low(0, 7, length));
         s2c.store_high(0, u64::MAX);
-        s2c.store(Word::Tail, 1, O::Release);
+        s2c.store(RingWord::Tail, 1, O::Release);
         assert_eq!(pair.client.1.take_into(&mut [0; 64]), Some(result));
         // The slot is posted again, as it was at first.
         assert_eq!(pair.client.1.release(), 1);
@@ -226,20 +226,20 @@ fn impossible_indices_are_counted_and_nothing_is_read() {
         let mut pair = pair(start);
         pair.client.1.release();
         for wrong in [9, 0x8000, u16::MAX] {
-            pair.by_client[0].store(Word::Head, start.wrapping_add(wrong), O::Release);
+            pair.by_client[0].store(RingWord::Head, start.wrapping_add(wrong), O::Release);
             assert_eq!(pair.server.1.take_into(&mut [0; 64]), None);
-            pair.by_server[1].store(Word::Tail, start.wrapping_add(wrong), O::Release);
+            pair.by_server[1].store(RingWord::Tail, start.wrapping_add(wrong), O::Release);
             assert_eq!(pair.client.1.take_into(&mut [0; 64]), None);
         }
         assert_eq!((pair.server.1.index_errors(), pair.client.1.index_errors()), (3, 3));
-        pair.by_server[0].store(Word::Tail, start.wrapping_add(1), O::Release);
+        pair.by_server[0].store(RingWord::Tail, start.wrapping_add(1), O::Release);
         assert_eq!(pair.client.0.in_flight(), 0);
-        pair.by_client[1].store(Word::Head, start.wrapping_sub(1), O::Release);
+        pair.by_client[1].store(RingWord::Head, start.wrapping_sub(1), O::Release);
         assert_eq!(pair.server.0.send(&[1]), Err(SendError::Full));
         assert_eq!((pair.client.0.index_errors(), pair.server.0.index_errors()), (1, 1));
         // A peer that comes to its senses is served.
-        pair.by_client[0].store(Word::Head, start, O::Release);
-        pair.by_server[0].store(Word::Tail, start, O::Release);
+        pair.by_client[0].store(RingWord::Head, start, O::Release);
+        pair.by_server[0].store(RingWord::Tail, start, O::Release);
         assert_eq!(pair.client.0.send(&[5]), Ok(()));
         assert_eq!(pair.client.0.publish().published, 1);
         assert_eq!(pair.server.1.take_into(&mut [0; 64]), Some(Ok(1)));
@@ -267,8 +267,8 @@ fn chains_are_joined_if_they_fit_and_are_whole() {
             pair.by_client[0].store_high(slot, 512 + u64::from(slot) * u64::from(BUFFER));
             pair.by_server[1].store_low(slot, low(*flags, 0, *length));
         }
-        pair.by_client[0].store(Word::Head, slots.len() as u16, O::Release);
-        pair.by_server[1].store(Word::Tail, slots.len() as u16, O::Release);
+        pair.by_client[0].store(RingWord::Head, slots.len() as u16, O::Release);
+        pair.by_server[1].store(RingWord::Tail, slots.len() as u16, O::Release);
         for rx in [&mut pair.server.1, &mut pair.client.1] {
             assert_eq!(rx.take_into(&mut [0; 128]), Some(result), "{slots:?}");
             assert_eq!(rx.take_into(&mut [0; 128]), None, "all slots of a chain are done with");
@@ -290,8 +290,8 @@ fn a_burst_ends_neither_at_a_chain_nor_at_a_packet_that_is_refused() {
         pair.by_client[0].store_high(index, 512);
         pair.by_server[1].store_low(index, low(flags, 0, length));
     }
-    pair.by_client[0].store(Word::Head, 4, O::Release);
-    pair.by_server[1].store(Word::Tail, 4, O::Release);
+    pair.by_client[0].store(RingWord::Head, 4, O::Release);
+    pair.by_server[1].store(RingWord::Tail, 4, O::Release);
     for rx in [&mut pair.server.1, &mut pair.client.1] {
         let mut bowl = Bowl::new(63);
         rx.take_burst(32, &mut bowl);
@@ -308,7 +308,7 @@ fn a_burst_counts_what_does_not_fit_the_peers_buffers_and_ends_when_there_is_non
         pair.by_client[1].store_low(slot, low(0, 0, 8));
         pair.by_client[1].store_high(slot, 512);
     }
-    pair.by_client[1].store(Word::Head, 3, O::Release);
+    pair.by_client[1].store(RingWord::Head, 3, O::Release);
     assert_eq!(pair.server.0.prepare(32), 3);
     let packets = [8_usize, 9, 7, 8, 8].map(|length| vec![1; length]);
     let sent = pair.server.0.send_burst(packets.iter().map(Vec::as_slice));

@@ -5,7 +5,7 @@ mod queues;
 
 use std::sync::Arc;
 
-use super::protocol::{RingMemory, Word};
+use super::protocol::{RingMemory, RingWord};
 use super::*;
 use crate::sync::Ordering;
 use crate::{ArenaConfig, FramePool, FrameTable, Mapping};
@@ -42,8 +42,8 @@ fn pair(log2: u8, frames: u32, start: u16) -> Pair {
         assert_eq!(ring.check_cookie(), Err(RingError::NoCookie));
         ring.init();
         assert_eq!(ring.check_cookie(), Ok(()));
-        ring.store(Word::Head, start, Ordering::Relaxed);
-        ring.store(Word::Tail, start, Ordering::Relaxed);
+        ring.store(RingWord::Head, start, Ordering::Relaxed);
+        ring.store(RingWord::Tail, start, Ordering::Relaxed);
     }
     Pair {
         c2s: (

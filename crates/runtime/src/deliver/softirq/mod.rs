@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use napier_core::context::PollContext;
 use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
 use napier_core::time::Instant;
-use napier_ring::{Baton, Exclusive, List};
+use napier_ring::{CombiningFlag, Exclusive, List};
 use rustix::event::epoll;
 use rustix::fd::{BorrowedFd, OwnedFd};
 
@@ -56,7 +56,8 @@ pub(crate) struct SoftirqCpu {
     raised: List,
     /// The output queue: transmit queues that were scheduled here, by the number of their instance.
     raised_tx: List,
-    baton: Baton,
+    /// Of the thread that serves the CPU.
+    serving: CombiningFlag,
     lists: Exclusive<PollLists<u32>>,
     /// Work was left over by the limits of the softirq loop: the thread goes on as ksoftirqd.
     left_over: AtomicBool,
@@ -142,10 +143,10 @@ impl SoftirqCpu {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return false;
         }
-        let mut held = self.baton.try_take();
-        while let Some(baton) = held {
+        let mut held = self.serving.try_take();
+        while let Some(combiner) = held {
             self.handle(*cx.handle(self.index), deliver);
-            held = baton.pass(|| self.is_raised());
+            held = combiner.pass(|| self.is_raised());
         }
         true
     }

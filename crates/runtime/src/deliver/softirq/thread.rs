@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use napier_core::serving::Bell;
 use napier_core::softirq::PollLists;
-use napier_ring::{Baton, Exclusive, List};
+use napier_ring::{CombiningFlag, Exclusive, List};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::class::Class;
@@ -59,7 +59,7 @@ impl SoftirqCpu {
             placement: Placement::new(cpu, pinned, serving),
             raised: List::new(),
             raised_tx: List::new(),
-            baton: Baton::new(),
+            serving: CombiningFlag::new(),
             // So that scheduling allocates nothing.
             lists: Exclusive::new(PollLists::with_capacity(NAPI_MAX)),
             left_over: AtomicBool::new(false),

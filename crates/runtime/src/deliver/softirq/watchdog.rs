@@ -187,14 +187,14 @@ impl SoftirqCpu {
         // Before any is polled: what asks to be polled again is left for later.
         let mut raised = self.raised.take(&deliver.napi_links);
         let mut waiting = [0; 64];
-        // Between two passes the thread has put the baton down. In the midst of one the rest of the list waits with it.
-        while let Some(baton) = self.baton.try_take() {
+        // Between two passes the thread has let go of the lists. In the midst of one the rest of the list waits with it.
+        while let Some(combiner) = self.serving.try_take() {
             let mut count = 0;
             for index in self.lists.enter().drain().take(waiting.len()) {
                 waiting[count] = index;
                 count += 1;
             }
-            drop(baton);
+            drop(combiner);
             // It may have come and gone meanwhile.
             self.kick();
             waiting[..count].iter().copied().for_each(raise);

@@ -7,7 +7,7 @@ use napier_core::metric::{Kind, Metric, Sink, Unit};
 
 use super::{figures, metric};
 use crate::engine::DeviceStats;
-use crate::engine::devices::Devices;
+use crate::engine::devices::EngineDevices;
 use crate::napi::Napi;
 use crate::netdev::Device;
 use crate::port::tap::Counters as CaptureCounters;
@@ -81,7 +81,7 @@ pub(super) fn metrics() -> impl Iterator<Item = &'static Metric> {
 }
 
 /// A device, as it was seen under the lock of devices.
-pub(super) struct Seen {
+pub(super) struct SeenDevice {
     pub(super) device: Arc<Device>,
     pub(super) napis: Vec<Arc<Napi>>,
     /// Its number, as a label.
@@ -91,11 +91,11 @@ pub(super) struct Seen {
     carrier_losses: u64,
 }
 
-impl Devices {
+impl EngineDevices {
     /// All of them, with what is read under their lock.
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<SeenDevice> {
         let table = self.lock();
-        let seen = table.entries.iter().map(|entry| Seen {
+        let seen = table.entries.iter().map(|entry| SeenDevice {
             device: entry.device.clone(),
             napis: entry.napis.clone(),
             ifindex: entry.device.ifindex.to_string(),
@@ -107,7 +107,7 @@ impl Devices {
     }
 }
 
-impl Seen {
+impl SeenDevice {
     pub(super) fn device_metrics(&self, sink: &mut dyn Sink) {
         let labels = [&*self.device.name, &*self.ifindex];
         sink.sample(&LINK[0], &labels, self.device.up.load(Ordering::Relaxed).into());

@@ -18,7 +18,7 @@ use napier_stack::STACK_METRICS;
 use napier_sys::clock::Clock;
 
 use super::Engine;
-use device::Seen;
+use device::SeenDevice;
 
 /// A figure, if there is one.
 trait Figure {
@@ -158,7 +158,7 @@ impl Engine {
 }
 
 /// Counters of the name spaces that have devices.
-fn stack_metrics(seen: &[Seen], sink: &mut dyn Sink) {
+fn stack_metrics(seen: &[SeenDevice], sink: &mut dyn Sink) {
     let mut done = Vec::new();
     for netns in seen.iter().map(|seen| &seen.device.netns) {
         if done.contains(&netns.number()) {

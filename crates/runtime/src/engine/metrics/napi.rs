@@ -5,7 +5,7 @@ use napier_core::context::PollContext;
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 use napier_core::state::State;
 
-use super::device::Seen;
+use super::device::SeenDevice;
 use super::{figures, metric};
 use crate::engine::{EngineInner, GroupInfo};
 use crate::napi::NapiStats;
@@ -89,7 +89,7 @@ fn owner(state: State) -> &'static str {
     }
 }
 
-impl Seen {
+impl SeenDevice {
     /// Those that have been enabled once: others have no id, and have counted nothing.
     pub(super) fn napi_metrics(&self, engine: &EngineInner, groups: &[GroupInfo], sink: &mut dyn Sink) {
         for one in self.napis.iter().filter(|napi| napi.id() != 0) {

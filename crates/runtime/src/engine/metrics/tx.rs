@@ -2,7 +2,7 @@
 
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 
-use super::device::Seen;
+use super::device::SeenDevice;
 use super::{figures, metric};
 use crate::tx::TxQueueStats;
 
@@ -50,7 +50,7 @@ pub(super) fn metrics() -> impl Iterator<Item = &'static Metric> {
     [&INFO, &DROPS].into_iter().chain(&TX)
 }
 
-impl Seen {
+impl SeenDevice {
     /// Counters begin at 0 when a queue gets another discipline.
     pub(super) fn tx_metrics(&self, ticks_per_us: f64, sink: &mut dyn Sink) {
         let [device, ifindex] = [&*self.device.name, &*self.ifindex];

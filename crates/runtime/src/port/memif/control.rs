@@ -1,6 +1,6 @@
 //! The control channel of an engine's memif devices: what programs ask of it, and its two threads.
 //!
-//! One thread listens, connects, shakes hands and notices that a peer has gone ([`State`](super::state)); it alone has
+//! One thread listens, connects, shakes hands and notices that a peer has gone ([`Peers`](super::state)); it alone has
 //! what it works on, so no thread waits for it. The other is the [guard](super::guard). Packets pass through neither, and
 //! neither runs a softirq.
 
@@ -16,7 +16,7 @@ use super::guard::Guard;
 use super::poll::{Poll, TOKEN_WAKE};
 use super::port::{Listener, Port, PortParts};
 use super::socket::SocketPath;
-use super::state::State;
+use super::state::Peers;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
 use crate::bounds::mtu_of;
 use crate::port::{AddedDevice, EndConfig, Kind, Made, Service, ServiceHost};
@@ -36,7 +36,7 @@ struct Served {
 
 /// What programs reach; locked for moments only.
 #[derive(Default)]
-struct Shared {
+struct Reached {
     running: Option<Running>,
     served: Vec<Served>,
 }
@@ -50,13 +50,13 @@ struct Running {
 /// The control channel of an engine's memif devices.
 #[derive(Default)]
 pub(crate) struct Control {
-    shared: Mutex<Shared>,
+    shared: Mutex<Reached>,
     /// For the control thread to take, which waits for no thread that has the lock.
     added: Arc<Inbox<Port>>,
 }
 
 impl Control {
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, Reached> {
         self.shared.lock().expect("no panic while held")
     }
 
@@ -200,7 +200,7 @@ impl Kind for NewMemif {
 
 fn run(poll: &Arc<Poll>, guard: Arc<Guard>, added: &Inbox<Port>) {
     napier_sys::nowait::this_thread();
-    let mut state = State::new(poll.clone(), guard);
+    let mut state = Peers::new(poll.clone(), guard);
     loop {
         let mut buffer = [const { MaybeUninit::uninit() }; 64];
         let Some(events) = poll.wait(&mut buffer, state.timeout().as_ref()) else { return state.close_all() };

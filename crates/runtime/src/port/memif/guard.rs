@@ -22,19 +22,19 @@ use napier_sys::clock::Clock;
 
 /// What is watched over. One thread is the guard.
 pub(super) struct Guard {
-    kicks: Mutex<Vec<Watched>>,
+    kicks: Mutex<Vec<WatchedRings>>,
     bell: Arc<Parker>,
     stopping: AtomicBool,
 }
 
-struct Watched {
+struct WatchedRings {
     kick: Arc<Kick>,
     seen: KickLook,
 }
 
 /// What a look came to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-struct Seen {
+struct RingsSeen {
     /// A thread has rung since the last look, or does now.
     rings: bool,
     /// A ringer waits still.
@@ -55,7 +55,7 @@ impl Guard {
 
     /// Watches over the rings of `kick` from now on; to be called before any thread rings.
     pub(super) fn watch(&self, kick: &Arc<Kick>) {
-        self.lock().push(Watched { kick: kick.clone(), seen: KickLook::default() });
+        self.lock().push(WatchedRings { kick: kick.clone(), seen: KickLook::default() });
     }
 
     /// No thread rings these any more, and none is under way.
@@ -78,7 +78,7 @@ impl Guard {
     pub(super) fn run(&self, tell: impl Fn()) {
         let mut pace = GuardPace::default();
         while !self.is_stopping() {
-            let Seen { rings, stuck, news } = self.look();
+            let RingsSeen { rings, stuck, news } = self.look();
             if news {
                 tell();
             }
@@ -91,8 +91,8 @@ impl Guard {
         }
     }
 
-    fn look(&self) -> Seen {
-        self.lock().iter_mut().fold(Seen::default(), |seen, watched| seen.and(watched.look()))
+    fn look(&self) -> RingsSeen {
+        self.lock().iter_mut().fold(RingsSeen::default(), |seen, watched| seen.and(watched.look()))
     }
 
     fn has_rung(&self) -> bool {
@@ -104,22 +104,22 @@ impl Guard {
     }
 
     // Held for a look only; no thread waits with it held.
-    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<WatchedRings>> {
         self.kicks.lock().expect("no panic while held")
     }
 }
 
-impl Seen {
+impl RingsSeen {
     fn and(self, other: Self) -> Self {
         Self { rings: self.rings | other.rings, stuck: self.stuck | other.stuck, news: self.news | other.news }
     }
 }
 
-impl Watched {
-    fn look(&mut self) -> Seen {
+impl WatchedRings {
+    fn look(&mut self) -> RingsSeen {
         let before = std::mem::replace(&mut self.seen, self.kick.look());
         let under_way = self.seen.is_under_way();
-        let mut seen = Seen { rings: under_way || self.seen != before, ..Seen::default() };
+        let mut seen = RingsSeen { rings: under_way || self.seen != before, ..RingsSeen::default() };
         if under_way && !self.seen.is_retired() && self.seen == before && self.kick.is_full() {
             self.kick.refuse();
             self.seen = self.kick.look();

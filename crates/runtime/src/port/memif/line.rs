@@ -13,7 +13,7 @@ use napier_ring::memif::{InterruptSwitch, KickLook, KickWord};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 use rustix::io::ReadWriteFlags;
 
-use crate::port::{Counter, Line};
+use crate::port::{Counter, InterruptLine};
 use napier_stack::park::Parker;
 
 /// A new eventfd that counts from 0.
@@ -86,7 +86,7 @@ impl MemifLine {
     }
 }
 
-impl Line for MemifLine {
+impl InterruptLine for MemifLine {
     #[inline]
     fn note_consumed(&self, index: u16) {
         if let Some(switch) = &*self.switch.load() {

@@ -41,14 +41,14 @@ const ACCEPTS_PER_TURN: usize = 16;
 /// Most messages of one connection before others have their turn.
 const MESSAGES_PER_TURN: usize = 16;
 
-enum Side {
+enum Handshaking {
     Server { side: Box<ServerSide>, listener: u64 },
     Client(Box<ClientSide>),
 }
 
-struct Connection {
+struct PeerConnection {
     socket: OwnedFd,
-    side: Side,
+    side: Handshaking,
     /// Position of the device, once it is known.
     port: Option<usize>,
     /// When the handshake has taken too long; never once packets flow.
@@ -58,14 +58,14 @@ struct Connection {
 }
 
 /// Owned by the control thread: no thread waits for it.
-pub(super) struct State {
+pub(super) struct Peers {
     poll: Arc<Poll>,
     guard: Arc<Guard>,
     ports: Vec<Port>,
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, PeerConnection>,
 }
 
-impl State {
+impl Peers {
     pub(super) fn new(poll: Arc<Poll>, guard: Arc<Guard>) -> Self {
         Self { poll, guard, ports: Vec::new(), connections: BTreeMap::new() }
     }
@@ -136,9 +136,9 @@ impl State {
         if let Ok(side) = ServerSide::greet(&socket, log2, &interfaces)
             && self.poll.watch(&socket, token).is_ok()
         {
-            let side = Side::Server { side: Box::new(side), listener };
+            let side = Handshaking::Server { side: Box::new(side), listener };
             let deadline = Deadline::after(Clock.now(), HANDSHAKE_MAX);
-            self.connections.insert(token, Connection { socket, side, port: None, deadline, who: Some(who) });
+            self.connections.insert(token, PeerConnection { socket, side, port: None, deadline, who: Some(who) });
         }
     }
 
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    fn serve(&mut self, token: u64, connection: &mut Connection) -> Result<(), Down> {
+    fn serve(&mut self, token: u64, connection: &mut PeerConnection) -> Result<(), Down> {
         for _ in 0..MESSAGES_PER_TURN {
             let (message, descriptor) = match receive(&connection.socket)? {
                 Received::Nothing => return Ok(()),
@@ -159,14 +159,14 @@ impl State {
                 Received::Packet(message, descriptor) => (message, descriptor),
             };
             let attachment = match &mut connection.side {
-                Side::Client(side) => {
+                Handshaking::Client(side) => {
                     let message = message.map_err(|error| side.refuse(error.into()))?;
                     match side.on_message(&connection.socket, &message)? {
                         ClientStep::Wait => None,
                         ClientStep::Attach(attachment) => Some(attachment),
                     }
                 }
-                Side::Server { side, listener } => {
+                Handshaking::Server { side, listener } => {
                     let message = message.map_err(|error| side.refuse(error.into()))?;
                     self.reap(*listener);
                     let (interfaces, ports) = self.interfaces(*listener);
@@ -191,7 +191,7 @@ impl State {
                 let port = connection.port.expect("known before the end of the handshake");
                 self.attach(port, attachment)?;
                 connection.deadline = Deadline::NEVER;
-                if let Side::Server { side, .. } = &mut connection.side {
+                if let Handshaking::Server { side, .. } = &mut connection.side {
                     side.attached(&connection.socket, self.ports[port].device.name())?;
                 }
             }
@@ -253,7 +253,7 @@ impl State {
     }
 
     /// A connection is over: the peer is told, the device loses carrier, and a client tries again.
-    fn close(&mut self, connection: Connection, down: &Down) {
+    fn close(&mut self, connection: PeerConnection, down: &Down) {
         if let Some(message) = down.message() {
             // A peer that cannot hear it sees the socket close.
             let _ = send(&connection.socket, &message, None);
@@ -286,7 +286,7 @@ impl State {
     /// What is due now, and a look at the rings of those that have a peer.
     pub(super) fn on_time(&mut self) {
         let now = Clock.now();
-        let late = |(token, connection): (&u64, &Connection)| connection.deadline.is_due(now).then_some(*token);
+        let late = |(token, connection): (&u64, &PeerConnection)| connection.deadline.is_due(now).then_some(*token);
         for token in self.connections.iter().filter_map(late).collect::<Vec<_>>() {
             self.end(token, &Down::Silent);
         }
@@ -325,10 +325,10 @@ impl State {
             _ => Down::NotThere { socket: socket.0, source },
         })?;
         self.poll.watch(&socket, token)?;
-        let side = Side::Client(Box::new(ClientSide::new(&port.config, port.layout)));
+        let side = Handshaking::Client(Box::new(ClientSide::new(&port.config, port.layout)));
         port.connection = Some(token);
         let deadline = Deadline::after(Clock.now(), HANDSHAKE_MAX);
-        self.connections.insert(token, Connection { socket, side, port: Some(position), deadline, who: None });
+        self.connections.insert(token, PeerConnection { socket, side, port: Some(position), deadline, who: None });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use super::program::{Assembler, Label, R1, R2, R3, R4, R5, R6, Size, Verdict};
+use super::program::{Assembler, Label, R1, R2, R3, R4, R5, R6, Size, XdpVerdict};
 use napier_sys::bpf::Instruction;
 
 /// Most addresses, and most ranges of ports of a protocol.
@@ -69,7 +69,7 @@ impl XdpFilter {
     }
 
     /// The program: takes the device's packets as `verdict` says, and passes the others.
-    pub(crate) fn compile(&self, own: &[IpAddr], verdict: Verdict) -> Vec<Instruction> {
+    pub(crate) fn compile(&self, own: &[IpAddr], verdict: XdpVerdict) -> Vec<Instruction> {
         let mut asm = Assembler::default();
         let (take, pass) = (asm.label(), asm.label());
         let mut code = Filter { asm, take, pass };

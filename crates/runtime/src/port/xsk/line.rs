@@ -15,7 +15,7 @@ use std::time::Duration;
 use napier_ring::xsk::{OnceLine, Rearm, XskLook};
 use rustix::event::epoll::EventFlags;
 
-use crate::port::{Counter, IrqCpu, Line, Tokens};
+use crate::port::{Counter, InterruptLine, IrqCpu, Tokens};
 use napier_sys::xsk::XskSocket;
 
 /// Readable, once.
@@ -120,7 +120,7 @@ impl XskLine {
     }
 }
 
-impl Line for XskLine {
+impl InterruptLine for XskLine {
     fn unmask(&self) -> bool {
         self.unmasks.fetch_add(1, Ordering::Relaxed);
         let Some(look) = self.look.upgrade() else { return false };

@@ -13,7 +13,7 @@ use super::config::{LINK_BYTES, XdpConfig, XdpMode};
 use super::error::AddXdpError;
 use super::line::XskLine;
 use super::namespace::in_namespace;
-use super::program::Verdict;
+use super::program::XdpVerdict;
 use super::queues::Queues;
 use super::rx::XskRxEnd;
 use super::tx::{Kicks, LateKicks, XskTxEnd};
@@ -113,7 +113,7 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     let sockets: Result<Vec<_>, _> = (0..config.queues).map(|_| XskSocket::new()).collect();
     let sockets = sockets.map_err(AddXdpError::refused("an AF_XDP socket", "CAP_NET_RAW"))?;
     let map = bpf::XskMap::new(queues).map_err(&loading)?;
-    let program = config.filter.compile(addresses, Verdict::Redirect(map.as_fd()));
+    let program = config.filter.compile(addresses, XdpVerdict::Redirect(map.as_fd()));
     let program = bpf::load_xdp(&program).map_err(&loading)?;
     let veth = netdev::driver(&query, name).is_some_and(|driver| driver == "veth");
     // It hands packets of its queues to the stack by the wrong number, so this is for the first alone.

@@ -30,7 +30,7 @@ pub(crate) struct Label(u32);
 
 /// What happens to packets that a program takes.
 #[derive(Copy, Clone, Debug)]
-pub(crate) enum Verdict<'a> {
+pub(crate) enum XdpVerdict<'a> {
     /// They go to the socket of their queue in this map, and on to the kernel where the queue has none.
     Redirect(BorrowedFd<'a>),
     /// The program answers with this number (`enum xdp_action`), to be tried without a socket.
@@ -163,10 +163,10 @@ impl Assembler {
     }
 
     /// Ends the program: the packet is taken.
-    pub(crate) fn verdict(&mut self, verdict: Verdict<'_>) {
+    pub(crate) fn verdict(&mut self, verdict: XdpVerdict<'_>) {
         match verdict {
-            Verdict::Answer(answer) => self.put(MOVE_NUMBER, R0, R0, 0, answer),
-            Verdict::Redirect(map) => {
+            XdpVerdict::Answer(answer) => self.put(MOVE_NUMBER, R0, R0, 0, answer),
+            XdpVerdict::Redirect(map) => {
                 self.load(Size::Word, R2, R6, MD_QUEUE);
                 self.put(LOAD_IMMEDIATE, R1, Register(PSEUDO_MAP_FD), 0, map.as_raw_fd());
                 self.put(0, R0, R0, 0, 0); // the high half of the immediate

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
-use super::program::{Verdict, XDP_PASS};
+use super::program::{XDP_PASS, XdpVerdict};
 use napier_sys::bpf;
 
 const TAKEN: i32 = 3;
@@ -61,7 +61,7 @@ fn solicitation(target: &str) -> Vec<u8> {
 /// Checks a filter on packets; each with whether it should be taken.
 fn check(test: &str, filter: &XdpFilter, packets: &[(&str, Vec<u8>, bool)]) {
     let own = [address("10.0.0.9"), address("fd00::9")];
-    let program = match bpf::load_xdp(&filter.compile(&own, Verdict::Answer(TAKEN))) {
+    let program = match bpf::load_xdp(&filter.compile(&own, XdpVerdict::Answer(TAKEN))) {
         Ok(program) => program,
         Err(error) if error.raw_os_error() == Some(libc::EPERM) || error.raw_os_error() == Some(libc::ENOSYS) => {
             napier_testkit::skip!(test, "loading an XDP program: {error}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use super::*;
-use crate::port::Line as _;
+use crate::port::InterruptLine as _;
 
 fn is_ready(fd: BorrowedFd<'_>, wait_ms: i64) -> bool {
     let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ms * 1_000_000 };

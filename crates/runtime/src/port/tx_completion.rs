@@ -100,7 +100,7 @@ impl ToTell {
 }
 
 /// Brings frames of a device's senders home, with credit.
-pub(crate) struct Homeward {
+pub(crate) struct TxCompletion {
     sorter: FrameSorter,
     charges: Arc<Charges>,
     /// Frames that came one after the other and are charged to one buffer.
@@ -109,7 +109,7 @@ pub(crate) struct Homeward {
     news: ToTell,
 }
 
-impl Homeward {
+impl TxCompletion {
     /// For the frames of the pool's arena.
     pub(crate) fn new(pool: &FramePool, charges: &Arc<Charges>) -> Self {
         Self { sorter: FrameSorter::new(pool), charges: charges.clone(), number: 0, frames: 0, news: ToTell::default() }

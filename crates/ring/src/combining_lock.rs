@@ -1,4 +1,4 @@
-//! A lock whose contenders need not wait: they leave their work to its holder.
+//! A combining lock: its contenders need not wait, for they leave their work to its holder.
 
 use core::ops::{Deref, DerefMut};
 
@@ -12,22 +12,23 @@ const NOTED: u32 = 2;
 
 /// A value with one thread inside at a time, and room for a note to it.
 ///
-/// The order that strands no work: *publish, then* [`Relay::enter_or_note`]; the thread that is inside looks at what was published
-/// before it leaves for good ([`Inside::leave`]). As [`Baton`](crate::Baton), with the value within and without a fence.
+/// The order that strands no work: *publish, then* [`CombiningLock::enter_or_note`]; the thread that is inside looks at
+/// what was published before it leaves for good ([`Inside::leave`]). As [`CombiningFlag`](crate::CombiningFlag), with the
+/// value within and without a fence.
 // The word lies before the value, with what of it is used most.
 #[repr(C)]
-pub struct Relay<T> {
+pub struct CombiningLock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: `word` lets one thread at a time reach the value, so sharing the cell only ever moves the value between
 // threads.
-unsafe impl<T: Send> Sync for Relay<T> {}
-// SAFETY: a `Relay` owns its value, and moving it moves the value.
-unsafe impl<T: Send> Send for Relay<T> {}
+unsafe impl<T: Send> Sync for CombiningLock<T> {}
+// SAFETY: a `CombiningLock` owns its value, and moving it moves the value.
+unsafe impl<T: Send> Send for CombiningLock<T> {}
 
-impl<T> Relay<T> {
+impl<T> CombiningLock<T> {
     /// Bytes from the beginning of this to the value.
     pub(crate) const VALUE_OFFSET: usize = core::mem::offset_of!(Self, value);
 
@@ -55,7 +56,7 @@ impl<T> Relay<T> {
                 return Some(inside);
             }
             // Release: pairs with the Acquire of `leave`. Also over an earlier note, whose reader must see our work too.
-            let note = order(Point::RelayNote, Ordering::Release);
+            let note = order(Point::CombiningNote, Ordering::Release);
             let held = self.word.compare_exchange(HELD, NOTED, note, Ordering::Relaxed);
             if held.is_ok() || self.word.compare_exchange(NOTED, NOTED, note, Ordering::Relaxed).is_ok() {
                 return None;
@@ -70,7 +71,7 @@ impl<T> Relay<T> {
     }
 }
 
-/// The inside of a [`Relay`]. A plain drop (a panic) leaves without looking at notes.
+/// The inside of a [`CombiningLock`]. A plain drop (a panic) leaves without looking at notes.
 #[must_use = "leave with `leave`, which tells of work that others have left"]
 pub struct Inside<'a, T> {
     value: Claim<'a, T>,
@@ -84,13 +85,13 @@ impl<'a, T> Inside<'a, T> {
     pub fn leave(self) -> Option<Inside<'a, T>> {
         let word = self.word.0;
         // Release: pairs with the Acquire of `try_enter`.
-        let free = order(Point::RelayLeave, Ordering::Release);
+        let free = order(Point::CombiningLeave, Ordering::Release);
         if word.compare_exchange(HELD, FREE, free, Ordering::Relaxed).is_ok() {
             core::mem::forget(self.word); // it is free already
             return None;
         }
         // Acquire: pairs with the Release of the note. A swap, so that the note it takes is the last one.
-        let noted = word.swap(HELD, order(Point::RelayRead, Ordering::Acquire));
+        let noted = word.swap(HELD, order(Point::CombiningRead, Ordering::Acquire));
         assert_eq!(noted, NOTED, "left twice");
         Some(self)
     }
@@ -129,16 +130,16 @@ mod tests {
 
     #[test]
     fn a_note_keeps_the_one_inside() {
-        let relay = Relay::new(1);
-        let mut inside = relay.try_enter().expect("free");
+        let lock = CombiningLock::new(1);
+        let mut inside = lock.try_enter().expect("free");
         *inside += 1;
-        assert!(relay.try_enter().is_none() && relay.is_entered());
-        assert!(relay.enter_or_note().is_none());
-        assert!(relay.enter_or_note().is_none(), "a second note is one note");
+        assert!(lock.try_enter().is_none() && lock.is_entered());
+        assert!(lock.enter_or_note().is_none());
+        assert!(lock.enter_or_note().is_none(), "a second note is one note");
         let inside = inside.leave().expect("a note");
         assert_eq!(*inside, 2);
-        assert!(inside.leave().is_none() && !relay.is_entered());
-        assert!(relay.enter_or_note().is_some());
-        assert!(!relay.is_entered(), "a drop leaves");
+        assert!(inside.leave().is_none() && !lock.is_entered());
+        assert!(lock.enter_or_note().is_some());
+        assert!(!lock.is_entered(), "a drop leaves");
     }
 }
