@@ -6,12 +6,14 @@
 //! | `sim` | the executor in virtual time |
 //! | `engine` | the executor in real time, on the engine |
 //! | `kernel` | the executor on a live kernel |
+//! | `real` | what these two have in common |
 //! | `report` | lines for people, one JSON object for programs |
 //! | `rules` | which rule has which scenario |
 
 mod engine;
 mod files;
 mod kernel;
+mod real;
 mod report;
 mod rules;
 mod sim;

@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use napier_core::control::Errno;
 use napier_core::sockopt::BusyOption;
 use napier_core::time::Span;
 use napier_runtime::event::{Event, Interest, Timeout};
 use napier_runtime::socket::SocketOption;
 use napier_scenario::{Answer, Call, SocketIx};
 
-use super::drive::Pace;
 use super::rig::Rig;
-use super::{Refused, control, refused};
-
-/// What a call comes to: its answer, and the sockets that a wait found ready.
-pub(super) type Made = Result<(Answer, Vec<SocketIx>), Refused>;
+use super::{Refused, control};
+use crate::real::answers::{Made, answer, epoll_params, errno};
+use crate::real::clock::Pace;
+use crate::real::refused;
 
 /// Makes a call.
-pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_, '_>, capable: bool, call: &Call) -> Made {
+pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_>, capable: bool, call: &Call) -> Made {
     let answer = match call {
         Call::Recv { socket, nonblock, timeout } => recv(rig, pace, *socket, *nonblock, *timeout)?,
         Call::EpollWait { epoll, timeout, max_events } => {
@@ -50,29 +48,9 @@ fn quick(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
         }
         Call::EpollGetParams { epoll } => {
             let params = context(rig, epoll.at())?.params();
-            let pairs = [
-                ("busy_poll_usecs", u64::from(params.busy_poll_usecs)),
-                ("busy_poll_budget", params.busy_poll_budget.into()),
-                ("prefer_busy_poll", params.prefer_busy_poll.into()),
-                ("pad", 0),
-            ];
-            let pairs = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
-            Ok(Answer::Attributes(pairs.collect()))
+            Ok(epoll_params(params.busy_poll_usecs, params.busy_poll_budget, params.prefer_busy_poll))
         }
         call => control::make(rig, call, capable),
-    }
-}
-
-/// A number of the kernel by its name.
-pub(super) fn errno(error: &std::io::Error) -> Result<Errno, Refused> {
-    let number = error.raw_os_error().and_then(Errno::from_number);
-    number.ok_or_else(|| refused(format!("a call failed with an error that scenarios have no name for: {error}")))
-}
-
-fn answer(result: std::io::Result<()>) -> Result<Answer, Refused> {
-    match result {
-        Ok(()) => Ok(Answer::Number(0)),
-        Err(error) => Ok(Answer::Error(errno(&error)?)),
     }
 }
 
@@ -86,7 +64,7 @@ fn context(rig: &Rig<'_>, position: usize) -> Result<napier_runtime::event::Even
 
 fn recv(
     rig: &Rig<'_>,
-    pace: Pace<'_, '_>,
+    pace: Pace<'_>,
     socket: SocketIx,
     nonblock: bool,
     timeout: Option<Span>,
@@ -105,7 +83,7 @@ fn recv(
     }
 }
 
-fn wait(rig: &Rig<'_>, pace: Pace<'_, '_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
+fn wait(rig: &Rig<'_>, pace: Pace<'_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
     let context = context(rig, position)?;
     let room = usize::try_from(max_events).expect("checked before the start");
     let mut events = vec![Event::default(); room];

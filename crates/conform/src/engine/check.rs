@@ -6,10 +6,11 @@ use napier_runtime::journal::Record;
 use napier_runtime::socket::SocketOption;
 use napier_scenario::{Check, Event, NapiIx, Seen};
 
-use super::drive::Driven;
 use super::log::{Known, delivered, states};
 use super::rig::Rig;
-use super::{Refused, refused};
+use crate::Refused;
+use crate::real::clock::Window;
+use crate::real::refused;
 
 /// What could be seen only at the time of a check. The rest is read from the journal afterwards, for that time.
 pub(super) struct Looked {
@@ -67,9 +68,14 @@ impl Sides {
 }
 
 /// The checks that do not hold.
-pub(super) fn failures(rig: &Rig<'_>, records: &[Record], driven: &Driven) -> Result<Vec<Seen>, Refused> {
+pub(super) fn failures(
+    rig: &Rig<'_>,
+    records: &[Record],
+    looked: &[Looked],
+    window: Window,
+) -> Result<Vec<Seen>, Refused> {
     let mut failures = Vec::new();
-    for looked in &driven.looked {
+    for looked in looked {
         let check = &looked.check;
         let mut sides = Sides::default();
         if let Some(napi) = check.napi {
@@ -85,7 +91,7 @@ pub(super) fn failures(rig: &Rig<'_>, records: &[Record], driven: &Driven) -> Re
             sides.compare("slot", check.slot.map(|napi| wanted(rig, napi)), &looked.slot);
         }
         if !sides.expected.is_empty() {
-            let at = Instant::from_ns(looked.at_ns.saturating_sub(driven.window.start_ns));
+            let at = Instant::from_ns(looked.at_ns.saturating_sub(window.start_ns));
             let (expected, seen) = (sides.expected.join(", "), sides.seen.join(", "));
             failures.push(Seen { at, event: Event::CheckFailed { line: looked.line, expected, seen } });
         }
@@ -109,7 +115,7 @@ fn compare_napi(check: &Check, known: &Known, sent: u64, sides: &mut Sides) -> R
     sides.compare("armed", check.armed, known.armed);
     sides.compare("thread", check.thread, known.thread);
     if check.listed.is_some() {
-        // Only an owned instance is on a list, and whoever disabled one has taken it off.
+        // Only an owned instance is on a list, and one that is disabled was taken off.
         if word.contains(State::SCHED) && !word.is_disabled() {
             return Err(refused("the engine does not tell whether an owned instance is on a poll list"));
         }

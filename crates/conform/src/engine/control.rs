@@ -4,10 +4,9 @@ use napier_core::control::{DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiS
 use napier_scenario::{Answer, Call, DeviceIx, NapiRef};
 
 use super::rig::Rig;
-use super::{Refused, refused};
-
-/// Index of the first device in scenarios; 1 is loopback there.
-const FIRST_IFINDEX: u64 = 2;
+use crate::Refused;
+use crate::real::answers::{FIRST_IFINDEX, errno};
+use crate::real::refused;
 
 /// Makes a call of the control plane.
 pub(super) fn make(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
@@ -23,7 +22,7 @@ pub(super) fn make(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, 
         Call::Sysctl { name, value } => sysctl(rig, name, *value),
         Call::Up { device } => match rig.devices[device.at()].set_up() {
             Ok(()) => Answer::Number(0),
-            Err(error) => Answer::Error(super::calls::errno(&error)?),
+            Err(error) => Answer::Error(errno(&error)?),
         },
         Call::Down { device } => {
             rig.devices[device.at()].set_down();

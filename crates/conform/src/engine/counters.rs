@@ -4,9 +4,10 @@ use napier_runtime::device::NapiStats;
 use napier_runtime::engine::SoftirqStats;
 use napier_runtime::socket::StackCounters;
 
-use super::drive::Driven;
 use super::rig::Rig;
-use super::{Refused, log, refused, transmit};
+use super::{Refused, log, transmit};
+use crate::real::clock::Window;
+use crate::real::refused;
 
 /// All counters at one time.
 pub(super) struct Reading {
@@ -29,7 +30,7 @@ impl Reading {
 ///
 /// # Errors
 /// The scenario asks for a counter that the engine does not have.
-pub(super) fn since(rig: &Rig<'_>, before: &Reading, driven: &Driven) -> Result<Vec<(String, i64)>, Refused> {
+pub(super) fn since(rig: &Rig<'_>, before: &Reading, window: Window) -> Result<Vec<(String, i64)>, Refused> {
     let after = Reading::take(rig);
     let mut counters = Vec::new();
     let mut add = |name: String, before: u64, after: u64| {
@@ -52,14 +53,14 @@ pub(super) fn since(rig: &Rig<'_>, before: &Reading, driven: &Driven) -> Result<
     add("busy_poll_rx_packets".to_owned(), busy(&before.napis), busy(&after.napis));
     let full = |stack: &[StackCounters]| stack.iter().map(|stack| stack.udp_rcvbuf_errors).sum();
     add("drops.socket-full".to_owned(), full(&before.stack), full(&after.stack));
-    let nobody = |stack: &[StackCounters]| stack.iter().map(|stack| stack.udp_no_ports).sum();
-    add("drops.no-socket".to_owned(), nobody(&before.stack), nobody(&after.stack));
+    let no_port = |stack: &[StackCounters]| stack.iter().map(|stack| stack.udp_no_ports).sum();
+    add("drops.no-socket".to_owned(), no_port(&before.stack), no_port(&after.stack));
     for ((name, before), (_, after)) in before.transmit.iter().zip(&after.transmit) {
         add(name.clone(), *before, *after);
     }
     let records = rig.engine.journal().records;
-    let first = log::delivered(rig, &records, driven.window.start_ns);
-    let last = log::delivered(rig, &records, driven.window.end_ns);
+    let first = log::delivered(rig, &records, window.start_ns);
+    let last = log::delivered(rig, &records, window.end_ns);
     for (socket, (before, after)) in rig.scenario.machine.sockets.iter().zip(first.iter().zip(&last)) {
         add(format!("{}.delivered", socket.name), *before, *after);
     }

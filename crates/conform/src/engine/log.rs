@@ -2,25 +2,11 @@
 
 use napier_core::completion::Completion;
 use napier_core::state::State;
-use napier_core::time::Instant;
 use napier_runtime::journal::{Event as Recorded, Record, Rule};
 use napier_scenario::{CpuIx, Event, NapiIx, Seen};
 
 use super::rig::Rig;
-
-/// Time zero and the end, by the engine's clock.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Window {
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-}
-
-impl Window {
-    /// A time in the window as the scenario counts it.
-    pub(super) fn place(self, at_ns: u64) -> Option<Instant> {
-        (self.start_ns..=self.end_ns).contains(&at_ns).then(|| Instant::from_ns(at_ns - self.start_ns))
-    }
-}
+use crate::real::clock::Window;
 
 /// What the records of an instance say about it.
 #[derive(Copy, Clone, Debug)]

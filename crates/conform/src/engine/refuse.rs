@@ -1,11 +1,9 @@
 //! What cannot be done in real time, or not by the engine: found before anything is started.
 
-use napier_core::control::ThreadedSetting;
-use napier_scenario::{
-    Action, Call, CpuIx, Device, Kind, Machine, Packets, Policy, Scenario, SocketKind, Sysctl, ThreadIx,
-};
+use napier_scenario::{Action, Call, Device, Kind, Machine, Packets, Policy, Scenario, SocketKind, Sysctl};
 
-use super::{Refused, refuse_tx, refused};
+use super::{Refused, refuse_tx};
+use crate::real::{cpus, refused};
 
 /// Ticks per second of the engine.
 const HZ: u32 = 1000;
@@ -19,12 +17,13 @@ const NAME_BYTES_MAX: usize = 13;
 const EVENTS_MAX: i64 = 4096;
 
 /// Refuses what the engine does not have or real time does not allow.
-pub(super) fn check(scenario: &Scenario, cpus: usize) -> Result<(), Refused> {
+pub(super) fn check(scenario: &Scenario, processors: usize) -> Result<(), Refused> {
     let machine = &scenario.machine;
     check_machine(machine)?;
     machine.devices.iter().try_for_each(check_device)?;
     check_sockets(machine)?;
-    check_cpus(scenario, cpus)?;
+    let receives = |call: &Call| matches!(call, Call::Recv { .. } | Call::EpollWait { .. });
+    cpus::check(scenario, processors, receives)?;
     for step in &scenario.timeline {
         check_action(&step.action, machine)?;
     }
@@ -105,50 +104,6 @@ fn check_sockets(machine: &Machine) -> Result<(), Refused> {
     let closed = |epoll: &napier_scenario::Epoll| epoll.members.iter().any(|m| !machine.sockets[m.at()].open);
     if machine.epolls.iter().any(closed) {
         return Err(refused("an event context has a closed socket for a member"));
-    }
-    Ok(())
-}
-
-/// The CPU that takes the interrupts of a queue.
-pub(super) fn irq_cpu(machine: &Machine, device: &Device, queue: u16) -> CpuIx {
-    match device.irq_cpu.as_slice() {
-        [] => CpuIx(queue % machine.cpus),
-        list => list[usize::from(queue) % list.len()],
-    }
-}
-
-/// The CPU of the thread of a queue's instance.
-pub(super) fn thread_cpu(machine: &Machine, device: &Device, queue: u16) -> CpuIx {
-    match device.thread_cpu.as_slice() {
-        [] => irq_cpu(machine, device, queue),
-        list => list[usize::from(queue) % list.len()],
-    }
-}
-
-fn check_cpus(scenario: &Scenario, cpus: usize) -> Result<(), Refused> {
-    let machine = &scenario.machine;
-    let mut needed = 1;
-    for device in &machine.devices {
-        for queue in 0..device.queues {
-            needed = needed.max(irq_cpu(machine, device, queue).at() + 1);
-            if device.threaded != ThreadedSetting::Disabled || !device.thread_cpu.is_empty() {
-                needed = needed.max(thread_cpu(machine, device, queue).at() + 1);
-            }
-        }
-    }
-    for (position, thread) in (0..).zip(&machine.threads) {
-        let me = ThreadIx(position);
-        // Whoever only gives orders may do so from anywhere.
-        let receives = scenario.timeline.iter().any(|step| {
-            matches!(&step.action, Action::Call { thread, call } if *thread == me
-                && matches!(call, Call::Recv { .. } | Call::EpollWait { .. }))
-        });
-        if receives {
-            needed = needed.max(thread.cpu.at() + 1);
-        }
-    }
-    if needed > cpus {
-        return Err(refused(format!("it needs {needed} processors, and this machine has {cpus}")));
     }
     Ok(())
 }

@@ -6,8 +6,9 @@ use napier_core::tx::queue::QueueBits;
 use napier_core::tx::state::QdiscState;
 use napier_scenario::{Action, Call, Device, Kind, Machine, Pattern, QdiscSpec, Scenario, Sending, TxCheck, TxDeed};
 
-use super::transmit::{flows, sends};
-use super::{Refused, refused, watched};
+use super::flows::{flows, sends};
+use super::{Refused, watched};
+use crate::real::refused;
 
 /// Time that a packet takes on the wire in scenarios that do not care, in ns.
 const WIRE_NS: u64 = 1000;

@@ -6,11 +6,11 @@ use napier_core::frames::{HEADER_BYTES, Template};
 use napier_runtime::raw::RawPort;
 use napier_scenario::{DeviceIx, Packets, Target};
 
-use super::rig::{Rig, addr, mac};
+use super::addresses::{PEER_PORT, addr, mac};
+use super::rig::Rig;
 
 /// A port that no socket is bound to.
-const NOBODY_PORT: u16 = 9;
-pub(super) const PEER_PORT: u16 = 5000;
+const DISCARD_PORT: u16 = 9;
 const PAYLOAD_BYTES: usize = 8;
 
 /// The other ends of the links: one port per instance.
@@ -28,8 +28,10 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn of(packets: &Packets) -> Self {
-        Self { flow: packets.flow, own_flow: packets.own_flow, unmergeable: !packets.mergeable }
+    /// Beginning with the `nth` packet of a step.
+    pub(super) fn of(packets: &Packets, nth: u32) -> Self {
+        let flow = packets.flow + if packets.own_flow { nth } else { 0 };
+        Self { flow, own_flow: packets.own_flow, unmergeable: !packets.mergeable }
     }
 }
 
@@ -40,7 +42,7 @@ impl Wire {
             if device.transmit.is_some() {
                 let device = DeviceIx(position);
                 let port = &self.ports[rig.scenario.machine.napi(device, 0).at()];
-                port.drain(usize::MAX, |frame| rig.transmits.arrived(rig, device, frame));
+                port.drain(usize::MAX, |frame| rig.transmits.arrived(rig.scenario, rig.engine.now_ns(), device, frame));
             }
         }
     }
@@ -51,7 +53,7 @@ impl Wire {
         let (device, _) = rig.scenario.machine.queue_of(napi);
         let to = match target {
             Target::Socket(socket) => rig.addr(socket.at()),
-            Target::Napi(_) => SocketAddrV4::new(addr(device.at(), 1), NOBODY_PORT).into(),
+            Target::Napi(_) => SocketAddrV4::new(addr(device.at(), 1), DISCARD_PORT).into(),
         };
         let SocketAddr::V4(to) = to else { unreachable!("all addresses are of one kind") };
         let merges = rig.scenario.machine.devices[device.at()].gro;

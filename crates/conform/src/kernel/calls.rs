@@ -1,29 +1,26 @@
 //! The calls of application threads.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use napier_core::control::Errno;
 use napier_core::time::Span;
 use napier_scenario::{Answer, Call, Callable, SocketIx};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::net::RecvFlags;
 
-use super::drive::Pace;
-use super::rig::{Rig, failed};
-use super::{Refused, control, refused};
+use super::rig::Rig;
+use super::{Refused, control};
+use crate::real::answers::{Made, answer, epoll_params, errno};
+use crate::real::clock::Pace;
+use crate::real::{failed, refused};
 
 /// `SO_INCOMING_NAPI_ID`.
 const INCOMING_NAPI_ID: i32 = 56;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What a call comes to: its answer, and the sockets that a wait found ready.
-pub(super) type Made = Result<(Answer, Vec<SocketIx>), Refused>;
-
 /// Makes a call.
-pub(super) fn make(rig: &Rig<'_>, pace: Pace, call: &Call) -> Made {
+pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_>, call: &Call) -> Made {
     let answer = match call {
         Call::EpollWait { epoll, timeout, max_events } => return wait(rig, pace, epoll.at(), *timeout, *max_events),
         Call::Recv { socket, nonblock, timeout } => recv(rig, pace, *socket, *nonblock, *timeout)?,
@@ -68,14 +65,7 @@ fn quick(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
         Call::EpollGetParams { epoll } => {
             let params = napier_linux::epoll::params(context(rig, epoll.at())?.as_fd());
             let params = params.map_err(|error| failed("reading the parameters of an epoll", error))?;
-            let pairs = [
-                ("busy_poll_usecs", u64::from(params.busy_poll_usecs)),
-                ("busy_poll_budget", params.busy_poll_budget.into()),
-                ("prefer_busy_poll", params.prefer_busy_poll.into()),
-                ("pad", 0),
-            ];
-            let pairs = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
-            Ok(Answer::Attributes(pairs.collect()))
+            Ok(epoll_params(params.busy_poll_usecs, params.busy_poll_budget, params.prefer_busy_poll))
         }
         Call::Ioctl { on, number } => {
             let done = match on {
@@ -88,19 +78,6 @@ fn quick(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
     }
 }
 
-/// A number of the kernel by its name.
-pub(super) fn errno(error: &io::Error) -> Result<Errno, Refused> {
-    let number = error.raw_os_error().and_then(Errno::from_number);
-    number.ok_or_else(|| refused(format!("a call failed with an error that scenarios have no name for: {error}")))
-}
-
-pub(super) fn answer(result: io::Result<()>) -> Result<Answer, Refused> {
-    match result {
-        Ok(()) => Ok(Answer::Number(0)),
-        Err(error) => errno(&error).map(Answer::Error),
-    }
-}
-
 fn open(rig: &Rig<'_>, socket: SocketIx) -> Result<Arc<std::net::UdpSocket>, Refused> {
     rig.socket(socket.at()).ok_or_else(|| refused("a socket that is not open has no descriptor"))
 }
@@ -110,7 +87,7 @@ fn context(rig: &Rig<'_>, position: usize) -> Result<Arc<OwnedFd>, Refused> {
 }
 
 /// A call that outlasts the log returns into nothing.
-fn span(pace: Pace, timeout: Option<Span>) -> Duration {
+fn span(pace: Pace<'_>, timeout: Option<Span>) -> Duration {
     timeout.map_or(pace.left(), |span| Duration::from_nanos(span.ns).min(pace.left()))
 }
 
@@ -120,7 +97,13 @@ fn timespec(span: Duration) -> Timespec {
     Timespec { tv_sec: part(ns / NS_PER_S), tv_nsec: part(ns % NS_PER_S) }
 }
 
-fn recv(rig: &Rig<'_>, pace: Pace, socket: SocketIx, nonblock: bool, timeout: Option<Span>) -> Result<Answer, Refused> {
+fn recv(
+    rig: &Rig<'_>,
+    pace: Pace<'_>,
+    socket: SocketIx,
+    nonblock: bool,
+    timeout: Option<Span>,
+) -> Result<Answer, Refused> {
     let open = open(rig, socket)?;
     if !nonblock {
         let set = open.set_read_timeout(Some(span(pace, timeout).max(Duration::from_micros(1))));
@@ -133,7 +116,7 @@ fn recv(rig: &Rig<'_>, pace: Pace, socket: SocketIx, nonblock: bool, timeout: Op
     }
 }
 
-fn poll(rig: &Rig<'_>, pace: Pace, sockets: &[SocketIx], timeout: Option<Span>) -> Result<Answer, Refused> {
+fn poll(rig: &Rig<'_>, pace: Pace<'_>, sockets: &[SocketIx], timeout: Option<Span>) -> Result<Answer, Refused> {
     let open = sockets.iter().map(|socket| open(rig, *socket)).collect::<Result<Vec<_>, _>>()?;
     let mut fds: Vec<_> = open.iter().map(|socket| PollFd::new(&**socket, PollFlags::IN)).collect();
     match rustix::event::poll(&mut fds, Some(&timespec(span(pace, timeout)))) {
@@ -142,7 +125,7 @@ fn poll(rig: &Rig<'_>, pace: Pace, sockets: &[SocketIx], timeout: Option<Span>) 
     }
 }
 
-fn wait(rig: &Rig<'_>, pace: Pace, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
+fn wait(rig: &Rig<'_>, pace: Pace<'_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
     let context = context(rig, position)?;
     let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
     let mut events = vec![none; usize::try_from(max_events).expect("checked before the start")];

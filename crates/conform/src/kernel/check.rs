@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use napier_scenario::Check;
 
-use super::control;
+use super::napi;
 use super::rig::Rig;
 
 /// `SO_INCOMING_NAPI_ID`.
@@ -12,10 +12,10 @@ const INCOMING_NAPI_ID: i32 = 56;
 
 /// Looks; both sides as text if they differ. What cannot be looked at is not as expected.
 pub(super) fn look(rig: &Rig<'_>, check: &Check) -> Option<(String, String)> {
-    if let (Some(napi), Some(expected)) = (check.napi, check.thread) {
-        let (device, _) = rig.scenario.machine.queue_of(napi);
-        let id = rig.id(napi);
-        let seen = match rig.end(device).netns().run(|| control::thread_of(id)) {
+    if let (Some(instance), Some(expected)) = (check.napi, check.thread) {
+        let (device, _) = rig.scenario.machine.queue_of(instance);
+        let id = rig.id(instance);
+        let seen = match rig.end(device).netns().run(|| napi::thread_of(id)) {
             Ok(Ok(thread)) => thread.is_some().to_string(),
             Ok(Err(error)) => unseen(&error),
             Err(error) => unseen(&error),

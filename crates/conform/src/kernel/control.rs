@@ -1,25 +1,15 @@
 //! The control plane: netlink requests, files of an interface, knobs, up and down. What a file asks for is asked of the kernel
 //! as it stands there, valid or not.
 
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
-
-use napier_core::control::{DevAttribute, QueueKind, ThreadedSetting};
+use napier_core::control::{QueueKind, ThreadedSetting};
 use napier_scenario::{Answer, Call, DeviceIx, NapiIx, NapiRef};
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use super::calls::{answer, errno};
+use super::napi::{ID, IFINDEX, THREADED, number};
 use super::netlink::{self, Attributes, NAPI_ATTRIBUTES, QUEUE_ATTRIBUTES, Reply};
 use super::rig::Rig;
-use super::{Refused, refused};
-
-/// Index of the first device in scenarios; 1 is loopback there.
-const FIRST_IFINDEX: u64 = 2;
-
-const IFINDEX: u16 = 1;
-const ID: u16 = 2;
-const THREADED: u16 = 8;
+use crate::Refused;
+use crate::real::answers::{FIRST_IFINDEX, answer, errno};
+use crate::real::refused;
 
 /// Makes a call of the control plane, in the namespace of the calling thread.
 pub(super) fn make(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
@@ -74,10 +64,6 @@ fn id_attribute(rig: &Rig<'_>, napi: NapiRef) -> Attributes {
         NapiRef::Id(id) => Attributes::default().number(ID, id),
         NapiRef::Missing => Attributes::default(),
     }
-}
-
-fn number(reply: &Reply, kind: u16) -> Option<u64> {
-    reply.iter().find(|(known, _)| *known == kind).map(|(_, value)| *value)
 }
 
 /// As `ynl` shows them, with the scenario's number of the device.
@@ -137,74 +123,6 @@ fn queue_get(
         Some(((*name).to_owned(), text))
     });
     Ok(Answer::Attributes(attributes.collect()))
-}
-
-/// The instances of an interface by their ids, as the kernel shows them now.
-///
-/// # Errors
-/// As the kernel says it.
-pub(super) fn ids_of(ifindex: u32) -> io::Result<Vec<u64>> {
-    let request = Attributes::default().number(IFINDEX, ifindex.into());
-    let replies = netlink::ask(netlink::NAPI_GET, true, &request)?;
-    let mut ids: Vec<_> = replies.iter().filter_map(|reply| number(reply, ID)).collect();
-    ids.sort_unstable();
-    Ok(ids)
-}
-
-/// Sets an attribute of an instance.
-///
-/// # Errors
-/// As the kernel says it.
-pub(super) fn set_napi(id: u64, name: &str, value: u64) -> io::Result<()> {
-    let kind = NAPI_ATTRIBUTES.iter().find(|(known, _)| *known == name).map_or(netlink::NO_SUCH_ATTRIBUTE, |(_, k)| *k);
-    netlink::ask(netlink::NAPI_SET, false, &Attributes::default().number(ID, id).number(kind, value)).map(drop)
-}
-
-/// The thread of an instance, if it has one; nothing for an instance that is not there.
-///
-/// # Errors
-/// As the kernel says it.
-pub(super) fn thread_of(id: u64) -> io::Result<Option<u64>> {
-    match netlink::ask(netlink::NAPI_GET, false, &Attributes::default().number(ID, id)) {
-        Ok(replies) => Ok(replies.first().and_then(|reply| number(reply, 4))),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The files of an interface, from a `sysfs` of its namespace that is mounted nowhere.
-pub(super) struct Sysfs {
-    root: OwnedFd,
-    name: String,
-}
-
-impl Sysfs {
-    /// Of an interface in the namespace of the calling thread.
-    ///
-    /// # Errors
-    /// `EPERM` without `CAP_SYS_ADMIN`.
-    pub(super) fn of(name: &str) -> io::Result<Self> {
-        let context = rustix::mount::fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_create(&context)?;
-        let root = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
-        Ok(Self { root, name: name.to_owned() })
-    }
-
-    /// Writes what `echo` would.
-    pub(super) fn write(&self, file: DevAttribute, value: &str) -> io::Result<()> {
-        self.open(file, OFlags::WRONLY)?.write_all(format!("{value}\n").as_bytes())
-    }
-
-    pub(super) fn read(&self, file: DevAttribute) -> io::Result<String> {
-        let mut text = String::new();
-        self.open(file, OFlags::RDONLY)?.read_to_string(&mut text)?;
-        Ok(text.trim_end().to_owned())
-    }
-
-    fn open(&self, file: DevAttribute, flags: OFlags) -> io::Result<std::fs::File> {
-        let path = format!("class/net/{}/{}", self.name, file.file_name());
-        Ok(rustix::fs::openat(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty())?.into())
-    }
 }
 
 /// The instance that a call is about, if it names one.

@@ -2,8 +2,10 @@
 
 use napier_scenario::{Event, Scenario, Seen};
 
-use super::Refused;
-use super::rig::{Rig, device_ix, failed};
+use super::addresses::device_ix;
+use super::rig::Rig;
+use crate::Refused;
+use crate::real::failed;
 
 /// The kernel's counters at one time, summed over the namespaces: the file below `/proc/net`, the group, the name, and what
 /// scenarios call it.

@@ -7,7 +7,8 @@ use napier_linux::Netns;
 use napier_linux::change::{Entry, Journal, Keep, Key, Scope, undo};
 use napier_scenario::{Action, Call, Scenario};
 
-use super::{Refused, refused};
+use crate::Refused;
+use crate::real::refused;
 
 /// Those that a scenario may turn: they change what programs that poll for packets do, and no others.
 pub(super) const TURNED: [&str; 2] = ["busy_read", "busy_poll"];

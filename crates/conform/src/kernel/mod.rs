@@ -11,21 +11,26 @@
 //! | `refuse` | what cannot be done, found before anything is made |
 //! | `rig` | interfaces, sockets, event contexts as the scenario has them at time zero |
 //! | `wire` | the other ends of the pairs |
-//! | `drive` | the clock, the packets, the threads |
-//! | `calls`, `control`, `netlink`, `knobs` | the calls, and how their answers are spelled |
+//! | `build`, `addresses` | how it gets there |
+//! | `drive` | the packets, the checks, the threads |
+//! | `calls`, `control`, `netlink`, `napi`, `sysfs`, `knobs` | the calls, and how their answers are spelled |
 //! | `trace`, `order` | what the kernel recorded, as events |
 //! | `check`, `counters` | what else can be seen |
 
+mod addresses;
+mod build;
 mod calls;
 mod check;
 mod control;
 mod counters;
 mod drive;
 mod knobs;
+mod napi;
 mod netlink;
 mod order;
 mod refuse;
 mod rig;
+mod sysfs;
 mod trace;
 mod wire;
 
@@ -34,12 +39,9 @@ use napier_runtime::RealTime;
 use napier_scenario::compare::Clock;
 use napier_scenario::{Call, Kind, Scenario};
 
-use super::{Executor, Observed, Refused, engine};
-
-/// Enough after the last thing that is expected to see what nobody expects.
-const AFTER_LAST: Span = Span::from_ms(30);
-/// Of all threads of a run.
-const PRIORITY: i32 = 10;
+use super::real::PRIORITY;
+use super::real::timeline::{AFTER_LAST, end};
+use super::{Executor, Observed, Refused};
 
 /// Runs scenarios on the kernel of this machine.
 #[derive(Copy, Clone)]
@@ -92,24 +94,16 @@ impl LiveKernel {
         trace.learn(scenario)?;
         let before = counters::Reading::take(&rig)?;
         let tolerance = scenario.kernel.tolerance.filter(|_| self.times);
-        let driven = drive::run(
-            &rig,
-            &wire,
-            engine::end(scenario, Span::from_ns(AFTER_LAST.ns * u64::from(self.stretch))),
-            tolerance,
-        )?;
+        let run =
+            drive::run(&rig, &wire, end(scenario, Span::from_ns(AFTER_LAST.ns * u64::from(self.stretch))), tolerance)?;
         let after = counters::Reading::take(&rig)?;
-        let mut events = trace.events(&rig, &driven, self.stretch)?;
+        let mut events = trace.events(&rig, &run, self.stretch)?;
         let counters = counters::since(scenario, &before, &after, &events);
-        events.extend(driven.failures);
-        events.extend(driven.returns);
+        events.extend(run.driven.failures);
+        events.extend(run.driven.returns);
         events.sort_by_key(|seen| seen.at);
         Ok(Observed { events, counters, broken: None, disturbed: None })
     }
-}
-
-fn refused(why: impl Into<String>) -> Refused {
-    Refused { why: why.into() }
 }
 
 /// Whether calls change the mode of NAPI threads, so that it has to be followed.

@@ -7,7 +7,7 @@ use napier_core::context::PollContext;
 use napier_core::time::Span;
 use napier_scenario::{Event, NapiIx, Seen, SocketIx};
 
-use super::drive::Driven;
+use super::drive::KernelRun;
 use super::rig::Rig;
 
 /// Longest time between the arming of a timer and the end of the poll that armed it.
@@ -56,13 +56,13 @@ pub(super) struct Known {
 }
 
 /// Records as events.
-pub(super) fn events(rig: &Rig<'_>, driven: &Driven, noted: Vec<Noted>, known: &Known) -> Vec<Seen> {
+pub(super) fn events(rig: &Rig<'_>, run: &KernelRun, noted: Vec<Noted>, known: &Known) -> Vec<Seen> {
     let noted = polls_first(without_false_cancels(noted), IN_POLL_US * known.slow);
     let mut seen: Vec<Seen> = Vec::new();
     let mut last_cpu = None;
     for note in noted {
-        let Some(at) = driven.window.place_us(note.at_us) else { continue };
-        let event = event(rig, driven, &note, known);
+        let Some(at) = run.driven.window.place_us(note.at_us) else { continue };
+        let event = event(rig, run, &note, known);
         // Packets that go up together are one delivery.
         if let (Event::Deliver { socket, packets }, Some(last)) = (&event, seen.last_mut())
             && let Event::Deliver { socket: before, packets: sum } = &mut last.event
@@ -78,15 +78,15 @@ pub(super) fn events(rig: &Rig<'_>, driven: &Driven, noted: Vec<Noted>, known: &
     seen
 }
 
-fn event(rig: &Rig<'_>, driven: &Driven, note: &Noted, known: &Known) -> Event {
+fn event(rig: &Rig<'_>, run: &KernelRun, note: &Noted, known: &Known) -> Event {
     let cpu = rig.cpu_ix(note.cpu);
     match note.deed {
         Deed::Poll { napi, work, budget } => {
-            let context = match (note.in_softirq, driven.callers.contains(&note.tid)) {
+            let context = match (note.in_softirq, run.callers.contains(&note.tid)) {
                 // Where other softirqs have kept the processor busy, its ksoftirqd does this one as well: not the scenario's doing.
                 (true, _) => PollContext::Softirq,
                 (false, true) => PollContext::User,
-                (false, false) if driven.is_busy_thread(napi, note.at_us) => PollContext::KthreadBusy,
+                (false, false) if run.is_busy_thread(napi, note.at_us) => PollContext::KthreadBusy,
                 (false, false) => PollContext::Kthread,
             };
             Event::Poll { napi, context, cpu, work, budget }

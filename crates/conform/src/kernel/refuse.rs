@@ -1,12 +1,10 @@
 //! What cannot be done on a live kernel, or not by a pair of veth interfaces: found before anything is made.
 
 use napier_core::control::ThreadedSetting;
-use napier_scenario::{
-    Action, Call, CpuIx, Device, Machine, NapiIx, Packets, Policy, Release, Scenario, SocketKind, Sysctl, Target,
-    ThreadIx,
-};
+use napier_scenario::{Action, Call, Device, Machine, Packets, Policy, Release, Scenario, SocketKind, Sysctl, Target};
 
-use super::{Refused, knobs, refused};
+use super::{Refused, knobs};
+use crate::real::{cpus, refused};
 
 /// Packets of a poll outside busy polling, `NAPI_POLL_WEIGHT`.
 const WEIGHT: u32 = 64;
@@ -20,7 +18,7 @@ const EVENTS_MAX: i64 = 4096;
 const DEVICES_MAX: usize = 256;
 
 /// Refuses what a kernel does not let one do.
-pub(super) fn check(scenario: &Scenario, cpus: usize) -> Result<(), Refused> {
+pub(super) fn check(scenario: &Scenario, processors: usize) -> Result<(), Refused> {
     let machine = &scenario.machine;
     check_release(scenario)?;
     check_machine(machine)?;
@@ -36,11 +34,9 @@ pub(super) fn check(scenario: &Scenario, cpus: usize) -> Result<(), Refused> {
     for step in &scenario.timeline {
         check_action(&step.action, machine)?;
     }
-    let needed = processors(scenario);
-    if needed > cpus {
-        return Err(refused(format!("it needs {needed} processors, and this machine has {cpus}")));
-    }
-    Ok(())
+    cpus::check(scenario, processors, |call| {
+        matches!(call, Call::Recv { .. } | Call::EpollWait { .. } | Call::Poll { .. })
+    })
 }
 
 fn check_release(scenario: &Scenario) -> Result<(), Refused> {
@@ -142,44 +138,4 @@ fn check_call(call: &Call, machine: &Machine) -> Result<(), Refused> {
         _ => return Ok(()),
     };
     Err(refused(why))
-}
-
-fn processors(scenario: &Scenario) -> usize {
-    let machine = &scenario.machine;
-    let mut needed = 1;
-    for napi in (0..machine.napis()).map(NapiIx) {
-        let (device, queue) = machine.queue_of(napi);
-        let device = &machine.devices[device.at()];
-        needed = needed.max(irq_cpu(machine, device, queue).at() + 1);
-        if device.threaded != ThreadedSetting::Disabled || !device.thread_cpu.is_empty() {
-            needed = needed.max(thread_cpu(machine, device, queue).at() + 1);
-        }
-    }
-    for (me, thread) in (0..).map(ThreadIx).zip(&machine.threads) {
-        // A thread that only gives orders may do so from anywhere.
-        let polls = scenario.timeline.iter().any(|step| {
-            matches!(&step.action, Action::Call { thread, call } if *thread == me
-                && matches!(call, Call::Recv { .. } | Call::EpollWait { .. } | Call::Poll { .. }))
-        });
-        if polls {
-            needed = needed.max(thread.cpu.at() + 1);
-        }
-    }
-    needed
-}
-
-/// The CPU whose sender stands for the interrupt of a queue.
-pub(super) fn irq_cpu(machine: &Machine, device: &Device, queue: u16) -> CpuIx {
-    match device.irq_cpu.as_slice() {
-        [] => CpuIx(queue % machine.cpus),
-        list => list[usize::from(queue) % list.len()],
-    }
-}
-
-/// The CPU of the thread of a queue's instance.
-pub(super) fn thread_cpu(machine: &Machine, device: &Device, queue: u16) -> CpuIx {
-    match device.thread_cpu.as_slice() {
-        [] => irq_cpu(machine, device, queue),
-        list => list[usize::from(queue) % list.len()],
-    }
 }

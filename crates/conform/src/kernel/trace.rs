@@ -6,10 +6,12 @@ use napier_core::time::Span;
 use napier_linux::tracefs::{NAPI_POLL, TraceEvent, Tracepoint, Tracer};
 use napier_scenario::{DeviceIx, Kind, NapiIx, Scenario, Seen, SocketIx};
 
-use super::drive::Driven;
+use super::drive::KernelRun;
 use super::order::{self, Deed, Noted};
 use super::rig::Rig;
-use super::{Refused, refused, watches, wire};
+use super::{watches, wire};
+use crate::Refused;
+use crate::real::refused;
 
 const HRTIMER_START: Tracepoint = Tracepoint("timer", "hrtimer_start");
 const HRTIMER_EXPIRE: Tracepoint = Tracepoint("timer", "hrtimer_expire_entry");
@@ -96,7 +98,7 @@ impl Trace {
     ///
     /// # Errors
     /// Some of it was lost, so that the rest says nothing.
-    pub(super) fn events(&mut self, rig: &Rig<'_>, driven: &Driven, slow: u32) -> Result<Vec<Seen>, Refused> {
+    pub(super) fn events(&mut self, rig: &Rig<'_>, run: &KernelRun, slow: u32) -> Result<Vec<Seen>, Refused> {
         let recorded = self.tracer.take().map_err(|error| refused(error.to_string()))?;
         if recorded.lost > 0 {
             return Err(refused("more happened than the kernel's trace buffer can hold"));
@@ -110,7 +112,7 @@ impl Trace {
                 deed: self.deed(rig, event)?,
             })
         });
-        Ok(order::events(rig, driven, noted.collect(), &order::Known { spans: spans(rig.scenario), slow: slow.into() }))
+        Ok(order::events(rig, run, noted.collect(), &order::Known { spans: spans(rig.scenario), slow: slow.into() }))
     }
 
     fn deed(&self, rig: &Rig<'_>, event: &TraceEvent) -> Option<Deed> {

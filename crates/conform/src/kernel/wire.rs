@@ -7,16 +7,19 @@ use std::time::Duration;
 use napier_linux::Netns;
 use napier_scenario::{NapiIx, Target};
 
-use super::rig::{Rig, addr, failed, pin};
-use super::{Refused, refuse, refused};
+use super::addresses::{addr, pin};
+use super::rig::Rig;
+use crate::Refused;
+use crate::real::cpus::irq_cpu;
+use crate::real::{failed, refused};
 
 /// A port that no socket is bound to: discard.
-const NOBODY_PORT: u16 = 9;
+const DISCARD_PORT: u16 = 9;
 /// Where packets come from; further ports are tried until one goes to the queue that is wanted.
 const PEER_PORT: u16 = 20_000;
 /// Ports that are tried: with 32 queues one of them is missed in one of 3000 machines.
 const PORTS_MAX: u16 = 512;
-/// Bytes of a packet to nobody. One for the socket at position `n` has `PAYLOAD + 1 + n`, so that its length says whose it is.
+/// Bytes of a packet to no socket. One for the socket at position `n` has `PAYLOAD + 1 + n`, so that its length says whose it is.
 const PAYLOAD: usize = 16;
 /// Bytes of the headers of IP and UDP.
 pub(super) const HEADERS: usize = 28;
@@ -28,7 +31,7 @@ const INCOMING_NAPI_ID: i32 = 56;
 /// Sockets that send.
 pub(super) struct Wire {
     to_sockets: Vec<UdpSocket>,
-    to_nobody: Vec<UdpSocket>,
+    to_no_socket: Vec<UdpSocket>,
 }
 
 /// The socket whose packets have this length of IP, headers included.
@@ -40,11 +43,11 @@ impl Wire {
     /// Finds a source for each target. Each instance has polled at its return.
     pub(super) fn build(rig: &Rig<'_>) -> Result<Self, Refused> {
         let machine = &rig.scenario.machine;
-        let mut wire = Self { to_sockets: Vec::new(), to_nobody: Vec::new() };
+        let mut wire = Self { to_sockets: Vec::new(), to_no_socket: Vec::new() };
         for napi in (0..machine.napis()).map(NapiIx) {
             let (device, _) = machine.queue_of(napi);
-            let sender = sender_to(rig, napi, SocketAddrV4::new(addr(device.at(), 1), NOBODY_PORT))?;
-            wire.to_nobody.push(sender);
+            let sender = sender_to(rig, napi, SocketAddrV4::new(addr(device.at(), 1), DISCARD_PORT))?;
+            wire.to_no_socket.push(sender);
         }
         for (position, socket) in machine.sockets.iter().enumerate() {
             wire.to_sockets.push(sender_to(rig, socket.napi, rig.addr_of(position))?);
@@ -74,15 +77,15 @@ impl Wire {
             Target::Socket(socket) => {
                 (machine.sockets[socket.at()].napi, &self.to_sockets[socket.at()], PAYLOAD + 1 + socket.at())
             }
-            Target::Napi(napi) => (napi, &self.to_nobody[napi.at()], PAYLOAD),
+            Target::Napi(napi) => (napi, &self.to_no_socket[napi.at()], PAYLOAD),
         };
         let (device, queue) = machine.queue_of(napi);
-        pin(rig.cpu(refuse::irq_cpu(machine, &machine.devices[device.at()], queue)));
+        pin(rig.cpu(irq_cpu(machine, &machine.devices[device.at()], queue)));
         let packet = vec![0; bytes];
         for _ in 0..count {
             match sender.send(&packet) {
                 Ok(_) => {}
-                // What came back about an earlier packet to nobody, or to a device that is down.
+                // What came back about an earlier packet to no socket, or to a device that is down.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     sender.send(&packet).map_err(|error| failed("sending", error))?;
                 }
