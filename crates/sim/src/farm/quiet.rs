@@ -1,36 +1,29 @@
-//! Panics that are looked for, and so are none: what a thread does quietly writes no panic to standard error.
+//! Panics that are looked for, and so are none: what is done on a thread of a certain name writes no panic to standard error.
 
-use std::cell::Cell;
 use std::panic;
 use std::sync::Once;
+use std::thread;
 
-thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
+/// The name of such a thread.
+const NAME: &str = "napier-expects-panics";
 
 static HOOK: Once = Once::new();
 
-/// Makes the thread speak again, however it comes out of what it did.
-struct Restore(bool);
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        QUIET.set(self.0);
-    }
-}
-
 /// Does something in which assertions may fail and are caught, without a word of them. Other threads are not concerned.
-pub(super) fn quietly<R>(action: impl FnOnce() -> R) -> R {
+pub(super) fn quietly<R: Send>(action: impl FnOnce() -> R + Send) -> R {
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
+            if thread::current().name() != Some(NAME) {
                 before(info);
             }
         }));
     });
-    let _restore = Restore(QUIET.replace(true));
-    action()
+    let done = thread::scope(|scope| {
+        let quiet = thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, action);
+        quiet.expect("a thread can be made").join()
+    });
+    done.unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
 #[cfg(test)]
@@ -38,11 +31,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_quiet_for_as_long_as_it_lasts() {
-        let caught = quietly(|| panic::catch_unwind(|| panic!("looked for")).is_err());
-        assert!(caught && !QUIET.get());
+    fn it_is_quiet_where_it_is_done_and_nowhere_else() {
+        let is_quiet = || thread::current().name() == Some(NAME);
+        assert!(quietly(|| panic::catch_unwind(|| panic!("looked for")).is_err()));
+        assert!(quietly(|| is_quiet() && quietly(is_quiet) && is_quiet()) && !is_quiet());
         let out = panic::catch_unwind(|| quietly(|| panic!("out of it")));
-        assert!(out.is_err() && !QUIET.get(), "also if it ends so");
-        assert!(quietly(|| QUIET.get() && quietly(|| QUIET.get()) && QUIET.get()));
+        let why = out.expect_err("a panic comes out of it");
+        assert_eq!(why.downcast_ref::<&str>(), Some(&"out of it"));
     }
 }
