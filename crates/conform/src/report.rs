@@ -21,7 +21,7 @@ pub struct Totals {
     pub failed: usize,
     /// Not run.
     pub refused: usize,
-    /// Expectations of files that were run on a live kernel that nobody looked at.
+    /// Expectations of files that were run on a live kernel and were not looked at.
     pub not_looked_at: usize,
 }
 
@@ -135,7 +135,7 @@ pub struct JsonResult {
     pub not_looked_at: JsonHidden,
 }
 
-/// What nobody looked at, by what it is; none of it has passed.
+/// What was not looked at, by what it is; none of it has passed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "named for what they count")]
 pub struct JsonHidden {

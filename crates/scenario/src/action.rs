@@ -134,7 +134,7 @@ pub struct Packets {
 pub enum Target {
     /// A socket, on its queue.
     Socket(SocketIx),
-    /// Nobody; the stack drops and counts it.
+    /// No socket; the stack drops and counts it.
     Napi(NapiIx),
 }
 

@@ -17,7 +17,7 @@ pub enum DropReason {
     NoQueue,
     /// The socket's queue was full.
     SocketFull,
-    /// Nobody receives it.
+    /// No socket receives it.
     NoSocket,
     /// It waited in a ring or for merging when its instance went down or was deleted.
     Disabled,

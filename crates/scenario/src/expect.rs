@@ -15,7 +15,7 @@ pub struct Expect {
     pub counters: Vec<(String, Range)>,
     /// How much times may differ.
     pub tolerance: Tolerance,
-    /// At the end nothing may be left in a ring, held for merging, or masked with nobody to come back. Default true.
+    /// At the end nothing may be left in a ring, held for merging, or masked with no poller to come back. Default true.
     pub drains: bool,
     /// The run goes on for this long after the last step. Default 100 ms.
     pub settle: Span,

@@ -156,7 +156,7 @@ pub enum TxDeed {
     Stop,
     /// The driver wakes it, in an interrupt.
     Wake,
-    /// Somebody holds it still.
+    /// A caller holds it still.
     Freeze,
     /// And lets it go on, in an interrupt.
     Thaw,
@@ -200,7 +200,7 @@ pub struct TxCheck {
     pub defer_count: Option<u32>,
     /// Packets that wait to be sent again.
     pub requeued: Option<u32>,
-    /// Somebody runs it.
+    /// It has a runner.
     pub running: Option<bool>,
     /// The transmit queue that the next fields are about.
     pub txq: Option<TxqIx>,
@@ -258,6 +258,6 @@ pub enum StopBy {
     Driver,
     /// The byte limits.
     Stack,
-    /// Somebody who holds all queues still.
+    /// A caller that holds all queues still.
     Frozen,
 }

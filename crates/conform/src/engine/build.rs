@@ -15,9 +15,9 @@ use napier_scenario::{Device, Scenario, Socket, SocketIx, Sysctl, Target};
 
 use super::addresses::{addr, mac};
 use super::flows::Transmits;
-use super::log::{Known, states};
-use super::rig::Rig;
-use super::wire::{Sending, Wire};
+use super::log::{NapiKnown, states};
+use super::rig::EngineRig;
+use super::wire::{LinkWire, Sending};
 use crate::Refused;
 use crate::real::cpus::{irq_cpu, thread_cpu};
 use crate::real::{failed, refused};
@@ -30,9 +30,9 @@ const FRAMES_IN_SOCKETS: u32 = 1024 + 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_micros(200);
 
-impl<'s> Rig<'s> {
+impl<'s> EngineRig<'s> {
     /// Builds it; at its return everything is quiet and set as the scenario says.
-    pub(super) fn build(scenario: &'s Scenario, cpus: Vec<usize>) -> Result<(Self, Wire), Refused> {
+    pub(super) fn build(scenario: &'s Scenario, cpus: Vec<usize>) -> Result<(Self, LinkWire), Refused> {
         let machine = &scenario.machine;
         let softirq = &cpus[..cpus.len().min(machine.cpus.into())];
         let engine = Engine::builder().softirq_cpus(softirq).journal(JOURNAL_RECORDS).start();
@@ -44,8 +44,8 @@ impl<'s> Rig<'s> {
         let capability = Mutex::new(());
         let (devices, transmits) = (Vec::new(), Transmits::none());
         let mut rig =
-            Rig { scenario, engine, cpus, devices, namespaces, sockets, taken, epolls, capability, transmits };
-        let mut wire = Wire::default();
+            EngineRig { scenario, engine, cpus, devices, namespaces, sockets, taken, epolls, capability, transmits };
+        let mut wire = LinkWire::default();
         for (position, device) in machine.devices.iter().enumerate() {
             rig.add_device(position, device, &mut wire)?;
         }
@@ -68,7 +68,7 @@ impl<'s> Rig<'s> {
         Ok((rig, wire))
     }
 
-    fn add_device(&mut self, position: usize, device: &Device, wire: &mut Wire) -> Result<(), Refused> {
+    fn add_device(&mut self, position: usize, device: &Device, wire: &mut LinkWire) -> Result<(), Refused> {
         let machine = &self.scenario.machine;
         if position > 255 {
             return Err(refused("it has more than 256 devices"));
@@ -101,7 +101,7 @@ impl<'s> Rig<'s> {
     }
 
     /// A packet comes and is read: the socket has recorded the id of its queue's instance.
-    fn prime(&self, position: usize, described: &Socket, wire: &Wire) -> Result<(), Refused> {
+    fn prime(&self, position: usize, described: &Socket, wire: &LinkWire) -> Result<(), Refused> {
         let (device, _) = self.scenario.machine.queue_of(described.napi);
         if !described.primed || !self.scenario.machine.devices[device.at()].up {
             return Ok(());
@@ -123,7 +123,7 @@ impl<'s> Rig<'s> {
         let begun = std::time::Instant::now();
         loop {
             let records = self.engine.journal().records;
-            if states(self, &records, u64::MAX).iter().all(Known::quiet) {
+            if states(self, &records, u64::MAX).iter().all(NapiKnown::quiet) {
                 return Ok(());
             }
             if begun.elapsed() > PATIENCE {

@@ -8,14 +8,14 @@ use napier_runtime::event::{Event, Interest, Timeout};
 use napier_runtime::socket::SocketOption;
 use napier_scenario::{Answer, Call, SocketIx};
 
-use super::rig::Rig;
+use super::rig::EngineRig;
 use super::{Refused, control};
 use crate::real::answers::{Made, answer, epoll_params, errno};
-use crate::real::clock::Pace;
+use crate::real::clock::RunPace;
 use crate::real::refused;
 
 /// Makes a call.
-pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_>, capable: bool, call: &Call) -> Made {
+pub(super) fn make(rig: &EngineRig<'_>, pace: RunPace<'_>, capable: bool, call: &Call) -> Made {
     let answer = match call {
         Call::Recv { socket, nonblock, timeout } => recv(rig, pace, *socket, *nonblock, *timeout)?,
         Call::EpollWait { epoll, timeout, max_events } => {
@@ -33,7 +33,7 @@ pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_>, capable: bool, call: &Call) ->
     Ok((answer, Vec::new()))
 }
 
-fn quick(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
+fn quick(rig: &EngineRig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
     match call {
         Call::Socket { socket } => {
             rig.open_socket(socket.at())?;
@@ -54,17 +54,17 @@ fn quick(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
     }
 }
 
-fn open(rig: &Rig<'_>, socket: SocketIx) -> Result<std::sync::Arc<napier_runtime::socket::UdpSocket>, Refused> {
+fn open(rig: &EngineRig<'_>, socket: SocketIx) -> Result<std::sync::Arc<napier_runtime::socket::UdpSocket>, Refused> {
     rig.socket(socket.at()).ok_or_else(|| refused("a socket of the engine that is not open cannot be named"))
 }
 
-fn context(rig: &Rig<'_>, position: usize) -> Result<napier_runtime::event::EventContext, Refused> {
+fn context(rig: &EngineRig<'_>, position: usize) -> Result<napier_runtime::event::EventContext, Refused> {
     rig.epoll(position).ok_or_else(|| refused("an event context of the engine that is closed cannot be named"))
 }
 
 fn recv(
-    rig: &Rig<'_>,
-    pace: Pace<'_>,
+    rig: &EngineRig<'_>,
+    pace: RunPace<'_>,
     socket: SocketIx,
     nonblock: bool,
     timeout: Option<Span>,
@@ -83,7 +83,7 @@ fn recv(
     }
 }
 
-fn wait(rig: &Rig<'_>, pace: Pace<'_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
+fn wait(rig: &EngineRig<'_>, pace: RunPace<'_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
     let context = context(rig, position)?;
     let room = usize::try_from(max_events).expect("checked before the start");
     let mut events = vec![Event::default(); room];
@@ -102,7 +102,7 @@ fn wait(rig: &Rig<'_>, pace: Pace<'_>, position: usize, timeout: Option<Span>, m
     }
 }
 
-fn member(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
+fn member(rig: &EngineRig<'_>, call: &Call) -> Result<Answer, Refused> {
     let (Call::EpollAdd { epoll, socket } | Call::EpollMod { epoll, socket } | Call::EpollDel { epoll, socket }) = call
     else {
         unreachable!("only these three change members")
@@ -121,11 +121,11 @@ fn option(number: i32) -> Result<SocketOption, Refused> {
     known.ok_or_else(|| refused(format!("the engine has no socket option {number}")))
 }
 
-fn set_option(rig: &Rig<'_>, socket: SocketIx, number: i32, value: i32) -> Result<Answer, Refused> {
+fn set_option(rig: &EngineRig<'_>, socket: SocketIx, number: i32, value: i32) -> Result<Answer, Refused> {
     answer(open(rig, socket)?.setsockopt(option(number)?, value).map_err(Into::into))
 }
 
-fn get_option(rig: &Rig<'_>, socket: SocketIx, number: i32) -> Result<Answer, Refused> {
+fn get_option(rig: &EngineRig<'_>, socket: SocketIx, number: i32) -> Result<Answer, Refused> {
     match open(rig, socket)?.getsockopt(option(number)?) {
         Err(error) => Ok(Answer::Error(errno(&error.into())?)),
         Ok(value) => {

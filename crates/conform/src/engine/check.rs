@@ -6,10 +6,10 @@ use napier_runtime::journal::Record;
 use napier_runtime::socket::SocketOption;
 use napier_scenario::{Check, Event, NapiIx, Seen};
 
-use super::log::{Known, delivered, states};
-use super::rig::Rig;
+use super::log::{NapiKnown, delivered, states};
+use super::rig::EngineRig;
 use crate::Refused;
-use crate::real::clock::Window;
+use crate::real::clock::RunWindow;
 use crate::real::refused;
 
 /// What could be seen only at the time of a check. The rest is read from the journal afterwards, for that time.
@@ -28,7 +28,7 @@ pub(super) struct Looked {
 }
 
 /// Looks.
-pub(super) fn look(rig: &Rig<'_>, check: &Check, line: u32, sent: &[u64]) -> Looked {
+pub(super) fn look(rig: &EngineRig<'_>, check: &Check, line: u32, sent: &[u64]) -> Looked {
     let id = check
         .socket
         .and_then(|socket| rig.socket(socket.at()))
@@ -45,7 +45,7 @@ pub(super) fn look(rig: &Rig<'_>, check: &Check, line: u32, sent: &[u64]) -> Loo
     }
 }
 
-fn name(rig: &Rig<'_>, id: u32) -> String {
+fn name(rig: &EngineRig<'_>, id: u32) -> String {
     if id == 0 { "none".to_owned() } else { rig.name_of_id(id).unwrap_or_else(|| id.to_string()) }
 }
 
@@ -69,10 +69,10 @@ impl Sides {
 
 /// The checks that do not hold.
 pub(super) fn failures(
-    rig: &Rig<'_>,
+    rig: &EngineRig<'_>,
     records: &[Record],
     looked: &[Looked],
-    window: Window,
+    window: RunWindow,
 ) -> Result<Vec<Seen>, Refused> {
     let mut failures = Vec::new();
     for looked in looked {
@@ -99,11 +99,11 @@ pub(super) fn failures(
     Ok(failures)
 }
 
-fn wanted(rig: &Rig<'_>, napi: Option<NapiIx>) -> String {
+fn wanted(rig: &EngineRig<'_>, napi: Option<NapiIx>) -> String {
     napi.map_or_else(|| "none".to_owned(), |napi| rig.napi_name(napi.at()))
 }
 
-fn compare_napi(check: &Check, known: &Known, sent: u64, sides: &mut Sides) -> Result<(), Refused> {
+fn compare_napi(check: &Check, known: &NapiKnown, sent: u64, sides: &mut Sides) -> Result<(), Refused> {
     let word = known.word;
     if !word.contains(check.set) || word.intersects(check.clear) {
         sides.compare("set", Some(format!("{:?}", word.with(check.set).without(check.clear))), format!("{word:?}"));

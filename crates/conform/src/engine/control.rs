@@ -3,13 +3,13 @@
 use napier_core::control::{DevAttribute, DevSet, Errno, NapiGet, NapiInfo, NapiSet, QueueGet, parse_number};
 use napier_scenario::{Answer, Call, DeviceIx, NapiRef};
 
-use super::rig::Rig;
+use super::rig::EngineRig;
 use crate::Refused;
 use crate::real::answers::{FIRST_IFINDEX, errno};
 use crate::real::refused;
 
 /// Makes a call of the control plane.
-pub(super) fn make(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
+pub(super) fn make(rig: &EngineRig<'_>, call: &Call, capable: bool) -> Result<Answer, Refused> {
     Ok(match call {
         Call::NapiSet { napi, attributes } => napi_set(rig, *napi, attributes).into(),
         Call::NapiGet { napi } => napi_get(rig, *napi),
@@ -32,7 +32,7 @@ pub(super) fn make(rig: &Rig<'_>, call: &Call, capable: bool) -> Result<Answer, 
     })
 }
 
-fn id_of(rig: &Rig<'_>, napi: NapiRef) -> Option<u64> {
+fn id_of(rig: &EngineRig<'_>, napi: NapiRef) -> Option<u64> {
     match napi {
         NapiRef::Napi(napi) => Some(rig.napi_id(napi).into()),
         NapiRef::Id(id) => Some(id),
@@ -40,7 +40,7 @@ fn id_of(rig: &Rig<'_>, napi: NapiRef) -> Option<u64> {
     }
 }
 
-fn napi_set(rig: &Rig<'_>, napi: NapiRef, attributes: &[(String, u64)]) -> Result<(), Errno> {
+fn napi_set(rig: &EngineRig<'_>, napi: NapiRef, attributes: &[(String, u64)]) -> Result<(), Errno> {
     let mut request = NapiSet { id: id_of(rig, napi), ..NapiSet::default() };
     for (name, value) in attributes {
         request.attribute(name, *value).map_err(|error| error.errno())?;
@@ -48,7 +48,7 @@ fn napi_set(rig: &Rig<'_>, napi: NapiRef, attributes: &[(String, u64)]) -> Resul
     rig.engine.napi_set(request).map_err(|error| error.errno())
 }
 
-fn napi_get(rig: &Rig<'_>, napi: NapiRef) -> Answer {
+fn napi_get(rig: &EngineRig<'_>, napi: NapiRef) -> Answer {
     let info = match rig.engine.napi_get(NapiGet { id: id_of(rig, napi) }) {
         Ok(info) => info,
         Err(error) => return Answer::Error(error.errno()),
@@ -65,12 +65,12 @@ fn napi_get(rig: &Rig<'_>, napi: NapiRef) -> Answer {
     Answer::Attributes(attributes.collect())
 }
 
-fn position(rig: &Rig<'_>, ifindex: u32) -> Option<usize> {
+fn position(rig: &EngineRig<'_>, ifindex: u32) -> Option<usize> {
     rig.devices.iter().position(|device| device.ifindex() == ifindex)
 }
 
 /// The engine's number of a device that a scenario names or numbers.
-fn own_ifindex(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Result<Option<u64>, Refused> {
+fn own_ifindex(rig: &EngineRig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Result<Option<u64>, Refused> {
     let own = |position: usize| u64::from(rig.devices[position].ifindex());
     let Some(number) = ifindex else { return Ok(device.map(|device| own(device.at()))) };
     let named = number.checked_sub(FIRST_IFINDEX).and_then(|position| usize::try_from(position).ok());
@@ -84,7 +84,7 @@ fn own_ifindex(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) ->
     Ok(Some(number))
 }
 
-fn napi_dump(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Result<Answer, Refused> {
+fn napi_dump(rig: &EngineRig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Result<Answer, Refused> {
     let infos = match rig.engine.napi_dump(own_ifindex(rig, device, ifindex)?) {
         Ok(infos) => infos,
         Err(error) => return Ok(Answer::Error(error.errno())),
@@ -95,7 +95,7 @@ fn napi_dump(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> R
     Ok(Answer::Names(names.collect()))
 }
 
-fn queue_get(rig: &Rig<'_>, request: QueueGet) -> Result<Answer, Refused> {
+fn queue_get(rig: &EngineRig<'_>, request: QueueGet) -> Result<Answer, Refused> {
     let info = match rig.engine.queue_get(request) {
         Ok(info) => info,
         Err(error) => return Ok(Answer::Error(error.errno())),
@@ -112,13 +112,19 @@ fn queue_get(rig: &Rig<'_>, request: QueueGet) -> Result<Answer, Refused> {
     Ok(Answer::Attributes(attributes))
 }
 
-fn write(rig: &Rig<'_>, device: DeviceIx, attribute: DevAttribute, value: &str, capable: bool) -> Result<(), Errno> {
+fn write(
+    rig: &EngineRig<'_>,
+    device: DeviceIx,
+    attribute: DevAttribute,
+    value: &str,
+    capable: bool,
+) -> Result<(), Errno> {
     // The kernel asks for the capability before it parses.
     let value = if capable { parse_number(value).map_err(|error| error.errno())? } else { 0 };
     rig.devices[device.at()].set(DevSet { attribute, value }).map_err(|error| error.errno())
 }
 
-fn read(rig: &Rig<'_>, device: DeviceIx, attribute: DevAttribute) -> String {
+fn read(rig: &EngineRig<'_>, device: DeviceIx, attribute: DevAttribute) -> String {
     let settings = rig.devices[device.at()].settings();
     match attribute {
         DevAttribute::GroFlushTimeout => settings.gro_flush_timeout.ns.to_string(),
@@ -127,7 +133,7 @@ fn read(rig: &Rig<'_>, device: DeviceIx, attribute: DevAttribute) -> String {
     }
 }
 
-fn sysctl(rig: &Rig<'_>, name: &str, value: i64) -> Answer {
+fn sysctl(rig: &EngineRig<'_>, name: &str, value: i64) -> Answer {
     let engine = &rig.engine;
     let natural = || u32::try_from(value).expect("checked before the start");
     match name {

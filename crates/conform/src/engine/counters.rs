@@ -4,21 +4,21 @@ use napier_runtime::device::NapiStats;
 use napier_runtime::engine::SoftirqStats;
 use napier_runtime::socket::StackCounters;
 
-use super::rig::Rig;
+use super::rig::EngineRig;
 use super::{Refused, log, transmit};
-use crate::real::clock::Window;
+use crate::real::clock::RunWindow;
 use crate::real::refused;
 
 /// All counters at one time.
-pub(super) struct Reading {
+pub(super) struct EngineReading {
     softirq: Vec<SoftirqStats>,
     napis: Vec<NapiStats>,
     stack: Vec<StackCounters>,
     transmit: Vec<(String, u64)>,
 }
 
-impl Reading {
-    pub(super) fn take(rig: &Rig<'_>) -> Self {
+impl EngineReading {
+    pub(super) fn take(rig: &EngineRig<'_>) -> Self {
         let queues = |device: &napier_runtime::device::DeviceHandle| (0..device.queues()).collect::<Vec<_>>();
         let napis = rig.devices.iter().flat_map(|device| queues(device).into_iter().map(|q| device.napi_stats(q)));
         let (softirq, stack, transmit) = (rig.engine.softirq_stats(), rig.stack_counters(), transmit::counters(rig));
@@ -30,8 +30,12 @@ impl Reading {
 ///
 /// # Errors
 /// The scenario asks for a counter that the engine does not have.
-pub(super) fn since(rig: &Rig<'_>, before: &Reading, window: Window) -> Result<Vec<(String, i64)>, Refused> {
-    let after = Reading::take(rig);
+pub(super) fn since(
+    rig: &EngineRig<'_>,
+    before: &EngineReading,
+    window: RunWindow,
+) -> Result<Vec<(String, i64)>, Refused> {
+    let after = EngineReading::take(rig);
     let mut counters = Vec::new();
     let mut add = |name: String, before: u64, after: u64| {
         counters.push((name, i64::try_from(after - before).expect("a run is short")));

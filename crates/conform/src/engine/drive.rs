@@ -8,12 +8,12 @@ use napier_scenario::{Call, ThreadIx};
 
 use super::check::{Looked, look};
 use super::flows::is_part_of;
-use super::rig::Rig;
+use super::rig::EngineRig;
 use super::waits::own_wait;
-use super::wire::{Sending, Wire};
+use super::wire::{LinkWire, Sending};
 use super::{calls, log, transmit, watched};
 use crate::Refused;
-use crate::real::clock::{HEAD_START, Pace, Window};
+use crate::real::clock::{HEAD_START, RunPace, RunWindow};
 use crate::real::timeline::{self, Calls, Deed, Driven, Returned};
 
 /// A jiffy of the engine.
@@ -34,7 +34,7 @@ pub(super) struct EngineRun {
 
 /// The scenario's threads.
 struct Threads<'r, 's> {
-    rig: &'r Rig<'s>,
+    rig: &'r EngineRig<'s>,
     waited: Mutex<Option<(String, Span)>>,
 }
 
@@ -49,7 +49,7 @@ impl Calls for Threads<'_, '_> {
         Ok(self.rig.engine.count_thread(&thread.name, self.rig.thread_cpu(thread.cpu)))
     }
 
-    fn make(&self, pace: Pace<'_>, me: ThreadIx, at: Instant, call: &Call) -> Returned {
+    fn make(&self, pace: RunPace<'_>, me: ThreadIx, at: Instant, call: &Call) -> Returned {
         let thread = &self.rig.scenario.machine.threads[me.at()];
         let late = pace.wait_for(at);
         let make = || calls::make(self.rig, pace, thread.cap_net_admin, call);
@@ -72,14 +72,14 @@ impl Calls for Threads<'_, '_> {
 ///
 /// # Errors
 /// A call turned out not to be one of the engine's, or the machine was too busy to keep the times of the timeline.
-pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<EngineRun, Refused> {
+pub(super) fn run(rig: &EngineRig<'_>, wire: &LinkWire, end: Instant) -> Result<EngineRun, Refused> {
     let scenario = rig.scenario;
     let primed = log::states(rig, &rig.engine.journal().records, u64::MAX);
     // Time zero begins a jiffy, as in the virtual machine.
     let start_ns = (rig.engine.now_ns() + HEAD_START.ns).next_multiple_of(JIFFY.ns);
-    let window = Window { start_ns, end_ns: start_ns + end.ns };
+    let window = RunWindow { start_ns, end_ns: start_ns + end.ns };
     let now_ns = || rig.engine.now_ns();
-    let pace = Pace::new(window, &now_ns);
+    let pace = RunPace::new(window, &now_ns);
     let mut sent: Vec<u64> = primed.iter().map(|known| known.taken).collect();
     let mut looked = Vec::new();
     let threads = Threads { rig, waited: Mutex::new(None) };
@@ -104,7 +104,7 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant) -> Result<EngineRun,
 }
 
 /// Takes what the devices transmit until then, if they do.
-fn take_until(rig: &Rig<'_>, wire: &Wire, pace: Pace<'_>, until_ns: u64) {
+fn take_until(rig: &EngineRig<'_>, wire: &LinkWire, pace: RunPace<'_>, until_ns: u64) {
     if !is_part_of(rig.scenario) {
         return;
     }
@@ -116,7 +116,7 @@ fn take_until(rig: &Rig<'_>, wire: &Wire, pace: Pace<'_>, until_ns: u64) {
 }
 
 /// Whether it matters when things are done: not if one thread makes calls and no file asks when they return.
-fn timed(rig: &Rig<'_>) -> bool {
+fn timed(rig: &EngineRig<'_>) -> bool {
     let scenario = rig.scenario;
     let watched = watched(scenario);
     let asked = scenario.expect.events.iter().any(|expected| watched.contains(&expected.kind) && expected.at.is_some());

@@ -13,7 +13,7 @@ use napier_scenario::{
 
 use super::addresses::{addr, mac};
 use crate::Refused;
-use crate::real::clock::Window;
+use crate::real::clock::RunWindow;
 use crate::real::failed;
 
 const FIRST_FLOW_PORT: u16 = 20_000;
@@ -101,7 +101,7 @@ impl Transmits {
     }
 
     /// The events of the window.
-    pub(super) fn events(&self, window: Window) -> Vec<Seen> {
+    pub(super) fn events(&self, window: RunWindow) -> Vec<Seen> {
         let seen = self.seen.lock().expect("no panic while held");
         let seen = seen
             .iter()

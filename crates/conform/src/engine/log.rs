@@ -5,12 +5,12 @@ use napier_core::state::State;
 use napier_runtime::journal::{Event as Recorded, Record, Rule};
 use napier_scenario::{CpuIx, Event, NapiIx, Seen};
 
-use super::rig::Rig;
-use crate::real::clock::Window;
+use super::rig::EngineRig;
+use crate::real::clock::RunWindow;
 
 /// What the records of an instance say about it.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct NapiKnown {
     pub(super) word: State,
     pub(super) masked: bool,
     pub(super) armed: bool,
@@ -24,7 +24,7 @@ pub(super) struct Known {
     switching: bool,
 }
 
-impl Known {
+impl NapiKnown {
     fn at_first() -> Self {
         Self {
             word: State::ADDED,
@@ -81,8 +81,8 @@ impl Known {
 }
 
 /// What is known about each instance at a time.
-pub(super) fn states(rig: &Rig<'_>, records: &[Record], at_ns: u64) -> Vec<Known> {
-    let mut known = vec![Known::at_first(); rig.scenario.machine.napis().into()];
+pub(super) fn states(rig: &EngineRig<'_>, records: &[Record], at_ns: u64) -> Vec<NapiKnown> {
+    let mut known = vec![NapiKnown::at_first(); rig.scenario.machine.napis().into()];
     for record in records.iter().take_while(|record| record.at.ns <= at_ns) {
         if let Some(napi) = rig.napi_of(record.ifindex, record.queue) {
             known[napi.at()].take(&record.event);
@@ -92,8 +92,8 @@ pub(super) fn states(rig: &Rig<'_>, records: &[Record], at_ns: u64) -> Vec<Known
 }
 
 /// The events of the window.
-pub(super) fn events(rig: &Rig<'_>, records: &[Record], window: Window) -> Vec<Seen> {
-    let mut known = vec![Known::at_first(); rig.scenario.machine.napis().into()];
+pub(super) fn events(rig: &EngineRig<'_>, records: &[Record], window: RunWindow) -> Vec<Seen> {
+    let mut known = vec![NapiKnown::at_first(); rig.scenario.machine.napis().into()];
     let mut seen = Vec::new();
     for record in records {
         let Some(napi) = rig.napi_of(record.ifindex, record.queue) else { continue };
@@ -107,7 +107,7 @@ pub(super) fn events(rig: &Rig<'_>, records: &[Record], window: Window) -> Vec<S
 }
 
 /// Packets that came to each socket up to a time.
-pub(super) fn delivered(rig: &Rig<'_>, records: &[Record], at_ns: u64) -> Vec<u64> {
+pub(super) fn delivered(rig: &EngineRig<'_>, records: &[Record], at_ns: u64) -> Vec<u64> {
     let mut delivered = vec![0; rig.scenario.machine.sockets.len()];
     for record in records.iter().take_while(|record| record.at.ns <= at_ns) {
         if let Recorded::Deliver { to, packets } = record.event
@@ -119,7 +119,7 @@ pub(super) fn delivered(rig: &Rig<'_>, records: &[Record], at_ns: u64) -> Vec<u6
     delivered
 }
 
-fn event(rig: &Rig<'_>, napi: NapiIx, recorded: &Recorded) -> Option<Event> {
+fn event(rig: &EngineRig<'_>, napi: NapiIx, recorded: &Recorded) -> Option<Event> {
     Some(match *recorded {
         Recorded::Rule { rule: Rule::SchedulePrep, answer, .. } => Event::Schedule { napi, took: answer },
         Recorded::Poll { context, cpu, work, budget } => {
@@ -139,7 +139,7 @@ fn event(rig: &Rig<'_>, napi: NapiIx, recorded: &Recorded) -> Option<Event> {
     })
 }
 
-fn cpu_of(rig: &Rig<'_>, processor: usize) -> CpuIx {
+fn cpu_of(rig: &EngineRig<'_>, processor: usize) -> CpuIx {
     let position = rig.cpus.iter().position(|cpu| *cpu == processor);
     CpuIx(position.and_then(|position| u16::try_from(position).ok()).unwrap_or(u16::MAX))
 }

@@ -43,7 +43,7 @@ use super::real::timeline::{AFTER_LAST, end, latest};
 use super::real::{PRIORITY, refused};
 use super::{Executor, Observed, Refused};
 use drive::EngineRun;
-use rig::Rig;
+use rig::EngineRig;
 
 /// How long after the end of the log a packet may still wait for a timer.
 const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(2);
@@ -75,8 +75,8 @@ impl Executor for RealEngine {
         // All threads of the run, so that other programs do not move its times. Where it is not allowed the times are
         // looked at all the same, and a run that was late is refused.
         let _real_time = RealTime::begin(PRIORITY).ok();
-        let (rig, wire) = Rig::build(scenario, cpus)?;
-        let before = counters::Reading::take(&rig);
+        let (rig, wire) = EngineRig::build(scenario, cpus)?;
+        let before = counters::EngineReading::take(&rig);
         let waits = waits::Waits::now();
         let run = drive::run(&rig, &wire, end(scenario, self.after_last))?;
         let window = run.driven.window;
@@ -114,7 +114,7 @@ fn disturbed(scenario: &Scenario, run: &EngineRun, waits: &waits::Waits) -> Opti
 }
 
 /// What must hold at the end: no instance that is masked is forgotten, and no packet waits for a poll that will not come.
-fn broken(rig: &Rig<'_>, run: &EngineRun) -> Option<String> {
+fn broken(rig: &EngineRig<'_>, run: &EngineRun) -> Option<String> {
     let until = run.driven.window.start_ns + latest(rig.scenario).ns;
     loop {
         let records = rig.engine.journal().records;

@@ -20,7 +20,7 @@ const RCVBUF_BYTES: i32 = 4 << 20;
 const FIRST_PORT: u16 = 4000;
 
 /// What a scenario's calls act on.
-pub(super) struct Rig<'s> {
+pub(super) struct EngineRig<'s> {
     pub(super) scenario: &'s Scenario,
     pub(super) engine: Engine,
     /// The processors that stand for the scenario's CPUs.
@@ -37,7 +37,7 @@ pub(super) struct Rig<'s> {
     pub(super) transmits: Transmits,
 }
 
-impl Rig<'_> {
+impl EngineRig<'_> {
     /// The processor of an application thread, unless the machine has too few for one that only gives orders.
     pub(super) fn thread_cpu(&self, cpu: CpuIx) -> Option<usize> {
         self.cpus.get(cpu.at()).copied()
@@ -143,7 +143,7 @@ impl Rig<'_> {
     }
 }
 
-/// See [`Rig::capable`].
+/// See [`EngineRig::capable`].
 pub(super) struct Capable<'r> {
     engine: &'r Engine,
     _held: MutexGuard<'r, ()>,

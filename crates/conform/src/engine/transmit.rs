@@ -16,10 +16,10 @@ use napier_scenario::{Answer, DeviceIx, QdiscSpec, Sending, ThreadIx, TxCheck, T
 
 use super::addresses::{PEER_PORT, addr};
 use super::flows::{device_of, flows, is_part_of, qdisc_of};
-use super::rig::Rig;
+use super::rig::EngineRig;
 use crate::Refused;
 use crate::real::answers::{Made, errno};
-use crate::real::clock::Pace;
+use crate::real::clock::RunPace;
 use crate::real::{failed, refused};
 
 fn stats(device: &DeviceHandle) -> TxQueueStats {
@@ -37,7 +37,7 @@ fn drops(device: &DeviceHandle) -> BTreeMap<DropReason, u64> {
 
 /// Does something to a device and notes what was dropped by it; how many packets that were.
 fn noting_drops<R>(
-    rig: &Rig<'_>,
+    rig: &EngineRig<'_>,
     device: DeviceIx,
     seen: &mut Vec<(u64, TxEvent)>,
     act: impl FnOnce() -> R,
@@ -59,7 +59,7 @@ fn noting_drops<R>(
 }
 
 /// Makes a call that takes a device down, or up again.
-pub(super) fn switch(rig: &Rig<'_>, device: DeviceIx, call: impl FnOnce() -> Made) -> Made {
+pub(super) fn switch(rig: &EngineRig<'_>, device: DeviceIx, call: impl FnOnce() -> Made) -> Made {
     if rig.scenario.machine.devices[device.at()].transmit.is_none() {
         return call();
     }
@@ -68,7 +68,7 @@ pub(super) fn switch(rig: &Rig<'_>, device: DeviceIx, call: impl FnOnce() -> Mad
 }
 
 /// Sends.
-pub(super) fn send(rig: &Rig<'_>, pace: Pace<'_>, thread: ThreadIx, sending: &Sending) -> Made {
+pub(super) fn send(rig: &EngineRig<'_>, pace: RunPace<'_>, thread: ThreadIx, sending: &Sending) -> Made {
     let device = device_of(rig.scenario, sending.to);
     let to = SocketAddrV4::new(addr(device.at(), 2), PEER_PORT).into();
     let payload = vec![0; sending.bytes as usize - HEADER_BYTES];
@@ -122,8 +122,8 @@ fn code(sent: Result<(), Errno>, dropped: u64, asks: bool) -> Result<XmitCode, R
     }
 }
 
-/// Refuses a run in which something was dropped while nobody looked: its time is not known.
-pub(super) fn check_noted(rig: &Rig<'_>) -> Result<(), Refused> {
+/// Refuses a run in which something was dropped while no call looked: its time is not known.
+pub(super) fn check_noted(rig: &EngineRig<'_>) -> Result<(), Refused> {
     let seen = rig.transmits.seen.lock().expect("no panic while held");
     let noted: u64 = seen
         .iter()
@@ -138,7 +138,7 @@ pub(super) fn check_noted(rig: &Rig<'_>) -> Result<(), Refused> {
 }
 
 /// Counters under the names of scenarios.
-pub(super) fn counters(rig: &Rig<'_>) -> Vec<(String, u64)> {
+pub(super) fn counters(rig: &EngineRig<'_>) -> Vec<(String, u64)> {
     let machine = &rig.scenario.machine;
     let mut counters = Vec::new();
     let mut by_reason: BTreeMap<DropReason, u64> = DropReason::ALL.into_iter().map(|why| (why, 0)).collect();
@@ -167,7 +167,7 @@ pub(super) fn counters(rig: &Rig<'_>) -> Vec<(String, u64)> {
 }
 
 /// Looks at a discipline; both sides of what differs.
-pub(super) fn look(rig: &Rig<'_>, check: &TxCheck) -> Option<(String, String)> {
+pub(super) fn look(rig: &EngineRig<'_>, check: &TxCheck) -> Option<(String, String)> {
     let qdisc = check.qdisc?;
     let (device, _) = rig.scenario.machine.qdiscs().nth(qdisc.at()).expect("a discipline of this machine");
     let stats = stats(&rig.devices[device.at()]);

@@ -7,7 +7,7 @@ use napier_runtime::raw::RawPort;
 use napier_scenario::{DeviceIx, Packets, Target};
 
 use super::addresses::{PEER_PORT, addr, mac};
-use super::rig::Rig;
+use super::rig::EngineRig;
 
 /// A port that no socket is bound to.
 const DISCARD_PORT: u16 = 9;
@@ -15,7 +15,7 @@ const PAYLOAD_BYTES: usize = 8;
 
 /// The other ends of the links: one port per instance.
 #[derive(Default)]
-pub(super) struct Wire {
+pub(super) struct LinkWire {
     pub(super) ports: Vec<RawPort>,
 }
 
@@ -35,9 +35,9 @@ impl Sending {
     }
 }
 
-impl Wire {
+impl LinkWire {
     /// Takes what has come from the devices that transmit.
-    pub(super) fn take(&self, rig: &Rig<'_>) {
+    pub(super) fn take(&self, rig: &EngineRig<'_>) {
         for (position, device) in (0..).zip(&rig.scenario.machine.devices) {
             if device.transmit.is_some() {
                 let device = DeviceIx(position);
@@ -48,7 +48,7 @@ impl Wire {
     }
 
     /// Sends packets together; how many found room in the ring.
-    pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32, how: Sending) -> u32 {
+    pub(super) fn send(&self, rig: &EngineRig<'_>, target: Target, count: u32, how: Sending) -> u32 {
         let napi = rig.napi_to(target);
         let (device, _) = rig.scenario.machine.queue_of(napi);
         let to = match target {

@@ -13,18 +13,22 @@ use rustix::event::epoll;
 use super::addresses::{addr, device_ix, mac};
 use super::knobs::Knobs;
 use super::napi;
-use super::rig::Rig;
+use super::rig::KernelRig;
 use super::sysfs::Sysfs;
-use super::wire::Wire;
+use super::wire::VethWire;
 use crate::Refused;
 use crate::real::{failed, refused};
 
-impl<'s> Rig<'s> {
+impl<'s> KernelRig<'s> {
     /// Builds it; at its return everything is quiet and set as the scenario says. `names` are those of the interfaces.
-    pub(super) fn build(scenario: &'s Scenario, cpus: Vec<usize>, names: &[String]) -> Result<(Self, Wire), Refused> {
+    pub(super) fn build(
+        scenario: &'s Scenario,
+        cpus: Vec<usize>,
+        names: &[String],
+    ) -> Result<(Self, VethWire), Refused> {
         let machine = &scenario.machine;
         let home = Netns::current().map_err(|error| failed("naming a namespace", error))?;
-        let mut rig = Rig {
+        let mut rig = KernelRig {
             scenario,
             cpus,
             pairs: Vec::new(),
@@ -40,7 +44,7 @@ impl<'s> Rig<'s> {
         for device in (0..machine.devices.len()).map(device_ix) {
             rig.learn_ids(device)?;
         }
-        let wire = Wire::build(&rig)?;
+        let wire = VethWire::build(&rig)?;
         for (position, socket) in machine.sockets.iter().enumerate() {
             if socket.open {
                 rig.open_socket(position)?;
@@ -81,7 +85,7 @@ impl<'s> Rig<'s> {
         Ok(())
     }
 
-    fn connect(&self, position: usize, wire: &Wire) -> Result<(), Refused> {
+    fn connect(&self, position: usize, wire: &VethWire) -> Result<(), Refused> {
         let socket = self.socket(position).expect("it was opened a moment ago");
         let connected = wire.source_of(position).and_then(|source| socket.connect(source));
         connected.map_err(|error| failed("connecting a socket", error))

@@ -9,10 +9,10 @@ use napier_scenario::{Answer, Call, Callable, SocketIx};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::net::RecvFlags;
 
-use super::rig::Rig;
+use super::rig::KernelRig;
 use super::{Refused, control};
 use crate::real::answers::{Made, answer, epoll_params, errno};
-use crate::real::clock::Pace;
+use crate::real::clock::RunPace;
 use crate::real::{failed, refused};
 
 /// `SO_INCOMING_NAPI_ID`.
@@ -20,7 +20,7 @@ const INCOMING_NAPI_ID: i32 = 56;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Makes a call.
-pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_>, call: &Call) -> Made {
+pub(super) fn make(rig: &KernelRig<'_>, pace: RunPace<'_>, call: &Call) -> Made {
     let answer = match call {
         Call::EpollWait { epoll, timeout, max_events } => return wait(rig, pace, epoll.at(), *timeout, *max_events),
         Call::Recv { socket, nonblock, timeout } => recv(rig, pace, *socket, *nonblock, *timeout)?,
@@ -34,7 +34,7 @@ pub(super) fn make(rig: &Rig<'_>, pace: Pace<'_>, call: &Call) -> Made {
     Ok((answer, Vec::new()))
 }
 
-fn quick(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
+fn quick(rig: &KernelRig<'_>, call: &Call) -> Result<Answer, Refused> {
     match call {
         Call::Socket { socket } => {
             if rig.scenario.machine.sockets[socket.at()].connected {
@@ -78,16 +78,16 @@ fn quick(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
     }
 }
 
-fn open(rig: &Rig<'_>, socket: SocketIx) -> Result<Arc<std::net::UdpSocket>, Refused> {
+fn open(rig: &KernelRig<'_>, socket: SocketIx) -> Result<Arc<std::net::UdpSocket>, Refused> {
     rig.socket(socket.at()).ok_or_else(|| refused("a socket that is not open has no descriptor"))
 }
 
-fn context(rig: &Rig<'_>, position: usize) -> Result<Arc<OwnedFd>, Refused> {
+fn context(rig: &KernelRig<'_>, position: usize) -> Result<Arc<OwnedFd>, Refused> {
     rig.epoll(position).ok_or_else(|| refused("an event context that is closed has no descriptor"))
 }
 
 /// A call that outlasts the log returns into nothing.
-fn span(pace: Pace<'_>, timeout: Option<Span>) -> Duration {
+fn span(pace: RunPace<'_>, timeout: Option<Span>) -> Duration {
     timeout.map_or(pace.left(), |span| Duration::from_nanos(span.ns).min(pace.left()))
 }
 
@@ -98,8 +98,8 @@ fn timespec(span: Duration) -> Timespec {
 }
 
 fn recv(
-    rig: &Rig<'_>,
-    pace: Pace<'_>,
+    rig: &KernelRig<'_>,
+    pace: RunPace<'_>,
     socket: SocketIx,
     nonblock: bool,
     timeout: Option<Span>,
@@ -116,7 +116,12 @@ fn recv(
     }
 }
 
-fn poll(rig: &Rig<'_>, pace: Pace<'_>, sockets: &[SocketIx], timeout: Option<Span>) -> Result<Answer, Refused> {
+fn poll(
+    rig: &KernelRig<'_>,
+    pace: RunPace<'_>,
+    sockets: &[SocketIx],
+    timeout: Option<Span>,
+) -> Result<Answer, Refused> {
     let open = sockets.iter().map(|socket| open(rig, *socket)).collect::<Result<Vec<_>, _>>()?;
     let mut fds: Vec<_> = open.iter().map(|socket| PollFd::new(&**socket, PollFlags::IN)).collect();
     match rustix::event::poll(&mut fds, Some(&timespec(span(pace, timeout)))) {
@@ -125,7 +130,7 @@ fn poll(rig: &Rig<'_>, pace: Pace<'_>, sockets: &[SocketIx], timeout: Option<Spa
     }
 }
 
-fn wait(rig: &Rig<'_>, pace: Pace<'_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
+fn wait(rig: &KernelRig<'_>, pace: RunPace<'_>, position: usize, timeout: Option<Span>, max_events: i64) -> Made {
     let context = context(rig, position)?;
     let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
     let mut events = vec![none; usize::try_from(max_events).expect("checked before the start")];
@@ -140,7 +145,7 @@ fn wait(rig: &Rig<'_>, pace: Pace<'_>, position: usize, timeout: Option<Span>, m
     }
 }
 
-fn member(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
+fn member(rig: &KernelRig<'_>, call: &Call) -> Result<Answer, Refused> {
     let (Call::EpollAdd { epoll, socket } | Call::EpollMod { epoll, socket } | Call::EpollDel { epoll, socket }) = call
     else {
         unreachable!("only these three change members")

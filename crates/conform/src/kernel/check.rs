@@ -5,13 +5,13 @@ use std::fmt::Display;
 use napier_scenario::Check;
 
 use super::napi;
-use super::rig::Rig;
+use super::rig::KernelRig;
 
 /// `SO_INCOMING_NAPI_ID`.
 const INCOMING_NAPI_ID: i32 = 56;
 
 /// Looks; both sides as text if they differ. What cannot be looked at is not as expected.
-pub(super) fn look(rig: &Rig<'_>, check: &Check) -> Option<(String, String)> {
+pub(super) fn look(rig: &KernelRig<'_>, check: &Check) -> Option<(String, String)> {
     if let (Some(instance), Some(expected)) = (check.napi, check.thread) {
         let (device, _) = rig.scenario.machine.queue_of(instance);
         let id = rig.id(instance);

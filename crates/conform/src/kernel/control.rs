@@ -6,13 +6,13 @@ use napier_scenario::{Answer, Call, DeviceIx, NapiIx, NapiRef};
 
 use super::napi::{ID, IFINDEX, THREADED, number};
 use super::netlink::{self, Attributes, NAPI_ATTRIBUTES, QUEUE_ATTRIBUTES, Reply};
-use super::rig::Rig;
+use super::rig::KernelRig;
 use crate::Refused;
 use crate::real::answers::{FIRST_IFINDEX, answer, errno};
 use crate::real::refused;
 
 /// Makes a call of the control plane, in the namespace of the calling thread.
-pub(super) fn make(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
+pub(super) fn make(rig: &KernelRig<'_>, call: &Call) -> Result<Answer, Refused> {
     match call {
         Call::NapiSet { napi, attributes } => {
             let mut request = id_attribute(rig, *napi);
@@ -50,7 +50,7 @@ pub(super) fn make(rig: &Rig<'_>, call: &Call) -> Result<Answer, Refused> {
     }
 }
 
-fn set_up(rig: &Rig<'_>, device: DeviceIx, up: bool) -> Result<Answer, Refused> {
+fn set_up(rig: &KernelRig<'_>, device: DeviceIx, up: bool) -> Result<Answer, Refused> {
     rig.end(device).set_up(up).map_err(|error| refused(error.to_string()))?;
     if up {
         rig.learn_ids(device)?;
@@ -58,7 +58,7 @@ fn set_up(rig: &Rig<'_>, device: DeviceIx, up: bool) -> Result<Answer, Refused> 
     Ok(Answer::Number(0))
 }
 
-fn id_attribute(rig: &Rig<'_>, napi: NapiRef) -> Attributes {
+fn id_attribute(rig: &KernelRig<'_>, napi: NapiRef) -> Attributes {
     match napi {
         NapiRef::Napi(napi) => Attributes::default().number(ID, rig.id(napi)),
         NapiRef::Id(id) => Attributes::default().number(ID, id),
@@ -67,7 +67,7 @@ fn id_attribute(rig: &Rig<'_>, napi: NapiRef) -> Attributes {
 }
 
 /// As `ynl` shows them, with the scenario's number of the device.
-fn napi_attributes(rig: &Rig<'_>, reply: &Reply) -> Vec<(String, String)> {
+fn napi_attributes(rig: &KernelRig<'_>, reply: &Reply) -> Vec<(String, String)> {
     let attributes = NAPI_ATTRIBUTES.iter().filter_map(|(name, kind)| {
         let value = number(reply, *kind)?;
         let text = match *kind {
@@ -80,13 +80,13 @@ fn napi_attributes(rig: &Rig<'_>, reply: &Reply) -> Vec<(String, String)> {
     attributes.collect()
 }
 
-fn shown_ifindex(rig: &Rig<'_>, ifindex: u64) -> String {
+fn shown_ifindex(rig: &KernelRig<'_>, ifindex: u64) -> String {
     let position = rig.device_with(ifindex);
     position.map_or_else(|| ifindex.to_string(), |position| (FIRST_IFINDEX + u64::from(position.0)).to_string())
 }
 
 /// The kernel's number of a device that a scenario names or numbers.
-fn own_ifindex(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Option<u64> {
+fn own_ifindex(rig: &KernelRig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) -> Option<u64> {
     let named = ifindex.and_then(|number| {
         let position = u16::try_from(number.checked_sub(FIRST_IFINDEX)?).ok()?;
         (usize::from(position) < rig.scenario.machine.devices.len()).then_some(DeviceIx(position))
@@ -98,7 +98,7 @@ fn own_ifindex(rig: &Rig<'_>, device: Option<DeviceIx>, ifindex: Option<u64>) ->
 }
 
 fn queue_get(
-    rig: &Rig<'_>,
+    rig: &KernelRig<'_>,
     (device, ifindex): (Option<DeviceIx>, Option<u64>),
     queue: Option<u64>,
     kind: Option<u64>,
@@ -134,7 +134,7 @@ pub(super) fn napi_of(call: &Call) -> Option<NapiIx> {
 }
 
 /// The device that a call is about, if it names one.
-pub(super) fn device_of(rig: &Rig<'_>, call: &Call) -> Option<DeviceIx> {
+pub(super) fn device_of(rig: &KernelRig<'_>, call: &Call) -> Option<DeviceIx> {
     match call {
         Call::NapiDump { device, .. } | Call::QueueGet { device, .. } => *device,
         Call::Write { device, .. } | Call::Read { device, .. } | Call::Up { device } | Call::Down { device } => {

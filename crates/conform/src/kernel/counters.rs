@@ -3,7 +3,7 @@
 use napier_scenario::{Event, Scenario, Seen};
 
 use super::addresses::device_ix;
-use super::rig::Rig;
+use super::rig::KernelRig;
 use crate::Refused;
 use crate::real::failed;
 
@@ -16,10 +16,10 @@ const OF_NAMESPACES: [(&str, &str, &str, &str); 3] = [
 ];
 
 /// One reading of them.
-pub(super) struct Reading([u64; OF_NAMESPACES.len()]);
+pub(super) struct KernelReading([u64; OF_NAMESPACES.len()]);
 
-impl Reading {
-    pub(super) fn take(rig: &Rig<'_>) -> Result<Self, Refused> {
+impl KernelReading {
+    pub(super) fn take(rig: &KernelRig<'_>) -> Result<Self, Refused> {
         let mut sums = [0; OF_NAMESPACES.len()];
         for device in (0..rig.scenario.machine.devices.len()).map(device_ix) {
             let read = rig.end(device).netns().run(|| {
@@ -45,7 +45,12 @@ fn value_of(text: &str, group: &str, name: &str) -> Option<u64> {
 }
 
 /// What came since a reading, and what was seen.
-pub(super) fn since(scenario: &Scenario, before: &Reading, after: &Reading, events: &[Seen]) -> Vec<(String, i64)> {
+pub(super) fn since(
+    scenario: &Scenario,
+    before: &KernelReading,
+    after: &KernelReading,
+    events: &[Seen],
+) -> Vec<(String, i64)> {
     let mut counters = Vec::new();
     for (position, (.., name)) in OF_NAMESPACES.iter().enumerate() {
         let came = after.0[position].saturating_sub(before.0[position]);

@@ -8,11 +8,11 @@ use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::addresses::{device_ix, pin};
-use super::rig::Rig;
-use super::wire::Wire;
+use super::rig::KernelRig;
+use super::wire::VethWire;
 use super::{calls, check, control, napi, sets_threads};
 use crate::Refused;
-use crate::real::clock::{HEAD_START, NS_PER_US, Pace, Window};
+use crate::real::clock::{HEAD_START, NS_PER_US, RunPace, RunWindow};
 use crate::real::refused;
 use crate::real::timeline::{self, Calls, Deed, Driven, Returned};
 
@@ -41,7 +41,7 @@ impl KernelRun {
 
 /// The scenario's threads.
 struct Threads<'r, 's> {
-    rig: &'r Rig<'s>,
+    rig: &'r KernelRig<'s>,
     callers: Mutex<Vec<u32>>,
     modes: Mutex<Vec<(u64, NapiIx, bool)>>,
 }
@@ -63,7 +63,7 @@ impl Calls for Threads<'_, '_> {
         give_up_net_admin().map_err(|error| refused(format!("giving up CAP_NET_ADMIN: {error}")))
     }
 
-    fn make(&self, pace: Pace<'_>, _: ThreadIx, at: Instant, call: &Call) -> Returned {
+    fn make(&self, pace: RunPace<'_>, _: ThreadIx, at: Instant, call: &Call) -> Returned {
         let rig = self.rig;
         let device = control::device_of(rig, call).unwrap_or(device_ix(0));
         // Before its time: entering takes a while.
@@ -90,15 +90,20 @@ impl Calls for Threads<'_, '_> {
 ///
 /// # Errors
 /// A call turned out not to be one that can be made, or the machine was too busy to keep the times of the timeline.
-pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant, tolerance: Option<Span>) -> Result<KernelRun, Refused> {
+pub(super) fn run(
+    rig: &KernelRig<'_>,
+    wire: &VethWire,
+    end: Instant,
+    tolerance: Option<Span>,
+) -> Result<KernelRun, Refused> {
     // Where no times are compared, threads may take long to be there.
     let head_ns = if tolerance.is_some() { HEAD_START.ns } else { HEAD_START.ns * 10 };
     let start_ns = now_ns() + head_ns;
-    let pace = Pace::new(Window { start_ns, end_ns: start_ns + end.ns }, &now_ns);
+    let pace = RunPace::new(RunWindow { start_ns, end_ns: start_ns + end.ns }, &now_ns);
     let threads = Threads { rig, callers: Mutex::default(), modes: Mutex::new(modes_at_first(rig)) };
     let act = |deed: Deed<'_>| match deed {
         Deed::Send { packets: Packets { to: Target::Socket(socket), loopback: true, .. }, count, .. } => {
-            Wire::send_local(rig, socket.at(), count).map(|()| None)
+            VethWire::send_local(rig, socket.at(), count).map(|()| None)
         }
         Deed::Send { packets, count, .. } => wire.send(rig, packets.to, count).map(|()| None),
         Deed::Look(step, _) => Ok(check::look(rig, step)),
@@ -115,7 +120,7 @@ pub(super) fn run(rig: &Rig<'_>, wire: &Wire, end: Instant, tolerance: Option<Sp
 }
 
 /// Which instances have a thread.
-fn threads(rig: &Rig<'_>) -> Vec<bool> {
+fn threads(rig: &KernelRig<'_>) -> Vec<bool> {
     let napis = (0..rig.scenario.machine.napis()).map(NapiIx);
     let has = |instance| {
         let (device, _) = rig.scenario.machine.queue_of(instance);
@@ -135,7 +140,7 @@ fn give_up_net_admin() -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, sets)
 }
 
-fn modes_at_first(rig: &Rig<'_>) -> Vec<(u64, NapiIx, bool)> {
+fn modes_at_first(rig: &KernelRig<'_>) -> Vec<(u64, NapiIx, bool)> {
     let machine = &rig.scenario.machine;
     let busy = |napi: NapiIx| {
         let device = &machine.devices[machine.queue_of(napi).0.at()];
@@ -145,7 +150,7 @@ fn modes_at_first(rig: &Rig<'_>) -> Vec<(u64, NapiIx, bool)> {
 }
 
 /// Notes what a call did to the mode of threads, and moves those that it made to their CPUs.
-fn follow_threads(rig: &Rig<'_>, call: &Call, at_us: u64, modes: &mut Vec<(u64, NapiIx, bool)>) {
+fn follow_threads(rig: &KernelRig<'_>, call: &Call, at_us: u64, modes: &mut Vec<(u64, NapiIx, bool)>) {
     let machine = &rig.scenario.machine;
     match call {
         Call::NapiSet { napi: NapiRef::Napi(napi), attributes } => {

@@ -90,13 +90,13 @@ impl LiveKernel {
         // All threads of the run, so that other programs do not move its times; where it is not allowed, a run that was late
         // is refused.
         let _real_time = RealTime::begin(PRIORITY).ok();
-        let (rig, wire) = rig::Rig::build(scenario, cpus, trace.names())?;
+        let (rig, wire) = rig::KernelRig::build(scenario, cpus, trace.names())?;
         trace.learn(scenario)?;
-        let before = counters::Reading::take(&rig)?;
+        let before = counters::KernelReading::take(&rig)?;
         let tolerance = scenario.kernel.tolerance.filter(|_| self.times);
         let run =
             drive::run(&rig, &wire, end(scenario, Span::from_ns(AFTER_LAST.ns * u64::from(self.stretch))), tolerance)?;
-        let after = counters::Reading::take(&rig)?;
+        let after = counters::KernelReading::take(&rig)?;
         let mut events = trace.events(&rig, &run, self.stretch)?;
         let counters = counters::since(scenario, &before, &after, &events);
         events.extend(run.driven.failures);

@@ -8,7 +8,7 @@ use napier_core::time::Span;
 use napier_scenario::{Event, NapiIx, Seen, SocketIx};
 
 use super::drive::KernelRun;
-use super::rig::Rig;
+use super::rig::KernelRig;
 
 /// Longest time between the arming of a timer and the end of the poll that armed it.
 const IN_POLL_US: u64 = 500;
@@ -48,7 +48,7 @@ pub(super) struct Noted {
 }
 
 /// What is known beforehand.
-pub(super) struct Known {
+pub(super) struct RecordsKnown {
     /// What timers can be armed with.
     pub(super) spans: Vec<Span>,
     /// How many times slower than usual the machine may be.
@@ -56,7 +56,7 @@ pub(super) struct Known {
 }
 
 /// Records as events.
-pub(super) fn events(rig: &Rig<'_>, run: &KernelRun, noted: Vec<Noted>, known: &Known) -> Vec<Seen> {
+pub(super) fn events(rig: &KernelRig<'_>, run: &KernelRun, noted: Vec<Noted>, known: &RecordsKnown) -> Vec<Seen> {
     let noted = polls_first(without_false_cancels(noted), IN_POLL_US * known.slow);
     let mut seen: Vec<Seen> = Vec::new();
     let mut last_cpu = None;
@@ -78,7 +78,7 @@ pub(super) fn events(rig: &Rig<'_>, run: &KernelRun, noted: Vec<Noted>, known: &
     seen
 }
 
-fn event(rig: &Rig<'_>, run: &KernelRun, note: &Noted, known: &Known) -> Event {
+fn event(rig: &KernelRig<'_>, run: &KernelRun, note: &Noted, known: &RecordsKnown) -> Event {
     let cpu = rig.cpu_ix(note.cpu);
     match note.deed {
         Deed::Poll { napi, work, budget } => {
@@ -103,7 +103,7 @@ fn event(rig: &Rig<'_>, run: &KernelRun, note: &Noted, known: &Known) -> Event {
 }
 
 /// The time-out of the scenario that a timer was armed with, or what it looks like if it is none of them.
-fn meant(after_ns: u64, known: &Known) -> Span {
+fn meant(after_ns: u64, known: &RecordsKnown) -> Span {
     let nearest = known.spans.iter().min_by_key(|span| span.ns.abs_diff(after_ns));
     let near = nearest.filter(|span| span.ns.abs_diff(after_ns) <= span.ns / 20 + LATE_NS * known.slow);
     near.copied().unwrap_or(Span::from_ns(after_ns))
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_a_timer_was_armed_with_is_a_time_out_of_the_scenario() {
-        let known = Known { spans: vec![Span::from_ms(5), Span::from_ms(40)], slow: 1 };
+        let known = RecordsKnown { spans: vec![Span::from_ms(5), Span::from_ms(40)], slow: 1 };
         assert_eq!(meant(4_990_000, &known), Span::from_ms(5));
         assert_eq!(meant(20_000_000, &known), Span::from_ns(20_000_000));
     }

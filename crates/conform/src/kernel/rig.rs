@@ -23,7 +23,7 @@ const FIRST_PORT: u16 = 4000;
 const NAPI_PRIORITY: i32 = 50;
 
 /// What a scenario's calls act on.
-pub(super) struct Rig<'s> {
+pub(super) struct KernelRig<'s> {
     pub(super) scenario: &'s Scenario,
     /// The processors that stand for the scenario's CPUs.
     pub(super) cpus: Vec<usize>,
@@ -35,7 +35,7 @@ pub(super) struct Rig<'s> {
     pub(super) knobs: Knobs,
 }
 
-impl Rig<'_> {
+impl KernelRig<'_> {
     /// The instances of a device have other ids after each time that it comes up.
     pub(super) fn learn_ids(&self, device: DeviceIx) -> Result<(), Refused> {
         let (end, queues) = (self.end(device), self.scenario.machine.devices[device.at()].queues);

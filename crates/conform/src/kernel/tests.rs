@@ -71,7 +71,7 @@ fn a_kernel_carries_files_out_and_what_is_wrong_fails() {
     }
 }
 
-/// A wrong expectation of what nobody sees neither passes nor fails: it is counted.
+/// A wrong expectation of what is not seen neither passes nor fails: it is counted.
 #[test]
 fn what_a_kernel_does_not_show_is_counted() {
     let text = text_of("B-deferral/14b-two-deferrals");

@@ -8,7 +8,7 @@ use napier_scenario::{DeviceIx, Kind, NapiIx, Scenario, Seen, SocketIx};
 
 use super::drive::KernelRun;
 use super::order::{self, Deed, Noted};
-use super::rig::Rig;
+use super::rig::KernelRig;
 use super::{watches, wire};
 use crate::Refused;
 use crate::real::refused;
@@ -98,7 +98,7 @@ impl Trace {
     ///
     /// # Errors
     /// Some of it was lost, so that the rest says nothing.
-    pub(super) fn events(&mut self, rig: &Rig<'_>, run: &KernelRun, slow: u32) -> Result<Vec<Seen>, Refused> {
+    pub(super) fn events(&mut self, rig: &KernelRig<'_>, run: &KernelRun, slow: u32) -> Result<Vec<Seen>, Refused> {
         let recorded = self.tracer.take().map_err(|error| refused(error.to_string()))?;
         if recorded.lost > 0 {
             return Err(refused("more happened than the kernel's trace buffer can hold"));
@@ -112,10 +112,15 @@ impl Trace {
                 deed: self.deed(rig, event)?,
             })
         });
-        Ok(order::events(rig, run, noted.collect(), &order::Known { spans: spans(rig.scenario), slow: slow.into() }))
+        Ok(order::events(
+            rig,
+            run,
+            noted.collect(),
+            &order::RecordsKnown { spans: spans(rig.scenario), slow: slow.into() },
+        ))
     }
 
-    fn deed(&self, rig: &Rig<'_>, event: &TraceEvent) -> Option<Deed> {
+    fn deed(&self, rig: &KernelRig<'_>, event: &TraceEvent) -> Option<Deed> {
         let number = |name: &str| event.field(name)?.parse::<u32>().ok();
         match event.name.as_str() {
             "napi_poll" => {
@@ -146,7 +151,7 @@ impl Trace {
     }
 
     /// The instance whose thread has this name: `napi/DEVICE-ID`, cut off (`net/core/dev.c napi_kthread_create`).
-    fn thread(&self, rig: &Rig<'_>, comm: &str) -> Option<NapiIx> {
+    fn thread(&self, rig: &KernelRig<'_>, comm: &str) -> Option<NapiIx> {
         let machine = &rig.scenario.machine;
         let mut napis = (0..machine.napis()).map(NapiIx);
         napis.find(|napi| {

@@ -8,7 +8,7 @@ use napier_linux::Netns;
 use napier_scenario::{NapiIx, Target};
 
 use super::addresses::{addr, pin};
-use super::rig::Rig;
+use super::rig::KernelRig;
 use crate::Refused;
 use crate::real::cpus::irq_cpu;
 use crate::real::{failed, refused};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const INCOMING_NAPI_ID: i32 = 56;
 
 /// Sockets that send.
-pub(super) struct Wire {
+pub(super) struct VethWire {
     to_sockets: Vec<UdpSocket>,
     to_no_socket: Vec<UdpSocket>,
 }
@@ -39,9 +39,9 @@ pub(super) fn socket_of(ip_bytes: usize) -> Option<usize> {
     ip_bytes.checked_sub(HEADERS + PAYLOAD + 1)
 }
 
-impl Wire {
+impl VethWire {
     /// Finds a source for each target. Each instance has polled at its return.
-    pub(super) fn build(rig: &Rig<'_>) -> Result<Self, Refused> {
+    pub(super) fn build(rig: &KernelRig<'_>) -> Result<Self, Refused> {
         let machine = &rig.scenario.machine;
         let mut wire = Self { to_sockets: Vec::new(), to_no_socket: Vec::new() };
         for napi in (0..machine.napis()).map(NapiIx) {
@@ -57,7 +57,7 @@ impl Wire {
 
     /// Sends a packet to a socket and reads it: the socket has recorded the id of its queue's instance. A socket that is to be
     /// connected is so afterwards.
-    pub(super) fn prime(&self, rig: &Rig<'_>, position: usize) -> Result<(), Refused> {
+    pub(super) fn prime(&self, rig: &KernelRig<'_>, position: usize) -> Result<(), Refused> {
         let socket = rig.socket(position).expect("it was opened a moment ago");
         self.to_sockets[position].send(&[0; PAYLOAD]).map_err(|error| failed("sending before time zero", error))?;
         let received = socket.set_read_timeout(Some(PATIENCE)).and_then(|()| socket.recv(&mut [0; 64]));
@@ -71,7 +71,7 @@ impl Wire {
     }
 
     /// Sends packets, on the processor that stands for the one that takes the interrupts of the queue.
-    pub(super) fn send(&self, rig: &Rig<'_>, target: Target, count: u32) -> Result<(), Refused> {
+    pub(super) fn send(&self, rig: &KernelRig<'_>, target: Target, count: u32) -> Result<(), Refused> {
         let machine = &rig.scenario.machine;
         let (napi, sender, bytes) = match target {
             Target::Socket(socket) => {
@@ -96,7 +96,7 @@ impl Wire {
     }
 
     /// Sends packets to a socket over the loopback device of its namespace.
-    pub(super) fn send_local(rig: &Rig<'_>, position: usize, count: u32) -> Result<(), Refused> {
+    pub(super) fn send_local(rig: &KernelRig<'_>, position: usize, count: u32) -> Result<(), Refused> {
         let (device, _) = rig.scenario.machine.queue_of(rig.scenario.machine.sockets[position].napi);
         let address = rig.addr_of(position);
         let sent = rig.end(device).netns().run(|| {
@@ -110,7 +110,7 @@ impl Wire {
 
 /// A socket whose packets to `to` come on the queue of an instance: which queue a flow takes is the kernel's choice
 /// (`net/core/dev.c netdev_pick_tx`, by a hash that only it knows), so sources are tried.
-fn sender_to(rig: &Rig<'_>, napi: NapiIx, to: SocketAddrV4) -> Result<UdpSocket, Refused> {
+fn sender_to(rig: &KernelRig<'_>, napi: NapiIx, to: SocketAddrV4) -> Result<UdpSocket, Refused> {
     let (device, _) = rig.scenario.machine.queue_of(napi);
     let (own, other) = (rig.end(device).netns(), rig.other_end(device).netns());
     let receiver = bound(own, to)?;

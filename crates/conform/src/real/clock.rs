@@ -14,12 +14,12 @@ pub(crate) const NS_PER_US: u64 = 1000;
 
 /// Time zero and the end, by the executor's clock.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Window {
+pub(crate) struct RunWindow {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
 }
 
-impl Window {
+impl RunWindow {
     /// A time in the window as the scenario counts it.
     pub(crate) fn place(self, at_ns: u64) -> Option<Instant> {
         (self.start_ns..=self.end_ns).contains(&at_ns).then(|| Instant::from_ns(at_ns - self.start_ns))
@@ -33,14 +33,14 @@ impl Window {
 
 /// How a thread keeps to the times of a scenario.
 #[derive(Copy, Clone)]
-pub(crate) struct Pace<'c> {
-    pub(crate) window: Window,
+pub(crate) struct RunPace<'c> {
+    pub(crate) window: RunWindow,
     now_ns: &'c (dyn Fn() -> u64 + Sync),
 }
 
-impl<'c> Pace<'c> {
+impl<'c> RunPace<'c> {
     /// By a clock, in nanoseconds.
-    pub(crate) fn new(window: Window, now_ns: &'c (dyn Fn() -> u64 + Sync)) -> Self {
+    pub(crate) fn new(window: RunWindow, now_ns: &'c (dyn Fn() -> u64 + Sync)) -> Self {
         Self { window, now_ns }
     }
 

@@ -7,7 +7,7 @@ use napier_core::time::{Instant, Span};
 use napier_scenario::{Action, Call, Check, Event, Kind, Packets, Pattern, Scenario, Seen, ThreadIx, TxCheck};
 
 use super::answers::Made;
-use super::clock::{Pace, Window};
+use super::clock::{RunPace, RunWindow};
 use super::refused;
 use crate::Refused;
 
@@ -28,7 +28,7 @@ pub(crate) trait Calls: Sync {
     fn begin(&self, me: ThreadIx) -> Result<Self::Begun<'_>, Refused>;
 
     /// Waits for the time of a call, and makes it.
-    fn make(&self, pace: Pace<'_>, me: ThreadIx, at: Instant, call: &Call) -> Returned;
+    fn make(&self, pace: RunPace<'_>, me: ThreadIx, at: Instant, call: &Call) -> Returned;
 }
 
 /// A call that was made.
@@ -55,7 +55,7 @@ pub(crate) enum Deed<'s> {
 
 /// What came of a timeline, apart from what was recorded elsewhere.
 pub(crate) struct Driven {
-    pub(crate) window: Window,
+    pub(crate) window: RunWindow,
     /// Returns of calls.
     pub(crate) returns: Vec<Seen>,
     /// Checks that did not hold.
@@ -88,7 +88,7 @@ impl Notes {
 pub(crate) fn run(
     scenario: &Scenario,
     calls: &impl Calls,
-    pace: Pace<'_>,
+    pace: RunPace<'_>,
     mut until: impl FnMut(u64),
     mut act: impl FnMut(Deed<'_>) -> Result<Option<(String, String)>, Refused>,
 ) -> Result<Driven, Refused> {
@@ -145,7 +145,7 @@ impl Driven {
 }
 
 /// A thread of the scenario.
-fn make_calls<C: Calls>(calls: &C, pace: Pace<'_>, me: ThreadIx, own: Vec<(Instant, &Call)>, notes: &Mutex<Notes>) {
+fn make_calls<C: Calls>(calls: &C, pace: RunPace<'_>, me: ThreadIx, own: Vec<(Instant, &Call)>, notes: &Mutex<Notes>) {
     let _begun = match calls.begin(me) {
         Ok(begun) => begun,
         Err(refused) => {

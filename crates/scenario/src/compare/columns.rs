@@ -22,7 +22,7 @@ pub enum Mark {
     Differs,
     /// `<`: it did not happen.
     OnlyExpected,
-    /// `>`: nobody expected it.
+    /// `>`: it was not expected.
     OnlySeen,
     /// The row is a remark.
     Note,

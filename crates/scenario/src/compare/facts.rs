@@ -168,7 +168,7 @@ impl Value {
         match answer {
             Answer::Number(number) => Self::Number(*number),
             Answer::Error(errno) => Self::Text(errno.name().to_owned()),
-            // A file ends with a newline that nobody writes into an expectation.
+            // A file ends with a newline that no expectation has.
             Answer::Text(text) => Self::Text(text.trim_end_matches('\n').to_owned()),
             Answer::Names(names) => Self::Names(names.clone()),
             Answer::Attributes(attributes) => Self::Attributes(attributes.clone()),

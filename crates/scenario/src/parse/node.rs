@@ -231,7 +231,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Its keys are called as if they were at the top: nobody needs to be told what table steps are in.
+    /// Its keys are called as if they were at the top: the table that steps are in need not be named.
     pub(super) fn nameless(mut self) -> Self {
         self.path.clear();
         self

@@ -1,7 +1,7 @@
 //! What things cost: the parameters of the model, each with its unit, its origin and the reason.
 //!
 //! Both ways of transmitting are run with the same figures. A count of lines means lines that the CPU must wait for one
-//! after the other: fetches that hide behind another one, and stores that nobody waits for, are not in it.
+//! after the other: fetches that hide behind another one, and stores that no CPU waits for, are not in it.
 
 /// Where a figure comes from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -45,15 +45,15 @@ impl Wires {
 /// A line that is wanted by atomic instructions. Requests are served in the order in which they reach the home of the
 /// line, one at a time; each moves the line to who asked.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct CacheLine {
     /// Who has it once all requests so far are served.
     owner: Cpu,
-    /// Somebody else has a copy: the owner must have it invalidated before it writes.
+    /// Another CPU has a copy: the owner must have it invalidated before it writes.
     shared_with: Option<Cpu>,
     free_at_ns: u64,
 }
 
-impl Line {
+impl CacheLine {
     pub(super) const fn new(owner: Cpu) -> Self {
         Self { owner, shared_with: None, free_at_ns: 0 }
     }
@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn a_line_in_the_own_cache_costs_the_instruction_only() {
-        let mut line = Line::new(Cpu(0));
+        let mut line = CacheLine::new(Cpu(0));
         assert_eq!(line.write(&wires(), Cpu(0), 100), 100 + OP);
         assert_eq!(line.read(&wires(), Cpu(0), 300), 300);
     }
 
     #[test]
     fn requests_are_served_one_after_the_other() {
-        let mut line = Line::new(Cpu(0));
+        let mut line = CacheLine::new(Cpu(0));
         assert_eq!(line.write(&wires(), Cpu(1), 0), NEAR + OP);
         assert_eq!(line.write(&wires(), Cpu(2), 0), NEAR + OP + FAR + OP);
         assert_eq!(line.write(&wires(), Cpu(3), 1000), 1000 + NEAR + OP);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_copy_elsewhere_costs_the_owner_an_invalidation() {
-        let mut line = Line::new(Cpu(0));
+        let mut line = CacheLine::new(Cpu(0));
         assert_eq!(line.read(&wires(), Cpu(2), 0), FAR);
         assert_eq!(line.write(&wires(), Cpu(0), 1000), 1000 + FAR + OP);
         assert_eq!(line.write(&wires(), Cpu(0), 2000), 2000 + OP);

@@ -45,7 +45,7 @@ pub(super) struct Machine {
     pub(super) senders: usize,
     pub(super) device_free_ns: u64,
     topology: Topology,
-    /// CPUs that nobody has.
+    /// CPUs that no worker has.
     free_cpus: Vec<Cpu>,
     pub(super) counts: Counts,
     pub(super) stays: Histogram,
@@ -191,7 +191,7 @@ impl Machine {
         let tick_ns = self.costs.tick_ns;
         let worker = self.worker(id);
         while worker.next_tick_ns < done_ns {
-            // A tick before, while it spun or slept, cost nobody anything.
+            // A tick before, while it spun or slept, cost no worker anything.
             if worker.next_tick_ns >= from_ns {
                 done_ns += tick_ns;
             }
@@ -200,7 +200,7 @@ impl Machine {
         done_ns
     }
 
-    /// Lines that somebody else wrote, waited for one after the other.
+    /// Lines that another CPU wrote, waited for one after the other.
     pub(super) fn fetch_ns(&self, lines: u64, from: Cpu, to: Cpu) -> u64 {
         lines * self.wires.transfer_ns(from, to)
     }

@@ -7,7 +7,7 @@ use super::spin::WorkerId;
 use super::topology::Cpu;
 
 #[derive(Clone, Debug)]
-pub(super) struct Packet {
+pub(super) struct SentPacket {
     pub(super) sender: WorkerId,
     pub(super) bytes: u32,
     /// It waits in fq's inner flow.
@@ -18,7 +18,7 @@ pub(super) struct Packet {
     pub(super) data_at: Cpu,
 }
 
-impl TxPacket for Packet {
+impl TxPacket for SentPacket {
     fn len_bytes(&self) -> u32 {
         self.bytes
     }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! list:    read head --> [count] --> swap --list was not empty--> leave
-//!                                     \--was empty--> root lock --> take all, queue all --> run, if nobody does
-//! locked:  read running --running--> busy lock --> root lock --> queue own --> run, if nobody does
+//!                                     \--was empty--> root lock --> take all, queue all --> run, if no CPU does
+//! locked:  read running --running--> busy lock --> root lock --> queue own --> run, if no CPU does
 //!                        \--not-------------------/
 //! ```
 
@@ -13,7 +13,7 @@ use napier_core::tx::flush::flush;
 use napier_core::tx::push::{PushStep, Pushed};
 
 use super::machine::Machine;
-use super::packet::Packet;
+use super::packet::SentPacket;
 use super::plan::Path;
 use super::queue::Queue;
 use super::spin::WorkerId;
@@ -127,7 +127,7 @@ impl Machine {
         self.queue_batch(id, batch);
     }
 
-    fn queue_batch(&mut self, id: WorkerId, mut batch: Vec<Packet>) {
+    fn queue_batch(&mut self, id: WorkerId, mut batch: Vec<SentPacket>) {
         let now_ns = self.now_ns;
         let cpu = self.workers[usize::from(id)].cpu;
         let mut stall_ns = 0;
@@ -153,7 +153,7 @@ impl Machine {
     }
 
     /// The lines of fq that a worker writes to who queues or dequeues the packet.
-    pub(super) fn fetch_fq(&mut self, packet: &Packet, by: WorkerId) -> u64 {
+    pub(super) fn fetch_fq(&mut self, packet: &SentPacket, by: WorkerId) -> u64 {
         let (queue, _, cpu) = self.queue_of(by);
         let qdisc_from = std::mem::replace(&mut queue.fq.qdisc_at, cpu);
         if packet.fast {
@@ -196,7 +196,7 @@ impl Machine {
         self.at(done_ns, id, Step::Leave);
     }
 
-    fn drop_packet(&mut self, packet: &Packet, by: WorkerId, from_ns: u64) -> u64 {
+    fn drop_packet(&mut self, packet: &SentPacket, by: WorkerId, from_ns: u64) -> u64 {
         self.counts.dropped_pkts += 1;
         let stall_ns = self.give_back(packet, by);
         self.spend(by, from_ns, stall_ns, self.costs.complete_ns)

@@ -52,7 +52,7 @@ pub struct Settings {
     pub burst_max: i32,
     /// A sender that is woken moves to the socket of who wakes it. A wake-up is a hint to run near the waker
     /// (`wake_up_interruptible_sync_poll`, `kernel/sched/fair.c wake_affine_idle`): now and then it moves the sleeper
-    /// there, and nothing moves it back, for nobody else wakes it.
+    /// there, and nothing moves it back, for no other thread wakes it.
     pub follow_waker: bool,
 }
 

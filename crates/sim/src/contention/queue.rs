@@ -10,8 +10,8 @@ use napier_core::tx::root::Root;
 use napier_core::tx::run::TxQueueView;
 use napier_core::tx::state::QdiscState;
 
-use super::line::Line;
-use super::packet::Packet;
+use super::line::CacheLine;
+use super::packet::SentPacket;
 use super::plan::Settings;
 use super::spin::SpinLock;
 use super::topology::Cpu;
@@ -22,9 +22,9 @@ const FAST_PKTS_MAX: u32 = 8;
 /// Head and count of the defer list; they share a line.
 #[derive(Debug)]
 pub(super) struct DeferList {
-    pub(super) line: Line,
+    pub(super) line: CacheLine,
     /// In the order of their swaps.
-    pub(super) packets: Vec<Packet>,
+    pub(super) packets: Vec<SentPacket>,
     pub(super) count: u64,
     /// Changes with each swap, as the head does.
     pub(super) version: u64,
@@ -33,7 +33,7 @@ pub(super) struct DeferList {
 /// A packet that the device has.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    pub(super) packet: Packet,
+    pub(super) packet: SentPacket,
     pub(super) done_ns: u64,
 }
 
@@ -76,7 +76,7 @@ impl FqLines {
 pub(super) struct Queue {
     pub(super) busy: SpinLock,
     pub(super) root_lock: SpinLock,
-    pub(super) root: Root<Packet>,
+    pub(super) root: Root<SentPacket>,
     pub(super) state: QdiscState,
     /// Where the discipline's lines are.
     pub(super) fq: FqLines,
@@ -109,7 +109,7 @@ impl Queue {
             fq: FqLines { qdisc_at: at, lines_at: at, fast_at: at, fast_pkts: 0, flow_pkts: 0 },
             driver_at: at,
             driver_news: false,
-            list: DeferList { line: Line::new(at), packets: Vec::new(), count: 0, version: 0 },
+            list: DeferList { line: CacheLine::new(at), packets: Vec::new(), count: 0, version: 0 },
             bits: QueueBits::EMPTY,
             sent: BqlSent::default(),
             limit: Bql::new(Instant::ZERO),

@@ -5,7 +5,7 @@ use napier_core::time::Instant;
 use napier_core::tx::run::{RunEnd, TxRun, TxStep};
 
 use super::machine::Machine;
-use super::packet::Packet;
+use super::packet::SentPacket;
 use super::queue::InFlight;
 use super::spin::WorkerId;
 use super::worker::{Lock, Step};
@@ -66,7 +66,7 @@ impl Machine {
     }
 
     /// Dequeues a chain; when that is done.
-    fn dequeue(&mut self, id: WorkerId, run: &mut TxRun<Packet>, now_ns: u64) -> u64 {
+    fn dequeue(&mut self, id: WorkerId, run: &mut TxRun<SentPacket>, now_ns: u64) -> u64 {
         let (queue, _, cpu) = self.queue_of(id);
         let view = queue.view();
         run.on_dequeue(&mut queue.root, Instant::from_ns(now_ns), |_| view);
@@ -86,11 +86,11 @@ impl Machine {
     }
 
     /// Gives a chain to the driver, which rings the doorbell at its end; when that is done. The transmit lock is the
-    /// runner's own: nobody else takes it.
-    fn transmit(&mut self, id: WorkerId, run: &mut TxRun<Packet>, now_ns: u64) -> u64 {
+    /// runner's own: no other CPU takes it.
+    fn transmit(&mut self, id: WorkerId, run: &mut TxRun<SentPacket>, now_ns: u64) -> u64 {
         let cpu = self.workers[usize::from(id)].cpu;
         let mut done_ns = now_ns + self.fetch_driver(id);
-        let mut given: Vec<Packet> = Vec::new();
+        let mut given: Vec<SentPacket> = Vec::new();
         run.on_tx_locked(self.queue_of(id).0.bits);
         while let TxStep::Offer { .. } = run.next() {
             let packet = run.take();
@@ -99,7 +99,7 @@ impl Machine {
             let (queue, _, _) = self.queue_of(id);
             queue.on_given(packet.bytes, given.len() + 1);
             run.on_taken(queue.bits);
-            given.push(Packet { links_at: cpu, data_at: cpu, ..packet });
+            given.push(SentPacket { links_at: cpu, data_at: cpu, ..packet });
         }
         if given.is_empty() {
             return done_ns;
@@ -127,14 +127,14 @@ impl Machine {
     }
 
     /// The device sends one packet of all its queues at a time.
-    fn send_to_wire(&mut self, id: WorkerId, packet: Packet, rung_ns: u64) {
+    fn send_to_wire(&mut self, id: WorkerId, packet: SentPacket, rung_ns: u64) {
         let wire_ns = self.settings.wire_bytes * 8 / self.settings.device_gbit;
         self.device_free_ns = self.device_free_ns.max(rung_ns) + wire_ns;
         let done_ns = self.device_free_ns + self.costs.device_ns;
         self.queue_of(id).0.ring.push_back(InFlight { packet, done_ns });
     }
 
-    fn finish(&mut self, id: WorkerId, run: TxRun<Packet>, end: RunEnd) {
+    fn finish(&mut self, id: WorkerId, run: TxRun<SentPacket>, end: RunEnd) {
         if end.again {
             self.counts.unfinished_runs += 1;
             self.schedule(id);

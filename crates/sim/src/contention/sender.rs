@@ -3,7 +3,7 @@
 use napier_core::tx::push::Push;
 
 use super::machine::Machine;
-use super::packet::Packet;
+use super::packet::SentPacket;
 use super::plan::Path;
 use super::spin::WorkerId;
 use super::worker::{Goal, Lock, Step};
@@ -32,14 +32,14 @@ impl Machine {
         let worker = self.worker(id);
         worker.memory_bytes += packet_memory_bytes;
         worker.memory_at = worker.cpu;
-        worker.packet = Some(Packet { sender: id, bytes, fast: false, links_at: worker.cpu, data_at: worker.cpu });
+        worker.packet = Some(SentPacket { sender: id, bytes, fast: false, links_at: worker.cpu, data_at: worker.cpu });
         let done_ns = self.spend(id, now_ns, stall_ns, self.costs.send_ns);
         self.at(done_ns, id, Step::Enter);
     }
 
     /// Memory came back; who slept for it is woken when half of it is free. Source: `net/core/sock.c sock_wfree`,
     /// `sock_def_write_space`. Returns what that cost the caller.
-    pub(super) fn give_back(&mut self, packet: &Packet, by: WorkerId) -> u64 {
+    pub(super) fn give_back(&mut self, packet: &SentPacket, by: WorkerId) -> u64 {
         let by_cpu = self.workers[usize::from(by)].cpu;
         let sender = packet.sender;
         let cost_ns = self.fetch_ns(1, self.workers[usize::from(sender)].memory_at, by_cpu);

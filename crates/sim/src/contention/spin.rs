@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::line::{Line, Wires};
+use super::line::{CacheLine, Wires};
 use super::topology::Cpu;
 
 /// Number of who wants a lock.
@@ -24,7 +24,7 @@ struct Waiter {
 /// The lock.
 #[derive(Clone, Debug)]
 pub(super) struct SpinLock {
-    line: Line,
+    line: CacheLine,
     holder: Option<WorkerId>,
     waiters: VecDeque<Waiter>,
     /// When the first waiter knows that it is the first.
@@ -40,7 +40,7 @@ pub(super) struct Handover {
 
 impl SpinLock {
     pub(super) fn new(at: Cpu) -> Self {
-        Self { line: Line::new(at), holder: None, waiters: VecDeque::new(), head_ready_ns: 0 }
+        Self { line: CacheLine::new(at), holder: None, waiters: VecDeque::new(), head_ready_ns: 0 }
     }
 
     /// Reads what lies in the line of the lock; when that is done.
@@ -63,7 +63,7 @@ impl SpinLock {
         false
     }
 
-    /// Gives the lock up, without waiting for the store to reach anybody.
+    /// Gives the lock up, without waiting for the store to reach another CPU.
     pub(super) fn release(&mut self, wires: &Wires, worker: WorkerId, cpu: Cpu, now_ns: u64) -> Option<Handover> {
         assert!(self.holder == Some(worker), "only the holder of a lock gives it up");
         let Some(next) = self.waiters.pop_front() else {

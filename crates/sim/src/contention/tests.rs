@@ -40,7 +40,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_another() {
     }
 }
 
-/// Nobody else touches anything of the discipline: a packet's time is the sum of its work.
+/// No other CPU touches anything of the discipline: a packet's time is the sum of its work.
 #[test]
 fn a_sender_alone_takes_the_sum_of_its_work() {
     let mut plan = small(Path::Locked, 1, 1);
@@ -102,7 +102,7 @@ fn with_many_senders_on_two_sockets_the_list_beats_the_locks() {
     assert_eq!((locked.counts.batches, list.counts.contended_pkts), (0, 0));
 }
 
-/// A quota of a few packets ends runs early: somebody has to come back for the rest, and does.
+/// A quota of a few packets ends runs early: a thread has to come back for the rest, and does.
 #[test]
 fn what_a_run_leaves_behind_is_sent_all_the_same() {
     for path in Path::ALL {

@@ -4,7 +4,7 @@ use napier_core::tx::DroppedPacket;
 use napier_core::tx::push::Push;
 use napier_core::tx::run::TxRun;
 
-use super::packet::Packet;
+use super::packet::SentPacket;
 use super::spin::WorkerId;
 use super::topology::Cpu;
 
@@ -73,19 +73,19 @@ pub(super) struct Worker {
     pub(super) flow_at: Cpu,
     /// When `__dev_queue_xmit` began, until it is over.
     pub(super) entered_ns: Option<u64>,
-    pub(super) packet: Option<Packet>,
+    pub(super) packet: Option<SentPacket>,
     pub(super) push: Push,
     /// The version of the list that was seen last.
     pub(super) seen_version: u64,
     pub(super) holds_busy: bool,
-    pub(super) run: Option<TxRun<Packet>>,
-    pub(super) dropped: Vec<DroppedPacket<Packet>>,
+    pub(super) run: Option<TxRun<SentPacket>>,
+    pub(super) dropped: Vec<DroppedPacket<SentPacket>>,
     /// The discipline is on the CPU's output queue.
     pub(super) softirq_raised: bool,
     pub(super) softirqs_in_turn: u32,
     /// When it fell asleep; a sender that sleeps has no event on the agenda.
     pub(super) asleep_since_ns: Option<u64>,
-    /// The other thread of its core is somebody's.
+    /// The other thread of its core has a worker.
     pub(super) sibling: Option<WorkerId>,
     pub(super) is_busy: bool,
     pub(super) busy_since_ns: u64,

@@ -2,7 +2,7 @@
 
 use napier_core::state::State;
 
-use crate::machine::dev::napi::{Napi, Owner};
+use crate::machine::dev::napi::{Napi, NapiOwner};
 use crate::machine::world::World;
 use napier_scenario::Scenario;
 
@@ -29,7 +29,7 @@ impl World {
         if owned != n.owner.is_some() {
             return Err(if owned { "SCHED is set without an owner" } else { "it has an owner without SCHED" });
         }
-        if n.word.contains(State::SCHED_THREADED) != matches!(n.owner, Some(Owner::Thread)) {
+        if n.word.contains(State::SCHED_THREADED) != matches!(n.owner, Some(NapiOwner::Thread)) {
             return Err("SCHED_THREADED and ownership by the thread differ");
         }
         if n.word.contains(State::SCHED_THREADED) && !n.has_thread {
@@ -39,7 +39,7 @@ impl World {
             return Err("MISSED is set without an owner");
         }
         if n.word.is_disabled() {
-            if n.owner != Some(Owner::Disabled) {
+            if n.owner != Some(NapiOwner::Disabled) {
                 return Err("disabled, with an owner");
             }
             if n.id_visible {
@@ -81,7 +81,7 @@ impl World {
         self.check_tx_conserved();
     }
 
-    /// No packet waits for anybody who will not come; sockets may be left as they are.
+    /// No packet waits for a poll that will not come; sockets may be left as they are.
     pub(crate) fn check_drained(&mut self) {
         for napi in 0..self.napis.len() {
             let n = &self.napis[napi];

@@ -14,7 +14,7 @@ use napier_core::time::{Instant, Span};
 
 use crate::machine::cpu::work::{Class, Work};
 use crate::machine::peers::bulk::{Asks, Flows};
-use crate::machine::peers::tally::Tally;
+use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::LawResult;
 use crate::machine::world::World;
 
@@ -26,10 +26,10 @@ pub(crate) const LITTLE_OFF: f64 = 0.02;
 
 /// What is counted of a run at a moment.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Look {
+pub(crate) struct LawsLook {
     pub(crate) at: Instant,
     /// Of requests; none: the run has none.
-    pub(crate) tally: Option<Tally>,
+    pub(crate) tally: Option<RequestTally>,
     /// Requests that programs took.
     pub(crate) taken: u64,
     /// What was drawn for them beside.
@@ -44,7 +44,7 @@ pub(crate) struct Look {
     pub(crate) busy_ns: Vec<u64>,
 }
 
-impl Look {
+impl LawsLook {
     /// Requests that were sent so far.
     pub(crate) fn asked(&self) -> u64 {
         self.tally.map_or(0, |tally| tally.asked)
@@ -53,19 +53,19 @@ impl Look {
 
 /// What there was between two looks, and what must be true of it.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Window {
-    pub(crate) before: Look,
-    pub(crate) after: Look,
+pub(crate) struct MeasuredWindow {
+    pub(crate) before: LawsLook,
+    pub(crate) after: LawsLook,
     /// CPU time that is charged and not spent at either end, at most, of one CPU.
     pub(crate) slack_ns: u64,
 }
 
-impl Window {
+impl MeasuredWindow {
     fn ns(&self) -> u64 {
         self.after.at.ns - self.before.at.ns
     }
 
-    fn of(&self, count: fn(&Look) -> u64) -> u64 {
+    fn of(&self, count: fn(&LawsLook) -> u64) -> u64 {
         count(&self.after) - count(&self.before)
     }
 
@@ -154,14 +154,14 @@ impl Window {
 
 impl World {
     /// What is counted now.
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> LawsLook {
         let spent: Vec<_> = (0..self.cpus.len()).map(|cpu| self.spent(cpu)).collect();
         let user_ns = self.cpus.iter().map(|cpu| cpu.speed.account.undisturbed(Class::User).ns).sum();
         let asking = self.asking.as_ref();
         let streams = self.bulk.as_ref();
         let trips = self.rpc.as_ref();
         let tally = (asking.map(|asking| asking.tally)).or(streams.map(|streams| streams.tally));
-        Look {
+        LawsLook {
             at: self.now,
             tally: tally.or(trips.map(|trips| trips.tally)),
             taken: match streams {
@@ -180,19 +180,19 @@ impl World {
     }
 
     /// What was between a look and now.
-    pub(crate) fn since(&self, before: Look) -> Window {
+    pub(crate) fn since(&self, before: LawsLook) -> MeasuredWindow {
         let slack = self.costs.get(Work::IdleExit) + self.costs.get(Work::DeepIdleExit);
-        Window { before, after: self.look(), slack_ns: slack.ns }
+        MeasuredWindow { before, after: self.look(), slack_ns: slack.ns }
     }
 
     /// Laws of a server's run since a look; `programs` are as many as there are CPUs for them.
-    pub(crate) fn check_asking(&mut self, before: Look, programs: u64) {
+    pub(crate) fn check_asking(&mut self, before: LawsLook, programs: u64) {
         self.check_conserved();
         let window = self.since(before);
         let (request, answer) = (self.costs.get(Work::Request), self.costs.get(Work::Answer));
         let delivered = self.socks.iter().map(|sock| sock.delivered).sum::<u64>();
         let queued = self.socks.iter().map(|sock| sock.queue.len() as u64).sum::<u64>();
-        let asking = self.asking.as_ref().expect("somebody asks");
+        let asking = self.asking.as_ref().expect("there are clients");
         let places = [asking.on_wire, asking.entered - delivered, queued, asking.in_programs, asking.on_way_back];
         let found = places.iter().sum::<u64>();
         let tally = asking.tally;
@@ -214,7 +214,7 @@ impl World {
     }
 
     /// Laws of the run since a look.
-    pub(crate) fn check_bulk(&mut self, before: Look, of: &Flows) {
+    pub(crate) fn check_bulk(&mut self, before: LawsLook, of: &Flows) {
         let window = self.since(before);
         let streams = self.bulk.as_ref().expect("there are flows");
         let each = self.costs.get(Work::Request);
@@ -237,7 +237,7 @@ impl World {
     }
 
     /// Laws of the run since a look.
-    pub(crate) fn check_rpc(&mut self, before: Look) {
+    pub(crate) fn check_rpc(&mut self, before: LawsLook) {
         let window = self.since(before);
         let trips = self.rpc.as_ref().expect("there is traffic");
         let mut held = vec![trips.tally.holds(self.now, trips.sent()), window.busy()];

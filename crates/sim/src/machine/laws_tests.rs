@@ -129,10 +129,10 @@ fn a_loss_for_which_nothing_is_sent_again_breaks_the_run() {
 }
 
 /// A second of a closed loop with 10 connections, as it must be: 1,000,000 answers of 10 us each, a CPU that is busy for 0.6 s.
-fn window() -> Window {
-    let mut tally = Tally::new(Instant::ZERO);
+fn window() -> MeasuredWindow {
+    let mut tally = RequestTally::new(Instant::ZERO);
     (0..10).for_each(|_| tally.asks(Instant::ZERO));
-    let before = Look {
+    let before = LawsLook {
         at: Instant::ZERO,
         tally: Some(tally),
         taken: 0,
@@ -145,7 +145,7 @@ fn window() -> Window {
     let at = Instant::from_ns(1_000_000_000);
     tally.go_on(at);
     (tally.asked, tally.answered, tally.sojourn_ns) = (1_000_010, 1_000_000, 10_000_000_000);
-    let after = Look {
+    let after = LawsLook {
         at,
         tally: Some(tally),
         taken: 1_000_000,
@@ -154,12 +154,12 @@ fn window() -> Window {
         busy_ns: vec![600_000_000],
         ..before.clone()
     };
-    Window { before, after, slack_ns: 100 }
+    MeasuredWindow { before, after, slack_ns: 100 }
 }
 
 const EACH: Span = Span::from_ns(300);
 
-fn laws(window: &Window, expected: f64) -> Vec<String> {
+fn laws(window: &MeasuredWindow, expected: f64) -> Vec<String> {
     let held =
         [window.busy(), window.closed(), window.offered(expected), window.work(EACH, 1), window.capacity(EACH, 1)];
     held.into_iter().filter_map(Result::err).collect()
@@ -167,7 +167,7 @@ fn laws(window: &Window, expected: f64) -> Vec<String> {
 
 #[test]
 fn every_law_finds_its_violation_and_no_other_one_does() {
-    type Wrong = fn(&mut Window);
+    type Wrong = fn(&mut MeasuredWindow);
     assert_eq!(laws(&window(), 1e6), Vec::<String>::new());
     let cases: [(&str, Wrong, f64); 6] = [
         ("CPU 0 was busy for 1000000101 ns of 1000000000", |it| it.after.busy_ns[0] = 1_000_000_101, 1e6),
@@ -197,17 +197,18 @@ fn every_law_finds_its_violation_and_no_other_one_does() {
 #[test]
 fn a_tally_finds_what_is_counted_twice_or_not_at_all() {
     let at = |ns| Instant::from_ns(ns);
-    let mut tally = Tally::new(at(0));
+    let mut tally = RequestTally::new(at(0));
     tally.asks(at(0));
     tally.asks(at(10));
     tally.is_answered(at(30), at(0));
     let out = [at(10)];
     assert_eq!(tally.holds(at(50), out.into_iter()), Ok(()));
-    let says = |tally: Tally, out: &[Instant]| tally.holds(at(50), out.iter().copied()).unwrap_err();
+    let says = |tally: RequestTally, out: &[Instant]| tally.holds(at(50), out.iter().copied()).unwrap_err();
     assert!(says(tally, &[]).contains("2 were sent, 1 are answered, 0 are out"));
-    assert!(says(Tally { answered: 2, ..tally }, &out).contains("are not conserved"));
+    assert!(says(RequestTally { answered: 2, ..tally }, &out).contains("are not conserved"));
     assert!(
-        says(Tally { sojourn_ns: 29, ..tally }, &out).contains("for 70 ns by their number and the clock, for 69 ns")
+        says(RequestTally { sojourn_ns: 29, ..tally }, &out)
+            .contains("for 70 ns by their number and the clock, for 69 ns")
     );
     assert!(says(tally, &[at(11)]).contains("Little's law"));
 }

@@ -55,7 +55,7 @@ pub mod flows {
 /// The old name of [`rpc`].
 #[deprecated(note = "use `rpc`")]
 pub mod hosts {
-    pub use super::rpc::{RpcFigures as Trip, *};
+    pub use super::rpc::{RpcFigures as Trip, RpcPoller as Poller, RpcProgram as Program, *};
 }
 
 /// The old name of [`smp`].

@@ -103,7 +103,7 @@ fn what_does_not_fit_is_counted() {
 
 #[test]
 fn what_is_left_is_a_failure_only_if_it_should_drain() {
-    // Nobody completes after this poll, so the second packet stays.
+    // No poller completes after this poll, so the second packet stays.
     let text = "[[socket]]\nname = \"rx\"\n[timeline]\nsteps = [\n\
                 { at = \"0ms\", driver = \"eth0/0\", quirk = \"never-completes\" },\n\
                 { at = \"1ms\", packets = 1, to = \"rx\" },\n{ at = \"2ms\", packets = 1, to = \"rx\" },\n]\n";

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use napier_core::time::{Deadline, Span};
 
-use crate::machine::cpu::ctx::{Level, Request};
+use crate::machine::cpu::ctx::{CtxRequest, Level};
 use crate::machine::cpu::work::Work;
 use crate::machine::sim::event::CtxId;
 use crate::machine::tx::TxPkt;
@@ -26,7 +26,7 @@ pub(crate) struct Vm {
     /// A driver on top of another device hands packets on by this, as by `ndo_start_xmit`.
     xmit: Xmit,
     world: RefCell<World>,
-    request: Cell<Option<Request>>,
+    request: Cell<Option<CtxRequest>>,
 }
 
 impl Vm {
@@ -38,7 +38,7 @@ impl Vm {
         self.world.borrow_mut()
     }
 
-    pub(crate) fn take_request(&self) -> Option<Request> {
+    pub(crate) fn take_request(&self) -> Option<CtxRequest> {
         self.request.take()
     }
 }
@@ -56,7 +56,7 @@ pub(crate) struct K {
 /// Waits until the machine has done what was asked.
 pub(crate) struct Ask<'a> {
     vm: &'a Vm,
-    request: Option<Request>,
+    request: Option<CtxRequest>,
 }
 
 impl Future for Ask<'_> {
@@ -103,7 +103,7 @@ impl K {
         (self.vm.xmit)(self, txq, packet).await
     }
 
-    fn ask(&self, request: Request) -> Ask<'_> {
+    fn ask(&self, request: CtxRequest) -> Ask<'_> {
         Ask { vm: &self.vm, request: Some(request) }
     }
 
@@ -112,7 +112,7 @@ impl K {
     pub(crate) async fn spend(&self, span: Span) {
         let ns = self.w().jittered(span);
         if ns > 0 {
-            self.ask(Request::Spend(ns)).await;
+            self.ask(CtxRequest::Spend(ns)).await;
         }
     }
 
@@ -127,7 +127,7 @@ impl K {
     pub(crate) async fn works(&self, works: &[(Work, u64)]) {
         let ns = self.w().time_for(self.cpu(), self.level, works);
         if ns > 0 {
-            self.ask(Request::Spend(ns)).await;
+            self.ask(CtxRequest::Spend(ns)).await;
         }
     }
 
@@ -140,7 +140,7 @@ impl K {
     /// Sleeps until woken or until the deadline. Nothing happens between the caller's last look and the sleep.
     pub(crate) async fn block(&self, until: Deadline) {
         debug_assert!(self.level == Level::Task, "only a thread sleeps");
-        self.ask(Request::Block(until)).await;
+        self.ask(CtxRequest::Block(until)).await;
     }
 
     /// Sleeps for a while.
@@ -151,12 +151,12 @@ impl K {
 
     /// An interrupt or softirq level has nothing left to do.
     pub(crate) async fn park(&self) {
-        self.ask(Request::Park).await;
+        self.ask(CtxRequest::Park).await;
     }
 
     /// `cond_resched`.
     pub(crate) async fn cond_resched(&self) {
-        self.ask(Request::Resched).await;
+        self.ask(CtxRequest::Resched).await;
     }
 
     /// Softirqs stay out of this thread.
@@ -169,7 +169,7 @@ impl K {
     /// Softirqs may run again; those that are pending run now.
     pub(crate) async fn bh_on(&self) {
         if self.level == Level::Task && self.w().bh_enabled(self.me) {
-            self.ask(Request::Spend(0)).await;
+            self.ask(CtxRequest::Spend(0)).await;
         }
     }
 

@@ -4,7 +4,7 @@ use napier_core::time::Span;
 use rand::RngExt;
 
 use crate::machine::cpu::Cpus;
-use crate::machine::cpu::ctx::Run;
+use crate::machine::cpu::ctx::RunState;
 use crate::machine::dev::Devices;
 use crate::machine::group::Grouped;
 use crate::machine::net::Network;
@@ -103,7 +103,7 @@ impl World {
             }
             Ev::Watchdog { qd, generation } => self.watchdog_expires(qd, generation),
             Ev::Wake { ctx, generation } | Ev::Timeout { ctx, generation } => {
-                if self.ctxs[ctx].wake_gen != generation || self.ctxs[ctx].run == Run::Ready {
+                if self.ctxs[ctx].wake_gen != generation || self.ctxs[ctx].run == RunState::Ready {
                     return None;
                 }
                 self.ctxs[ctx].wake_gen += 1;

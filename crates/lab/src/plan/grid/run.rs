@@ -8,7 +8,7 @@ use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 use napier_sim::machine::bulk;
 use napier_sim::machine::figures::Length;
-use napier_sim::machine::rpc::{self, Hosts, Poller, Program, RpcFigures, Traffic};
+use napier_sim::machine::rpc::{self, Hosts, RpcFigures, RpcPoller, RpcProgram, Traffic};
 use napier_sim::machine::{Work, WorkCosts};
 
 use super::{Grid, Kind, Offer, Subject, groups, many, path};
@@ -128,13 +128,13 @@ fn hosts_in(machine: &MachineFile, mode: &str) -> Hosts {
     let deferred = Tunables { defer_hard_irqs: DEFER.0, gro_flush_timeout: DEFER.1, irq_suspend_timeout: Span::ZERO };
     let at_once = Tunables { defer_hard_irqs: 0, ..deferred };
     let none = Tunables::default();
-    let ring = |poller, tunables| (Program::Ring(poller), tunables, XSK_BUSY_USECS, (0, 0));
-    let stream = |usecs, coalesce| (Program::Stream, none, usecs, coalesce);
+    let ring = |poller, tunables| (RpcProgram::Ring(poller), tunables, XSK_BUSY_USECS, (0, 0));
+    let stream = |usecs, coalesce| (RpcProgram::Stream, none, usecs, coalesce);
     let (program, tunables, busy_usecs, (rx_usecs, rx_frames)) = match mode {
-        "interrupts" => ring(Poller::Program, at_once),
-        "busy-read" => ring(Poller::Program, deferred),
-        "busy-read-separate" => ring(Poller::Thread, deferred),
-        "threaded-busy-poll" => ring(Poller::Kernel, deferred),
+        "interrupts" => ring(RpcPoller::RpcProgram, at_once),
+        "busy-read" => ring(RpcPoller::RpcProgram, deferred),
+        "busy-read-separate" => ring(RpcPoller::Thread, deferred),
+        "threaded-busy-poll" => ring(RpcPoller::Kernel, deferred),
         "interrupts-1-1" => stream(0, (1, 1)),
         "interrupts-16-44" => stream(0, (16, 44)),
         "busy-poll-3.11" | "busy-poll-4.11" => stream(STREAM_BUSY_USECS, (16, 44)),
@@ -155,7 +155,7 @@ fn hosts_in(machine: &MachineFile, mode: &str) -> Hosts {
         rx_frames,
         tunables,
         threaded: if is_threaded { ThreadedSetting::BusyPoll } else { ThreadedSetting::Disabled },
-        busy: SocketBusy { prefer: program != Program::Stream, ..SocketBusy::new(busy_usecs) },
+        busy: SocketBusy { prefer: program != RpcProgram::Stream, ..SocketBusy::new(busy_usecs) },
         program,
     }
 }

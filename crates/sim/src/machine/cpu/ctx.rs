@@ -9,7 +9,7 @@ use napier_scenario::Policy;
 
 /// What a context asks of the machine.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Request {
+pub(crate) enum CtxRequest {
     /// Go on after so many nanoseconds of CPU time.
     Spend(u64),
     /// Sleep until woken, or until the deadline.
@@ -30,7 +30,7 @@ pub(crate) enum Level {
 
 /// What a thread is doing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Run {
+pub(crate) enum RunState {
     /// On the CPU or in its queue, or not a thread.
     Ready,
     /// Asleep.
@@ -44,7 +44,7 @@ pub(crate) struct Ctx {
     /// Where it is; what runs there knows it too.
     pub(crate) cpu: Rc<Cell<usize>>,
     pub(crate) policy: Policy,
-    pub(crate) run: Run,
+    pub(crate) run: RunState,
     pub(crate) remaining: u64,
     pub(crate) vruntime: u64,
     pub(crate) bh_off: u32,
@@ -64,7 +64,7 @@ impl Ctx {
         Self {
             cpu: Rc::new(Cell::new(cpu)),
             policy,
-            run: Run::Ready,
+            run: RunState::Ready,
             remaining: 0,
             vruntime: 0,
             bh_off: 0,

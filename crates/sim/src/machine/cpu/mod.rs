@@ -10,7 +10,7 @@ pub(crate) mod work;
 use napier_core::time::Span;
 
 use crate::machine::cpu::ctx::Ctx;
-use crate::machine::cpu::place::Places;
+use crate::machine::cpu::place::Placement;
 use crate::machine::cpu::sched::Cpu;
 use crate::machine::cpu::trace::Stretches;
 use crate::machine::cpu::work::{Disturbance, WorkCosts};
@@ -29,7 +29,7 @@ pub(crate) struct Cpus {
     pub(crate) disturbance: Disturbance,
     /// A CPU that was idle for so long sleeps deeply; 0: never.
     pub(crate) deep_after: Span,
-    pub(crate) places: Places,
+    pub(crate) places: Placement,
     /// The CPU whose code goes on now; none while an event is carried out.
     pub(crate) on_cpu: Option<usize>,
     /// Threads that were put on another CPU.
@@ -50,7 +50,7 @@ impl Cpus {
             costs: WorkCosts::from(&machine.costs),
             disturbance: Disturbance::default(),
             deep_after: Span::ZERO,
-            places: Places::default(),
+            places: Placement::default(),
             on_cpu: None,
             migrations: 0,
             trace: None,

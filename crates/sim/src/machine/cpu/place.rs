@@ -10,7 +10,7 @@
 use napier_core::time::Span;
 
 use crate::machine::cpu::Cpus;
-use crate::machine::cpu::ctx::Run;
+use crate::machine::cpu::ctx::RunState;
 use crate::machine::cpu::sched::SLICE;
 use crate::machine::sim::event::{CtxId, Ev};
 use napier_scenario::Policy;
@@ -20,12 +20,12 @@ const LOOK: Span = Span::from_ns(50);
 
 /// CPUs of one host, as hyper-threads: the first of all cores, then the second of all.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostCpus {
     pub(crate) first: usize,
     pub(crate) cpus: usize,
 }
 
-impl Host {
+impl HostCpus {
     /// The other hyper-thread of the core.
     fn sibling(self, cpu: usize) -> usize {
         self.first + (cpu - self.first + self.cpus / 2) % self.cpus
@@ -39,9 +39,9 @@ impl Host {
 
 /// What placement goes by.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct Placement {
     /// Hosts whose threads move; empty: every thread stays where it is.
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<HostCpus>,
     /// By how much work is slower while the core's other hyper-thread works, in percent.
     pub(crate) sibling_pct: u32,
     /// A thread that ran so shortly ago is not taken over, nor does a CPU take over whose pauses are shorter in the mean.
@@ -50,8 +50,8 @@ pub(crate) struct Places {
     pub(crate) workers: Option<Vec<Vec<usize>>>,
 }
 
-impl Places {
-    fn host(&self, cpu: usize) -> Option<Host> {
+impl Placement {
+    fn host(&self, cpu: usize) -> Option<HostCpus> {
         self.hosts.iter().copied().find(|host| (host.first..host.first + host.cpus).contains(&cpu))
     }
 }
@@ -73,13 +73,13 @@ impl Cpus {
     }
 
     /// A CPU that seems idle, if possible with an idle core, among the next `most`.
-    fn idle_near(&self, host: Host, from: usize, most: usize) -> Option<usize> {
+    fn idle_near(&self, host: HostCpus, from: usize, most: usize) -> Option<usize> {
         let idle_core = host.from(from).find(|cpu| self.seems_idle(*cpu) && self.seems_idle(host.sibling(*cpu)));
         idle_core.or_else(|| host.from(from).take(most).find(|cpu| self.seems_idle(*cpu)))
     }
 
     /// How many CPUs are looked at for one that is idle: a part of the CPU's pauses, at least four.
-    fn looks(&self, host: Host, cpu: usize) -> usize {
+    fn looks(&self, host: HostCpus, cpu: usize) -> usize {
         let (pauses_ns, look_ns) = (self.cpus[cpu].speed.mean_idle_ns() / 512 * host.cpus as u64, LOOK.ns);
         if pauses_ns > 4 * look_ns { (pauses_ns / look_ns) as usize } else { 4 }
     }
@@ -157,7 +157,7 @@ impl Cpus {
     /// Work is queued for a pool: the worker that became idle last takes it, and an unbound one keeps the CPU that it was on.
     pub(crate) fn take_worker(&mut self, id: CtxId) {
         // Who polls, and schedules what it polls once more, goes on where it is.
-        if self.ctxs[id].run != Run::Blocked {
+        if self.ctxs[id].run != RunState::Blocked {
             return;
         }
         let cpu = self.ctxs[id].cpu.get();

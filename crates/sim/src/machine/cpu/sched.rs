@@ -8,7 +8,7 @@ use napier_core::time::{Deadline, Instant, Span};
 use napier_core::tx::softirq::OutputQueue;
 
 use crate::machine::cpu::Cpus;
-use crate::machine::cpu::ctx::{Level, Run};
+use crate::machine::cpu::ctx::{Level, RunState};
 use crate::machine::cpu::work::{Speed, Work};
 use crate::machine::sim::event::{CtxId, Ev, HardIrq};
 use napier_scenario::{CpuIx, Event, Policy};
@@ -184,7 +184,7 @@ impl Cpus {
         self.place(id);
         self.ctxs[id].waker = None;
         let cpu = self.ctxs[id].cpu.get();
-        self.ctxs[id].run = Run::Ready;
+        self.ctxs[id].run = RunState::Ready;
         // Who slept long does not get all of it back. What a FIFO thread ran is no measure for fair ones.
         let least = match self.cpus[cpu].current {
             Some(current) if self.ctxs[current].policy == Policy::Fair => self.ctxs[current].vruntime,
@@ -212,10 +212,10 @@ impl Cpus {
 
     /// Wakes a sleeping thread; one that does not sleep will look by itself.
     pub(crate) fn wake(&mut self, id: CtxId) {
-        if self.ctxs[id].run != Run::Blocked {
+        if self.ctxs[id].run != RunState::Blocked {
             return;
         }
-        self.ctxs[id].run = Run::Waking;
+        self.ctxs[id].run = RunState::Waking;
         self.ctxs[id].waker = self.on_cpu;
         self.ctxs[id].wake_gen += 1;
         let generation = self.ctxs[id].wake_gen;

@@ -3,7 +3,7 @@
 use napier_core::time::{Deadline, Instant, Span};
 
 use crate::machine::cpu::Cpus;
-use crate::machine::cpu::ctx::{Level, Request, Run};
+use crate::machine::cpu::ctx::{CtxRequest, Level, RunState};
 use crate::machine::cpu::work::{Account, Work};
 use crate::machine::sim::event::Ev;
 
@@ -27,21 +27,21 @@ impl Cpus {
         false
     }
 
-    pub(crate) fn answer(&mut self, cpu: usize, id: usize, request: Request) {
+    pub(crate) fn answer(&mut self, cpu: usize, id: usize, request: CtxRequest) {
         match request {
-            Request::Spend(ns) => self.ctxs[id].remaining = ns,
-            Request::Park => self.park(cpu, id),
-            Request::Block(until) => {
+            CtxRequest::Spend(ns) => self.ctxs[id].remaining = ns,
+            CtxRequest::Park => self.park(cpu, id),
+            CtxRequest::Block(until) => {
                 self.leave_cpu(cpu, id);
                 let ctx = &mut self.ctxs[id];
-                ctx.run = Run::Blocked;
+                ctx.run = RunState::Blocked;
                 ctx.wake_gen += 1;
                 let generation = ctx.wake_gen;
                 if !until.is_never() {
                     self.push(until, Ev::Timeout { ctx: id, generation });
                 }
             }
-            Request::Resched => {
+            CtxRequest::Resched => {
                 // Preemption is looked at whenever the CPU picks; here only a tie among equals is new.
                 if self.cpus[cpu].need_resched {
                     self.yield_cpu(cpu, id);

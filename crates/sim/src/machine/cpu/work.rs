@@ -131,7 +131,7 @@ pub enum Class {
     Irq,
     /// Softirqs.
     Softirq,
-    /// Polls for programs that found nothing. Part of the system's time for whoever reads `/proc/stat`.
+    /// Polls for programs that found nothing. Part of the system's time in `/proc/stat`.
     Spin,
 }
 

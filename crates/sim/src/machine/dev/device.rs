@@ -6,7 +6,7 @@ use napier_core::moderation::Moderation;
 use napier_core::rss::{DEFAULT_KEY, FlowV4, IndirectionTable, toeplitz};
 
 use crate::machine::dev::Devices;
-use crate::machine::dev::frames::{FrameAt, Packet};
+use crate::machine::dev::frames::{FrameAt, RxPacket};
 use crate::machine::sim::event::CtxId;
 use napier_scenario::{DropReason, Event, Packets, SocketIx, Target};
 
@@ -43,12 +43,12 @@ impl Devices {
         let frame = self.frames.take();
         let (hash, came) = (flow, self.now);
         let packet =
-            Packet { frame, socket, flow, hash, segments, mergeable: false, syn: None, napi_id: 0, is_ack, came };
+            RxPacket { frame, socket, flow, hash, segments, mergeable: false, syn: None, napi_id: 0, is_ack, came };
         self.enter_rx_ring(napi, packet)
     }
 
     /// False: it is lost.
-    pub(crate) fn enter_rx_ring(&mut self, napi: usize, packet: Packet) -> bool {
+    pub(crate) fn enter_rx_ring(&mut self, napi: usize, packet: RxPacket) -> bool {
         let n = &self.napis[napi];
         let dev = &self.devs[n.dev];
         let lost = if !dev.up {

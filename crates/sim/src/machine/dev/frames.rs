@@ -10,7 +10,7 @@ pub(crate) const DROP_REASONS: usize = 6;
 
 /// A packet: which frame holds it and where it goes.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Packet {
+pub(crate) struct RxPacket {
     pub(crate) frame: u32,
     pub(crate) socket: Option<SocketIx>,
     pub(crate) flow: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Packet {
     pub(crate) came: Instant,
 }
 
-impl GroPacket for Packet {
+impl GroPacket for RxPacket {
     type Memory = ();
 
     fn flow_hash(&self) -> u32 {

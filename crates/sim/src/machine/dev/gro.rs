@@ -4,12 +4,12 @@ use std::vec::Drain;
 
 use napier_core::gro::Gro;
 
-use crate::machine::dev::frames::Packet;
+use crate::machine::dev::frames::RxPacket;
 
 /// What waits to be merged or to go up.
 #[derive(Default)]
 pub(crate) struct Merge {
-    pub(crate) gro: Gro<Packet>,
+    pub(crate) gro: Gro<RxPacket>,
 }
 
 impl Merge {
@@ -38,13 +38,13 @@ impl Merge {
 /// Lists on their way to the sockets.
 #[derive(Default)]
 pub(crate) struct Up {
-    pub(crate) packets: Vec<Packet>,
+    pub(crate) packets: Vec<RxPacket>,
     pub(crate) lists: Vec<usize>,
 }
 
 impl Up {
     /// One list.
-    pub(crate) fn take(&mut self, list: Drain<'_, Packet>) {
+    pub(crate) fn take(&mut self, list: Drain<'_, RxPacket>) {
         self.lists.push(list.len());
         self.packets.extend(list);
     }

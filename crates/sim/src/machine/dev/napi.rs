@@ -8,7 +8,7 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 
 use crate::machine::dev::Devices;
-use crate::machine::dev::frames::Packet;
+use crate::machine::dev::frames::RxPacket;
 use crate::machine::dev::gro::Merge;
 use crate::machine::dev::nic::Nic;
 use crate::machine::sim::event::{CtxId, Ev, HardIrq};
@@ -16,7 +16,7 @@ use napier_scenario::{CpuIx, Event, NapiIx, Quirk};
 
 /// Who owns an instance. Kept beside the word, by the executor alone, so that the two can be compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
+pub(crate) enum NapiOwner {
     /// It is disabled.
     Disabled,
     /// It is on a CPU's poll list, or that CPU's softirq polls it.
@@ -47,7 +47,7 @@ pub(crate) struct Napi {
     /// It is LISTED.
     pub(crate) present: bool,
     pub(crate) word: State,
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<NapiOwner>,
     pub(crate) defers_left: u32,
     /// The largest value that was ever loaded.
     pub(crate) defers_max: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Napi {
     pub(crate) weight: u32,
     // The device's side.
     pub(crate) masked: bool,
-    pub(crate) ring: VecDeque<Packet>,
+    pub(crate) ring: VecDeque<RxPacket>,
     pub(crate) irq_latched: bool,
     pub(crate) merge: Merge,
     /// Frames of an `AF_XDP` ring that wait for a poll to send them.
@@ -103,7 +103,7 @@ pub(crate) fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize
         irq_cpu,
         present: false,
         word: State::SCHED.with(State::NPSVC),
-        owner: Some(Owner::Disabled),
+        owner: Some(NapiOwner::Disabled),
         defers_left: 0,
         defers_max: 0,
         tunables: Tunables::default(),
@@ -142,7 +142,7 @@ impl Devices {
     /// One attempt; a prefer poller that loses leaves its mark.
     pub(crate) fn try_busy_acquire(&mut self, napi: usize, prefer: bool, me: usize) -> bool {
         if self.transition_if(napi, State::busy_acquire) {
-            self.own(napi, Owner::Ctx(me));
+            self.own(napi, NapiOwner::Ctx(me));
             return true;
         }
         if prefer {
@@ -218,7 +218,7 @@ impl Devices {
     }
 
     /// The instance gets an owner; it must have none.
-    pub(crate) fn own(&mut self, napi: usize, owner: Owner) {
+    pub(crate) fn own(&mut self, napi: usize, owner: NapiOwner) {
         let before = self.napis[napi].owner.replace(owner);
         if let Some(before) = before {
             let name = self.napi_name(napi);
@@ -228,7 +228,7 @@ impl Devices {
     }
 
     /// The owner hands the instance on.
-    pub(crate) fn hand_over(&mut self, napi: usize, to: Owner) {
+    pub(crate) fn hand_over(&mut self, napi: usize, to: NapiOwner) {
         if self.napis[napi].owner.replace(to).is_none() {
             let name = self.napi_name(napi);
             self.fail(format!("{name}: handed to {to:?} without an owner"));

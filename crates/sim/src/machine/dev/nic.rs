@@ -92,7 +92,7 @@ struct Sample {
 
 /// Per ms.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-struct Rates {
+struct PerMs {
     bytes: u64,
     packets: u64,
     interrupts: u64,
@@ -107,7 +107,7 @@ enum Tune {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Verdict {
+enum Trend {
     Same,
     Better,
     Worse,
@@ -126,7 +126,7 @@ struct Dim {
     profile: usize,
     tune: Tune,
     start: Sample,
-    before: Rates,
+    before: PerMs,
     left: u32,
     right: u32,
     tired: u32,
@@ -135,7 +135,7 @@ struct Dim {
 impl Dim {
     fn new(now: Instant) -> Self {
         let start = Sample { at: now, packets: 0, bytes: 0, interrupts: 0 };
-        Self { profile: FIRST, tune: Tune::Right, start, before: Rates::default(), left: 0, right: 0, tired: 0 }
+        Self { profile: FIRST, tune: Tune::Right, start, before: PerMs::default(), left: 0, right: 0, tired: 0 }
     }
 
     /// `net_dim`.
@@ -145,7 +145,7 @@ impl Dim {
         }
         let ns = now.at.ns.saturating_sub(self.start.at.ns).max(1);
         let per_ms = |count: u64| (count * 1_000_000).div_ceil(ns);
-        let rates = Rates {
+        let rates = PerMs {
             bytes: per_ms(now.bytes - self.start.bytes),
             packets: per_ms(now.packets - self.start.packets),
             interrupts: per_ms(EVENTS),
@@ -155,11 +155,11 @@ impl Dim {
     }
 
     /// `net_dim_decision`.
-    fn decide(&mut self, now: Rates) {
+    fn decide(&mut self, now: PerMs) {
         let before = self.tune;
         match self.tune {
             Tune::OnTop => {
-                if self.compare(now) != Verdict::Same {
+                if self.compare(now) != Trend::Same {
                     self.exit_parking();
                 }
             }
@@ -170,7 +170,7 @@ impl Dim {
                 }
             }
             Tune::Right | Tune::Left => {
-                if self.compare(now) != Verdict::Better {
+                if self.compare(now) != Trend::Better {
                     self.turn();
                 }
                 if self.is_on_top() {
@@ -190,21 +190,21 @@ impl Dim {
     }
 
     /// `net_dim_stats_compare`.
-    fn compare(&self, now: Rates) -> Verdict {
+    fn compare(&self, now: PerMs) -> Trend {
         let differs = |now: u64, before: u64| now.abs_diff(before) * 100 > before * BETTER_PCT;
         for (now, before) in [(now.bytes, self.before.bytes), (now.packets, self.before.packets)] {
             if before == 0 {
-                return if now > 0 { Verdict::Better } else { Verdict::Same };
+                return if now > 0 { Trend::Better } else { Trend::Same };
             }
             if differs(now, before) {
-                return if now > before { Verdict::Better } else { Verdict::Worse };
+                return if now > before { Trend::Better } else { Trend::Worse };
             }
         }
         let before = self.before.interrupts;
         if before > 0 && differs(now.interrupts, before) {
-            return if now.interrupts < before { Verdict::Better } else { Verdict::Worse };
+            return if now.interrupts < before { Trend::Better } else { Trend::Worse };
         }
-        Verdict::Same
+        Trend::Same
     }
 
     fn turn(&mut self) {
@@ -260,7 +260,7 @@ mod tests {
     fn walk(dim: &mut Dim, interrupts: impl Fn(usize) -> u64, times: usize) -> Vec<usize> {
         let mut seen = Vec::new();
         for _ in 0..times {
-            dim.decide(Rates { bytes: 1000, packets: 50, interrupts: interrupts(dim.profile) });
+            dim.decide(PerMs { bytes: 1000, packets: 50, interrupts: interrupts(dim.profile) });
             seen.push(dim.profile);
         }
         seen
@@ -278,7 +278,7 @@ mod tests {
     fn more_traffic_wakes_it() {
         let mut dim = Dim::new(Instant::ZERO);
         walk(&mut dim, |profile| [50, 40, 30, 20, 10][profile], 8);
-        dim.decide(Rates { bytes: 2000, packets: 100, interrupts: 10 });
+        dim.decide(PerMs { bytes: 2000, packets: 100, interrupts: 10 });
         assert_eq!((dim.profile, dim.tune), (3, Tune::Left));
     }
 

@@ -6,7 +6,7 @@ use napier_core::group::{GroupCpu, Woken};
 use napier_core::state::{GroupTurn, State};
 use napier_core::time::Span;
 
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::group::Grouped;
 use crate::machine::sim::coverage::Decision;
 use napier_scenario::{CpuIx, Event, GroupEvent};
@@ -25,7 +25,7 @@ impl Grouped {
         if member {
             n.word = n.word.with(State::GROUP);
         }
-        n.owner = Some(Owner::Disabled);
+        n.owner = Some(NapiOwner::Disabled);
         n.defers_left = 0;
         n.defers_max = 0;
         n.missed_kept = false;
@@ -52,7 +52,7 @@ impl Grouped {
     pub(crate) fn claim(&mut self, napi: usize) -> bool {
         let got = self.transition_if(napi, State::group_attach_claim);
         if got {
-            self.own(napi, Owner::Group);
+            self.own(napi, NapiOwner::Group);
             self.napis[napi].missed_kept = false;
             self.mask_for_group(napi);
             self.cancel_timer(napi);
@@ -102,7 +102,7 @@ impl Grouped {
         self.wake_poller(cpu)
     }
 
-    /// Moves a member; false if there is nothing to move, or somebody holds it.
+    /// Moves a member; false if there is nothing to move, or a call holds it.
     pub(crate) fn send_member(&mut self, napi: usize, to: GroupCpu) -> bool {
         let seat = self.groups.members[napi].seat;
         let Some((next, _)) = seat.move_to(to).filter(|_| !seat.is_held() && seat.cpu() != to) else { return false };

@@ -38,7 +38,7 @@ pub(crate) const ASIDE: Span = Span::from_us(50);
 
 /// An instance, as a member or not.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct GroupMember {
     pub(crate) seat: Seat,
     pub(crate) group: usize,
     pub(crate) last: Option<GroupCpu>,
@@ -48,7 +48,7 @@ pub(crate) struct Member {
 
 /// A CPU, in a group or not.
 #[derive(Debug)]
-pub(crate) struct Poller {
+pub(crate) struct GroupPoller {
     pub(crate) word: CpuWord,
     pub(crate) ctx: CtxId,
     pub(crate) group: usize,
@@ -82,13 +82,13 @@ pub(crate) struct Group {
     pub(crate) turns: u64,
     pub(crate) parks: u64,
     pub(crate) wakes: u64,
-    /// Moves of members, by [`Way`].
-    pub(crate) moves: [u64; Way::COUNT],
+    /// Moves of members, by [`MoveWay`].
+    pub(crate) moves: [u64; MoveWay::COUNT],
 }
 
 /// Where a member goes, as the policy prefers it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum MoveWay {
     /// To the CPU that had it before.
     Back,
     /// To the other thread of the core.
@@ -99,7 +99,7 @@ pub(crate) enum Way {
     Far,
 }
 
-impl Way {
+impl MoveWay {
     const COUNT: usize = Self::Far as usize + 1;
 }
 
@@ -108,9 +108,9 @@ impl Way {
 pub(crate) struct Groups {
     pub(crate) table: Table,
     pub(crate) all: Vec<Group>,
-    pub(crate) members: Vec<Member>,
-    pub(crate) pollers: Vec<Poller>,
-    /// Somebody changes groups.
+    pub(crate) members: Vec<GroupMember>,
+    pub(crate) pollers: Vec<GroupPoller>,
+    /// A call changes groups.
     pub(crate) locked: bool,
 }
 
@@ -135,14 +135,15 @@ pub(crate) fn add_groups(w: &mut Grouped, machine: &Machine) {
     if machine.groups.is_empty() {
         return;
     }
-    let member = || Member { seat: Seat::FREE, group: 0, last: None, load: Load::default(), per_packet: Span::ZERO };
+    let member =
+        || GroupMember { seat: Seat::FREE, group: 0, last: None, load: Load::default(), per_packet: Span::ZERO };
     let napis = w.napis.len();
     w.groups.members.extend((0..napis).map(|_| member()));
     for cpu in 0..w.cpus.len() {
         let ctx = w.ctxs.len();
         w.ctxs.push(Ctx::new(cpu, napier_scenario::Policy::Fair));
         w.cpus[cpu].ready.push(ctx);
-        w.groups.pollers.push(Poller {
+        w.groups.pollers.push(GroupPoller {
             word: CpuWord::OFF,
             ctx,
             group: 0,
@@ -171,7 +172,7 @@ pub(crate) fn add_groups(w: &mut Grouped, machine: &Machine) {
             turns: 0,
             parks: 0,
             wakes: 0,
-            moves: [0; Way::COUNT],
+            moves: [0; MoveWay::COUNT],
         });
     }
 }
@@ -207,7 +208,7 @@ impl Grouped {
                     self.groups.pollers[cpu.at()].counted = false;
                     let word = self.groups.pollers[cpu.at()].word;
                     self.groups.pollers[cpu.at()].word =
-                        word.announce().and_then(CpuWord::sleep).expect("nobody disturbs");
+                        word.announce().and_then(CpuWord::sleep).expect("nothing disturbs");
                 }
             }
             for napi in &group.members {

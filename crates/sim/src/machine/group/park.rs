@@ -4,7 +4,7 @@ use napier_core::group::{Doing, GroupCpu, Phase};
 use napier_core::state::State;
 use napier_core::time::Deadline;
 
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::group::Grouped;
 use crate::machine::sim::coverage::Decision;
 use napier_scenario::{CpuIx, Event, GroupEvent};
@@ -19,10 +19,10 @@ impl Grouped {
             return if n.word.contains(State::GROUP) { Err("GROUP is set of what is no member") } else { Ok(()) };
         }
         let polled = matches!(seat.phase(), Phase::Ready | Phase::Turn);
-        if polled && !seat.is_held() && n.owner != Some(Owner::Group) {
+        if polled && !seat.is_held() && n.owner != Some(NapiOwner::Group) {
             return Err("a member has a poller, and its group does not own it");
         }
-        if n.owner == Some(Owner::Group) && !n.word.contains(State::GROUP) {
+        if n.owner == Some(NapiOwner::Group) && !n.word.contains(State::GROUP) {
             return Err("a group owns what is no member");
         }
         let poller = &self.groups.pollers[usize::from(seat.cpu().0)];
@@ -76,7 +76,7 @@ impl Grouped {
         self.groups.all[group].awake = self.groups.all[group].awake.come();
     }
 
-    /// False: somebody woke the CPU meanwhile.
+    /// False: another thread woke the CPU meanwhile.
     pub(crate) fn fall_asleep(&mut self, cpu: usize) -> bool {
         let group = self.groups.pollers[cpu].group;
         let Some(word) = self.groups.pollers[cpu].word.sleep() else {
@@ -132,7 +132,7 @@ impl Grouped {
     }
 
     /// A CPU of the group polls and has not ended a turn for too long.
-    pub(crate) fn somebody_stopped(&self, cpu: usize) -> bool {
+    pub(crate) fn one_stopped(&self, cpu: usize) -> bool {
         let of = &self.groups.all[self.groups.pollers[cpu].group];
         of.cpus.iter().any(|other| {
             let poller = &self.groups.pollers[*other];

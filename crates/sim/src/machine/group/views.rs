@@ -4,7 +4,7 @@ use napier_core::group::{CpuState, CpuView, Distance, Doing, GroupCpu, MemberVie
 use napier_core::time::Span;
 
 use crate::machine::group::Grouped;
-use crate::machine::group::Way;
+use crate::machine::group::MoveWay;
 
 impl Grouped {
     /// The members as a policy sees them, and which instance each is.
@@ -50,15 +50,15 @@ impl Grouped {
     }
 
     /// Which way a member goes from one CPU to another.
-    pub(crate) fn way(&self, last: Option<GroupCpu>, from: GroupCpu, to: GroupCpu) -> Way {
+    pub(crate) fn way(&self, last: Option<GroupCpu>, from: GroupCpu, to: GroupCpu) -> MoveWay {
         if last == Some(to) {
-            return Way::Back;
+            return MoveWay::Back;
         }
         let view = |cpu: GroupCpu| self.cpu_view(cpu.0.into());
         match view(from).distance(&view(to)) {
-            Distance::Same | Distance::Sibling => Way::Sibling,
-            Distance::Node => Way::Node,
-            Distance::Other => Way::Far,
+            Distance::Same | Distance::Sibling => MoveWay::Sibling,
+            Distance::Node => MoveWay::Node,
+            Distance::Other => MoveWay::Far,
         }
     }
 
@@ -70,10 +70,10 @@ impl Grouped {
                 ("parks_in_vain", group.decider.parks_in_vain()),
                 ("wakes", group.wakes),
                 ("moves", group.moves.iter().sum()),
-                ("moves_back", group.moves[Way::Back as usize]),
-                ("moves_sibling", group.moves[Way::Sibling as usize]),
-                ("moves_node", group.moves[Way::Node as usize]),
-                ("moves_far", group.moves[Way::Far as usize]),
+                ("moves_back", group.moves[MoveWay::Back as usize]),
+                ("moves_sibling", group.moves[MoveWay::Sibling as usize]),
+                ("moves_node", group.moves[MoveWay::Node as usize]),
+                ("moves_far", group.moves[MoveWay::Far as usize]),
             ] {
                 add(format!("{}.{what}", group.name), value);
             }

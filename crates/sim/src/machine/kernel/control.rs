@@ -72,7 +72,7 @@ async fn write_all(k: &K, dev: usize, setting: DevSetting) -> Result<(), Errno> 
     if let DevSetting::Threaded(wanted) = setting
         && wanted != ThreadedSetting::Disabled
     {
-        // All threads first: if one fails nobody is threaded.
+        // All threads first: if one fails no instance is threaded.
         failed = napis.iter().find_map(|napi| create_thread(k, *napi).err());
         setting = DevSetting::Threaded(device_threaded_in_force(wanted, failed.is_none()));
     }

@@ -6,7 +6,7 @@ use napier_core::control::{Errno, ThreadedSetting, device_threaded_in_force};
 use napier_core::state::{DISABLE_PAUSE_MIN, STOP_THREAD_PAUSE, State, StopThread};
 use napier_core::time::{Deadline, Span};
 
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::kernel::schedule::device_interrupt;
 use crate::machine::kernel::tx::lifecycle::{tx_deactivate, tx_down, tx_up};
 use crate::machine::sim::coverage::Decision;
@@ -157,7 +157,7 @@ pub(crate) async fn napi_disable(k: &K, napi: usize) {
             let mut w = k.w();
             if w.transition_if(napi, State::disable_claim) {
                 w.hit(Decision::DisableClaimed);
-                w.own(napi, Owner::Disabled);
+                w.own(napi, NapiOwner::Disabled);
                 break;
             }
             w.hit(Decision::DisableWaits);

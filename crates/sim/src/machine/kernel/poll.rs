@@ -5,7 +5,7 @@ use napier_core::poll::{AfterPoll, after_poll, may_poll};
 use napier_core::state::State;
 
 use crate::machine::cpu::work::Work;
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::kernel::schedule::{device_interrupt, napi_schedule, schedule_owned};
 use crate::machine::kernel::tx::driver::tx_clean;
 use crate::machine::sim::coverage::Decision;
@@ -152,7 +152,7 @@ pub(crate) async fn complete_done(k: &K, napi: usize, work: u32) -> bool {
         w.napis[napi].missed_kept = false;
         w.napis[napi].finishing += 1;
         if missed {
-            w.hand_over(napi, Owner::Ctx(k.me));
+            w.hand_over(napi, NapiOwner::Ctx(k.me));
         } else {
             w.disown(napi);
         }
@@ -182,7 +182,7 @@ async fn after_release(k: &K, napi: usize, completed: Completed) -> bool {
                 (false, true) => Decision::CompleteUnmask,
                 (true, true) => Decision::CompleteArmUnmask,
                 (true, false) => Decision::CompleteArm,
-                (false, false) => unreachable!("masked with nobody to come back"),
+                (false, false) => unreachable!("masked with no poller to come back"),
             });
             if let Some(span) = arm
                 && w.plant != Plant::ArmBeforeRelease

@@ -4,7 +4,7 @@ use napier_core::state::{Poller, State};
 
 use crate::machine::cpu::ctx::Level;
 use crate::machine::cpu::work::Work;
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::sim::coverage::Decision;
 use crate::machine::vm::K;
 use napier_scenario::Event;
@@ -16,7 +16,7 @@ pub(crate) async fn schedule_prep(k: &K, napi: usize) -> bool {
         let disabled = w.napis[napi].word.is_disabled();
         let took = w.transition(napi, State::schedule_prep);
         if took {
-            w.own(napi, Owner::Ctx(k.me));
+            w.own(napi, NapiOwner::Ctx(k.me));
         } else if disabled {
             w.napis[napi].missed_kept = true;
         }
@@ -29,7 +29,7 @@ pub(crate) async fn schedule_prep(k: &K, napi: usize) -> bool {
     took
 }
 
-/// `__napi_schedule`, by whoever owns the instance.
+/// `__napi_schedule`, by the owner of the instance.
 pub(crate) async fn schedule_owned(k: &K, napi: usize) {
     if k.w().napis[napi].word.to_group() {
         return give_to_group(k, napi).await;
@@ -51,13 +51,13 @@ pub(crate) async fn schedule_owned(k: &K, napi: usize) {
             w.hit(Decision::ScheduleToThread);
             let poller = w.transition(napi, State::schedule);
             assert_ne!(poller, Poller::Softirq, "the mode of an owned instance is not taken away");
-            w.hand_over(napi, Owner::Thread);
+            w.hand_over(napi, NapiOwner::Thread);
             let kthread = w.napis[napi].kthread;
             w.take_worker(kthread);
             w.wake(kthread);
         } else {
             w.hit(Decision::ScheduleToList);
-            w.hand_over(napi, Owner::Cpu(k.cpu()));
+            w.hand_over(napi, NapiOwner::Cpu(k.cpu()));
             let raise = w.cpus[k.cpu()].lists.push_back(napi as u16);
             if raise {
                 let process = k.level == Level::Task && w.ctxs[k.me].bh_off == 0;
@@ -97,7 +97,7 @@ pub(crate) async fn give_to_group(k: &K, napi: usize) {
     let cpu = {
         let mut w = k.w();
         w.hit(Decision::GroupGiven);
-        w.hand_over(napi, Owner::Group);
+        w.hand_over(napi, NapiOwner::Group);
         w.seat_ready(napi)
     };
     k.op().await;

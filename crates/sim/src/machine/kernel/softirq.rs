@@ -5,7 +5,7 @@ use napier_core::state::State;
 use napier_core::time::{Deadline, Span};
 
 use crate::machine::cpu::work::{Disturbance, Work};
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::kernel::poll::poll_once;
 use crate::machine::kernel::schedule::{device_interrupt, napi_schedule, schedule_owned};
 use crate::machine::kernel::tx::schedule::{tx_wake, watchdog_interrupt};
@@ -85,7 +85,7 @@ async fn timer_interrupt(k: &K, napi: usize, generation: u32) {
                 },
             );
         if got {
-            w.own(napi, Owner::Ctx(k.me));
+            w.own(napi, NapiOwner::Ctx(k.me));
         }
         w.hit(if got { Decision::TimerTook } else { Decision::TimerFoundOwner });
         got

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use napier_core::event::EpollParams;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
 
-use crate::machine::dev::frames::{FrameAt, Packet};
+use crate::machine::dev::frames::{FrameAt, RxPacket};
 use crate::machine::net::Network;
 use crate::machine::sim::event::CtxId;
 use napier_scenario::{DropReason, SocketIx, SocketKind};
@@ -44,7 +44,7 @@ pub(crate) struct Ep {
 
 impl Network {
     /// A packet reaches its socket's queue; `None` if it is lost.
-    pub(crate) fn enqueue(&mut self, napi: usize, packet: Packet) -> Option<SocketIx> {
+    pub(crate) fn enqueue(&mut self, napi: usize, packet: RxPacket) -> Option<SocketIx> {
         let lost = |w: &mut Self, why| {
             w.go(packet.frame, FrameAt::Stack, FrameAt::Free);
             w.lose(napi, why, packet.segments);

@@ -2,7 +2,7 @@
 
 use napier_core::completion::Flush;
 
-use crate::machine::dev::frames::{FrameAt, Packet};
+use crate::machine::dev::frames::{FrameAt, RxPacket};
 use crate::machine::net::Network;
 use crate::machine::sim::plant::Plant;
 use napier_scenario::{Event, Packets, SocketIx, Target};
@@ -23,7 +23,7 @@ impl Network {
             Target::Napi(napi) => (None, napi.at()),
         };
         let napi = if packets.rss { self.spread(napi, packets, flow) } else { napi };
-        let mut packet = Packet {
+        let mut packet = RxPacket {
             frame: self.frames.take(),
             socket,
             flow,
@@ -45,7 +45,7 @@ impl Network {
     }
 
     /// A packet reaches its socket without a ring.
-    fn go_round(&mut self, napi: usize, packet: Packet) {
+    fn go_round(&mut self, napi: usize, packet: RxPacket) {
         self.go(packet.frame, FrameAt::Ring, FrameAt::Stack);
         self.up.packets.push(packet);
         self.up.lists.push(1);
@@ -59,7 +59,7 @@ impl Network {
         let napi = self.socks[socket.at()].napi;
         let socket = Some(socket);
         let (hash, came) = (flow, self.now);
-        let packet = Packet {
+        let packet = RxPacket {
             frame,
             socket,
             flow,

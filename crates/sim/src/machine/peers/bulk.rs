@@ -13,7 +13,7 @@ use crate::machine::cpu::work::{Disturbance, WorkCosts};
 use crate::machine::peers::Peers;
 use crate::machine::peers::chance::minus_ln;
 use crate::machine::peers::link::{Link, chunks};
-use crate::machine::peers::tally::Tally;
+use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::event::Ev;
 use napier_scenario::SocketIx;
 
@@ -22,7 +22,7 @@ use napier_scenario::SocketIx;
 pub enum Asks {
     /// A program like the server's on a host like the server's: the next of a flow when the last is answered.
     Program,
-    /// Somebody outside, all flows together at this rate; each has one request at a time.
+    /// A source outside, all flows together at this rate; each has one request at a time.
     Rate {
         /// Requests per second.
         rate_rps: u64,
@@ -92,7 +92,7 @@ pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct BulkFlow {
     /// When its request was sent.
     pub(crate) sent: Instant,
     /// When its next is due, if it sends at a rate.
@@ -111,7 +111,7 @@ pub(crate) struct BulkFlows {
     pub(crate) asks: Asks,
     pub(crate) wire: (Span, Span),
     pub(crate) storage_ns: Arc<[u64]>,
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) flows: Vec<BulkFlow>,
     pub(crate) links: [Link; 2],
     pub(crate) rng: Xoshiro256PlusPlus,
     /// Answers count from here on.
@@ -119,12 +119,12 @@ pub(crate) struct BulkFlows {
     /// From request to answer, in the order of the answers.
     pub(crate) latency_ns: Vec<u64>,
     /// All requests.
-    pub(crate) tally: Tally,
+    pub(crate) tally: RequestTally,
 }
 
 impl BulkFlows {
     pub(crate) fn new(of: &Flows, seed: u64) -> Self {
-        let idle = Flow { sent: Instant::ZERO, due: Instant::ZERO, unread: 0, is_out: false };
+        let idle = BulkFlow { sent: Instant::ZERO, due: Instant::ZERO, unread: 0, is_out: false };
         Self {
             bytes: [of.request_bytes, of.response_bytes],
             both_ways: of.both_ways,
@@ -136,7 +136,7 @@ impl BulkFlows {
             rng: napier_rng::stream(seed, "streams"),
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
-            tally: Tally::new(Instant::ZERO),
+            tally: RequestTally::new(Instant::ZERO),
         }
     }
 

@@ -12,7 +12,7 @@ use rand::RngExt;
 use crate::machine::peers::Peers;
 use crate::machine::peers::arrivals::Rates;
 use crate::machine::peers::chance::minus_ln;
-use crate::machine::peers::tally::Tally;
+use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::event::Ev;
 use napier_scenario::SocketIx;
 
@@ -65,7 +65,7 @@ pub(crate) const ROUND: Span = Span::from_ms(1);
 
 /// One connection.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     /// When the next request is due; in a closed loop it always is.
     pub(crate) due: Instant,
     /// When the one that is out was due.
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
 pub(crate) struct Asking {
     pub(crate) of: Clients,
     pub(crate) rng: Xoshiro256PlusPlus,
-    pub(crate) connections: Vec<Connection>,
+    pub(crate) connections: Vec<ClientConnection>,
     /// Rates of the queues, in percent of the pace, since the beginning; none: the pace as it is.
     pub(crate) rates: Vec<Rates>,
     pub(crate) begun: Instant,
@@ -101,7 +101,7 @@ pub(crate) struct Asking {
     /// What of it was the way there and back, likewise.
     pub(crate) way_ns: Vec<u64>,
     /// All requests.
-    pub(crate) tally: Tally,
+    pub(crate) tally: RequestTally,
     /// Requests on the wire, or lost and to be sent again.
     pub(crate) on_wire: u64,
     /// Requests that came into the server's ring, so far.
@@ -121,7 +121,7 @@ pub(crate) struct Asking {
 
 impl Asking {
     pub(crate) fn new(of: Clients, seed: u64) -> Self {
-        let idle = Connection {
+        let idle = ClientConnection {
             due: Instant::ZERO,
             was_due: Instant::ZERO,
             sent: Instant::ZERO,
@@ -141,7 +141,7 @@ impl Asking {
             latency_ns: Vec::new(),
             from_due_ns: Vec::new(),
             way_ns: Vec::new(),
-            tally: Tally::new(Instant::ZERO),
+            tally: RequestTally::new(Instant::ZERO),
             on_wire: 0,
             entered: 0,
             in_programs: 0,
@@ -231,7 +231,7 @@ impl Asking {
     }
 
     /// An answer came after so long: the mean follows, but not after a loss. Source: RFC 6298, section 3 (Karn's algorithm).
-    fn smooth(this: &mut Connection, ns: u64) {
+    fn smooth(this: &mut ClientConnection, ns: u64) {
         if this.losses == 0 {
             this.smoothed_ns =
                 if this.smoothed_ns == 0 { ns } else { this.smoothed_ns - this.smoothed_ns / 8 + ns / 8 };
@@ -281,7 +281,7 @@ impl Peers {
     /// A connection sends its request.
     pub(crate) fn ask(&mut self, connection: usize) {
         let now = self.now;
-        let asking = self.asking.as_mut().expect("somebody asks");
+        let asking = self.asking.as_mut().expect("there are clients");
         let this = &mut asking.connections[connection];
         (this.was_due, this.sent, this.is_out) = (this.due.min(now), now, true);
         asking.tally.asks(now);
@@ -292,7 +292,7 @@ impl Peers {
 
     /// A frame of a connection is in the server's ring.
     pub(crate) fn frame_arrives(&mut self, connection: usize, is_ack: bool) {
-        let asking = self.asking.as_mut().expect("somebody asks");
+        let asking = self.asking.as_mut().expect("there are clients");
         let bytes = if is_ack { 66 } else { u64::from(asking.of.request_bytes) };
         let napi = self.socks[connection].napi;
         self.napis[napi].wire_bytes += bytes;
@@ -301,7 +301,7 @@ impl Peers {
         if is_ack {
             return; // one that is lost is made up for by the next
         }
-        let asking = self.asking.as_mut().expect("somebody asks");
+        let asking = self.asking.as_mut().expect("there are clients");
         asking.on_wire -= 1;
         if entered {
             asking.entered += 1;
@@ -318,7 +318,7 @@ impl Peers {
     /// The program has written its answer.
     pub(crate) fn send_answer(&mut self, connection: usize) {
         let now = self.now;
-        let asking = self.asking.as_mut().expect("somebody asks");
+        let asking = self.asking.as_mut().expect("there are clients");
         let way_back = asking.way_back();
         asking.connections[connection].way_back = way_back;
         asking.in_programs -= 1;
@@ -329,7 +329,7 @@ impl Peers {
     /// The answer is at the client's program; its acknowledgement goes back.
     pub(crate) fn answered(&mut self, connection: usize) {
         let now = self.now;
-        let asking = self.asking.as_mut().expect("somebody asks");
+        let asking = self.asking.as_mut().expect("there are clients");
         let this = &mut asking.connections[connection];
         this.is_out = false;
         Asking::smooth(this, now.ns - this.sent.ns);
@@ -364,7 +364,7 @@ impl Peers {
 
     /// What the next request takes beside, drawn and accounted for.
     pub(crate) fn draw_service(&mut self, cpu: usize, points_ns: &[u64]) -> Span {
-        let ns = self.asking.as_mut().expect("somebody asks").draw(points_ns);
+        let ns = self.asking.as_mut().expect("there are clients").draw(points_ns);
         self.cpus[cpu].speed.serve(ns);
         Span::from_ns(ns)
     }

@@ -9,13 +9,13 @@ use napier_rng::Xoshiro256PlusPlus;
 use rand::RngExt;
 
 use crate::machine::peers::Peers;
-use crate::machine::peers::tally::Tally;
+use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::event::Ev;
 
-/// What sending takes more from a queue that nobody busy polls.
+/// What sending takes more from a queue that no thread busy polls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Quiet {
-    /// Nobody has busy polled it for so long.
+    /// No thread has busy polled it for so long.
     pub after: Span,
     /// What it takes while the interrupt is armed.
     pub armed: Span,
@@ -57,7 +57,7 @@ pub(crate) struct RoundTrips {
     /// From send to answer, in the order of the answers.
     pub(crate) latency_ns: Vec<u64>,
     /// All trips.
-    pub(crate) tally: Tally,
+    pub(crate) tally: RequestTally,
 }
 
 impl RoundTrips {
@@ -71,7 +71,7 @@ impl RoundTrips {
             last_at: [Instant::ZERO; 2],
             from: Instant::from_ns(u64::MAX),
             latency_ns: Vec::new(),
-            tally: Tally::new(Instant::ZERO),
+            tally: RequestTally::new(Instant::ZERO),
         }
     }
 
@@ -118,7 +118,7 @@ impl Peers {
         }
     }
 
-    /// A frame is in the ring of a queue: if nobody busy polls it, its device has to be woken.
+    /// A frame is in the ring of a queue: if no thread busy polls it, its device has to be woken.
     pub(crate) fn queue_frame(&mut self, napi: usize) {
         let (quiet, now) = (self.rpc().quiet, self.now);
         let n = &mut self.napis[napi];

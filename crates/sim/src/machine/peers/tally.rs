@@ -5,7 +5,7 @@ use napier_core::time::Instant;
 
 /// Requests as they leave and as they are answered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct RequestTally {
     pub(crate) asked: u64,
     pub(crate) answered: u64,
     /// How long answered ones were out, together.
@@ -15,7 +15,7 @@ pub(crate) struct Tally {
     pub(crate) since: Instant,
 }
 
-impl Tally {
+impl RequestTally {
     pub(crate) const fn new(now: Instant) -> Self {
         Self { asked: 0, answered: 0, sojourn_ns: 0, area_ns: 0, since: now }
     }

@@ -14,8 +14,8 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 
-use crate::machine::cpu::place::Host;
-use crate::machine::cpu::place::Places;
+use crate::machine::cpu::place::HostCpus;
+use crate::machine::cpu::place::Placement;
 use crate::machine::cpu::work::Account;
 use crate::machine::exec::Code;
 pub use crate::machine::peers::bulk::{Asks, Flows, Polls};
@@ -139,12 +139,12 @@ fn server(w: &World, of: &Flows) -> (Account, u64, u64) {
     (account, napis().map(|napi| napi.interrupts).sum(), napis().map(|napi| napi.polls).sum())
 }
 
-fn places(of: &Flows) -> Places {
+fn places(of: &Flows) -> Placement {
     let cpus = usize::from(of.cpus);
-    let hosts: Vec<Host> = [CLIENT, SERVER].map(|host| Host { first: host * cpus, cpus }).into();
-    let two_each = |host: &Host| (0..2 * usize::from(of.queues)).map(|nth| host.first + nth % cpus).collect();
+    let hosts: Vec<HostCpus> = [CLIENT, SERVER].map(|host| HostCpus { first: host * cpus, cpus }).into();
+    let two_each = |host: &HostCpus| (0..2 * usize::from(of.queues)).map(|nth| host.first + nth % cpus).collect();
     let workers = (of.polls == Polls::Pool && !of.pinned).then(|| hosts.iter().map(two_each).collect());
-    Places { hosts, sibling_pct: of.sibling_pct, migration_cost: of.migration_cost, workers }
+    Placement { hosts, sibling_pct: of.sibling_pct, migration_cost: of.migration_cost, workers }
 }
 
 fn machine(of: &Flows, seed: u64) -> Machine {

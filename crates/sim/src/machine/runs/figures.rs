@@ -10,7 +10,7 @@ use crate::machine::dev::nic::Nic;
 use crate::machine::exec::{Code, Exec};
 use crate::machine::peers::clients::{Asking, Clients, Pace, RTO_MIN};
 pub use crate::machine::runs::server::Core;
-use crate::machine::runs::server::{Server, serve_main};
+use crate::machine::runs::server::{ServerProgram, serve_main};
 use crate::machine::setup;
 use crate::machine::sim::plant::Options;
 use crate::machine::vm::K;
@@ -108,7 +108,7 @@ pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures
 pub fn run_or_stop(core: &Core, clients: &Clients, length: Length, seed: u64, stop: &AtomicBool) -> Option<Figures> {
     let machine = machine(core, clients, seed);
     let code = |k: K, thread: usize| -> Option<Code> {
-        (thread == 0).then(|| Box::pin(serve_main(k, Server::of(core, 0))) as Code)
+        (thread == 0).then(|| Box::pin(serve_main(k, ServerProgram::of(core, 0))) as Code)
     };
     let programs = setup::Programs { costs: core.costs, code: &code };
     let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));

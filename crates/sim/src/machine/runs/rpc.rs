@@ -21,7 +21,7 @@ use crate::machine::exec::Code;
 use crate::machine::peers::rpc::{CLIENT, RoundTrips, SERVER};
 pub use crate::machine::peers::rpc::{Quiet, Traffic};
 use crate::machine::runs::figures::Length;
-pub use crate::machine::runs::rpc_program::Poller;
+pub use crate::machine::runs::rpc_program::RpcPoller;
 use crate::machine::runs::rpc_program::{poll_main, ring_main, send_main, stream_main};
 use crate::machine::setup;
 use crate::machine::sim::plant::Options;
@@ -33,10 +33,10 @@ const CPUS: usize = 4;
 
 /// What runs on both hosts.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Program {
+pub enum RpcProgram {
     /// A program with an `AF_XDP` socket; a thread sends, at a fixed rate.
-    Ring(Poller),
-    /// One byte to and fro on a TCP connection, with calls that wait.
+    Ring(RpcPoller),
+    /// One byte back and forth on a TCP connection, with calls that wait.
     Stream,
 }
 
@@ -49,7 +49,7 @@ pub struct Hosts {
     pub disturbance: Disturbance,
     /// A CPU that was idle for so long sleeps deeply; 0: never.
     pub deep_after: Span,
-    /// What sending takes more from a queue that nobody busy polls.
+    /// What sending takes more from a queue that no thread busy polls.
     pub quiet: Quiet,
     /// Jiffies per second.
     pub hz: u32,
@@ -64,7 +64,7 @@ pub struct Hosts {
     /// Options of the sockets.
     pub busy: SocketBusy,
     /// What runs.
-    pub program: Program,
+    pub program: RpcProgram,
 }
 
 /// What was read off.
@@ -147,12 +147,12 @@ pub fn run_or_stop(
 }
 
 /// Threads of the machine, in order: programs, pollers, the sender, and the one that brings the devices up.
-fn program(program: Program, k: K, thread: usize) -> Option<Code> {
+fn program(program: RpcProgram, k: K, thread: usize) -> Option<Code> {
     Some(match (program, thread) {
-        (Program::Ring(poller), CLIENT | SERVER) => Box::pin(ring_main(k, thread, poller)),
-        (Program::Ring(Poller::Thread), 2 | 3) => Box::pin(poll_main(k, thread - 2)),
-        (Program::Ring(_), 4) => Box::pin(send_main(k)),
-        (Program::Stream, CLIENT | SERVER) => Box::pin(stream_main(k, thread, thread)),
+        (RpcProgram::Ring(poller), CLIENT | SERVER) => Box::pin(ring_main(k, thread, poller)),
+        (RpcProgram::Ring(RpcPoller::Thread), 2 | 3) => Box::pin(poll_main(k, thread - 2)),
+        (RpcProgram::Ring(_), 4) => Box::pin(send_main(k)),
+        (RpcProgram::Stream, CLIENT | SERVER) => Box::pin(stream_main(k, thread, thread)),
         _ => return None,
     })
 }
@@ -177,7 +177,7 @@ fn machine(hosts: &Hosts, seed: u64) -> Machine {
         weight: 64,
         transmit: None,
     };
-    let stream = hosts.program == Program::Stream;
+    let stream = hosts.program == RpcProgram::Stream;
     let socket = |host: usize| Socket {
         name: format!("s{host}"),
         kind: if stream { SocketKind::Tcp } else { SocketKind::Udp },
@@ -221,7 +221,12 @@ mod tests {
     use super::*;
     use crate::machine::Work;
 
-    fn hosts(program: Program, deferred: u32, threaded: ThreadedSetting, (rx_usecs, rx_frames): (u32, u32)) -> Hosts {
+    fn hosts(
+        program: RpcProgram,
+        deferred: u32,
+        threaded: ThreadedSetting,
+        (rx_usecs, rx_frames): (u32, u32),
+    ) -> Hosts {
         let mut costs = WorkCosts::NONE;
         for (work, ns) in [
             (Work::Op, 15),
@@ -243,7 +248,7 @@ mod tests {
             irq_suspend_timeout: Span::ZERO,
         };
         let quiet = Quiet { after: Span::from_ns(700), armed: Span::from_us(1), deferred: Span::from_us(3) };
-        let prefer = matches!(program, Program::Ring(_));
+        let prefer = matches!(program, RpcProgram::Ring(_));
         let busy = SocketBusy { prefer, ..SocketBusy::new(if prefer { 400 } else { 0 }) };
         let disturbance = Disturbance::default();
         let deep_after = Span::ZERO;
@@ -280,17 +285,17 @@ mod tests {
 
     #[test]
     fn a_thread_of_the_kernel_makes_latency_independent_of_what_the_program_computes() {
-        let threaded = hosts(Program::Ring(Poller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
+        let threaded = hosts(RpcProgram::Ring(RpcPoller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
         let at = |delay| median(&trips(&threaded, Some(20_000), Span::from_us(delay)));
         assert!(at(0).abs_diff(at(40)) < 100, "{} and {} ns", at(0), at(40));
-        let inline = hosts(Program::Ring(Poller::Program), 100, ThreadedSetting::Disabled, (0, 0));
+        let inline = hosts(RpcProgram::Ring(RpcPoller::RpcProgram), 100, ThreadedSetting::Disabled, (0, 0));
         let at = |delay| median(&trips(&inline, Some(20_000), Span::from_us(delay)));
         assert!(at(40) > at(0) + 1000, "{} and {} ns", at(0), at(40));
     }
 
     #[test]
     fn a_thread_of_the_program_that_polls_does_nearly_as_well() {
-        let separate = hosts(Program::Ring(Poller::Thread), 100, ThreadedSetting::Disabled, (0, 0));
+        let separate = hosts(RpcProgram::Ring(RpcPoller::Thread), 100, ThreadedSetting::Disabled, (0, 0));
         let at = |delay| median(&trips(&separate, Some(20_000), Span::from_us(delay)));
         assert!(at(0).abs_diff(at(40)) < 300, "{} and {} ns", at(0), at(40));
     }
@@ -299,7 +304,7 @@ mod tests {
     #[test]
     fn coalescing_is_paid_for_twice_in_a_round_trip() {
         let with = |coalesce| {
-            median(&trips(&hosts(Program::Stream, 0, ThreadedSetting::Disabled, coalesce), None, Span::ZERO))
+            median(&trips(&hosts(RpcProgram::Stream, 0, ThreadedSetting::Disabled, coalesce), None, Span::ZERO))
         };
         let (at_once, held) = (with((0, 0)), with((16, 44)));
         assert!((held - at_once).abs_diff(32_000) < 500, "{at_once} and {held} ns");
@@ -308,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_end_that_cannot_keep_up_is_a_failure_and_not_a_figure() {
-        let threaded = hosts(Program::Ring(Poller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
+        let threaded = hosts(RpcProgram::Ring(RpcPoller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
         let traffic = Traffic {
             period: Some(Span::from_us(10)),
             delay: Span::from_us(30),

@@ -12,9 +12,9 @@ use napier_scenario::ThreadIx;
 
 /// Who polls for a program with an `AF_XDP` socket.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Poller {
+pub enum RpcPoller {
     /// The program, by `recvfrom` whenever its ring is empty.
-    Program,
+    RpcProgram,
     /// A thread of it on a CPU of its own, by `recvfrom` again and again.
     Thread,
     /// The kernel; the program looks at its ring.
@@ -24,7 +24,7 @@ pub enum Poller {
 /// How often a program that computes looks at the clock.
 pub(crate) const GLANCE: Span = Span::from_ns(250);
 
-/// `sendto` on a socket whose ring has a frame: whoever polls sends it; if nobody does, the instance is scheduled here.
+/// `sendto` on a socket whose ring has a frame: the poller of the queue sends it; without one, the instance is scheduled here.
 async fn kick(k: &K, napi: usize) {
     k.w().queue_frame(napi);
     k.work(Work::Syscall).await;
@@ -54,7 +54,7 @@ async fn xsk_recv(k: &K, socket: usize) {
 }
 
 /// The program of one end: it takes packets out of its ring; the server sends them back, the client computes.
-pub(crate) async fn ring_main(k: K, end: usize, poller: Poller) {
+pub(crate) async fn ring_main(k: K, end: usize, poller: RpcPoller) {
     until_begin(&k).await;
     loop {
         if k.w().take_packet(end) {
@@ -66,7 +66,7 @@ pub(crate) async fn ring_main(k: K, end: usize, poller: Poller) {
                 k.work(Work::Recycle).await;
                 compute(&k).await;
             }
-        } else if poller == Poller::Program {
+        } else if poller == RpcPoller::RpcProgram {
             xsk_recv(&k, end).await;
         } else {
             k.spin_pause().await;
@@ -117,7 +117,7 @@ pub(crate) async fn send_main(k: K) {
     }
 }
 
-/// One end of a stream with one byte to and fro.
+/// One end of a stream with one byte back and forth.
 pub(crate) async fn stream_main(k: K, end: usize, thread: usize) {
     until_begin(&k).await;
     let me = ThreadIx(thread as u16);

@@ -56,7 +56,7 @@ impl Core {
 
 /// The program of a server; see [`Core`].
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerProgram {
     /// Which thread, and which event context.
     nth: u16,
     wait: Option<Span>,
@@ -65,7 +65,7 @@ pub(crate) struct Server {
     service_ns: Arc<[u64]>,
 }
 
-impl Server {
+impl ServerProgram {
     /// The thread with this number, with the event context of the same number.
     pub(crate) fn of(core: &Core, nth: u16) -> Self {
         let Core { wait, events_max, warm_max, .. } = *core;
@@ -74,7 +74,7 @@ impl Server {
 }
 
 /// A server that waits in an event context, answers what is there, and waits again.
-pub(crate) async fn serve_main(k: K, server: Server) {
+pub(crate) async fn serve_main(k: K, server: ServerProgram) {
     let me = ThreadIx(server.nth);
     loop {
         k.work(Work::Syscall).await;

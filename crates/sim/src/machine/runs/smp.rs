@@ -1,11 +1,11 @@
-//! A run for figures: a server of many CPUs, with a queue and a program's thread for every second of them, and whoever polls.
+//! A run for figures: a server of many CPUs, with a queue and a program's thread for every second of them, and CPUs that poll.
 //!
 //! ```text
 //!  node 0:  cores 0..c/2   programs, both threads of a core       (queue q's program)
 //!           cores c/2..c   who polls, likewise                    (queue q's thread, or a CPU of the node's group)
 //!  node 1:  the same
 //! ```
-//! Where programs poll for themselves, or softirqs do, nobody else needs a CPU: then each program has a core for itself.
+//! Where programs poll for themselves, or softirqs do, no other thread needs a CPU: then each program has a core for itself.
 //! Clients take no time and their answers meet nothing, so that latency is that of the server alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,15 @@ use napier_core::group::Settings;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::{Instant, Span};
 
-use crate::machine::cpu::place::Host;
-use crate::machine::cpu::place::Places;
+use crate::machine::cpu::place::HostCpus;
+use crate::machine::cpu::place::Placement;
 use crate::machine::cpu::work::{Account, Work};
 use crate::machine::exec::Code;
 use crate::machine::peers::arrivals::Rates;
 use crate::machine::peers::arrivals::Shape;
 use crate::machine::peers::clients::{Asking, Clients, Pace, RTO_MIN};
 use crate::machine::runs::figures::Length;
-use crate::machine::runs::server::{Core, Server, serve_main};
+use crate::machine::runs::server::{Core, ServerProgram, serve_main};
 use crate::machine::setup;
 use crate::machine::sim::plant::Options;
 use crate::machine::vm::K;
@@ -34,8 +34,8 @@ use napier_scenario::{
 /// Who has CPUs for polling.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Polling {
-    /// Nobody: programs do it, or softirqs on their CPUs.
-    Nobody,
+    /// No CPU: programs do it, or softirqs on theirs.
+    NoCpus,
     /// The thread of each instance has one.
     Threads,
     /// A group for each memory node.
@@ -117,12 +117,12 @@ impl Many {
 
     /// The CPU of a queue's program.
     fn program_cpu(&self, queue: u16) -> CpuIx {
-        if self.polling == Polling::Nobody { CpuIx(queue) } else { self.half(queue, 0) }
+        if self.polling == Polling::NoCpus { CpuIx(queue) } else { self.half(queue, 0) }
     }
 
     /// The CPU of a queue's thread. Those of all queues are the CPUs of groups.
     fn polling_cpu(&self, queue: u16) -> CpuIx {
-        if self.polling == Polling::Nobody { CpuIx(queue) } else { self.half(queue, 1) }
+        if self.polling == Polling::NoCpus { CpuIx(queue) } else { self.half(queue, 1) }
     }
 
     /// A CPU of the first or the second half of the cores of the queue's node.
@@ -153,7 +153,7 @@ pub fn run_or_stop(of: &Many, length: Length, seed: u64, stop: &AtomicBool) -> O
     assert!(Many::fits(of.cpus, of.nodes), "equal halves of nodes");
     let machine = machine(of, seed);
     let code = |k: K, thread: usize| -> Option<Code> {
-        let server = Server::of(&of.core, thread as u16);
+        let server = ServerProgram::of(&of.core, thread as u16);
         (thread < of.queues().into()).then(|| Box::pin(serve_main(k, server)) as Code)
     };
     let programs = setup::Programs { costs: of.core.costs, code: &code };
@@ -161,8 +161,8 @@ pub fn run_or_stop(of: &Many, length: Length, seed: u64, stop: &AtomicBool) -> O
     let begun = {
         let mut w = exec.vm.w();
         (w.disturbance, w.deep_after) = (of.core.disturbance, of.deep_after);
-        w.places = Places {
-            hosts: vec![Host { first: 0, cpus: of.cpus.into() }],
+        w.places = Placement {
+            hosts: vec![HostCpus { first: 0, cpus: of.cpus.into() }],
             sibling_pct: of.sibling_pct,
             migration_cost: Span::from_ns(u64::MAX), // nothing moves
             workers: None,
@@ -244,7 +244,7 @@ impl Counted {
     fn of(w: &World, of: &Many) -> Self {
         let mut counted = Self::default();
         let polls: Vec<usize> = match of.polling {
-            Polling::Nobody => Vec::new(),
+            Polling::NoCpus => Vec::new(),
             _ => (0..of.queues()).map(|queue| of.polling_cpu(queue).at()).collect(),
         };
         for cpu in 0..w.cpus.len() {

@@ -76,14 +76,14 @@ fn programs_and_those_who_poll_have_halves_of_each_node() {
     let groups = groups(&server(Polling::Groups(Settings::default()), 1));
     let of_group = |nth: usize| groups[nth].cpus.iter().map(|cpu| cpu.0).collect::<Vec<_>>();
     assert_eq!((of_group(0), of_group(1)), (vec![2, 3, 10, 11], vec![6, 7, 14, 15]));
-    let own = server(Polling::Nobody, 1);
+    let own = server(Polling::NoCpus, 1);
     assert_eq!((0..8).map(|queue| own.program_cpu(queue).0).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
 fn what_is_asked_for_is_answered_whoever_polls() {
     let group = Settings::default();
-    for polling in [Polling::Nobody, Polling::Threads, Polling::Groups(group)] {
+    for polling in [Polling::NoCpus, Polling::Threads, Polling::Groups(group)] {
         let figures = figures(&server(polling, 40));
         // 8 queues at 40 % of 100,000 for 8 ms, and three standard deviations of chance.
         let due = 8.0 * 40_000.0 * 0.008;

@@ -12,7 +12,7 @@ pub enum Plant {
     HandOverAndForget,
     /// The driver unmasks without looking at its ring again.
     NoSecondLook,
-    /// The timer takes an instance that somebody owns.
+    /// The timer takes an instance that has an owner.
     TimerIgnoresOwner,
     /// Now and then a poll loses a packet and counts nothing.
     UncountedLoss,

@@ -72,7 +72,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Somebody is there, will come, or is kept from coming by a stop whose end lets it come.
+    /// A runner is there, will come, or is kept from coming by a stop whose end lets it come.
     fn comes_back_for(&self, of: &Qd) -> bool {
         let busy = of.locked.is_some() || of.root.is_running() || of.flushers > 0 || of.coming > 0;
         let queues = &self.tx.txqs[of.first_txq..of.first_txq + of.txqs];
@@ -113,7 +113,7 @@ impl Outbound {
         }
     }
 
-    /// Nothing waits for anybody who will not come.
+    /// Nothing waits for a runner that will not come.
     pub(crate) fn check_tx_drained(&mut self) {
         for qd in 0..self.tx.qds.len() {
             let of = &self.tx.qds[qd];

@@ -49,7 +49,7 @@ pub(crate) fn cpu_ix(cpu: usize) -> CpuIx {
 }
 
 /// Packets of which the order must be kept: sender, queue, flow, priority.
-pub(crate) type Stream = (CtxId, usize, u32, u32);
+pub(crate) type TxStream = (CtxId, usize, u32, u32);
 
 /// A packet on its way out.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -98,7 +98,7 @@ impl TxPacket for TxPkt {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum At {
     Free,
-    /// In somebody's hand, on a defer list, in a discipline or on a requeue list.
+    /// With its sender or a runner, on a defer list, in a discipline or on a requeue list.
     Path,
     /// In a driver's ring.
     Ring,
@@ -106,7 +106,7 @@ pub(crate) enum At {
 
 /// How a discipline is entered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum TxWay {
     Locked,
     Nolock,
     Noqueue,
@@ -124,7 +124,7 @@ pub(crate) struct Watchdog {
 /// One discipline, and who is busy with it.
 pub(crate) struct Qd {
     pub(crate) index: QdiscIx,
-    pub(crate) way: Way,
+    pub(crate) way: TxWay,
     pub(crate) first_txq: usize,
     pub(crate) txqs: usize,
     pub(crate) root: Root<TxPkt>,
@@ -137,7 +137,7 @@ pub(crate) struct Qd {
     pub(crate) watchdog: Watchdog,
     /// Senders find it; otherwise what drops everything.
     pub(crate) installed: bool,
-    /// Its deactivation is over: nobody may know it.
+    /// Its deactivation is over: no sender may know it.
     pub(crate) down: bool,
     // Bookkeeping of the machine's own, to compare with.
     pub(crate) flushers: u32,
@@ -218,7 +218,7 @@ pub(crate) struct Tx {
     pub(crate) entered: u64,
     pub(crate) done: u64,
     /// Per stream: the next number to be given, and the least that may be sent.
-    pub(crate) streams: BTreeMap<Stream, (u64, u64)>,
+    pub(crate) streams: BTreeMap<TxStream, (u64, u64)>,
 }
 
 impl Outbound {

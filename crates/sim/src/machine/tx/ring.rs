@@ -125,7 +125,7 @@ impl Outbound {
         }
     }
 
-    /// Queues in use have changed: what has left is somebody else's to free.
+    /// Queues in use have changed: what has left is freed by another instance.
     pub(crate) fn tx_requeued(&mut self, dev: usize) {
         let Some(Some(of)) = self.tx.devs.get(dev) else { return };
         for txq in of.first_txq..of.first_txq + of.txqs {

@@ -17,7 +17,7 @@ impl Outbound {
         self.tx.devs[dev].as_ref().map_or(0..0, |of| of.first_qd..of.first_qd + of.qds)
     }
 
-    pub(crate) fn nobody_runs(&self, qd: usize) -> bool {
+    pub(crate) fn is_at_rest(&self, qd: usize) -> bool {
         let of = &self.tx.qds[qd];
         of.locked.is_none() && !of.root.is_running() && !of.state.intersects(QdiscState::SCHED) && of.coming == 0
     }
@@ -71,7 +71,7 @@ impl Outbound {
         (flushed.code, flushed.run, dropped)
     }
 
-    /// Becomes runner, unless somebody is.
+    /// Becomes runner, unless there is one.
     pub(crate) fn begin_run(&mut self, qd: usize) -> Option<TxRun<TxPkt>> {
         let quota = self.sysctl.dev_weight;
         let of = self.qd(qd);

@@ -9,7 +9,7 @@ use napier_core::tx::queue::QueueBits;
 use napier_core::tx::root::Root;
 use napier_core::tx::state::QdiscState;
 
-use crate::machine::tx::Way;
+use crate::machine::tx::TxWay;
 use crate::machine::tx::{DevTx, Outbound, Qd, TxPkt, Txq, Watchdog};
 use napier_scenario::{Machine, QdiscIx, QdiscSpec, Transmit, TxqIx};
 
@@ -62,12 +62,12 @@ fn add_device(w: &mut Outbound, dev: usize, transmit: &Transmit) -> DevTx {
 }
 
 fn new_qdisc(index: QdiscIx, transmit: &Transmit, first_txq: usize, txqs: usize) -> Qd {
-    let (way, qdisc): (Way, Qdisc<TxPkt>) = match &transmit.qdisc {
-        QdiscSpec::Noqueue => (Way::Noqueue, Qdisc::Noqueue),
-        QdiscSpec::Pfifo { limit } => (Way::Locked, Qdisc::Fifo(Fifo::new(*limit as usize))),
-        QdiscSpec::Prio { limit } => (Way::Locked, Qdisc::Prio(Prio::new(*limit as usize))),
-        QdiscSpec::PfifoFast { limit } => (Way::Nolock, Qdisc::Prio(Prio::new(*limit as usize))),
-        QdiscSpec::Fq(config) => (Way::Locked, Qdisc::Fq(Fq::new(config.clone()))),
+    let (way, qdisc): (TxWay, Qdisc<TxPkt>) = match &transmit.qdisc {
+        QdiscSpec::Noqueue => (TxWay::Noqueue, Qdisc::Noqueue),
+        QdiscSpec::Pfifo { limit } => (TxWay::Locked, Qdisc::Fifo(Fifo::new(*limit as usize))),
+        QdiscSpec::Prio { limit } => (TxWay::Locked, Qdisc::Prio(Prio::new(*limit as usize))),
+        QdiscSpec::PfifoFast { limit } => (TxWay::Nolock, Qdisc::Prio(Prio::new(*limit as usize))),
+        QdiscSpec::Fq(config) => (TxWay::Locked, Qdisc::Fq(Fq::new(config.clone()))),
     };
     Qd {
         index,

@@ -162,7 +162,7 @@ pub(super) fn server_in(subject: &Subject, mode: &str, load: Offer) -> (Many, Le
         "group-compact" => (Mode::Group, Polling::Groups(Settings { policy: Policy::Compact, ..*group })),
         "group-static" => (Mode::Group, Polling::Groups(Settings { policy: Policy::Static, ..*group })),
         "threaded-busy-poll" => (Mode::ThreadedBusyPoll, Polling::Threads),
-        other => (Mode::parse(other).expect("one of MODES"), Polling::Nobody),
+        other => (Mode::parse(other).expect("one of MODES"), Polling::NoCpus),
     };
     let many = Many {
         core: core_of(machine, of_server, [].into()),

@@ -4,7 +4,7 @@ use napier_core::control::Errno;
 use napier_core::group::{Doing, GroupCpu, GroupError, MemberId, Phase, Woken};
 use napier_core::state::{DISABLE_PAUSE_MIN, State};
 
-use crate::machine::dev::napi::Owner;
+use crate::machine::dev::napi::NapiOwner;
 use crate::machine::kernel::lifecycle::{dev_lock, dev_unlock};
 use crate::machine::kernel::schedule::{schedule_owned, schedule_prep};
 use crate::machine::sim::coverage::Decision;
@@ -137,7 +137,7 @@ async fn detach_member(k: &K, napi: usize) {
         w.hit(Decision::GroupDetached);
         let schedule = w.napis[napi].present && w.transition(napi, State::group_leave);
         if schedule {
-            w.hand_over(napi, Owner::Ctx(k.me));
+            w.hand_over(napi, NapiOwner::Ctx(k.me));
         }
         w.groups.members[napi].seat = w.groups.members[napi].seat.free();
         w.touch(napi);

@@ -46,7 +46,7 @@ pub(crate) async fn group_park(k: &K) {
     }
 }
 
-/// Sleeps until woken, or until somebody has to be taken over from.
+/// Sleeps until woken, or until another CPU has to be taken over from.
 pub(crate) async fn group_sleep(k: &K) {
     loop {
         let until = k.w().watch_until(k.cpu());
@@ -55,7 +55,7 @@ pub(crate) async fn group_sleep(k: &K) {
         if w.groups.pollers[k.cpu()].word.doing() != Doing::Asleep {
             break;
         }
-        if w.somebody_stopped(k.cpu()) {
+        if w.one_stopped(k.cpu()) {
             w.hit(Decision::GroupTookOver);
             w.groups.pollers[k.cpu()].word = w.groups.pollers[k.cpu()].word.cancel();
             break;

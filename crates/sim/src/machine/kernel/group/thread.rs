@@ -119,7 +119,7 @@ async fn give_up(k: &K, napi: usize) {
     w.disown(napi);
 }
 
-/// Asks the policy, if nobody has for a while, and does what it says.
+/// Asks the policy, if no CPU has for a while, and does what it says.
 async fn group_decide(k: &K) {
     let (group, looked, decisions, which) = {
         let mut w = k.w();

@@ -7,7 +7,7 @@ use napier_core::tx::state::{DeactivateStep, Deactivation};
 use crate::machine::kernel::tx::run::{root_lock, root_unlock};
 use crate::machine::kernel::tx::schedule::netif_schedule;
 use crate::machine::sim::coverage::Decision;
-use crate::machine::tx::Way;
+use crate::machine::tx::TxWay;
 use crate::machine::vm::K;
 
 /// How long a deactivation pauses between two looks.
@@ -25,7 +25,7 @@ pub(crate) async fn tx_activate(k: &K, dev: usize) -> Result<(), Errno> {
             w.change(qd, |state| (state.activate(), ()));
             let of = w.qd(qd);
             (of.installed, of.down) = (true, false);
-            let waits = of.way != Way::Noqueue && of.root.qlen() > 0;
+            let waits = of.way != TxWay::Noqueue && of.root.qlen() > 0;
             of.coming += u32::from(waits);
             w.hit(Decision::TxActivated);
             waits
@@ -70,7 +70,7 @@ async fn deactivate_step(k: &K, qd: usize, step: DeactivateStep) {
         }
         DeactivateStep::Reset => reset(k, qd).await,
         DeactivateStep::WaitForRunner => {
-            while !k.w().nobody_runs(qd) {
+            while !k.w().is_at_rest(qd) {
                 k.w().hit(Decision::TxDeactivateWaits);
                 k.pause(LOOK_PAUSE).await;
             }
@@ -90,14 +90,14 @@ async fn reset(k: &K, qd: usize) {
     let way = k.w().tx.qds[qd].way;
     k.bh_off();
     match way {
-        Way::Locked => root_lock(k, qd).await,
+        TxWay::Locked => root_lock(k, qd).await,
         // The runner's place is held for the moment of the reset.
-        Way::Nolock => {
+        TxWay::Nolock => {
             while k.w().tx.qds[qd].root.is_running() {
                 k.spin_pause().await;
             }
         }
-        Way::Noqueue => {}
+        TxWay::Noqueue => {}
     }
     let mut dropped = Vec::new();
     {
@@ -105,7 +105,7 @@ async fn reset(k: &K, qd: usize) {
         w.qd(qd).root.reset(&mut |drop| dropped.push(drop));
         w.change(qd, |state| (state.clear_holding(), ()));
     }
-    if way == Way::Locked {
+    if way == TxWay::Locked {
         root_unlock(k, qd);
     }
     k.w().give_back(qd, &dropped);

@@ -88,7 +88,7 @@ pub(crate) async fn nolock_stopped(k: &K, qd: usize) {
     }
 }
 
-/// The runner leaves, and schedules if somebody has asked for it meanwhile.
+/// The runner leaves, and schedules if it was asked for meanwhile.
 pub(crate) async fn nolock_finish(k: &K, qd: usize, run: TxRun<TxPkt>, end: RunEnd, sent: u32) {
     if end.stop == RunStop::Stopped {
         nolock_stopped(k, qd).await;

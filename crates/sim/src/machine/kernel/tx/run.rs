@@ -11,7 +11,7 @@ use crate::machine::sim::coverage::Decision;
 use crate::machine::sim::plant::Plant;
 use crate::machine::tx::At;
 use crate::machine::tx::TxPkt;
-use crate::machine::tx::Way;
+use crate::machine::tx::TxWay;
 use crate::machine::tx::cpu_ix;
 use crate::machine::vm::K;
 use napier_scenario::{PollContext, TxEvent};
@@ -103,7 +103,7 @@ pub(crate) async fn carry_out(k: &K, qd: usize, mut run: TxRun<TxPkt>, context: 
     let nolock = {
         let mut w = k.w();
         let of = w.qd(qd);
-        let (qdisc, nolock) = (of.index, of.way == Way::Nolock);
+        let (qdisc, nolock) = (of.index, of.way == TxWay::Nolock);
         w.note_tx(TxEvent::Run { qdisc, context, cpu: cpu_ix(k.cpu()) });
         nolock
     };
@@ -160,7 +160,7 @@ async fn offer(k: &K, qd: usize, txq: usize, run: &mut TxRun<TxPkt>, more: bool)
     let taken = refused.is_none();
     match refused {
         None => run.on_taken(bits),
-        Some(packet) if w.plant == Plant::RequeueAtTheBack && w.tx.qds[qd].way == Way::Locked => {
+        Some(packet) if w.plant == Plant::RequeueAtTheBack && w.tx.qds[qd].way == TxWay::Locked => {
             let now = w.now;
             let back = w.qd(qd).root.enqueue(packet, now);
             if let Err(dropped) = back {
@@ -177,7 +177,7 @@ async fn offer(k: &K, qd: usize, txq: usize, run: &mut TxRun<TxPkt>, more: bool)
 }
 
 async fn finish(k: &K, qd: usize, run: TxRun<TxPkt>, end: RunEnd, sent: u32) {
-    let nolock = k.w().tx.qds[qd].way == Way::Nolock;
+    let nolock = k.w().tx.qds[qd].way == TxWay::Nolock;
     if nolock {
         nolock_finish(k, qd, run, end, sent).await;
         return;

@@ -5,7 +5,7 @@ use napier_core::tx::state::QdiscState;
 use crate::machine::cpu::ctx::Level;
 use crate::machine::sim::coverage::Decision;
 use crate::machine::sim::plant::Plant;
-use crate::machine::tx::Way;
+use crate::machine::tx::TxWay;
 use crate::machine::tx::cpu_ix;
 use crate::machine::vm::K;
 use napier_scenario::{StopBy, TxEvent};
@@ -71,7 +71,7 @@ pub(crate) async fn tx_wake(k: &K, txq: usize, by: StopBy) {
         let was = of.bits != bits;
         of.bits = bits;
         let (index, qd) = (of.index, of.qd);
-        let schedules = schedules && w.tx.qds[qd].way != Way::Noqueue;
+        let schedules = schedules && w.tx.qds[qd].way != TxWay::Noqueue;
         w.hit(if was { Decision::TxWake } else { Decision::TxWakeNothing });
         if was {
             w.note_tx(TxEvent::Wake { txq: index, by, schedules });

@@ -11,7 +11,7 @@ use crate::machine::kernel::tx::run::{carry_out, flush_batch};
 use crate::machine::sim::coverage::Decision;
 use crate::machine::tx::At;
 use crate::machine::tx::TxPkt;
-use crate::machine::tx::Way;
+use crate::machine::tx::TxWay;
 use crate::machine::vm::K;
 use napier_scenario::{Answer, PollContext, Sending, ThreadIx, TxEvent};
 use std::pin::Pin;
@@ -102,17 +102,17 @@ pub(crate) async fn dev_queue_xmit(k: &K, txq: usize, packet: TxPkt) -> XmitCode
         (qd, found.way, found.installed)
     };
     let code = match way {
-        Way::Noqueue => noqueue_xmit(k, txq, packet).await,
+        TxWay::Noqueue => noqueue_xmit(k, txq, packet).await,
         // What stands in its place drops everything. Source: `net/sched/sch_generic.c noop_enqueue`.
-        Way::Locked | Way::Nolock if !installed => {
+        TxWay::Locked | TxWay::Nolock if !installed => {
             let mut w = k.w();
             w.hit(Decision::TxNotInstalled);
             w.drop_packets(qd, DropReason::Deactivated, &[packet], At::Path);
             w.count_device_drops(qd, 1);
             XmitCode::Congested
         }
-        Way::Locked => push_and_flush(k, qd, packet).await,
-        Way::Nolock => nolock_xmit(k, qd, packet).await,
+        TxWay::Locked => push_and_flush(k, qd, packet).await,
+        TxWay::Nolock => nolock_xmit(k, qd, packet).await,
     };
     k.w().qd(qd).senders -= 1;
     code

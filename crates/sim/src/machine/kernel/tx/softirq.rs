@@ -5,7 +5,7 @@ use napier_core::tx::state::QdiscState;
 use crate::machine::kernel::tx::nolock::nolock_begin;
 use crate::machine::kernel::tx::run::{carry_out, root_lock, root_unlock};
 use crate::machine::sim::coverage::Decision;
-use crate::machine::tx::Way;
+use crate::machine::tx::TxWay;
 use crate::machine::vm::K;
 use napier_scenario::PollContext;
 
@@ -19,7 +19,7 @@ pub(crate) async fn net_tx_action(k: &K, context: PollContext) {
     }
     loop {
         let Some(qd) = k.w().take_scheduled(k.cpu()) else { return };
-        let nolock = k.w().tx.qds[qd].way == Way::Nolock;
+        let nolock = k.w().tx.qds[qd].way == TxWay::Nolock;
         if nolock {
             nolock_scheduled(k, qd, context).await;
             continue;
